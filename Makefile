@@ -1,0 +1,53 @@
+# The habits of the project. Every target does its own set-up on a machine with Python 3.11+ and make.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+BENCH_BIN := .bench-venv/bin
+WORKERS ?= 2
+
+.PHONY: demo test test-long check bench figures clean
+
+demo: $(VENV)/installed  ## the whole loop on built-in data
+	$(BIN)/seachange demo --out demo-output --force
+
+test: $(VENV)/developer  ## the suite, then its small part again without the compiler
+	$(BIN)/python -m pytest -q -n $(WORKERS)
+	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q -n $(WORKERS) -m small tests
+
+test-long: $(VENV)/developer  ## statistical and scale runs
+	$(BIN)/python -m pytest -q -n $(WORKERS) -m long --durations=0 tests
+
+check: $(VENV)/developer  ## lint, format, types, layers
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(VENV)/installed .bench-venv/installed  ## ratios against the peers, in one run
+	$(BIN)/python benchmarks/em_iteration.py --peer-python $(BENCH_BIN)/python
+
+figures: $(VENV)/installed  ## the figures and tables the documentation shows
+	$(BIN)/seachange demo --out docs/figures --force
+	$(BIN)/seachange replicate synthetic --runs 100 --workers $(WORKERS) --out docs/figures --force
+
+clean:
+	rm -rf $(VENV) .bench-venv .pytest_cache .mypy_cache .ruff_cache .hypothesis demo-output replicate-output
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+
+$(VENV)/installed: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --editable .
+	touch $@
+
+$(VENV)/developer: pyproject.toml $(VENV)/installed
+	$(BIN)/python -m pip install --quiet --group dev
+	touch $@
+
+.bench-venv/installed: benchmarks/requirements.txt
+	$(PYTHON) -m venv .bench-venv
+	$(BENCH_BIN)/python -m pip install --quiet --upgrade pip
+	$(BENCH_BIN)/python -m pip install --quiet --requirement benchmarks/requirements.txt
+	touch $@

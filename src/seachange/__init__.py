@@ -1,0 +1,79 @@
+"""Seachange learns, from logs of past decisions, policies that know how to change their mind.
+
+    log = sc.read_log("clicks.parquet")                          context, action, reward, propensity, in time order
+    labels = sc.HMMOracle(n_states=5).fit(log).predict(log)      latent states of the world
+    policies = sc.learn_per_state(log, labels, sc.DRLearner())   one policy a state
+    deployer = sc.Exp4S(policies)                                switched online by the last rewards
+
+``sc.learn(log)`` does all of it. Names are imported when they are first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from seachange import simulate as simulate
+    from seachange.deploy import Decision as Decision
+    from seachange.deploy import DeploymentState as DeploymentState
+    from seachange.deploy import Exp4S as Exp4S
+    from seachange.deploy import PosteriorSampling as PosteriorSampling
+    from seachange.deploy import SinglePolicy as SinglePolicy
+    from seachange.errors import SeachangeError as SeachangeError
+    from seachange.errors import SeachangeWarning as SeachangeWarning
+    from seachange.evaluation import ValueEstimate as ValueEstimate
+    from seachange.evaluation import evaluate as evaluate
+    from seachange.learning import learn as learn
+    from seachange.log import BanditLog as BanditLog
+    from seachange.log import read_log as read_log
+    from seachange.model import SwitchingModel as SwitchingModel
+    from seachange.model_file import load as load
+    from seachange.policies import DRLearner as DRLearner
+    from seachange.policies import IPSLearner as IPSLearner
+    from seachange.policies import POEMLearner as POEMLearner
+    from seachange.policies import PolicySet as PolicySet
+    from seachange.policies import SoftmaxPolicy as SoftmaxPolicy
+    from seachange.policies import learn_per_state as learn_per_state
+    from seachange.states import ChangePointOracle as ChangePointOracle
+    from seachange.states import HMMOracle as HMMOracle
+    from seachange.states import KnownStates as KnownStates
+    from seachange.states import SingleState as SingleState
+    from seachange.states import StateLabels as StateLabels
+    from seachange.states import SwitchingRegression as SwitchingRegression
+
+_HOMES = {
+    "deploy": ("Decision", "DeploymentState", "Exp4S", "PosteriorSampling", "SinglePolicy"),
+    "errors": ("SeachangeError", "SeachangeWarning"),
+    "evaluation": ("ValueEstimate", "evaluate"),
+    "learning": ("learn",),
+    "log": ("BanditLog", "read_log"),
+    "model": ("SwitchingModel",),
+    "model_file": ("load",),
+    "policies": ("DRLearner", "IPSLearner", "POEMLearner", "PolicySet", "SoftmaxPolicy", "learn_per_state"),
+    "states": (
+        "ChangePointOracle", "HMMOracle", "KnownStates", "SingleState", "StateLabels", "SwitchingRegression",
+    ),
+}  # fmt: skip
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = ["simulate", *sorted(_HOME_OF)]  # noqa: PLE0604
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name from its home on first use."""
+    if name == "simulate":
+        return import_module("seachange.simulate")
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("seachange")
+    if name in _HOME_OF:
+        value = getattr(import_module(f"seachange.{_HOME_OF[name]}"), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module 'seachange' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,8 @@
+"""Deployment: switching among policies online, round by round."""
+
+from seachange.deploy.decision import Decision, DeploymentState
+from seachange.deploy.exp4s import Exp4S
+from seachange.deploy.posterior import PosteriorSampling
+from seachange.deploy.single import SinglePolicy
+
+__all__ = ["Decision", "DeploymentState", "Exp4S", "PosteriorSampling", "SinglePolicy"]

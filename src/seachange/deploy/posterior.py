@@ -1,0 +1,64 @@
+"""HMM posterior sampling: act for the state the last rewards speak for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from seachange.deploy.belief import BeliefDeployer, as_policy_set
+from seachange.deploy.decision import Decision, Trace
+from seachange.kernels.belief import gaussian_evidence
+from seachange.kernels.regression import state_means
+from seachange.kernels.rollout import run_posterior
+from seachange.params import require
+from seachange.policies.per_state import PolicySet
+from seachange.protocols import Bools, Floats
+from seachange.states.switching import SwitchingRegression
+
+
+@dataclass(frozen=True, eq=False)
+class PosteriorSampling(BeliefDeployer):
+    """Actions by Σ_z Q_t(z) π_z(a); Q_t+1(z) ∝ Σ_z' Q_t(z') p(r_t | x_t, a_t, z') Φ(z', z), from Q_1 = P_0."""
+
+    policies: PolicySet
+    hmm: SwitchingRegression
+    exploration: float = 0.0  # γ: least probability of all actions together
+    memory: int = 1000  # rounds within which a late reward can count at its own round
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "policies", as_policy_set(self.policies))
+        require(
+            len(self.policies) == self.hmm.n_states,
+            f"there must be a policy for each state; the HMM has {self.hmm.n_states} and there are {len(self.policies)}.",
+        )
+        require(0 <= self.exploration <= 1, f"exploration must be in [0, 1]; got {self.exploration}.")
+        require(self.memory >= 0, f"memory must be at least 0; got {self.memory}.")
+
+    @property
+    def transition(self) -> Floats:
+        """Φ."""
+        return self.hmm.transition_matrix
+
+    @property
+    def initial_belief(self) -> Floats:
+        """Q_1 = P_0."""
+        return self.hmm.initial_probs
+
+    def _by_state(self, contexts: Floats, advice: Floats, action: int) -> Floats:
+        means = np.empty(len(advice))
+        state_means(self.hmm.joint.rows(contexts)[0], action, self.hmm.reward_coefs, means)
+        return means
+
+    def _evidence(self, decision: Decision, reward: float) -> Floats:
+        evidence = np.empty(len(decision.by_state))
+        gaussian_evidence(decision.by_state, reward, self.hmm.noise_variance, evidence)
+        return evidence
+
+    def _run(self, belief: Floats, contexts: Floats, advice: Floats, mask: Bools, uniforms: Floats,
+             mean_rewards: Floats, rewards: Floats, trace: Trace) -> None:  # fmt: skip
+        run_posterior(
+            belief, advice, mask, uniforms, mean_rewards, rewards, self.exploration, self.hmm.joint.rows(contexts),
+            self.hmm.reward_coefs, self.hmm.noise_variance, self.transition, trace.state_probs, trace.actions,
+            trace.propensities, trace.expected_rewards,
+        )  # fmt: skip

@@ -1,0 +1,46 @@
+"""What can go wrong, as a tree.
+
+SeachangeError
+├── LogError (ValueError)           the log breaks a rule: which one, where, how often, what to do
+├── ParameterError (ValueError)     a setting cannot work with this log
+├── NotFittedError (AttributeError) something learned was asked for before ``fit``
+├── ModelFileError (ValueError)     a model file that cannot be trusted or understood
+└── OutputError (OSError)           an output that exists already or cannot be written
+
+SeachangeWarning (UserWarning)      the work goes on, but the user should know
+└── NoChangeWarning                 one state explains the log as well as several
+"""
+
+from __future__ import annotations
+
+
+class SeachangeError(Exception):
+    """Every error of ours is one."""
+
+
+class LogError(SeachangeError, ValueError):
+    """The log breaks a rule."""
+
+
+class ParameterError(SeachangeError, ValueError):
+    """A setting cannot work, by itself or with this log."""
+
+
+class NotFittedError(SeachangeError, AttributeError):
+    """Something learned was asked for before ``fit``."""
+
+
+class ModelFileError(SeachangeError, ValueError):
+    """A model file that cannot be trusted or understood."""
+
+
+class OutputError(SeachangeError, OSError):
+    """An output that exists already or cannot be written."""
+
+
+class SeachangeWarning(UserWarning):
+    """The work goes on, but the user should know."""
+
+
+class NoChangeWarning(SeachangeWarning):
+    """One state explains the log as well as several."""

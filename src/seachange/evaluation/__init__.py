@@ -1,0 +1,5 @@
+"""What a policy would earn, said before it is deployed, with intervals."""
+
+from seachange.evaluation.estimators import ESTIMATORS, ValueEstimate, evaluate
+
+__all__ = ["ESTIMATORS", "ValueEstimate", "evaluate"]

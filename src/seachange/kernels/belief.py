@@ -1,0 +1,106 @@
+"""One round of a deployment that holds a belief over states. Exp4.S and the HMM filter differ only in their evidence.
+
+A belief Q_t(z) is a distribution over states before round t's reward. A round is: mix the experts' advice by the
+belief, draw an action, turn its reward into evidence for each state, weigh the belief by it, and let the world move.
+For Exp4.S the evidence is exp(-η c̃(z)) and the world moves by (1 - β) I + β / L.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+
+@njit(cache=True, nogil=True)
+def mix_advice(belief, advice, exploration, allowed, probs):
+    """probs(a) = (1 - γ) Σ_z Q(z) π_z(a) + γ / (number of actions allowed), summing to 1."""
+    n_allowed = 0
+    for a in range(probs.size):
+        probs[a] = 0.0
+        n_allowed += allowed[a]
+    for z in range(belief.size):
+        for a in range(probs.size):
+            probs[a] += belief[z] * advice[z, a]
+    total = 0.0
+    for a in range(probs.size):
+        probs[a] = (1.0 - exploration) * probs[a] + (exploration / n_allowed if allowed[a] else 0.0)
+        total += probs[a]
+    for a in range(probs.size):
+        probs[a] /= total
+
+
+@njit(cache=True, nogil=True)
+def draw_action(probs, uniform):
+    """The first action whose cumulative probability exceeds ``uniform`` and whose own is not zero."""
+    cumulative = 0.0
+    last = 0
+    for a in range(probs.size):
+        if probs[a] > 0.0:
+            last = a
+            cumulative += probs[a]
+            if uniform < cumulative:
+                return a
+    return last
+
+
+@njit(cache=True, nogil=True)
+def exp4s_evidence(column, propensity, cost, learning_rate, evidence):
+    """exp(-η c̃(z)) up to a factor, with c̃(z) = π_z(a) cost / 𝓔(a)."""
+    scale = -learning_rate * cost / propensity
+    # The best expert gets 1, so that exp() stays in range whatever the cost.
+    highest = scale * column[0]
+    for z in range(column.size):
+        highest = max(highest, scale * column[z])
+    for z in range(column.size):
+        evidence[z] = np.exp(scale * column[z] - highest)
+
+
+@njit(cache=True, nogil=True)
+def gaussian_evidence(means, reward, variance, evidence):
+    """N(r; μ(z), σ²) up to a factor, whose logarithm is returned."""
+    nearest = np.inf
+    for z in range(means.size):
+        evidence[z] = (reward - means[z]) * (reward - means[z])
+        nearest = min(nearest, evidence[z])
+    for z in range(means.size):
+        evidence[z] = np.exp((nearest - evidence[z]) / (2.0 * variance))
+    return -0.5 * (nearest / variance + np.log(2.0 * np.pi * variance))
+
+
+@njit(cache=True, nogil=True)
+def weigh(belief, evidence, weighed):
+    """weighed(z) ∝ Q(z) evidence(z); returns the sum it was divided by."""
+    total = 0.0
+    for z in range(belief.size):
+        weighed[z] = belief[z] * evidence[z]
+        total += weighed[z]
+    for z in range(belief.size):
+        weighed[z] /= total
+    return total
+
+
+@njit(cache=True, nogil=True)
+def move(weighed, transition, belief):
+    """belief(z') = Σ_z weighed(z) Φ(z, z')."""
+    for j in range(belief.size):
+        belief[j] = 0.0
+    for i in range(belief.size):
+        for j in range(belief.size):
+            belief[j] += weighed[i] * transition[i, j]
+
+
+@njit(cache=True, nogil=True)
+def advance(belief, evidence, transition, scratch):
+    """Weigh the belief by the evidence, then let the world move; in place."""
+    weigh(belief, evidence, scratch)
+    move(scratch, transition, belief)
+
+
+@njit(cache=True, nogil=True)
+def replay(belief, evidences, transition):
+    """``belief`` after rounds with these (m, L) evidences, in place; NaN rows are rounds whose reward is not known."""
+    evidence, scratch = np.empty(belief.size), np.empty(belief.size)
+    for t in range(evidences.shape[0]):
+        for z in range(belief.size):
+            evidence[z] = 1.0 if np.isnan(evidences[t, z]) else evidences[t, z]
+        advance(belief, evidence, transition, scratch)

@@ -1,0 +1,85 @@
+"""Weighted least squares of the reward on the joint features of the action that was taken."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+
+@njit(cache=True, nogil=True)
+def regression_sums(rows, actions, rewards, weights, n_blocks):
+    """Σ_t u_t(z) [f f', f r, r², 1] for every weight column z; rounds without a reward (NaN) are left out.
+
+    Returns Gram matrices (L, B, D, D), moments (L, B, D) and totals (L, 2) of r² and 1.
+    """
+    n_columns, n_features = weights.shape[1], rows.shape[2]
+    grams = np.zeros((n_columns, n_blocks, n_features, n_features))
+    moments = np.zeros((n_columns, n_blocks, n_features))
+    totals = np.zeros((n_columns, 2))
+    for t in range(actions.size):
+        reward = rewards[t]
+        if np.isnan(reward):
+            continue
+        row = rows[t if rows.shape[0] > 1 else 0, actions[t] if rows.shape[1] > 1 else 0]
+        b = actions[t] if n_blocks > 1 else 0
+        for z in range(n_columns):
+            weight = weights[t, z]
+            # Posteriors are almost always 0 or 1; what is smaller than this moves no sum.
+            if weight < 1e-15:
+                continue
+            totals[z, 0] += weight * reward * reward
+            totals[z, 1] += weight
+            for i in range(n_features):
+                scaled = weight * row[i]
+                moments[z, b, i] += scaled * reward
+                for j in range(i + 1):
+                    grams[z, b, i, j] += scaled * row[j]
+    for z in range(n_columns):
+        for b in range(n_blocks):
+            for i in range(n_features):
+                for j in range(i):
+                    grams[z, b, j, i] = grams[z, b, i, j]
+    return grams, moments, totals
+
+
+@njit(cache=True, nogil=True)
+def window_sums(rows, actions, rewards, windows, n_windows, n_blocks):
+    """Σ f f' (W, B, D, D) and Σ f r (W, B, D) over the rounds of each window."""
+    n_features = rows.shape[2]
+    grams = np.zeros((n_windows, n_blocks, n_features, n_features))
+    moments = np.zeros((n_windows, n_blocks, n_features))
+    for t in range(actions.size):
+        reward = rewards[t]
+        if np.isnan(reward):
+            continue
+        row = rows[t if rows.shape[0] > 1 else 0, actions[t] if rows.shape[1] > 1 else 0]
+        b, w = actions[t] if n_blocks > 1 else 0, windows[t]
+        for i in range(n_features):
+            moments[w, b, i] += row[i] * reward
+            for j in range(n_features):
+                grams[w, b, i, j] += row[i] * row[j]
+    return grams, moments
+
+
+@njit(cache=True, nogil=True)
+def state_means(row, action, coefs, means):
+    """means(z) = β_z · f(x, a), for coefs (L, B, D) and one round's row (R, D)."""
+    r, b = action if row.shape[0] > 1 else 0, action if coefs.shape[1] > 1 else 0
+    for z in range(means.size):
+        total = 0.0
+        for j in range(row.shape[1]):
+            total += coefs[z, b, j] * row[r, j]
+        means[z] = total
+
+
+def modelled_rewards(rows, coefs):
+    """c_a · f(x_t, a) for every round and action, (n, K) or (1, K), for one coefficient set (B, D)."""
+    return rows @ coefs[0] if rows.shape[1] > 1 else rows[:, 0] @ coefs.T
+
+
+def solve_ridge(grams, moments, ridge):
+    """c = (G + ridge I)⁻¹ m for every leading index; least norm where G is singular and ridge is 0."""
+    penalised = grams + ridge * np.eye(grams.shape[-1])
+    if ridge > 0.0:
+        return np.linalg.solve(penalised, moments[..., None])[..., 0]
+    return (np.linalg.pinv(penalised, hermitian=True) @ moments[..., None])[..., 0]

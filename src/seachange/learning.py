@@ -1,0 +1,66 @@
+"""learn(): log → states → policies → model."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from seachange.errors import ParameterError
+from seachange.log.bandit_log import BanditLog
+from seachange.model import Provenance, SwitchingModel
+from seachange.params import Auto
+from seachange.policies.learners import DRLearner, IPSLearner, POEMLearner
+from seachange.policies.per_state import learn_per_state
+from seachange.protocols import PolicyLearner, StateOracle
+from seachange.states.change_point import ChangePointOracle
+from seachange.states.hmm import HMMOracle
+from seachange.states.labels import SingleState
+
+OracleName = Literal["hmm", "change-point", "none"]
+ObjectiveName = Literal["ips", "dr", "poem"]
+LEARNERS: dict[str, type[IPSLearner | DRLearner | POEMLearner]] = {
+    "ips": IPSLearner,
+    "dr": DRLearner,
+    "poem": POEMLearner,
+}
+ORACLES = ("hmm", "change-point", "none")
+
+
+def learn(
+    log: BanditLog,
+    oracle: OracleName | StateOracle = "hmm",
+    n_states: int | Auto = "auto",
+    objective: ObjectiveName | PolicyLearner = "dr",
+    seed: int = 0,
+) -> SwitchingModel:
+    """Learn from ``log`` a policy that knows how to change its mind.
+
+    ``oracle`` finds the states ("hmm", "change-point", "none", or an oracle of your own), ``n_states`` is their number,
+    ``objective`` is what each state's policy maximises ("ips", "dr", "poem", or a learner of your own).
+    """
+    state_oracle = _oracle(oracle, n_states, seed)
+    learner = _learner(objective)
+    labels = state_oracle.fit(log).predict(log)
+    policies = learn_per_state(log, labels, learner)
+    return SwitchingModel(
+        policies=policies, oracle=state_oracle, labels=labels, learner=learner, provenance=Provenance.of(log)
+    )
+
+
+def _oracle(oracle: OracleName | StateOracle, n_states: int | Auto, seed: int) -> StateOracle:
+    if not isinstance(oracle, str):
+        return oracle
+    if oracle == "hmm":
+        return HMMOracle(n_states=n_states, seed=seed)
+    if oracle == "change-point":
+        return ChangePointOracle(n_states=None if n_states == "auto" else n_states, seed=seed)
+    if oracle == "none":
+        return SingleState()
+    raise ParameterError(f"oracle must be one of {', '.join(ORACLES)} or an oracle object; got {oracle!r}.")
+
+
+def _learner(objective: ObjectiveName | PolicyLearner) -> PolicyLearner:
+    if not isinstance(objective, str):
+        return objective
+    if objective not in LEARNERS:
+        raise ParameterError(f"objective must be one of {', '.join(LEARNERS)} or a learner; got {objective!r}.")
+    return LEARNERS[objective]()

@@ -1,0 +1,238 @@
+"""BanditLog: logged bandit feedback, validated once, immutable, sliced without copying."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from seachange.errors import LogError, ParameterError
+from seachange.log.joint import JointFeatures, LogArrays
+from seachange.log.validation import OnBadRows, validated
+from seachange.protocols import Bools, Floats, Ints
+
+if TYPE_CHECKING:
+    from narwhals.typing import IntoDataFrame
+
+CHUNK_ROWS = 1 << 17
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class BanditLog:
+    """Rounds of (context, action, reward, propensity), in time order.
+
+    Make one with ``from_arrays``, ``from_frame`` or ``read_log``; the constructor itself checks nothing.
+    """
+
+    arrays: LogArrays
+    joint: JointFeatures
+    action_names: tuple[str, ...]
+    context_names: tuple[str, ...]
+    logging_probs: Floats | None = None
+    times: npt.NDArray[Any] | None = None
+    sequences: npt.NDArray[Any] | None = None
+
+    @classmethod
+    def from_arrays(
+        cls,
+        actions: npt.ArrayLike,
+        rewards: npt.ArrayLike,
+        propensities: npt.ArrayLike,
+        *,
+        contexts: npt.ArrayLike | None = None,
+        action_features: Any = None,
+        action_mask: npt.ArrayLike | None = None,
+        logging_probs: npt.ArrayLike | None = None,
+        times: npt.ArrayLike | None = None,
+        sequences: npt.ArrayLike | None = None,
+        missing_rewards: bool = False,
+        n_actions: int | None = None,
+        on_bad_rows: OnBadRows = "raise",
+        action_names: Sequence[str] | None = None,
+        context_names: Sequence[str] | None = None,
+    ) -> BanditLog:
+        """Check arrays and copy them into a log.
+
+        contexts         (n, d): one vector a round, shared by all actions, f(x, a) = [x, 1] in action a's block
+        action_features  (n, K, d): one vector an action and round, f(x, a) = that vector; or (rows, offsets) where
+                         round t has the actions rows[offsets[t]:offsets[t + 1]] and an action is a place in its list
+        action_mask      (n, K): which actions could be shown
+        logging_probs    (n, K): the whole logging distribution, where it is known
+        times            (n,): seconds or datetime64, non-decreasing (within each sequence)
+        sequences        (n,): which independent chain (user, session) a round belongs to
+        missing_rewards  NaN rewards stand for rounds nobody observed (oracles only)
+        on_bad_rows      "drop" leaves out the rows that break a rule instead of raising
+        """
+        return cls(
+            **validated(
+                actions=actions,
+                rewards=rewards,
+                propensities=propensities,
+                contexts=contexts,
+                action_features=action_features,
+                action_mask=action_mask,
+                logging_probs=logging_probs,
+                times=times,
+                sequences=sequences,
+                missing_rewards=missing_rewards,
+                n_actions=n_actions,
+                on_bad_rows=on_bad_rows,
+                action_names=action_names,
+                context_names=context_names,
+            )
+        )
+
+    @classmethod
+    def from_frame(
+        cls,
+        frame: IntoDataFrame,
+        columns: Mapping[str, str | Sequence[str]] | None = None,
+        *,
+        action_names: Sequence[str] | None = None,
+        missing_rewards: bool = False,
+        on_bad_rows: OnBadRows = "raise",
+    ) -> BanditLog:
+        """Read a log from a pandas, polars or arrow table.
+
+        ``columns`` says where things are: ``{"action": "item_id", "reward": "click", "propensity": "pscore"}``, and
+        where there are any ``"time"``, ``"sequence"`` and ``"contexts"`` (a list). Words left out are looked for under
+        their own name; contexts left out are all other numeric columns. ``action_names`` fixes the order of the actions
+        (a model's, say); otherwise it is the sorted order of those that occur.
+        """
+        from seachange.log.readers.frame import columns_of_frame
+
+        return cls.from_arrays(
+            **columns_of_frame(frame, columns or {}, action_names, on_bad_rows),
+            missing_rewards=missing_rewards,
+            on_bad_rows=on_bad_rows,
+        )
+
+    @property
+    def n_actions(self) -> int:
+        """K."""
+        return self.joint.n_actions
+
+    @property
+    def actions(self) -> Ints:
+        """(n,) a_t."""
+        return _read_only(self.arrays.actions)
+
+    @property
+    def rewards(self) -> Floats:
+        """(n,) r_t."""
+        return _read_only(self.arrays.rewards)
+
+    @property
+    def propensities(self) -> Floats:
+        """(n,) p_t = π_0(a_t | x_t)."""
+        return _read_only(self.arrays.propensities)
+
+    @property
+    def contexts(self) -> Floats:
+        """(n, 0), (n, d) or (n, K, d), as policies take them."""
+        if self.joint.kind == "none":
+            return _read_only(np.empty((len(self), 0)))
+        return _read_only(self.arrays.rows if self.joint.kind == "per action" else self.arrays.rows[:, 0, :-1])
+
+    @property
+    def action_mask(self) -> Bools | None:
+        """(n, K), or None where every action could be shown."""
+        return _read_only(self.arrays.mask) if self.masked else None
+
+    @property
+    def masked(self) -> bool:
+        """Whether some actions could not be shown."""
+        return not (len(self.arrays.mask) == 1 and bool(self.arrays.mask.all()))
+
+    @property
+    def has_missing_rewards(self) -> bool:
+        """Whether some rounds were not observed."""
+        return bool(np.isnan(self.arrays.rewards).any())
+
+    def __len__(self) -> int:
+        """Number of rounds: n."""
+        return len(self.arrays.actions)
+
+    def __getitem__(self, rounds: slice) -> BanditLog:
+        """A run of rounds, sharing memory with this log."""
+        if not isinstance(rounds, slice):
+            raise ParameterError(f"a log is sliced by rounds, log[a:b]; got log[{rounds!r}].")
+        if rounds.step not in (None, 1):
+            raise ParameterError(f"a log keeps its time order; slice it without a step, not with {rounds.step}.")
+        return self._select(rounds)
+
+    def take(self, rounds: Ints) -> BanditLog:
+        """The rounds with these indices, copied."""
+        return self._select(rounds)
+
+    def _select(self, rounds: slice | Ints) -> BanditLog:
+        def part(array: npt.NDArray[Any] | None) -> Any:
+            return None if array is None else array[rounds]
+
+        rows, mask, *columns = self.arrays
+        return BanditLog(
+            arrays=LogArrays(
+                rows if self.joint.kind == "none" else rows[rounds],
+                mask if not self.masked else mask[rounds],
+                *(column[rounds] for column in columns),
+            ),
+            joint=self.joint,
+            action_names=self.action_names,
+            context_names=self.context_names,
+            logging_probs=part(self.logging_probs),
+            times=part(self.times),
+            sequences=part(self.sequences),
+        )
+
+    def split(self, share: float) -> tuple[BanditLog, BanditLog]:
+        """The first ``share`` of the rounds, and the rest."""
+        if not 0 < share < 1:
+            raise ParameterError(f"share must be between 0 and 1; got {share}.")
+        cut = round(share * len(self))
+        return self[:cut], self[cut:]
+
+    def chunk_slices(self, rows: int = CHUNK_ROWS) -> list[slice]:
+        """Where ``chunks`` cuts."""
+        if rows < 1:
+            raise ParameterError(f"a chunk needs at least 1 row; got {rows}.")
+        return [slice(start, min(start + rows, len(self))) for start in range(0, len(self), rows)]
+
+    def chunks(self, rows: int = CHUNK_ROWS) -> Iterator[BanditLog]:
+        """The log in runs of at most ``rows`` rounds."""
+        return (self[rounds] for rounds in self.chunk_slices(rows))
+
+    def fingerprint(self) -> str:
+        """A digest of everything that is learned from."""
+        digest = hashlib.blake2b(digest_size=16)
+        for array in self.arrays:
+            digest.update(str(array.shape).encode())
+            digest.update(np.ascontiguousarray(array).data)
+        return digest.hexdigest()
+
+    def __repr__(self) -> str:
+        """Sizes and rates at a glance."""
+        contexts = {"none": "no contexts", "shared": f"{self.joint.n_features} features a round"}.get(
+            self.joint.kind, f"{self.joint.n_features} features an action"
+        )
+        mean = float(np.nanmean(self.arrays.rewards)) if len(self) else float("nan")
+        return f"BanditLog({len(self):,} rounds, {self.n_actions} actions, {contexts}, mean reward {mean:.4g})"
+
+
+def _read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def require_rewards(log: BanditLog, purpose: str) -> None:
+    """Raise where ``purpose`` needs rewards that the log does not have."""
+    if log.has_missing_rewards:
+        missing = int(np.isnan(log.arrays.rewards).sum())
+        raise LogError(
+            f"{purpose} needs a reward in every round; {missing} of {len(log)} have none. "
+            "Leave those rounds out with log.take(numpy.flatnonzero(~numpy.isnan(log.rewards)))."
+        )

@@ -1,0 +1,33 @@
+"""From files to logs: one file a format."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from seachange.errors import LogError
+from seachange.log.bandit_log import BanditLog
+from seachange.log.readers.table import TABLE_READERS, read_table
+from seachange.log.validation import OnBadRows
+
+
+def read_log(
+    path: str | Path,
+    columns: Mapping[str, str | Sequence[str]] | None = None,
+    *,
+    action_names: Sequence[str] | None = None,
+    missing_rewards: bool = False,
+    on_bad_rows: OnBadRows = "raise",
+) -> BanditLog:
+    """Read a log from a Parquet, CSV, TSV or JSON-lines file; the other words are those of ``BanditLog.from_frame``."""
+    if not Path(path).is_file():
+        raise LogError(f"there is no file {str(path)!r}.")
+    if Path(path).suffix.lower() not in TABLE_READERS:
+        raise LogError(f"cannot tell the format of {str(path)!r}; its name should end in {', '.join(TABLE_READERS)}.")
+    return BanditLog.from_frame(
+        read_table(Path(path)),
+        columns,
+        action_names=action_names,
+        missing_rewards=missing_rewards,
+        on_bad_rows=on_bad_rows,
+    )

@@ -1,0 +1,123 @@
+"""Data frames: which columns are what, and named actions to numbers."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from seachange.errors import LogError, SeachangeWarning
+from seachange.log.validation import OnBadRows
+
+if TYPE_CHECKING:
+    from narwhals.typing import IntoDataFrame
+
+# The words of a column mapping, and the column names that are taken for them when the mapping is silent.
+COLUMN_WORDS: dict[str, tuple[str, ...]] = {
+    "action": ("action",),
+    "reward": ("reward",),
+    "propensity": ("propensity", "pscore", "propensity_score"),
+    "time": ("time", "timestamp"),
+    "sequence": ("sequence",),
+}
+REQUIRED = ("action", "reward", "propensity")
+
+
+def columns_of_frame(
+    frame: IntoDataFrame,
+    columns: Mapping[str, str | Sequence[str]],
+    action_names: Sequence[str] | None,
+    on_bad_rows: OnBadRows,
+) -> dict[str, Any]:
+    """The arguments of ``BanditLog.from_arrays`` that a table holds."""
+    import narwhals as nw
+
+    table = nw.from_native(frame, eager_only=True)
+    places = _places(table.columns, columns)
+    contexts = columns.get("contexts")
+    if contexts is None:
+        contexts = _numeric_columns(table, set(places.values()))
+    elif isinstance(contexts, str):
+        contexts = [contexts]
+    _require_columns(contexts, table.columns)
+    actions, names = _numbered(table[places["action"]], action_names, on_bad_rows)
+    return {
+        "actions": actions,
+        "rewards": table[places["reward"]].to_numpy(),
+        "propensities": table[places["propensity"]].to_numpy(),
+        "contexts": table.select(list(contexts)).to_numpy() if contexts else None,
+        "times": table[places["time"]].to_numpy() if "time" in places else None,
+        "sequences": table[places["sequence"]].to_numpy() if "sequence" in places else None,
+        "action_names": names,
+        "context_names": list(contexts) if contexts else None,
+    }
+
+
+def _places(available: Sequence[str], columns: Mapping[str, str | Sequence[str]]) -> dict[str, str]:
+    unknown = [word for word in columns if word not in COLUMN_WORDS and word != "contexts"]
+    if unknown:
+        raise LogError(f"columns knows {', '.join((*COLUMN_WORDS, 'contexts'))}; it does not know {unknown[0]!r}.")
+    places = {}
+    for word, usual in COLUMN_WORDS.items():
+        if word in columns:
+            place = str(columns[word])
+            _require_columns([place], available)
+            places[word] = place
+        elif found := [name for name in usual if name in available]:
+            places[word] = found[0]
+    missing = [word for word in REQUIRED if word not in places]
+    if missing:
+        raise LogError(
+            f"the table has no column for {' and '.join(missing)}; it has {', '.join(available)}. "
+            f"Say which it is, for example columns={{{missing[0]!r}: {available[0] if available else '...'!r}}} "
+            f"or --columns {missing[0]}={available[0] if available else '...'}."
+        )
+    return places
+
+
+def _require_columns(names: Sequence[str], available: Sequence[str]) -> None:
+    absent = [name for name in names if name not in available]
+    if absent:
+        raise LogError(f"the table has no column {absent[0]!r}; it has {', '.join(available)}.")
+
+
+def _numeric_columns(table: Any, taken: set[str]) -> list[str]:
+    import narwhals as nw
+
+    free = [name for name in table.columns if name not in taken]
+    numeric = [name for name in free if table.schema[name].is_numeric() or table.schema[name] == nw.Boolean]
+    if left_out := [name for name in free if name not in numeric]:
+        warnings.warn(
+            f"columns {', '.join(left_out)} are not numbers and are left out of the contexts; encode them to use them.",
+            SeachangeWarning,
+            stacklevel=4,
+        )
+    return numeric
+
+
+def _numbered(
+    column: Any, action_names: Sequence[str] | None, on_bad_rows: OnBadRows
+) -> tuple[npt.NDArray[np.float64], list[str]]:
+    """Actions as places in the list of names; NaN where there is none."""
+    values = column.to_numpy()
+    present = ~column.is_null().to_numpy()
+    if values.dtype.kind == "f":
+        present &= ~np.isnan(values)
+    distinct, places = np.unique(values[present], return_inverse=True)
+    if distinct.dtype.kind == "f" and (distinct == np.floor(distinct)).all():
+        distinct = distinct.astype(np.int64)
+    found = [str(value) for value in distinct]
+    names = found if action_names is None else [str(name) for name in action_names]
+    order = {name: float(i) for i, name in enumerate(names)}
+    strangers = [name for name in found if name not in order]
+    if strangers and on_bad_rows == "raise":
+        raise LogError(
+            f"action {strangers[0]!r} is not one of {', '.join(names)} ({len(strangers)} such actions). "
+            'Drop their rows with on_bad_rows="drop".'
+        )
+    actions = np.full(len(values), np.nan)
+    actions[present] = np.array([order.get(name, np.nan) for name in found])[places]
+    return actions, names

@@ -1,0 +1,258 @@
+"""The rules a log must keep, checked once, before a BanditLog exists."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from seachange.errors import LogError, ParameterError
+from seachange.log.joint import JointFeatures, LogArrays
+from seachange.protocols import Bools, Floats, Ints
+
+OnBadRows = Literal["raise", "drop"]
+# A row sum or a stated propensity may be off by this much, to allow for rounding where the log was written.
+PROBABILITY_TOLERANCE = 1e-6
+
+
+def validated(
+    *,
+    actions: npt.ArrayLike,
+    rewards: npt.ArrayLike,
+    propensities: npt.ArrayLike,
+    contexts: npt.ArrayLike | None,
+    action_features: Any,
+    action_mask: npt.ArrayLike | None,
+    logging_probs: npt.ArrayLike | None,
+    times: npt.ArrayLike | None,
+    sequences: npt.ArrayLike | None,
+    missing_rewards: bool,
+    n_actions: int | None,
+    on_bad_rows: OnBadRows,
+    action_names: Sequence[str] | None,
+    context_names: Sequence[str] | None,
+) -> dict[str, Any]:
+    """The fields of a BanditLog, or a LogError that names the rule, the row, the extent and the fix."""
+    if on_bad_rows not in ("raise", "drop"):
+        raise ParameterError(f'on_bad_rows must be "raise" or "drop"; got {on_bad_rows!r}.')
+    if contexts is not None and action_features is not None:
+        raise ParameterError("give contexts (one vector a round) or action_features (one an action), not both.")
+    raw_actions, reward, propensity = _column("actions", actions), _column("rewards", rewards), _column("propensities", propensities)
+    n = len(raw_actions)
+    if n == 0:
+        raise LogError("the log is empty: it needs at least one round.")
+    features = None if action_features is None else _per_action(action_features, n)
+    context = None if contexts is None else _matrix("contexts", contexts)
+    mask = _optional("action_mask", action_mask, bool)
+    if isinstance(action_features, tuple):
+        offsets = np.asarray(action_features[1])
+        in_list = np.arange(features.shape[1])[None, :] < np.diff(offsets)[:, None]  # type: ignore[union-attr]
+        mask = in_list if mask is None else mask & in_list
+    probs = _optional("logging_probs", logging_probs, np.float64)
+    time = None if times is None else np.array(times)
+    sequence = None if sequences is None else np.array(sequences)
+    named = {
+        "rewards": reward, "propensities": propensity, "contexts": context, "action_features": features,
+        "action_mask": mask, "logging_probs": probs, "times": time, "sequences": sequence,
+    }  # fmt: skip
+    for name, array in named.items():
+        if array is not None and len(array) != n:
+            raise LogError(f"every column must have one entry a round; actions has {n} and {name} has {len(array)}.")
+
+    if time is not None and time.dtype.kind not in "iufM":
+        raise LogError(f"times must be numbers (seconds) or datetime64; they are {time.dtype}. Parse them first.")
+    n_actions = _number_of_actions(n_actions, raw_actions, action_names, features, mask, probs)
+    _require_width("action_mask", mask, n_actions)
+    _require_width("logging_probs", probs, n_actions)
+    good = np.ones(n, dtype=bool)
+    for bad, rule, values in _broken_rules(raw_actions, n_actions, reward, missing_rewards, propensity, context, features, mask, probs, time):
+        if on_bad_rows == "raise" and bad.any():
+            row = int(bad.argmax())
+            raise LogError(
+                f"{rule}; row {row} has {_shown(values[row])} ({int(bad.sum())} of {n} rows are bad). "
+                'Drop them with on_bad_rows="drop".'
+            )
+        good &= ~bad
+    if not good.any():
+        raise LogError(f"none of the {n} rows keeps the rules of a log; on_bad_rows=\"raise\" says which one breaks first.")
+
+    keep: Any = slice(None) if good.all() else good
+    kind = "per action" if features is not None else ("none" if context is None or context.shape[1] == 0 else "shared")
+    width = features.shape[2] if features is not None else (0 if context is None else context.shape[1])
+    joint = JointFeatures(kind, n_actions, width)  # type: ignore[arg-type]
+    source = features if features is not None else (context if context is not None else np.empty((n, 0)))
+    kept_mask = None if mask is None or mask.all() else mask[keep]
+    kept = _in_time_order(None if time is None else time[keep], None if sequence is None else sequence[keep])
+    return {
+        "arrays": LogArrays(
+            joint.rows(source[keep]),
+            joint.mask(kept_mask, int(good.sum())),
+            raw_actions[keep].astype(np.int64),
+            reward[keep],
+            propensity[keep],
+        ),
+        "joint": joint,
+        "action_names": _names("action_names", action_names, n_actions, "action"),
+        "context_names": _names("context_names", context_names, width, "x"),
+        "logging_probs": None if probs is None else probs[keep],
+        "times": kept[0],
+        "sequences": kept[1],
+    }
+
+
+def _column(name: str, values: npt.ArrayLike) -> Floats:
+    try:
+        array = np.array(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise LogError(f"{name} must be numbers: {error}. Tables with named actions: BanditLog.from_frame.") from error
+    if array.ndim != 1:
+        raise LogError(f"{name} must have one entry a round, shape (n,); it has shape {array.shape}.")
+    return array
+
+
+def _matrix(name: str, values: npt.ArrayLike) -> Floats:
+    array = np.array(values)
+    if array.dtype != np.float32:
+        try:
+            array = array.astype(np.float64)
+        except (TypeError, ValueError) as error:
+            raise LogError(f"{name} must be numbers: {error}.") from error
+    if array.ndim != 2:
+        raise LogError(f"{name} must have shape (n, d); it has shape {array.shape}.")
+    return array
+
+
+def _optional(name: str, values: npt.ArrayLike | None, dtype: Any) -> npt.NDArray[Any] | None:
+    if values is None:
+        return None
+    array = np.array(values, dtype=dtype)
+    if array.ndim != 2:
+        raise LogError(f"{name} must have shape (n, K); it has shape {array.shape}.")
+    return array
+
+
+def _require_width(name: str, array: npt.NDArray[Any] | None, n_actions: int) -> None:
+    if array is not None and array.shape[1] != n_actions:
+        raise LogError(f"{name} must have one column an action; it has {array.shape[1]} for {n_actions} actions.")
+
+
+def _per_action(action_features: Any, n: int) -> Floats:
+    """(n, K, d), from that or from (rows, offsets), whose short lists are filled up with zeros."""
+    if not isinstance(action_features, tuple):
+        array = np.array(action_features, dtype=None if getattr(action_features, "dtype", None) == np.float32 else np.float64)
+        if array.ndim != 3:
+            raise LogError(f"action_features must have shape (n, K, d) or be (rows, offsets); it has shape {array.shape}.")
+        return array
+    rows, offsets = _matrix("action_features rows", action_features[0]), np.asarray(action_features[1])
+    lengths = np.diff(offsets)
+    if len(offsets) != n + 1 or offsets[0] != 0 or offsets[-1] != len(rows) or (lengths < 1).any():
+        raise LogError(
+            f"offsets must rise from 0 to the number of rows ({len(rows)}) in {n} steps of at least 1; "
+            f"got {len(offsets)} entries from {offsets[0] if len(offsets) else None} to {offsets[-1] if len(offsets) else None}."
+        )
+    features = np.zeros((n, int(lengths.max()), rows.shape[1]), dtype=rows.dtype)
+    place = np.arange(len(rows)) - np.repeat(offsets[:-1], lengths)
+    features[np.repeat(np.arange(n), lengths), place] = rows
+    return features
+
+
+def _number_of_actions(
+    n_actions: int | None,
+    actions: Floats,
+    names: Sequence[str] | None,
+    features: Floats | None,
+    mask: Bools | None,
+    probs: Floats | None,
+) -> int:
+    if features is not None:
+        known = features.shape[1]
+    elif n_actions is not None:
+        known = n_actions
+    elif names is not None:
+        known = len(names)
+    elif mask is not None or probs is not None:
+        known = mask.shape[1] if mask is not None else probs.shape[1]  # type: ignore[union-attr]
+    else:
+        finite = actions[np.isfinite(actions)]
+        known = int(finite.max()) + 1 if finite.size and finite.max() >= 0 else 1
+    if n_actions is not None and n_actions != known:
+        raise LogError(f"n_actions={n_actions}, but action_features has {known} actions.")
+    if known < 1:
+        raise ParameterError(f"n_actions must be at least 1; got {known}.")
+    return known
+
+
+def _broken_rules(
+    actions: Floats,
+    n_actions: int,
+    rewards: Floats,
+    missing_rewards: bool,
+    propensities: Floats,
+    contexts: Floats | None,
+    features: Floats | None,
+    mask: Bools | None,
+    probs: Floats | None,
+    times: npt.NDArray[Any] | None,
+) -> list[tuple[Bools, str, npt.NDArray[Any]]]:
+    """(rows that break it, the rule, the offending values) for every rule about single rows."""
+    with np.errstate(invalid="ignore"):
+        bad_action = ~((actions >= 0) & (actions < n_actions) & (actions == np.floor(actions)))
+        bad_reward = np.isinf(rewards) if missing_rewards else ~np.isfinite(rewards)
+        bad_propensity = ~((propensities > 0) & (propensities <= 1))
+    hint = "" if missing_rewards else " (missing_rewards=True lets NaN stand for rounds nobody observed)"
+    rules: list[tuple[Bools, str, npt.NDArray[Any]]] = [
+        (bad_action, f"actions must be whole numbers from 0 to {n_actions - 1}", actions),
+        (bad_reward, f"rewards must be finite{hint}", rewards),
+        (bad_propensity, "propensities must be in (0, 1]", propensities),
+    ]
+    for name, array in (("contexts", contexts), ("action_features", features)):
+        if array is not None:
+            bad = ~np.isfinite(array)
+            flat = bad.reshape(len(array), -1)
+            first = int(flat.any(axis=1).argmax())
+            where = np.unravel_index(int(flat[first].argmax()), array.shape[1:]) if flat.size else ()
+            column = ", ".join(str(int(i)) for i in where)
+            rules.append((flat.any(axis=1), f"{name} must be finite (column {column})", array[(slice(None), *where)]))
+    safe = np.where(bad_action, 0, np.nan_to_num(actions, nan=0, posinf=0, neginf=0)).astype(np.int64)
+    everyone = np.arange(len(actions))
+    if mask is not None:
+        rules.append((~mask[everyone, safe], "action_mask must allow the action that was taken", actions))
+    if probs is not None:
+        off = ~(np.abs(probs.sum(axis=1) - 1) <= PROBABILITY_TOLERANCE) | (probs < 0).any(axis=1)
+        rules.append((off, "logging_probs must be non-negative and sum to 1", probs.sum(axis=1)))
+        differs = ~(np.abs(probs[everyone, safe] - propensities) <= PROBABILITY_TOLERANCE)
+        rules.append((differs, "logging_probs at the action taken must equal propensities", probs[everyone, safe]))
+    if times is not None:
+        rules.append((np.isnat(times) if times.dtype.kind == "M" else ~np.isfinite(times), "times must be known", times))
+    return rules
+
+
+def _in_time_order(times: Any, sequences: Any) -> tuple[Any, Any]:
+    if times is None:
+        return times, sequences
+    order: Ints = np.arange(len(times)) if sequences is None else np.argsort(sequences, kind="stable")
+    back = times[order][1:] < times[order][:-1]
+    if sequences is not None:
+        back &= sequences[order][1:] == sequences[order][:-1]
+    if back.any():
+        i = int(back.argmax())
+        earlier, row = int(order[i]), int(order[i + 1])
+        raise LogError(
+            f"times must not go backwards; row {row} has {_shown(times[row])} after {_shown(times[earlier])} "
+            f"({int(back.sum())} of {len(times)} rows are bad). Sort the log by time."
+        )
+    return times, sequences
+
+
+def _names(what: str, names: Sequence[str] | None, count: int, stem: str) -> tuple[str, ...]:
+    if names is None:
+        return tuple(f"{stem} {i}" if stem == "action" else f"{stem}{i}" for i in range(count))
+    if len(names) != count:
+        raise LogError(f"{what} must name each of the {count}; it has {len(names)} names.")
+    return tuple(str(name) for name in names)
+
+
+def _shown(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float | np.floating) else str(value)

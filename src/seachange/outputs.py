@@ -1,0 +1,66 @@
+"""Files that appear whole or not at all, and never in place of others unless asked to."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from seachange.errors import OutputError
+
+
+def claim_file(path: str | Path, *, force: bool) -> Path:
+    """``path``, if a file can be written there; asked before the work, not after."""
+    target = Path(path)
+    if target.is_dir():
+        raise OutputError(f"{str(target)!r} is a folder; name a file.")
+    if target.exists() and not force:
+        raise OutputError(f"{str(target)!r} exists already; --force (force=True) writes over it.")
+    _require_writable(target.parent)
+    return target
+
+
+def claim_folder(path: str | Path, *, force: bool) -> Path:
+    """``path`` as a folder that files can be written into, made where it is missing."""
+    target = Path(path)
+    if target.exists() and not target.is_dir():
+        raise OutputError(f"{str(target)!r} is a file; name a folder.")
+    if target.is_dir() and any(target.iterdir()) and not force:
+        raise OutputError(f"{str(target)!r} is not empty; --force (force=True) writes into it.")
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"{str(target)!r} cannot be made: {error.strerror}.") from error
+    _require_writable(target)
+    return target
+
+
+@contextmanager
+def written_whole(path: str | Path) -> Iterator[Path]:
+    """A path to write to; it becomes ``path`` when the block ends well and vanishes when it does not."""
+    target = Path(path)
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=target.suffix)
+    os.close(handle)
+    beside = Path(name)
+    try:
+        yield beside
+        beside.chmod(0o666 & ~_umask())
+        beside.replace(target)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def _require_writable(folder: Path) -> None:
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise OutputError(f"nothing can be written into {str(folder)!r}: {error.strerror}.") from error
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,57 @@
+"""Hyperparameters in scikit-learn's manner, for dataclasses."""
+
+from __future__ import annotations
+
+from dataclasses import MISSING, fields
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from seachange.errors import NotFittedError, ParameterError
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+else:
+    DataclassInstance = object
+
+Auto = Literal["auto"]
+
+
+class Params(DataclassInstance):
+    """A keyword-only dataclass whose fields are hyperparameters and whose ``name_`` attributes are learned."""
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Hyperparameters by name (``deep`` is there for scikit-learn and changes nothing)."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    def set_params(self, **params: Any) -> Self:
+        """Change hyperparameters in place."""
+        known = self.get_params()
+        for name, value in params.items():
+            if name not in known:
+                raise ParameterError(f"{type(self).__name__} has no parameter {name!r}; it has {', '.join(known)}.")
+            setattr(self, name, value)
+        return self
+
+    def clone(self) -> Self:
+        """The same hyperparameters, nothing learned."""
+        return type(self)(**self.get_params())
+
+    def __repr__(self) -> str:
+        """Show the hyperparameters that differ from their defaults."""
+        changed = (
+            f"{field.name}={value!r}"
+            for field in fields(self)
+            if (value := getattr(self, field.name)) is not field.default or field.default is MISSING
+        )
+        return f"{type(self).__name__}({', '.join(changed)})"
+
+    def __getattr__(self, name: str) -> Any:
+        """Say what is missing when something learned is asked for too early."""
+        if name.endswith("_") and not name.startswith("_"):
+            raise NotFittedError(f"{type(self).__name__} has no {name} yet; call fit(log) first.")
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+
+def require(holds: bool, rule: str) -> None:
+    """Raise a ``ParameterError`` that states the broken rule."""
+    if not holds:
+        raise ParameterError(rule)

@@ -1,0 +1,69 @@
+"""One policy per latent state."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from copy import copy
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from seachange.errors import ParameterError, SeachangeWarning
+from seachange.log.bandit_log import BanditLog
+from seachange.policies.softmax import SoftmaxPolicy, advice_of
+from seachange.protocols import Floats, Policy, PolicyLearner
+from seachange.states.labels import StateLabels
+
+
+@dataclass(frozen=True, eq=False)
+class PolicySet:
+    """Π = (π_z): one policy for each state."""
+
+    policies: Sequence[Policy]
+    expected_stay: float | None = None  # mean length of a segment in the log they were learned from
+
+    def __len__(self) -> int:
+        """L."""
+        return len(self.policies)
+
+    def __getitem__(self, state: int) -> Policy:
+        """π_z."""
+        return self.policies[state]
+
+    def __iter__(self) -> Iterator[Policy]:
+        """π_0, π_1, …"""
+        return iter(self.policies)
+
+    def advice(self, contexts: npt.ArrayLike, action_mask: npt.ArrayLike | None = None) -> Floats:
+        """(n, L, K): every state's distribution over actions."""
+        first = self.policies[0]
+        if isinstance(first, SoftmaxPolicy) and all(
+            isinstance(policy, SoftmaxPolicy) and policy.joint == first.joint for policy in self.policies
+        ):
+            coefs = np.stack([policy.coefs for policy in self.policies])  # type: ignore[attr-defined]
+            return advice_of(coefs, first.joint, contexts, action_mask)
+        return np.stack([policy.predict_proba(contexts, action_mask) for policy in self.policies], axis=1)
+
+
+def learn_per_state(
+    log: BanditLog, labels: StateLabels, learner: PolicyLearner, *, soft: bool = False
+) -> PolicySet:
+    """π̂_z = argmax_π Σ_t u_t(z) V̂_t(π) for every state z.
+
+    u_t(z) is 1 where the label says z and 0 elsewhere; ``soft``: the label's probability of z. A state without rounds
+    gets the policy of the whole log.
+    """
+    if len(labels.states) != len(log):
+        raise ParameterError(f"labels must have one entry a round; they have {len(labels.states)} for {len(log)} rounds.")
+    policies: list[Policy] = []
+    pooled: Policy | None = None
+    for state, weights in enumerate(labels.weights(soft)):
+        if weights.sum() > 0:
+            policies.append(copy(learner).fit(log, weights).policy_)
+            continue
+        warnings.warn(f"state {state} has no rounds; it gets the policy of the whole log.", SeachangeWarning, stacklevel=2)
+        pooled = copy(learner).fit(log).policy_ if pooled is None else pooled
+        policies.append(pooled)
+    return PolicySet(tuple(policies), labels.expected_stay)

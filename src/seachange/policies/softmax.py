@@ -1,0 +1,36 @@
+"""Linear soft categorical policies on joint features."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from seachange.kernels.softmax import softmax_advice
+from seachange.log.joint import JointFeatures
+from seachange.protocols import Floats
+
+
+@dataclass(frozen=True, eq=False)
+class SoftmaxPolicy:
+    """π(a | x; θ) ∝ exp(θ · f(x, a))."""
+
+    coefs: Floats  # (B, D) θ
+    joint: JointFeatures
+
+    def predict_proba(self, contexts: npt.ArrayLike, action_mask: npt.ArrayLike | None = None) -> Floats:
+        """π(a | x) for every row of ``contexts``."""
+        return advice_of(self.coefs[None], self.joint, contexts, action_mask)[:, 0]
+
+
+def advice_of(
+    coefs: Floats, joint: JointFeatures, contexts: npt.ArrayLike, action_mask: npt.ArrayLike | None
+) -> Floats:
+    """(n, L, K) distributions of the softmax policies with coefficients (L, B, D)."""
+    n = len(np.asarray(contexts))
+    rows, mask = joint.rows(contexts), joint.mask(action_mask, n)
+    # Where neither the context nor the mask varies, neither does the advice.
+    computed = np.empty((max(len(rows), len(mask)), len(coefs), joint.n_actions))
+    softmax_advice(rows, coefs, mask, computed)
+    return computed if len(computed) == n else np.repeat(computed, n, axis=0)

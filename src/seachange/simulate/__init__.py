@@ -1,0 +1,7 @@
+"""Simulated worlds and deployments in them."""
+
+from seachange.simulate.rollout import Trace, rollout
+from seachange.simulate.rounds import Rounds
+from seachange.simulate.synthetic import Synthetic, paper_states
+
+__all__ = ["Rounds", "Synthetic", "Trace", "paper_states", "rollout"]

@@ -1,0 +1,1 @@
+"""A shop window whose visitors change their mind: the world of ``seachange demo``."""

@@ -1,0 +1,18 @@
+"""Points to clusters: k-means that says when there are fewer points than clusters."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from seachange.protocols import Floats, Ints
+
+
+def cluster(points: Floats, n_clusters: int, seed: int, weights: Floats | None = None) -> Ints:
+    """(m,) cluster of each of the (m, d) points, by k-means; fewer clusters where there are fewer distinct points."""
+    from sklearn.cluster import KMeans
+
+    distinct = len(np.unique(points, axis=0))
+    if distinct <= n_clusters:
+        return np.unique(points, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64)
+    means = KMeans(n_clusters, n_init=10, random_state=seed).fit(points, sample_weight=weights)
+    return means.labels_.astype(np.int64)

@@ -1,0 +1,129 @@
+"""The hidden Markov oracle: states are what makes the rewards of the log most likely."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from seachange.engine import map_in_order
+from seachange.errors import NoChangeWarning, ParameterError
+from seachange.log.bandit_log import BanditLog
+from seachange.params import Auto, Params, require
+from seachange.states.em import EMResult, Prior, run_em, window_start
+from seachange.states.labels import StateLabels, by_first_appearance, labels_from_states
+from seachange.states.selection import StateCount, bic, choose_n_states
+from seachange.states.switching import Chain, SwitchingRegression
+
+# Restart i clusters windows of a stay's length divided by 5 · 2^i: from windows that average the noise away to windows
+# that hardly ever straddle a change.
+LONGEST_WINDOWS_A_STAY = 5
+MAX_STATES = 12
+
+
+@dataclass(frozen=True, eq=False)
+class HMMReport:
+    """How the fit went."""
+
+    log_likelihood: float
+    bic: float  # lower is better
+    single_state_bic: float  # the same for one state
+    iterations: int
+    converged: bool
+    objectives: tuple[float, ...]  # log-likelihood + log prior along the best restart
+    restarts: tuple[float, ...]  # where each restart ended
+    state_counts: tuple[StateCount, ...]  # evidence for each number of states that was tried
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class HMMOracle(Params):
+    """Fit a switching regression by EM and label each round by its smoothed posterior.
+
+    r_t ~ N(β_z · f(x_t, a_t), σ²) with z_t a Markov chain, ẑ_t = argmax_z p(z_t = z | all rewards)
+
+    States are numbered in the order in which they first occur in the log that was fitted.
+    """
+
+    n_states: int | Auto = "auto"  # L; auto: the lowest BIC
+    restarts: int = 4  # more: safer against poor starts, slower
+    expected_stay: float | Auto = "auto"  # rounds in a state, a guess; auto: a chain visits each state twice
+    prior_visits: float = 1.0  # weight of that guess, in visits to each state; 0: none
+    ridge: float = 1.0  # pull of the coefficients to 0, in rounds
+    tolerance: float = 1e-8  # EM stops when it gains less than this share of the log-likelihood
+    max_iterations: int = 200
+    seed: int = 0
+    workers: int = 1  # threads for the restarts; changes nothing but the time
+
+    def fit(self, log: BanditLog) -> Self:
+        """Learn ``model_`` and ``report_``; warn where one state explains the log as well."""
+        self._check(log)
+        chain = Chain(log)
+        single = self._best_of_restarts(chain, 1)[0]
+        counts: tuple[StateCount, ...] = ()
+        if self.n_states == "auto":
+            results, counts = choose_n_states(lambda k: self._best_of_restarts(chain, k), MAX_STATES, len(log))
+        else:
+            results = self._best_of_restarts(chain, self.n_states)
+        best = results[0]
+        order = by_first_appearance(np.argmax(best.model.smooth(log), axis=1), best.model.n_states)
+        self.model_: SwitchingRegression = best.model.reordered(order)
+        self.report_ = HMMReport(
+            log_likelihood=best.log_likelihood,
+            bic=bic(best, len(log)),
+            single_state_bic=bic(single, len(log)),
+            iterations=len(best.objectives) - 1,
+            converged=best.converged,
+            objectives=best.objectives,
+            restarts=tuple(result.objectives[-1] for result in results),
+            state_counts=counts,
+        )
+        if best.model.n_states == 1 or self.report_.bic >= self.report_.single_state_bic:
+            warnings.warn(
+                f"no evidence of change: one state explains the log as well (BIC {self.report_.single_state_bic:.1f}) "
+                f"as {best.model.n_states} (BIC {self.report_.bic:.1f}).",
+                NoChangeWarning,
+                stacklevel=2,
+            )
+        return self
+
+    def predict(self, log: BanditLog) -> StateLabels:
+        """Label every round of ``log`` by the smoothed posterior of the fitted model."""
+        if log.joint != self.model_.joint:
+            raise ParameterError(f"the model was fitted on {self.model_.joint}; this log has {log.joint}.")
+        posteriors = self.model_.smooth(log)
+        return labels_from_states(np.argmax(posteriors, axis=1), self.model_.n_states, log, posteriors)
+
+    def _check(self, log: BanditLog) -> None:
+        for name, low in {"restarts": 1, "prior_visits": 0, "ridge": 0, "tolerance": 0, "max_iterations": 1}.items():
+            require(getattr(self, name) >= low, f"{name} must be at least {low}; got {getattr(self, name)}.")
+        require(self.n_states == "auto" or self.n_states >= 1, f"n_states must be at least 1; got {self.n_states}.")
+        require(
+            self.expected_stay == "auto" or self.expected_stay > 1,
+            f"expected_stay must be more than 1 round; got {self.expected_stay}.",
+        )
+        require(bool(np.isfinite(log.arrays.rewards).any()), "no round of the log has a reward.")
+
+    def _best_of_restarts(self, chain: Chain, n_states: int) -> list[EMResult]:
+        """EM from every start, best first."""
+        n = len(chain.log)
+        length = n / int(chain.starts.sum())
+        stay = max(length / (2 * n_states), 2.0) if self.expected_stay == "auto" else self.expected_stay
+        prior = Prior(self.ridge, self.prior_visits, stay)
+        # A start needs windows enough to make clusters of, whatever the stay.
+        widest = max(1, min(int(stay / LONGEST_WINDOWS_A_STAY), n // (2 * n_states)))
+        widths = sorted({max(1, widest >> i) for i in range(self.restarts if n_states > 1 else 1)}, reverse=True)
+        tries = [(widths[i % len(widths)], self.seed + i) for i in range(self.restarts if n_states > 1 else 1)]
+
+        def attempt(width_and_seed: tuple[int, int]) -> EMResult | None:
+            start = window_start(chain, n_states, width_and_seed[0], prior, width_and_seed[1])
+            return None if start is None else run_em(start, chain, prior, self.tolerance, self.max_iterations)
+
+        results = [result for result in map_in_order(attempt, tries, workers=self.workers) if result is not None]
+        if not results:
+            raise ParameterError(
+                f"n_states={n_states} is more than the log can hold: it has {n} rounds whose windows show fewer "
+                "distinct fits. Ask for fewer states."
+            )
+        return sorted(results, key=lambda result: -result.objectives[-1])

@@ -1,0 +1,152 @@
+"""A switching regression: the hidden Markov model that the HMM oracle learns, and inference in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from seachange.kernels.chain import backward, forward
+from seachange.kernels.regression import regression_sums
+from seachange.log.bandit_log import CHUNK_ROWS, BanditLog
+from seachange.log.joint import JointFeatures
+from seachange.protocols import Floats, Ints
+from seachange.states.labels import chains
+
+
+@dataclass(frozen=True, eq=False)
+class SwitchingRegression:
+    """z_1 ~ P_0, z_t+1 ~ Φ(z_t, ·), r_t ~ N(β_z · f(x_t, a_t), σ²)."""
+
+    initial_probs: Floats  # (L,) P_0
+    transition_matrix: Floats  # (L, L) Φ, row = from
+    reward_coefs: Floats  # (L, B, D) β_z
+    reward_precisions: Floats  # (L, B, D, D) precision of β_z in units of 1 / σ²
+    noise_variance: float  # σ²
+    joint: JointFeatures
+
+    @property
+    def n_states(self) -> int:
+        """L."""
+        return len(self.initial_probs)
+
+    @property
+    def expected_stays(self) -> Floats:
+        """(L,) expected rounds before state z is left: 1 / (1 - Φ(z, z))."""
+        return np.asarray(1.0 / np.maximum(1.0 - np.diag(self.transition_matrix), 1e-300))
+
+    @property
+    def n_parameters(self) -> int:
+        """Free parameters, for information criteria."""
+        return self.reward_coefs.size + 1 + (self.n_states - 1) + self.n_states * (self.n_states - 1)
+
+    def reordered(self, order: Ints) -> SwitchingRegression:
+        """The same model with state ``order[i]`` called i."""
+        return replace(
+            self,
+            initial_probs=self.initial_probs[order],
+            transition_matrix=np.ascontiguousarray(self.transition_matrix[np.ix_(order, order)]),
+            reward_coefs=self.reward_coefs[order],
+            reward_precisions=self.reward_precisions[order],
+        )
+
+    def smooth(self, log: BanditLog) -> Floats:
+        """(n, L) p(z_t | all rewards)."""
+        chain = Chain(log)
+        posteriors = np.empty((len(log), self.n_states))
+        expectation(self, chain, posteriors)
+        return chain.in_log_order(posteriors)
+
+    def filter(self, log: BanditLog) -> Floats:
+        """(n, L) p(z_t | r_1:t)."""
+        chain = Chain(log)
+        filtered = np.empty((len(log), self.n_states))
+        belief = self.initial_probs.copy()
+        for rounds in chain.slices:
+            filtered[rounds] = _forward(self, chain, rounds, belief)[0]
+        return chain.in_log_order(filtered)
+
+    def log_likelihood(self, log: BanditLog) -> float:
+        """log p(r_1:n | x_1:n, a_1:n)."""
+        chain = Chain(log)
+        belief = self.initial_probs.copy()
+        return sum(_forward(self, chain, rounds, belief)[3] for rounds in chain.slices)
+
+
+class Chain:
+    """A log as one run of chains: each sequence in one piece, cut into chunks."""
+
+    def __init__(self, log: BanditLog, chunk_rows: int = CHUNK_ROWS) -> None:
+        self.order, self.starts = chains(log)
+        self.log = log if log.sequences is None else log.take(self.order)
+        self.next_starts = np.append(self.starts[1:], True)
+        self.slices = log.chunk_slices(chunk_rows)
+
+    def in_log_order(self, ordered: Floats) -> Floats:
+        """Rows of ``ordered`` back where the log has them."""
+        if self.log.sequences is None:
+            return ordered
+        result = np.empty_like(ordered)
+        result[self.order] = ordered
+        return result
+
+
+@dataclass(frozen=True, eq=False)
+class Expectation:
+    """Expected sufficient statistics of a log under a model; they add up over chunks."""
+
+    log_likelihood: float
+    first_states: Floats  # (L,) expected number of chains that start in z
+    transitions: Floats  # (L, L) expected number of moves from i to j
+    grams: Floats  # (L, B, D, D) Σ_t Q_t(z) f f'
+    moments: Floats  # (L, B, D) Σ_t Q_t(z) f r
+    totals: Floats  # (L, 2) Σ_t Q_t(z) [r², 1]
+
+
+def expectation(model: SwitchingRegression, chain: Chain, posteriors: Floats | None = None) -> Expectation:
+    """The E-step: one pass forward, which remembers the belief before each chunk, and one backward.
+
+    ``posteriors``, where given, receives p(z_t | all rewards) in the chain's order.
+    """
+    n_states = model.n_states
+    belief = model.initial_probs.copy()
+    entering, log_likelihood = [], 0.0
+    for rounds in chain.slices:
+        entering.append(belief.copy())
+        filtered, evidence, scales, part = _forward(model, chain, rounds, belief)
+        log_likelihood += part
+
+    first_states, pairs = np.zeros(n_states), np.zeros((n_states, n_states))
+    grams = np.zeros((n_states, *model.joint.shape, model.joint.shape[1]))
+    moments, totals = np.zeros((n_states, *model.joint.shape)), np.zeros((n_states, 2))
+    future = np.ones(n_states)
+    for i in range(len(chain.slices) - 1, -1, -1):
+        rounds = chain.slices[i]
+        if i < len(chain.slices) - 1:
+            filtered, evidence, scales, _ = _forward(model, chain, rounds, entering[i])
+        # The posteriors take the place of the filtered probabilities, which each round needs only for itself.
+        transition = model.transition_matrix
+        backward(filtered, evidence, scales, chain.next_starts[rounds], transition, future, filtered, pairs)
+        first_states += filtered[chain.starts[rounds]].sum(axis=0)
+        arrays = chain.log[rounds].arrays
+        sums = regression_sums(arrays.rows, arrays.actions, arrays.rewards, filtered, model.joint.shape[0])
+        grams += sums[0]
+        moments += sums[1]
+        totals += sums[2]
+        if posteriors is not None:
+            posteriors[rounds] = filtered
+    return Expectation(log_likelihood, first_states, pairs * model.transition_matrix, grams, moments, totals)
+
+
+def _forward(
+    model: SwitchingRegression, chain: Chain, rounds: slice, belief: Floats
+) -> tuple[Floats, Floats, Floats, float]:
+    """Filtered probabilities, evidence, scales and log-likelihood of a chunk; ``belief`` is moved past it."""
+    arrays = chain.log[rounds].arrays
+    n = len(arrays.actions)
+    filtered, evidence, scales = np.empty((n, model.n_states)), np.empty((n, model.n_states)), np.empty(n)
+    log_likelihood = forward(
+        arrays.rows, arrays.actions, arrays.rewards, chain.starts[rounds], model.reward_coefs, model.noise_variance,
+        model.initial_probs, model.transition_matrix, belief, filtered, evidence, scales,
+    )  # fmt: skip
+    return filtered, evidence, scales, float(log_likelihood)
