@@ -22,7 +22,6 @@ LEARNERS: dict[str, type[IPSLearner | DRLearner | POEMLearner]] = {
     "dr": DRLearner,
     "poem": POEMLearner,
 }
-ORACLES = ("hmm", "change-point", "none")
 
 
 def learn(
@@ -37,8 +36,8 @@ def learn(
     ``oracle`` finds the states ("hmm", "change-point", "none", or an oracle of your own), ``n_states`` is their number,
     ``objective`` is what each state's policy maximises ("ips", "dr", "poem", or a learner of your own).
     """
-    state_oracle = _oracle(oracle, n_states, seed)
-    learner = _learner(objective)
+    state_oracle = oracle_named(oracle, n_states, seed) if isinstance(oracle, str) else oracle
+    learner = learner_named(objective) if isinstance(objective, str) else objective
     labels = state_oracle.fit(log).predict(log)
     policies = learn_per_state(log, labels, learner)
     return SwitchingModel(
@@ -46,21 +45,19 @@ def learn(
     )
 
 
-def _oracle(oracle: OracleName | StateOracle, n_states: int | Auto, seed: int) -> StateOracle:
-    if not isinstance(oracle, str):
-        return oracle
-    if oracle == "hmm":
+def oracle_named(name: str, n_states: int | Auto, seed: int) -> StateOracle:
+    """The oracle that ``learn`` means by a name."""
+    if name == "hmm":
         return HMMOracle(n_states=n_states, seed=seed)
-    if oracle == "change-point":
+    if name == "change-point":
         return ChangePointOracle(n_states=None if n_states == "auto" else n_states, seed=seed)
-    if oracle == "none":
+    if name == "none":
         return SingleState()
-    raise ParameterError(f"oracle must be one of {', '.join(ORACLES)} or an oracle object; got {oracle!r}.")
+    raise ParameterError(f"oracle must be hmm, change-point, none or an oracle object; got {name!r}.")
 
 
-def _learner(objective: ObjectiveName | PolicyLearner) -> PolicyLearner:
-    if not isinstance(objective, str):
-        return objective
-    if objective not in LEARNERS:
-        raise ParameterError(f"objective must be one of {', '.join(LEARNERS)} or a learner; got {objective!r}.")
-    return LEARNERS[objective]()
+def learner_named(name: str) -> PolicyLearner:
+    """The learner that ``learn`` means by a name."""
+    if name not in LEARNERS:
+        raise ParameterError(f"objective must be {', '.join(LEARNERS)} or a learner object; got {name!r}.")
+    return LEARNERS[name]()

@@ -18,7 +18,7 @@ from seachange.log.joint import JointFeatures
 from seachange.policies.per_state import PolicySet
 from seachange.protocols import PolicyLearner, StateOracle
 from seachange.states.hmm import HMMOracle
-from seachange.states.labels import StateLabels
+from seachange.states.labels import StateLabels, labels_from_states
 
 DeployerKind = Literal["auto", "posterior", "exp4s"]
 
@@ -84,6 +84,16 @@ class SwitchingModel:
         if kind == "exp4s":
             return Exp4S(self.policies, reward_range=self.provenance.reward_range)
         raise ParameterError(f'kind must be "auto", "posterior" or "exp4s"; got {kind!r}.')
+
+    def label_ahead(self, log: BanditLog) -> StateLabels:
+        """Label ``log`` by what was known before each reward where an HMM can say that; else as the oracle predicts.
+
+        A value claim must not weigh rewards by states that were found with their help.
+        """
+        if not isinstance(self.oracle, HMMOracle):
+            return self.oracle.predict(log)
+        probs = self.oracle.model_.forecast(log)
+        return labels_from_states(np.argmax(probs, axis=1), self.n_states, log, probs)
 
     def save(self, path: str | Path) -> None:
         """Write the model to one file; ``seachange.load`` reads it."""

@@ -70,23 +70,40 @@ def evaluate(
     require(0 < confidence < 1, f"confidence must be between 0 and 1; got {confidence}.")
     require_rewards(log, "evaluating a policy")
     terms = _terms(log, policy, clip, labels)
+    return [_with_interval(name, *ESTIMATORS[name](terms), terms.weights, confidence) for name in estimators]
+
+
+def evaluate_logging(log: BanditLog, confidence: float = 0.95) -> ValueEstimate:
+    """The value of the policy that made the log, which needs no weights: its mean reward."""
+    require(0 < confidence < 1, f"confidence must be between 0 and 1; got {confidence}.")
+    require_rewards(log, "evaluating the logging policy")
+    return _with_interval("mean", *_mean(log.arrays.rewards), np.ones(len(log)), confidence)
+
+
+def evaluate_states(
+    log: BanditLog, policies: PolicySet, labels: StateLabels, estimator: str = "dr", *, confidence: float = 0.95
+) -> list[ValueEstimate | None]:
+    """What each state's policy would have earned in the rounds of its state; None where there are fewer than 2."""
+    results: list[ValueEstimate | None] = []
+    for state, policy in enumerate(policies):
+        rounds = np.flatnonzero(labels.states == state)
+        enough = len(rounds) > 1
+        results.append(evaluate(log.take(rounds), policy, (estimator,), confidence=confidence)[0] if enough else None)
+    return results
+
+
+def _with_interval(name: str, value: float, error: float, weights: Floats, confidence: float) -> ValueEstimate:
     reach = float(norm.ppf(0.5 + confidence / 2))
-    total, squares = terms.weights.sum(), np.square(terms.weights).sum()
-    estimates = []
-    for name in estimators:
-        value, error = ESTIMATORS[name](terms)
-        estimates.append(
-            ValueEstimate(
-                estimator=name,
-                value=value,
-                std_error=error,
-                low=value - reach * error,
-                high=value + reach * error,
-                effective_samples=float(total * total / squares) if squares > 0 else 0.0,
-                max_weight=float(terms.weights.max()),
-            )
-        )
-    return estimates
+    total, squares = float(weights.sum()), float(np.square(weights).sum())
+    return ValueEstimate(
+        estimator=name,
+        value=value,
+        std_error=error,
+        low=value - reach * error,
+        high=value + reach * error,
+        effective_samples=total * total / squares if squares > 0 else 0.0,
+        max_weight=float(weights.max()),
+    )
 
 
 def _terms(log: BanditLog, policy: Policy | PolicySet, clip: float, labels: StateLabels | None) -> _Terms:

@@ -2,6 +2,7 @@
 
 from seachange.simulate.rollout import Trace, rollout
 from seachange.simulate.rounds import Rounds
+from seachange.simulate.shop import Shop
 from seachange.simulate.synthetic import Synthetic, paper_states
 
-__all__ = ["Rounds", "Synthetic", "Trace", "paper_states", "rollout"]
+__all__ = ["Rounds", "Shop", "Synthetic", "Trace", "paper_states", "rollout"]

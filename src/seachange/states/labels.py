@@ -70,6 +70,16 @@ def by_first_appearance(states: Ints, n_states: int) -> Ints:
     return np.argsort(first, kind="stable")
 
 
+def share_right(found: Ints, truth: Ints) -> float:
+    """Share of rounds whose state is right, under the numbering of states that agrees best."""
+    from scipy.optimize import linear_sum_assignment
+
+    n_states = int(max(found.max(), truth.max())) + 1
+    agreement = np.zeros((n_states, n_states))
+    np.add.at(agreement, (found, truth), 1)
+    return float(agreement[linear_sum_assignment(-agreement)].sum() / len(truth))
+
+
 @dataclass(kw_only=True, eq=False, repr=False)
 class SingleState(Params):
     """The world never changes: one state for the whole log."""

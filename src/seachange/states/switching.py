@@ -60,17 +60,24 @@ class SwitchingRegression:
     def filter(self, log: BanditLog) -> Floats:
         """(n, L) p(z_t | r_1:t)."""
         chain = Chain(log)
-        filtered = np.empty((len(log), self.n_states))
-        belief = self.initial_probs.copy()
-        for rounds in chain.slices:
-            filtered[rounds] = _forward(self, chain, rounds, belief)[0]
-        return chain.in_log_order(filtered)
+        return chain.in_log_order(self._filtered(chain))
+
+    def forecast(self, log: BanditLog) -> Floats:
+        """(n, L) p(z_t | r_1:t-1): what was known before each reward, fit for value claims."""
+        chain = Chain(log)
+        known = np.roll(self._filtered(chain) @ self.transition_matrix, 1, axis=0)
+        known[chain.starts] = self.initial_probs
+        return chain.in_log_order(known)
 
     def log_likelihood(self, log: BanditLog) -> float:
         """log p(r_1:n | x_1:n, a_1:n)."""
         chain = Chain(log)
         belief = self.initial_probs.copy()
         return sum(_forward(self, chain, rounds, belief)[3] for rounds in chain.slices)
+
+    def _filtered(self, chain: Chain) -> Floats:
+        belief = self.initial_probs.copy()
+        return np.concatenate([_forward(self, chain, rounds, belief)[0] for rounds in chain.slices])
 
 
 class Chain:

@@ -1,0 +1,238 @@
+"""The command line: parse, call, print."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import msgspec
+import typer
+from rich.console import Console
+
+from seachange.errors import SeachangeError, SeachangeWarning
+
+if TYPE_CHECKING:
+    from seachange.log.bandit_log import BanditLog
+
+app = typer.Typer(
+    help="Learn, from logs of past decisions, policies that know how to change their mind.",
+    no_args_is_help=True,
+    add_completion=True,
+    pretty_exceptions_enable=False,
+)
+replicate = typer.Typer(help="A published table beside ours.", no_args_is_help=True)
+app.add_typer(replicate, name="replicate")
+
+LogFile = Annotated[Path, typer.Argument(metavar="LOG", help="A Parquet, CSV, TSV or JSON-lines file, in time order.")]
+ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="A model file that `seachange learn` wrote.")]
+Columns = Annotated[
+    str,
+    typer.Option(help="Where things are: action=item_id,reward=click,propensity=p,time=ts,contexts=age+hour."),
+]
+Json = Annotated[bool, typer.Option("--json", help="One JSON document on standard output, prose on standard error.")]
+Seed = Annotated[int, typer.Option(help="The same seed gives the same result.")]
+Force = Annotated[bool, typer.Option("--force", help="Write over what exists.")]
+DropBadRows = Annotated[bool, typer.Option("--drop-bad-rows", help="Leave out rows that break a rule of logs.")]
+Confidence = Annotated[float, typer.Option(help="Of the intervals.")]
+
+
+def main() -> None:
+    """Run a command; our errors end it with one line and exit code 2."""
+    warnings.showwarning = _show_warning
+    try:
+        app()
+    except SeachangeError as error:
+        Console(stderr=True, highlight=False).print(f"[bold red]Error:[/] {_plain(error)}", soft_wrap=True)
+        sys.exit(2)
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for the figure and the model.")] = Path("demo-output"),
+    seed: Seed = 0,
+    force: Force = False,
+    json: Json = False,
+) -> None:
+    """The whole loop on built-in data, in seconds."""
+    from seachange.experiments.demo import run_demo
+    from seachange.outputs import claim_folder
+
+    console = _console(json)
+    result = run_demo(claim_folder(out, force=force), seed, lambda heading, shown: _step(console, heading, shown))
+    _finish(console, json, result, f"Written: {result.figure} (look at it) and {result.model} (sc.load it).")
+
+
+@app.command()
+def learn(
+    log: LogFile,
+    out: Annotated[Path, typer.Option("--out", "-o", help="The model file to write.")],
+    columns: Columns = "",
+    oracle: Annotated[Literal["hmm", "change-point", "none"], typer.Option(help="What finds the states.")] = "hmm",
+    states: Annotated[str, typer.Option(help="How many states: auto, or a number.")] = "auto",
+    objective: Annotated[Literal["ips", "dr", "poem"], typer.Option(help="What a policy maximises.")] = "dr",
+    drop_bad_rows: DropBadRows = False,
+    seed: Seed = 0,
+    force: Force = False,
+    json: Json = False,
+) -> None:
+    """Learn a switching policy from a log."""
+    from seachange import learning
+    from seachange.outputs import claim_file
+    from seachange.report.tables import log_table, states_table
+
+    console, target, count = _console(json), claim_file(out, force=force), _state_count(states)
+    table = _read(log, columns, drop_bad_rows)
+    console.print(log_table(table), "")
+    model = learning.learn(table, oracle=oracle, n_states=count, objective=objective, seed=seed)
+    console.print(states_table(table, model.labels))
+    model.save(target)
+    result = {"model": str(target), "n_states": model.n_states, "changes": len(model.labels.change_points)}
+    _finish(console, json, result, f"Written: {target}. Next: seachange evaluate LATER_LOG {target}")
+
+
+@app.command()
+def states(
+    log: LogFile,
+    model: Annotated[Path | None, typer.Argument(metavar="[MODEL]", help="Whose states; found anew without it.")] = None,
+    columns: Columns = "",
+    oracle: Annotated[Literal["hmm", "change-point"], typer.Option(help="What finds the states.")] = "hmm",
+    states: Annotated[str, typer.Option(help="How many states: auto, or a number.")] = "auto",
+    drop_bad_rows: DropBadRows = False,
+    seed: Seed = 0,
+    json: Json = False,
+) -> None:
+    """Where the world changed, and what the states are."""
+    from seachange import learning
+    from seachange.model_file import load
+    from seachange.report.tables import changes_table, states_table
+
+    console, loaded = _console(json), None if model is None else load(model)
+    count = _state_count(states)
+    table = _read(log, columns, drop_bad_rows, loaded)
+    finder = loaded.oracle if loaded is not None else learning.oracle_named(oracle, count, seed).fit(table)
+    labels = finder.predict(table)
+    console.print(states_table(table, labels), "", changes_table(table, labels))
+    result = {
+        "n_states": labels.n_states,
+        "counts": labels.counts.tolist(),
+        "change_points": labels.change_points.tolist(),
+    }
+    _finish(console, json, result)
+
+
+@app.command()
+def evaluate(
+    log: LogFile,
+    model: ModelFile,
+    columns: Columns = "",
+    clip: Annotated[float, typer.Option(help="Largest weight of a round.")] = float("inf"),
+    confidence: Confidence = 0.95,
+    drop_bad_rows: DropBadRows = False,
+    seed: Seed = 0,
+    json: Json = False,
+) -> None:
+    """What the model's policies would have earned on a log, with intervals."""
+    from seachange.evaluation import estimators
+    from seachange.model_file import load
+    from seachange.report.tables import estimates_table
+
+    console, loaded = _console(json), load(model)
+    table = _read(log, columns, drop_bad_rows, loaded)
+    if table.fingerprint() == loaded.provenance.fingerprint:
+        warnings.warn("the model was learned from this very log: the estimates are too good.", SeachangeWarning)
+    labels = loaded.label_ahead(table)
+    whole = estimators.evaluate(table, loaded.policies, clip=clip, confidence=confidence, labels=labels)
+    rows = [("logging policy", estimators.evaluate_logging(table, confidence))]
+    rows += [("switching policy", estimate) for estimate in whole]
+    parts = estimators.evaluate_states(table, loaded.policies, labels, confidence=confidence)
+    rows += [(f"policy {z} in state {z}", estimate) for z, estimate in enumerate(parts) if estimate is not None]
+    console.print(estimates_table("Mean reward a round, states known only from earlier rewards", rows, confidence))
+    _finish(console, json, {"estimates": [{"policy": who, **msgspec.to_builtins(e)} for who, e in rows]})
+
+
+@replicate.command()
+def synthetic(
+    runs: Annotated[int, typer.Option(min=1, help="Independent worlds; run i has seed SEED + i.")] = 10,
+    states: Annotated[int, typer.Option(min=1, help="k: number of states.")] = 5,
+    figure: Annotated[Path | None, typer.Option(help="Also draw reward against k = 1…10 here, with a CSV beside it.")] = None,
+    workers: Annotated[int, typer.Option(min=1, help="Processes; changes nothing but the time.")] = os.cpu_count() or 1,
+    seed: Seed = 0,
+    force: Force = False,
+    json: Json = False,
+) -> None:
+    """The paper's first experiment: IPS, DR, POEM, k-CD, k-HMM and the oracle."""
+    from seachange.experiments import synthetic as experiment
+    from seachange.outputs import claim_file
+    from seachange.report import figures, progress, tables
+
+    console, seeds = _console(json), range(seed, seed + runs)
+    if figure is not None:
+        claim_file(figure, force=force), claim_file(figure.with_suffix(".csv"), force=force)
+    done = list(progress.tracked(experiment.replicate(seeds, states, workers), runs, "runs"))
+    rows = experiment.summarise(done)
+    console.print(tables.replication_table(rows, runs, states), f"\n{experiment.PAPER_LIKE}", soft_wrap=True)
+    result: dict[str, Any] = {"experiment": "synthetic", "runs": runs, "states": states, "seed": seed, "rows": rows}
+    if figure is not None:
+        counts = range(1, 11)
+        swept = list(progress.tracked(experiment.replicate_states(seeds, counts, workers), runs, "reward against k"))
+        result["figure"] = experiment.summarise_states(swept, counts)
+        figures.draw_reward_by_states(figure, result["figure"], runs)
+        figures.write_csv(figure.with_suffix(".csv"), result["figure"])
+    _finish(console, json, result, f"Written: {figure} and {figure.with_suffix('.csv')}" if figure else "")
+
+
+def _console(json: bool) -> Console:
+    """Where prose goes: standard output, or standard error where that is for a program."""
+    return Console(stderr=json, highlight=False)
+
+
+def _step(console: Console, heading: str, shown: Any) -> None:
+    console.print(f"\n[bold cyan]{heading}[/]\n")
+    console.print(shown)
+
+
+def _finish(console: Console, json: bool, result: Any, closing: str = "") -> None:
+    if closing:
+        console.print(f"\n{closing}", soft_wrap=True)
+    if json:
+        sys.stdout.write(msgspec.json.encode(result).decode() + "\n")
+
+
+def _read(path: Path, columns: str, drop_bad_rows: bool, model: Any = None) -> BanditLog:
+    """The log at ``path``; with a model, its actions and its contexts."""
+    from seachange.log.readers import read_log
+
+    mapping: dict[str, str | Sequence[str]] = {}
+    for pair in filter(None, columns.split(",")):
+        word, equals, place = pair.partition("=")
+        if not equals or not place:
+            raise typer.BadParameter(f"{pair!r} should be WORD=COLUMN", param_hint="--columns")
+        mapping[word.strip()] = place.strip().split("+") if word.strip() == "contexts" else place.strip()
+    if model is not None:
+        mapping.setdefault("contexts", model.provenance.context_names)
+    names = None if model is None else model.provenance.action_names
+    return read_log(path, mapping, action_names=names, on_bad_rows="drop" if drop_bad_rows else "raise")
+
+
+def _state_count(text: str) -> Any:
+    if text == "auto":
+        return "auto"
+    if not text.isdigit() or int(text) < 1:
+        raise typer.BadParameter(f"{text!r} should be auto or a number from 1 on", param_hint="--states")
+    return int(text)
+
+
+def _show_warning(message: Any, category: type[Warning], filename: str, lineno: int, *_: Any) -> None:
+    text = _plain(message) if issubclass(category, SeachangeWarning) else f"{filename}:{lineno}: {message}"
+    Console(stderr=True, highlight=False).print(f"[bold yellow]Note:[/] {text}", soft_wrap=True)
+
+
+def _plain(message: object) -> str:
+    """Text as it is, with nothing taken for markup."""
+    from rich.markup import escape
+
+    return escape(str(message))

@@ -1,0 +1,103 @@
+"""Tables for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from seachange.evaluation.estimators import ValueEstimate
+    from seachange.experiments.synthetic import MethodResult
+    from seachange.log.bandit_log import BanditLog
+    from seachange.states.labels import StateLabels
+
+
+def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
+    """A plain table; the first column is text, the others are numbers."""
+    result = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for i, column in enumerate(columns):
+        result.add_column(column, justify="left" if i == 0 else "right", header_style="dim")
+    for row in rows:
+        result.add_row(*(str(cell) for cell in row))
+    return result
+
+
+def log_table(log: BanditLog) -> Table:
+    """What is in a log."""
+    rewards, propensities = log.rewards, log.propensities
+    contexts = {"none": "none", "shared": f"{log.joint.n_features} features a round"}.get(
+        log.joint.kind, f"{log.joint.n_features} features an action"
+    )
+    rows = [
+        ("rounds", f"{len(log):,}"),
+        ("actions", f"{log.n_actions}: {', '.join(_some(log.action_names))}"),
+        ("contexts", contexts if log.joint.kind == "none" else f"{contexts}: {', '.join(_some(log.context_names))}"),
+        ("rewards", f"mean {np.nanmean(rewards):.4f}, from {np.nanmin(rewards):g} to {np.nanmax(rewards):g}"),
+        ("propensities", f"from {propensities.min():.4f} to {propensities.max():.4f}"),
+    ]
+    if log.times is not None:
+        rows.append(("time", f"{log.times[0]} to {log.times[-1]}"))
+    return table("The log", ("what", ""), rows)
+
+
+def states_table(log: BanditLog, labels: StateLabels) -> Table:
+    """What the states are: how much of the log, what it earned there, which action earned most."""
+    rows = []
+    for state, count in enumerate(labels.counts):
+        if count == 0:
+            rows.append([f"state {state}", "0", "-", "-", "-"])
+            continue
+        members = labels.states == state
+        earned = np.bincount(log.actions[members], np.nan_to_num(log.rewards[members]), log.n_actions)
+        taken = np.bincount(log.actions[members], minlength=log.n_actions)
+        means = np.divide(earned, taken, out=np.full(log.n_actions, -np.inf), where=taken > 0)
+        best = int(np.argmax(means))
+        rows.append(
+            [f"state {state}", f"{count:,}", f"{count / len(log):.1%}", f"{np.nanmean(log.rewards[members]):.4f}",
+             f"{log.action_names[best]} ({means[best]:.4f})"]
+        )  # fmt: skip
+    title = f"{labels.n_states} states, {len(labels.change_points)} changes"
+    return table(title, ("", "rounds", "share", "mean reward", "best action (its mean reward)"), rows)
+
+
+def changes_table(log: BanditLog, labels: StateLabels, most: int = 20) -> Table:
+    """Where the world changed."""
+    starts = labels.change_points[:most]
+    ends = np.append(labels.change_points[1:], len(log))[:most]
+    rows = [
+        (f"{start:,}", str(log.times[start]) if log.times is not None else "", int(labels.states[start - 1]),
+         int(labels.states[start]), f"{end - start:,}")
+        for start, end in zip(starts, ends, strict=True)
+    ]  # fmt: skip
+    left_out = len(labels.change_points) - len(rows)
+    title = f"Changes (the first {most}; {left_out} more)" if left_out > 0 else "Changes"
+    return table(title, ("first round", "time", "from state", "to state", "rounds until the next"), rows)
+
+
+def estimates_table(title: str, estimates: Sequence[tuple[str, ValueEstimate]], confidence: float) -> Table:
+    """Values with intervals, a row for each policy and estimator."""
+    rows = [
+        (who, e.estimator, f"{e.value:.4f}", f"{e.low:.4f} to {e.high:.4f}", f"{e.effective_samples:,.0f}",
+         f"{e.max_weight:.1f}")
+        for who, e in estimates
+    ]  # fmt: skip
+    columns = ("policy", "estimator", "mean reward", f"{confidence:.0%} interval", "effective rounds", "largest weight")
+    return table(title, columns, rows)
+
+
+def replication_table(results: Sequence[MethodResult], n_runs: int, n_states: int) -> Table:
+    """The paper's figures beside ours."""
+    rows = [
+        (r.method, "-" if r.paper is None else f"{r.paper:.3f}", f"{r.paper_like_mean:.3f} ± {r.paper_like_std:.3f}",
+         f"{r.mean:.3f} ± {r.std:.3f}", f"{r.oracle_share:.1%}")
+        for r in results
+    ]  # fmt: skip
+    title = f"Mean reward on the synthetic problem, k = {n_states}, {n_runs} runs (mean ± standard deviation)"
+    return table(title, ("method", "paper", "paper-like", "our defaults", "of the oracle"), rows)
+
+
+def _some(names: Sequence[str], most: int = 8) -> list[str]:
+    return [*names[:most], f"… {len(names) - most} more"] if len(names) > most else [*names]
