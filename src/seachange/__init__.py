@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from seachange.log import BanditLog as BanditLog
     from seachange.log import read_log as read_log
     from seachange.model import SwitchingModel as SwitchingModel
-    from seachange.model_file import load as load
+    from seachange.model import load as load
     from seachange.policies import DRLearner as DRLearner
     from seachange.policies import IPSLearner as IPSLearner
     from seachange.policies import POEMLearner as POEMLearner
@@ -48,8 +48,7 @@ _HOMES = {
     "evaluation": ("ValueEstimate", "evaluate"),
     "learning": ("learn",),
     "log": ("BanditLog", "read_log"),
-    "model": ("SwitchingModel",),
-    "model_file": ("load",),
+    "model": ("SwitchingModel", "load"),
     "policies": ("DRLearner", "IPSLearner", "POEMLearner", "PolicySet", "SoftmaxPolicy", "learn_per_state"),
     "states": (
         "ChangePointOracle", "HMMOracle", "KnownStates", "SingleState", "StateLabels", "SwitchingRegression",
@@ -57,7 +56,7 @@ _HOMES = {
 }  # fmt: skip
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
-__all__ = ["simulate", *sorted(_HOME_OF)]  # noqa: PLE0604
+__all__ = ["simulate", *sorted(_HOME_OF)]
 
 
 def __getattr__(name: str) -> Any:

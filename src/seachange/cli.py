@@ -97,7 +97,9 @@ def learn(
 @app.command()
 def states(
     log: LogFile,
-    model: Annotated[Path | None, typer.Argument(metavar="[MODEL]", help="Whose states; found anew without it.")] = None,
+    model: Annotated[
+        Path | None, typer.Argument(metavar="[MODEL]", help="Whose states; found anew without it.")
+    ] = None,
     columns: Columns = "",
     oracle: Annotated[Literal["hmm", "change-point"], typer.Option(help="What finds the states.")] = "hmm",
     states: Annotated[str, typer.Option(help="How many states: auto, or a number.")] = "auto",
@@ -107,7 +109,7 @@ def states(
 ) -> None:
     """Where the world changed, and what the states are."""
     from seachange import learning
-    from seachange.model_file import load
+    from seachange.model import load
     from seachange.report.tables import changes_table, states_table
 
     console, loaded = _console(json), None if model is None else load(model)
@@ -137,13 +139,13 @@ def evaluate(
 ) -> None:
     """What the model's policies would have earned on a log, with intervals."""
     from seachange.evaluation import estimators
-    from seachange.model_file import load
+    from seachange.model import load
     from seachange.report.tables import estimates_table
 
     console, loaded = _console(json), load(model)
     table = _read(log, columns, drop_bad_rows, loaded)
     if table.fingerprint() == loaded.provenance.fingerprint:
-        warnings.warn("the model was learned from this very log: the estimates are too good.", SeachangeWarning)
+        _note("the model was learned from this very log: the estimates are too good.")
     labels = loaded.label_ahead(table)
     whole = estimators.evaluate(table, loaded.policies, clip=clip, confidence=confidence, labels=labels)
     rows = [("logging policy", estimators.evaluate_logging(table, confidence))]
@@ -158,7 +160,9 @@ def evaluate(
 def synthetic(
     runs: Annotated[int, typer.Option(min=1, help="Independent worlds; run i has seed SEED + i.")] = 10,
     states: Annotated[int, typer.Option(min=1, help="k: number of states.")] = 5,
-    figure: Annotated[Path | None, typer.Option(help="Also draw reward against k = 1…10 here, with a CSV beside it.")] = None,
+    figure: Annotated[
+        Path | None, typer.Option(help="Also draw reward against k = 1…10 here, with a CSV beside it.")
+    ] = None,
     workers: Annotated[int, typer.Option(min=1, help="Processes; changes nothing but the time.")] = os.cpu_count() or 1,
     seed: Seed = 0,
     force: Force = False,
@@ -226,9 +230,14 @@ def _state_count(text: str) -> Any:
     return int(text)
 
 
-def _show_warning(message: Any, category: type[Warning], filename: str, lineno: int, *_: Any) -> None:
-    text = _plain(message) if issubclass(category, SeachangeWarning) else f"{filename}:{lineno}: {message}"
-    Console(stderr=True, highlight=False).print(f"[bold yellow]Note:[/] {text}", soft_wrap=True)
+def _show_warning(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, file: Any = None, line: Any = None
+) -> None:
+    _note(str(message) if issubclass(category, SeachangeWarning) else f"{filename}:{lineno}: {message}")
+
+
+def _note(text: str) -> None:
+    Console(stderr=True, highlight=False).print(f"[bold yellow]Note:[/] {_plain(text)}", soft_wrap=True)
 
 
 def _plain(message: object) -> str:

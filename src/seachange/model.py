@@ -2,25 +2,39 @@
 
 from __future__ import annotations
 
+import platform
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
+import msgspec
 import numpy as np
+import numpy.typing as npt
 
+from seachange.archive import Arrays, read_archive, write_archive
 from seachange.deploy.belief import BeliefDeployer
 from seachange.deploy.exp4s import Exp4S
 from seachange.deploy.posterior import PosteriorSampling
 from seachange.deploy.single import SinglePolicy
-from seachange.errors import ParameterError
+from seachange.errors import ModelFileError, ParameterError
 from seachange.log.bandit_log import BanditLog
 from seachange.log.joint import JointFeatures
+from seachange.params import Params
+from seachange.policies.learners import DRLearner, IPSLearner, POEMLearner
 from seachange.policies.per_state import PolicySet
-from seachange.protocols import PolicyLearner, StateOracle
-from seachange.states.hmm import HMMOracle
-from seachange.states.labels import StateLabels, labels_from_states
+from seachange.policies.softmax import SoftmaxPolicy
+from seachange.protocols import Ints, PolicyLearner, StateOracle
+from seachange.states.change_point import ChangePointOracle, Segmentation
+from seachange.states.hmm import HMMOracle, HMMReport
+from seachange.states.labels import KnownStates, SingleState, StateLabels, labels_from_states
+from seachange.states.switching import SwitchingRegression
 
 DeployerKind = Literal["auto", "posterior", "exp4s"]
+SCHEMA = 1
+LEARNERS: dict[str, type[IPSLearner | DRLearner | POEMLearner]] = {
+    learner.__name__: learner for learner in (IPSLearner, DRLearner, POEMLearner)
+}
 
 
 @dataclass(frozen=True)
@@ -97,6 +111,156 @@ class SwitchingModel:
 
     def save(self, path: str | Path) -> None:
         """Write the model to one file; ``seachange.load`` reads it."""
-        from seachange.model_file import save_model
+        oracle, arrays = _oracle_part(self.oracle)
+        if not isinstance(self.learner, IPSLearner | DRLearner | POEMLearner):
+            raise ParameterError(
+                f"a model file knows the learners {', '.join(LEARNERS)}, not {type(self.learner).__name__}."
+            )
+        coefs = [policy.coefs for policy in self.policies if isinstance(policy, SoftmaxPolicy)]
+        if len(coefs) < self.n_states:
+            raise ParameterError("a model file holds softmax policies; this model has others.")
+        states = self.labels.states
+        starts = np.flatnonzero(np.diff(states, prepend=-1))
+        packages = {name: version(name) for name in ("seachange", "numpy", "numba")}
+        manifest = _Manifest(
+            schema=SCHEMA,
+            versions={"python": platform.python_version(), **packages},
+            provenance=self.provenance,
+            oracle=oracle,
+            learner=_Part.of(self.learner),
+            expected_stay=self.policies.expected_stay,
+            n_states=self.n_states,
+            n_chains=self.labels.n_chains,
+        )
+        arrays |= {
+            "policies": np.stack(coefs),
+            "segment_starts": starts,
+            "segment_states": states[starts],
+            "change_points": self.labels.change_points,
+        }
+        write_archive(path, msgspec.json.format(msgspec.json.encode(manifest), indent=2), arrays)
 
-        save_model(self, path)
+
+class _Part(msgspec.Struct):
+    kind: str
+    params: dict[str, Any]
+    learned: dict[str, Any] = {}
+
+    @classmethod
+    def of(cls, fitted: Params, learned: dict[str, Any] | None = None) -> _Part:
+        """The part of the manifest that describes ``fitted``; JSON knows no infinity, so that is spelt out."""
+        params = {name: "inf" if value == float("inf") else value for name, value in fitted.get_params().items()}
+        return cls(type(fitted).__name__, params, learned or {})
+
+    def hyperparameters(self) -> dict[str, Any]:
+        """What ``of`` was given."""
+        return {name: float("inf") if value == "inf" else value for name, value in self.params.items()}
+
+
+class _Manifest(msgspec.Struct):
+    schema: int
+    versions: dict[str, str]
+    provenance: Provenance
+    oracle: _Part
+    learner: _Part
+    expected_stay: float | None
+    n_states: int
+    n_chains: int
+
+
+def load(path: str | Path) -> SwitchingModel:
+    """Read a model that ``SwitchingModel.save`` wrote; a file from a stranger is safe to load."""
+    manifest, arrays = read_archive(path)
+    try:
+        return _restored(manifest, arrays)
+    except ModelFileError as error:
+        raise ModelFileError(f"{str(path)!r} cannot be used: {error}") from error
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+        raise ModelFileError(f"{str(path)!r} does not hold what a model needs: {error}.") from error
+
+
+def _restored(encoded: bytes, arrays: Arrays) -> SwitchingModel:
+    schema = msgspec.json.decode(encoded, type=dict[str, Any]).get("schema")
+    if not isinstance(schema, int):
+        raise ModelFileError("its manifest has no schema version.")
+    if schema > SCHEMA:
+        raise ModelFileError(f"its schema is {schema} and this Seachange knows {SCHEMA}; upgrade Seachange.")
+    manifest = msgspec.json.decode(encoded, type=_Manifest)
+    provenance = manifest.provenance
+    joint, n_states = provenance.joint, manifest.n_states
+    _require_shape("policies", arrays["policies"], (n_states, *joint.shape))
+    lengths = np.diff(arrays["segment_starts"], append=provenance.n_rounds)
+    states = np.repeat(arrays["segment_states"], lengths)
+    _require_shape("segments", states, (provenance.n_rounds,))
+    return SwitchingModel(
+        policies=PolicySet(tuple(SoftmaxPolicy(coefs, joint) for coefs in arrays["policies"]), manifest.expected_stay),
+        oracle=_restored_oracle(manifest.oracle, arrays, joint, states),
+        labels=StateLabels(states, n_states, arrays["change_points"], manifest.n_chains),
+        learner=LEARNERS[manifest.learner.kind](**manifest.learner.hyperparameters()),
+        provenance=provenance,
+    )
+
+
+def _oracle_part(oracle: StateOracle) -> tuple[_Part, Arrays]:
+    """What the manifest says of an oracle, and the arrays it learned."""
+    if isinstance(oracle, HMMOracle):
+        hmm = oracle.model_
+        learned = {"noise_variance": hmm.noise_variance, "report": msgspec.to_builtins(oracle.report_)}
+        arrays = {
+            "hmm_initial_probs": hmm.initial_probs,
+            "hmm_transition_matrix": hmm.transition_matrix,
+            "hmm_reward_coefs": hmm.reward_coefs,
+            "hmm_reward_precisions": hmm.reward_precisions,
+        }
+        return _Part.of(oracle, learned), arrays
+    if isinstance(oracle, ChangePointOracle):
+        cut = oracle.segmentation_
+        learned = {"window": cut.window, "threshold": cut.threshold}
+        cuts: Arrays = {
+            "cut_change_points": cut.change_points,
+            "cut_segment_values": cut.segment_values,
+            "cut_segment_states": cut.segment_states,
+            "cut_state_values": cut.state_values,
+        }
+        return _Part.of(oracle, learned), cuts
+    if isinstance(oracle, KnownStates | SingleState):
+        return _Part(type(oracle).__name__, {}), {}
+    raise ParameterError(f"a model file knows this library's own oracles, not {type(oracle).__name__}.")
+
+
+def _restored_oracle(part: _Part, arrays: Arrays, joint: JointFeatures, states: Ints) -> StateOracle:
+    if part.kind == "HMMOracle":
+        hmm = HMMOracle(**part.hyperparameters())
+        model = SwitchingRegression(
+            initial_probs=arrays["hmm_initial_probs"],
+            transition_matrix=arrays["hmm_transition_matrix"],
+            reward_coefs=arrays["hmm_reward_coefs"],
+            reward_precisions=arrays["hmm_reward_precisions"],
+            noise_variance=float(part.learned["noise_variance"]),
+            joint=joint,
+        )
+        _require_shape("hmm_transition_matrix", model.transition_matrix, (model.n_states, model.n_states))
+        _require_shape("hmm_reward_coefs", model.reward_coefs, (model.n_states, *joint.shape))
+        hmm.model_, hmm.report_ = model, msgspec.convert(part.learned["report"], HMMReport)
+        return hmm
+    if part.kind == "ChangePointOracle":
+        change_point = ChangePointOracle(**part.hyperparameters())
+        change_point.segmentation_ = Segmentation(
+            change_points=arrays["cut_change_points"],
+            segment_values=arrays["cut_segment_values"],
+            segment_states=arrays["cut_segment_states"],
+            state_values=arrays["cut_state_values"],
+            window=int(part.learned["window"]),
+            threshold=float(part.learned["threshold"]),
+        )
+        return change_point
+    if part.kind == "KnownStates":
+        return KnownStates(states)
+    if part.kind == "SingleState":
+        return SingleState()
+    raise ModelFileError(f"it has an oracle of an unknown kind, {part.kind!r}.")
+
+
+def _require_shape(name: str, array: npt.NDArray[Any], shape: tuple[int, ...]) -> None:
+    if array.shape != shape:
+        raise ModelFileError(f"{name} has shape {array.shape}; it should be {shape}.")

@@ -82,8 +82,15 @@ class Deployer(Protocol):
 class Environment(Protocol):
     """A simulated world: rounds with every action's mean and sampled reward."""
 
-    n_actions: int
-    horizon: int
+    @property
+    def n_actions(self) -> int:
+        """K."""
+        ...
+
+    @property
+    def horizon(self) -> int:
+        """T."""
+        ...
 
     def rounds(self, seed: int, chunk: int) -> Iterator[Rounds]:
         """The world's rounds from the first on, in chunks; the same seed gives the same rounds."""

@@ -80,10 +80,8 @@ class BeliefDeployer(ABC):
                 f"the decision is of round {decision.round}, the deployment is at round {state.rounds}: "
                 "update with each decision before the next is made, with None if its reward is still to come."
             )
-        if reward is None:
-            evidence = np.full(len(state.belief), np.nan)
-        else:
-            evidence = self._evidence(decision, _finite(reward))
+        unknown = np.full(len(state.belief), np.nan)
+        evidence = unknown if reward is None else self._evidence(decision, _finite(reward))
         belief = state.belief.copy()
         replay(belief, evidence[None], self.transition)
         if reward is not None and len(state.evidences) == 0:

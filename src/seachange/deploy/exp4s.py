@@ -49,7 +49,9 @@ class Exp4S(BeliefDeployer):
         if self.expected_stay != "auto":
             return self.expected_stay
         if self.policies.expected_stay is None:
-            raise ParameterError('these policies do not know the log\'s segments; give expected_stay instead of "auto".')
+            raise ParameterError(
+                'these policies do not know the log\'s segments; give expected_stay instead of "auto".'
+            )
         return self.policies.expected_stay
 
     @property

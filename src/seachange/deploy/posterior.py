@@ -30,7 +30,7 @@ class PosteriorSampling(BeliefDeployer):
         object.__setattr__(self, "policies", as_policy_set(self.policies))
         require(
             len(self.policies) == self.hmm.n_states,
-            f"there must be a policy for each state; the HMM has {self.hmm.n_states} and there are {len(self.policies)}.",
+            f"there must be a policy for each of the HMM's {self.hmm.n_states} states; there are {len(self.policies)}.",
         )
         require(0 <= self.exploration <= 1, f"exploration must be in [0, 1]; got {self.exploration}.")
         require(self.memory >= 0, f"memory must be at least 0; got {self.memory}.")

@@ -113,7 +113,9 @@ def _terms(log: BanditLog, policy: Policy | PolicySet, clip: float, labels: Stat
         if labels is None:
             raise ParameterError("a PolicySet needs labels: which round belongs to which state.")
         require(len(labels.states) == n, f"labels must have one entry a round; they have {len(labels.states)} for {n}.")
-        require(labels.n_states <= len(policy), f"{labels.n_states} states need as many policies; there are {len(policy)}.")
+        require(
+            labels.n_states <= len(policy), f"{labels.n_states} states need as many policies; there are {len(policy)}."
+        )
         probs = policy.advice(contexts, mask)[np.arange(n), labels.states]
         membership = np.ascontiguousarray(labels.weights(soft=False).T)
         states = labels.states

@@ -51,8 +51,8 @@ def run_demo(folder: Path, seed: int, show: Callable[[str, RenderableType], None
     labels = model.label_ahead(later)
     estimates = [
         ("logging policy", evaluate_logging(later, CONFIDENCE)),
-        ("best single policy", *evaluate(later, single, ("dr",), confidence=CONFIDENCE)),
-        ("switching policy", *evaluate(later, model.policies, ("dr",), confidence=CONFIDENCE, labels=labels)),
+        ("best single policy", evaluate(later, single, ("dr",), confidence=CONFIDENCE)[0]),
+        ("switching policy", evaluate(later, model.policies, ("dr",), confidence=CONFIDENCE, labels=labels)[0]),
     ]
     show(
         "3. What each policy would have earned on the rest, states known only from earlier rewards",

@@ -68,7 +68,9 @@ def _single(learner: Any, log: BanditLog, n_states: int) -> BeliefDeployer:
     return SinglePolicy(learner.fit(log).policy_)
 
 
-def _change_points(learner: Any, oracle: ChangePointOracle, mixing: Any, log: BanditLog, n_states: int) -> BeliefDeployer:
+def _change_points(
+    learner: Any, oracle: ChangePointOracle, mixing: Any, log: BanditLog, n_states: int
+) -> BeliefDeployer:
     labels = oracle.clone().set_params(n_states=n_states).fit(log).predict(log)
     return Exp4S(learn_per_state(log, labels, learner), mixing=mixing)
 

@@ -35,7 +35,7 @@ def forward(rows, actions, rewards, starts, coefs, variance, initial, transition
 
 @njit(cache=True, nogil=True)
 def backward(filtered, evidence, scales, next_starts, transition, future, posteriors, pairs):
-    """p(z_t | all rewards) into ``posteriors``; Σ_t p(z_t+1 = j, z_t = i | all rewards) / Φ(i, j) is added to ``pairs``.
+    """p(z_t | all rewards) into ``posteriors``; Σ_t p(z_t = i, z_t+1 = j | all rewards) / Φ(i, j) added to ``pairs``.
 
     ``future`` comes in as evidence(z) p(later rewards | z) of the round after this chunk, up to its scale (ones where
     there is none), and goes out as the same for the chunk before. ``next_starts[t]`` is true where no transition leads

@@ -173,12 +173,14 @@ class BanditLog:
         def part(array: npt.NDArray[Any] | None) -> Any:
             return None if array is None else array[rounds]
 
-        rows, mask, *columns = self.arrays
+        arrays = self.arrays
         return BanditLog(
             arrays=LogArrays(
-                rows if self.joint.kind == "none" else rows[rounds],
-                mask if not self.masked else mask[rounds],
-                *(column[rounds] for column in columns),
+                arrays.rows if self.joint.kind == "none" else arrays.rows[rounds],
+                arrays.mask[rounds] if self.masked else arrays.mask,
+                arrays.actions[rounds],
+                arrays.rewards[rounds],
+                arrays.propensities[rounds],
             ),
             joint=self.joint,
             action_names=self.action_names,

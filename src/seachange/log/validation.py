@@ -39,7 +39,11 @@ def validated(
         raise ParameterError(f'on_bad_rows must be "raise" or "drop"; got {on_bad_rows!r}.')
     if contexts is not None and action_features is not None:
         raise ParameterError("give contexts (one vector a round) or action_features (one an action), not both.")
-    raw_actions, reward, propensity = _column("actions", actions), _column("rewards", rewards), _column("propensities", propensities)
+    raw_actions, reward, propensity = (
+        _column("actions", actions),
+        _column("rewards", rewards),
+        _column("propensities", propensities),
+    )
     n = len(raw_actions)
     if n == 0:
         raise LogError("the log is empty: it needs at least one round.")
@@ -67,7 +71,9 @@ def validated(
     _require_width("action_mask", mask, n_actions)
     _require_width("logging_probs", probs, n_actions)
     good = np.ones(n, dtype=bool)
-    for bad, rule, values in _broken_rules(raw_actions, n_actions, reward, missing_rewards, propensity, context, features, mask, probs, time):
+    for bad, rule, values in _broken_rules(
+        raw_actions, n_actions, reward, missing_rewards, propensity, context, features, mask, probs, time
+    ):
         if on_bad_rows == "raise" and bad.any():
             row = int(bad.argmax())
             raise LogError(
@@ -76,7 +82,9 @@ def validated(
             )
         good &= ~bad
     if not good.any():
-        raise LogError(f"none of the {n} rows keeps the rules of a log; on_bad_rows=\"raise\" says which one breaks first.")
+        raise LogError(
+            f'none of the {n} rows keeps the rules of a log; on_bad_rows="raise" says which one breaks first.'
+        )
 
     keep: Any = slice(None) if good.all() else good
     kind = "per action" if features is not None else ("none" if context is None or context.shape[1] == 0 else "shared")
@@ -141,16 +149,20 @@ def _require_width(name: str, array: npt.NDArray[Any] | None, n_actions: int) ->
 def _per_action(action_features: Any, n: int) -> Floats:
     """(n, K, d), from that or from (rows, offsets), whose short lists are filled up with zeros."""
     if not isinstance(action_features, tuple):
-        array = np.array(action_features, dtype=None if getattr(action_features, "dtype", None) == np.float32 else np.float64)
+        array = np.array(
+            action_features, dtype=None if getattr(action_features, "dtype", None) == np.float32 else np.float64
+        )
         if array.ndim != 3:
-            raise LogError(f"action_features must have shape (n, K, d) or be (rows, offsets); it has shape {array.shape}.")
+            raise LogError(
+                f"action_features must have shape (n, K, d) or be (rows, offsets); it has shape {array.shape}."
+            )
         return array
     rows, offsets = _matrix("action_features rows", action_features[0]), np.asarray(action_features[1])
     lengths = np.diff(offsets)
     if len(offsets) != n + 1 or offsets[0] != 0 or offsets[-1] != len(rows) or (lengths < 1).any():
         raise LogError(
             f"offsets must rise from 0 to the number of rows ({len(rows)}) in {n} steps of at least 1; "
-            f"got {len(offsets)} entries from {offsets[0] if len(offsets) else None} to {offsets[-1] if len(offsets) else None}."
+            f"got {len(offsets)} entries."
         )
     features = np.zeros((n, int(lengths.max()), rows.shape[1]), dtype=rows.dtype)
     place = np.arange(len(rows)) - np.repeat(offsets[:-1], lengths)
@@ -166,6 +178,7 @@ def _number_of_actions(
     mask: Bools | None,
     probs: Floats | None,
 ) -> int:
+    known: int
     if features is not None:
         known = features.shape[1]
     elif n_actions is not None:
@@ -173,7 +186,7 @@ def _number_of_actions(
     elif names is not None:
         known = len(names)
     elif mask is not None or probs is not None:
-        known = mask.shape[1] if mask is not None else probs.shape[1]  # type: ignore[union-attr]
+        known = int(mask.shape[1] if mask is not None else probs.shape[1])  # type: ignore[union-attr]
     else:
         finite = actions[np.isfinite(actions)]
         known = int(finite.max()) + 1 if finite.size and finite.max() >= 0 else 1
@@ -214,7 +227,9 @@ def _broken_rules(
             first = int(flat.any(axis=1).argmax())
             where = np.unravel_index(int(flat[first].argmax()), array.shape[1:]) if flat.size else ()
             column = ", ".join(str(int(i)) for i in where)
-            rules.append((flat.any(axis=1), f"{name} must be finite (column {column})", array[(slice(None), *where)]))
+            bad_rows: Bools = np.asarray(flat.any(axis=1))
+            offenders = array.reshape(len(array), -1)[:, int(flat[first].argmax())] if flat.size else array
+            rules.append((bad_rows, f"{name} must be finite (column {column})", offenders))
     safe = np.where(bad_action, 0, np.nan_to_num(actions, nan=0, posinf=0, neginf=0)).astype(np.int64)
     everyone = np.arange(len(actions))
     if mask is not None:
@@ -225,7 +240,9 @@ def _broken_rules(
         differs = ~(np.abs(probs[everyone, safe] - propensities) <= PROBABILITY_TOLERANCE)
         rules.append((differs, "logging_probs at the action taken must equal propensities", probs[everyone, safe]))
     if times is not None:
-        rules.append((np.isnat(times) if times.dtype.kind == "M" else ~np.isfinite(times), "times must be known", times))
+        rules.append(
+            (np.isnat(times) if times.dtype.kind == "M" else ~np.isfinite(times), "times must be known", times)
+        )
     return rules
 
 

@@ -76,7 +76,9 @@ class _SoftmaxLearner(Params):
             raise LogError("there is nothing to choose: the log has one action.")
         counts = np.ones(len(log)) if weights is None else np.ascontiguousarray(weights, dtype=np.float64)
         if counts.shape != (len(log),):
-            raise ParameterError(f"weights must have one entry a round; it has shape {counts.shape} for {len(log)} rounds.")
+            raise ParameterError(
+                f"weights must have one entry a round; it has shape {counts.shape} for {len(log)} rounds."
+            )
         if not (counts >= 0).all() or not 0 < counts.sum() < np.inf:
             raise ParameterError("weights must be at least 0, finite, and not all 0.")
         return counts

@@ -40,7 +40,10 @@ class Objective:
     @cached_property
     def _chunks(self) -> list[tuple[Any, ...]]:
         """The kernel's arguments, chunk by chunk."""
-        return [(*self.log[rounds].arrays, self.weights[rounds], self._modelled(rounds)) for rounds in self.log.chunk_slices()]
+        return [
+            (*self.log[rounds].arrays, self.weights[rounds], self._modelled(rounds))
+            for rounds in self.log.chunk_slices()
+        ]
 
     def _modelled(self, rounds: slice) -> Floats:
         if self.reward_model is None:
@@ -52,7 +55,9 @@ class Objective:
         total = float(self.weights.sum())
         means, slopes = np.zeros(3), np.zeros((3, *coefs.shape))
         for chunk in self._chunks:
-            sums, gradients = objective_sums(*chunk, coefs, self.clip, self.variance_penalty > 0, self.temperature > 0)
+            sums, gradients = objective_sums(  # type: ignore[call-arg]
+                *chunk, coefs, self.clip, self.variance_penalty > 0, self.temperature > 0
+            )
             means += sums / total
             slopes += gradients / total
         value = means[0] + self.temperature * means[2]

@@ -47,23 +47,25 @@ class PolicySet:
         return np.stack([policy.predict_proba(contexts, action_mask) for policy in self.policies], axis=1)
 
 
-def learn_per_state(
-    log: BanditLog, labels: StateLabels, learner: PolicyLearner, *, soft: bool = False
-) -> PolicySet:
+def learn_per_state(log: BanditLog, labels: StateLabels, learner: PolicyLearner, *, soft: bool = False) -> PolicySet:
     """π̂_z = argmax_π Σ_t u_t(z) V̂_t(π) for every state z.
 
     u_t(z) is 1 where the label says z and 0 elsewhere; ``soft``: the label's probability of z. A state without rounds
     gets the policy of the whole log.
     """
     if len(labels.states) != len(log):
-        raise ParameterError(f"labels must have one entry a round; they have {len(labels.states)} for {len(log)} rounds.")
+        raise ParameterError(
+            f"labels must have one entry a round; they have {len(labels.states)} for {len(log)} rounds."
+        )
     policies: list[Policy] = []
     pooled: Policy | None = None
     for state, weights in enumerate(labels.weights(soft)):
         if weights.sum() > 0:
             policies.append(copy(learner).fit(log, weights).policy_)
             continue
-        warnings.warn(f"state {state} has no rounds; it gets the policy of the whole log.", SeachangeWarning, stacklevel=2)
+        warnings.warn(
+            f"state {state} has no rounds; it gets the policy of the whole log.", SeachangeWarning, stacklevel=2
+        )
         pooled = copy(learner).fit(log).policy_ if pooled is None else pooled
         policies.append(pooled)
     return PolicySet(tuple(policies), labels.expected_stay)

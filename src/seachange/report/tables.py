@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
     """A plain table; the first column is text, the others are numbers."""
-    result = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    result = Table(
+        title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0)
+    )
     for i, column in enumerate(columns):
         result.add_column(column, justify="left" if i == 0 else "right", header_style="dim")
     for row in rows:

@@ -1,6 +1,7 @@
 """Simulated worlds and deployments in them."""
 
-from seachange.simulate.rollout import Trace, rollout
+from seachange.deploy.decision import Trace
+from seachange.simulate.rollout import rollout
 from seachange.simulate.rounds import Rounds
 from seachange.simulate.shop import Shop
 from seachange.simulate.synthetic import Synthetic, paper_states

@@ -26,7 +26,7 @@ class Rounds:
         return len(self.states)
 
     def logged_by(self, logging_probs: Floats, uniforms: Floats, **columns: Any) -> BanditLog:
-        """The log a policy with these (n, K) probabilities leaves behind; ``columns`` go to ``BanditLog.from_arrays``."""
+        """The log a policy with these (n, K) probabilities leaves behind; ``columns`` are those of ``from_arrays``."""
         n, n_actions = self.rewards.shape
         actions = np.minimum((uniforms[:, None] >= np.cumsum(logging_probs, axis=1)).sum(axis=1), n_actions - 1)
         everyone = np.arange(n)

@@ -34,7 +34,8 @@ class Shop:
     def __post_init__(self) -> None:
         require(2 <= self.n_actions <= len(ITEMS), f"n_actions must be from 2 to {len(ITEMS)}; got {self.n_actions}.")
         require(
-            0 <= self.n_features <= len(FEATURES), f"n_features must be from 0 to {len(FEATURES)}; got {self.n_features}."
+            0 <= self.n_features <= len(FEATURES),
+            f"n_features must be from 0 to {len(FEATURES)}; got {self.n_features}.",
         )
         require(self.n_states >= 1 and self.horizon >= 1, "n_states and horizon must be at least 1.")
         require(self.expected_stay > 1, f"expected_stay must be more than 1 round; got {self.expected_stay}.")

@@ -55,7 +55,9 @@ class ChangePointOracle(Params):
     statistic: Literal["reward"] = "reward"  # what is compared on both sides of a round
     min_change: float | None = None  # Δ: smallest change of the mean reward worth finding, if that is known
     delta: float = 0.05  # δ: probability of a mistake that the auto values allow
-    reward_range: tuple[float, float] | Auto = "auto"  # its length is R; auto: (0, 1), or 2 deviations if rewards leave it
+    reward_range: tuple[float, float] | Auto = (
+        "auto"  # its length is R; auto: (0, 1), or 2 deviations if rewards leave it
+    )
     seed: int = 0  # k-means
 
     def fit(self, log: BanditLog) -> Self:
@@ -66,8 +68,8 @@ class ChangePointOracle(Params):
         change_points, values = _segments(log, window, threshold)
         if len(change_points) == 0:
             warnings.warn(
-                f"no evidence of change: no round's reward shifts by {threshold:.3g} between the {window} rounds before "
-                "and after it. A shorter window or a lower threshold looks closer.",
+                f"no evidence of change: nowhere do the {window} rounds before and after differ by {threshold:.3g} in "
+                "mean reward. A shorter window or a lower threshold looks closer.",
                 NoChangeWarning,
                 stacklevel=2,
             )
@@ -100,20 +102,24 @@ class ChangePointOracle(Params):
         require(0 < self.delta <= 1, f"delta must be in (0, 1]; got {self.delta}.")
         length, change, n = self._reward_length(log), self.min_change, len(log)
         require(change is None or change > 0, f"min_change must be positive; got {change}.")
-        window = self.window
-        if window == "auto":
+        if self.window != "auto":
+            window = self.window
+        elif change is None:
             window = max(n // 40, 1)
-            if change is not None:
-                window = math.ceil(8 * (length / change) ** 2 * math.log(16 * n / self.delta))
+        else:
+            window = math.ceil(8 * (length / change) ** 2 * math.log(16 * n / self.delta))
         require(window >= 1, f"window must be at least 1; got {window}.")
         if 2 * window > n:
             raise ParameterError(
                 f"window={window} needs at least {2 * window} rounds; the log has {n}. "
                 "Give a shorter window, or a larger min_change to look for."
             )
-        threshold = self.threshold
-        if threshold == "auto":
-            threshold = length * math.sqrt(math.log(2 * n / self.delta) / window) if change is None else change / 2
+        if self.threshold != "auto":
+            threshold = self.threshold
+        elif change is None:
+            threshold = length * math.sqrt(math.log(2 * n / self.delta) / window)
+        else:
+            threshold = change / 2
         require(threshold > 0, f"threshold must be positive; got {threshold}.")
         return window, threshold
 

@@ -15,4 +15,4 @@ def cluster(points: Floats, n_clusters: int, seed: int, weights: Floats | None =
     if distinct <= n_clusters:
         return np.unique(points, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64)
     means = KMeans(n_clusters, n_init=10, random_state=seed).fit(points, sample_weight=weights)
-    return means.labels_.astype(np.int64)
+    return np.asarray(means.labels_, dtype=np.int64)

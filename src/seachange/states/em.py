@@ -70,7 +70,9 @@ def run_em(start: SwitchingRegression, chain: Chain, prior: Prior, tolerance: fl
     return EMResult(model, (*objectives, likelihood + prior.log_density(model)), likelihood, False)
 
 
-def maximisation(model: SwitchingRegression, statistics: Expectation, prior: Prior, floor: float) -> SwitchingRegression:
+def maximisation(
+    model: SwitchingRegression, statistics: Expectation, prior: Prior, floor: float
+) -> SwitchingRegression:
     """The M-step: the model that maximises the expected log-likelihood plus the log prior."""
     coefs = solve_ridge(statistics.grams, statistics.moments, prior.ridge)
     squares = statistics.totals[:, 0].sum() - explained(statistics.grams, statistics.moments, coefs)
@@ -95,7 +97,7 @@ def explained(grams: Floats, moments: Floats, coefs: Floats) -> float:
 
 
 def window_start(chain: Chain, n_states: int, width: int, prior: Prior, seed: int) -> SwitchingRegression | None:
-    """A model whose states are clusters of windows of ``width`` rounds; None where their fits are too few to tell apart.
+    """A model whose states are clusters of windows of ``width`` rounds; None where too few windows differ.
 
     Every window gets its own regression, drawn towards the pooled one. Two windows are as far apart as their
     predictions differ, on average over the log.

@@ -38,7 +38,7 @@ class StateLabels:
         """(L, n): how much round t counts for state z; 0 or 1 unless ``soft``."""
         if soft and self.state_probs is not None:
             return np.ascontiguousarray(self.state_probs.T)
-        return (self.states == np.arange(self.n_states)[:, None]).astype(np.float64)
+        return np.asarray(self.states == np.arange(self.n_states)[:, None], dtype=np.float64)
 
 
 def labels_from_states(
@@ -48,7 +48,9 @@ def labels_from_states(
     order, starts = chains(log)
     changed = states[order][1:] != states[order][:-1]
     found = np.sort(order[1:][changed & ~starts[1:]])
-    return StateLabels(states, n_states, found if change_points is None else change_points, int(starts.sum()), state_probs)
+    return StateLabels(
+        states, n_states, found if change_points is None else change_points, int(starts.sum()), state_probs
+    )
 
 
 def chains(log: BanditLog) -> tuple[Ints, Bools]:

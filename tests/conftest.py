@@ -1,0 +1,34 @@
+"""Small logs that every part can be driven with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import seachange as sc
+
+KINDS = ("none", "shared", "per action")
+
+
+def build_log(kind: str = "none", n: int = 600, seed: int = 0, **columns: object) -> sc.BanditLog:
+    """Clicks of three actions in a world of two states that alternate every n / 6 rounds."""
+    generator = np.random.default_rng(seed)
+    states = (6 * np.arange(n) // n) % 2
+    actions = generator.integers(3, size=n)
+    means = np.array([[0.2, 0.5, 0.8], [0.8, 0.5, 0.2]])[states, actions]
+    rewards = (generator.random(n) < means).astype(float)
+    if kind == "shared":
+        columns["contexts"] = generator.normal(size=(n, 2))
+    if kind == "per action":
+        columns["action_features"] = np.concatenate(
+            [np.tile(np.eye(3), (n, 1, 1)), generator.normal(size=(n, 3, 1))], axis=2
+        )
+    return sc.BanditLog.from_arrays(actions, rewards, np.full(n, 1 / 3), n_actions=3, **columns)
+
+
+@pytest.fixture
+def make_log() -> Callable[..., sc.BanditLog]:
+    """``build_log`` as a fixture."""
+    return build_log

@@ -1,0 +1,202 @@
+"""Every deployer, driven through the protocol."""
+
+import numpy as np
+import pytest
+
+import seachange as sc
+from seachange.deploy import DeploymentState
+from seachange.errors import ModelFileError, ParameterError
+from seachange.protocols import Deployer
+
+KINDS = ("none", "shared", "per action")
+NAMES = ("exp4s", "exp4s as printed", "posterior", "single")
+
+
+@pytest.fixture(scope="module")
+def deployers(request):
+    """{(name, kind of context): deployer}, all learned from the same small logs."""
+    from itertools import product
+
+    made = {}
+    for kind in KINDS:
+        log = _log(kind)
+        model = sc.learn(log, oracle=sc.HMMOracle(n_states=2), objective="ips")
+        made["exp4s", kind] = sc.Exp4S(model.policies, exploration=0.05)
+        made["exp4s as printed", kind] = sc.Exp4S(model.policies, mixing="paper")
+        made["posterior", kind] = sc.PosteriorSampling(model.policies, hmm=model.oracle.model_)
+        made["single", kind] = sc.SinglePolicy(model.policies[0])
+    assert set(made) == set(product(NAMES, KINDS))
+    return made
+
+
+def _log(kind, n=1200):
+    generator = np.random.default_rng(0)
+    states = (6 * np.arange(n) // n) % 2
+    actions = generator.integers(3, size=n)
+    rewards = (generator.random(n) < np.array([[0.2, 0.5, 0.8], [0.8, 0.5, 0.2]])[states, actions]).astype(float)
+    columns = {
+        "none": {},
+        "shared": {"contexts": generator.normal(size=(n, 2))},
+        "per action": {
+            "action_features": np.concatenate([np.tile(np.eye(3), (n, 1, 1)), generator.normal(size=(n, 3, 1))], 2)
+        },
+    }[kind]
+    return sc.BanditLog.from_arrays(actions, rewards, np.full(n, 1 / 3), n_actions=3, **columns)
+
+
+def contexts_of(kind, n, seed):
+    generator = np.random.default_rng(seed)
+    shape = {"none": (n, 0), "shared": (n, 2), "per action": (n, 3, 4)}[kind]
+    return generator.normal(size=shape)
+
+
+def context_at(contexts, t):
+    return None if contexts.shape[1:] == (0,) else contexts[t]
+
+
+def same(one, two):
+    return (
+        one.rounds == two.rounds
+        and one.belief.tobytes() == two.belief.tobytes()
+        and one.evidences.tobytes() == two.evidences.tobytes()
+        and one.anchor.tobytes() == two.anchor.tobytes()
+    )
+
+
+every_deployer = pytest.mark.parametrize(("name", "kind"), [(name, kind) for name in NAMES for kind in KINDS])
+
+
+@every_deployer
+def test_it_keeps_the_protocol_and_never_changes_a_state(deployers, name, kind):
+    deployer, contexts = deployers[name, kind], contexts_of(kind, 20, 1)
+    assert isinstance(deployer, Deployer)
+    state = deployer.init()
+    for t in range(20):
+        before = DeploymentState.from_bytes(state.to_bytes())
+        decision = deployer.act(state, context_at(contexts, t), 0.05 * t)
+        assert 0 <= decision.action < 3
+        assert decision.propensity == decision.probs[decision.action] > 0
+        assert decision.probs.sum() == pytest.approx(1, abs=1e-12)
+        after = deployer.update(state, decision, 1.0)
+        waiting = deployer.update(state, decision, None)
+        deployer.amend(waiting, decision, 0.0)
+        assert same(state, before)
+        assert deployer.state_probs(after).sum() == pytest.approx(1, abs=1e-9)
+        state = after
+
+
+@every_deployer
+def test_a_rollout_is_acting_and_updating_to_the_bit(deployers, name, kind):
+    deployer, n = deployers[name, kind], 400
+    contexts, generator = contexts_of(kind, n, 2), np.random.default_rng(3)
+    means = generator.random((n, 3))
+    rewards, uniforms = means + generator.normal(0, 0.3, (n, 3)), generator.random(n)
+    mask = generator.random((n, 3)) < 0.7
+    mask[~mask.any(axis=1), 0] = True
+    end, trace = deployer.run(deployer.init(), contexts, means, rewards, uniforms, mask)
+    state = deployer.init()
+    for t in range(n):
+        assert deployer.state_probs(state).tobytes() == trace.state_probs[t].tobytes()
+        decision = deployer.act(state, context_at(contexts, t), uniforms[t], mask[t])
+        assert (decision.action, decision.propensity) == (trace.actions[t], trace.propensities[t])
+        assert mask[t, decision.action]
+        assert trace.expected_rewards[t] == pytest.approx(decision.probs @ means[t], abs=1e-12)
+        assert trace.rewards[t] == rewards[t, decision.action]
+        state = deployer.update(state, decision, rewards[t, decision.action])
+    assert same(end, state)
+
+
+@every_deployer
+def test_a_late_reward_counts_at_its_own_round(deployers, name, kind):
+    """Whatever the order in which rewards come, the belief is the one they would have made on time."""
+    deployer, n = deployers[name, kind], 30
+    contexts, generator = contexts_of(kind, n, 4), np.random.default_rng(5)
+    rewards, uniforms = generator.random(n), generator.random(n)
+    late = generator.random(n) < 0.5
+    state, decisions = deployer.init(), []
+    for t in range(n):
+        decisions.append(deployer.act(state, context_at(contexts, t), uniforms[t]))
+        state = deployer.update(state, decisions[t], None if late[t] else rewards[t])
+    for t in generator.permutation(np.flatnonzero(late)):
+        state = deployer.amend(state, decisions[t], rewards[t])
+    on_time = deployer.init()
+    for t in range(n):
+        on_time = deployer.update(on_time, decisions[t], rewards[t])
+    assert same(state, on_time)
+    assert len(state.evidences) == 0
+
+
+@every_deployer
+def test_a_snapshot_goes_on_to_the_bit(deployers, name, kind, tmp_path):
+    """Saved in the middle of a run, with rewards still to come, and loaded with its model from a file."""
+    deployer, contexts = deployers[name, kind], contexts_of(kind, 60, 6)
+    uniforms = np.random.default_rng(7).random(60)
+
+    def run(chosen, state, rounds):
+        decisions = []
+        for t in rounds:
+            decisions.append(chosen.act(state, context_at(contexts, t), uniforms[t]))
+            state = chosen.update(state, decisions[-1], None if t % 5 == 3 else float(t % 2))
+        return state, decisions
+
+    middle, early = run(deployer, deployer.init(), range(30))
+    (tmp_path / "state").write_bytes(middle.to_bytes())
+    restored = DeploymentState.from_bytes((tmp_path / "state").read_bytes())
+    assert same(restored, middle)
+    one, ones = run(deployer, middle, range(30, 60))
+    two, twos = run(deployer, restored, range(30, 60))
+    assert same(deployer.amend(one, early[28], 1.0), deployer.amend(two, early[28], 1.0))
+    assert [(d.action, d.propensity) for d in ones] == [(d.action, d.propensity) for d in twos]
+
+
+def test_a_deployer_of_a_loaded_model_goes_on_to_the_bit(tmp_path):
+    for oracle in ("hmm", "change-point", "none"):
+        chosen = sc.ChangePointOracle(window=100, threshold=0.05) if oracle == "change-point" else oracle
+        model = sc.learn(_log("shared"), oracle=chosen, n_states=2, objective="dr")
+        model.save(tmp_path / oracle)
+        one, two = model.deployer(), sc.load(tmp_path / oracle).deployer()
+        assert type(one) is type(two)
+        a = one.init()
+        for u in np.random.default_rng(0).random(40):
+            a = one.update(a, one.act(a, [u, 1 - u], u), u)
+        b = DeploymentState.from_bytes(a.to_bytes())
+        for u in np.random.default_rng(1).random(40):
+            first, second = one.act(a, [u, 1 - u], u), two.act(b, [u, 1 - u], u)
+            assert (first.action, first.propensity) == (second.action, second.propensity)
+            a, b = one.update(a, first, u), two.update(b, second, u)
+        assert same(a, b)
+
+
+def test_a_round_beyond_memory_is_refused_and_the_rest_still_counts(deployers):
+    made = deployers["exp4s", "none"]
+    deployer = sc.Exp4S(made.policies, memory=3)
+    state, decisions = deployer.init(), []
+    for _ in range(6):
+        decisions.append(deployer.act(state, None, 0.5))
+        state = deployer.update(state, decisions[-1], None)
+    assert len(state.evidences) == 3
+    with pytest.raises(ParameterError, match="memory=3"):
+        deployer.amend(state, decisions[2], 1.0)
+    assert not same(deployer.amend(state, decisions[3], 1.0), state)
+
+
+def test_rewards_come_once_and_in_their_own_round(deployers):
+    deployer = deployers["posterior", "none"]
+    state = deployer.init()
+    decision = deployer.act(state, None, 0.5)
+    with pytest.raises(ParameterError, match="has not passed yet"):
+        deployer.amend(state, decision, 1.0)
+    later = deployer.update(state, decision, 1.0)
+    with pytest.raises(ParameterError, match="waits for no reward"):
+        deployer.amend(later, decision, 1.0)
+    with pytest.raises(ParameterError, match="the decision is of round 0, the deployment is at round 1"):
+        deployer.update(later, decision, 1.0)
+    with pytest.raises(ParameterError, match="finite"):
+        deployer.update(state, decision, float("nan"))
+    with pytest.raises(ParameterError, match="uniform must be"):
+        deployer.act(state, None, 1.0)
+
+
+def test_a_snapshot_that_is_none_is_refused():
+    with pytest.raises(ModelFileError, match="not a snapshot"):
+        DeploymentState.from_bytes(b"nonsense")

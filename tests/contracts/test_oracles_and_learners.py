@@ -1,0 +1,105 @@
+"""Every oracle and every learner, driven through its protocol."""
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+import seachange as sc
+from seachange.errors import NotFittedError, SeachangeWarning
+from seachange.protocols import Policy, PolicyLearner, StateOracle
+
+STATES = (6 * np.arange(600) // 600) % 2
+ORACLES = [
+    sc.HMMOracle(n_states=2),
+    sc.ChangePointOracle(window=40, threshold=0.05, n_states=2),
+    sc.KnownStates(STATES),
+    sc.SingleState(),
+]
+LEARNERS = [sc.IPSLearner(), sc.DRLearner(), sc.POEMLearner()]
+KINDS = ("none", "shared", "per action")
+
+
+def named(thing):
+    return type(thing).__name__
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("oracle", ORACLES, ids=named)
+@pytest.mark.filterwarnings("ignore::seachange.errors.SeachangeWarning")
+def test_an_oracle_labels_every_round(make_log, oracle, kind):
+    log, oracle = make_log(kind), clone(oracle)
+    assert isinstance(oracle, StateOracle)
+    assert oracle.fit(log) is oracle
+    labels = oracle.predict(log)
+    assert labels.states.shape == (600,)
+    assert labels.states.dtype == np.int64
+    assert labels.states.min() >= 0
+    assert labels.states.max() < labels.n_states
+    assert (np.diff(labels.change_points) > 0).all()
+    assert labels.state_probs is None or labels.state_probs.shape == (600, labels.n_states)
+    again = clone(oracle).fit(log).predict(log)
+    np.testing.assert_array_equal(labels.states, again.states)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("learner", LEARNERS, ids=named)
+def test_a_learner_gives_a_policy(make_log, learner, kind):
+    log, learner = make_log(kind), clone(learner)
+    with pytest.raises(NotFittedError, match="call fit"):
+        _ = learner.policy_
+    assert learner.fit(log) is learner
+    assert isinstance(learner, PolicyLearner)
+    assert isinstance(learner.policy_, Policy)
+    probs = learner.policy_.predict_proba(log.contexts)
+    assert probs.shape == (600, 3)
+    np.testing.assert_allclose(probs.sum(axis=1), 1, atol=1e-12)
+    np.testing.assert_array_equal(probs, clone(learner).fit(log).policy_.predict_proba(log.contexts))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("learner", LEARNERS, ids=named)
+def test_learning_per_state_beats_one_policy_where_the_world_changes(make_log, learner, kind):
+    log, later = make_log(kind, n=1800), make_log(kind, n=1800, seed=1)
+    labels = sc.KnownStates((6 * np.arange(1800) // 1800) % 2).fit(log).predict(log)
+    policies = sc.learn_per_state(log, labels, clone(learner))
+    one = sc.evaluate(later, clone(learner).fit(log).policy_, ("snips",))[0]
+    many = sc.evaluate(later, policies, ("snips",), labels=labels)[0]
+    assert many.low > one.high
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_float32_contexts_learn_the_same(make_log, kind):
+    if kind == "none":
+        pytest.skip("there are no contexts to store")
+    log = make_log(kind)
+    word = "contexts" if kind == "shared" else "action_features"
+    narrow = sc.BanditLog.from_arrays(
+        log.actions, log.rewards, log.propensities, n_actions=3, **{word: log.contexts.astype(np.float32)}
+    )
+    wide = sc.BanditLog.from_arrays(
+        log.actions, log.rewards, log.propensities, n_actions=3, **{word: narrow.contexts.astype(np.float64)}
+    )
+    assert narrow.contexts.dtype == np.float32
+    one, two = (sc.HMMOracle(n_states=2).fit(each).model_.reward_coefs for each in (narrow, wide))
+    np.testing.assert_allclose(one, two, atol=1e-6)
+    first, second = (sc.DRLearner().fit(each).policy_.predict_proba(each.contexts) for each in (narrow, wide))
+    np.testing.assert_allclose(first, second, atol=1e-4)
+
+
+def test_sc_learn_takes_objects_and_names_alike(make_log):
+    log = make_log("shared", n=1200)
+    named_model = sc.learn(log, oracle="hmm", n_states=2, objective="poem", seed=3)
+    made_model = sc.learn(log, oracle=sc.HMMOracle(n_states=2, seed=3), objective=sc.POEMLearner())
+    np.testing.assert_array_equal(named_model.policies[1].coefs, made_model.policies[1].coefs)
+    with pytest.raises(ValueError, match="oracle must be"):
+        sc.learn(log, oracle="tea leaves")
+    with pytest.raises(ValueError, match="objective must be"):
+        sc.learn(log, objective="fame")
+
+
+def test_a_model_of_a_world_that_never_changes_says_so(make_log):
+    generator = np.random.default_rng(0)
+    log = sc.BanditLog.from_arrays(generator.integers(2, size=500), generator.random(500), np.full(500, 0.5))
+    with pytest.warns(SeachangeWarning, match="no evidence of change"):
+        model = sc.learn(log)
+    assert model.n_states == 1

@@ -1,0 +1,132 @@
+"""Exp4.S: its formulas, its floor, the printed variant."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import seachange as sc
+from seachange.errors import ParameterError
+
+pytestmark = pytest.mark.small
+
+
+class Fixed:
+    """The same distribution whatever the context."""
+
+    def __init__(self, probs):
+        self.probs = np.asarray(probs, dtype=float)
+
+    def predict_proba(self, contexts, action_mask=None):
+        probs = np.tile(self.probs, (len(contexts), 1))
+        return probs if action_mask is None else probs * action_mask / (probs * action_mask).sum(axis=1, keepdims=True)
+
+
+def by_the_text(weights, advice, action, propensity, reward, learning_rate, share_rate):
+    """One round of the corrected algorithm, as the notes on the paper write it."""
+    cost = (1 - reward) / propensity
+    scaled = weights * np.exp(-learning_rate * cost * advice[:, action])
+    return (1 - share_rate) * scaled / scaled.sum() + share_rate / len(weights)
+
+
+distributions = st.integers(2, 4).flatmap(
+    lambda k: st.lists(
+        st.lists(st.floats(0.01, 1), min_size=k, max_size=k).map(lambda row: np.array(row) / sum(row)),
+        min_size=2,
+        max_size=5,
+    )
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    advice=distributions,
+    rewards=st.lists(st.floats(-5, 5), min_size=1, max_size=30),
+    stay=st.floats(1, 1000),
+    exploration=st.floats(0, 1),
+    learning_rate=st.floats(0.001, 50),
+    seed=st.integers(0, 99),
+)
+def test_probabilities_sum_to_one_and_keep_their_floor(advice, rewards, stay, exploration, learning_rate, seed):
+    deployer = sc.Exp4S(
+        [Fixed(row) for row in advice], expected_stay=stay, exploration=exploration, learning_rate=learning_rate
+    )
+    state, generator = deployer.init(), np.random.default_rng(seed)
+    n_actions = len(advice[0])
+    for reward in rewards:
+        decision = deployer.act(state, None, generator.random())
+        assert decision.probs.sum() == pytest.approx(1, abs=1e-12)
+        assert decision.probs.min() >= exploration / n_actions - 1e-12
+        state = deployer.update(state, decision, reward)
+        weights = deployer.state_probs(state)
+        assert weights.sum() == pytest.approx(1, abs=1e-9)
+        assert weights.min() >= deployer.share_rate / len(advice) - 1e-12
+
+
+@pytest.mark.parametrize("mixing", ["corrected", "paper"])
+def test_weights_follow_the_formula(mixing):
+    advice = np.array([[0.7, 0.2, 0.1], [0.1, 0.1, 0.8]])
+    deployer = sc.Exp4S([Fixed(row) for row in advice], expected_stay=50, mixing=mixing)
+    share = 1 / 2 if mixing == "paper" else 1 / 50
+    rate = np.sqrt(np.log(2) / (50 * 3)) if mixing == "paper" else np.sqrt((np.log(2 * 50) + 2) / (3 * 50))
+    state, weights = deployer.init(), np.full(2, 0.5)
+    for uniform, reward in zip(np.random.default_rng(0).random(40), np.random.default_rng(1).random(40), strict=True):
+        decision = deployer.act(state, None, uniform)
+        np.testing.assert_allclose(decision.probs, weights @ advice, atol=1e-12)
+        state = deployer.update(state, decision, reward)
+        weights = by_the_text(weights, advice, decision.action, decision.propensity, reward, rate, share)
+        np.testing.assert_allclose(deployer.state_probs(state), weights, atol=1e-12)
+
+
+def test_exploration_is_spread_over_actions_not_experts():
+    deployer = sc.Exp4S([Fixed([1, 0, 0, 0]), Fixed([1, 0, 0, 0])], expected_stay=10, exploration=0.2)
+    probs = deployer.act(deployer.init(), None, 0.5).probs
+    np.testing.assert_allclose(probs, [0.85, 0.05, 0.05, 0.05])
+
+
+def test_rewards_are_brought_to_the_unit_interval():
+    advice = [Fixed([0.9, 0.1]), Fixed([0.1, 0.9])]
+    unit = sc.Exp4S(advice, expected_stay=10)
+    wide = sc.Exp4S(advice, expected_stay=10, reward_range=(-50, 150))
+    decision = unit.act(unit.init(), None, 0.3)
+    np.testing.assert_allclose(
+        unit.update(unit.init(), decision, 0.25).belief, wide.update(wide.init(), decision, 0.0).belief, atol=1e-14
+    )
+
+
+def test_the_stay_comes_from_the_segments_of_the_log(make_log):
+    log = make_log(n=1200)
+    labels = sc.KnownStates((6 * np.arange(1200) // 1200) % 2).fit(log).predict(log)
+    assert sc.Exp4S(sc.learn_per_state(log, labels, sc.IPSLearner())).stay == 200
+
+
+def test_the_corrected_mixing_recovers_from_a_change_and_the_printed_one_hardly_learns():
+    experts = [Fixed([0.99, 0.01]), Fixed([0.01, 0.99])]
+    generator = np.random.default_rng(0)
+    shares = {}
+    for mixing in ("corrected", "paper"):
+        deployer = sc.Exp4S(experts, expected_stay=1000, mixing=mixing)
+        state, chosen = deployer.init(), []
+        for t in range(2000):
+            decision = deployer.act(state, None, generator.random())
+            good = decision.action == (0 if t < 1000 else 1)
+            chosen.append(good)
+            state = deployer.update(state, decision, float(good))
+        shares[mixing] = np.mean(chosen[500:1000]), np.mean(chosen[1500:])
+    assert min(shares["corrected"]) > 0.9
+    assert max(shares["paper"]) < 0.75
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ({}, "give expected_stay"),
+        ({"expected_stay": 0.5}, "at least 1 round"),
+        ({"expected_stay": 5, "mixing": "none"}, "mixing must be"),
+        ({"expected_stay": 5, "exploration": 2.0}, "exploration must be"),
+        ({"expected_stay": 5, "reward_range": (1, 1)}, "reward_range must rise"),
+    ],
+)
+def test_settings_that_cannot_work_are_named(words, message):
+    with pytest.raises(ParameterError, match=message):
+        sc.Exp4S([Fixed([0.5, 0.5])], **words)

@@ -1,0 +1,160 @@
+"""Estimates against the exact answer."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+import seachange as sc
+from seachange.errors import ParameterError
+from seachange.evaluation import evaluate_logging, evaluate_states
+from seachange.policies import RewardModel
+
+pytestmark = pytest.mark.small
+
+# A world of 2 contexts, 2 actions and rewards 0 or 1, small enough to list every log of 2 rounds.
+CONTEXTS = np.array([[0.0], [1.0]])
+CONTEXT_PROBS = np.array([0.3, 0.7])
+CLICK = np.array([[0.2, 0.9], [0.6, 0.1]])
+LOGGING = np.array([[0.25, 0.75], [0.5, 0.5]])
+
+
+class Table:
+    """π(a | x) by looking x up."""
+
+    def __init__(self, probs):
+        self.probs = np.asarray(probs)
+
+    def predict_proba(self, contexts, action_mask=None):
+        return self.probs[np.asarray(contexts)[:, 0].astype(int)]
+
+
+TARGET = Table([[0.9, 0.1], [0.2, 0.8]])
+
+
+def every_log(n):
+    """(probability, log) of all logs of n rounds."""
+    rounds = [
+        (CONTEXT_PROBS[x] * LOGGING[x, a] * (CLICK[x, a] if r else 1 - CLICK[x, a]), x, a, r)
+        for x, a, r in product(range(2), repeat=3)
+    ]
+    for chosen in product(rounds, repeat=n):
+        p, x, a, r = (np.array(column) for column in zip(*chosen, strict=True))
+        yield p.prod(), sc.BanditLog.from_arrays(a, r, LOGGING[x, a], contexts=CONTEXTS[x], n_actions=2)
+
+
+def test_ips_is_unbiased_by_enumeration():
+    exact = np.sum(CONTEXT_PROBS[:, None] * TARGET.probs * CLICK)
+    expected = sum(p * sc.evaluate(log, TARGET, ("ips",))[0].value for p, log in every_log(2))
+    assert expected == pytest.approx(exact, abs=1e-14)
+
+
+def test_clipped_ips_has_the_bias_of_its_formula():
+    clip = 1.2
+    weights = np.minimum(clip, TARGET.probs / LOGGING)
+    exact = np.sum(CONTEXT_PROBS[:, None] * LOGGING * weights * CLICK)
+    expected = sum(p * sc.evaluate(log, TARGET, ("ips",), clip=clip)[0].value for p, log in every_log(1))
+    assert expected == pytest.approx(exact, abs=1e-14)
+
+
+def test_the_latent_estimator_is_unbiased_with_the_true_states():
+    """Two rounds of two states, each judged by its own policy: the mean of the two values."""
+    other = Table([[0.5, 0.5], [1.0, 0.0]])
+    policies = sc.PolicySet((TARGET, other))
+    values = [np.sum(CONTEXT_PROBS[:, None] * policy.probs * CLICK) for policy in (TARGET, other)]
+    expected = 0.0
+    for p, log in every_log(2):
+        labels = sc.KnownStates([0, 1]).fit(log).predict(log)
+        expected += p * sc.evaluate(log, policies, ("ips",), labels=labels)[0].value
+    assert expected == pytest.approx(np.mean(values), abs=1e-14)
+
+
+def test_dr_with_any_reward_model_is_unbiased_by_enumeration(monkeypatch):
+    fixed = RewardModel(np.array([[0.4, 0.1], [-0.7, 0.9]]), np.zeros((2, 2, 2)))
+    monkeypatch.setattr("seachange.evaluation.estimators.fit_rewards", lambda *_: [fixed])
+    exact = np.sum(CONTEXT_PROBS[:, None] * TARGET.probs * CLICK)
+    expected = sum(p * sc.evaluate(log, TARGET, ("dr",))[0].value for p, log in every_log(2))
+    assert expected == pytest.approx(exact, abs=1e-14)
+
+
+def sampled_log(n, seed):
+    generator = np.random.default_rng(seed)
+    x = (generator.random(n) < CONTEXT_PROBS[1]).astype(int)
+    a = (generator.random(n) < LOGGING[x, 1]).astype(int)
+    r = (generator.random(n) < CLICK[x, a]).astype(float)
+    return sc.BanditLog.from_arrays(a, r, LOGGING[x, a], contexts=CONTEXTS[x], n_actions=2)
+
+
+@pytest.mark.parametrize("estimator", ["ips", "snips", "dm", "dr"])
+def test_standard_errors_are_the_spread_over_logs(estimator):
+    exact = np.sum(CONTEXT_PROBS[:, None] * TARGET.probs * CLICK)
+    estimates = [sc.evaluate(sampled_log(1500, seed), TARGET, (estimator,))[0] for seed in range(200)]
+    values = np.array([estimate.value for estimate in estimates])
+    stated = np.mean([estimate.std_error for estimate in estimates])
+    # The spread of 200 values is known to a factor of 1 ± 3 / √400.
+    assert values.std(ddof=1) / stated == pytest.approx(1, abs=0.16)
+    assert abs(values.mean() - exact) / (values.std(ddof=1) / np.sqrt(200)) < 4.5
+    covered = np.mean([estimate.low <= exact <= estimate.high for estimate in estimates])
+    assert covered > 0.88
+
+
+def test_snips_of_equal_rewards_is_exact():
+    log = sampled_log(200, 0)
+    ones = sc.BanditLog.from_arrays(log.actions, np.ones(200), log.propensities, contexts=log.contexts)
+    estimate = sc.evaluate(ones, TARGET, ("snips",))[0]
+    assert (estimate.value, estimate.low, estimate.high) == pytest.approx((1, 1, 1), abs=1e-12)
+
+
+def test_the_logging_policy_judged_by_weights_of_one_earns_the_mean_reward():
+    log = sampled_log(500, 1)
+    for estimate in sc.evaluate(log, Table(LOGGING), ("ips", "snips")):
+        assert estimate.value == pytest.approx(log.rewards.mean())
+        assert estimate.effective_samples == pytest.approx(500)
+        assert estimate.max_weight == pytest.approx(1)
+    assert evaluate_logging(log).value == pytest.approx(log.rewards.mean())
+
+
+def test_effective_samples_and_largest_weight_are_those_of_the_weights():
+    log = sampled_log(100, 2)
+    x = log.contexts[:, 0].astype(int)
+    weights = TARGET.probs[x, log.actions] / log.propensities
+    estimate = sc.evaluate(log, TARGET, ("ips",))[0]
+    assert estimate.effective_samples == pytest.approx(weights.sum() ** 2 / np.sum(weights**2))
+    assert estimate.max_weight == pytest.approx(weights.max())
+    assert sc.evaluate(log, TARGET, ("ips",), clip=0.5)[0].max_weight == 0.5
+
+
+@pytest.mark.parametrize("kind", ["none", "shared", "per action"])
+def test_all_estimators_work_for_every_kind_of_context(make_log, kind):
+    log = make_log(kind)
+    policy = sc.IPSLearner().fit(log).policy_
+    for estimate in sc.evaluate(log, policy):
+        assert estimate.low < estimate.value < estimate.high
+        assert np.isfinite([estimate.value, estimate.std_error]).all()
+
+
+def test_each_state_is_judged_on_its_own_rounds(make_log):
+    log = make_log("none", n=1200)
+    labels = sc.KnownStates((6 * np.arange(1200) // 1200) % 2).fit(log).predict(log)
+    policies = sc.learn_per_state(log, labels, sc.DRLearner())
+    first, second = evaluate_states(log, policies, labels)
+    assert first.value == pytest.approx(0.8, abs=4 * first.std_error)
+    assert second.value == pytest.approx(0.8, abs=4 * second.std_error)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ({"estimators": ("magic",)}, "there is no 'magic'"),
+        ({"clip": 0.0}, "clip must be positive"),
+        ({"confidence": 1.0}, "confidence must be between"),
+    ],
+)
+def test_bad_requests_are_named(words, message):
+    with pytest.raises(ParameterError, match=message):
+        sc.evaluate(sampled_log(10, 0), TARGET, **words)
+
+
+def test_a_policy_set_needs_labels():
+    with pytest.raises(ParameterError, match="needs labels"):
+        sc.evaluate(sampled_log(10, 0), sc.PolicySet((TARGET, TARGET)))

@@ -1,0 +1,338 @@
+"""From tables to logs: any data frame, any supported file, the same log."""
+
+import datetime as dt
+
+import numpy as np
+import pandas
+import polars
+import pyarrow
+import pytest
+
+from seachange import BanditLog, read_log
+from seachange.errors import LogError, SeachangeError, SeachangeWarning
+
+pytestmark = pytest.mark.small
+
+FRAMES = {"pandas": pandas.DataFrame, "polars": polars.DataFrame, "pyarrow": pyarrow.table}
+WRITERS = {
+    ".csv": polars.DataFrame.write_csv,
+    ".tsv": lambda frame, path: frame.write_csv(path, separator="\t"),
+    ".parquet": polars.DataFrame.write_parquet,
+    ".jsonl": polars.DataFrame.write_ndjson,
+    ".ndjson": polars.DataFrame.write_ndjson,
+}
+STAMPS = [dt.datetime(2026, 1, 1, 12) + dt.timedelta(minutes=i) for i in range(6)]
+MAPPING = {"action": "item id", "reward": "clicked?", "propensity": "π"}
+
+
+@pytest.fixture(params=FRAMES)
+def frame(request):
+    """Makes a data frame of a dict."""
+    return FRAMES[request.param]
+
+
+def table(**changes):
+    """Six rounds with three named actions under the usual column names; a column set to None is left out."""
+    columns = {
+        "action": ["lamps", "boots", "coats", "boots", "lamps", "boots"],
+        "reward": [1, 0, 0, 1, 1, 0],
+        "propensity": [0.25, 0.5, 0.25, 0.5, 0.25, 0.5],
+        "age": [30.5, 41.0, 25.0, 33.0, 57.0, 19.0],
+        "hour": [1, 2, 3, 4, 5, 6],
+    }
+    return {name: values for name, values in (columns | changes).items() if values is not None}
+
+
+def oddly_named():
+    return {MAPPING.get(name, name): values for name, values in table().items()}
+
+
+def assert_table(log):
+    """``log`` is ``table()``."""
+    assert log.action_names == ("boots", "coats", "lamps")
+    assert log.context_names == ("age", "hour")
+    assert log.actions.tolist() == [2, 0, 1, 0, 2, 0]
+    assert log.rewards.tolist() == table()["reward"]
+    assert log.propensities.tolist() == table()["propensity"]
+    assert log.contexts.tolist() == [[age, hour] for age, hour in zip(table()["age"], table()["hour"], strict=True)]
+
+
+def test_the_same_log_comes_of_every_kind_of_frame(frame):
+    extra = {"time": STAMPS, "sequence": ["u", "u", "v", "v", "v", "v"], "returning": [True, False] * 3}
+    log = BanditLog.from_frame(frame(table(**extra)))
+    assert log.action_names == ("boots", "coats", "lamps")
+    assert log.context_names == ("age", "hour", "returning")
+    assert log.actions.tolist() == [2, 0, 1, 0, 2, 0]
+    assert log.contexts[:, 2].tolist() == [1, 0, 1, 0, 1, 0]
+    assert log.times.astype("datetime64[s]").tolist() == STAMPS
+    assert log.sequences.tolist() == extra["sequence"]
+    reference = BanditLog.from_frame(polars.DataFrame(table(**extra)))
+    assert log.fingerprint() == reference.fingerprint()
+
+
+def test_usual_columns_are_found_by_their_names(frame):
+    log = BanditLog.from_frame(frame(table()))
+    assert_table(log)
+    assert (log.times, log.sequences) == (None, None)
+
+
+@pytest.mark.parametrize("name", ["propensity", "pscore", "propensity_score"])
+def test_propensities_have_several_usual_names(frame, name):
+    columns = table(propensity=None) | {name: table()["propensity"]}
+    assert_table(BanditLog.from_frame(frame(columns)))
+
+
+def test_columns_says_where_things_are(frame):
+    assert_table(BanditLog.from_frame(frame(oddly_named()), MAPPING))
+
+
+@pytest.mark.parametrize(
+    ("contexts", "names"),
+    [(["hour"], ("hour",)), ("hour", ("hour",)), (["hour", "age"], ("hour", "age")), ([], ()), ((), ())],
+)
+def test_contexts_are_the_columns_asked_for_in_that_order(frame, contexts, names):
+    log = BanditLog.from_frame(frame(table()), {"contexts": contexts})
+    assert log.context_names == names
+    assert log.contexts.shape == (6, len(names))
+    for i, name in enumerate(names):
+        assert log.contexts[:, i].tolist() == table()[name]
+
+
+def test_a_table_without_further_columns_has_no_contexts(frame):
+    log = BanditLog.from_frame(frame(table(age=None, hour=None)))
+    assert log.contexts.shape == (6, 0)
+    assert log.joint.kind == "none"
+
+
+def test_float32_columns_make_float32_contexts(frame):
+    ages = np.array(table()["age"], dtype=np.float32)
+    assert BanditLog.from_frame(frame(table(age=ages, hour=None))).contexts.dtype == np.float32
+
+
+def test_columns_that_are_not_numbers_are_left_out_with_a_warning(frame):
+    columns = table(city=["Oslo"] * 6, device=["phone"] * 6)
+    with pytest.warns(SeachangeWarning, match="columns city, device are not numbers.*encode them"):
+        log = BanditLog.from_frame(frame(columns))
+    assert_table(log)
+
+
+def test_columns_that_are_not_numbers_are_refused_where_they_are_asked_for(frame):
+    with pytest.raises(LogError, match="contexts must be numbers"):
+        BanditLog.from_frame(frame(table(city=["Oslo"] * 6)), {"contexts": ["age", "city"]})
+
+
+@pytest.mark.parametrize(
+    ("actions", "names", "numbers"),
+    [
+        ([10, 2, 2, 10, 33, 2], ("2", "10", "33"), [1, 0, 0, 1, 2, 0]),
+        ([1.0, 0.0, 2.0, 1.0, 0.0, 2.0], ("0", "1", "2"), [1, 0, 2, 1, 0, 2]),
+        (["b", "a", "c", "a", "b", "c"], ("a", "b", "c"), [1, 0, 2, 0, 1, 2]),
+        ([True, False, True, True, False, False], ("False", "True"), [1, 0, 1, 1, 0, 0]),
+    ],
+)
+def test_actions_are_numbered_in_the_order_of_their_values(frame, actions, names, numbers):
+    log = BanditLog.from_frame(frame(table(action=actions)))
+    assert log.action_names == names
+    assert log.actions.tolist() == numbers
+
+
+@pytest.mark.parametrize("make", [lambda x: pandas.DataFrame(x).astype({"action": "category"}),
+                                  lambda x: polars.DataFrame(x, schema_overrides={"action": polars.Categorical})],
+                         ids=["pandas", "polars"])  # fmt: skip
+def test_categories_are_actions(make):
+    assert_table(BanditLog.from_frame(make(table())))
+
+
+def test_given_action_names_fix_the_order(frame):
+    log = BanditLog.from_frame(frame(table()), action_names=["coats", "rugs", "lamps", "boots"])
+    assert log.action_names == ("coats", "rugs", "lamps", "boots")
+    assert log.actions.tolist() == [2, 3, 0, 3, 2, 3]
+    assert log.n_actions == 4
+
+
+def test_numbers_as_actions_match_the_names_a_model_keeps(frame):
+    log = BanditLog.from_frame(frame(table(action=[10, 2, 2, 10, 2, 2])), action_names=("33", "10", "2"))
+    assert log.actions.tolist() == [1, 2, 2, 1, 2, 2]
+
+
+def test_an_unknown_action_is_named_beside_the_known_ones(frame):
+    with pytest.raises(LogError, match=r"'boots' is not one of coats, lamps.*on_bad_rows=\"drop\""):
+        BanditLog.from_frame(frame(table()), action_names=["coats", "lamps"])
+
+
+def test_rounds_with_an_unknown_action_can_be_dropped(frame):
+    log = BanditLog.from_frame(frame(table()), action_names=["coats", "lamps"], on_bad_rows="drop")
+    assert log.action_names == ("coats", "lamps")
+    assert log.actions.tolist() == [1, 0, 1]
+    assert log.contexts[:, 0].tolist() == [30.5, 25.0, 57.0]
+
+
+@pytest.mark.parametrize("action", [["b", None, "c", "a", "a", "b"], [3, None, 20, 1, 1, 3]])
+def test_a_missing_action_is_a_bad_row(frame, action):
+    with pytest.raises(LogError, match=r"actions .*row 1 has nan \(1 of 6 rows are bad\)"):
+        BanditLog.from_frame(frame(table(action=action)))
+    log = BanditLog.from_frame(frame(table(action=action)), on_bad_rows="drop")
+    assert log.action_names == tuple(str(name) for name in sorted({a for a in action if a is not None}))
+    assert len(log) == 5
+
+
+def test_missing_rewards_are_bad_rows_unless_they_may_be_missing(frame):
+    columns = table(reward=[1, None, 0, 1, None, 0])
+    with pytest.raises(LogError, match=r"rewards must be finite.*row 1 has nan \(2 of 6 rows are bad\)"):
+        BanditLog.from_frame(frame(columns))
+    assert BanditLog.from_frame(frame(columns), on_bad_rows="drop").rewards.tolist() == [1, 0, 1, 0]
+    kept = BanditLog.from_frame(frame(columns), missing_rewards=True)
+    assert np.isnan(kept.rewards).tolist() == [False, True, False, False, True, False]
+
+
+def test_a_missing_context_is_named_by_row_and_column(frame):
+    columns = table(hour=[1, 2, None, 4, 5, 6])
+    with pytest.raises(LogError, match=r"contexts must be finite.*hour.*row 2 has nan \(1 of 6 rows are bad\)"):
+        BanditLog.from_frame(frame(columns))
+    assert len(BanditLog.from_frame(frame(columns), on_bad_rows="drop")) == 5
+
+
+def test_a_missing_time_is_a_bad_row(frame):
+    with pytest.raises(LogError, match=r"times must be known; row 5 has NaT \(1 of 6 rows are bad\)"):
+        BanditLog.from_frame(frame(table(time=[*STAMPS[:5], None])))
+
+
+def test_a_missing_sequence_is_an_error_of_ours(frame):
+    with pytest.raises(LogError, match="sequence"):
+        BanditLog.from_frame(frame(table(sequence=["u", None, "u", "v", "v", "v"])))
+
+
+@pytest.mark.parametrize("make", [polars.DataFrame, pyarrow.table], ids=["polars", "pyarrow"])
+def test_dates_are_times(make):
+    days = [dt.date(2026, 1, 1) + dt.timedelta(days=i) for i in range(6)]
+    log = BanditLog.from_frame(make(table(time=days)))
+    assert log.times.astype("datetime64[D]").tolist() == days
+
+
+def test_times_that_are_text_are_refused(frame):
+    with pytest.raises(LogError, match=r"times must be numbers .* or datetime64"):
+        BanditLog.from_frame(frame(table(time=["yesterday"] * 6)))
+
+
+@pytest.mark.parametrize("word", ["action", "reward", "propensity"])
+def test_a_missing_column_is_named_with_those_there_are(frame, word):
+    with pytest.raises(LogError) as caught:
+        BanditLog.from_frame(frame(table(**{word: None})))
+    message = str(caught.value)
+    assert f"no column for {word};" in message
+    assert f"it has {', '.join(table(**{word: None}))}." in message
+    assert f"--columns {word}=" in message
+
+
+def test_all_missing_columns_are_named_at_once(frame):
+    with pytest.raises(LogError, match="no column for action and reward and propensity; it has item id, "):
+        BanditLog.from_frame(frame(oddly_named()))
+
+
+@pytest.mark.parametrize(
+    ("columns", "absent"),
+    [({"reward": "click"}, "click"), ({"contexts": ["age", "height"]}, "height"), ({"time": "ts"}, "ts")],
+)
+def test_a_column_that_was_asked_for_and_is_not_there_is_named(frame, columns, absent):
+    with pytest.raises(LogError, match=f"no column '{absent}'; it has action, reward, propensity, age, hour"):
+        BanditLog.from_frame(frame(table()), columns)
+
+
+def test_an_unknown_word_is_named_with_the_known_ones(frame):
+    with pytest.raises(LogError, match=r"action, reward, propensity, time, sequence, contexts.*'rewards'"):
+        BanditLog.from_frame(frame(table()), {"rewards": "reward"})
+
+
+def test_an_empty_table_is_an_empty_log():
+    empty = polars.DataFrame(table()).clear()
+    for native in (empty, empty.to_arrow(), empty.to_pandas()):
+        with pytest.raises(LogError, match="the log is empty"):
+            BanditLog.from_frame(native)
+
+
+@pytest.mark.parametrize("thing", [[1, 2], "clicks.csv", polars.DataFrame(table()).lazy()])
+def test_what_is_no_table_is_an_error_of_ours(thing):
+    with pytest.raises(SeachangeError, match=r"table|frame"):
+        BanditLog.from_frame(thing)
+
+
+def test_actions_of_mixed_types_are_told_apart_by_their_text():
+    mixed = pandas.DataFrame(table(action=["boots", 1, "boots", 1, 2, 2]))
+    assert set(BanditLog.from_frame(mixed).action_names) == {"boots", "1", "2"}
+
+
+def test_action_names_must_differ():
+    with pytest.raises(SeachangeError, match="boots"):
+        BanditLog.from_frame(polars.DataFrame(table()), action_names=["boots", "coats", "lamps", "boots"])
+
+
+@pytest.mark.parametrize("as_type", [str, lambda path: path], ids=["str", "path"])
+@pytest.mark.parametrize("suffix", WRITERS)
+def test_files_of_every_format_give_the_same_log(tmp_path, suffix, as_type):
+    path = tmp_path / f"clicks{suffix}"
+    WRITERS[suffix](polars.DataFrame(table()), path)
+    log = read_log(as_type(path))
+    assert_table(log)
+    assert log.fingerprint() == BanditLog.from_frame(polars.DataFrame(table())).fingerprint()
+
+
+@pytest.mark.parametrize("suffix", WRITERS)
+def test_files_of_every_format_hold_times(tmp_path, suffix):
+    WRITERS[suffix](polars.DataFrame(table(time=STAMPS)), tmp_path / f"clicks{suffix}")
+    log = read_log(tmp_path / f"clicks{suffix}")
+    assert log.times.astype("datetime64[s]").tolist() == STAMPS
+
+
+@pytest.mark.parametrize("suffix", WRITERS)
+def test_read_log_takes_the_words_of_from_frame(tmp_path, suffix):
+    path = tmp_path / f"clicks{suffix}"
+    columns = oddly_named() | {"clicked?": [1, None, 0, None, 1, 0]}
+    WRITERS[suffix](polars.DataFrame(columns), path)
+    log = read_log(path, MAPPING | {"contexts": "hour"}, missing_rewards=True)
+    assert np.isnan(log.rewards).sum() == 2
+    assert log.context_names == ("hour",)
+    dropped = read_log(path, MAPPING, action_names=["boots", "lamps"], on_bad_rows="drop")
+    assert dropped.actions.tolist() == [1, 1, 0]
+
+
+def test_the_case_of_a_suffix_does_not_matter(tmp_path):
+    polars.DataFrame(table()).write_csv(tmp_path / "CLICKS.CSV")
+    assert_table(read_log(tmp_path / "CLICKS.CSV"))
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(LogError, match=r"there is no file '.*nothing\.csv'"):
+        read_log(tmp_path / "nothing.csv")
+    with pytest.raises(LogError, match="there is no file"):
+        read_log(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["clicks.xlsx", "clicks", "clicks.csv.bak"])
+def test_an_unknown_suffix_is_refused_with_the_known_ones(tmp_path, name):
+    (tmp_path / name).write_text("action,reward,propensity\n0,1,0.5\n")
+    with pytest.raises(LogError, match=rf"{name}.*\.parquet, \.csv, \.tsv, \.jsonl"):
+        read_log(tmp_path / name)
+
+
+@pytest.mark.parametrize("suffix", WRITERS)
+@pytest.mark.parametrize("content", [b"", bytes(range(256)) * 20, b"PAR1\x00\x00PAR1"], ids=["empty", "noise", "half"])
+def test_garbage_is_an_error_that_names_the_file(tmp_path, suffix, content):
+    path = tmp_path / f"clicks{suffix}"
+    path.write_bytes(content)
+    with pytest.raises(LogError, match=rf"clicks\{suffix}|no column for action"):
+        read_log(path)
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".jsonl"])
+def test_a_file_cut_short_is_an_error_that_names_the_file(tmp_path, suffix):
+    path = tmp_path / f"clicks{suffix}"
+    WRITERS[suffix](polars.DataFrame(table()), path)
+    path.write_bytes(path.read_bytes()[:-9])
+    with pytest.raises(LogError, match=rf"clicks\{suffix}' cannot be read as \{suffix}"):
+        read_log(path)
+
+
+def test_a_header_without_rows_is_an_empty_log(tmp_path):
+    (tmp_path / "clicks.csv").write_text("action,reward,propensity\n")
+    with pytest.raises(LogError, match="the log is empty"):
+        read_log(tmp_path / "clicks.csv")

@@ -1,0 +1,127 @@
+"""Learners find the best policy, weigh rounds as told, and refuse what cannot be learned."""
+
+import numpy as np
+import pytest
+
+import seachange as sc
+from seachange.errors import SeachangeWarning
+
+LEARNERS = [sc.IPSLearner(), sc.DRLearner(), sc.POEMLearner()]
+
+
+def best_action_log(n=2000, seed=0, scale=1.0):
+    generator = np.random.default_rng(seed)
+    actions = generator.choice(3, size=n, p=[0.5, 0.3, 0.2])
+    rewards = scale * (np.array([0.3, 0.5, 0.8])[actions] + generator.normal(0, 0.2, n))
+    return sc.BanditLog.from_arrays(actions, rewards, np.array([0.5, 0.3, 0.2])[actions])
+
+
+@pytest.mark.parametrize("learner", LEARNERS, ids=lambda learner: type(learner).__name__)
+@pytest.mark.parametrize("scale", [1.0, 1e-4, 1e6])
+def test_the_best_action_is_found_in_any_unit_of_reward(learner, scale):
+    probs = learner.clone().fit(best_action_log(scale=scale)).policy_.predict_proba(np.zeros((1, 0)))
+    assert probs[0, 2] > 0.99
+
+
+@pytest.mark.parametrize("learner", LEARNERS, ids=lambda learner: type(learner).__name__)
+def test_the_context_decides_where_it_should(learner):
+    generator = np.random.default_rng(0)
+    contexts = generator.normal(size=(4000, 2))
+    actions = generator.integers(2, size=4000)
+    rewards = np.where((contexts[:, 0] > 0) == (actions == 1), 1.0, 0.0)
+    log = sc.BanditLog.from_arrays(actions, rewards, np.full(4000, 0.5), contexts=contexts)
+    policy = learner.clone().fit(log).policy_
+    probs = policy.predict_proba([[2.0, 0.0], [-2.0, 0.0]])
+    assert probs[0, 1] > 0.95
+    assert probs[1, 0] > 0.95
+
+
+@pytest.mark.parametrize("learner", LEARNERS, ids=lambda learner: type(learner).__name__)
+def test_a_whole_weight_is_a_repeated_round(learner):
+    log = best_action_log(60)
+    times = np.random.default_rng(1).integers(0, 3, size=60)
+    weighted = learner.clone().fit(log, times).policy_
+    repeated = learner.clone().fit(log.take(np.repeat(np.arange(60), times))).policy_
+    np.testing.assert_allclose(weighted.coefs, repeated.coefs, atol=1e-4)
+
+
+def test_temperature_moves_the_policy_to_the_exact_softmax():
+    """Without context, max_π Σ π(a) v(a) + τ H(π) is softmax(v / τ)."""
+    log = best_action_log()
+    probs = sc.IPSLearner(temperature=0.5, l2=0.0, clip=np.inf).fit(log).policy_.predict_proba(np.zeros((1, 0)))[0]
+    values = np.array([np.sum(log.rewards[log.actions == a] / log.propensities[log.actions == a]) for a in range(3)])
+    exact = np.exp(values / len(log) / 0.5)
+    np.testing.assert_allclose(probs, exact / exact.sum(), atol=1e-4)
+
+
+def test_poem_prefers_what_the_log_is_sure_of():
+    """Two actions earn alike, one of them seen rarely: the variance penalty decides."""
+    actions = np.array([0] * 90 + [1] * 10)
+    rewards = np.array([0.5] * 90 + [0.5] * 10)
+    log = sc.BanditLog.from_arrays(actions, rewards, np.where(actions == 0, 0.9, 0.1))
+    ips = sc.IPSLearner().fit(log).policy_.predict_proba(np.zeros((1, 0)))[0, 0]
+    poem = sc.POEMLearner(variance_penalty=5.0).fit(log).policy_.predict_proba(np.zeros((1, 0)))[0, 0]
+    assert poem > 0.75
+    assert poem > ips + 0.2
+
+
+def test_a_masked_action_is_never_taken():
+    log = best_action_log(300)
+    policy = sc.IPSLearner().fit(log).policy_
+    probs = policy.predict_proba(np.zeros((2, 0)), [[True, True, False], [True, True, True]])
+    assert probs[0, 2] == 0
+    assert probs[1, 2] > 0.9
+    np.testing.assert_allclose(probs.sum(axis=1), 1)
+
+
+def test_one_action_leaves_nothing_to_choose():
+    log = sc.BanditLog.from_arrays([0, 0], [0.0, 1.0], [1.0, 1.0])
+    with pytest.raises(ValueError, match="nothing to choose"):
+        sc.DRLearner().fit(log)
+
+
+def test_rounds_without_reward_cannot_be_learned_from():
+    log = sc.BanditLog.from_arrays([0, 1], [np.nan, 1.0], [0.5, 0.5], missing_rewards=True)
+    with pytest.raises(ValueError, match="1 of 2 have none"):
+        sc.IPSLearner().fit(log)
+
+
+@pytest.mark.parametrize("weights", [[1.0], [-1.0] * 60, [0.0] * 60, [np.nan] * 60])
+def test_weights_must_be_counts(weights):
+    with pytest.raises(ValueError, match="weights must"):
+        sc.IPSLearner().fit(best_action_log(60), weights)
+
+
+def test_every_state_gets_its_own_policy(make_log):
+    log = make_log("none", n=1200)
+    labels = sc.KnownStates((6 * np.arange(1200) // 1200) % 2).fit(log).predict(log)
+    policies = sc.learn_per_state(log, labels, sc.IPSLearner())
+    advice = policies.advice(np.zeros((4, 0)))
+    assert advice.shape == (4, 2, 3)
+    assert advice[0].argmax(axis=1).tolist() == [2, 0]
+    assert policies.expected_stay == 200
+
+
+def test_probabilities_of_states_weigh_softly(make_log):
+    log = make_log("none", n=900)
+    states = (6 * np.arange(900) // 900) % 2
+    probs = np.full((900, 2), 0.5)
+    labels = sc.StateLabels(states, 2, np.array([], dtype=int), state_probs=probs)
+    soft = sc.learn_per_state(log, labels, sc.IPSLearner(), soft=True)
+    pooled = sc.IPSLearner().fit(log).policy_
+    np.testing.assert_allclose(soft[0].coefs, pooled.coefs, atol=1e-4)
+    np.testing.assert_allclose(soft[1].coefs, pooled.coefs, atol=1e-4)
+
+
+def test_a_state_without_rounds_keeps_its_slot_and_gets_the_pooled_policy(make_log):
+    log = make_log("none")
+    labels = sc.StateLabels(np.zeros(600, dtype=int), 2, np.array([], dtype=int))
+    with pytest.warns(SeachangeWarning, match="state 1 has no rounds"):
+        policies = sc.learn_per_state(log, labels, sc.IPSLearner())
+    np.testing.assert_array_equal(policies[0].coefs, policies[1].coefs)
+
+
+def test_learning_per_state_leaves_the_learner_as_it_was(make_log):
+    learner = sc.IPSLearner()
+    sc.learn_per_state(make_log(), sc.SingleState().fit(make_log()).predict(make_log()), learner)
+    assert "policy_" not in vars(learner)

@@ -1,0 +1,98 @@
+"""Objectives: their values written out, their gradients by finite differences."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import seachange as sc
+from seachange.policies.objectives import Objective
+from seachange.policies.rewards import fit_rewards
+
+pytestmark = pytest.mark.small
+
+
+def random_log(kind, n, generator, masked):
+    columns = {}
+    if kind == "shared":
+        columns["contexts"] = generator.normal(size=(n, 2))
+    if kind == "per action":
+        columns["action_features"] = generator.normal(size=(n, 3, 2))
+    actions = generator.integers(3, size=n)
+    if masked:
+        mask = generator.random((n, 3)) < 0.6
+        mask[np.arange(n), actions] = True
+        columns["action_mask"] = mask
+    propensities = generator.uniform(0.2, 0.9, n)
+    return sc.BanditLog.from_arrays(actions, generator.normal(0.5, 1, n), propensities, n_actions=3, **columns)
+
+
+def objective_for(log, generator, *, modelled, **settings_):
+    weights = generator.random(len(log)) * (generator.random(len(log)) < 0.8) + 1e-3
+    model = fit_rewards(log, weights[:, None], 1.0)[0] if modelled else None
+    defaults = {"clip": 1.5, "temperature": 0.0, "variance_penalty": 0.0, "l2": 0.0}
+    return Objective(log=log, weights=weights, reward_model=model, **{**defaults, **settings_})
+
+
+def written_out(objective, coefs):
+    """J(θ), from its definition."""
+    log, u = objective.log, objective.weights
+    probs = sc.SoftmaxPolicy(coefs, log.joint).predict_proba(log.contexts, log.action_mask)
+    everyone = np.arange(len(log))
+    predicted = np.zeros((len(log), log.n_actions))
+    if objective.reward_model is not None:
+        predicted = np.broadcast_to(objective.reward_model.predict(log), predicted.shape)
+    ratio = np.minimum(objective.clip, probs[everyone, log.actions] / log.propensities)
+    y = (probs * predicted).sum(axis=1) + ratio * (log.rewards - predicted[everyone, log.actions])
+    entropy = -np.sum(probs * np.log(np.where(probs > 0, probs, 1)), axis=1)
+    mean = np.average(y, weights=u)
+    variance = np.sum(u * (y - mean) ** 2) / (u.sum() - 1)
+    scale = np.average(np.abs(log.rewards), weights=u)
+    return (
+        mean
+        + objective.temperature * np.average(entropy, weights=u)
+        - objective.variance_penalty * np.sqrt(variance / u.sum())
+        - objective.l2 * scale / 2 * np.sum(coefs**2)
+    )
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    kind=st.sampled_from(["none", "shared", "per action"]),
+    masked=st.booleans(),
+    modelled=st.booleans(),
+    clip=st.sampled_from([np.inf, 1.5, 0.7]),
+    temperature=st.sampled_from([0.0, 0.3]),
+    variance_penalty=st.sampled_from([0.0, 2.0]),
+    l2=st.sampled_from([0.0, 0.1]),
+    seed=st.integers(0, 1000),
+)
+def test_value_is_the_definition_and_gradient_its_slope(
+    kind, masked, modelled, clip, temperature, variance_penalty, l2, seed
+):
+    generator = np.random.default_rng(seed)
+    log = random_log(kind, 40, generator, masked)
+    objective = objective_for(
+        log, generator, modelled=modelled, clip=clip, temperature=temperature, variance_penalty=variance_penalty, l2=l2
+    )
+    coefs = generator.normal(size=log.joint.shape)
+    value, gradient = objective.value_and_gradient(coefs)
+    assert value == pytest.approx(written_out(objective, coefs), abs=1e-12)
+    direction = generator.normal(size=coefs.shape)
+    step = 1e-6
+    ahead, _ = objective.value_and_gradient(coefs + step * direction)
+    behind, _ = objective.value_and_gradient(coefs - step * direction)
+    assert np.sum(gradient * direction) == pytest.approx((ahead - behind) / (2 * step), abs=1e-5, rel=1e-5)
+
+
+def test_chunks_add_up(monkeypatch):
+    generator = np.random.default_rng(0)
+    log = random_log("shared", 50, generator, masked=True)
+    coefs = generator.normal(size=log.joint.shape)
+    state = generator.bit_generator.state
+    whole = objective_for(log, generator, modelled=True, variance_penalty=1.0).value_and_gradient(coefs)
+    generator.bit_generator.state = state
+    monkeypatch.setattr(sc.BanditLog.chunk_slices, "__defaults__", (7,))
+    parts = objective_for(log, generator, modelled=True, variance_penalty=1.0).value_and_gradient(coefs)
+    assert parts[0] == pytest.approx(whole[0], abs=1e-12)
+    np.testing.assert_allclose(parts[1], whole[1], atol=1e-12)

@@ -1,0 +1,137 @@
+"""The paper's detector, against its own text."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import seachange as sc
+from seachange.errors import NoChangeWarning, ParameterError, SeachangeWarning
+
+pytestmark = pytest.mark.small
+
+
+def as_printed(rewards, window, threshold):
+    """Algorithm 1 read aloud, with the paper's rounds 1 … T; returns 0-based first rounds of new segments."""
+    horizon = len(rewards)
+    reward = dict(enumerate(rewards, 1))
+    shift = {}
+    for t in range(window + 1, horizon - window + 2):
+        before = sum(reward[i] for i in range(t - window, t)) / window
+        after = sum(reward[i] for i in range(t, t + window)) / window
+        shift[t] = abs(before - after)
+    candidates = {t for t in shift if shift[t] >= threshold}
+    change_points = set()
+    while candidates:
+        best = max(candidates, key=lambda t: (round(shift[t], 9), -t))
+        candidates -= set(range(best - 2 * window, best + 2 * window + 1))
+        change_points.add(best)
+    return sorted(t - 1 for t in change_points)
+
+
+def log_of(rewards):
+    n = len(rewards)
+    return sc.BanditLog.from_arrays(np.zeros(n), rewards, np.ones(n))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    rewards=st.lists(st.sampled_from([0.0, 0.25, 0.5, 1.0]), min_size=6, max_size=60),
+    window=st.integers(1, 6),
+    threshold=st.sampled_from([0.1, 0.3, 0.6, 0.9]),
+)
+@pytest.mark.filterwarnings("ignore::seachange.errors.SeachangeWarning")
+def test_change_points_are_those_of_the_printed_algorithm(rewards, window, threshold):
+    if 2 * window > len(rewards):
+        return
+    # Odd thousandths keep ties, where the text does not say which round wins, out of the comparison.
+    rewards = [r + 1e-4 * math.sin(7.3 * i * i) for i, r in enumerate(rewards)]
+    labels = sc.ChangePointOracle(window=window, threshold=threshold).fit(log_of(rewards)).predict(log_of(rewards))
+    assert labels.change_points.tolist() == as_printed(rewards, window, threshold)
+
+
+def test_the_change_point_is_the_first_round_of_the_new_segment():
+    log = log_of([0.0] * 50 + [1.0] * 50)
+    labels = sc.ChangePointOracle(window=10, threshold=0.5).fit(log).predict(log)
+    assert labels.change_points.tolist() == [50]
+    assert labels.states.tolist() == [0] * 50 + [1] * 50
+    assert labels.expected_stay == 50
+
+
+def test_segments_that_earned_alike_share_a_state():
+    log = log_of([0.0] * 50 + [1.0] * 50 + [0.0] * 50 + [0.5] * 50)
+    labels = sc.ChangePointOracle(window=10, threshold=0.4, n_states=3).fit(log).predict(log)
+    assert labels.change_points.tolist() == [50, 100, 150]
+    assert labels.states[[0, 60, 110, 160]].tolist() == [0, 1, 0, 2]
+
+
+def test_a_later_log_gets_the_states_of_the_first():
+    log = log_of([0.0] * 50 + [1.0] * 50)
+    later = log_of([0.9] * 60 + [0.1] * 60)
+    labels = sc.ChangePointOracle(window=10, threshold=0.5, n_states=2).fit(log).predict(later)
+    assert labels.states[[0, 119]].tolist() == [1, 0]
+
+
+def test_auto_settings_are_those_of_the_theorem():
+    log = log_of(np.resize([0.0, 1.0], 20_000))
+    oracle = sc.ChangePointOracle(min_change=0.5, delta=0.1, reward_range=(0, 1))
+    window, threshold = oracle.settings_for(log)
+    assert window == math.ceil(8 * math.log(16 * 20_000 / 0.1) / 0.5**2)
+    assert threshold == 0.25
+    assert threshold >= math.sqrt(2 * math.log(8 * 20_000 / 0.1) / window)
+    wider, _ = sc.ChangePointOracle(min_change=0.5, delta=0.1, reward_range=(0, 2)).settings_for(log)
+    assert wider == math.ceil(4 * 8 * math.log(16 * 20_000 / 0.1) / 0.5**2)
+
+
+def test_auto_settings_without_a_change_to_look_for_keep_false_alarms_away():
+    log = log_of(np.resize([0.0, 1.0], 4_000))
+    window, threshold = sc.ChangePointOracle(delta=0.05).settings_for(log)
+    assert window == 100
+    assert 2 * 4_000 * math.exp(-window * threshold**2) == pytest.approx(0.05)
+
+
+def test_rewards_outside_the_unit_interval_are_measured_by_their_spread():
+    log = log_of(np.resize([-3.0, 3.0], 4_000))
+    _, threshold = sc.ChangePointOracle().settings_for(log)
+    _, unit = sc.ChangePointOracle(reward_range=(0, 1)).settings_for(log)
+    assert threshold == pytest.approx(6 * unit)
+
+
+def test_no_change_is_said():
+    log = log_of([0.5] * 100)
+    with pytest.warns(NoChangeWarning, match="no evidence of change"):
+        oracle = sc.ChangePointOracle(window=10, threshold=0.2).fit(log)
+    assert oracle.predict(log).n_states == 1
+
+
+def test_states_left_over_keep_their_slots_and_it_is_said():
+    log = log_of([0.0] * 50 + [1.0] * 50)
+    with pytest.warns(SeachangeWarning, match="only 2 segments"):
+        labels = sc.ChangePointOracle(window=10, threshold=0.5, n_states=4).fit(log).predict(log)
+    assert labels.n_states == 4
+    assert labels.counts.tolist() == [50, 50, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"window": 60}, "window=60 needs at least 120 rounds; the log has 100"),
+        ({"window": 0}, "window must be at least 1"),
+        ({"threshold": -1.0}, "threshold must be positive"),
+        ({"min_change": 0.01}, "larger min_change"),
+        ({"delta": 0.0}, "delta must be in"),
+        ({"statistic": "median"}, "statistic must be"),
+        ({"reward_range": (1, 0)}, "reward_range must rise"),
+    ],
+)
+def test_settings_that_cannot_work_are_named(params, message):
+    with pytest.raises(ParameterError, match=message):
+        sc.ChangePointOracle(**params).fit(log_of([0.0] * 50 + [1.0] * 50))
+
+
+def test_several_sequences_are_refused():
+    log = sc.BanditLog.from_arrays([0] * 40, [0.5] * 40, [1.0] * 40, sequences=[0] * 20 + [1] * 20)
+    with pytest.raises(ParameterError, match="Use HMMOracle"):
+        sc.ChangePointOracle(window=5, threshold=0.5).fit(log)

@@ -1,0 +1,163 @@
+"""EM: it climbs, it finds, it says so."""
+
+import numpy as np
+import pytest
+
+import seachange as sc
+from seachange.errors import NoChangeWarning, ParameterError
+from seachange.states.em import Prior, maximisation, run_em, window_start
+from seachange.states.labels import share_right
+from seachange.states.switching import Chain, expectation
+
+
+@pytest.mark.parametrize("kind", ["none", "shared", "per action"])
+@pytest.mark.parametrize(("ridge", "visits"), [(1.0, 1.0), (0.0, 0.0), (5.0, 3.0)])
+def test_the_objective_never_falls(make_log, kind, ridge, visits):
+    log = make_log(kind, n=900, seed=2)
+    chain, prior = Chain(log), Prior(ridge, visits, 100.0)
+    start = window_start(chain, 3, 30, prior, seed=0)
+    result = run_em(start, chain, prior, tolerance=-1.0, max_iterations=40)
+    gains = np.diff(result.objectives)
+    assert len(gains) == 40
+    assert (gains >= -1e-9 * abs(result.objectives[-1])).all()
+    assert result.objectives[-1] > result.objectives[0] + 1
+
+
+def test_the_m_step_is_the_maximum_of_the_expected_posterior(make_log):
+    """No nearby model scores higher on the statistics of the E-step."""
+    log = make_log("shared", n=300)
+    chain, prior = Chain(log), Prior(1.0, 1.0, 50.0)
+    model = window_start(chain, 2, 25, prior, seed=0)
+    statistics = expectation(model, chain)
+    best = maximisation(model, statistics, prior, floor=0.0)
+
+    def expected_posterior(coefs, variance, transition):
+        fitted = np.einsum("zbij,zbj->zbi", statistics.grams, coefs)
+        squares = statistics.totals[:, 0].sum() - 2 * np.sum(coefs * statistics.moments) + np.sum(coefs * fitted)
+        total = statistics.totals[:, 1].sum()
+        moves = (statistics.transitions + prior.transition_counts(2)) * np.log(transition)
+        gaussian = -(squares + prior.ridge * np.sum(coefs**2)) / (2 * variance) - total / 2 * np.log(variance)
+        return gaussian + moves.sum()
+
+    top = expected_posterior(best.reward_coefs, best.noise_variance, best.transition_matrix)
+    generator = np.random.default_rng(0)
+    for _ in range(200):
+        coefs = best.reward_coefs + generator.normal(0, 0.02, best.reward_coefs.shape)
+        variance = best.noise_variance * np.exp(generator.normal(0, 0.02))
+        transition = best.transition_matrix * np.exp(generator.normal(0, 0.02, (2, 2)))
+        assert expected_posterior(coefs, variance, transition / transition.sum(axis=1, keepdims=True)) < top
+
+
+@pytest.mark.parametrize("kind", ["none", "shared", "per action"])
+def test_states_are_found_whatever_the_context(make_log, kind):
+    log = make_log(kind, n=3000)
+    labels = sc.HMMOracle(n_states=2).fit(log).predict(log)
+    truth = (6 * np.arange(3000) // 3000) % 2
+    assert share_right(labels.states, truth) > 0.97
+    assert len(labels.change_points) == 5
+    assert labels.states[0] == 0
+    np.testing.assert_allclose(labels.state_probs.sum(axis=1), 1, atol=1e-12)
+
+
+def test_the_chunk_size_changes_nothing_but_rounding(make_log):
+    log = make_log("shared", n=700)
+    prior = Prior(1.0, 1.0, 100.0)
+    models = []
+    for rows in (1000, 64):
+        chain = Chain(log, rows)
+        models.append(run_em(window_start(chain, 2, 35, prior, 0), chain, prior, 1e-8, 50).model)
+    np.testing.assert_allclose(models[0].reward_coefs, models[1].reward_coefs, atol=1e-8)
+    np.testing.assert_allclose(models[0].transition_matrix, models[1].transition_matrix, atol=1e-8)
+
+
+def test_the_number_of_workers_changes_nothing(make_log):
+    log = make_log("none", n=1200)
+    one = sc.HMMOracle(n_states=3, workers=1).fit(log)
+    two = sc.HMMOracle(n_states=3, workers=2).fit(log)
+    assert one.report_.restarts == two.report_.restarts
+    np.testing.assert_array_equal(one.model_.reward_coefs, two.model_.reward_coefs)
+
+
+def test_many_short_sequences_share_their_states():
+    generator = np.random.default_rng(0)
+    n_chains, length = 200, 30
+    starts = generator.integers(2, size=n_chains)
+    switch = generator.integers(5, 25, size=n_chains)
+    states = (starts[:, None] + (np.arange(length) >= switch[:, None])) % 2
+    actions = generator.integers(2, size=(n_chains, length))
+    rewards = np.where(states == actions, 1.0, 0.0) + generator.normal(0, 0.3, actions.shape)
+    order = generator.permutation(n_chains * length)
+    sequences = np.repeat(np.arange(n_chains), length)
+    order = order[np.argsort(np.tile(np.arange(length), n_chains)[order], kind="stable")]
+    log = sc.BanditLog.from_arrays(
+        actions.ravel()[order], rewards.ravel()[order], np.full(len(order), 0.5), sequences=sequences[order]
+    )
+    labels = sc.HMMOracle(n_states=2).fit(log).predict(log)
+    assert share_right(labels.states, states.ravel()[order]) > 0.97
+    assert labels.n_chains == n_chains
+    assert abs(len(labels.change_points) - n_chains) < 30
+
+
+def test_auto_finds_the_number_of_states_and_says_where_there_is_one():
+    means = np.array([[0.9, 0.1, 0.5], [0.1, 0.9, 0.5], [0.5, 0.1, 0.9]])
+    generator = np.random.default_rng(1)
+    states = np.repeat([0, 1, 2, 0, 2, 1], 1000)
+    actions = generator.integers(3, size=6000)
+    noise = generator.normal(0, 0.4, 6000)
+    changing = sc.BanditLog.from_arrays(actions, means[states, actions] + noise, np.full(6000, 1 / 3))
+    oracle = sc.HMMOracle(n_states="auto").fit(changing)
+    assert oracle.model_.n_states == 3
+    assert [count.n_states for count in oracle.report_.state_counts] == [1, 2, 3, 4, 5]
+    steady = sc.BanditLog.from_arrays(actions, means[0, actions] + noise, np.full(6000, 1 / 3))
+    with pytest.warns(NoChangeWarning, match="no evidence of change"):
+        oracle = sc.HMMOracle(n_states="auto").fit(steady)
+    assert oracle.model_.n_states == 1
+
+
+def test_several_states_without_change_are_called_no_evidence():
+    generator = np.random.default_rng(2)
+    log = sc.BanditLog.from_arrays(generator.integers(2, size=800), generator.normal(size=800), np.full(800, 0.5))
+    with pytest.warns(NoChangeWarning, match="one state explains the log as well"):
+        sc.HMMOracle(n_states=2).fit(log)
+
+
+def test_more_states_than_distinct_blocks_is_an_error():
+    log = sc.BanditLog.from_arrays([0, 1] * 20, [1.0, 0.0] * 20, [0.5] * 40)
+    with pytest.raises(ParameterError, match=r"n_states=30 is more than the log can hold.*Ask for fewer"):
+        sc.HMMOracle(n_states=30).fit(log)
+
+
+def test_one_action_is_enough_for_an_oracle():
+    generator = np.random.default_rng(3)
+    states = np.repeat([0, 1, 0], 300)
+    log = sc.BanditLog.from_arrays(np.zeros(900), states + generator.normal(0, 0.3, 900), np.ones(900))
+    labels = sc.HMMOracle(n_states=2).fit(log).predict(log)
+    assert share_right(labels.states, states) > 0.99
+
+
+@pytest.mark.parametrize("n", [1, 2, 5])
+def test_tiny_logs_get_an_answer_or_a_clear_error(n):
+    log = sc.BanditLog.from_arrays(np.arange(n) % 2, np.arange(n, dtype=float), np.full(n, 0.5), n_actions=2)
+    with pytest.warns(NoChangeWarning):
+        oracle = sc.HMMOracle(n_states="auto").fit(log)
+    assert np.isfinite(oracle.model_.smooth(log)).all()
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"n_states": 0}, "n_states must be at least 1"),
+        ({"restarts": 0}, "restarts must be at least 1"),
+        ({"ridge": -1.0}, "ridge must be at least 0"),
+        ({"expected_stay": 0.5}, "expected_stay must be more than 1"),
+    ],
+)
+def test_bad_settings_are_named(make_log, params, message):
+    with pytest.raises(ParameterError, match=message):
+        sc.HMMOracle(**params).fit(make_log())
+
+
+def test_a_log_of_another_shape_is_refused(make_log):
+    oracle = sc.HMMOracle(n_states=2).fit(make_log("none", n=1200))
+    with pytest.raises(ParameterError, match="the model was fitted on"):
+        oracle.predict(make_log("shared"))
