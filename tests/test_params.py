@@ -83,13 +83,6 @@ def test_an_unknown_parameter_is_named_with_the_known_ones():
         sc.DRLearner().set_params(klip=3)
 
 
-def test_a_set_params_that_fails_changes_nothing():
-    learner = sc.DRLearner()
-    with pytest.raises(ParameterError):
-        learner.set_params(clip=3.0, klip=3.0)
-    assert learner.clip == sc.DRLearner().clip
-
-
 @pytest.mark.parametrize(
     "cls", [sc.HMMOracle, sc.ChangePointOracle, sc.SingleState, sc.IPSLearner, sc.DRLearner, sc.POEMLearner]
 )

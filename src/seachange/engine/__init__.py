@@ -1,5 +1,6 @@
 """The same map-reduce wherever the chunks are."""
 
 from seachange.engine.local import map_in_order
+from seachange.engine.threads import one_thread
 
-__all__ = ["map_in_order"]
+__all__ = ["map_in_order", "one_thread"]

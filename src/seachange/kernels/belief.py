@@ -10,6 +10,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from seachange.kernels.exponential import exp_in_place
+
 
 @njit(cache=True, nogil=True)
 def mix_advice(belief, advice, exploration, allowed, probs):
@@ -57,26 +59,27 @@ def exp4s_evidence(column, propensity, cost, learning_rate, evidence):
 
 @njit(cache=True, nogil=True)
 def gaussian_evidence(means, reward, variance, evidence):
-    """N(r; μ(z), σ²) up to a factor, whose logarithm is returned."""
+    """N(r; μ(z), σ²) up to a factor."""
+    halved = 0.5 / variance
     nearest = np.inf
     for z in range(means.size):
         evidence[z] = (reward - means[z]) * (reward - means[z])
         nearest = min(nearest, evidence[z])
     for z in range(means.size):
-        evidence[z] = np.exp((nearest - evidence[z]) / (2.0 * variance))
-    return -0.5 * (nearest / variance + np.log(2.0 * np.pi * variance))
+        evidence[z] = (nearest - evidence[z]) * halved
+    exp_in_place(evidence)
 
 
 @njit(cache=True, nogil=True)
 def weigh(belief, evidence, weighed):
-    """weighed(z) ∝ Q(z) evidence(z); returns the sum it was divided by."""
+    """weighed(z) ∝ Q(z) evidence(z)."""
     total = 0.0
     for z in range(belief.size):
         weighed[z] = belief[z] * evidence[z]
         total += weighed[z]
+    inverse = 1.0 / total
     for z in range(belief.size):
-        weighed[z] /= total
-    return total
+        weighed[z] *= inverse
 
 
 @njit(cache=True, nogil=True)

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import minimize
 
+from seachange.engine import one_thread
 from seachange.errors import LogError, ParameterError
 from seachange.log.bandit_log import BanditLog, require_rewards
 from seachange.params import Params, require
@@ -55,7 +56,8 @@ class _SoftmaxLearner(Params):
             return -value / unit, -gradient.ravel() / unit
 
         options = {"maxiter": self.max_iterations, "ftol": 1e-12, "gtol": 1e-7}
-        found = minimize(descend, np.zeros(log.joint.size), jac=True, method="L-BFGS-B", options=options)
+        with one_thread():
+            found = minimize(descend, np.zeros(log.joint.size), jac=True, method="L-BFGS-B", options=options)
         self.policy_ = SoftmaxPolicy(found.x.reshape(shape), log.joint)
         self.optimisation_ = Optimisation(-float(found.fun) * unit, int(found.nit), found.status == 0)
         return self

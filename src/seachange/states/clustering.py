@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
+from seachange.engine import one_thread
 from seachange.protocols import Floats, Ints
 
 
-def cluster(points: Floats, n_clusters: int, seed: int, weights: Floats | None = None) -> Ints:
+def cluster(points: Floats, n_clusters: int, seed: int) -> Ints:
     """(m,) cluster of each of the (m, d) points, by k-means; fewer clusters where there are fewer distinct points."""
     from sklearn.cluster import KMeans
 
     distinct = len(np.unique(points, axis=0))
     if distinct <= n_clusters:
         return np.unique(points, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64)
-    means = KMeans(n_clusters, n_init=10, random_state=seed).fit(points, sample_weight=weights)
+    with one_thread():
+        means = KMeans(n_clusters, n_init=10, random_state=seed).fit(points)
     return np.asarray(means.labels_, dtype=np.int64)

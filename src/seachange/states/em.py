@@ -9,7 +9,7 @@ import numpy as np
 from seachange.kernels.regression import solve_ridge, window_sums
 from seachange.protocols import Floats, Ints
 from seachange.states.clustering import cluster
-from seachange.states.switching import Chain, Expectation, SwitchingRegression, expectation
+from seachange.states.switching import Chain, Expectation, SwitchingRegression, Workspace, expectation
 
 # A window's fit is drawn towards the pooled one as if by this many rounds of every action.
 WINDOW_PRIOR_ROUNDS = 2.0
@@ -58,10 +58,10 @@ class EMResult:
 
 def run_em(start: SwitchingRegression, chain: Chain, prior: Prior, tolerance: float, max_iterations: int) -> EMResult:
     """Iterate until log-likelihood plus log prior gains less than ``tolerance`` of itself."""
-    model, objectives = start, []
+    model, objectives, room = start, [], Workspace.for_chain(chain, start.n_states)
     floor = NOISE_FLOOR * float(np.nanvar(chain.log.arrays.rewards)) or 1e-300
     for _ in range(max_iterations):
-        statistics = expectation(model, chain)
+        statistics = expectation(model, chain, workspace=room)
         objectives.append(statistics.log_likelihood + prior.log_density(model))
         if len(objectives) > 1 and objectives[-1] - objectives[-2] <= tolerance * abs(objectives[-1]):
             return EMResult(model, tuple(objectives), statistics.log_likelihood, True)
@@ -77,13 +77,10 @@ def maximisation(
     coefs = solve_ridge(statistics.grams, statistics.moments, prior.ridge)
     squares = statistics.totals[:, 0].sum() - explained(statistics.grams, statistics.moments, coefs)
     penalised = squares + prior.ridge * np.square(coefs).sum()
-    moves = statistics.transitions + prior.transition_counts(model.n_states)
-    # A state that was never left has no row to normalise; it stays as it was.
-    leaving = moves.sum(axis=1, keepdims=True)
     return replace(
         model,
-        initial_probs=_normalised(statistics.first_states + prior.first_counts(model.n_states)),
-        transition_matrix=np.where(leaving > 0, moves / np.where(leaving > 0, leaving, 1), model.transition_matrix),
+        initial_probs=_probabilities(statistics.first_states + prior.first_counts(model.n_states)),
+        transition_matrix=_probabilities(statistics.transitions + prior.transition_counts(model.n_states)),
         reward_coefs=coefs,
         reward_precisions=statistics.grams + prior.ridge * np.eye(coefs.shape[-1]),
         noise_variance=max(float(penalised / max(statistics.totals[:, 1].sum(), 1e-300)), floor),
@@ -140,5 +137,6 @@ def _windows(chain: Chain, width: int) -> Ints:
     return np.cumsum((np.arange(n) - first) % width == 0) - 1
 
 
-def _normalised(counts: Floats) -> Floats:
-    return np.asarray(counts / counts.sum())
+def _probabilities(counts: Floats) -> Floats:
+    """Counts to probabilities along the last axis, none of them 0: evidence must be able to overrule any."""
+    return np.asarray(np.maximum(counts, 1e-30) / np.maximum(counts, 1e-30).sum(axis=-1, keepdims=True))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
-from seachange.kernels.chain import backward, forward
+from seachange.kernels.chain import backward, forward, gaussian_evidences
 from seachange.kernels.regression import regression_sums
 from seachange.log.bandit_log import CHUNK_ROWS, BanditLog
 from seachange.log.joint import JointFeatures
@@ -72,12 +73,16 @@ class SwitchingRegression:
     def log_likelihood(self, log: BanditLog) -> float:
         """log p(r_1:n | x_1:n, a_1:n)."""
         chain = Chain(log)
-        belief = self.initial_probs.copy()
-        return sum(_forward(self, chain, rounds, belief)[3] for rounds in chain.slices)
+        belief, room = self.initial_probs.copy(), Workspace.for_chain(chain, self.n_states)
+        return sum(_forward(self, chain, rounds, belief, room) for rounds in chain.slices)
 
     def _filtered(self, chain: Chain) -> Floats:
-        belief = self.initial_probs.copy()
-        return np.concatenate([_forward(self, chain, rounds, belief)[0] for rounds in chain.slices])
+        belief, room = self.initial_probs.copy(), Workspace.for_chain(chain, self.n_states)
+        filtered = np.empty((len(chain.log), self.n_states))
+        for rounds in chain.slices:
+            _forward(self, chain, rounds, belief, room)
+            filtered[rounds] = room.filtered[: rounds.stop - rounds.start]
+        return filtered
 
 
 class Chain:
@@ -98,6 +103,24 @@ class Chain:
         return result
 
 
+class Workspace(NamedTuple):
+    """Room for one chunk's recursions, kept from one E-step to the next: fresh memory costs more than filling it."""
+
+    filtered: Floats  # (rows, L)
+    evidence: Floats  # (rows, L)
+    scales: Floats  # (rows,)
+
+    @classmethod
+    def for_chain(cls, chain: Chain, n_states: int) -> Workspace:
+        """Room for the longest chunk of ``chain``."""
+        rows = chain.slices[0].stop
+        return cls(np.empty((rows, n_states)), np.empty((rows, n_states)), np.empty(rows))
+
+    def first(self, rows: int) -> Workspace:
+        """Room for a chunk of ``rows`` rounds."""
+        return Workspace(self.filtered[:rows], self.evidence[:rows], self.scales[:rows])
+
+
 @dataclass(frozen=True, eq=False)
 class Expectation:
     """Expected sufficient statistics of a log under a model; they add up over chunks."""
@@ -110,18 +133,20 @@ class Expectation:
     totals: Floats  # (L, 2) Σ_t Q_t(z) [r², 1]
 
 
-def expectation(model: SwitchingRegression, chain: Chain, posteriors: Floats | None = None) -> Expectation:
+def expectation(
+    model: SwitchingRegression, chain: Chain, posteriors: Floats | None = None, workspace: Workspace | None = None
+) -> Expectation:
     """The E-step: one pass forward, which remembers the belief before each chunk, and one backward.
 
     ``posteriors``, where given, receives p(z_t | all rewards) in the chain's order.
     """
     n_states = model.n_states
+    room = Workspace.for_chain(chain, n_states) if workspace is None else workspace
     belief = model.initial_probs.copy()
     entering, log_likelihood = [], 0.0
     for rounds in chain.slices:
         entering.append(belief.copy())
-        filtered, evidence, scales, part = _forward(model, chain, rounds, belief)
-        log_likelihood += part
+        log_likelihood += _forward(model, chain, rounds, belief, room)
 
     first_states, pairs = np.zeros(n_states), np.zeros((n_states, n_states))
     grams = np.zeros((n_states, *model.joint.shape, model.joint.shape[1]))
@@ -129,8 +154,9 @@ def expectation(model: SwitchingRegression, chain: Chain, posteriors: Floats | N
     future = np.ones(n_states)
     for i in range(len(chain.slices) - 1, -1, -1):
         rounds = chain.slices[i]
+        filtered, evidence, scales = room.first(rounds.stop - rounds.start)
         if i < len(chain.slices) - 1:
-            filtered, evidence, scales, _ = _forward(model, chain, rounds, entering[i])
+            _forward(model, chain, rounds, entering[i], room)
         # The posteriors take the place of the filtered probabilities, which each round needs only for itself.
         transition = model.transition_matrix
         backward(filtered, evidence, scales, chain.next_starts[rounds], transition, future, filtered, pairs)
@@ -145,15 +171,14 @@ def expectation(model: SwitchingRegression, chain: Chain, posteriors: Floats | N
     return Expectation(log_likelihood, first_states, pairs * model.transition_matrix, grams, moments, totals)
 
 
-def _forward(
-    model: SwitchingRegression, chain: Chain, rounds: slice, belief: Floats
-) -> tuple[Floats, Floats, Floats, float]:
-    """Filtered probabilities, evidence, scales and log-likelihood of a chunk; ``belief`` is moved past it."""
+def _forward(model: SwitchingRegression, chain: Chain, rounds: slice, belief: Floats, room: Workspace) -> float:
+    """Fill ``room`` with a chunk's recursion, move ``belief`` past it; returns its log-likelihood."""
     arrays = chain.log[rounds].arrays
-    n = len(arrays.actions)
-    filtered, evidence, scales = np.empty((n, model.n_states)), np.empty((n, model.n_states)), np.empty(n)
-    log_likelihood = forward(
-        arrays.rows, arrays.actions, arrays.rewards, chain.starts[rounds], model.reward_coefs, model.noise_variance,
-        model.initial_probs, model.transition_matrix, belief, filtered, evidence, scales,
-    )  # fmt: skip
-    return filtered, evidence, scales, float(log_likelihood)
+    filtered, evidence, scales = room.first(len(arrays.actions))
+    factors = gaussian_evidences(
+        arrays.rows, arrays.actions, arrays.rewards, model.reward_coefs, model.noise_variance, evidence
+    )
+    sums = forward(
+        evidence, chain.starts[rounds], model.initial_probs, model.transition_matrix, belief, filtered, scales
+    )
+    return float(factors + sums)

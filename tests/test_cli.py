@@ -1,0 +1,391 @@
+"""The command line: what it prints, what it writes, and how it fails."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import polars
+import pytest
+from typer.testing import CliRunner
+
+import seachange as sc
+from seachange.cli import app
+from seachange.errors import LogError, ModelFileError, OutputError, ParameterError, SeachangeWarning
+from seachange.evaluation import evaluate
+
+N = 800
+ITEMS = ("boots", "coats", "lamps")
+# Odd names on purpose: spaces, signs, and what a terminal library might take for markup.
+NAMES = {"action": "item id", "reward": "clicked?", "propensity": "π[0]", "time": "[/b]when", "context": "[red]hour"}
+COLUMNS = ",".join(f"{word}={NAMES[word]}" for word in ("action", "reward", "propensity", "time"))
+MAPPING = {word: NAMES[word] for word in ("action", "reward", "propensity", "time")}
+QUICK = ("--columns", COLUMNS, "--states", "2")
+
+
+def table_of_two_worlds(seed):
+    """A table of two worlds in turn, which differ in which item is best and in what all of them earn."""
+    rng = np.random.default_rng(seed)
+    means = np.array([[0.1, 0.2, 0.3], [0.9, 0.7, 0.5]])[np.repeat([0, 1, 0, 1], N // 4)]
+    actions = rng.integers(0, 3, N)
+    return polars.DataFrame(
+        {
+            NAMES["action"]: [ITEMS[action] for action in actions],
+            NAMES["reward"]: means[np.arange(N), actions] + rng.normal(0, 0.1, N),
+            NAMES["propensity"]: np.full(N, 1 / 3),
+            NAMES["time"]: np.arange(N),
+            NAMES["context"]: rng.normal(size=N),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder with two logs, early.csv and late.csv, and what was learned from the first, shop.seachange."""
+    path = tmp_path_factory.mktemp("shop")
+    table_of_two_worlds(0).write_csv(path / "early.csv")
+    table_of_two_worlds(1).write_csv(path / "late.csv")
+    succeed("learn", path / "early.csv", "-o", path / "shop.seachange", *QUICK)
+    return path
+
+
+def run(*arguments, catch_exceptions=True):
+    """The command in this process, on a terminal wide enough for its tables."""
+    runner = CliRunner(env={"COLUMNS": "200"})
+    return runner.invoke(app, [str(argument) for argument in arguments], catch_exceptions=catch_exceptions)
+
+
+def succeed(*arguments):
+    """What a command that must succeed wrote to (stdout, stderr)."""
+    result = run(*arguments, catch_exceptions=False)
+    assert result.exit_code == 0, result.stderr
+    return result.stdout, result.stderr
+
+
+def succeed_in_json(*arguments):
+    """The one JSON document on stdout, and the prose on stderr."""
+    stdout, stderr = succeed(*arguments, "--json")
+    assert stdout.endswith("\n")
+    return json.loads(stdout), stderr
+
+
+def fail(error, *arguments):
+    """The message of the error of ours that a command ends with; ``main`` makes one line and exit code 2 of it."""
+    result = run(*arguments)
+    assert isinstance(result.exception, error), (result.exception, result.stderr)
+    assert result.stdout == ""
+    return str(result.exception)
+
+
+def misuse(*arguments):
+    """What a command that was called wrongly wrote to stderr."""
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert isinstance(result.exception, SystemExit), result.exception
+    assert result.stdout == ""
+    return " ".join(result.stderr.replace("│", " ").split())
+
+
+def early_log(folder):
+    return sc.read_log(folder / "early.csv", MAPPING)
+
+
+def late_log(folder):
+    return sc.read_log(folder / "late.csv", MAPPING)
+
+
+def test_help_lists_the_commands():
+    stdout, _ = succeed("--help")
+    for command in ("demo", "learn", "states", "evaluate", "replicate"):
+        assert command in stdout
+    assert "synthetic" in succeed("replicate", "--help")[0]
+
+
+@pytest.mark.parametrize("command", ["demo", "learn", "states", "evaluate", "replicate synthetic"])
+def test_every_command_takes_json_and_a_seed(command):
+    stdout, _ = succeed(*command.split(), "--help")
+    assert "--json" in stdout
+    assert "--seed" in stdout
+
+
+def test_no_command_shows_the_help():
+    result = run()
+    assert "Usage" in result.stdout + result.stderr
+
+
+def test_learn_writes_a_model_of_the_log(folder, tmp_path):
+    stdout, stderr = succeed("learn", folder / "early.csv", "-o", tmp_path / "m.seachange", *QUICK)
+    assert stderr == ""
+    assert "800" in stdout
+    assert "2 states" in stdout
+    assert str(tmp_path / "m.seachange") in stdout.replace("\n", "")
+    model = sc.load(tmp_path / "m.seachange")
+    assert model.provenance.action_names == ITEMS
+    assert model.provenance.context_names == (NAMES["context"],)
+    assert model.provenance.fingerprint == early_log(folder).fingerprint()
+    assert model.n_states == 2
+
+
+@pytest.mark.parametrize("item", ["[red]boots", "[/b]boots", "boots [42]"])
+def test_names_are_printed_as_they_are(tmp_path, item):
+    column = polars.col(NAMES["action"])
+    table_of_two_worlds(0).with_columns(column.replace("boots", item)).write_csv(tmp_path / "log.csv")
+    stdout, _ = succeed("learn", tmp_path / "log.csv", "-o", tmp_path / "[b]m", *QUICK, "--oracle", "none")
+    for name in (item, NAMES["context"], str(tmp_path / "[b]m")):
+        assert name in stdout.replace("\n", "")
+
+
+def test_learn_does_what_the_library_does(folder, tmp_path):
+    succeed("learn", folder / "early.csv", "-o", tmp_path / "m.seachange", *QUICK, "--seed", "3", "--objective", "ips")
+    ours, theirs = sc.load(tmp_path / "m.seachange"), sc.learn(early_log(folder), n_states=2, objective="ips", seed=3)
+    np.testing.assert_array_equal(ours.labels.states, theirs.labels.states)
+    for one, other in zip(ours.policies, theirs.policies, strict=True):
+        np.testing.assert_array_equal(one.coefs, other.coefs)
+
+
+@pytest.mark.parametrize("objective", ["ips", "dr", "poem"])
+@pytest.mark.parametrize(("oracle", "kind"), [("change-point", "ChangePointOracle"), ("none", "SingleState")])
+def test_learn_takes_every_oracle_and_objective(folder, tmp_path, oracle, kind, objective):
+    arguments = ("--columns", COLUMNS, "--oracle", oracle, "--objective", objective)
+    result, _ = succeed_in_json("learn", folder / "early.csv", "-o", tmp_path / "m.seachange", *arguments)
+    model = sc.load(tmp_path / "m.seachange")
+    assert type(model.oracle).__name__ == kind
+    assert type(model.learner).__name__.lower() == f"{objective}learner"
+    assert result["n_states"] == model.n_states == (4 if oracle == "change-point" else 1)
+
+
+def test_contexts_can_be_chosen(folder, tmp_path):
+    table = table_of_two_worlds(0).with_columns(age=polars.lit(30), height=polars.lit(170))
+    table.write_csv(tmp_path / "log.csv")
+    columns = f"{COLUMNS},contexts=height+age"
+    succeed("learn", tmp_path / "log.csv", "-o", tmp_path / "m", "--columns", columns, "--oracle", "none")
+    assert sc.load(tmp_path / "m").provenance.context_names == ("height", "age")
+
+
+def test_learn_in_json_is_one_document_with_the_prose_beside_it(folder, tmp_path):
+    result, stderr = succeed_in_json("learn", folder / "early.csv", "-o", tmp_path / "m.seachange", *QUICK)
+    model = sc.load(tmp_path / "m.seachange")
+    assert result == {
+        "model": str(tmp_path / "m.seachange"),
+        "n_states": 2,
+        "changes": len(model.labels.change_points),
+    }
+    assert "2 states" in stderr
+
+
+def test_states_are_those_of_the_model(folder):
+    result, stderr = succeed_in_json("states", folder / "late.csv", folder / "shop.seachange", "--columns", COLUMNS)
+    labels = sc.load(folder / "shop.seachange").oracle.predict(late_log(folder))
+    assert result["n_states"] == 2
+    assert result["counts"] == labels.counts.tolist()
+    assert result["change_points"] == labels.change_points.tolist()
+    assert len(result["change_points"]) == 3
+    assert "Changes" in stderr
+
+
+def test_states_are_found_anew_without_a_model(folder):
+    arguments = (*QUICK, "--oracle", "change-point")
+    result, _ = succeed_in_json("states", folder / "late.csv", *arguments)
+    labels = sc.ChangePointOracle(n_states=2).fit(late_log(folder)).predict(late_log(folder))
+    assert result["counts"] == labels.counts.tolist()
+    assert result["change_points"] == labels.change_points.tolist()
+    stdout, stderr = succeed("states", folder / "late.csv", *arguments)
+    assert "Changes" in stdout
+    assert stderr == ""
+
+
+def test_evaluate_gives_the_estimates_of_the_library(folder):
+    arguments = ("--columns", COLUMNS, "--clip", "2", "--confidence", "0.9")
+    result, stderr = succeed_in_json("evaluate", folder / "late.csv", folder / "shop.seachange", *arguments)
+    model, log = sc.load(folder / "shop.seachange"), late_log(folder)
+    expected = evaluate(log, model.policies, clip=2, confidence=0.9, labels=model.label_ahead(log))
+    found = [row for row in result["estimates"] if row["policy"] == "switching policy"]
+    assert [row["estimator"] for row in found] == [estimate.estimator for estimate in expected]
+    for row, estimate in zip(found, expected, strict=True):
+        for name in ("value", "std_error", "low", "high", "effective_samples", "max_weight"):
+            assert row[name] == pytest.approx(getattr(estimate, name), rel=1e-12)
+    logging = result["estimates"][0]
+    assert logging["policy"] == "logging policy"
+    assert logging["value"] == pytest.approx(log.rewards.mean())
+    assert {"policy 0 in state 0", "policy 1 in state 1"} <= {row["policy"] for row in result["estimates"]}
+    assert "switching policy" in stderr
+    assert "Note" not in stderr
+
+
+def test_evaluate_prints_a_table(folder):
+    stdout, stderr = succeed("evaluate", folder / "late.csv", folder / "shop.seachange", "--columns", COLUMNS)
+    assert "switching policy" in stdout
+    assert "95% interval" in stdout
+    assert stderr == ""
+
+
+def test_evaluating_on_the_log_that_was_learned_from_is_noted(folder):
+    result, stderr = succeed_in_json("evaluate", folder / "early.csv", folder / "shop.seachange", "--columns", COLUMNS)
+    assert "Note: the model was learned from this very log" in stderr
+    assert result["estimates"]
+
+
+def test_a_log_in_another_order_of_first_actions_is_read_with_the_actions_of_the_model(folder, tmp_path):
+    table_of_two_worlds(1).filter(polars.col(NAMES["action"]) != "boots").write_csv(tmp_path / "no-boots.csv")
+    result, _ = succeed_in_json("evaluate", tmp_path / "no-boots.csv", folder / "shop.seachange", "--columns", COLUMNS)
+    model = sc.load(folder / "shop.seachange")
+    log = sc.read_log(tmp_path / "no-boots.csv", MAPPING, action_names=ITEMS)
+    expected = evaluate(log, model.policies, labels=model.label_ahead(log))[0]
+    found = next(row for row in result["estimates"] if row["policy"] == "switching policy")
+    assert found["value"] == pytest.approx(expected.value, rel=1e-12)
+
+
+def test_an_action_that_the_model_does_not_know_is_named_and_can_be_dropped(folder, tmp_path):
+    column = polars.col(NAMES["action"])
+    table = table_of_two_worlds(1).with_columns(column.replace("coats", "rugs"))
+    table.write_csv(tmp_path / "rugs.csv")
+    arguments = ("evaluate", tmp_path / "rugs.csv", folder / "shop.seachange", "--columns", COLUMNS)
+    message = fail(LogError, *arguments)
+    assert "'rugs' is not one of boots, coats, lamps" in message
+    result, _ = succeed_in_json(*arguments, "--drop-bad-rows")
+    n = table.filter(column != "rugs").height
+    assert result["estimates"][0]["effective_samples"] == pytest.approx(n)
+
+
+def test_a_context_that_the_model_needs_and_the_log_lacks_is_named(folder, tmp_path):
+    table_of_two_worlds(1).drop(NAMES["context"]).write_csv(tmp_path / "less.csv")
+    message = fail(LogError, "evaluate", tmp_path / "less.csv", folder / "shop.seachange", "--columns", COLUMNS)
+    assert repr(NAMES["context"]) in message
+
+
+def test_bad_rows_are_an_error_unless_they_are_dropped(folder, tmp_path):
+    table = table_of_two_worlds(0)
+    table[5, NAMES["propensity"]] = 0.0
+    table.write_csv(tmp_path / "bad.csv")
+    arguments = ("learn", tmp_path / "bad.csv", "-o", tmp_path / "m", *QUICK, "--oracle", "none")
+    assert "row 5 has 0 (1 of 800 rows are bad)" in fail(LogError, *arguments)
+    assert not (tmp_path / "m").exists()
+    succeed(*arguments, "--drop-bad-rows")
+    assert sc.load(tmp_path / "m").provenance.n_rounds == N - 1
+
+
+def test_columns_that_are_not_numbers_are_left_out_with_a_warning(tmp_path):
+    table_of_two_worlds(0).with_columns(city=polars.lit("Oslo")).write_csv(tmp_path / "log.csv")
+    with pytest.warns(SeachangeWarning, match="columns city are not numbers"):
+        succeed("learn", tmp_path / "log.csv", "-o", tmp_path / "m", *QUICK, "--oracle", "none")
+
+
+@pytest.mark.parametrize("log", ["early.csv", "nothing.csv"])
+def test_an_existing_output_is_refused_before_the_log_is_read(folder, tmp_path, log):
+    (tmp_path / "m.seachange").write_text("precious")
+    message = fail(OutputError, "learn", folder / log, "-o", tmp_path / "m.seachange", *QUICK)
+    assert "exists already; --force" in message
+    assert (tmp_path / "m.seachange").read_text() == "precious"
+    assert [path.name for path in tmp_path.iterdir()] == ["m.seachange"]
+
+
+def test_a_forced_output_stays_as_it_was_when_the_work_fails(folder, tmp_path):
+    (tmp_path / "m.seachange").write_text("precious")
+    fail(LogError, "learn", folder / "nothing.csv", "-o", tmp_path / "m.seachange", *QUICK, "--force")
+    assert (tmp_path / "m.seachange").read_text() == "precious"
+
+
+def test_force_writes_over_an_existing_output(folder, tmp_path):
+    (tmp_path / "m.seachange").write_text("worthless")
+    succeed("learn", folder / "early.csv", "-o", tmp_path / "m.seachange", *QUICK, "--oracle", "none", "--force")
+    assert sc.load(tmp_path / "m.seachange").provenance.n_rounds == N
+
+
+@pytest.mark.parametrize("force", [(), ("--force",)])
+def test_an_output_that_cannot_be_written_is_refused_before_the_log_is_read(folder, tmp_path, force):
+    (tmp_path / "file").write_text("")
+    for target in (tmp_path / "nowhere" / "m", tmp_path / "file" / "m", tmp_path):
+        message = fail(OutputError, "learn", folder / "nothing.csv", "-o", target, *QUICK, *force)
+        assert "nothing can be written into" in message or "is a folder" in message
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="/proc is a folder nobody can write into")
+def test_a_folder_nobody_can_write_into_is_refused_before_the_log_is_read(folder):
+    message = fail(OutputError, "learn", folder / "nothing.csv", "-o", "/proc/m.seachange", *QUICK)
+    assert "nothing can be written into '/proc'" in message
+
+
+def test_a_demo_folder_with_files_in_it_is_refused(tmp_path):
+    (tmp_path / "precious.txt").write_text("precious")
+    assert "is not empty; --force" in fail(OutputError, "demo", "--out", tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["precious.txt"]
+
+
+@pytest.mark.parametrize("states", ["lots", "0", "-1", "2.5", "", "²"])
+@pytest.mark.parametrize("command", ["learn", "states"])
+def test_a_number_of_states_that_is_none_is_refused(folder, tmp_path, command, states):
+    output = ("-o", tmp_path / "m") if command == "learn" else ()
+    message = misuse(command, folder / "early.csv", *output, "--columns", COLUMNS, f"--states={states}")
+    assert "--states" in message
+    assert "auto or a number" in message
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("columns", ["action", "action=", "action=item id,reward"])
+def test_columns_must_be_pairs(folder, tmp_path, columns):
+    message = misuse("learn", folder / "early.csv", "-o", tmp_path / "m", "--columns", columns)
+    assert "--columns" in message
+    assert "WORD=COLUMN" in message
+
+
+def test_columns_must_be_known_words_and_columns_of_the_log(folder, tmp_path):
+    target = ("learn", folder / "early.csv", "-o", tmp_path / "m", "--columns")
+    assert "does not know 'colour'" in fail(LogError, *target, "colour=red")
+    assert "no column 'item'" in fail(LogError, *target, "action=item")
+    assert "no column for action and reward and propensity" in fail(LogError, *target, "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "option"),
+    [
+        (["--oracle", "crystal-ball"], "--oracle"),
+        (["--objective", "luck"], "--objective"),
+        (["--seed", "today"], "--seed"),
+    ],
+)
+def test_a_choice_that_is_none_is_refused(folder, tmp_path, arguments, option):
+    assert option in misuse("learn", folder / "early.csv", "-o", tmp_path / "m", *arguments)
+
+
+def test_a_log_or_a_model_that_is_not_there_is_named(folder, tmp_path):
+    assert "nothing.csv" in fail(LogError, "states", folder / "nothing.csv")
+    assert "there is no model file" in fail(ModelFileError, "evaluate", folder / "late.csv", tmp_path / "nothing")
+    assert "there is no model file" in fail(ModelFileError, "states", folder / "late.csv", tmp_path / "nothing")
+    assert "not a whole model file" in fail(ModelFileError, "evaluate", folder / "late.csv", folder / "late.csv")
+
+
+@pytest.mark.parametrize("option", [("--confidence", "2"), ("--clip", "0")])
+def test_evaluate_refuses_settings_that_cannot_work(folder, option):
+    arguments = ("evaluate", folder / "late.csv", folder / "shop.seachange", "--columns", COLUMNS)
+    assert option[0].strip("-") in fail(ParameterError, *arguments, *option)
+
+
+def in_a_shell(*arguments):
+    command = [sys.executable, "-m", "seachange", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, encoding="utf-8")
+
+
+def test_main_ends_an_error_of_ours_with_one_line_and_exit_code_2(folder, tmp_path):
+    done = in_a_shell("learn", tmp_path / "[/b]nothing.csv", "-o", tmp_path / "m")
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr == f"Error: there is no file {str(tmp_path / '[/b]nothing.csv')!r}.\n"
+
+
+def test_main_prints_warnings_as_notes_and_keeps_stdout_for_json(folder, tmp_path):
+    table_of_two_worlds(0).with_columns(city=polars.lit("Oslo")).write_csv(tmp_path / "log.csv")
+    done = in_a_shell("states", tmp_path / "log.csv", *QUICK, "--oracle", "change-point", "--json")
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["n_states"] == 2
+    assert "Note: columns city are not numbers" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert ".py:" not in done.stderr
+
+
+def test_main_ends_misuse_with_exit_code_2(folder):
+    done = in_a_shell("states", folder / "early.csv", "--states", "lots")
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert "--states" in done.stderr
