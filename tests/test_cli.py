@@ -220,6 +220,14 @@ def test_evaluate_prints_a_table(folder):
     assert stderr == ""
 
 
+def test_evaluate_says_that_states_were_known_beforehand_only_where_they_were(folder, tmp_path):
+    claim = "states known only from earlier rewards"
+    arguments = (folder / "late.csv", folder / "shop.seachange", "--columns", COLUMNS)
+    assert claim in succeed("evaluate", *arguments)[0]
+    succeed("learn", folder / "early.csv", "-o", tmp_path / "m", *QUICK, "--oracle", "change-point")
+    assert claim not in succeed("evaluate", folder / "late.csv", tmp_path / "m", "--columns", COLUMNS)[0]
+
+
 def test_evaluating_on_the_log_that_was_learned_from_is_noted(folder):
     result, stderr = succeed_in_json("evaluate", folder / "early.csv", folder / "shop.seachange", "--columns", COLUMNS)
     assert "Note: the model was learned from this very log" in stderr

@@ -242,6 +242,13 @@ def test_the_manifest_says_how_and_from_what_the_model_was_learned(content):
     assert provenance["time_range"] == [str(log.times[0]), str(log.times[-1])]
 
 
+def test_the_time_range_is_that_of_all_sequences():
+    log = sc.BanditLog.from_arrays(
+        [0, 1, 0, 1], [0, 1, 1, 0], [0.5] * 4, times=[5.0, 9.0, 1.0, 2.0], sequences=[0, 0, 1, 1]
+    )
+    assert sc.learn(log, oracle="none").provenance.time_range == ("1.0", "9.0")
+
+
 @pytest.mark.parametrize("oracle", ["known", "none"])
 def test_the_file_does_not_grow_with_the_log(tmp_path, oracle):
     sizes = []

@@ -272,19 +272,19 @@ def test_a_slice_whose_mask_forbids_nothing_has_the_fingerprint_of_its_rounds_by
 
 
 def _other_action(given):
-    given["actions"][3] = (given["actions"][3] + 1) % K
+    given["actions"][-2] = (given["actions"][-2] + 1) % K
 
 
 def _other_reward(given):
-    given["rewards"][3] += 1e-12
+    given["rewards"][-2] += 1e-12
 
 
 def _other_propensity(given):
-    given["propensities"][3] *= 1 - 1e-8
+    given["propensities"][-2] *= 1 - 1e-8
 
 
 def _other_context(given):
-    given["contexts"][3, 1] += 1e-12
+    given["contexts"][-2, 1] += 1e-12
 
 
 def _other_mask(given):
@@ -299,7 +299,7 @@ def _other_chain(given):
 def _other_order(given):
     for column in given.values():
         if isinstance(column, np.ndarray) and column is not given["times"] and column is not given["sequences"]:
-            column[[3, 4]] = column[[4, 3]]
+            column[[-1, -2]] = column[[-2, -1]]
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,9 @@ import pytest
 
 import seachange as sc
 from seachange.errors import NoChangeWarning, ParameterError
-from seachange.states.em import Prior, maximisation, run_em, window_start
+from seachange.states.em import Prior, maximisation, run_em
 from seachange.states.labels import share_right
+from seachange.states.starts import window_start
 from seachange.states.switching import Chain, expectation
 
 

@@ -43,11 +43,9 @@ def regression_sums(rows, actions, rewards, weights, n_blocks):
 
 
 @njit(cache=True, nogil=True)
-def window_sums(rows, actions, rewards, windows, n_windows, n_blocks):
-    """Σ f f' (W, B, D, D) and Σ f r (W, B, D) over the rounds of each window."""
-    n_features = rows.shape[2]
-    grams = np.zeros((n_windows, n_blocks, n_features, n_features))
-    moments = np.zeros((n_windows, n_blocks, n_features))
+def window_sums(rows, actions, rewards, windows, grams, moments):
+    """Σ f f' over the rounds of each window is added to ``grams`` (W, B, D, D), Σ f r to ``moments`` (W, B, D)."""
+    n_blocks, n_features = moments.shape[1], moments.shape[2]
     for t in range(actions.size):
         reward = rewards[t]
         if np.isnan(reward):
@@ -58,7 +56,6 @@ def window_sums(rows, actions, rewards, windows, n_windows, n_blocks):
             moments[w, b, i] += row[i] * reward
             for j in range(n_features):
                 grams[w, b, i, j] += row[i] * row[j]
-    return grams, moments
 
 
 @njit(cache=True, nogil=True)

@@ -28,8 +28,10 @@ def advice_of(
     coefs: Floats, joint: JointFeatures, contexts: npt.ArrayLike, action_mask: npt.ArrayLike | None
 ) -> Floats:
     """(n, L, K) distributions of the softmax policies with coefficients (L, B, D)."""
-    n = len(np.asarray(contexts))
-    rows, mask = joint.rows(contexts), joint.mask(action_mask, n)
+    rows, n = joint.rows(contexts), len(np.asarray(contexts))
+    if n == 0:
+        return np.empty((0, len(coefs), joint.n_actions))
+    mask = joint.mask(action_mask, n)
     # Where neither the context nor the mask varies, neither does the advice.
     computed = np.empty((max(len(rows), len(mask)), len(coefs), joint.n_actions))
     softmax_advice(rows, coefs, mask, computed)

@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from seachange.states.labels import StateLabels
 
 
-def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
-    """A plain table; the first column is text, the others are numbers."""
+def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], n_text: int = 1) -> Table:
+    """A plain table; the first ``n_text`` columns are text, the others are numbers."""
     result = Table(
         title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0)
     )
     for i, column in enumerate(columns):
-        result.add_column(column, justify="left" if i == 0 else "right", header_style="dim")
+        result.add_column(column, justify="left" if i < n_text else "right", header_style="dim")
     for row in rows:
         result.add_row(*(str(cell) for cell in row))
     return result
@@ -42,7 +42,7 @@ def log_table(log: BanditLog) -> Table:
     ]
     if log.times is not None:
         rows.append(("time", f"{log.times[0]} to {log.times[-1]}"))
-    return table("The log", ("what", ""), rows)
+    return table("The log", ("", ""), rows, n_text=2)
 
 
 def states_table(log: BanditLog, labels: StateLabels) -> Table:
@@ -86,8 +86,8 @@ def estimates_table(title: str, estimates: Sequence[tuple[str, ValueEstimate]], 
          f"{e.max_weight:.1f}")
         for who, e in estimates
     ]  # fmt: skip
-    columns = ("policy", "estimator", "mean reward", f"{confidence:.0%} interval", "effective rounds", "largest weight")
-    return table(title, columns, rows)
+    columns = ("policy", "by", "value", f"{confidence:.0%} interval", "eff. rounds", "max weight")
+    return table(title, columns, rows, n_text=2)
 
 
 def replication_table(results: Sequence[MethodResult], n_runs: int, n_states: int) -> Table:

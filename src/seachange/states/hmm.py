@@ -12,9 +12,10 @@ from seachange.engine import map_in_order
 from seachange.errors import NoChangeWarning, ParameterError
 from seachange.log.bandit_log import BanditLog
 from seachange.params import Auto, Params, require
-from seachange.states.em import EMResult, Prior, run_em, window_start
+from seachange.states.em import EMResult, Prior, run_em
 from seachange.states.labels import StateLabels, by_first_appearance, labels_from_states
 from seachange.states.selection import StateCount, bic, choose_n_states
+from seachange.states.starts import window_start
 from seachange.states.switching import Chain, SwitchingRegression
 
 # Restart i clusters windows of a stay's length divided by 5 · 2^i: from windows that average the noise away to windows
