@@ -8,14 +8,14 @@ WORKERS ?= 2
 
 .PHONY: demo test test-long check bench figures clean
 
-demo: $(VENV)/installed  ## the whole loop on built-in data
+demo: $(VENV)/installed $(VENV)/kernels  ## the whole loop on built-in data
 	$(BIN)/seachange demo --out demo-output --force
 
-test: $(VENV)/developer  ## the suite, then its small part again without the compiler
+test: $(VENV)/developer $(VENV)/kernels  ## the suite, then its small part again without the compiler
 	$(BIN)/python -m pytest -q -n $(WORKERS)
 	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q -n $(WORKERS) -m small tests
 
-test-long: $(VENV)/developer  ## statistical and scale runs
+test-long: $(VENV)/developer $(VENV)/kernels  ## statistical and scale runs
 	$(BIN)/python -m pytest -q -n $(WORKERS) -m long --durations=0 tests
 
 check: $(VENV)/developer  ## lint, format, types, layers
@@ -24,7 +24,7 @@ check: $(VENV)/developer  ## lint, format, types, layers
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: $(VENV)/installed .bench-venv/installed  ## ratios against the peers, in one run
+bench: $(VENV)/installed $(VENV)/kernels .bench-venv/installed  ## ratios against the peers, in one run
 	$(BIN)/python benchmarks/em_iteration.py --peer-python $(BENCH_BIN)/python
 
 figures: demo  ## the figures that the documentation shows
@@ -44,6 +44,11 @@ $(VENV)/installed: pyproject.toml | $(VENV)/bin/python
 
 $(VENV)/developer: pyproject.toml $(VENV)/installed
 	$(BIN)/python -m pip install --quiet --group dev
+	touch $@
+
+# The compiler's cache does not notice when a kernel calls one in another file that has changed.
+$(VENV)/kernels: $(wildcard src/seachange/kernels/*.py) | $(VENV)/bin/python
+	find src -name '*.nb[ic]' -delete
 	touch $@
 
 .bench-venv/installed: benchmarks/requirements.txt

@@ -359,8 +359,8 @@ def test_a_choice_that_is_none_is_refused(folder, tmp_path, arguments, option):
 
 def test_a_log_or_a_model_that_is_not_there_is_named(folder, tmp_path):
     assert "nothing.csv" in fail(LogError, "states", folder / "nothing.csv")
-    assert "there is no model file" in fail(ModelFileError, "evaluate", folder / "late.csv", tmp_path / "nothing")
-    assert "there is no model file" in fail(ModelFileError, "states", folder / "late.csv", tmp_path / "nothing")
+    assert "there is no such file" in fail(ModelFileError, "evaluate", folder / "late.csv", tmp_path / "nothing")
+    assert "there is no such file" in fail(ModelFileError, "states", folder / "late.csv", tmp_path / "nothing")
     assert "not a whole model file" in fail(ModelFileError, "evaluate", folder / "late.csv", folder / "late.csv")
 
 

@@ -269,7 +269,7 @@ def load_failing(path):
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path):
-    assert "there is no model file" in load_failing(tmp_path / "nothing.seachange")
+    assert "there is no such file" in load_failing(tmp_path / "nothing.seachange")
     load_failing(tmp_path)
 
 

@@ -141,6 +141,7 @@ def evaluate(
     from seachange.evaluation import estimators
     from seachange.model import load
     from seachange.report.tables import estimates_table
+    from seachange.states import HMMOracle
 
     console, loaded = _console(json), load(model)
     table = _read(log, columns, drop_bad_rows, loaded)
@@ -152,7 +153,8 @@ def evaluate(
     rows += [("switching policy", estimate) for estimate in whole]
     parts = estimators.evaluate_states(table, loaded.policies, labels, confidence=confidence)
     rows += [(f"policy {z} in state {z}", estimate) for z, estimate in enumerate(parts) if estimate is not None]
-    console.print(estimates_table("Mean reward a round, states known only from earlier rewards", rows, confidence))
+    known = "known only from earlier" if isinstance(loaded.oracle, HMMOracle) else "found with the help of these"
+    console.print(estimates_table(f"Mean reward a round, states {known} rewards", rows, confidence))
     _finish(console, json, {"estimates": [{"policy": who, **msgspec.to_builtins(e)} for who, e in rows]})
 
 
@@ -201,7 +203,7 @@ def _step(console: Console, heading: str, shown: Any) -> None:
 
 def _finish(console: Console, json: bool, result: Any, closing: str = "") -> None:
     if closing:
-        console.print(f"\n{closing}", soft_wrap=True)
+        console.print(f"\n{closing}", soft_wrap=True, markup=False)
     if json:
         sys.stdout.write(msgspec.json.encode(result).decode() + "\n")
 
@@ -225,7 +227,7 @@ def _read(path: Path, columns: str, drop_bad_rows: bool, model: Any = None) -> B
 def _state_count(text: str) -> Any:
     if text == "auto":
         return "auto"
-    if not text.isdigit() or int(text) < 1:
+    if not text.isdecimal() or int(text) < 1:
         raise typer.BadParameter(f"{text!r} should be auto or a number from 1 on", param_hint="--states")
     return int(text)
 

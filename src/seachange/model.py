@@ -66,7 +66,7 @@ class Provenance:
             context_names=log.context_names,
             mean_reward=float(np.nanmean(rewards)),
             reward_range=(float(low), float(high)),
-            time_range=None if log.times is None else (str(log.times[0]), str(log.times[-1])),
+            time_range=None if log.times is None else (str(log.times.min()), str(log.times.max())),
         )
 
 
@@ -112,7 +112,7 @@ class SwitchingModel:
     def save(self, path: str | Path) -> None:
         """Write the model to one file; ``seachange.load`` reads it."""
         oracle, arrays = _oracle_part(self.oracle)
-        if not isinstance(self.learner, IPSLearner | DRLearner | POEMLearner):
+        if type(self.learner) not in LEARNERS.values() or not isinstance(self.learner, Params):
             raise ParameterError(
                 f"a model file knows the learners {', '.join(LEARNERS)}, not {type(self.learner).__name__}."
             )
@@ -149,12 +149,14 @@ class _Part(msgspec.Struct):
     @classmethod
     def of(cls, fitted: Params, learned: dict[str, Any] | None = None) -> _Part:
         """The part of the manifest that describes ``fitted``; JSON knows no infinity, so that is spelt out."""
-        params = {name: "inf" if value == float("inf") else value for name, value in fitted.get_params().items()}
+        plain = {n: v.item() if isinstance(v, np.generic) else v for n, v in fitted.get_params().items()}
+        params = {name: "inf" if value == float("inf") else value for name, value in plain.items()}
         return cls(type(fitted).__name__, params, learned or {})
 
     def hyperparameters(self) -> dict[str, Any]:
         """What ``of`` was given."""
-        return {name: float("inf") if value == "inf" else value for name, value in self.params.items()}
+        given = {name: tuple(value) if isinstance(value, list) else value for name, value in self.params.items()}
+        return {name: float("inf") if value == "inf" else value for name, value in given.items()}
 
 
 class _Manifest(msgspec.Struct):
@@ -170,31 +172,40 @@ class _Manifest(msgspec.Struct):
 
 def load(path: str | Path) -> SwitchingModel:
     """Read a model that ``SwitchingModel.save`` wrote; a file from a stranger is safe to load."""
-    manifest, arrays = read_archive(path)
     try:
-        return _restored(manifest, arrays)
+        return _restored(*read_archive(path, _require_schema))
     except ModelFileError as error:
-        raise ModelFileError(f"{str(path)!r} cannot be used: {error}") from error
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+        raise ModelFileError(f"{str(path)!r} cannot be loaded: {error}") from error
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, MemoryError) as error:
         raise ModelFileError(f"{str(path)!r} does not hold what a model needs: {error}.") from error
 
 
-def _restored(encoded: bytes, arrays: Arrays) -> SwitchingModel:
+def _require_schema(encoded: bytes) -> None:
     schema = msgspec.json.decode(encoded, type=dict[str, Any]).get("schema")
     if not isinstance(schema, int):
         raise ModelFileError("its manifest has no schema version.")
     if schema > SCHEMA:
         raise ModelFileError(f"its schema is {schema} and this Seachange knows {SCHEMA}; upgrade Seachange.")
+
+
+def _restored(encoded: bytes, arrays: Arrays) -> SwitchingModel:
     manifest = msgspec.json.decode(encoded, type=_Manifest)
+    for name, array in arrays.items():
+        if array.dtype.kind not in "if" or (name != "cut_state_values" and not np.isfinite(array).all()):
+            raise ModelFileError(f"{name} must hold finite numbers.")
     provenance = manifest.provenance
     joint, n_states = provenance.joint, manifest.n_states
     _require_shape("policies", arrays["policies"], (n_states, *joint.shape))
+    _require_range("segment_states", arrays["segment_states"], 0, n_states)
+    _require_range("change_points", arrays["change_points"], 1, provenance.n_rounds)
+    if len(provenance.action_names) != joint.n_actions or len(provenance.context_names) != joint.n_features:
+        raise ModelFileError("action_names and context_names must name every action and feature.")
     lengths = np.diff(arrays["segment_starts"], append=provenance.n_rounds)
     states = np.repeat(arrays["segment_states"], lengths)
     _require_shape("segments", states, (provenance.n_rounds,))
     return SwitchingModel(
         policies=PolicySet(tuple(SoftmaxPolicy(coefs, joint) for coefs in arrays["policies"]), manifest.expected_stay),
-        oracle=_restored_oracle(manifest.oracle, arrays, joint, states),
+        oracle=_restored_oracle(manifest.oracle, arrays, joint, states, n_states),
         labels=StateLabels(states, n_states, arrays["change_points"], manifest.n_chains),
         learner=LEARNERS[manifest.learner.kind](**manifest.learner.hyperparameters()),
         provenance=provenance,
@@ -203,7 +214,7 @@ def _restored(encoded: bytes, arrays: Arrays) -> SwitchingModel:
 
 def _oracle_part(oracle: StateOracle) -> tuple[_Part, Arrays]:
     """What the manifest says of an oracle, and the arrays it learned."""
-    if isinstance(oracle, HMMOracle):
+    if type(oracle) is HMMOracle:
         hmm = oracle.model_
         learned = {"noise_variance": hmm.noise_variance, "report": msgspec.to_builtins(oracle.report_)}
         arrays = {
@@ -213,7 +224,7 @@ def _oracle_part(oracle: StateOracle) -> tuple[_Part, Arrays]:
             "hmm_reward_precisions": hmm.reward_precisions,
         }
         return _Part.of(oracle, learned), arrays
-    if isinstance(oracle, ChangePointOracle):
+    if type(oracle) is ChangePointOracle:
         cut = oracle.segmentation_
         learned = {"window": cut.window, "threshold": cut.threshold}
         cuts: Arrays = {
@@ -223,12 +234,12 @@ def _oracle_part(oracle: StateOracle) -> tuple[_Part, Arrays]:
             "cut_state_values": cut.state_values,
         }
         return _Part.of(oracle, learned), cuts
-    if isinstance(oracle, KnownStates | SingleState):
+    if type(oracle) in (KnownStates, SingleState):
         return _Part(type(oracle).__name__, {}), {}
     raise ParameterError(f"a model file knows this library's own oracles, not {type(oracle).__name__}.")
 
 
-def _restored_oracle(part: _Part, arrays: Arrays, joint: JointFeatures, states: Ints) -> StateOracle:
+def _restored_oracle(part: _Part, arrays: Arrays, joint: JointFeatures, states: Ints, n_states: int) -> StateOracle:
     if part.kind == "HMMOracle":
         hmm = HMMOracle(**part.hyperparameters())
         model = SwitchingRegression(
@@ -239,8 +250,10 @@ def _restored_oracle(part: _Part, arrays: Arrays, joint: JointFeatures, states: 
             noise_variance=float(part.learned["noise_variance"]),
             joint=joint,
         )
-        _require_shape("hmm_transition_matrix", model.transition_matrix, (model.n_states, model.n_states))
-        _require_shape("hmm_reward_coefs", model.reward_coefs, (model.n_states, *joint.shape))
+        _require_shape("hmm_initial_probs", model.initial_probs, (n_states,))
+        _require_shape("hmm_transition_matrix", model.transition_matrix, (n_states, n_states))
+        _require_shape("hmm_reward_coefs", model.reward_coefs, (n_states, *joint.shape))
+        _require_shape("hmm_reward_precisions", model.reward_precisions, (n_states, *joint.shape, joint.shape[1]))
         hmm.model_, hmm.report_ = model, msgspec.convert(part.learned["report"], HMMReport)
         return hmm
     if part.kind == "ChangePointOracle":
@@ -259,6 +272,11 @@ def _restored_oracle(part: _Part, arrays: Arrays, joint: JointFeatures, states: 
     if part.kind == "SingleState":
         return SingleState()
     raise ModelFileError(f"it has an oracle of an unknown kind, {part.kind!r}.")
+
+
+def _require_range(name: str, array: npt.NDArray[Any], low: int, end: int) -> None:
+    if array.ndim != 1 or array.dtype.kind != "i" or (array < low).any() or (array >= end).any():
+        raise ModelFileError(f"{name} must be a list of whole numbers from {low} to {end - 1}.")
 
 
 def _require_shape(name: str, array: npt.NDArray[Any], shape: tuple[int, ...]) -> None:

@@ -40,7 +40,7 @@ def claim_folder(path: str | Path, *, force: bool) -> Path:
 @contextmanager
 def written_whole(path: str | Path) -> Iterator[Path]:
     """A path to write to; it becomes ``path`` when the block ends well and vanishes when it does not."""
-    target = Path(path)
+    target = claim_file(path, force=True)
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=target.suffix)
     os.close(handle)
     beside = Path(name)

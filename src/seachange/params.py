@@ -38,9 +38,9 @@ class Params(DataclassInstance):
     def __repr__(self) -> str:
         """Show the hyperparameters that differ from their defaults."""
         changed = (
-            f"{field.name}={value!r}"
+            f"{field.name}={getattr(self, field.name)!r}"
             for field in fields(self)
-            if (value := getattr(self, field.name)) is not field.default or field.default is MISSING
+            if field.default is MISSING or _differ(getattr(self, field.name), field.default)
         )
         return f"{type(self).__name__}({', '.join(changed)})"
 
@@ -49,6 +49,10 @@ class Params(DataclassInstance):
         if name.endswith("_") and not name.startswith("_"):
             raise NotFittedError(f"{type(self).__name__} has no {name} yet; call fit(log) first.")
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+
+def _differ(value: Any, default: Any) -> bool:
+    return type(value) is not type(default) or bool(value != default)
 
 
 def require(holds: bool, rule: str) -> None:

@@ -210,7 +210,7 @@ def test_dates_are_times(make):
 
 
 def test_times_that_are_text_are_refused(frame):
-    with pytest.raises(LogError, match=r"times must be numbers .* or datetime64"):
+    with pytest.raises(LogError, match=r"times must be numbers .* or dates; .time. is neither"):
         BanditLog.from_frame(frame(table(time=["yesterday"] * 6)))
 
 

@@ -36,6 +36,11 @@ class BanditLog:
     times: npt.NDArray[Any] | None = None
     sequences: npt.NDArray[Any] | None = None
 
+    def __post_init__(self) -> None:
+        for name in ("logging_probs", "times", "sequences"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, _read_only(getattr(self, name)))
+
     @classmethod
     def from_arrays(
         cls,
@@ -174,10 +179,11 @@ class BanditLog:
             return None if array is None else array[rounds]
 
         arrays = self.arrays
+        mask = arrays.mask[rounds] if self.masked else arrays.mask
         return BanditLog(
             arrays=LogArrays(
                 arrays.rows if self.joint.kind == "none" else arrays.rows[rounds],
-                arrays.mask[rounds] if self.masked else arrays.mask,
+                mask if len(mask) == 0 or not mask.all() else np.ones((1, self.n_actions), dtype=bool),
                 arrays.actions[rounds],
                 arrays.rewards[rounds],
                 arrays.propensities[rounds],
@@ -213,6 +219,9 @@ class BanditLog:
         for array in self.arrays:
             digest.update(str(array.shape).encode())
             digest.update(np.ascontiguousarray(array).data)
+        if self.sequences is not None:
+            chains = np.unique(self.sequences, return_inverse=True)[1]
+            digest.update(np.ascontiguousarray(chains, dtype=np.int64).data)
         return digest.hexdigest()
 
     def __repr__(self) -> str:
@@ -220,7 +229,8 @@ class BanditLog:
         contexts = {"none": "no contexts", "shared": f"{self.joint.n_features} features a round"}.get(
             self.joint.kind, f"{self.joint.n_features} features an action"
         )
-        mean = float(np.nanmean(self.arrays.rewards)) if len(self) else float("nan")
+        seen = self.arrays.rewards[~np.isnan(self.arrays.rewards)]
+        mean = float(seen.mean()) if len(seen) else float("nan")
         return f"BanditLog({len(self):,} rounds, {self.n_actions} actions, {contexts}, mean reward {mean:.4g})"
 
 

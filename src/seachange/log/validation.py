@@ -15,6 +15,8 @@ from seachange.protocols import Bools, Floats, Ints
 OnBadRows = Literal["raise", "drop"]
 # A row sum or a stated propensity may be off by this much, to allow for rounding where the log was written.
 PROBABILITY_TOLERANCE = 1e-6
+# An action beyond this is taken for an identifier, not for a place in a list, unless n_actions says otherwise.
+MOST_ACTIONS = 1_000_000
 
 
 def validated(
@@ -50,13 +52,12 @@ def validated(
     features = None if action_features is None else _per_action(action_features, n)
     context = None if contexts is None else _matrix("contexts", contexts)
     mask = _optional("action_mask", action_mask, bool)
-    if isinstance(action_features, tuple):
-        offsets = np.asarray(action_features[1])
-        in_list = np.arange(features.shape[1])[None, :] < np.diff(offsets)[:, None]  # type: ignore[union-attr]
-        mask = in_list if mask is None else mask & in_list
+    if isinstance(action_features, tuple) and features is not None:
+        _require_width("action_mask", mask, features.shape[1])
+        in_list = np.arange(features.shape[1])[None, :] < np.diff(np.asarray(action_features[1]))[:, None]
+        mask = in_list if mask is None or len(mask) != n else mask & in_list
     probs = _optional("logging_probs", logging_probs, np.float64)
-    time = None if times is None else np.array(times)
-    sequence = None if sequences is None else np.array(sequences)
+    time, sequence = _labels("times", times), _labels("sequences", sequences)
     named = {
         "rewards": reward, "propensities": propensity, "contexts": context, "action_features": features,
         "action_mask": mask, "logging_probs": probs, "times": time, "sequences": sequence,
@@ -72,7 +73,18 @@ def validated(
     _require_width("logging_probs", probs, n_actions)
     good = np.ones(n, dtype=bool)
     for bad, rule, values in _broken_rules(
-        raw_actions, n_actions, reward, missing_rewards, propensity, context, features, mask, probs, time
+        raw_actions,
+        n_actions,
+        reward,
+        missing_rewards,
+        propensity,
+        context,
+        features,
+        mask,
+        probs,
+        time,
+        sequence,
+        context_names,
     ):
         if on_bad_rows == "raise" and bad.any():
             row = int(bad.argmax())
@@ -87,12 +99,12 @@ def validated(
         )
 
     keep: Any = slice(None) if good.all() else good
+    _require_time_order(time, sequence, np.flatnonzero(good))
     kind = "per action" if features is not None else ("none" if context is None or context.shape[1] == 0 else "shared")
     width = features.shape[2] if features is not None else (0 if context is None else context.shape[1])
     joint = JointFeatures(kind, n_actions, width)  # type: ignore[arg-type]
     source = features if features is not None else (context if context is not None else np.empty((n, 0)))
-    kept_mask = None if mask is None or mask.all() else mask[keep]
-    kept = _in_time_order(None if time is None else time[keep], None if sequence is None else sequence[keep])
+    kept_mask = None if mask is None or mask[keep].all() else mask[keep]
     return {
         "arrays": LogArrays(
             joint.rows(source[keep]),
@@ -105,8 +117,8 @@ def validated(
         "action_names": _names("action_names", action_names, n_actions, "action"),
         "context_names": _names("context_names", context_names, width, "x"),
         "logging_probs": None if probs is None else probs[keep],
-        "times": kept[0],
-        "sequences": kept[1],
+        "times": None if time is None else time[keep],
+        "sequences": None if sequence is None else sequence[keep],
     }
 
 
@@ -120,13 +132,27 @@ def _column(name: str, values: npt.ArrayLike) -> Floats:
     return array
 
 
-def _matrix(name: str, values: npt.ArrayLike) -> Floats:
+def _labels(name: str, values: npt.ArrayLike | None) -> npt.NDArray[Any] | None:
+    if values is None:
+        return None
     array = np.array(values)
-    if array.dtype != np.float32:
-        try:
-            array = array.astype(np.float64)
-        except (TypeError, ValueError) as error:
-            raise LogError(f"{name} must be numbers: {error}.") from error
+    if array.ndim != 1:
+        raise LogError(f"{name} must have one entry a round, shape (n,); it has shape {array.shape}.")
+    return array
+
+
+def _numbers(name: str, values: Any, dtype: Any = None) -> npt.NDArray[Any]:
+    """A copy as float32 where it is that already, else as float64, or as ``dtype``."""
+    if dtype is None:
+        dtype = np.float32 if getattr(values, "dtype", None) == np.float32 else np.float64
+    try:
+        return np.array(values, dtype=dtype)
+    except (TypeError, ValueError) as error:
+        raise LogError(f"{name} must be numbers: {error}.") from error
+
+
+def _matrix(name: str, values: npt.ArrayLike) -> Floats:
+    array = _numbers(name, values)
     if array.ndim != 2:
         raise LogError(f"{name} must have shape (n, d); it has shape {array.shape}.")
     return array
@@ -135,7 +161,7 @@ def _matrix(name: str, values: npt.ArrayLike) -> Floats:
 def _optional(name: str, values: npt.ArrayLike | None, dtype: Any) -> npt.NDArray[Any] | None:
     if values is None:
         return None
-    array = np.array(values, dtype=dtype)
+    array = _numbers(name, values, dtype)
     if array.ndim != 2:
         raise LogError(f"{name} must have shape (n, K); it has shape {array.shape}.")
     return array
@@ -149,9 +175,7 @@ def _require_width(name: str, array: npt.NDArray[Any] | None, n_actions: int) ->
 def _per_action(action_features: Any, n: int) -> Floats:
     """(n, K, d), from that or from (rows, offsets), whose short lists are filled up with zeros."""
     if not isinstance(action_features, tuple):
-        array = np.array(
-            action_features, dtype=None if getattr(action_features, "dtype", None) == np.float32 else np.float64
-        )
+        array = _numbers("action_features", action_features)
         if array.ndim != 3:
             raise LogError(
                 f"action_features must have shape (n, K, d) or be (rows, offsets); it has shape {array.shape}."
@@ -159,9 +183,10 @@ def _per_action(action_features: Any, n: int) -> Floats:
         return array
     rows, offsets = _matrix("action_features rows", action_features[0]), np.asarray(action_features[1])
     lengths = np.diff(offsets)
-    if len(offsets) != n + 1 or offsets[0] != 0 or offsets[-1] != len(rows) or (lengths < 1).any():
+    whole = offsets.ndim == 1 and offsets.dtype.kind in "iu"
+    if not whole or len(offsets) != n + 1 or offsets[0] != 0 or offsets[-1] != len(rows) or (lengths < 1).any():
         raise LogError(
-            f"offsets must rise from 0 to the number of rows ({len(rows)}) in {n} steps of at least 1; "
+            f"offsets must rise from 0 to the number of rows ({len(rows)}) in {n} whole steps of at least 1; "
             f"got {len(offsets)} entries."
         )
     features = np.zeros((n, int(lengths.max()), rows.shape[1]), dtype=rows.dtype)
@@ -179,6 +204,8 @@ def _number_of_actions(
     probs: Floats | None,
 ) -> int:
     known: int
+    if n_actions is not None and not isinstance(n_actions, int | np.integer):
+        raise ParameterError(f"n_actions must be a whole number; got {n_actions!r}.")
     if features is not None:
         known = features.shape[1]
     elif n_actions is not None:
@@ -188,8 +215,13 @@ def _number_of_actions(
     elif mask is not None or probs is not None:
         known = int(mask.shape[1] if mask is not None else probs.shape[1])  # type: ignore[union-attr]
     else:
-        finite = actions[np.isfinite(actions)]
-        known = int(finite.max()) + 1 if finite.size and finite.max() >= 0 else 1
+        whole = actions[np.isfinite(actions) & (actions == np.floor(actions))]
+        known = int(whole.max()) + 1 if whole.size and whole.max() >= 0 else 1
+        if known > MOST_ACTIONS:
+            raise LogError(
+                f"actions must be places in a list, from 0 on; there is {known - 1}. Tables with named actions: "
+                "BanditLog.from_frame; lists as long as that: n_actions."
+            )
     if n_actions is not None and n_actions != known:
         raise LogError(f"n_actions={n_actions}, but action_features has {known} actions.")
     if known < 1:
@@ -208,6 +240,8 @@ def _broken_rules(
     mask: Bools | None,
     probs: Floats | None,
     times: npt.NDArray[Any] | None,
+    sequences: npt.NDArray[Any] | None,
+    context_names: Sequence[str] | None,
 ) -> list[tuple[Bools, str, npt.NDArray[Any]]]:
     """(rows that break it, the rule, the offending values) for every rule about single rows."""
     with np.errstate(invalid="ignore"):
@@ -227,6 +261,8 @@ def _broken_rules(
             first = int(flat.any(axis=1).argmax())
             where = np.unravel_index(int(flat[first].argmax()), array.shape[1:]) if flat.size else ()
             column = ", ".join(str(int(i)) for i in where)
+            if name == "contexts" and context_names is not None and flat.size and len(context_names) == array.shape[1]:
+                column = context_names[int(where[0])]
             bad_rows: Bools = np.asarray(flat.any(axis=1))
             offenders = array.reshape(len(array), -1)[:, int(flat[first].argmax())] if flat.size else array
             rules.append((bad_rows, f"{name} must be finite (column {column})", offenders))
@@ -243,13 +279,19 @@ def _broken_rules(
         rules.append(
             (np.isnat(times) if times.dtype.kind == "M" else ~np.isfinite(times), "times must be known", times)
         )
+    if sequences is not None:
+        unknown = np.asarray(sequences != sequences, dtype=bool)  # NaN and NaT
+        if sequences.dtype.kind == "O":
+            unknown |= np.asarray(sequences == np.array(None), dtype=bool)
+        rules.append((unknown, "sequences must be known", sequences))
     return rules
 
 
-def _in_time_order(times: Any, sequences: Any) -> tuple[Any, Any]:
+def _require_time_order(times: Any, sequences: Any, rows: Ints) -> None:
+    """Raise where time goes backwards within a sequence of ``rows``."""
     if times is None:
-        return times, sequences
-    order: Ints = np.arange(len(times)) if sequences is None else np.argsort(sequences, kind="stable")
+        return
+    order: Ints = rows if sequences is None else rows[np.argsort(sequences[rows], kind="stable")]
     back = times[order][1:] < times[order][:-1]
     if sequences is not None:
         back &= sequences[order][1:] == sequences[order][:-1]
@@ -260,7 +302,6 @@ def _in_time_order(times: Any, sequences: Any) -> tuple[Any, Any]:
             f"times must not go backwards; row {row} has {_shown(times[row])} after {_shown(times[earlier])} "
             f"({int(back.sum())} of {len(times)} rows are bad). Sort the log by time."
         )
-    return times, sequences
 
 
 def _names(what: str, names: Sequence[str] | None, count: int, stem: str) -> tuple[str, ...]:
@@ -268,6 +309,9 @@ def _names(what: str, names: Sequence[str] | None, count: int, stem: str) -> tup
         return tuple(f"{stem} {i}" if stem == "action" else f"{stem}{i}" for i in range(count))
     if len(names) != count:
         raise LogError(f"{what} must name each of the {count}; it has {len(names)} names.")
+    if len(set(names)) < count:
+        twice = next(name for name in names if list(names).count(name) > 1)
+        raise LogError(f"{what} must differ; {twice!r} is there twice.")
     return tuple(str(name) for name in names)
 
 

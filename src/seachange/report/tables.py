@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from rich.markup import escape
 from rich.table import Table
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], n_t
     for i, column in enumerate(columns):
         result.add_column(column, justify="left" if i < n_text else "right", header_style="dim")
     for row in rows:
-        result.add_row(*(str(cell) for cell in row))
+        result.add_row(*(escape(str(cell)) for cell in row))
     return result
 
 

@@ -35,7 +35,10 @@ def columns_of_frame(
     """The arguments of ``BanditLog.from_arrays`` that a table holds."""
     import narwhals as nw
 
-    table = nw.from_native(frame, eager_only=True)
+    try:
+        table = nw.from_native(frame, eager_only=True)
+    except (TypeError, ValueError) as error:
+        raise LogError(f"a pandas, polars or arrow table is needed: {error}.") from error
     places = _places(table.columns, columns)
     contexts = columns.get("contexts")
     if contexts is None:
@@ -49,7 +52,7 @@ def columns_of_frame(
         "rewards": table[places["reward"]].to_numpy(),
         "propensities": table[places["propensity"]].to_numpy(),
         "contexts": table.select(list(contexts)).to_numpy() if contexts else None,
-        "times": table[places["time"]].to_numpy() if "time" in places else None,
+        "times": _times(table[places["time"]]) if "time" in places else None,
         "sequences": table[places["sequence"]].to_numpy() if "sequence" in places else None,
         "action_names": names,
         "context_names": list(contexts) if contexts else None,
@@ -98,6 +101,18 @@ def _numeric_columns(table: Any, taken: set[str]) -> list[str]:
     return numeric
 
 
+def _times(column: Any) -> npt.NDArray[Any]:
+    """Times as they are, or parsed where they are text."""
+    import narwhals as nw
+
+    if column.dtype not in (nw.String, nw.Object):
+        return np.asarray(column.to_numpy())
+    try:
+        return np.asarray(column.cast(nw.String).str.to_datetime().to_numpy())
+    except Exception as error:  # every data frame library has its own error for text that is no time
+        raise LogError(f"times must be numbers (seconds) or dates; {column.name!r} is neither: {error}.") from error
+
+
 def _numbered(
     column: Any, action_names: Sequence[str] | None, on_bad_rows: OnBadRows
 ) -> tuple[npt.NDArray[np.float64], list[str]]:
@@ -106,7 +121,11 @@ def _numbered(
     present = ~column.is_null().to_numpy()
     if values.dtype.kind == "f":
         present &= ~np.isnan(values)
-    distinct, places = np.unique(values[present], return_inverse=True)
+    seen = values[present]
+    try:
+        distinct, places = np.unique(seen, return_inverse=True)
+    except TypeError:  # of mixed types, which have no order but that of their text
+        distinct, places = np.unique(seen.astype(str), return_inverse=True)
     if distinct.dtype.kind == "f" and (distinct == np.floor(distinct)).all():
         distinct = distinct.astype(np.int64)
     found = [str(value) for value in distinct]
