@@ -152,7 +152,7 @@ def evaluate(
     rows = [("logging policy", estimators.evaluate_logging(table, confidence))]
     rows += [("switching policy", estimate) for estimate in whole]
     parts = estimators.evaluate_states(table, loaded.policies, labels, confidence=confidence)
-    rows += [(f"policy {z} in state {z}", estimate) for z, estimate in enumerate(parts) if estimate is not None]
+    rows += [(f"in state {z}", estimate) for z, estimate in enumerate(parts) if estimate is not None]
     known = "known only from earlier" if isinstance(loaded.oracle, HMMOracle) else "found with the help of these"
     console.print(estimates_table(f"Mean reward a round, states {known} rewards", rows, confidence))
     _finish(console, json, {"estimates": [{"policy": who, **msgspec.to_builtins(e)} for who, e in rows]})
