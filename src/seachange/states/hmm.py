@@ -61,32 +61,28 @@ class HMMOracle(Params):
         """Learn ``model_`` and ``report_``; warn where one state explains the log as well."""
         self._check(log)
         chain = Chain(log)
-        single = self._best_of_restarts(chain, 1)[0]
         counts: tuple[StateCount, ...] = ()
         if self.n_states == "auto":
             results, counts = choose_n_states(lambda k: self._best_of_restarts(chain, k), MAX_STATES, len(log))
+            single_state_bic = counts[0].bic
         else:
             results = self._best_of_restarts(chain, self.n_states)
+            single_state_bic = bic(self._best_of_restarts(chain, 1)[0], len(log))
         best = results[0]
         order = by_first_appearance(np.argmax(best.model.smooth(log), axis=1), best.model.n_states)
         self.model_: SwitchingRegression = best.model.reordered(order)
         self.report_ = HMMReport(
             log_likelihood=best.log_likelihood,
             bic=bic(best, len(log)),
-            single_state_bic=bic(single, len(log)),
+            single_state_bic=single_state_bic,
             iterations=len(best.objectives) - 1,
             converged=best.converged,
             objectives=best.objectives,
             restarts=tuple(result.objectives[-1] for result in results),
             state_counts=counts,
         )
-        if best.model.n_states == 1 or self.report_.bic >= self.report_.single_state_bic:
-            warnings.warn(
-                f"no evidence of change: one state explains the log as well (BIC {self.report_.single_state_bic:.1f}) "
-                f"as {best.model.n_states} (BIC {self.report_.bic:.1f}).",
-                NoChangeWarning,
-                stacklevel=2,
-            )
+        if self.n_states != 1 and self.report_.bic >= single_state_bic:
+            warnings.warn(self._no_evidence(), NoChangeWarning, stacklevel=2)
         return self
 
     def predict(self, log: BanditLog) -> StateLabels:
@@ -95,6 +91,15 @@ class HMMOracle(Params):
             raise ParameterError(f"the model was fitted on {self.model_.joint}; this log has {log.joint}.")
         posteriors = self.model_.smooth(log)
         return labels_from_states(np.argmax(posteriors, axis=1), self.model_.n_states, log, posteriors)
+
+    def _no_evidence(self) -> str:
+        report, tried = self.report_, self.report_.state_counts[1:]
+        rival = min((count.bic for count in tried), default=report.bic)
+        others = "several" if tried else f"{self.model_.n_states}"
+        return (
+            f"no evidence of change: one state explains the log as well (BIC {report.single_state_bic:.1f}) "
+            f"as {others} (BIC {rival:.1f}); lower is better."
+        )
 
     def _check(self, log: BanditLog) -> None:
         for name, low in {"restarts": 1, "prior_visits": 0, "ridge": 0, "tolerance": 0, "max_iterations": 1}.items():
