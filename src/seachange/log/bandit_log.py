@@ -226,12 +226,10 @@ class BanditLog:
 
     def __repr__(self) -> str:
         """Sizes and rates at a glance."""
-        contexts = {"none": "no contexts", "shared": f"{self.joint.n_features} features a round"}.get(
-            self.joint.kind, f"{self.joint.n_features} features an action"
-        )
         seen = self.arrays.rewards[~np.isnan(self.arrays.rewards)]
         mean = float(seen.mean()) if len(seen) else float("nan")
-        return f"BanditLog({len(self):,} rounds, {self.n_actions} actions, {contexts}, mean reward {mean:.4g})"
+        sizes = f"{len(self):,} rounds, {self.n_actions} actions, {self.joint.description}"
+        return f"BanditLog({sizes}, mean reward {mean:.4g})"
 
 
 def _read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -43,6 +43,13 @@ class JointFeatures:
         return (1, self.n_features) if self.kind == "per action" else (self.n_actions, self.n_features + 1)
 
     @property
+    def description(self) -> str:
+        """The kind of context, for people."""
+        if self.kind == "none":
+            return "no contexts"
+        return f"{self.n_features} features {'an action' if self.kind == 'per action' else 'a round'}"
+
+    @property
     def size(self) -> int:
         """Length of f(x, a)."""
         return self.shape[0] * self.shape[1]

@@ -18,9 +18,8 @@ if TYPE_CHECKING:
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], n_text: int = 1) -> Table:
     """A plain table; the first ``n_text`` columns are text, the others are numbers."""
-    result = Table(
-        title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0)
-    )
+    result = Table(title=title, box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=any(columns))
+    result.title_justify, result.title_style = "left", "bold"
     for i, column in enumerate(columns):
         result.add_column(column, justify="left" if i < n_text else "right", header_style="dim")
     for row in rows:
@@ -31,9 +30,7 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], n_t
 def log_table(log: BanditLog) -> Table:
     """What is in a log."""
     rewards, propensities = log.rewards, log.propensities
-    contexts = {"none": "none", "shared": f"{log.joint.n_features} features a round"}.get(
-        log.joint.kind, f"{log.joint.n_features} features an action"
-    )
+    contexts = log.joint.description
     rows = [
         ("rounds", f"{len(log):,}"),
         ("actions", f"{log.n_actions}: {', '.join(_some(log.action_names))}"),
@@ -42,7 +39,7 @@ def log_table(log: BanditLog) -> Table:
         ("propensities", f"from {propensities.min():.4f} to {propensities.max():.4f}"),
     ]
     if log.times is not None:
-        rows.append(("time", f"{log.times[0]} to {log.times[-1]}"))
+        rows.append(("time", f"{log.times.min()} to {log.times.max()}"))
     return table("The log", ("", ""), rows, n_text=2)
 
 
