@@ -35,7 +35,7 @@ class Objective:
     @cached_property
     def scale(self) -> float:
         """s: weighted mean of |r|, or 1 where all rewards are 0."""
-        return float(self.weights @ np.abs(self.log.arrays.rewards) / self.weights.sum()) or 1.0
+        return float(np.sum(self.weights * np.abs(self.log.arrays.rewards)) / self.weights.sum()) or 1.0
 
     @cached_property
     def _chunks(self) -> list[tuple[Any, ...]]:
