@@ -86,10 +86,10 @@ def weigh(belief, evidence, weighed):
 def move(weighed, transition, belief):
     """belief(z') = Σ_z weighed(z) Φ(z, z')."""
     for j in range(belief.size):
-        belief[j] = 0.0
-    for i in range(belief.size):
-        for j in range(belief.size):
-            belief[j] += weighed[i] * transition[i, j]
+        moved = 0.0
+        for i in range(belief.size):
+            moved += weighed[i] * transition[i, j]
+        belief[j] = moved
 
 
 @njit(cache=True, nogil=True)

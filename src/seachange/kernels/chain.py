@@ -55,18 +55,21 @@ def forward(evidence, starts, initial, transition, belief, filtered, scales):
     product = 1.0
     for t in range(evidence.shape[0]):
         if starts[t]:
-            belief[:] = initial
+            for z in range(n_states):
+                belief[z] = initial[z]
         total = 0.0
         for z in range(n_states):
-            filtered[t, z] = belief[z] * evidence[t, z]
-            total += filtered[t, z]
+            weighed = belief[z] * evidence[t, z]
+            filtered[t, z] = weighed
+            total += weighed
         inverse = 1.0 / total
         for z in range(n_states):
             filtered[t, z] *= inverse
-            belief[z] = 0.0
-        for i in range(n_states):
-            for j in range(n_states):
-                belief[j] += filtered[t, i] * transition[i, j]
+        for j in range(n_states):
+            moved = 0.0
+            for i in range(n_states):
+                moved += filtered[t, i] * transition[i, j]
+            belief[j] = moved
         scales[t] = total
         # Logarithms are dear: one serves the product of many scales.
         product *= total

@@ -1,0 +1,55 @@
+"""HMM posterior sampling: its formula, and the filter of the log it is the live form of."""
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+import seachange as sc
+from seachange.deploy import Decision
+from seachange.errors import ParameterError
+
+pytestmark = pytest.mark.small
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    """A log without contexts, the model of its two states and a policy for each."""
+    generator = np.random.default_rng(0)
+    states = np.repeat([0, 1, 0, 1], 150)
+    actions = generator.integers(2, size=600)
+    rewards = np.where(states == actions, 1.0, 0.0) + generator.normal(0, 0.4, 600)
+    log = sc.BanditLog.from_arrays(actions, rewards, np.full(600, 0.5))
+    oracle = sc.HMMOracle(n_states=2).fit(log)
+    return log, oracle.model_, sc.learn_per_state(log, oracle.predict(log), sc.IPSLearner())
+
+
+def test_actions_and_beliefs_follow_the_formula(fitted):
+    _, hmm, policies = fitted
+    deployer, advice = sc.PosteriorSampling(policies, hmm=hmm), policies.advice(np.zeros((1, 0)))[0]
+    state, belief = deployer.init(), hmm.initial_probs
+    for uniform, reward in np.random.default_rng(1).random((50, 2)):
+        decision = deployer.act(state, None, uniform)
+        np.testing.assert_allclose(decision.probs, belief @ advice, atol=1e-12)
+        state = deployer.update(state, decision, reward)
+        likelihood = norm.pdf(reward, hmm.reward_coefs[:, decision.action, 0], np.sqrt(hmm.noise_variance))
+        belief = (belief * likelihood) @ hmm.transition_matrix
+        belief = belief / belief.sum()
+        np.testing.assert_allclose(deployer.state_probs(state), belief, atol=1e-12)
+
+
+def test_fed_with_a_log_it_is_the_filter_of_that_log(fitted):
+    """Its belief before round t + 1, moved on from p(z_t | r_1:t), is that of the offline filter to the bit."""
+    log, hmm, policies = fitted
+    deployer, filtered = sc.PosteriorSampling(policies, hmm=hmm), hmm.filter(log)
+    state = deployer.init()
+    for t in range(len(log)):
+        means = np.ascontiguousarray(hmm.reward_coefs[:, log.actions[t], 0])
+        state = deployer.update(state, Decision(int(log.actions[t]), 0.5, np.full(2, 0.5), t, means), log.rewards[t])
+        moved = np.array([sum(filtered[t, i] * hmm.transition_matrix[i, j] for i in range(2)) for j in range(2)])
+        assert deployer.state_probs(state).tobytes() == moved.tobytes()
+
+
+def test_policies_and_states_must_match(fitted):
+    _, hmm, policies = fitted
+    with pytest.raises(ParameterError, match="each of the HMM's 2 states; there are 1"):
+        sc.PosteriorSampling([policies[0]], hmm=hmm)
