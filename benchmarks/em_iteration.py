@@ -26,16 +26,17 @@ from threadpoolctl import threadpool_limits
 import seachange as sc
 from seachange.states.em import NOISE_FLOOR, Prior, maximisation
 from seachange.states.starts import window_start
-from seachange.states.switching import Chain, SwitchingRegression, expectation
+from seachange.states.switching import Chain, SwitchingRegression, Workspace, expectation
 
 N_STATES = 5
 WINDOW = 2_000
 ITERATIONS = 10  # of EM from the start make one repeat, on both sides
-# The moves and the first state have the same prior on both sides. Dynamax has none on the weights; this is as good.
-PRIOR = Prior(ridge=1e-9, visits=1.0, stay=10_000.0)
+RIDGE = 1e-9  # dynamax has no prior on the weights; this is as good as none
 # How far apart likelihoods (relative) and parameters after one iteration (absolute) may be. Float32 adds up 100,000
 # logarithms in single precision.
 TOLERANCES = {"float64": 1e-6, "float32": 1e-3}
+# XLA runs a loop that touches more bytes than this piece by piece; dynamax's float64 scans are faster as one kernel.
+PEER_XLA_FLAGS = "--xla_backend_extra_options=xla_cpu_small_while_loop_byte_threshold=1000000"
 SAME_MATRIX, OWN_LOG = "seachange float64, same matrix", "seachange float64, actions as blocks"
 
 
@@ -60,7 +61,7 @@ def main() -> int:
     log = sc.simulate.Synthetic(seed=0).log(seed=0)
     # Dynamax adds an intercept of its own: with the last action's column its M-step would be singular.
     features = np.eye(log.n_actions)[log.actions][:, :-1]
-    start = window_start(Chain(log), N_STATES, WINDOW, PRIOR, seed=0)
+    start = window_start(Chain(log), N_STATES, WINDOW, prior_for(log), seed=0)
     matrix_log, matrix_start = as_matrix(log, start, features)
 
     rounds = []
@@ -114,8 +115,14 @@ def as_matrix(
     return matrix_log, replace(start, reward_coefs=coefs, joint=matrix_log.joint)
 
 
+def prior_for(log: sc.BanditLog) -> Prior:
+    """The prior of ours; that of moves and first state is dynamax's too."""
+    return Prior(penalties=np.full(log.joint.shape[1], RIDGE), visits=1.0, stay=10_000.0)
+
+
 def write_problem(path: Path, log: sc.BanditLog, start: SwitchingRegression, features: np.ndarray) -> None:
     """What the peer needs to do the same: data, start, priors."""
+    prior = prior_for(log)
     np.savez(
         path,
         features=features,
@@ -125,26 +132,26 @@ def write_problem(path: Path, log: sc.BanditLog, start: SwitchingRegression, fea
         weights=start.reward_coefs[:, 0, :-1],
         biases=start.reward_coefs[:, 0, -1],
         noise_variance=start.noise_variance,
-        first_counts=PRIOR.first_counts(N_STATES),
-        transition_counts=PRIOR.transition_counts(N_STATES),
+        first_counts=prior.first_counts(N_STATES),
+        transition_counts=prior.transition_counts(N_STATES),
     )
 
 
 def run_ours(name: str, log: sc.BanditLog, start: SwitchingRegression, repeats: int) -> Side:
-    """Seachange's side: ``expectation`` and ``maximisation``, compiled before the clock starts."""
-    chain = Chain(log)
+    """Seachange's side: ``expectation`` and ``maximisation`` as ``run_em`` calls them, compiled off the clock."""
+    chain, prior, room = Chain(log), prior_for(log), Workspace.for_chain(Chain(log), N_STATES)
     floor = NOISE_FLOOR * float(np.var(log.rewards))
 
     def run() -> SwitchingRegression:
         model = start
         for _ in range(ITERATIONS):
-            model = maximisation(model, expectation(model, chain), PRIOR, floor)
+            model = maximisation(model, expectation(model, chain, workspace=room), prior, floor)
         return model
 
     with threadpool_limits(1):
         seconds = median_seconds(run, repeats)
-        statistics = expectation(start, chain)
-        after = maximisation(start, statistics, PRIOR, floor)
+        statistics = expectation(start, chain, workspace=room)
+        after = maximisation(start, statistics, prior, floor)
     # One block with an intercept, or one level for each action: the same in the matrix's terms.
     coefs = after.reward_coefs[:, 0] if log.n_actions == 1 else after.reward_coefs[:, :, 0]
     weights = coefs[:, :-1] - (0.0 if log.n_actions == 1 else coefs[:, -1:])
@@ -163,7 +170,11 @@ def run_ours(name: str, log: sc.BanditLog, start: SwitchingRegression, repeats: 
 def ask_peer(python: Path, problem: Path, dtype: str, repeats: int) -> dict[str, Any]:
     """Dynamax's side, by its own interpreter, on the core this process is bound to."""
     command = [python, Path(__file__).with_name("dynamax_em.py"), problem, str(ITERATIONS), str(repeats)]
-    environment = os.environ | {"JAX_PLATFORMS": "cpu", "JAX_ENABLE_X64": "1" if dtype == "float64" else "0"}
+    environment = os.environ | {
+        "JAX_PLATFORMS": "cpu",
+        "JAX_ENABLE_X64": "1" if dtype == "float64" else "0",
+        "XLA_FLAGS": PEER_XLA_FLAGS,
+    }
     answer = json.loads(subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE).stdout)
     return {"side": Side(name=f"dynamax {dtype}", **answer["side"]), "versions": answer["versions"]}
 

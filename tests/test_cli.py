@@ -234,6 +234,9 @@ def test_evaluating_on_the_log_that_was_learned_from_is_noted(folder):
     assert result["estimates"]
 
 
+@pytest.mark.filterwarnings(
+    "ignore::seachange.errors.SeachangeWarning"
+)  # of a third of the policy, this log says nothing
 def test_a_log_in_another_order_of_first_actions_is_read_with_the_actions_of_the_model(folder, tmp_path):
     table_of_two_worlds(1).filter(polars.col(NAMES["action"]) != "boots").write_csv(tmp_path / "no-boots.csv")
     result, _ = succeed_in_json("evaluate", tmp_path / "no-boots.csv", folder / "shop.seachange", "--columns", COLUMNS)

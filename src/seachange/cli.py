@@ -46,7 +46,7 @@ def main() -> None:
     try:
         app()
     except SeachangeError as error:
-        Console(stderr=True, highlight=False).print(f"[bold red]Error:[/] {_plain(error)}", soft_wrap=True)
+        Console(stderr=True, highlight=False).print(f"[bold red]Error:[/] {_plain(_in_options(error))}", soft_wrap=True)
         sys.exit(2)
 
 
@@ -117,7 +117,9 @@ def states(
     table = _read(log, columns, drop_bad_rows, loaded)
     finder = loaded.oracle if loaded is not None else learning.oracle_named(oracle, count, seed).fit(table)
     labels = finder.predict(table)
-    console.print(states_table(table, labels), "", changes_table(table, labels))
+    console.print(states_table(table, labels))
+    if len(labels.change_points):
+        console.print("", changes_table(table, labels))
     result = {
         "n_states": labels.n_states,
         "counts": labels.counts.tolist(),
@@ -150,11 +152,13 @@ def evaluate(
     labels = loaded.label_ahead(table)
     whole = estimators.evaluate(table, loaded.policies, clip=clip, confidence=confidence, labels=labels)
     rows = [("logging policy", estimators.evaluate_logging(table, confidence))]
-    rows += [("switching policy", estimate) for estimate in whole]
-    parts = estimators.evaluate_states(table, loaded.policies, labels, confidence=confidence)
-    rows += [(f"in state {z}", estimate) for z, estimate in enumerate(parts) if estimate is not None]
+    rows += [("switching policy" if loaded.n_states > 1 else "policy", estimate) for estimate in whole]
+    if loaded.n_states > 1:
+        parts = estimators.evaluate_states(table, loaded.policies, labels, clip=clip, confidence=confidence)
+        rows += [(f"in state {z}", estimate) for z, estimate in enumerate(parts) if estimate is not None]
     known = "known only from earlier" if isinstance(loaded.oracle, HMMOracle) else "found with the help of these"
-    console.print(estimates_table(f"Mean reward a round, states {known} rewards", rows, confidence))
+    states = f", states {known} rewards" if loaded.n_states > 1 else ""
+    console.print(estimates_table(f"Mean reward a round{states}", rows, confidence))
     _finish(console, json, {"estimates": [{"policy": who, **msgspec.to_builtins(e)} for who, e in rows]})
 
 
@@ -177,6 +181,8 @@ def synthetic(
 
     console, seeds = _console(json), range(seed, seed + runs)
     if figure is not None:
+        if figure.suffix != ".png":
+            raise typer.BadParameter(f"{str(figure)!r} should end in .png", param_hint="--figure")
         claim_file(figure, force=force), claim_file(figure.with_suffix(".csv"), force=force)
     done = list(progress.tracked(experiment.replicate(seeds, states, workers), runs, "runs"))
     rows = experiment.summarise(done)
@@ -214,14 +220,15 @@ def _read(path: Path, columns: str, drop_bad_rows: bool, model: Any = None) -> B
 
     mapping: dict[str, str | Sequence[str]] = {}
     for pair in filter(None, columns.split(",")):
-        word, equals, place = pair.partition("=")
-        if not equals or not place:
-            raise typer.BadParameter(f"{pair!r} should be WORD=COLUMN", param_hint="--columns")
-        mapping[word.strip()] = place.strip().split("+") if word.strip() == "contexts" else place.strip()
-    if model is not None:
-        mapping.setdefault("contexts", model.provenance.context_names)
-    names = None if model is None else model.provenance.action_names
-    return read_log(path, mapping, action_names=names, on_bad_rows="drop" if drop_bad_rows else "raise")
+        word, _, place = (part.strip() for part in pair.partition("="))
+        if not place or word in mapping:
+            raise typer.BadParameter(f"{pair!r} should be WORD=COLUMN, each word once", param_hint="--columns")
+        mapping[word] = place.split("+") if word == "contexts" else place
+    reader = read_log if model is None else model.read_log
+    log: BanditLog = reader(path, mapping, on_bad_rows="drop" if drop_bad_rows else "raise")
+    for rule, count in log.dropped:
+        _note(f"{count:,} rows left out: {rule}.")
+    return log
 
 
 def _state_count(text: str) -> Any:
@@ -240,6 +247,13 @@ def _show_warning(
 
 def _note(text: str) -> None:
     Console(stderr=True, highlight=False).print(f"[bold yellow]Note:[/] {_plain(text)}", soft_wrap=True)
+
+
+def _in_options(error: SeachangeError) -> str:
+    """An error in the words of the command line."""
+    from seachange.log.validation import MISSING_HINT
+
+    return str(error).replace('on_bad_rows="drop"', "--drop-bad-rows").replace(MISSING_HINT, "")
 
 
 def _plain(message: object) -> str:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Literal
 
-from seachange.errors import ParameterError
+from seachange.errors import LogError, ParameterError
 from seachange.log.bandit_log import BanditLog
 from seachange.model import Provenance, SwitchingModel
 from seachange.params import Auto
-from seachange.policies.learners import DRLearner, IPSLearner, POEMLearner
+from seachange.policies.learners import LEARNERS, require_choices
 from seachange.policies.per_state import learn_per_state
 from seachange.protocols import PolicyLearner, StateOracle
 from seachange.states.change_point import ChangePointOracle
@@ -17,11 +17,6 @@ from seachange.states.labels import SingleState
 
 OracleName = Literal["hmm", "change-point", "none"]
 ObjectiveName = Literal["ips", "dr", "poem"]
-LEARNERS: dict[str, type[IPSLearner | DRLearner | POEMLearner]] = {
-    "ips": IPSLearner,
-    "dr": DRLearner,
-    "poem": POEMLearner,
-}
 
 
 def learn(
@@ -36,6 +31,11 @@ def learn(
     ``oracle`` finds the states ("hmm", "change-point", "none", or an oracle of your own), ``n_states`` is their number,
     ``objective`` is what each state's policy maximises ("ips", "dr", "poem", or a learner of your own).
     """
+    if not isinstance(log, BanditLog):
+        raise LogError(
+            f"learn needs a BanditLog; a {type(log).__name__} becomes one by BanditLog.from_frame or read_log."
+        )
+    require_choices(log)
     state_oracle = oracle_named(oracle, n_states, seed) if isinstance(oracle, str) else oracle
     learner = learner_named(objective) if isinstance(objective, str) else objective
     labels = state_oracle.fit(log).predict(log)
@@ -50,7 +50,7 @@ def oracle_named(name: str, n_states: int | Auto, seed: int) -> StateOracle:
     if name == "hmm":
         return HMMOracle(n_states=n_states, seed=seed)
     if name == "change-point":
-        return ChangePointOracle(n_states=None if n_states == "auto" else n_states, seed=seed)
+        return ChangePointOracle(n_states=n_states, seed=seed)
     if name == "none":
         return SingleState()
     raise ParameterError(f"oracle must be hmm, change-point, none or an oracle object; got {name!r}.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -20,8 +21,10 @@ from seachange.deploy.single import SinglePolicy
 from seachange.errors import ModelFileError, ParameterError
 from seachange.log.bandit_log import BanditLog
 from seachange.log.joint import JointFeatures
+from seachange.log.readers import read_log
+from seachange.log.validation import OnBadRows
 from seachange.params import Params
-from seachange.policies.learners import DRLearner, IPSLearner, POEMLearner
+from seachange.policies.learners import LEARNERS
 from seachange.policies.per_state import PolicySet
 from seachange.policies.softmax import SoftmaxPolicy
 from seachange.protocols import Ints, PolicyLearner, StateOracle
@@ -32,9 +35,7 @@ from seachange.states.switching import SwitchingRegression
 
 DeployerKind = Literal["auto", "posterior", "exp4s"]
 SCHEMA = 1
-LEARNERS: dict[str, type[IPSLearner | DRLearner | POEMLearner]] = {
-    learner.__name__: learner for learner in (IPSLearner, DRLearner, POEMLearner)
-}
+LEARNER_KINDS = {learner.__name__: learner for learner in LEARNERS.values()}
 
 
 @dataclass(frozen=True)
@@ -47,17 +48,16 @@ class Provenance:
     action_names: tuple[str, ...]
     context_names: tuple[str, ...]
     mean_reward: float
-    reward_range: tuple[float, float]  # (0, 1), or 1st to 99th percentile where rewards leave it
+    reward_range: tuple[float, float]  # (0, 1), or least to largest where rewards leave it
     time_range: tuple[str, str] | None
 
     @classmethod
     def of(cls, log: BanditLog) -> Provenance:
         """Provenance from ``log``."""
         rewards = log.arrays.rewards
-        unit = bool(np.nanmin(rewards) >= 0 and np.nanmax(rewards) <= 1)
-        low, high = (0.0, 1.0) if unit else np.nanpercentile(rewards, [1, 99])
-        if high <= low:
-            high = low + 1.0
+        low, high = float(np.nanmin(rewards)), float(np.nanmax(rewards))
+        if low >= 0 and high <= 1:
+            low, high = 0.0, 1.0
         return cls(
             fingerprint=log.fingerprint(),
             n_rounds=len(log),
@@ -65,12 +65,12 @@ class Provenance:
             action_names=log.action_names,
             context_names=log.context_names,
             mean_reward=float(np.nanmean(rewards)),
-            reward_range=(float(low), float(high)),
+            reward_range=(low, high if high > low else low + 1.0),
             time_range=None if log.times is None else (str(log.times.min()), str(log.times.max())),
         )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class SwitchingModel:
     """One policy per state, and the oracle that tells the states apart."""
 
@@ -84,6 +84,23 @@ class SwitchingModel:
     def n_states(self) -> int:
         """L."""
         return len(self.policies)
+
+    def read_log(
+        self,
+        path: str | Path,
+        columns: Mapping[str, str | Sequence[str]] | None = None,
+        *,
+        missing_rewards: bool = False,
+        on_bad_rows: OnBadRows = "raise",
+    ) -> BanditLog:
+        """Read a log as the model's own was read: the same actions in the same order, the same columns as contexts."""
+        return read_log(
+            path,
+            {"contexts": self.provenance.context_names, **(columns or {})},
+            action_names=self.provenance.action_names,
+            missing_rewards=missing_rewards,
+            on_bad_rows=on_bad_rows,
+        )
 
     def deployer(self, kind: DeployerKind = "auto") -> BeliefDeployer:
         """A deployer of the policies: posterior sampling where there is an HMM, else Exp4.S, unless ``kind`` says."""
@@ -104,17 +121,30 @@ class SwitchingModel:
 
         A value claim must not weigh rewards by states that were found with their help.
         """
+        for what in ("action_names", "context_names"):
+            ours, theirs = getattr(self.provenance, what), getattr(log, what)
+            if ours != theirs:
+                raise ParameterError(
+                    f"{what} of the log are {', '.join(theirs)}; the model's are {', '.join(ours)}. "
+                    "model.read_log reads a file as the model needs it."
+                )
         if not isinstance(self.oracle, HMMOracle):
             return self.oracle.predict(log)
         probs = self.oracle.model_.forecast(log)
         return labels_from_states(np.argmax(probs, axis=1), self.n_states, log, probs)
 
+    def __repr__(self) -> str:
+        """Sizes at a glance."""
+        oracle, log = type(self.oracle).__name__, self.provenance
+        sizes = f"{len(log.action_names)} actions, {log.n_rounds:,} rounds"
+        return f"SwitchingModel({self.n_states} states by {oracle}, {sizes})"
+
     def save(self, path: str | Path) -> None:
         """Write the model to one file; ``seachange.load`` reads it."""
         oracle, arrays = _oracle_part(self.oracle)
-        if type(self.learner) not in LEARNERS.values() or not isinstance(self.learner, Params):
+        if type(self.learner) not in LEARNER_KINDS.values() or not isinstance(self.learner, Params):
             raise ParameterError(
-                f"a model file knows the learners {', '.join(LEARNERS)}, not {type(self.learner).__name__}."
+                f"a model file knows the learners {', '.join(LEARNER_KINDS)}, not {type(self.learner).__name__}."
             )
         coefs = [policy.coefs for policy in self.policies if isinstance(policy, SoftmaxPolicy)]
         if len(coefs) < self.n_states:
@@ -207,7 +237,7 @@ def _restored(encoded: bytes, arrays: Arrays) -> SwitchingModel:
         policies=PolicySet(tuple(SoftmaxPolicy(coefs, joint) for coefs in arrays["policies"]), manifest.expected_stay),
         oracle=_restored_oracle(manifest.oracle, arrays, joint, states, n_states),
         labels=StateLabels(states, n_states, arrays["change_points"], manifest.n_chains),
-        learner=LEARNERS[manifest.learner.kind](**manifest.learner.hyperparameters()),
+        learner=LEARNER_KINDS[manifest.learner.kind](**manifest.learner.hyperparameters()),
         provenance=provenance,
     )
 

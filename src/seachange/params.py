@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import MISSING, fields
+from numbers import Integral
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from seachange.errors import NotFittedError, ParameterError
@@ -53,6 +54,13 @@ class Params(DataclassInstance):
 
 def _differ(value: Any, default: Any) -> bool:
     return type(value) is not type(default) or bool(value != default)
+
+
+def require_count(name: str, value: Any, *, auto: bool = False) -> None:
+    """Raise a ``ParameterError`` unless ``value`` is a whole number from 1 on, or "auto" where that is allowed."""
+    whole = isinstance(value, int | Integral) and not isinstance(value, bool)
+    choices = ' or "auto"' if auto else ""
+    require((auto and value == "auto") or (whole and value >= 1), f"{name} must be at least 1{choices}; got {value!r}.")
 
 
 def require(holds: bool, rule: str) -> None:

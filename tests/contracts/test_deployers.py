@@ -1,11 +1,13 @@
 """Every deployer, driven through the protocol."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import seachange as sc
-from seachange.deploy import DeploymentState
-from seachange.errors import ModelFileError, ParameterError
+from seachange.deploy import Decision, DeploymentState
+from seachange.errors import ModelFileError, ParameterError, SeachangeError
 from seachange.protocols import Deployer
 
 KINDS = ("none", "shared", "per action")
@@ -59,6 +61,7 @@ def same(one, two):
         one.rounds == two.rounds
         and one.belief.tobytes() == two.belief.tobytes()
         and one.evidences.tobytes() == two.evidences.tobytes()
+        and one.waiting.tobytes() == two.waiting.tobytes()
         and one.anchor.tobytes() == two.anchor.tobytes()
     )
 
@@ -128,7 +131,7 @@ def test_a_late_reward_counts_at_its_own_round(deployers, name, kind):
 
 @every_deployer
 def test_a_snapshot_goes_on_to_the_bit(deployers, name, kind, tmp_path):
-    """Saved in the middle of a run, with rewards still to come, and loaded with its model from a file."""
+    """Saved in the middle of a run, with rewards still to come."""
     deployer, contexts = deployers[name, kind], contexts_of(kind, 60, 6)
     uniforms = np.random.default_rng(7).random(60)
 
@@ -165,6 +168,80 @@ def test_a_deployer_of_a_loaded_model_goes_on_to_the_bit(tmp_path):
             assert (first.action, first.propensity) == (second.action, second.propensity)
             a, b = one.update(a, first, u), two.update(b, second, u)
         assert same(a, b)
+
+
+def test_late_rewards_may_come_after_a_restart(deployers):
+    deployer = deployers["posterior", "shared"]
+    state = deployer.init()
+    decision = deployer.act(state, [0.5, -0.5], 0.5)
+    waiting = deployer.update(state, decision, None)
+    later, kept = DeploymentState.from_bytes(waiting.to_bytes()), Decision.from_bytes(decision.to_bytes())
+    assert (kept.action, kept.propensity, kept.round) == (decision.action, decision.propensity, 0)
+    assert same(deployer.amend(later, kept, 1.0), deployer.update(state, decision, 1.0))
+
+
+@pytest.mark.parametrize("memory", [0, 1, 4])
+def test_no_more_than_memory_is_kept_and_nothing_once_rewards_come(deployers, memory):
+    deployer = sc.Exp4S(deployers["exp4s", "none"].policies, memory=memory)
+    state = deployer.init()
+    for t in range(20):
+        state = deployer.update(state, deployer.act(state, None, 0.5), None if t < 10 else 1.0)
+        assert len(state.evidences) == len(state.waiting) <= memory
+    assert len(state.evidences) == 0
+    assert same(replace(state, anchor=state.belief), state)
+
+
+def test_one_reward_that_never_comes_is_forgotten(deployers):
+    deployer = sc.Exp4S(deployers["exp4s", "none"].policies, memory=5)
+    state = deployer.update(deployer.init(), deployer.act(deployer.init(), None, 0.5), None)
+    for t in range(5):
+        assert len(state.evidences) == t + 1
+        state = deployer.update(state, deployer.act(state, None, 0.5), 1.0)
+    assert len(state.evidences) == 0
+
+
+@every_deployer
+def test_rewards_beyond_all_measure_leave_probabilities(deployers, name, kind):
+    """In a rollout and step by step alike."""
+    deployer, n = deployers[name, kind], 6
+    contexts, uniforms = contexts_of(kind, n, 8), np.linspace(0, 0.9, n)
+    rewards = np.repeat([[1e200], [-1e200], [1e307], [0.5], [-1e307], [1.0]], 3, axis=1)
+    end, trace = deployer.run(deployer.init(), contexts, rewards, rewards, uniforms)
+    state = deployer.init()
+    for t in range(n):
+        decision = deployer.act(state, context_at(contexts, t), uniforms[t])
+        state = deployer.update(state, decision, rewards[t, decision.action])
+    assert same(end, state)
+    assert np.isfinite(trace.state_probs).all()
+    assert end.belief.sum() == pytest.approx(1)
+
+
+def test_a_state_of_another_deployment_is_refused(deployers):
+    one, two = deployers["single", "none"], deployers["exp4s", "none"]
+    with pytest.raises(ParameterError, match="with 1 states; this one has 2"):
+        two.act(one.init(), None, 0.5)
+    decision = two.act(two.init(), None, 0.5)
+    with pytest.raises(ParameterError, match="this one has 2"):
+        two.update(one.init(), decision, 1.0)
+
+
+@pytest.mark.parametrize("context", [[np.nan, 1.0], [np.inf, 1.0], ["a", 1.0], {"x": 1}, [1.0], None])
+def test_a_context_that_is_none_is_refused(deployers, context):
+    deployer = deployers["posterior", "shared"]
+    with pytest.raises(SeachangeError):
+        deployer.act(deployer.init(), context, 0.5)
+
+
+def test_masks_bind_policies_that_know_none():
+    class Stubborn:
+        def predict_proba(self, contexts, action_mask=None):
+            return np.tile([1.0, 0.0, 0.0], (len(contexts), 1))
+
+    deployer = sc.SinglePolicy(Stubborn())
+    probs = deployer.act(deployer.init(), None, 0.5, [False, True, True]).probs
+    np.testing.assert_allclose(probs, [0, 0.5, 0.5])
+    with pytest.raises(ParameterError, match="must allow an action"):
+        deployer.act(deployer.init(), None, 0.5, [False, False, False])
 
 
 def test_a_round_beyond_memory_is_refused_and_the_rest_still_counts(deployers):

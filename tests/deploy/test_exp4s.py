@@ -72,10 +72,10 @@ def test_weights_follow_the_formula(mixing):
     state, weights = deployer.init(), np.full(2, 0.5)
     for uniform, reward in zip(np.random.default_rng(0).random(40), np.random.default_rng(1).random(40), strict=True):
         decision = deployer.act(state, None, uniform)
-        np.testing.assert_allclose(decision.probs, weights @ advice, atol=1e-12)
+        np.testing.assert_allclose(decision.probs, weights @ advice, rtol=0, atol=1e-12)
         state = deployer.update(state, decision, reward)
         weights = by_the_text(weights, advice, decision.action, decision.propensity, reward, rate, share)
-        np.testing.assert_allclose(deployer.state_probs(state), weights, atol=1e-12)
+        np.testing.assert_allclose(deployer.state_probs(state), weights, rtol=0, atol=1e-12)
 
 
 def test_exploration_is_spread_over_actions_not_experts():
@@ -90,7 +90,10 @@ def test_rewards_are_brought_to_the_unit_interval():
     wide = sc.Exp4S(advice, expected_stay=10, reward_range=(-50, 150))
     decision = unit.act(unit.init(), None, 0.3)
     np.testing.assert_allclose(
-        unit.update(unit.init(), decision, 0.25).belief, wide.update(wide.init(), decision, 0.0).belief, atol=1e-14
+        unit.update(unit.init(), decision, 0.25).belief,
+        wide.update(wide.init(), decision, 0.0).belief,
+        rtol=0,
+        atol=1e-14,
     )
 
 

@@ -29,12 +29,12 @@ def test_actions_and_beliefs_follow_the_formula(fitted):
     state, belief = deployer.init(), hmm.initial_probs
     for uniform, reward in np.random.default_rng(1).random((50, 2)):
         decision = deployer.act(state, None, uniform)
-        np.testing.assert_allclose(decision.probs, belief @ advice, atol=1e-12)
+        np.testing.assert_allclose(decision.probs, belief @ advice, rtol=0, atol=1e-12)
         state = deployer.update(state, decision, reward)
         likelihood = norm.pdf(reward, hmm.reward_coefs[:, decision.action, 0], np.sqrt(hmm.noise_variance))
         belief = (belief * likelihood) @ hmm.transition_matrix
         belief = belief / belief.sum()
-        np.testing.assert_allclose(deployer.state_probs(state), belief, atol=1e-12)
+        np.testing.assert_allclose(deployer.state_probs(state), belief, rtol=0, atol=1e-12)
 
 
 def test_fed_with_a_log_it_is_the_filter_of_that_log(fitted):

@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 
 import seachange as sc
-from seachange.errors import ParameterError
+from seachange.errors import ParameterError, SeachangeWarning
 from seachange.evaluation import evaluate_logging, evaluate_states
 from seachange.policies import RewardModel
 
 pytestmark = pytest.mark.small
+# Logs of one or two rounds say too little of any policy, and that is said.
+of_tiny_logs = pytest.mark.filterwarnings("ignore::seachange.errors.SeachangeWarning")
 
 # A world of 2 contexts, 2 actions and rewards 0 or 1, small enough to list every log of 2 rounds.
 CONTEXTS = np.array([[0.0], [1.0]])
@@ -43,12 +45,14 @@ def every_log(n):
         yield p.prod(), sc.BanditLog.from_arrays(a, r, LOGGING[x, a], contexts=CONTEXTS[x], n_actions=2)
 
 
+@of_tiny_logs
 def test_ips_is_unbiased_by_enumeration():
     exact = np.sum(CONTEXT_PROBS[:, None] * TARGET.probs * CLICK)
     expected = sum(p * sc.evaluate(log, TARGET, ("ips",))[0].value for p, log in every_log(2))
     assert expected == pytest.approx(exact, abs=1e-14)
 
 
+@of_tiny_logs
 def test_clipped_ips_has_the_bias_of_its_formula():
     clip = 1.2
     weights = np.minimum(clip, TARGET.probs / LOGGING)
@@ -57,6 +61,7 @@ def test_clipped_ips_has_the_bias_of_its_formula():
     assert expected == pytest.approx(exact, abs=1e-14)
 
 
+@of_tiny_logs
 def test_the_latent_estimator_is_unbiased_with_the_true_states():
     """Two rounds of two states, each judged by its own policy: the mean of the two values."""
     other = Table([[0.5, 0.5], [1.0, 0.0]])
@@ -69,6 +74,7 @@ def test_the_latent_estimator_is_unbiased_with_the_true_states():
     assert expected == pytest.approx(np.mean(values), abs=1e-14)
 
 
+@of_tiny_logs
 def test_dr_with_any_reward_model_is_unbiased_by_enumeration(monkeypatch):
     fixed = RewardModel(np.array([[0.4, 0.1], [-0.7, 0.9]]), np.zeros((2, 2, 2)))
     monkeypatch.setattr("seachange.evaluation.estimators.fit_rewards", lambda *_: [fixed])
@@ -158,3 +164,46 @@ def test_bad_requests_are_named(words, message):
 def test_a_policy_set_needs_labels():
     with pytest.raises(ParameterError, match="needs labels"):
         sc.evaluate(sampled_log(10, 0), sc.PolicySet((TARGET, TARGET)))
+
+
+class Only:
+    """Always one action."""
+
+    def __init__(self, action):
+        self.action = action
+
+    def predict_proba(self, contexts, action_mask=None):
+        return np.tile(np.eye(2)[self.action], (len(contexts), 1))
+
+
+def test_nothing_is_claimed_of_actions_that_were_never_taken():
+    log = sc.BanditLog.from_arrays([0] * 50, [0.5] * 50, [0.9] * 50, n_actions=2)
+    with pytest.warns(SeachangeWarning, match="Its value is unknown"):
+        estimates = sc.evaluate(log, Only(1))
+    assert all(estimate.std_error == np.inf for estimate in estimates)
+
+
+def test_a_policy_half_of_which_the_log_never_tried_is_named():
+    log = sc.BanditLog.from_arrays([0] * 400, np.tile([0.0, 1.0], 200), [1.0] * 400, n_actions=2)
+    with pytest.warns(SeachangeWarning, match=r"average 0.50, not 1"):
+        sc.evaluate(log, Half(), ("ips",))
+
+
+class Half:
+    """Either of two actions."""
+
+    def predict_proba(self, contexts, action_mask=None):
+        return np.full((len(contexts), 2), 0.5)
+
+
+def test_the_direct_method_follows_the_level_of_rewards():
+    log = sampled_log(600, 3)
+    moved = log.with_rewards(log.rewards + 1000.0)
+    (low,), (high,) = sc.evaluate(log, TARGET, ("dm",)), sc.evaluate(moved, TARGET, ("dm",))
+    assert high.value - 1000 == pytest.approx(low.value, abs=1e-6)
+    assert high.std_error == pytest.approx(low.std_error, rel=1e-3)
+
+
+def test_a_model_is_no_policy_and_the_way_is_shown():
+    with pytest.raises(ParameterError, match="label_ahead"):
+        sc.evaluate(sampled_log(50, 0), object())

@@ -85,17 +85,17 @@ def test_expectation_equals_the_sum_over_all_paths(kind, chunk):
     posteriors = np.empty((7, 3))
     found = expectation(model, Chain(log, chunk), posteriors)
     exact_posteriors, exact_pairs, exact_likelihood = by_enumeration(model, log)
-    np.testing.assert_allclose(posteriors, exact_posteriors, atol=1e-12)
-    np.testing.assert_allclose(found.transitions, exact_pairs, atol=1e-12)
-    np.testing.assert_allclose(found.log_likelihood, exact_likelihood, atol=1e-12)
-    np.testing.assert_allclose(found.first_states, exact_posteriors[0], atol=1e-12)
+    np.testing.assert_allclose(posteriors, exact_posteriors, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(found.transitions, exact_pairs, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(found.log_likelihood, exact_likelihood, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(found.first_states, exact_posteriors[0], rtol=0, atol=1e-12)
     features = np.array([joint_feature(log, t, a) for t, a in enumerate(log.actions)])
     blocks, width = log.joint.shape
     for z in range(3):
         gram = np.einsum("t,ti,tj->ij", exact_posteriors[:, z], features, features).reshape(
             blocks, width, blocks, width
         )
-        np.testing.assert_allclose(found.grams[z], np.einsum("bibj->bij", gram), atol=1e-12)
+        np.testing.assert_allclose(found.grams[z], np.einsum("bibj->bij", gram), rtol=0, atol=1e-12)
         np.testing.assert_allclose(
             found.moments[z].ravel(), (exact_posteriors[:, z] * log.rewards) @ features, atol=1e-12
         )
@@ -114,10 +114,10 @@ def test_interleaved_sequences_are_independent_chains(chunk):
     posteriors = np.empty((7, 2))
     found = expectation(model, chain, posteriors)
     exact_posteriors, exact_pairs, exact_likelihood = by_enumeration(model, log, sequences)
-    np.testing.assert_allclose(chain.in_log_order(posteriors), exact_posteriors, atol=1e-12)
-    np.testing.assert_allclose(found.transitions, exact_pairs, atol=1e-12)
-    np.testing.assert_allclose(found.log_likelihood, exact_likelihood, atol=1e-12)
-    np.testing.assert_allclose(found.first_states, exact_posteriors[[0, 1, 3]].sum(axis=0), atol=1e-12)
+    np.testing.assert_allclose(chain.in_log_order(posteriors), exact_posteriors, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(found.transitions, exact_pairs, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(found.log_likelihood, exact_likelihood, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(found.first_states, exact_posteriors[[0, 1, 3]].sum(axis=0), rtol=0, atol=1e-12)
 
 
 def test_a_missing_reward_is_an_unobserved_round():
@@ -128,8 +128,8 @@ def test_a_missing_reward_is_an_unobserved_round():
     holes = sc.BanditLog.from_arrays(log.actions, rewards, log.propensities, n_actions=3, missing_rewards=True)
     model = random_model(holes, 2, generator)
     exact_posteriors, _, exact_likelihood = by_enumeration(model, holes)
-    np.testing.assert_allclose(model.smooth(holes), exact_posteriors, atol=1e-12)
-    np.testing.assert_allclose(model.log_likelihood(holes), exact_likelihood, atol=1e-12)
+    np.testing.assert_allclose(model.smooth(holes), exact_posteriors, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(model.log_likelihood(holes), exact_likelihood, rtol=0, atol=1e-12)
 
 
 def test_filter_and_forecast_are_what_smoothing_a_shorter_log_says():
@@ -137,12 +137,12 @@ def test_filter_and_forecast_are_what_smoothing_a_shorter_log_says():
     log = random_log("shared", 8, generator)
     model = random_model(log, 3, generator)
     filtered, forecast = model.filter(log), model.forecast(log)
-    np.testing.assert_allclose(forecast[0], model.initial_probs, atol=1e-12)
+    np.testing.assert_allclose(forecast[0], model.initial_probs, rtol=0, atol=1e-12)
     for t in range(8):
         exact, _, _ = by_enumeration(model, log[: t + 1])
-        np.testing.assert_allclose(filtered[t], exact[t], atol=1e-12)
+        np.testing.assert_allclose(filtered[t], exact[t], rtol=0, atol=1e-12)
         if t < 7:
-            np.testing.assert_allclose(forecast[t + 1], exact[t] @ model.transition_matrix, atol=1e-12)
+            np.testing.assert_allclose(forecast[t + 1], exact[t] @ model.transition_matrix, rtol=0, atol=1e-12)
 
 
 def test_a_reward_far_from_every_state_does_not_underflow():

@@ -169,7 +169,7 @@ def test_rounds_with_an_unknown_action_can_be_dropped(frame):
 
 @pytest.mark.parametrize("action", [["b", None, "c", "a", "a", "b"], [3, None, 20, 1, 1, 3]])
 def test_a_missing_action_is_a_bad_row(frame, action):
-    with pytest.raises(LogError, match=r"actions .*row 1 has nan \(1 of 6 rows are bad\)"):
+    with pytest.raises(LogError, match=r"one of the . actions; row 1 has nan \(1 of 6 rows are bad\)"):
         BanditLog.from_frame(frame(table(action=action)))
     log = BanditLog.from_frame(frame(table(action=action)), on_bad_rows="drop")
     assert log.action_names == tuple(str(name) for name in sorted({a for a in action if a is not None}))

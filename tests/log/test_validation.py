@@ -156,7 +156,9 @@ def test_missing_rewards_lets_nan_stand_and_nothing_else():
     log = BanditLog.from_arrays(**columns, missing_rewards=True)
     np.testing.assert_array_equal(log.rewards, columns["rewards"])
     assert len(BanditLog.from_arrays(**columns, missing_rewards=True, on_bad_rows="drop")) == N
-    with pytest.raises(LogError, match=r"rewards must be finite; row 4 has inf \(1 of 10 rows are bad\)"):
+    with pytest.raises(
+        LogError, match=r"rewards must be finite and at most 1e.100 in size; row 4 has inf \(1 of 10 rows are bad\)"
+    ):
         BanditLog.from_arrays(**with_values(columns, "rewards", {4: INF}), missing_rewards=True)
 
 

@@ -48,11 +48,13 @@ def written_out(objective, coefs):
     mean = np.average(y, weights=u)
     variance = np.sum(u * (y - mean) ** 2) / (u.sum() - 1)
     scale = np.average(np.abs(log.rewards), weights=u)
+    units = np.sqrt(np.mean(log.contexts**2, axis=tuple(range(log.contexts.ndim - 1))))
+    units = units if log.joint.kind == "per action" else np.append(units, 1.0)
     return (
         mean
         + objective.temperature * np.average(entropy, weights=u)
         - objective.variance_penalty * np.sqrt(variance / u.sum())
-        - objective.l2 * scale / 2 * np.sum(coefs**2)
+        - objective.l2 * scale / 2 * np.sum((units * coefs) ** 2)
     )
 
 

@@ -135,3 +135,22 @@ def test_several_sequences_are_refused():
     log = sc.BanditLog.from_arrays([0] * 40, [0.5] * 40, [1.0] * 40, sequences=[0] * 20 + [1] * 20)
     with pytest.raises(ParameterError, match="Use HMMOracle"):
         sc.ChangePointOracle(window=5, threshold=0.5).fit(log)
+
+
+def test_every_segment_is_its_own_state_by_default_even_where_they_earned_alike():
+    log = log_of([0.0] * 50 + [1.0] * 50 + [0.0] * 50)
+    labels = sc.ChangePointOracle(window=10, threshold=0.5).fit(log).predict(log)
+    assert labels.n_states == 3
+    assert labels.change_points.tolist() == [50, 100]
+
+
+def test_a_window_too_short_for_the_theorem_is_said():
+    log = log_of(np.resize([0.0, 1.0], 4_000))
+    with pytest.warns(SeachangeWarning, match="Expect false alarms"):
+        sc.ChangePointOracle(window=50, min_change=0.2).settings_for(log)
+
+
+def test_a_log_too_short_for_any_change_is_said():
+    log = log_of([0.0] * 100 + [1.0] * 100)
+    with pytest.warns(NoChangeWarning, match="too short for delta"):
+        sc.ChangePointOracle().fit(log)

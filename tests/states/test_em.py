@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 import seachange as sc
-from seachange.errors import NoChangeWarning, ParameterError
+from seachange.errors import NoChangeWarning, ParameterError, SeachangeWarning
 from seachange.states.em import Prior, maximisation, run_em
 from seachange.states.labels import share_right
-from seachange.states.starts import window_start
+from seachange.states.starts import MOST_NUMBERS, MOST_WINDOWS, _sums_of_windows, window_start
 from seachange.states.switching import Chain, expectation
 
 
@@ -15,7 +15,7 @@ from seachange.states.switching import Chain, expectation
 @pytest.mark.parametrize(("ridge", "visits"), [(1.0, 1.0), (0.0, 0.0), (5.0, 3.0)])
 def test_the_objective_never_falls(make_log, kind, ridge, visits):
     log = make_log(kind, n=900, seed=2)
-    chain, prior = Chain(log), Prior(ridge, visits, 100.0)
+    chain, prior = Chain(log), Prior(np.full(log.joint.shape[1], ridge), visits, 100.0)
     start = window_start(chain, 3, 30, prior, seed=0)
     result = run_em(start, chain, prior, tolerance=-1.0, max_iterations=40)
     gains = np.diff(result.objectives)
@@ -27,26 +27,29 @@ def test_the_objective_never_falls(make_log, kind, ridge, visits):
 def test_the_m_step_is_the_maximum_of_the_expected_posterior(make_log):
     """No nearby model scores higher on the statistics of the E-step."""
     log = make_log("shared", n=300)
-    chain, prior = Chain(log), Prior(1.0, 1.0, 50.0)
+    chain, prior = Chain(log), Prior(np.ones(3), 1.0, 50.0)
     model = window_start(chain, 2, 25, prior, seed=0)
     statistics = expectation(model, chain)
     best = maximisation(model, statistics, prior, floor=0.0)
 
-    def expected_posterior(coefs, variance, transition):
+    def expected_posterior(coefs, variance, transition, initial):
         fitted = np.einsum("zbij,zbj->zbi", statistics.grams, coefs)
         squares = statistics.totals[:, 0].sum() - 2 * np.sum(coefs * statistics.moments) + np.sum(coefs * fitted)
         total = statistics.totals[:, 1].sum()
         moves = (statistics.transitions + prior.transition_counts(2)) * np.log(transition)
-        gaussian = -(squares + prior.ridge * np.sum(coefs**2)) / (2 * variance) - total / 2 * np.log(variance)
-        return gaussian + moves.sum()
+        firsts = (statistics.first_states + prior.first_counts(2)) * np.log(initial)
+        gaussian = -(squares + np.sum(coefs**2)) / (2 * variance) - total / 2 * np.log(variance)
+        return gaussian + moves.sum() + firsts.sum()
 
-    top = expected_posterior(best.reward_coefs, best.noise_variance, best.transition_matrix)
+    top = expected_posterior(best.reward_coefs, best.noise_variance, best.transition_matrix, best.initial_probs)
     generator = np.random.default_rng(0)
     for _ in range(200):
         coefs = best.reward_coefs + generator.normal(0, 0.02, best.reward_coefs.shape)
         variance = best.noise_variance * np.exp(generator.normal(0, 0.02))
         transition = best.transition_matrix * np.exp(generator.normal(0, 0.02, (2, 2)))
-        assert expected_posterior(coefs, variance, transition / transition.sum(axis=1, keepdims=True)) < top
+        transition /= transition.sum(axis=1, keepdims=True)
+        initial = best.initial_probs * np.exp(generator.normal(0, 0.02, 2))
+        assert expected_posterior(coefs, variance, transition, initial / initial.sum()) < top
 
 
 @pytest.mark.parametrize("kind", ["none", "shared", "per action"])
@@ -62,7 +65,7 @@ def test_states_are_found_whatever_the_context(make_log, kind):
 
 def test_the_chunk_size_changes_nothing_but_rounding(make_log):
     log = make_log("shared", n=700)
-    prior = Prior(1.0, 1.0, 100.0)
+    prior = Prior(np.ones(3), 1.0, 100.0)
     models = []
     for rows in (1000, 64):
         chain = Chain(log, rows)
@@ -160,5 +163,55 @@ def test_bad_settings_are_named(make_log, params, message):
 
 def test_a_log_of_another_shape_is_refused(make_log):
     oracle = sc.HMMOracle(n_states=2).fit(make_log("none", n=1200))
-    with pytest.raises(ParameterError, match="the model was fitted on"):
+    with pytest.raises(ParameterError, match="the model is of"):
         oracle.predict(make_log("shared"))
+
+
+@pytest.mark.parametrize("kind", ["none", "shared"])
+@pytest.mark.parametrize(("offset", "scale"), [(1e6, 1.0), (-30.0, 1.0), (0.0, 1e-6), (500.0, 1e4)])
+def test_the_unit_and_the_level_of_rewards_do_not_matter(make_log, kind, offset, scale):
+    log = make_log(kind, n=1800)
+    moved = log.with_rewards(offset + scale * log.rewards)
+    one, two = sc.HMMOracle(n_states=2).fit(log), sc.HMMOracle(n_states=2).fit(moved)
+    np.testing.assert_array_equal(one.predict(log).states, two.predict(moved).states)
+    assert two.model_.noise_variance == pytest.approx(scale**2 * one.model_.noise_variance, rel=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["shared", "per action"])
+@pytest.mark.parametrize("scale", [1e-8, 1e8])
+def test_the_unit_of_a_feature_does_not_matter(make_log, kind, scale):
+    log = make_log(kind, n=1800)
+    word = "contexts" if kind == "shared" else "action_features"
+    units = np.ones(log.joint.n_features)
+    units[-1] = scale
+    moved = sc.BanditLog.from_arrays(
+        log.actions, log.rewards, log.propensities, n_actions=3, **{word: log.contexts * units}
+    )
+    one, two = sc.HMMOracle(n_states=2).fit(log), sc.HMMOracle(n_states=2).fit(moved)
+    np.testing.assert_array_equal(one.predict(log).states, two.predict(moved).states)
+    for learner in (sc.IPSLearner(), sc.DRLearner()):
+        first, second = (learner.clone().fit(each).policy_.predict_proba(each.contexts) for each in (log, moved))
+        np.testing.assert_allclose(first, second, atol=0.02)
+
+
+def test_states_of_skewed_noise_are_not_taken_for_states_of_the_world():
+    generator = np.random.default_rng(0)
+    actions = generator.integers(3, size=4000)
+    rewards = (generator.random(4000) < 0.3) * generator.lognormal(1, 0.8, 4000)
+    log = sc.BanditLog.from_arrays(actions, rewards, np.full(4000, 1 / 3))
+    with pytest.warns(NoChangeWarning):
+        assert sc.HMMOracle(n_states="auto").fit(log).model_.n_states == 1
+    with pytest.warns(SeachangeWarning, match="follows the noise"):
+        sc.HMMOracle(n_states=3).fit(log)
+
+
+def test_starts_of_many_short_sequences_stay_small():
+    generator = np.random.default_rng(0)
+    n = 30_000
+    log = sc.BanditLog.from_arrays(
+        generator.integers(8, size=n), generator.normal(size=n), np.full(n, 1 / 8), n_actions=8,
+        contexts=generator.normal(size=(n, 10)), sequences=np.arange(n) // 3,
+    )  # fmt: skip
+    grams, _, _ = _sums_of_windows(Chain(log), 1)
+    assert len(grams) <= MOST_WINDOWS
+    assert grams.size <= MOST_NUMBERS

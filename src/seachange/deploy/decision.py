@@ -2,17 +2,51 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any, Self
 
 import msgspec
 import numpy as np
 
 from seachange.errors import ModelFileError
-from seachange.protocols import Floats, Ints
+from seachange.protocols import Bools, Floats, Ints
+
+
+class Snapshot:
+    """A record of numbers and arrays that can be written down and goes on to the bit."""
+
+    def to_bytes(self) -> bytes:
+        """The record, for ``from_bytes``."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+        return msgspec.msgpack.encode({name: _written(value) for name, value in values.items()})
+
+    @classmethod
+    def from_bytes(cls, snapshot: bytes) -> Self:
+        """The record that ``to_bytes`` wrote."""
+        try:
+            written = msgspec.msgpack.decode(snapshot, type=dict[str, Any])
+            return cls(**{name: _read(value) for name, value in written.items()})
+        except (msgspec.MsgspecError, ValueError, TypeError, KeyError) as error:
+            raise ModelFileError(f"this is not a snapshot of a {cls.__name__}: {error}.") from error
+
+
+def _written(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return {"dtype": value.dtype.str, "shape": value.shape, "data": value.tobytes()}
+    return value
+
+
+def _read(value: Any) -> Any:
+    if isinstance(value, dict):
+        dtype = np.dtype(value["dtype"])
+        if dtype.kind not in "fib":
+            raise ValueError(f"arrays hold numbers, not {dtype}")
+        return np.frombuffer(value["data"], dtype=dtype).reshape(value["shape"]).copy()
+    return value
 
 
 @dataclass(frozen=True, eq=False)
-class Decision:
+class Decision(Snapshot):
     """What was decided in a round, with all that its reward will need whenever it comes."""
 
     action: int
@@ -23,7 +57,7 @@ class Decision:
 
 
 @dataclass(frozen=True, eq=False)
-class DeploymentState:
+class DeploymentState(Snapshot):
     """A deployment between two rounds.
 
     The evidence of rounds since the oldest one whose reward is still to come is kept, so that a late reward counts at
@@ -33,36 +67,8 @@ class DeploymentState:
     belief: Floats  # (L,) Q_t(z) before the coming round
     rounds: int  # rounds that have passed
     anchor: Floats  # (L,) the belief before the oldest round kept
-    evidences: Floats  # (m, L) of the rounds kept; NaN where the reward has not come
-
-    def to_bytes(self) -> bytes:
-        """A snapshot; ``from_bytes`` goes on from it to the bit."""
-        return msgspec.msgpack.encode(
-            {
-                "rounds": self.rounds,
-                "belief": self.belief.astype("<f8").tobytes(),
-                "anchor": self.anchor.astype("<f8").tobytes(),
-                "evidences": self.evidences.astype("<f8").tobytes(),
-            }
-        )
-
-    @classmethod
-    def from_bytes(cls, snapshot: bytes) -> DeploymentState:
-        """The state that ``to_bytes`` wrote."""
-        try:
-            fields = msgspec.msgpack.decode(snapshot, type=_Snapshot)
-            belief, anchor = (np.frombuffer(array, dtype="<f8").copy() for array in (fields.belief, fields.anchor))
-            evidences = np.frombuffer(fields.evidences, dtype="<f8").reshape(-1, len(belief)).copy()
-        except (msgspec.MsgspecError, ValueError) as error:
-            raise ModelFileError(f"this is not a snapshot of a deployment: {error}.") from error
-        return cls(belief, fields.rounds, anchor, evidences)
-
-
-class _Snapshot(msgspec.Struct):
-    rounds: int
-    belief: bytes
-    anchor: bytes
-    evidences: bytes
+    evidences: Floats  # (m, L) of the rounds kept; ones where the reward has not come
+    waiting: Bools  # (m,) whether the reward is still to come
 
 
 @dataclass(frozen=True, eq=False)

@@ -39,9 +39,10 @@ class Exp4S(BeliefDeployer):
         object.__setattr__(self, "policies", as_policy_set(self.policies))
         require(self.mixing in ("corrected", "paper"), f'mixing must be "corrected" or "paper"; got {self.mixing!r}.')
         require(self.reward_range[1] > self.reward_range[0], f"reward_range must rise; got {self.reward_range}.")
-        require(0 <= self.exploration <= 1, f"exploration must be in [0, 1]; got {self.exploration}.")
-        require(self.memory >= 0, f"memory must be at least 0; got {self.memory}.")
-        require(self.stay >= 1, f"expected_stay must be at least 1 round; got {self.stay}.")
+        self._check_settings()
+        require(1 <= self.stay < math.inf, f"expected_stay must be at least 1 round, and finite; got {self.stay}.")
+        given = self.learning_rate
+        require(given == "auto" or 0 < given < math.inf, f"learning_rate must be positive and finite; got {given}.")
 
     @property
     def stay(self) -> float:

@@ -32,8 +32,12 @@ class PosteriorSampling(BeliefDeployer):
             len(self.policies) == self.hmm.n_states,
             f"there must be a policy for each of the HMM's {self.hmm.n_states} states; there are {len(self.policies)}.",
         )
-        require(0 <= self.exploration <= 1, f"exploration must be in [0, 1]; got {self.exploration}.")
-        require(self.memory >= 0, f"memory must be at least 0; got {self.memory}.")
+        self._check_settings()
+        for policy in self.policies:
+            joint = getattr(policy, "joint", self.hmm.joint)
+            require(
+                joint == self.hmm.joint, f"policies and HMM must be of one log; they are of {joint}, {self.hmm.joint}."
+            )
 
     @property
     def transition(self) -> Floats:

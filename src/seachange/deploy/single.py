@@ -9,7 +9,6 @@ import numpy as np
 from seachange.deploy.belief import BeliefDeployer
 from seachange.deploy.decision import Decision, Trace
 from seachange.kernels.rollout import run_fixed
-from seachange.params import require
 from seachange.policies.per_state import PolicySet
 from seachange.protocols import Bools, Floats, Policy
 
@@ -23,7 +22,7 @@ class SinglePolicy(BeliefDeployer):
     memory: int = 1000  # rounds within which a late reward is accepted
 
     def __post_init__(self) -> None:
-        require(0 <= self.exploration <= 1, f"exploration must be in [0, 1]; got {self.exploration}.")
+        self._check_settings()
 
     @property
     def policies(self) -> PolicySet:  # type: ignore[override]

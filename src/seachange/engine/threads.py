@@ -5,14 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from threading import RLock
 
 from threadpoolctl import ThreadpoolController
+
+LOCK = RLock()
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Keep BLAS and OpenMP to one thread: for small problems their threads wait for each other more than they work."""
-    with _controller().limit(limits=1):
+    """Keep BLAS and OpenMP to one thread: for small problems their threads wait for each other more than they work.
+
+    The setting belongs to the process, so only one thread of ours at a time may be inside.
+    """
+    with LOCK, _controller().limit(limits=1):
         yield
 
 

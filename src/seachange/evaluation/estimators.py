@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -9,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.stats import norm
 
-from seachange.errors import ParameterError
+from seachange.errors import ParameterError, SeachangeWarning
 from seachange.log.bandit_log import BanditLog, require_rewards
 from seachange.params import require
 from seachange.policies.per_state import PolicySet
@@ -17,8 +18,10 @@ from seachange.policies.rewards import fit_rewards
 from seachange.protocols import Floats, Policy
 from seachange.states.labels import StateLabels
 
-# Pseudo-rounds that pull each coefficient of the reward model to 0.
+# Pseudo-rounds that pull the reward model to the mean reward.
 RIDGE = 1.0
+# Fewer rounds than this have no spread to make an interval of.
+LEAST_EFFECTIVE = 2.0
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,8 @@ def evaluate(
     require(0 < confidence < 1, f"confidence must be between 0 and 1; got {confidence}.")
     require_rewards(log, "evaluating a policy")
     terms = _terms(log, policy, clip, labels)
+    if problem := _lack_of_support(terms.weights, clip):
+        warnings.warn(problem, SeachangeWarning, stacklevel=2)
     return [_with_interval(name, *ESTIMATORS[name](terms), terms.weights, confidence) for name in estimators]
 
 
@@ -81,29 +86,59 @@ def evaluate_logging(log: BanditLog, confidence: float = 0.95) -> ValueEstimate:
 
 
 def evaluate_states(
-    log: BanditLog, policies: PolicySet, labels: StateLabels, estimator: str = "dr", *, confidence: float = 0.95
+    log: BanditLog,
+    policies: PolicySet,
+    labels: StateLabels,
+    estimator: str = "dr",
+    *,
+    clip: float = np.inf,
+    confidence: float = 0.95,
 ) -> list[ValueEstimate | None]:
     """What each state's policy would have earned in the rounds of its state; None where there are fewer than 2."""
     results: list[ValueEstimate | None] = []
     for state, policy in enumerate(policies):
         rounds = np.flatnonzero(labels.states == state)
-        enough = len(rounds) > 1
-        results.append(evaluate(log.take(rounds), policy, (estimator,), confidence=confidence)[0] if enough else None)
+        if len(rounds) < LEAST_EFFECTIVE:
+            results.append(None)
+        else:
+            results += evaluate(log.take(rounds), policy, (estimator,), clip=clip, confidence=confidence)
     return results
 
 
 def _with_interval(name: str, value: float, error: float, weights: Floats, confidence: float) -> ValueEstimate:
     reach = float(norm.ppf(0.5 + confidence / 2))
-    total, squares = float(weights.sum()), float(np.square(weights).sum())
+    effective = _effective_samples(weights)
+    if min(effective, float(weights.sum())) < LEAST_EFFECTIVE:
+        error = np.inf
     return ValueEstimate(
         estimator=name,
         value=value,
         std_error=error,
         low=value - reach * error,
         high=value + reach * error,
-        effective_samples=total * total / squares if squares > 0 else 0.0,
+        effective_samples=effective,
         max_weight=float(weights.max()),
     )
+
+
+def _effective_samples(weights: Floats) -> float:
+    squares = float(np.square(weights).sum())
+    return float(weights.sum()) ** 2 / squares if squares > 0 else 0.0
+
+
+def _lack_of_support(weights: Floats, clip: float) -> str | None:
+    """What is wrong where a log says too little of a policy: weights average 1 if it took all the policy's actions."""
+    if min(_effective_samples(weights), float(weights.sum())) < LEAST_EFFECTIVE:
+        return (
+            "the log hardly ever took the actions of this policy: fewer than 2 effective rounds. Its value is unknown."
+        )
+    mean, error = _mean(weights)
+    if np.isinf(clip) and mean < 1 - max(4.5 * error, 0.05):
+        return (
+            f"the weights of this policy average {mean:.2f}, not 1: it would take actions that the log never or hardly "
+            "ever took, and what those earn is not in these estimates."
+        )
+    return None
 
 
 def _terms(log: BanditLog, policy: Policy | PolicySet, clip: float, labels: StateLabels | None) -> _Terms:
@@ -119,6 +154,11 @@ def _terms(log: BanditLog, policy: Policy | PolicySet, clip: float, labels: Stat
         probs = policy.advice(contexts, mask)[np.arange(n), labels.states]
         membership = np.ascontiguousarray(labels.weights(soft=False).T)
         states = labels.states
+    elif not isinstance(policy, Policy):
+        raise ParameterError(
+            "a policy must have predict_proba(contexts, action_mask); "
+            "for a model: evaluate(log, model.policies, labels=model.label_ahead(log))."
+        )
     else:
         probs = policy.predict_proba(contexts, mask)
         membership, states = np.ones((n, 1)), np.zeros(n, dtype=np.int64)

@@ -12,23 +12,28 @@ from numba import njit
 
 from seachange.kernels.exponential import exp_in_place
 
+# What would be infinite is this instead: a difference of two infinities is not a number.
+LARGEST = 1e300
+
 
 @njit(cache=True, nogil=True)
 def mix_advice(belief, advice, exploration, allowed, probs):
-    """probs(a) = (1 - γ) Σ_z Q(z) π_z(a) + γ / (number of actions allowed), summing to 1."""
+    """probs(a) ∝ (1 - γ) Σ_z Q(z) π_z(a) + γ / (number of actions allowed), over the actions that are."""
     n_allowed = 0
+    advised = 0.0
     for a in range(probs.size):
         probs[a] = 0.0
-        n_allowed += allowed[a]
-    for z in range(belief.size):
-        for a in range(probs.size):
-            probs[a] += belief[z] * advice[z, a]
-    total = 0.0
+        if allowed[a]:
+            n_allowed += 1
+            for z in range(belief.size):
+                probs[a] += belief[z] * advice[z, a]
+            advised += probs[a]
+    # Experts that know no masks may advise nothing that is allowed: then chance decides.
+    kept = (1.0 - exploration) / advised if advised > 0.0 else 0.0
+    share = (exploration if advised > 0.0 else 1.0) / n_allowed
     for a in range(probs.size):
-        probs[a] = (1.0 - exploration) * probs[a] + (exploration / n_allowed if allowed[a] else 0.0)
-        total += probs[a]
-    for a in range(probs.size):
-        probs[a] /= total
+        if allowed[a]:
+            probs[a] = kept * probs[a] + share
 
 
 @njit(cache=True, nogil=True)
@@ -48,7 +53,7 @@ def draw_action(probs, uniform):
 @njit(cache=True, nogil=True)
 def exp4s_evidence(column, propensity, cost, learning_rate, evidence):
     """exp(-η c̃(z)) up to a factor, with c̃(z) = π_z(a) cost / 𝓔(a)."""
-    scale = -learning_rate * cost / propensity
+    scale = min(max(-learning_rate * cost / propensity, -LARGEST), LARGEST)
     # The best expert gets 1, so that exp() stays in range whatever the cost.
     highest = scale * column[0]
     for z in range(column.size):
@@ -63,7 +68,7 @@ def gaussian_evidence(means, reward, variance, evidence):
     halved = 0.5 / variance
     nearest = np.inf
     for z in range(means.size):
-        evidence[z] = (reward - means[z]) * (reward - means[z])
+        evidence[z] = min((reward - means[z]) * (reward - means[z]), LARGEST)
         nearest = min(nearest, evidence[z])
     for z in range(means.size):
         evidence[z] = (nearest - evidence[z]) * halved
@@ -101,9 +106,7 @@ def advance(belief, evidence, transition, scratch):
 
 @njit(cache=True, nogil=True)
 def replay(belief, evidences, transition):
-    """``belief`` after rounds with these (m, L) evidences, in place; NaN rows are rounds whose reward is not known."""
-    evidence, scratch = np.empty(belief.size), np.empty(belief.size)
+    """``belief`` after rounds with these (m, L) evidences, in place."""
+    scratch = np.empty(belief.size)
     for t in range(evidences.shape[0]):
-        for z in range(belief.size):
-            evidence[z] = 1.0 if np.isnan(evidences[t, z]) else evidences[t, z]
-        advance(belief, evidence, transition, scratch)
+        advance(belief, evidences[t], transition, scratch)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from seachange.kernels.belief import LARGEST
 from seachange.kernels.exponential import exp_in_place
 
 
@@ -33,7 +34,7 @@ def gaussian_evidences(rows, actions, rewards, coefs, variance, evidence):
             mean = 0.0
             for j in range(n_features):
                 mean += coefs[z, b, j] * rows[i, r, j]
-            evidence[t, z] = (rewards[t] - mean) * (rewards[t] - mean)
+            evidence[t, z] = min((rewards[t] - mean) * (rewards[t] - mean), LARGEST)
             nearest = min(nearest, evidence[t, z])
         for z in range(n_states):
             evidence[t, z] = (nearest - evidence[t, z]) * halved

@@ -16,7 +16,7 @@ BLOCK = 256
 
 @njit(cache=True, nogil=True)
 def exp_in_place(values):
-    """values ← exp(values) for values ≤ 0, to one unit in the last place; e^-700 stands for all that is smaller.
+    """values ← exp(values) for values ≤ 0, to two units in the last place; e^-700 stands for all that is smaller.
 
     exp(v) = 2^k exp(r) with k = round(v / ln 2) and |r| ≤ ln 2 / 2, where 13 terms of the series are enough.
     """

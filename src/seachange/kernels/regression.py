@@ -44,7 +44,10 @@ def regression_sums(rows, actions, rewards, weights, n_blocks):
 
 @njit(cache=True, nogil=True)
 def window_sums(rows, actions, rewards, windows, grams, moments):
-    """Σ f f' over the rounds of each window is added to ``grams`` (W, B, D, D), Σ f r to ``moments`` (W, B, D)."""
+    """Σ f f' over the rounds of each window is added to ``grams`` (W, B, D, D), Σ f r to ``moments`` (W, B, D).
+
+    Rounds whose window is negative are left out.
+    """
     n_blocks, n_features = moments.shape[1], moments.shape[2]
     for t in range(actions.size):
         reward = rewards[t]
@@ -52,6 +55,8 @@ def window_sums(rows, actions, rewards, windows, grams, moments):
             continue
         row = rows[t if rows.shape[0] > 1 else 0, actions[t] if rows.shape[1] > 1 else 0]
         b, w = actions[t] if n_blocks > 1 else 0, windows[t]
+        if w < 0:
+            continue
         for i in range(n_features):
             moments[w, b, i] += row[i] * reward
             for j in range(n_features):
@@ -74,9 +79,14 @@ def modelled_rewards(rows, coefs):
     return rows @ coefs[0] if rows.shape[1] > 1 else rows[:, 0] @ coefs.T
 
 
-def solve_ridge(grams, moments, ridge):
-    """c = (G + ridge I)⁻¹ m for every leading index; least norm where G is singular and ridge is 0."""
-    penalised = grams + ridge * np.eye(grams.shape[-1])
-    if ridge > 0.0:
+def penalised_gram(grams, penalties):
+    """G + diag(penalties), for penalties (D,)."""
+    return grams + np.diag(penalties)
+
+
+def solve_ridge(grams, moments, penalties):
+    """c = (G + diag(penalties))⁻¹ m for every leading index; least norm where that is singular."""
+    penalised = penalised_gram(grams, penalties)
+    if (penalties > 0.0).all():
         return np.linalg.solve(penalised, moments[..., None])[..., 0]
     return (np.linalg.pinv(penalised, hermitian=True) @ moments[..., None])[..., 0]

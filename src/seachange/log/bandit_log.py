@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,8 +35,10 @@ class BanditLog:
     logging_probs: Floats | None = None
     times: npt.NDArray[Any] | None = None
     sequences: npt.NDArray[Any] | None = None
+    dropped: tuple[tuple[str, int], ...] = ()  # rules that rows broke which were left out, and how many did
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "arrays", LogArrays(*(_read_only(array) for array in self.arrays)))
         for name in ("logging_probs", "times", "sequences"):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, _read_only(getattr(self, name)))
@@ -124,29 +126,29 @@ class BanditLog:
     @property
     def actions(self) -> Ints:
         """(n,) a_t."""
-        return _read_only(self.arrays.actions)
+        return self.arrays.actions
 
     @property
     def rewards(self) -> Floats:
         """(n,) r_t."""
-        return _read_only(self.arrays.rewards)
+        return self.arrays.rewards
 
     @property
     def propensities(self) -> Floats:
         """(n,) p_t = π_0(a_t | x_t)."""
-        return _read_only(self.arrays.propensities)
+        return self.arrays.propensities
 
     @property
     def contexts(self) -> Floats:
         """(n, 0), (n, d) or (n, K, d), as policies take them."""
         if self.joint.kind == "none":
-            return _read_only(np.empty((len(self), 0)))
-        return _read_only(self.arrays.rows if self.joint.kind == "per action" else self.arrays.rows[:, 0, :-1])
+            return np.empty((len(self), 0))
+        return self.arrays.rows if self.joint.kind == "per action" else self.arrays.rows[:, 0, :-1]
 
     @property
     def action_mask(self) -> Bools | None:
         """(n, K), or None where every action could be shown."""
-        return _read_only(self.arrays.mask) if self.masked else None
+        return self.arrays.mask if self.masked else None
 
     @property
     def masked(self) -> bool:
@@ -169,6 +171,10 @@ class BanditLog:
         if rounds.step not in (None, 1):
             raise ParameterError(f"a log keeps its time order; slice it without a step, not with {rounds.step}.")
         return self._select(rounds)
+
+    def with_rewards(self, rewards: Floats) -> BanditLog:
+        """The same rounds with other rewards."""
+        return replace(self, arrays=self.arrays._replace(rewards=np.ascontiguousarray(rewards, dtype=np.float64)))
 
     def take(self, rounds: Ints) -> BanditLog:
         """The rounds with these indices, copied."""
@@ -238,8 +244,15 @@ def _read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return view
 
 
+def require_rounds(log: BanditLog, purpose: str) -> None:
+    """Raise where ``purpose`` is asked of a log without rounds."""
+    if len(log) == 0:
+        raise LogError(f"{purpose} needs at least one round; the log is empty.")
+
+
 def require_rewards(log: BanditLog, purpose: str) -> None:
-    """Raise where ``purpose`` needs rewards that the log does not have."""
+    """Raise where ``purpose`` needs rounds or rewards that the log does not have."""
+    require_rounds(log, purpose)
     if log.has_missing_rewards:
         missing = int(np.isnan(log.arrays.rewards).sum())
         raise LogError(

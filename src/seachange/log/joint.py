@@ -58,7 +58,10 @@ class JointFeatures:
         """Contexts as users hold them, (n, 0), (n, d) or (n, K, d), to the kernels' (n or 1, R, D)."""
         array = np.asarray(contexts)
         if array.dtype != np.float32:
-            array = np.asarray(array, dtype=np.float64)
+            try:
+                array = np.asarray(array, dtype=np.float64)
+            except (TypeError, ValueError) as error:
+                raise LogError(f"contexts must be numbers: {error}.") from error
         expected = (self.n_actions, self.n_features) if self.kind == "per action" else (self.n_features,)
         if array.ndim < 1 or array.shape[1:] != expected:
             wanted = ", ".join(str(size) for size in ("n", *expected))
@@ -70,6 +73,11 @@ class JointFeatures:
         rows = np.ones((len(array), 1, self.n_features + 1), dtype=array.dtype)
         rows[:, 0, :-1] = array
         return rows
+
+    def scales(self, rows: Floats) -> Floats:
+        """(D,) root mean square of each feature over ``rows``, 1 where it is always 0: the unit it is measured in."""
+        squares = np.einsum("nrd,nrd->d", rows, rows, dtype=np.float64) / max(rows.shape[0] * rows.shape[1], 1)
+        return np.where(squares > 0, np.sqrt(squares), 1.0)
 
     def mask(self, action_mask: npt.ArrayLike | None, n: int) -> Bools:
         """The kernels' mask, (n, K), or (1, K) where every action may be shown."""

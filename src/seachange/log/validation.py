@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from seachange.errors import LogError, ParameterError
+from seachange.errors import LogError, ParameterError, SeachangeWarning
 from seachange.log.joint import JointFeatures, LogArrays
 from seachange.protocols import Bools, Floats, Ints
 
 OnBadRows = Literal["raise", "drop"]
 # A row sum or a stated propensity may be off by this much, to allow for rounding where the log was written.
 PROBABILITY_TOLERANCE = 1e-6
+MISSING_HINT = " (missing_rewards=True lets NaN stand for rounds nobody observed)"
+# Squares of rewards and features, and their sums, must stay numbers.
+LARGEST = 1e100
 # An action beyond this is taken for an identifier, not for a place in a list, unless n_actions says otherwise.
 MOST_ACTIONS = 1_000_000
 
@@ -72,6 +76,7 @@ def validated(
     _require_width("action_mask", mask, n_actions)
     _require_width("logging_probs", probs, n_actions)
     good = np.ones(n, dtype=bool)
+    dropped: list[tuple[str, int]] = []
     for bad, rule, values in _broken_rules(
         raw_actions,
         n_actions,
@@ -85,6 +90,7 @@ def validated(
         time,
         sequence,
         context_names,
+        action_names,
     ):
         if on_bad_rows == "raise" and bad.any():
             row = int(bad.argmax())
@@ -92,6 +98,8 @@ def validated(
                 f"{rule}; row {row} has {_shown(values[row])} ({int(bad.sum())} of {n} rows are bad). "
                 'Drop them with on_bad_rows="drop".'
             )
+        if (bad & good).any():
+            dropped.append((rule, int((bad & good).sum())))
         good &= ~bad
     if not good.any():
         raise LogError(
@@ -117,6 +125,7 @@ def validated(
         "action_names": _names("action_names", action_names, n_actions, "action"),
         "context_names": _names("context_names", context_names, width, "x"),
         "logging_probs": None if probs is None else probs[keep],
+        "dropped": tuple(dropped),
         "times": None if time is None else time[keep],
         "sequences": None if sequence is None else sequence[keep],
     }
@@ -126,7 +135,8 @@ def _column(name: str, values: npt.ArrayLike) -> Floats:
     try:
         array = np.array(values, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise LogError(f"{name} must be numbers: {error}. Tables with named actions: BanditLog.from_frame.") from error
+        hint = " Tables with named actions: BanditLog.from_frame." if name == "actions" else ""
+        raise LogError(f"{name} must be numbers: {error}.{hint}") from error
     if array.ndim != 1:
         raise LogError(f"{name} must have one entry a round, shape (n,); it has shape {array.shape}.")
     return array
@@ -222,6 +232,13 @@ def _number_of_actions(
                 f"actions must be places in a list, from 0 on; there is {known - 1}. Tables with named actions: "
                 "BanditLog.from_frame; lists as long as that: n_actions."
             )
+        if known > 20 * (n_distinct := len(np.unique(whole))):
+            warnings.warn(
+                f"actions go up to {known - 1} but only {n_distinct} of them occur: if they are identifiers, "
+                "BanditLog.from_frame numbers them; if there are that many actions, give n_actions.",
+                SeachangeWarning,
+                stacklevel=4,
+            )
     if n_actions is not None and n_actions != known:
         raise LogError(f"n_actions={n_actions}, but action_features has {known} actions.")
     if known < 1:
@@ -242,21 +259,26 @@ def _broken_rules(
     times: npt.NDArray[Any] | None,
     sequences: npt.NDArray[Any] | None,
     context_names: Sequence[str] | None,
+    action_names: Sequence[str] | None,
 ) -> list[tuple[Bools, str, npt.NDArray[Any]]]:
     """(rows that break it, the rule, the offending values) for every rule about single rows."""
     with np.errstate(invalid="ignore"):
         bad_action = ~((actions >= 0) & (actions < n_actions) & (actions == np.floor(actions)))
-        bad_reward = np.isinf(rewards) if missing_rewards else ~np.isfinite(rewards)
+        bad_reward = ~(np.abs(rewards) <= LARGEST) & ~(missing_rewards & np.isnan(rewards))
         bad_propensity = ~((propensities > 0) & (propensities <= 1))
-    hint = "" if missing_rewards else " (missing_rewards=True lets NaN stand for rounds nobody observed)"
+    hint = "" if missing_rewards else MISSING_HINT
+    places = f"actions must be whole numbers from 0 to {n_actions - 1}"
+    action_rule = places if action_names is None else f"every round must have one of the {n_actions} actions"
     rules: list[tuple[Bools, str, npt.NDArray[Any]]] = [
-        (bad_action, f"actions must be whole numbers from 0 to {n_actions - 1}", actions),
-        (bad_reward, f"rewards must be finite{hint}", rewards),
+        (bad_action, action_rule, actions),
+        (bad_reward, f"rewards must be finite and at most {LARGEST:g} in size{hint}", rewards),
         (bad_propensity, "propensities must be in (0, 1]", propensities),
     ]
     for name, array in (("contexts", contexts), ("action_features", features)):
         if array is not None:
             bad = ~np.isfinite(array)
+            if array.dtype == np.float64:  # single precision ends long before
+                bad |= np.abs(array) > LARGEST
             flat = bad.reshape(len(array), -1)
             first = int(flat.any(axis=1).argmax())
             where = np.unravel_index(int(flat[first].argmax()), array.shape[1:]) if flat.size else ()

@@ -12,11 +12,18 @@ from scipy.optimize import minimize
 from seachange.engine import one_thread
 from seachange.errors import LogError, ParameterError
 from seachange.log.bandit_log import BanditLog, require_rewards
-from seachange.params import Params, require
+from seachange.params import Params, require, require_count
 from seachange.policies.objectives import Objective
 from seachange.policies.rewards import RewardModel, fit_rewards
 from seachange.policies.softmax import SoftmaxPolicy
 from seachange.protocols import Floats
+
+
+def require_choices(log: BanditLog) -> None:
+    """Raise where no policy can be learned from ``log``."""
+    require_rewards(log, "learning a policy")
+    if log.n_actions == 1:
+        raise LogError("there is nothing to choose: the log has one action.")
 
 
 @dataclass(frozen=True)
@@ -34,7 +41,7 @@ class _SoftmaxLearner(Params):
 
     clip: float = 100.0  # M: lower trades bias for variance; below 1 / p it costs value
     temperature: float = 0.0  # τ: higher keeps the policy more random; in units of reward
-    l2: float = 1e-5  # pull of the coefficients to 0; in units of the mean absolute reward
+    l2: float = 1e-5  # pull of the coefficients to 0; in units of the mean absolute reward and of each feature
     max_iterations: int = 500
 
     def fit(self, log: BanditLog, weights: npt.ArrayLike | None = None) -> Self:
@@ -49,17 +56,18 @@ class _SoftmaxLearner(Params):
             variance_penalty=self._variance_penalty(),
             l2=self.l2,
         )
-        shape, unit = log.joint.shape, objective.scale
+        shape, scale, units = log.joint.shape, objective.scale, objective.units
 
+        # The optimiser sees rewards and features in their own units, so that its tolerances fit any log.
         def descend(flat: Floats) -> tuple[float, Floats]:
-            value, gradient = objective.value_and_gradient(flat.reshape(shape))
-            return -value / unit, -gradient.ravel() / unit
+            value, gradient = objective.value_and_gradient(flat.reshape(shape) / units)
+            return -value / scale, -(gradient / units).ravel() / scale
 
         options = {"maxiter": self.max_iterations, "ftol": 1e-12, "gtol": 1e-7}
         with one_thread():
             found = minimize(descend, np.zeros(log.joint.size), jac=True, method="L-BFGS-B", options=options)
-        self.policy_ = SoftmaxPolicy(found.x.reshape(shape), log.joint)
-        self.optimisation_ = Optimisation(-float(found.fun) * unit, int(found.nit), found.status == 0)
+        self.policy_ = SoftmaxPolicy(found.x.reshape(shape) / units, log.joint)
+        self.optimisation_ = Optimisation(-float(found.fun) * scale, int(found.nit), found.status == 0)
         return self
 
     def _reward_model(self, log: BanditLog, weights: Floats) -> RewardModel | None:
@@ -72,10 +80,8 @@ class _SoftmaxLearner(Params):
         require(self.clip > 0, f"clip must be positive; got {self.clip}.")
         require(self.temperature >= 0, f"temperature must be at least 0; got {self.temperature}.")
         require(self.l2 >= 0, f"l2 must be at least 0; got {self.l2}.")
-        require(self.max_iterations >= 1, f"max_iterations must be at least 1; got {self.max_iterations}.")
-        require_rewards(log, "learning a policy")
-        if log.n_actions == 1:
-            raise LogError("there is nothing to choose: the log has one action.")
+        require_count("max_iterations", self.max_iterations)
+        require_choices(log)
         counts = np.ones(len(log)) if weights is None else np.ascontiguousarray(weights, dtype=np.float64)
         if counts.shape != (len(log),):
             raise ParameterError(
@@ -111,3 +117,11 @@ class POEMLearner(_SoftmaxLearner):
     def _variance_penalty(self) -> float:
         require(self.variance_penalty >= 0, f"variance_penalty must be at least 0; got {self.variance_penalty}.")
         return self.variance_penalty
+
+
+# Learners by the name of what they maximise.
+LEARNERS: dict[str, type[IPSLearner | DRLearner | POEMLearner]] = {
+    "ips": IPSLearner,
+    "dr": DRLearner,
+    "poem": POEMLearner,
+}

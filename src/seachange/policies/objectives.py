@@ -16,12 +16,12 @@ from seachange.protocols import Floats
 
 @dataclass(frozen=True, eq=False)
 class Objective:
-    """J(θ) = mean y + τ mean H - λ √(Var y / N) - (l2 / 2) s |θ|².
+    """J(θ) = mean y + τ mean H - λ √(Var y / N) - (l2 / 2) s Σ_j (u_j θ_j)².
 
     y_t = Σ_a π(a | x_t) r̂(x_t, a) + min{M, π(a_t | x_t) / p_t} (r_t - r̂(x_t, a_t)),  r̂ = 0 without a reward model
 
-    Means are weighted, N is the sum of the weights and s the mean absolute reward, so that the penalty means the same
-    whatever the unit of the rewards.
+    Means are weighted, N is the sum of the weights, s the mean absolute reward and u_j the root mean square of feature
+    j, so that the penalty means the same whatever the units of rewards and features.
     """
 
     log: BanditLog
@@ -36,6 +36,11 @@ class Objective:
     def scale(self) -> float:
         """s: weighted mean of |r|, or 1 where all rewards are 0."""
         return float(np.sum(self.weights * np.abs(self.log.arrays.rewards)) / self.weights.sum()) or 1.0
+
+    @cached_property
+    def units(self) -> Floats:
+        """(D,) u: root mean square of each feature."""
+        return self.log.joint.scales(self.log.arrays.rows)
 
     @cached_property
     def _chunks(self) -> list[tuple[Any, ...]]:
@@ -68,5 +73,5 @@ class Objective:
             spread_slope = (slopes[1] - 2 * means[0] * slopes[0]) / (total - 1)
             value -= self.variance_penalty * np.sqrt(spread)
             slope -= self.variance_penalty * spread_slope / (2 * np.sqrt(spread))
-        penalty = self.l2 * self.scale
-        return float(value - penalty / 2 * np.square(coefs).sum()), slope - penalty * coefs
+        penalty = self.l2 * self.scale * np.square(self.units)
+        return float(value - np.sum(penalty * np.square(coefs)) / 2), slope - penalty * coefs

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from seachange.kernels.regression import modelled_rewards, regression_sums, solve_ridge
+from seachange.kernels.regression import modelled_rewards, penalised_gram, regression_sums, solve_ridge
 from seachange.log.bandit_log import BanditLog
 from seachange.protocols import Floats
 
@@ -24,8 +24,17 @@ class RewardModel:
 
 
 def fit_rewards(log: BanditLog, weights: Floats, ridge: float) -> list[RewardModel]:
-    """One reward model for every column of ``weights``, (n, L)."""
+    """One reward model for every column of ``weights``, (n, L).
+
+    ``ridge`` counts in rounds. It pulls towards the mean reward where there is an intercept to hold it, and to 0 where
+    actions have vectors of their own.
+    """
     n_blocks, n_features = log.joint.shape
+    penalties = ridge * np.square(log.joint.scales(log.arrays.rows))
+    offsets = np.zeros(weights.shape[1])
+    if log.joint.kind != "per action":
+        counts = weights.sum(axis=0)
+        offsets = np.divide(log.arrays.rewards @ weights, counts, out=offsets, where=counts > 0)
     grams = np.zeros((weights.shape[1], n_blocks, n_features, n_features))
     moments = np.zeros((weights.shape[1], n_blocks, n_features))
     for rounds in log.chunk_slices():
@@ -33,6 +42,9 @@ def fit_rewards(log: BanditLog, weights: Floats, ridge: float) -> list[RewardMod
         sums = regression_sums(arrays.rows, arrays.actions, arrays.rewards, weights[rounds], n_blocks)
         grams += sums[0]
         moments += sums[1]
-    coefs = solve_ridge(grams, moments, ridge)
-    inverses = np.linalg.pinv(grams + ridge * np.eye(n_features), hermitian=True)
+    # Moments of r - offset: the intercept is the last feature, which is always 1.
+    coefs = solve_ridge(grams, moments - offsets[:, None, None] * grams[..., -1], penalties)
+    if log.joint.kind != "per action":
+        coefs[..., -1] += offsets[:, None]
+    inverses = np.linalg.pinv(penalised_gram(grams, penalties), hermitian=True)
     return [RewardModel(c, inverse) for c, inverse in zip(coefs, inverses, strict=True)]

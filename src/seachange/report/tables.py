@@ -9,6 +9,8 @@ import numpy as np
 from rich.markup import escape
 from rich.table import Table
 
+from seachange.states.labels import chains
+
 if TYPE_CHECKING:
     from seachange.evaluation.estimators import ValueEstimate
     from seachange.experiments.synthetic import MethodResult
@@ -39,7 +41,7 @@ def log_table(log: BanditLog) -> Table:
         ("propensities", f"from {propensities.min():.4f} to {propensities.max():.4f}"),
     ]
     if log.times is not None:
-        rows.append(("time", f"{log.times.min()} to {log.times.max()}"))
+        rows.append(("time", f"{_time(log.times.min())} to {_time(log.times.max())}"))
     return table("The log", ("", ""), rows, n_text=2)
 
 
@@ -47,31 +49,34 @@ def states_table(log: BanditLog, labels: StateLabels) -> Table:
     """What the states are: how much of the log, what it earned there, which action earned most."""
     rows = []
     for state, count in enumerate(labels.counts):
-        if count == 0:
-            rows.append([f"state {state}", "0", "-", "-", "-"])
+        if not (~np.isnan(log.rewards[labels.states == state])).any():
+            rows.append([f"state {state}", f"{count:,}", f"{count / len(log):.1%}", "-", "-"])
             continue
-        members = labels.states == state
-        earned = np.bincount(log.actions[members], np.nan_to_num(log.rewards[members]), log.n_actions)
+        members = (labels.states == state) & ~np.isnan(log.rewards)
+        earned = np.bincount(log.actions[members], log.rewards[members], log.n_actions)
         taken = np.bincount(log.actions[members], minlength=log.n_actions)
         means = np.divide(earned, taken, out=np.full(log.n_actions, -np.inf), where=taken > 0)
         best = int(np.argmax(means))
         rows.append(
-            [f"state {state}", f"{count:,}", f"{count / len(log):.1%}", f"{np.nanmean(log.rewards[members]):.4f}",
+            [f"state {state}", f"{count:,}", f"{count / len(log):.1%}", f"{log.rewards[members].mean():.4f}",
              f"{log.action_names[best]} ({means[best]:.4f})"]
         )  # fmt: skip
-    title = f"{labels.n_states} states, {len(labels.change_points)} changes"
+    title = f"{_count(labels.n_states, 'state')}, {_count(len(labels.change_points), 'change')}"
     return table(title, ("", "rounds", "share", "mean reward", "best action (its mean reward)"), rows)
 
 
 def changes_table(log: BanditLog, labels: StateLabels, most: int = 20) -> Table:
     """Where the world changed."""
-    starts = labels.change_points[:most]
-    ends = np.append(labels.change_points[1:], len(log))[:most]
-    rows = [
-        (f"{start:,}", str(log.times[start]) if log.times is not None else "", int(labels.states[start - 1]),
-         int(labels.states[start]), f"{end - start:,}")
-        for start, end in zip(starts, ends, strict=True)
-    ]  # fmt: skip
+    order, starts = chains(log)
+    place = np.argsort(order)  # of each round in its chain, all chains one after the other
+    edges = np.sort(np.concatenate([place[labels.change_points], np.flatnonzero(starts), [len(log)]]))
+    rows = []
+    for change in labels.change_points[:most]:
+        at = place[change]
+        stay = edges[np.searchsorted(edges, at, side="right")] - at
+        time = "" if log.times is None else _time(log.times[change])
+        before, after = int(labels.states[order[at - 1]]), int(labels.states[change])
+        rows.append((f"{change:,}", time, before, after, f"{stay:,}"))
     left_out = len(labels.change_points) - len(rows)
     title = f"Changes (the first {most}; {left_out} more)" if left_out > 0 else "Changes"
     return table(title, ("first round", "time", "from state", "to state", "rounds until the next"), rows)
@@ -80,7 +85,7 @@ def changes_table(log: BanditLog, labels: StateLabels, most: int = 20) -> Table:
 def estimates_table(title: str, estimates: Sequence[tuple[str, ValueEstimate]], confidence: float) -> Table:
     """Values with intervals, a row for each policy and estimator."""
     rows = [
-        (who, e.estimator, f"{e.value:.4f}", f"{e.low:.4f} to {e.high:.4f}", f"{e.effective_samples:,.0f}",
+        (who, e.estimator, _value(e.value), f"{_value(e.low)} to {_value(e.high)}", f"{e.effective_samples:,.0f}",
          f"{e.max_weight:.1f}")
         for who, e in estimates
     ]  # fmt: skip
@@ -97,6 +102,20 @@ def replication_table(results: Sequence[MethodResult], n_runs: int, n_states: in
     ]  # fmt: skip
     title = f"Mean reward on the synthetic problem, k = {n_states}, {n_runs} runs (mean ± standard deviation)"
     return table(title, ("method", "paper", "paper-like", "our defaults", "of the oracle"), rows)
+
+
+def _count(n: int, thing: str) -> str:
+    return f"{n} {thing}" if n == 1 else f"{n} {thing}s"
+
+
+def _value(value: float) -> str:
+    """Four decimals, or as many figures as that leaves room for."""
+    return f"{value:.4f}" if abs(value) < 100 else f"{value:,.0f}"
+
+
+def _time(moment: Any) -> str:
+    """A time to the second."""
+    return str(np.datetime_as_string(moment, unit="s")) if isinstance(moment, np.datetime64) else str(moment)
 
 
 def _some(names: Sequence[str], most: int = 8) -> list[str]:

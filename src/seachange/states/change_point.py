@@ -12,7 +12,7 @@ import numpy as np
 from seachange.errors import NoChangeWarning, ParameterError, SeachangeWarning
 from seachange.kernels.scan import mean_shifts, pick_peaks
 from seachange.log.bandit_log import BanditLog, require_rewards
-from seachange.params import Auto, Params, require
+from seachange.params import Auto, Params, require, require_count
 from seachange.protocols import Floats, Ints
 from seachange.states.clustering import cluster
 from seachange.states.labels import StateLabels, by_first_appearance, labels_from_states
@@ -49,7 +49,7 @@ class ChangePointOracle(Params):
         c = R √(log(2 n / δ) / w)
     """
 
-    n_states: int | None = None  # k: how many states the segments are merged into; None: each is its own
+    n_states: int | Auto = "auto"  # k: how many states the segments are merged into; auto: each is its own
     window: int | Auto = "auto"  # w: longer finds smaller changes, later
     threshold: float | Auto = "auto"  # c: higher means fewer false alarms
     statistic: Literal["reward"] = "reward"  # what is compared on both sides of a round
@@ -63,20 +63,17 @@ class ChangePointOracle(Params):
     def fit(self, log: BanditLog) -> Self:
         """Find the change-points of ``log`` and the states of its segments."""
         require(self.statistic == "reward", f'statistic must be "reward"; got {self.statistic!r}.')
-        require(self.n_states is None or self.n_states >= 1, f"n_states must be at least 1; got {self.n_states}.")
+        require_count("n_states", self.n_states, auto=True)
         window, threshold = self.settings_for(log)
         change_points, values = _segments(log, window, threshold)
         if len(change_points) == 0:
-            warnings.warn(
-                f"no evidence of change: nowhere do the {window} rounds before and after differ by {threshold:.3g} in "
-                "mean reward. A shorter window or a lower threshold looks closer.",
-                NoChangeWarning,
-                stacklevel=2,
-            )
-        n_states = len(values) if self.n_states is None else self.n_states
-        clusters = cluster(values[:, None], n_states, self.seed)
-        order = by_first_appearance(clusters, n_states)
-        states = np.argsort(order)[clusters]
+            warnings.warn(_no_change(log, window, threshold), NoChangeWarning, stacklevel=2)
+        if self.n_states == "auto":
+            n_states, states = len(values), np.arange(len(values))
+        else:
+            n_states = self.n_states
+            clusters = cluster(values[:, None], n_states, self.seed)
+            states = np.argsort(by_first_appearance(clusters, n_states))[clusters]
         if len(np.unique(states)) < n_states and len(change_points) > 0:
             warnings.warn(
                 f"n_states={n_states}, but the log has only {len(values)} segments; the states left over stay empty.",
@@ -99,6 +96,7 @@ class ChangePointOracle(Params):
 
     def settings_for(self, log: BanditLog) -> tuple[int, float]:
         """(w, c) as given or, where "auto", from the theorem."""
+        require_rewards(log, "the change-point detector")
         require(0 < self.delta <= 1, f"delta must be in (0, 1]; got {self.delta}.")
         length, change, n = self._reward_length(log), self.min_change, len(log)
         require(change is None or change > 0, f"min_change must be positive; got {change}.")
@@ -108,18 +106,22 @@ class ChangePointOracle(Params):
             window = max(n // 40, 1)
         else:
             window = math.ceil(8 * (length / change) ** 2 * math.log(16 * n / self.delta))
-        require(window >= 1, f"window must be at least 1; got {window}.")
-        if 2 * window > n:
-            raise ParameterError(
-                f"window={window} needs at least {2 * window} rounds; the log has {n}. "
-                "Give a shorter window, or a larger min_change to look for."
-            )
+        require_count("window", window)
+        _require_length(log, window)
         if self.threshold != "auto":
             threshold = self.threshold
         elif change is None:
             threshold = length * math.sqrt(math.log(2 * n / self.delta) / window)
         else:
             threshold = change / 2
+            least = length * math.sqrt(2 * math.log(8 * n / self.delta) / window)
+            if threshold < least:
+                warnings.warn(
+                    f"window={window} is too short to tell changes of {change:g} from chance: the theorem needs a "
+                    f"threshold of {least:.3g} and min_change / 2 is {threshold:g}. Expect false alarms.",
+                    SeachangeWarning,
+                    stacklevel=3,
+                )
         require(threshold > 0, f"threshold must be positive; got {threshold}.")
         return window, threshold
 
@@ -134,13 +136,33 @@ class ChangePointOracle(Params):
         return 2 * float(np.nanstd(rewards))
 
 
+def _require_length(log: BanditLog, window: int) -> None:
+    if 2 * window > len(log):
+        raise ParameterError(
+            f"window={window} needs at least {2 * window} rounds; the log has {len(log)}. "
+            "Give a shorter window, or a larger min_change to look for."
+        )
+
+
+def _no_change(log: BanditLog, window: int, threshold: float) -> str:
+    spread = float(np.ptp(log.arrays.rewards))
+    if 0 < spread < threshold:
+        return (
+            f"no evidence of change, and none to be had: a log of {len(log)} rounds is too short for delta, which asks "
+            f"for shifts of {threshold:.3g} where rewards spread over {spread:.3g}. Give a threshold."
+        )
+    return (
+        f"no evidence of change: nowhere do the {window} rounds before and after differ by {threshold:.3g} in mean "
+        "reward. A lower threshold looks closer."
+    )
+
+
 def _segments(log: BanditLog, window: int, threshold: float) -> tuple[Ints, Floats]:
     """Change-points, and the mean reward of the segments between them."""
     require_rewards(log, "the change-point detector")
+    _require_length(log, window)
     if log.sequences is not None and len(np.unique(log.sequences)) > 1:
         raise ParameterError("the reward statistic scans one chain; this log holds several sequences. Use HMMOracle.")
-    if 2 * window > len(log):
-        raise ParameterError(f"window={window} needs at least {2 * window} rounds; the log has {len(log)}.")
     rewards = log.arrays.rewards
     shifts = mean_shifts(rewards, window)
     candidates = np.flatnonzero(shifts >= threshold)

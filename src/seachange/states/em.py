@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from seachange.kernels.regression import solve_ridge
+from seachange.kernels.regression import penalised_gram, solve_ridge
 from seachange.protocols import Floats
 from seachange.states.switching import Chain, Expectation, SwitchingRegression, Workspace, expectation
 
@@ -18,7 +18,7 @@ NOISE_FLOOR = 1e-10
 class Prior:
     """What EM believes before the log: coefficients are small, states are sticky. All of it may vanish."""
 
-    ridge: float  # pseudo-rounds that pull each coefficient to 0
+    penalties: Floats  # (D,) ridge: pull of each coefficient to 0, in rounds times the squared unit of its feature
     visits: float  # imagined visits to each state, each left after ``stay`` rounds for any other
     stay: float  # expected rounds in a state
 
@@ -31,16 +31,18 @@ class Prior:
         return counts
 
     def first_counts(self, n_states: int) -> Floats:
-        """(L,) imagined chains by their first state: one for every imagined visit, spread evenly."""
+        """(L,) imagined chains by their first state: as many as visits to one state, spread evenly."""
         return np.full(n_states, self.visits / n_states)
+
+    def squares(self, coefs: Floats) -> float:
+        """Σ penalty c²: what the ridge adds to the squared residuals."""
+        return float(np.sum(self.penalties * np.square(coefs)))
 
     def log_density(self, model: SwitchingRegression) -> float:
         """Logarithm of the prior at ``model``, up to a constant."""
         moves = self.transition_counts(model.n_states) * np.log(np.maximum(model.transition_matrix, 1e-300))
         firsts = self.first_counts(model.n_states) * np.log(np.maximum(model.initial_probs, 1e-300))
-        return float(
-            moves.sum() + firsts.sum() - self.ridge * np.square(model.reward_coefs).sum() / (2 * model.noise_variance)
-        )
+        return float(moves.sum() + firsts.sum() - self.squares(model.reward_coefs) / (2 * model.noise_variance))
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,23 +73,18 @@ def maximisation(
     model: SwitchingRegression, statistics: Expectation, prior: Prior, floor: float
 ) -> SwitchingRegression:
     """The M-step: the model that maximises the expected log-likelihood plus the log prior."""
-    coefs = solve_ridge(statistics.grams, statistics.moments, prior.ridge)
-    squares = statistics.totals[:, 0].sum() - explained(statistics.grams, statistics.moments, coefs)
-    penalised = squares + prior.ridge * np.square(coefs).sum()
+    coefs = solve_ridge(statistics.grams, statistics.moments, prior.penalties)
+    fitted = np.einsum("zbij,zbj->zbi", statistics.grams, coefs)
+    explained = float(2 * np.sum(coefs * statistics.moments) - np.sum(coefs * fitted))
+    squares = statistics.totals[:, 0].sum() - explained + prior.squares(coefs)
     return replace(
         model,
         initial_probs=_probabilities(statistics.first_states + prior.first_counts(model.n_states)),
         transition_matrix=_probabilities(statistics.transitions + prior.transition_counts(model.n_states)),
         reward_coefs=coefs,
-        reward_precisions=statistics.grams + prior.ridge * np.eye(coefs.shape[-1]),
-        noise_variance=max(float(penalised / max(statistics.totals[:, 1].sum(), 1e-300)), floor),
+        reward_precisions=penalised_gram(statistics.grams, prior.penalties),
+        noise_variance=max(float(squares / max(statistics.totals[:, 1].sum(), 1e-300)), floor),
     )
-
-
-def explained(grams: Floats, moments: Floats, coefs: Floats) -> float:
-    """2 c·m - c'Gc: how much of Σ r² the coefficients explain."""
-    fitted = np.einsum("zbij,zbj->zbi", grams, coefs)
-    return float(2 * np.sum(coefs * moments) - np.sum(coefs * fitted))
 
 
 def _probabilities(counts: Floats) -> Floats:

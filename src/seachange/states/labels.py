@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from seachange.errors import LogError
-from seachange.log.bandit_log import BanditLog
+from seachange.log.bandit_log import BanditLog, require_rounds
 from seachange.params import Params
 from seachange.protocols import Bools, Floats, Ints
 
@@ -45,6 +45,7 @@ def labels_from_states(
     states: Ints, n_states: int, log: BanditLog, state_probs: Floats | None = None, change_points: Ints | None = None
 ) -> StateLabels:
     """Labels whose change-points, unless given, are the rounds whose state differs from the one before in its chain."""
+    require_rounds(log, "an oracle")
     order, starts = chains(log)
     changed = states[order][1:] != states[order][:-1]
     found = np.sort(order[1:][changed & ~starts[1:]])

@@ -28,9 +28,12 @@ def bic(result: EMResult, n_rounds: int) -> float:
 
 
 def choose_n_states(
-    fit: Callable[[int], list[EMResult]], most: int, n_rounds: int
+    fit: Callable[[int], list[EMResult]], most: int, n_rounds: int, shortest_stay: float
 ) -> tuple[list[EMResult], tuple[StateCount, ...]]:
-    """Fit 1, 2, … states until the criterion has stopped falling; the best fit, and what was seen on the way."""
+    """Fit 1, 2, … states until the criterion has stopped falling; the best fit, and what was seen on the way.
+
+    Where a state lasts less than ``shortest_stay`` rounds it follows single rewards; such fits are never chosen.
+    """
     fits: list[list[EMResult]] = []
     counts: list[StateCount] = []
     best = 0
@@ -41,7 +44,7 @@ def choose_n_states(
             break
         fits.append(results)
         counts.append(StateCount(n_states, results[0].log_likelihood, bic(results[0], n_rounds)))
-        if counts[-1].bic < counts[best].bic:
+        if counts[-1].bic < counts[best].bic and results[0].model.shortest_stay >= shortest_stay:
             best = n_states - 1
         elif n_states - 1 - best >= PATIENCE:
             break

@@ -7,9 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from seachange.errors import ParameterError
 from seachange.kernels.chain import backward, forward, gaussian_evidences
 from seachange.kernels.regression import regression_sums
-from seachange.log.bandit_log import CHUNK_ROWS, BanditLog
+from seachange.log.bandit_log import CHUNK_ROWS, BanditLog, require_rounds
 from seachange.log.joint import JointFeatures
 from seachange.protocols import Floats, Ints
 from seachange.states.labels import chains
@@ -32,9 +33,9 @@ class SwitchingRegression:
         return len(self.initial_probs)
 
     @property
-    def expected_stays(self) -> Floats:
-        """(L,) expected rounds before state z is left: 1 / (1 - Φ(z, z))."""
-        return np.asarray(1.0 / np.maximum(1.0 - np.diag(self.transition_matrix), 1e-300))
+    def shortest_stay(self) -> float:
+        """Expected rounds in the state that is left soonest: 1 / (1 - Φ(z, z))."""
+        return 1 / max(1 - float(np.diag(self.transition_matrix).min()), 1e-300)
 
     @property
     def n_parameters(self) -> int:
@@ -51,30 +52,39 @@ class SwitchingRegression:
             reward_precisions=self.reward_precisions[order],
         )
 
+    def shifted(self, coefs: Floats) -> SwitchingRegression:
+        """The same model of rewards that are larger by coefs · f(x, a)."""
+        return replace(self, reward_coefs=self.reward_coefs + coefs)
+
     def smooth(self, log: BanditLog) -> Floats:
         """(n, L) p(z_t | all rewards)."""
-        chain = Chain(log)
+        chain = self._chain(log)
         posteriors = np.empty((len(log), self.n_states))
         expectation(self, chain, posteriors)
         return chain.in_log_order(posteriors)
 
     def filter(self, log: BanditLog) -> Floats:
         """(n, L) p(z_t | r_1:t)."""
-        chain = Chain(log)
+        chain = self._chain(log)
         return chain.in_log_order(self._filtered(chain))
 
     def forecast(self, log: BanditLog) -> Floats:
         """(n, L) p(z_t | r_1:t-1): what was known before each reward, fit for value claims."""
-        chain = Chain(log)
+        chain = self._chain(log)
         known = np.roll(self._filtered(chain) @ self.transition_matrix, 1, axis=0)
         known[chain.starts] = self.initial_probs
         return chain.in_log_order(known)
 
     def log_likelihood(self, log: BanditLog) -> float:
         """log p(r_1:n | x_1:n, a_1:n)."""
-        chain = Chain(log)
+        chain = self._chain(log)
         belief, room = self.initial_probs.copy(), Workspace.for_chain(chain, self.n_states)
         return sum(_forward(self, chain, rounds, belief, room) for rounds in chain.slices)
+
+    def _chain(self, log: BanditLog) -> Chain:
+        if log.joint != self.joint:
+            raise ParameterError(f"the model is of {self.joint}; this log has {log.joint}.")
+        return Chain(log)
 
     def _filtered(self, chain: Chain) -> Floats:
         belief, room = self.initial_probs.copy(), Workspace.for_chain(chain, self.n_states)
@@ -89,6 +99,7 @@ class Chain:
     """A log as one run of chains: each sequence in one piece, cut into chunks."""
 
     def __init__(self, log: BanditLog, chunk_rows: int = CHUNK_ROWS) -> None:
+        require_rounds(log, "a hidden Markov model")
         self.order, self.starts = chains(log)
         self.log = log if log.sequences is None else log.take(self.order)
         self.next_starts = np.append(self.starts[1:], True)

@@ -75,9 +75,12 @@ def _places(available: Sequence[str], columns: Mapping[str, str | Sequence[str]]
     if missing:
         raise LogError(
             f"the table has no column for {' and '.join(missing)}; it has {', '.join(available)}. "
-            f"Say which it is, for example columns={{{missing[0]!r}: {available[0] if available else '...'!r}}} "
-            f"or --columns {missing[0]}={available[0] if available else '...'}."
+            f"Say which it is: columns={{{missing[0]!r}: ...}}, or --columns {missing[0]}=... in a shell."
         )
+    for word, place in places.items():
+        twins = [other for other in places if places[other] == place and other != word]
+        if twins:
+            raise LogError(f"column {place!r} cannot be both {word} and {twins[0]}.")
     return places
 
 

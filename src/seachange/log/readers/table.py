@@ -28,7 +28,7 @@ def _parquet(path: Path) -> Any:
 def _csv(path: Path, separator: str = ",") -> Any:
     import polars
 
-    return polars.read_csv(path, separator=separator, try_parse_dates=True, infer_schema_length=10_000)
+    return polars.read_csv(path, separator=separator, try_parse_dates=True, infer_schema_length=None)
 
 
 def _json_lines(path: Path) -> Any:
