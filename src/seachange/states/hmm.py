@@ -25,7 +25,7 @@ from seachange.states.switching import Chain, SwitchingRegression
 LONGEST_WINDOWS_A_STAY = 5
 MAX_STATES = 12
 # A state that is left sooner than this, in rounds, is not a state of the world.
-SHORTEST_STAY = 5.0
+SHORTEST_STAY = 10.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,8 +95,8 @@ class HMMOracle(Params):
             warnings.warn(self._no_evidence(), NoChangeWarning, stacklevel=2)
         elif model.shortest_stay < SHORTEST_STAY:
             warnings.warn(
-                f"a state lasts {model.shortest_stay:.1f} rounds: it follows the noise of single rewards (skewed ones do "
-                "that), not a changing world. Ask for fewer states, or transform the rewards.",
+                f"a state lasts {model.shortest_stay:.1f} rounds: it follows the noise of single rewards, not a changing "
+                "world (skewed rewards do that). Ask for fewer states, or transform the rewards.",
                 SeachangeWarning,
                 stacklevel=2,
             )
