@@ -39,7 +39,7 @@ class ChangePointOracle(Params):
     k-means on the logging policy's value.
 
     Rewards lie in an interval of length R, or are (R/2)-sub-Gaussian. Where changes of at least Δ are looked for
-    (``min_change``), "auto" is the paper's theorem: with segments longer than 4w,
+    (``min_change``), "auto" is the paper's theorem as its corollary uses it: with segments longer than 4w,
 
         w = 8 R² log(16 n / δ) / Δ²,  c = Δ / 2
 

@@ -95,8 +95,8 @@ class HMMOracle(Params):
             warnings.warn(self._no_evidence(), NoChangeWarning, stacklevel=2)
         elif model.shortest_stay < SHORTEST_STAY:
             warnings.warn(
-                f"a state lasts {model.shortest_stay:.1f} rounds: it follows the noise of single rewards, not a changing "
-                "world (skewed rewards do that). Ask for fewer states, or transform the rewards.",
+                f"a state lasts {model.shortest_stay:.1f} rounds: it follows the noise of single rewards, not a world "
+                "that changes (skewed rewards do that). Ask for fewer states, or transform the rewards.",
                 SeachangeWarning,
                 stacklevel=2,
             )
