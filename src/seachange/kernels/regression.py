@@ -16,12 +16,15 @@ def regression_sums(rows, actions, rewards, weights, n_blocks):
     grams = np.zeros((n_columns, n_blocks, n_features, n_features))
     moments = np.zeros((n_columns, n_blocks, n_features))
     totals = np.zeros((n_columns, 2))
+    many, own_row = rows.shape[0] > 1, rows.shape[1] > 1
+    # Without contexts the features are the action alone: counting is enough.
+    tabled = not many and not own_row and n_features == 1
+    counts, sums = np.zeros((n_columns, n_blocks)), np.zeros((n_columns, n_blocks))
     for t in range(actions.size):
         reward = rewards[t]
         if np.isnan(reward):
             continue
-        row = rows[t if rows.shape[0] > 1 else 0, actions[t] if rows.shape[1] > 1 else 0]
-        b = actions[t] if n_blocks > 1 else 0
+        k, r, b = t if many else 0, actions[t] if own_row else 0, actions[t] if n_blocks > 1 else 0
         for z in range(n_columns):
             weight = weights[t, z]
             # Posteriors are almost always 0 or 1; what is smaller than this moves no sum.
@@ -29,11 +32,20 @@ def regression_sums(rows, actions, rewards, weights, n_blocks):
                 continue
             totals[z, 0] += weight * reward * reward
             totals[z, 1] += weight
+            if tabled:
+                counts[z, b] += weight
+                sums[z, b] += weight * reward
+                continue
             for i in range(n_features):
-                scaled = weight * row[i]
+                scaled = weight * rows[k, r, i]
                 moments[z, b, i] += scaled * reward
                 for j in range(i + 1):
-                    grams[z, b, i, j] += scaled * row[j]
+                    grams[z, b, i, j] += scaled * rows[k, r, j]
+    if tabled:
+        for z in range(n_columns):
+            for b in range(n_blocks):
+                grams[z, b, 0, 0] = counts[z, b] * rows[0, 0, 0] * rows[0, 0, 0]
+                moments[z, b, 0] = sums[z, b] * rows[0, 0, 0]
     for z in range(n_columns):
         for b in range(n_blocks):
             for i in range(n_features):

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from seachange.errors import ParameterError
-from seachange.kernels.chain import backward, forward, gaussian_evidences
+from seachange.kernels.chain import backward, filter_rounds, forward, gaussian_evidences
 from seachange.kernels.regression import regression_sums
 from seachange.log.bandit_log import CHUNK_ROWS, BanditLog, require_rounds
 from seachange.log.joint import JointFeatures
@@ -90,8 +90,12 @@ class SwitchingRegression:
         belief, room = self.initial_probs.copy(), Workspace.for_chain(chain, self.n_states)
         filtered = np.empty((len(chain.log), self.n_states))
         for rounds in chain.slices:
-            _forward(self, chain, rounds, belief, room)
-            filtered[rounds] = room.filtered[: rounds.stop - rounds.start]
+            arrays, evidence = chain.log[rounds].arrays, room.evidence[: rounds.stop - rounds.start]
+            gaussian_evidences(
+                arrays.rows, arrays.actions, arrays.rewards, self.reward_coefs, self.noise_variance, evidence
+            )
+            starts = chain.starts[rounds]
+            filter_rounds(evidence, starts, self.initial_probs, self.transition_matrix, belief, filtered[rounds])
         return filtered
 
 
@@ -119,7 +123,7 @@ class Workspace(NamedTuple):
 
     filtered: Floats  # (rows, L)
     evidence: Floats  # (rows, L)
-    scales: Floats  # (rows,)
+    inverses: Floats  # (rows,)
 
     @classmethod
     def for_chain(cls, chain: Chain, n_states: int) -> Workspace:
@@ -129,7 +133,7 @@ class Workspace(NamedTuple):
 
     def first(self, rows: int) -> Workspace:
         """Room for a chunk of ``rows`` rounds."""
-        return Workspace(self.filtered[:rows], self.evidence[:rows], self.scales[:rows])
+        return Workspace(self.filtered[:rows], self.evidence[:rows], self.inverses[:rows])
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,12 +169,12 @@ def expectation(
     future = np.ones(n_states)
     for i in range(len(chain.slices) - 1, -1, -1):
         rounds = chain.slices[i]
-        filtered, evidence, scales = room.first(rounds.stop - rounds.start)
+        filtered, evidence, inverses = room.first(rounds.stop - rounds.start)
         if i < len(chain.slices) - 1:
             _forward(model, chain, rounds, entering[i], room)
         # The posteriors take the place of the filtered probabilities, which each round needs only for itself.
         transition = model.transition_matrix
-        backward(filtered, evidence, scales, chain.next_starts[rounds], transition, future, filtered, pairs)
+        backward(filtered, evidence, inverses, chain.next_starts[rounds], transition, future, filtered, pairs)
         first_states += filtered[chain.starts[rounds]].sum(axis=0)
         arrays = chain.log[rounds].arrays
         sums = regression_sums(arrays.rows, arrays.actions, arrays.rewards, filtered, model.joint.shape[0])
@@ -185,11 +189,11 @@ def expectation(
 def _forward(model: SwitchingRegression, chain: Chain, rounds: slice, belief: Floats, room: Workspace) -> float:
     """Fill ``room`` with a chunk's recursion, move ``belief`` past it; returns its log-likelihood."""
     arrays = chain.log[rounds].arrays
-    filtered, evidence, scales = room.first(len(arrays.actions))
+    filtered, evidence, inverses = room.first(len(arrays.actions))
     factors = gaussian_evidences(
         arrays.rows, arrays.actions, arrays.rewards, model.reward_coefs, model.noise_variance, evidence
     )
     sums = forward(
-        evidence, chain.starts[rounds], model.initial_probs, model.transition_matrix, belief, filtered, scales
+        evidence, chain.starts[rounds], model.initial_probs, model.transition_matrix, belief, filtered, inverses
     )
     return float(factors + sums)
