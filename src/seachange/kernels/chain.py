@@ -1,8 +1,8 @@
 """Hidden Markov chains over a log: Gaussian regression emissions, scaled forward and backward recursions.
 
-``filter_rounds`` has the arithmetic of ``seachange.kernels.belief``: a live filter agrees with it to the bit. The E-step's
-``forward`` and ``backward`` agree to rounding: they normalise one round late, so that a round need not wait for the
-division of the one before. No view is made of a row: that would cost more than the row.
+``filter_rounds`` has the arithmetic of ``seachange.kernels.belief``: a live filter agrees with it to the bit. The
+E-step's ``forward`` and ``backward`` agree to rounding: they normalise one round late, so that a round need not wait
+for the division of the one before. No view is made of a row: that would cost more than the row.
 """
 
 from __future__ import annotations
@@ -12,8 +12,6 @@ from numba import njit
 
 from seachange.kernels.belief import LARGEST
 from seachange.kernels.exponential import exp_in_place
-
-NEGLIGIBLE = 1e-18
 
 
 @njit(cache=True, nogil=True)
@@ -25,11 +23,11 @@ def gaussian_evidences(rows, actions, rewards, coefs, variance, evidence):
     many, own_row, own_block = rows.shape[0] > 1, rows.shape[1] > 1, coefs.shape[1] > 1
     n_states, n_features = coefs.shape[0], coefs.shape[2]
     # Without contexts a mean depends on the action alone.
+    tabled = not many and not own_row and n_features == 1
     table = np.empty((coefs.shape[1], n_states))
-    for b in range(coefs.shape[1]):
+    for b in range(coefs.shape[1] if tabled else 0):
         for z in range(n_states):
             table[b, z] = coefs[z, b, 0] * rows[0, 0, 0]
-    tabled = not many and not own_row and n_features == 1
     halved = 0.5 / variance
     log_factor = 0.0
     n_observed = 0
@@ -37,14 +35,14 @@ def gaussian_evidences(rows, actions, rewards, coefs, variance, evidence):
         if np.isnan(rewards[t]):
             evidence[t] = 0.0
             continue
-        i, r, b = t if many else 0, actions[t] if own_row else 0, actions[t] if own_block else 0
+        k, r, b = t if many else 0, actions[t] if own_row else 0, actions[t] if own_block else 0
         nearest = np.inf
         for z in range(n_states):
             mean = table[b, z]
             if not tabled:
                 mean = 0.0
                 for j in range(n_features):
-                    mean += coefs[z, b, j] * rows[i, r, j]
+                    mean += coefs[z, b, j] * rows[k, r, j]
             evidence[t, z] = min((rewards[t] - mean) * (rewards[t] - mean), LARGEST)
             nearest = min(nearest, evidence[t, z])
         for z in range(n_states):
@@ -83,10 +81,10 @@ def filter_rounds(evidence, starts, initial, transition, belief, filtered):
 
 @njit(cache=True, nogil=True)
 def forward(evidence, starts, initial, transition, belief, filtered, inverses):
-    """p(z_t | r_1:t) into ``filtered``, 1 / S_t into ``inverses``; returns Σ_t log S_t, S_t = Σ_z p(z | r_1:t-1) evidence(z).
+    """p(z_t | r_1:t) into ``filtered``, 1 / S_t into ``inverses``; returns Σ_t log S_t.
 
-    ``belief`` and ``starts`` are those of ``filter_rounds``. Inside, belief is S_t-1 p(z_t | r_1:t-1): it is divided by
-    S_t-1 on its way to the next round, by which time that division is done.
+    S_t = Σ_z p(z_t = z | r_1:t-1) evidence(z). ``belief`` and ``starts`` are those of ``filter_rounds``; inside, belief
+    is S_t-1 p(z_t | r_1:t-1): it is divided by S_t-1 on its way to the next round, by which time that division is done.
     """
     n_states = belief.size
     log_likelihood = 0.0
@@ -142,11 +140,8 @@ def backward(filtered, evidence, inverses, next_starts, transition, future, post
                 total = 0.0
                 for j in range(n_states):
                     total += transition[i, j] * future[j]
+                    pairs[i, j] += filtered[t, i] * future[j]
                 ahead[i] = total
-                # A state that a round is almost surely not in has no transitions to speak of.
-                if filtered[t, i] * total > NEGLIGIBLE:
-                    for j in range(n_states):
-                        pairs[i, j] += filtered[t, i] * future[j]
         for i in range(n_states):
             posteriors[t, i] = filtered[t, i] * ahead[i]
             future[i] = evidence[t, i] * ahead[i] * inverses[t]

@@ -31,11 +31,11 @@ def regression_sums(rows, actions, rewards, weights, n_blocks):
             if weight < 1e-15:
                 continue
             totals[z, 0] += weight * reward * reward
-            totals[z, 1] += weight
             if tabled:
                 counts[z, b] += weight
                 sums[z, b] += weight * reward
                 continue
+            totals[z, 1] += weight
             for i in range(n_features):
                 scaled = weight * rows[k, r, i]
                 moments[z, b, i] += scaled * reward
@@ -46,6 +46,7 @@ def regression_sums(rows, actions, rewards, weights, n_blocks):
             for b in range(n_blocks):
                 grams[z, b, 0, 0] = counts[z, b] * rows[0, 0, 0] * rows[0, 0, 0]
                 moments[z, b, 0] = sums[z, b] * rows[0, 0, 0]
+                totals[z, 1] += counts[z, b]
     for z in range(n_columns):
         for b in range(n_blocks):
             for i in range(n_features):

@@ -107,7 +107,13 @@ class Chain:
         self.order, self.starts = chains(log)
         self.log = log if log.sequences is None else log.take(self.order)
         self.next_starts = np.append(self.starts[1:], True)
+        self.firsts = np.flatnonzero(self.starts)
         self.slices = log.chunk_slices(chunk_rows)
+
+    def first_rounds(self, rounds: slice) -> Ints:
+        """Where chains start, as places in the chunk ``rounds``."""
+        low, high = np.searchsorted(self.firsts, (rounds.start, rounds.stop))
+        return np.asarray(self.firsts[low:high] - rounds.start)
 
     def in_log_order(self, ordered: Floats) -> Floats:
         """Rows of ``ordered`` back where the log has them."""
@@ -175,7 +181,7 @@ def expectation(
         # The posteriors take the place of the filtered probabilities, which each round needs only for itself.
         transition = model.transition_matrix
         backward(filtered, evidence, inverses, chain.next_starts[rounds], transition, future, filtered, pairs)
-        first_states += filtered[chain.starts[rounds]].sum(axis=0)
+        first_states += filtered[chain.first_rounds(rounds)].sum(axis=0)
         arrays = chain.log[rounds].arrays
         sums = regression_sums(arrays.rows, arrays.actions, arrays.rewards, filtered, model.joint.shape[0])
         grams += sums[0]
