@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from seachange.errors import LogError, ParameterError
+from seachange.log.columns import columns_from_arrays
 from seachange.log.joint import JointFeatures, LogArrays
 from seachange.log.validation import OnBadRows, validated
 from seachange.protocols import Bools, Floats, Ints
@@ -74,24 +75,21 @@ class BanditLog:
         missing_rewards  NaN rewards stand for rounds nobody observed (oracles only)
         on_bad_rows      "drop" leaves out the rows that break a rule instead of raising
         """
-        return cls(
-            **validated(
-                actions=actions,
-                rewards=rewards,
-                propensities=propensities,
-                contexts=contexts,
-                action_features=action_features,
-                action_mask=action_mask,
-                logging_probs=logging_probs,
-                times=times,
-                sequences=sequences,
-                missing_rewards=missing_rewards,
-                n_actions=n_actions,
-                on_bad_rows=on_bad_rows,
-                action_names=action_names,
-                context_names=context_names,
-            )
+        columns = columns_from_arrays(
+            actions=actions,
+            rewards=rewards,
+            propensities=propensities,
+            contexts=contexts,
+            action_features=action_features,
+            action_mask=action_mask,
+            logging_probs=logging_probs,
+            times=times,
+            sequences=sequences,
+            n_actions=n_actions,
+            action_names=action_names,
+            context_names=context_names,
         )
+        return cls(**validated(columns, missing_rewards, on_bad_rows))
 
     @classmethod
     def from_frame(
