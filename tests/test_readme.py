@@ -62,3 +62,12 @@ def test_every_file_the_readme_points_to_is_there():
     assert targets
     for target in targets:
         assert (root / target).exists(), target
+
+
+def test_the_table_of_results_has_every_method():
+    from seachange.experiments.synthetic import METHODS, PAPER
+
+    rows = {cells[1].strip(" *"): cells for line in README.splitlines() if len(cells := line.split("|")) == 7}
+    assert set(METHODS) <= set(rows)
+    for method, figure in PAPER.items():
+        assert float(rows[method][2]) == figure
