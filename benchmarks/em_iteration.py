@@ -25,7 +25,7 @@ from threadpoolctl import threadpool_limits
 
 import seachange as sc
 from seachange.states.em import NOISE_FLOOR, Prior, maximisation
-from seachange.states.starts import window_start
+from seachange.states.starts import window_start, windows_of
 from seachange.states.switching import Chain, SwitchingRegression, Workspace, expectation
 
 N_STATES = 5
@@ -67,7 +67,7 @@ def main() -> int:
     log = sc.simulate.Synthetic(seed=0).log(seed=0)
     # Dynamax adds an intercept of its own: with the last action's column its M-step would be singular.
     features = np.eye(log.n_actions)[log.actions][:, :-1]
-    start = window_start(Chain(log), N_STATES, WINDOW, prior_for(log), seed=0)
+    start = window_start(Chain(log), windows_of(Chain(log), WINDOW), N_STATES, prior_for(log), seed=0)
     matrix_log, matrix_start = as_matrix(log, start, features)
 
     rounds = []

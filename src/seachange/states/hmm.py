@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Self
 
@@ -17,7 +18,7 @@ from seachange.states.em import EMResult, Prior, run_em
 from seachange.states.labels import StateLabels, by_first_appearance, labels_from_states
 from seachange.states.pooled import pooled_fit, residual_log
 from seachange.states.selection import StateCount, bic, choose_n_states
-from seachange.states.starts import window_start
+from seachange.states.starts import regrouped_starts, window_start, windows_of
 from seachange.states.switching import Chain, SwitchingRegression
 
 # Restart i clusters windows of a stay's length divided by 5 · 2^i: from windows that average the noise away to windows
@@ -140,17 +141,27 @@ class HMMOracle(Params):
         prior = Prior(penalties, self.prior_visits, stay)
         # A start needs windows enough to make clusters of, whatever the stay.
         widest = max(1, min(int(stay / LONGEST_WINDOWS_A_STAY), n // (2 * n_states)))
-        widths = sorted({max(1, widest >> i) for i in range(self.restarts if n_states > 1 else 1)}, reverse=True)
-        tries = [(widths[i % len(widths)], self.seed + i) for i in range(self.restarts if n_states > 1 else 1)]
+        n_starts = self.restarts if n_states > 1 else 1
+        widths = [max(1, widest >> i) for i in range(n_starts)]
+        windows = {width: windows_of(chain, width) for width in widths}
 
-        def attempt(width_and_seed: tuple[int, int]) -> EMResult | None:
-            start = window_start(chain, n_states, width_and_seed[0], prior, width_and_seed[1])
+        def climb(start: SwitchingRegression | None) -> EMResult | None:
             return None if start is None else run_em(start, chain, prior, self.tolerance, self.max_iterations)
 
-        results = [result for result in map_in_order(attempt, tries, workers=self.workers) if result is not None]
+        def attempt(i: int) -> EMResult | None:
+            return climb(window_start(chain, windows[widths[i]], n_states, prior, self.seed + i))
+
+        results = _best_first(map_in_order(attempt, range(n_starts), workers=self.workers))
         if not results:
             raise ParameterError(
                 f"n_states={n_states} is more than the log can hold: it has {n} rounds whose windows show fewer "
                 "distinct fits. Ask for fewer states."
             )
-        return sorted(results, key=lambda result: -result.objectives[-1])
+        if n_states > 2:
+            regrouped = regrouped_starts(chain, results[0].model, widths[-1], prior, self.seed)
+            results = _best_first([*results, *map_in_order(climb, regrouped, workers=self.workers)])
+        return results
+
+
+def _best_first(results: Iterable[EMResult | None]) -> list[EMResult]:
+    return sorted((result for result in results if result is not None), key=lambda result: -result.objectives[-1])

@@ -1,6 +1,8 @@
-"""Where EM starts: windows of the log, each with its own regression, clustered into states."""
+"""Where EM starts: windows of the log clustered into states by their regressions; then segments, regrouped."""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 
@@ -8,66 +10,124 @@ from seachange.kernels.regression import penalised_gram, solve_ridge, window_sum
 from seachange.protocols import Floats, Ints
 from seachange.states.clustering import cluster
 from seachange.states.em import Prior
-from seachange.states.switching import Chain, SwitchingRegression
+from seachange.states.switching import Chain, SwitchingRegression, expectation
 
-# A window's fit is drawn to 0 as if by this many rounds of every action.
-WINDOW_PRIOR_ROUNDS = 2.0
+# The fit of a window or segment is drawn to 0 as if by this many rounds of every action.
+PRIOR_ROUNDS = 2.0
 # Where there are more windows, or their sums would hold more numbers, evenly chosen ones stand for all.
 MOST_WINDOWS = 5_000
 MOST_NUMBERS = 1 << 24
+# States that are tried as the one to split when two others are made one.
+SPLITS_TRIED = 2
 
 
-def window_start(chain: Chain, n_states: int, width: int, prior: Prior, seed: int) -> SwitchingRegression | None:
-    """A sticky model whose states are clusters of windows of ``width`` rounds; None where too few windows differ."""
-    grams, moments, n_rounds = _sums_of_windows(chain, width)
-    clusters = cluster(_fits_of_windows(grams, moments, n_rounds), n_states, seed)
-    if clusters.max() + 1 < n_states:
-        return None
+class Pieces(NamedTuple):
+    """Pieces of a chain, windows or segments, each with its own regression."""
+
+    grams: Floats  # (W, B, D, D)
+    moments: Floats  # (W, B, D)
+    rounds: Ints  # (W,) with a reward
+    scale: Floats  # (B, D, D) mean f f' over the pieces: the metric in which predictions differ
+    points: Floats  # (W, B D) the regressions, in coordinates in which that metric is the plain one
+
+
+def windows_of(chain: Chain, width: int) -> Pieces:
+    """Windows of ``width`` rounds; a new sequence starts a new window. Where there are too many, evenly chosen ones."""
+    n = len(chain.starts)
+    first = np.maximum.accumulate(np.where(chain.starts, np.arange(n), 0))
+    windows = np.cumsum((np.arange(n) - first) % width == 0) - 1
+    n_blocks, n_features = chain.log.joint.shape
+    stride = -(-(int(windows[-1]) + 1) // max(min(MOST_WINDOWS, MOST_NUMBERS // (n_blocks * n_features**2)), 1))
+    return _pieces(chain, np.where(windows % stride == 0, windows // stride, -1))
+
+
+def window_start(chain: Chain, windows: Pieces, n_states: int, prior: Prior, seed: int) -> SwitchingRegression | None:
+    """A sticky model whose states are clusters of windows; None where too few windows differ."""
+    clusters = cluster(windows.points, n_states, seed)
+    return None if clusters.max() + 1 < n_states else _model_of(chain, windows, clusters, n_states, prior)
+
+
+def regrouped_starts(
+    chain: Chain, model: SwitchingRegression, shortest: int, prior: Prior, seed: int
+) -> list[SwitchingRegression]:
+    """Starts near ``model`` with its two most similar states made one, and another state made two.
+
+    Clusters of windows may take one state for two and two for one, and EM cannot undo that. The segments that the model
+    sees, of at least ``shortest`` rounds, straddle no change: the states whose segments differ most are split.
+    """
+    posteriors = np.empty((len(chain.log), model.n_states))
+    expectation(model, chain, posteriors)
+    states = np.argmax(posteriors, axis=1)
+    segments = np.cumsum(chain.starts | (np.diff(states, prepend=states[0]) != 0)) - 1
+    long = np.bincount(segments) >= shortest
+    if np.count_nonzero(long) <= model.n_states or np.count_nonzero(long) > MOST_WINDOWS:
+        return []
+    pieces = _pieces(chain, np.where(long[segments], (np.cumsum(long) - 1)[segments], -1))
+    owners = states[np.flatnonzero(np.diff(segments, prepend=-1))][long]
+    keep, free = _most_similar(model.reward_coefs, pieces.scale)
+    owners[owners == free] = keep
+    candidates = []
+    for state in np.unique(owners):
+        members = np.flatnonzero(owners == state)
+        halves = cluster(pieces.points[members], 2, seed)
+        if halves.max() == 1:
+            clusters = owners.copy()
+            clusters[members[halves == 1]] = free
+            candidates.append((_gap(pieces.points[members], pieces.rounds[members], halves), clusters))
+    candidates.sort(key=lambda candidate: -candidate[0])
+    most_promising = (clusters for _, clusters in candidates[:SPLITS_TRIED])
+    return [_model_of(chain, pieces, clusters, model.n_states, prior) for clusters in most_promising]
+
+
+def _most_similar(coefs: Floats, scale: Floats) -> tuple[int, int]:
+    """The two states whose predictions differ least."""
+    gaps = coefs[:, None] - coefs[None, :]
+    distances = np.einsum("yzbi,bij,yzbj->yz", gaps, scale, gaps)
+    np.fill_diagonal(distances, np.inf)
+    first, second = np.unravel_index(int(np.argmin(distances)), distances.shape)
+    return int(first), int(second)
+
+
+def _gap(points: Floats, rounds: Ints, halves: Ints) -> float:
+    """How far the means of two halves are apart, in units of the noise of a mean: n_0 n_1 / (n_0 + n_1) |gap|²."""
+    sizes = np.bincount(halves, rounds, 2)
+    means = np.stack([np.average(points[halves == h], axis=0, weights=rounds[halves == h]) for h in (0, 1)])
+    return float(sizes.prod() / sizes.sum() * np.square(means[0] - means[1]).sum())
+
+
+def _model_of(chain: Chain, pieces: Pieces, clusters: Ints, n_states: int, prior: Prior) -> SwitchingRegression:
+    """A sticky model with one regression for every cluster."""
     members = (clusters[:, None] == np.arange(n_states)).astype(float)
-    state_grams, state_moments = np.einsum("wz,wbij->zbij", members, grams), np.einsum("wz,wbi->zbi", members, moments)
+    grams, moments = (np.einsum("wz,w...->z...", members, sums) for sums in (pieces.grams, pieces.moments))
     transition = np.full((n_states, n_states), 1 / (prior.stay * max(n_states - 1, 1)))
     np.fill_diagonal(transition, 1 - 1 / prior.stay if n_states > 1 else 1.0)
     return SwitchingRegression(
         initial_probs=np.full(n_states, 1 / n_states),
         transition_matrix=transition,
-        reward_coefs=solve_ridge(state_grams, state_moments, prior.penalties),
-        reward_precisions=penalised_gram(state_grams, prior.penalties),
+        reward_coefs=solve_ridge(grams, moments, prior.penalties),
+        reward_precisions=penalised_gram(grams, prior.penalties),
         noise_variance=max(float(np.nanvar(chain.log.arrays.rewards)), 1e-300),
         joint=chain.log.joint,
     )
 
 
-def _sums_of_windows(chain: Chain, width: int) -> tuple[Floats, Floats, int]:
-    """Gram matrices (W, B, D, D), moments (W, B, D) and rounds of consecutive windows, or of evenly chosen ones."""
-    windows = _windows(chain, width)
+def _pieces(chain: Chain, numbers: Ints) -> Pieces:
+    """Regressions of the pieces that ``numbers`` (n,) assigns rounds to, drawn to 0; negative numbers are left out.
+
+    The coordinates are such that two pieces are as far apart as their predictions differ, in the mean square over the
+    log, so that the scale of a feature does not matter.
+    """
     n_blocks, n_features = chain.log.joint.shape
-    n_windows = int(windows[-1]) + 1
-    stride = -(-n_windows // max(min(MOST_WINDOWS, MOST_NUMBERS // (n_blocks * n_features**2)), 1))
-    chosen = np.where(windows % stride == 0, windows // stride, -1)
-    grams = np.zeros((-(-n_windows // stride), n_blocks, n_features, n_features))
+    grams = np.zeros((int(numbers.max()) + 1, n_blocks, n_features, n_features))
     moments = np.zeros((len(grams), n_blocks, n_features))
     for rounds in chain.slices:
         arrays = chain.log[rounds].arrays
-        window_sums(arrays.rows, arrays.actions, arrays.rewards, chosen[rounds], grams, moments)
-    return grams, moments, max(int(np.isfinite(chain.log.arrays.rewards[chosen >= 0]).sum()), 1)
-
-
-def _fits_of_windows(grams: Floats, moments: Floats, n_rounds: int) -> Floats:
-    """(W, B D) regressions of the windows, drawn to 0.
-
-    They are given in coordinates in which two windows are as far apart as their predictions differ, in the mean square
-    over the log, so that the scale of a feature does not matter.
-    """
-    n_blocks = moments.shape[1]
-    scale = grams.sum(axis=0) / n_rounds
+        window_sums(arrays.rows, arrays.actions, arrays.rewards, numbers[rounds], grams, moments)
+    observed = (numbers >= 0) & np.isfinite(chain.log.arrays.rewards)
+    counts = np.bincount(numbers[observed], minlength=len(grams))
+    scale = grams.sum(axis=0) / max(int(counts.sum()), 1)
     units = np.einsum("bii->i", scale)
     scale += 1e-9 * np.diag(np.where(units > 0, units, 1.0))
-    fits = np.linalg.solve(grams + WINDOW_PRIOR_ROUNDS * n_blocks * scale, moments[..., None])[..., 0]
-    return np.asarray(np.einsum("bji,wbj->wbi", np.linalg.cholesky(scale), fits)).reshape(len(grams), -1)
-
-
-def _windows(chain: Chain, width: int) -> Ints:
-    """(n,) number of the window each round of the chain falls into; a new sequence starts a new window."""
-    n = len(chain.starts)
-    first = np.maximum.accumulate(np.where(chain.starts, np.arange(n), 0))
-    return np.cumsum((np.arange(n) - first) % width == 0) - 1
+    fits = np.linalg.solve(grams + PRIOR_ROUNDS * n_blocks * scale, moments[..., None])[..., 0]
+    points = np.einsum("bji,wbj->wbi", np.linalg.cholesky(scale), fits).reshape(len(grams), -1)
+    return Pieces(grams, moments, counts, scale, points)
