@@ -17,7 +17,8 @@ from seachange.errors import ModelFileError, ParameterError, SeachangeError
 N, K = 800, 3
 TRUTH = np.repeat([0, 1, 0, 1], N // 4)
 ORACLES = {
-    "hmm": lambda: sc.HMMOracle(n_states=2, restarts=1, max_iterations=30),
+    "hmm": lambda: sc.HMMOracle(n_states=2, restarts=1, max_iterations=30, rewards="gaussian"),
+    "hmm of clicks": lambda: sc.HMMOracle(n_states=2, restarts=1, max_iterations=30, rewards="bernoulli"),
     "change-point": lambda: sc.ChangePointOracle(n_states=2, window=50, threshold=0.25),
     "none": sc.SingleState,
     "known": lambda: sc.KnownStates(TRUTH),
@@ -47,7 +48,10 @@ def two_worlds(kind="none", n=N, seed=0):
 
 
 def learned(kind="none", oracle="hmm", objective="dr"):
-    return sc.learn(two_worlds(kind), oracle=ORACLES[oracle](), objective=objective)
+    log = two_worlds(kind)
+    if oracle == "hmm of clicks":
+        log = log.with_rewards((log.rewards > 0.5).astype(float))
+    return sc.learn(log, oracle=ORACLES[oracle](), objective=objective)
 
 
 @pytest.fixture(scope="module")
@@ -333,8 +337,8 @@ def test_a_newer_schema_asks_for_an_upgrade_whatever_else_is_new(tmp_path, conte
         (["n_states"], 0, ""),
         (["oracle", "kind"], "os.system", "os.system"),
         (["oracle", "params", "colour"], "red", "colour"),
-        (["oracle", "learned", "noise_variance"], KeyError, "noise_variance"),
-        (["oracle", "learned", "noise_variance"], "much", "much"),
+        (["oracle", "learned", "rewards"], KeyError, "rewards"),
+        (["oracle", "learned", "rewards"], "much", "much"),
         (["learner", "kind"], "os.system", "os.system"),
         (["learner", "params", "colour"], "red", "colour"),
     ],
@@ -356,7 +360,7 @@ def test_a_zip_without_a_manifest_is_refused(tmp_path, content):
 
 ARRAYS = (
     "policies", "segment_starts", "segment_states", "change_points", "hmm_initial_probs", "hmm_transition_matrix",
-    "hmm_reward_coefs", "hmm_reward_precisions",
+    "hmm_reward_coefs", "hmm_reward_precisions", "hmm_noise_variances",
 )  # fmt: skip
 
 

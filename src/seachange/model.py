@@ -31,7 +31,7 @@ from seachange.protocols import Ints, PolicyLearner, StateOracle
 from seachange.states.change_point import ChangePointOracle, Segmentation
 from seachange.states.hmm import HMMOracle, HMMReport
 from seachange.states.labels import KnownStates, SingleState, StateLabels, labels_from_states
-from seachange.states.switching import SwitchingRegression
+from seachange.states.switching import Rewards, SwitchingRegression
 
 DeployerKind = Literal["auto", "posterior", "exp4s"]
 SCHEMA = 1
@@ -246,12 +246,13 @@ def _oracle_part(oracle: StateOracle) -> tuple[_Part, Arrays]:
     """What the manifest says of an oracle, and the arrays it learned."""
     if type(oracle) is HMMOracle:
         hmm = oracle.model_
-        learned = {"noise_variance": hmm.noise_variance, "report": msgspec.to_builtins(oracle.report_)}
+        learned = {"rewards": hmm.rewards, "report": msgspec.to_builtins(oracle.report_)}
         arrays = {
             "hmm_initial_probs": hmm.initial_probs,
             "hmm_transition_matrix": hmm.transition_matrix,
             "hmm_reward_coefs": hmm.reward_coefs,
             "hmm_reward_precisions": hmm.reward_precisions,
+            "hmm_noise_variances": hmm.noise_variances,
         }
         return _Part.of(oracle, learned), arrays
     if type(oracle) is ChangePointOracle:
@@ -277,13 +278,15 @@ def _restored_oracle(part: _Part, arrays: Arrays, joint: JointFeatures, states: 
             transition_matrix=arrays["hmm_transition_matrix"],
             reward_coefs=arrays["hmm_reward_coefs"],
             reward_precisions=arrays["hmm_reward_precisions"],
-            noise_variance=float(part.learned["noise_variance"]),
+            noise_variances=arrays["hmm_noise_variances"],
             joint=joint,
+            rewards=msgspec.convert(part.learned["rewards"], Rewards),
         )
         _require_shape("hmm_initial_probs", model.initial_probs, (n_states,))
         _require_shape("hmm_transition_matrix", model.transition_matrix, (n_states, n_states))
         _require_shape("hmm_reward_coefs", model.reward_coefs, (n_states, *joint.shape))
         _require_shape("hmm_reward_precisions", model.reward_precisions, (n_states, *joint.shape, joint.shape[1]))
+        _require_shape("hmm_noise_variances", model.noise_variances, (0 if model.rewards == "bernoulli" else n_states,))
         hmm.model_, hmm.report_ = model, msgspec.convert(part.learned["report"], HMMReport)
         return hmm
     if part.kind == "ChangePointOracle":

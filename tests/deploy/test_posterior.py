@@ -31,7 +31,7 @@ def test_actions_and_beliefs_follow_the_formula(fitted):
         decision = deployer.act(state, None, uniform)
         np.testing.assert_allclose(decision.probs, belief @ advice, rtol=0, atol=1e-12)
         state = deployer.update(state, decision, reward)
-        likelihood = norm.pdf(reward, hmm.reward_coefs[:, decision.action, 0], np.sqrt(hmm.noise_variance))
+        likelihood = norm.pdf(reward, hmm.reward_coefs[:, decision.action, 0], np.sqrt(hmm.noise_variances))
         belief = (belief * likelihood) @ hmm.transition_matrix
         belief = belief / belief.sum()
         np.testing.assert_allclose(deployer.state_probs(state), belief, rtol=0, atol=1e-12)

@@ -5,30 +5,40 @@ import pytest
 
 import seachange as sc
 from seachange.errors import NoChangeWarning, ParameterError, SeachangeWarning
-from seachange.states.em import Prior, maximisation, run_em
+from seachange.states.chain import Chain
+from seachange.states.em import EM, Prior, maximisation
+from seachange.states.expectation import expectation
 from seachange.states.labels import share_right
-from seachange.states.starts import MOST_NUMBERS, MOST_WINDOWS, window_start, windows_of
-from seachange.states.switching import Chain, expectation
+from seachange.states.starts import MOST_NUMBERS, MOST_WINDOWS, Starts
+
+
+def first_model(chain, prior, n_states, width, rewards="gaussian"):
+    starts = Starts(chain, chain.log.rewards - np.nanmean(chain.log.rewards), rewards, 0)
+    return starts.from_windows(starts.windows_of(width), n_states, prior)
 
 
 @pytest.mark.parametrize("kind", ["none", "shared", "per action"])
-@pytest.mark.parametrize(("ridge", "visits"), [(1.0, 1.0), (0.0, 0.0), (5.0, 3.0)])
-def test_the_objective_never_falls(make_log, kind, ridge, visits):
+@pytest.mark.parametrize(("ridge", "visits", "stationary"), [(1.0, 1.0, False), (0.0, 0.0, False), (5.0, 3.0, True)])
+@pytest.mark.parametrize("rewards", ["gaussian", "gaussian per state", "bernoulli"])
+def test_the_objective_never_falls(make_log, kind, rewards, ridge, visits, stationary):
     log = make_log(kind, n=900, seed=2)
-    chain, prior = Chain(log), Prior(np.full(log.joint.shape[1], ridge), visits, 100.0)
-    start = window_start(chain, windows_of(chain, 30), 3, prior, seed=0)
-    result = run_em(start, chain, prior, tolerance=-1.0, max_iterations=40)
-    gains = np.diff(result.objectives)
+    if rewards == "bernoulli":
+        log = log.with_rewards((log.rewards > np.mean(log.rewards)).astype(float))
+    penalties = np.full(log.joint.shape[1], ridge)
+    chain, prior = Chain(log), Prior(penalties, visits, 100.0, noise=(ridge, 1.0), stationary=stationary)
+    start = first_model(chain, prior, 3, 30, rewards)
+    run = EM(chain, prior, tolerance=-1.0, most_iterations=40).finish(start)
+    gains = np.diff(run.objectives)
     assert len(gains) == 40
-    assert (gains >= -1e-9 * abs(result.objectives[-1])).all()
-    assert result.objectives[-1] > result.objectives[0] + 1
+    assert (gains >= -1e-9 * abs(run.objective)).all()
+    assert run.objective > run.objectives[0] + 1
 
 
 def test_the_m_step_is_the_maximum_of_the_expected_posterior(make_log):
     """No nearby model scores higher on the statistics of the E-step."""
     log = make_log("shared", n=300)
     chain, prior = Chain(log), Prior(np.ones(3), 1.0, 50.0)
-    model = window_start(chain, windows_of(chain, 25), 2, prior, seed=0)
+    model = first_model(chain, prior, 2, 25)
     statistics = expectation(model, chain)
     best = maximisation(model, statistics, prior, floor=0.0)
 
@@ -41,11 +51,11 @@ def test_the_m_step_is_the_maximum_of_the_expected_posterior(make_log):
         gaussian = -(squares + np.sum(coefs**2)) / (2 * variance) - total / 2 * np.log(variance)
         return gaussian + moves.sum() + firsts.sum()
 
-    top = expected_posterior(best.reward_coefs, best.noise_variance, best.transition_matrix, best.initial_probs)
+    top = expected_posterior(best.reward_coefs, best.noise_variances[0], best.transition_matrix, best.initial_probs)
     generator = np.random.default_rng(0)
     for _ in range(200):
         coefs = best.reward_coefs + generator.normal(0, 0.02, best.reward_coefs.shape)
-        variance = best.noise_variance * np.exp(generator.normal(0, 0.02))
+        variance = best.noise_variances[0] * np.exp(generator.normal(0, 0.02))
         transition = best.transition_matrix * np.exp(generator.normal(0, 0.02, (2, 2)))
         transition /= transition.sum(axis=1, keepdims=True)
         initial = best.initial_probs * np.exp(generator.normal(0, 0.02, 2))
@@ -68,8 +78,8 @@ def test_the_chunk_size_changes_nothing_but_rounding(make_log):
     prior = Prior(np.ones(3), 1.0, 100.0)
     models = []
     for rows in (1000, 64):
-        chain = Chain(log, rows)
-        models.append(run_em(window_start(chain, windows_of(chain, 35), 2, prior, 0), chain, prior, 1e-8, 50).model)
+        chain = Chain(log, rows, 2)
+        models.append(EM(chain, prior, 1e-8, 50).finish(first_model(chain, prior, 2, 35)).model)
     np.testing.assert_allclose(models[0].reward_coefs, models[1].reward_coefs, atol=1e-8)
     np.testing.assert_allclose(models[0].transition_matrix, models[1].transition_matrix, atol=1e-8)
 
@@ -172,9 +182,9 @@ def test_a_log_of_another_shape_is_refused(make_log):
 def test_the_unit_and_the_level_of_rewards_do_not_matter(make_log, kind, offset, scale):
     log = make_log(kind, n=1800)
     moved = log.with_rewards(offset + scale * log.rewards)
-    one, two = sc.HMMOracle(n_states=2).fit(log), sc.HMMOracle(n_states=2).fit(moved)
+    one, two = (sc.HMMOracle(n_states=2, rewards="gaussian").fit(each) for each in (log, moved))
     np.testing.assert_array_equal(one.predict(log).states, two.predict(moved).states)
-    assert two.model_.noise_variance == pytest.approx(scale**2 * one.model_.noise_variance, rel=1e-4)
+    assert two.model_.noise_variances[0] == pytest.approx(scale**2 * one.model_.noise_variances[0], rel=1e-4)
 
 
 @pytest.mark.parametrize("kind", ["shared", "per action"])
@@ -212,7 +222,7 @@ def test_starts_of_many_short_sequences_stay_small():
         generator.integers(8, size=n), generator.normal(size=n), np.full(n, 1 / 8), n_actions=8,
         contexts=generator.normal(size=(n, 10)), sequences=np.arange(n) // 3,
     )  # fmt: skip
-    grams = windows_of(Chain(log), 1).grams
+    grams = Starts(Chain(log), log.rewards, "gaussian", 0).windows_of(1).grams
     assert len(grams) <= MOST_WINDOWS
     assert grams.size <= MOST_NUMBERS
 

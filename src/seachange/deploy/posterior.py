@@ -8,8 +8,7 @@ import numpy as np
 
 from seachange.deploy.belief import BeliefDeployer, as_policy_set
 from seachange.deploy.decision import Decision, Trace
-from seachange.kernels.belief import gaussian_evidence
-from seachange.kernels.regression import state_means
+from seachange.kernels.emission import reward_evidence, state_scores
 from seachange.kernels.rollout import run_posterior
 from seachange.params import require
 from seachange.policies.per_state import PolicySet
@@ -50,19 +49,19 @@ class PosteriorSampling(BeliefDeployer):
         return self.hmm.initial_probs
 
     def _by_state(self, contexts: Floats, advice: Floats, action: int) -> Floats:
-        means = np.empty(len(advice))
-        state_means(self.hmm.joint.rows(contexts)[0], action, self.hmm.reward_coefs, means)
-        return means
+        scores = np.empty(len(advice))
+        state_scores(self.hmm.joint.rows(contexts)[0], action, self.hmm.reward_coefs, scores)
+        return scores
 
     def _evidence(self, decision: Decision, reward: float) -> Floats:
         evidence = np.empty(len(decision.by_state))
-        gaussian_evidence(decision.by_state, reward, self.hmm.noise_variance, evidence)
+        reward_evidence(decision.by_state, reward, self.hmm.noise_variances, evidence)
         return evidence
 
     def _run(self, belief: Floats, contexts: Floats, advice: Floats, mask: Bools, uniforms: Floats,
              mean_rewards: Floats, rewards: Floats, trace: Trace) -> None:  # fmt: skip
         run_posterior(
             belief, advice, mask, uniforms, mean_rewards, rewards, self.exploration, self.hmm.joint.rows(contexts),
-            self.hmm.reward_coefs, self.hmm.noise_variance, self.transition, trace.state_probs, trace.actions,
+            self.hmm.reward_coefs, self.hmm.noise_variances, self.transition, trace.state_probs, trace.actions,
             trace.propensities, trace.expected_rewards,
         )  # fmt: skip

@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import cache
-from threading import RLock
+from threading import Lock
 
 from threadpoolctl import ThreadpoolController
 
-LOCK = RLock()
+LOCK = Lock()
+# The limit belongs to the process: the first of ours to come in sets it, the last to go out takes it back.
+LIMIT = ExitStack()
+INSIDE: list[None] = []
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Keep BLAS and OpenMP to one thread: for small problems their threads wait for each other more than they work.
-
-    The setting belongs to the process, so only one thread of ours at a time may be inside.
-    """
-    with LOCK, _controller().limit(limits=1):
+    """Keep BLAS and OpenMP to one thread: for small problems their threads wait for each other more than they work."""
+    with LOCK:
+        if not INSIDE:
+            LIMIT.enter_context(_controller().limit(limits=1))
+        INSIDE.append(None)
+    try:
         yield
+    finally:
+        with LOCK:
+            INSIDE.pop()
+            if not INSIDE:
+                LIMIT.close()
 
 
 @cache

@@ -10,10 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from seachange.kernels.exponential import exp_in_place
-
-# What would be infinite is this instead: a difference of two infinities is not a number.
-LARGEST = 1e300
+from seachange.kernels.emission import LARGEST
 
 
 @njit(cache=True, nogil=True)
@@ -60,19 +57,6 @@ def exp4s_evidence(column, propensity, cost, learning_rate, evidence):
         highest = max(highest, scale * column[z])
     for z in range(column.size):
         evidence[z] = np.exp(scale * column[z] - highest)
-
-
-@njit(cache=True, nogil=True)
-def gaussian_evidence(means, reward, variance, evidence):
-    """N(r; μ(z), σ²) up to a factor."""
-    halved = 0.5 / variance
-    nearest = np.inf
-    for z in range(means.size):
-        evidence[z] = min((reward - means[z]) * (reward - means[z]), LARGEST)
-        nearest = min(nearest, evidence[z])
-    for z in range(means.size):
-        evidence[z] = (nearest - evidence[z]) * halved
-    exp_in_place(evidence)
 
 
 @njit(cache=True, nogil=True)

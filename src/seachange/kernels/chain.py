@@ -1,4 +1,4 @@
-"""Hidden Markov chains over a log: Gaussian regression emissions, scaled forward and backward recursions.
+"""Hidden Markov chains over a log: scaled forward and backward recursions, and the likeliest path.
 
 ``filter_rounds`` has the arithmetic of ``seachange.kernels.belief``: a live filter agrees with it to the bit. The
 E-step's ``forward`` and ``backward`` agree to rounding: they normalise one round late, so that a round need not wait
@@ -9,48 +9,6 @@ from __future__ import annotations
 
 import numpy as np
 from numba import njit
-
-from seachange.kernels.belief import LARGEST
-from seachange.kernels.exponential import exp_in_place
-
-
-@njit(cache=True, nogil=True)
-def gaussian_evidences(rows, actions, rewards, coefs, variance, evidence):
-    """N(r_t; β_z · f(x_t, a_t), σ²) into ``evidence``, each round up to a factor; returns the factors' log-product.
-
-    Rounds without a reward (NaN) are unobserved: all ones.
-    """
-    many, own_row, own_block = rows.shape[0] > 1, rows.shape[1] > 1, coefs.shape[1] > 1
-    n_states, n_features = coefs.shape[0], coefs.shape[2]
-    # Without contexts a mean depends on the action alone.
-    tabled = not many and not own_row and n_features == 1
-    table = np.empty((coefs.shape[1], n_states))
-    for b in range(coefs.shape[1] if tabled else 0):
-        for z in range(n_states):
-            table[b, z] = coefs[z, b, 0] * rows[0, 0, 0]
-    halved = 0.5 / variance
-    log_factor = 0.0
-    n_observed = 0
-    for t in range(actions.size):
-        if np.isnan(rewards[t]):
-            evidence[t] = 0.0
-            continue
-        k, r, b = t if many else 0, actions[t] if own_row else 0, actions[t] if own_block else 0
-        nearest = np.inf
-        for z in range(n_states):
-            mean = table[b, z]
-            if not tabled:
-                mean = 0.0
-                for j in range(n_features):
-                    mean += coefs[z, b, j] * rows[k, r, j]
-            evidence[t, z] = min((rewards[t] - mean) * (rewards[t] - mean), LARGEST)
-            nearest = min(nearest, evidence[t, z])
-        for z in range(n_states):
-            evidence[t, z] = (nearest - evidence[t, z]) * halved
-        log_factor -= nearest * halved
-        n_observed += 1
-    exp_in_place(evidence.reshape(-1))
-    return log_factor - 0.5 * n_observed * np.log(2.0 * np.pi * variance)
 
 
 @njit(cache=True, nogil=True)
@@ -145,3 +103,37 @@ def backward(filtered, evidence, inverses, next_starts, transition, future, post
         for i in range(n_states):
             posteriors[t, i] = filtered[t, i] * ahead[i]
             future[i] = evidence[t, i] * ahead[i] * inverses[t]
+
+
+@njit(cache=True, nogil=True)
+def likeliest_forward(evidence, starts, next_starts, initial, transition, best, origins, path):
+    """max over paths of log p(z_1:t, r_1:t) into ``best``; where the best path to z came from into ``origins``.
+
+    ``best`` comes in as that of the round before this chunk and goes out as that of its last round. The last round of
+    every chain gets its state of the likeliest path in ``path``.
+    """
+    n_states = best.size
+    log_initial, log_transition, before = np.log(initial), np.log(transition), np.empty(n_states)
+    for t in range(evidence.shape[0]):
+        before[:] = best
+        for j in range(n_states):
+            if starts[t]:
+                best[j] = log_initial[j]
+            else:
+                origin = 0
+                for i in range(1, n_states):
+                    if before[i] + log_transition[i, j] > before[origin] + log_transition[origin, j]:
+                        origin = i
+                origins[t, j] = origin
+                best[j] = before[origin] + log_transition[origin, j]
+            best[j] += np.log(evidence[t, j])
+        if next_starts[t]:
+            path[t] = np.argmax(best)
+
+
+@njit(cache=True, nogil=True)
+def likeliest_backward(origins, next_starts, path):
+    """Fill ``path`` from the last rounds of its chains."""
+    for t in range(path.size - 2, -1, -1):
+        if not next_starts[t]:
+            path[t] = origins[t + 1, path[t + 1]]

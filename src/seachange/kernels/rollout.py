@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from seachange.kernels.belief import advance, draw_action, exp4s_evidence, gaussian_evidence, mix_advice
-from seachange.kernels.regression import state_means
+from seachange.kernels.belief import advance, draw_action, exp4s_evidence, mix_advice
+from seachange.kernels.emission import reward_evidence, state_scores
 
 
 @njit(cache=True, nogil=True)
@@ -44,19 +44,19 @@ def run_exp4s(
 
 @njit(cache=True, nogil=True)
 def run_posterior(
-    belief, advice, mask, uniforms, mean_rewards, rewards, exploration, rows, coefs, variance, transition,
+    belief, advice, mask, uniforms, mean_rewards, rewards, exploration, rows, coefs, variances, transition,
     beliefs, actions, propensities, expected,
 ):  # fmt: skip
     """HMM posterior sampling over a chunk of rounds; the same conventions."""
     probs, evidence, scratch = np.empty(mean_rewards.shape[1]), np.empty(belief.size), np.empty(belief.size)
-    means = np.empty(belief.size)
+    scores = np.empty(belief.size)
     for t in range(uniforms.size):
         beliefs[t] = belief
         action = take_round(
             t, belief, advice, exploration, mask, uniforms, mean_rewards, probs, actions, propensities, expected
         )
-        state_means(rows[t if rows.shape[0] > 1 else 0], action, coefs, means)
-        gaussian_evidence(means, rewards[t, action], variance, evidence)
+        state_scores(rows[t if rows.shape[0] > 1 else 0], action, coefs, scores)
+        reward_evidence(scores, rewards[t, action], variances, evidence)
         advance(belief, evidence, transition, scratch)
 
 

@@ -2,25 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
+from seachange.engine import map_in_order
 from seachange.kernels.regression import penalised_gram, solve_ridge
 from seachange.protocols import Floats
-from seachange.states.switching import Chain, Expectation, SwitchingRegression, Workspace, expectation
+from seachange.states.chain import Chain
+from seachange.states.expectation import Expectation, Workspace, expectation
+from seachange.states.stationary import stationary_maximum, stationary_probs
+from seachange.states.switching import SwitchingRegression
 
 # The noise never falls below this share of the rewards' spread: a state that fits its rounds exactly stays a state.
 NOISE_FLOOR = 1e-10
+# Iterations after which runs are compared with each other, and those left behind are given up.
+HEAT = 10
+# A step of Newton's method that goes too far is halved, at most this often.
+MOST_HALVINGS = 10
 
 
 @dataclass(frozen=True)
 class Prior:
-    """What EM believes before the log: coefficients are small, states are sticky. All of it may vanish."""
+    """What EM believes before the log: coefficients are near a centre, states are sticky. All of it may vanish."""
 
-    penalties: Floats  # (D,) ridge: pull of each coefficient to 0, in rounds times the squared unit of its feature
+    penalties: Floats  # (D,) ridge: pull of each coefficient to the centre, in rounds times its feature's unit squared
     visits: float  # imagined visits to each state, each left after ``stay`` rounds for any other
     stay: float  # expected rounds in a state
+    centre: Floats | float = 0.0  # (B, D) the coefficients of a state of which nothing is known
+    noise: tuple[float, float] = (
+        0.0,
+        1.0,
+    )  # where states have their own noise: imagined rounds of each, their variance
+    stationary: bool = False  # chains start from the stationary distribution of Φ, not from a P_0 of their own
 
     def transition_counts(self, n_states: int) -> Floats:
         """(L, L) imagined moves."""
@@ -32,61 +48,167 @@ class Prior:
 
     def first_counts(self, n_states: int) -> Floats:
         """(L,) imagined chains by their first state: as many as visits to one state, spread evenly."""
-        return np.full(n_states, self.visits / n_states)
+        return np.full(n_states, 0.0 if self.stationary else self.visits / n_states)
 
-    def squares(self, coefs: Floats) -> float:
-        """Σ penalty c²: what the ridge adds to the squared residuals."""
-        return float(np.sum(self.penalties * np.square(coefs)))
+    def squares(self, coefs: Floats) -> Floats:
+        """(L,) Σ penalty (c - centre)²: what the ridge adds to the squared residuals."""
+        return np.asarray(np.sum(self.penalties * np.square(coefs - self.centre), axis=(1, 2)))
 
     def log_density(self, model: SwitchingRegression) -> float:
         """Logarithm of the prior at ``model``, up to a constant."""
         moves = self.transition_counts(model.n_states) * np.log(np.maximum(model.transition_matrix, 1e-300))
         firsts = self.first_counts(model.n_states) * np.log(np.maximum(model.initial_probs, 1e-300))
-        return float(moves.sum() + firsts.sum() - self.squares(model.reward_coefs) / (2 * model.noise_variance))
+        density = float(moves.sum() + firsts.sum())
+        squares, variances = self.squares(model.reward_coefs), model.noise_variances
+        if model.rewards == "bernoulli":
+            return density - 0.5 * float(squares.sum())
+        if model.rewards == "gaussian per state":
+            rounds, variance = self.noise
+            squares = squares + rounds * variance
+            density -= 0.5 * rounds * float(np.log(variances).sum())
+        return density - 0.5 * float(np.sum(squares / variances))
 
 
 @dataclass(frozen=True, eq=False)
-class EMResult:
-    """Where one start led."""
+class EMRun:
+    """Where one start has led so far."""
 
     model: SwitchingRegression
-    objectives: tuple[float, ...]  # log-likelihood + log prior before each iteration and at the end
-    log_likelihood: float
-    converged: bool
+    statistics: Expectation  # of the model
+    objectives: tuple[float, ...]  # log-likelihood + log prior at the start and after each iteration
+    converged: bool = False
+    given_up: bool = False  # it was too far behind other starts
+
+    @property
+    def log_likelihood(self) -> float:
+        """log p(rewards) of the model."""
+        return self.statistics.log_likelihood
+
+    @property
+    def objective(self) -> float:
+        """Log-likelihood + log prior of the model."""
+        return self.objectives[-1]
+
+    @property
+    def iterations(self) -> int:
+        """Iterations so far."""
+        return len(self.objectives) - 1
+
+    def hopeless(self, best: float, most_iterations: int) -> bool:
+        """Whether its last gain, made again in every iteration left, would not take it to ``best``."""
+        gain = self.objectives[-1] - self.objectives[-2]
+        return not self.converged and self.objective + gain * (most_iterations - self.iterations) < best
 
 
-def run_em(start: SwitchingRegression, chain: Chain, prior: Prior, tolerance: float, max_iterations: int) -> EMResult:
-    """Iterate until log-likelihood plus log prior gains less than ``tolerance`` of itself."""
-    model, objectives, room = start, [], Workspace.for_chain(chain, start.n_states)
-    floor = NOISE_FLOOR * float(np.nanvar(chain.log.arrays.rewards)) or 1e-300
-    for _ in range(max_iterations):
-        statistics = expectation(model, chain, workspace=room)
-        objectives.append(statistics.log_likelihood + prior.log_density(model))
-        if len(objectives) > 1 and objectives[-1] - objectives[-2] <= tolerance * abs(objectives[-1]):
-            return EMResult(model, tuple(objectives), statistics.log_likelihood, True)
-        model = maximisation(model, statistics, prior, floor)
-    likelihood = model.log_likelihood(chain.log)
-    return EMResult(model, (*objectives, likelihood + prior.log_density(model)), likelihood, False)
+@dataclass(frozen=True)
+class EM:
+    """How a chain is climbed: what is believed before, and when to stop."""
+
+    chain: Chain
+    prior: Prior
+    tolerance: float  # a run has converged when an iteration gains less than this share of the objective
+    most_iterations: int
+
+    def race(self, starts: Sequence[SwitchingRegression], workers: int = 1) -> list[EMRun]:
+        """Runs from all starts, best first; those hopelessly behind are given up, by iteration, not by time."""
+        over: list[EMRun] = []
+        running = list(map_in_order(self.begin, starts, workers=workers))
+        while running:
+            heat = partial(self.climb, iterations=HEAT, workers=max(1, workers // len(running)))
+            running = list(map_in_order(heat, running, workers=workers))
+            best = max(run.objective for run in [*over, *running])
+            running = [replace(run, given_up=run.hopeless(best, self.most_iterations)) for run in running]
+            over += filter(self._over, running)
+            running = [run for run in running if not self._over(run)]
+        return sorted(over, key=lambda run: -run.objective)
+
+    def begin(self, start: SwitchingRegression, workers: int = 1) -> EMRun:
+        """A run of no iterations."""
+        statistics = expectation(start, self.chain, workers=workers)
+        return EMRun(start, statistics, (self._objective(start, statistics),))
+
+    def climb(self, run: EMRun, iterations: int, workers: int = 1) -> EMRun:
+        """At most ``iterations`` more."""
+        room = Workspace.for_chain(self.chain, run.model)
+        for _ in range(min(iterations, self.most_iterations - run.iterations)):
+            run = self._iterate(run, room, workers)
+            if run.converged:
+                break
+        return run
+
+    def finish(self, start: SwitchingRegression, workers: int = 1) -> EMRun:
+        """A run to its end."""
+        return self.climb(self.begin(start, workers), self.most_iterations, workers)
+
+    def _iterate(self, run: EMRun, room: Workspace, workers: int) -> EMRun:
+        model = maximisation(run.model, run.statistics, self.prior, self._noise_floor)
+        statistics = expectation(model, self.chain, workspace=room, workers=workers)
+        objective = self._objective(model, statistics)
+        # Newton's step towards the M-step's maximum, which clicks take, may go past it.
+        for _ in range(MOST_HALVINGS if model.rewards == "bernoulli" else 0):
+            if objective >= run.objective:
+                break
+            model = replace(model, reward_coefs=0.5 * (model.reward_coefs + run.model.reward_coefs))
+            statistics = expectation(model, self.chain, workspace=room, workers=workers)
+            objective = self._objective(model, statistics)
+        converged = objective - run.objective <= self.tolerance * max(abs(objective), 1.0)
+        return EMRun(model, statistics, (*run.objectives, objective), converged)
+
+    def _objective(self, model: SwitchingRegression, statistics: Expectation) -> float:
+        return statistics.log_likelihood + self.prior.log_density(model)
+
+    @property
+    def _noise_floor(self) -> float:
+        return NOISE_FLOOR * float(np.nanvar(self.chain.log.arrays.rewards)) or 1e-300
+
+    def _over(self, run: EMRun) -> bool:
+        return run.converged or run.given_up or run.iterations >= self.most_iterations
 
 
 def maximisation(
     model: SwitchingRegression, statistics: Expectation, prior: Prior, floor: float
 ) -> SwitchingRegression:
-    """The M-step: the model that maximises the expected log-likelihood plus the log prior."""
-    coefs = solve_ridge(statistics.grams, statistics.moments, prior.penalties)
-    fitted = np.einsum("zbij,zbj->zbi", statistics.grams, coefs)
-    explained = float(2 * np.sum(coefs * statistics.moments) - np.sum(coefs * fitted))
-    squares = statistics.totals[:, 0].sum() - explained + prior.squares(coefs)
+    """The M-step: the model that maximises the expected log-likelihood plus the log prior.
+
+    Where rewards are clicks that has no closed form; one step of Newton's method is made towards it.
+    """
+    moves = statistics.transitions + prior.transition_counts(model.n_states)
+    if prior.stationary:
+        transition = stationary_maximum(moves, statistics.first_states, model.transition_matrix)
+        initial = stationary_probs(transition)
+    else:
+        transition = probabilities(moves)
+        initial = probabilities(statistics.first_states + prior.first_counts(model.n_states))
+    pull = prior.penalties * (model.reward_coefs - prior.centre)
+    if model.rewards == "bernoulli":
+        coefs = model.reward_coefs + solve_ridge(statistics.grams, statistics.moments - pull, prior.penalties)
+        variances = model.noise_variances
+    else:
+        coefs = solve_ridge(statistics.grams, statistics.moments + prior.penalties * prior.centre, prior.penalties)
+        variances = _noise_variances(model, coefs, statistics, prior, floor)
     return replace(
         model,
-        initial_probs=_probabilities(statistics.first_states + prior.first_counts(model.n_states)),
-        transition_matrix=_probabilities(statistics.transitions + prior.transition_counts(model.n_states)),
+        initial_probs=initial,
+        transition_matrix=transition,
         reward_coefs=coefs,
         reward_precisions=penalised_gram(statistics.grams, prior.penalties),
-        noise_variance=max(float(squares / max(statistics.totals[:, 1].sum(), 1e-300)), floor),
+        noise_variances=variances,
     )
 
 
-def _probabilities(counts: Floats) -> Floats:
+def _noise_variances(
+    model: SwitchingRegression, coefs: Floats, statistics: Expectation, prior: Prior, floor: float
+) -> Floats:
+    """(L,) mean squared residuals, of each state or of all."""
+    fitted = np.einsum("zbij,zbj->zbi", statistics.grams, coefs)
+    explained = np.sum(coefs * (2 * statistics.moments - fitted), axis=(1, 2))
+    squares, rounds = statistics.totals[:, 0] - explained + prior.squares(coefs), statistics.totals[:, 1]
+    if model.rewards == "gaussian":
+        return np.full(model.n_states, max(float(squares.sum() / max(rounds.sum(), 1e-300)), floor))
+    imagined, variance = prior.noise
+    return np.asarray(np.maximum((squares + imagined * variance) / np.maximum(rounds + imagined, 1e-300), floor))
+
+
+def probabilities(counts: Floats) -> Floats:
     """Counts to probabilities along the last axis, none of them 0: evidence must be able to overrule any."""
     return np.asarray(np.maximum(counts, 1e-30) / np.maximum(counts, 1e-30).sum(axis=-1, keepdims=True))

@@ -3,28 +3,20 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Self
+from typing import Literal, Self
 
 import numpy as np
 
-from seachange.engine import map_in_order
-from seachange.errors import NoChangeWarning, ParameterError, SeachangeWarning
+from seachange.engine import one_thread
+from seachange.errors import NoChangeWarning, SeachangeWarning
 from seachange.log.bandit_log import BanditLog, require_rounds
 from seachange.params import Auto, Params, require, require_count
-from seachange.protocols import Floats
-from seachange.states.em import EMResult, Prior, run_em
+from seachange.states.fitting import FitSettings, Fitter
 from seachange.states.labels import StateLabels, by_first_appearance, labels_from_states
-from seachange.states.pooled import pooled_fit, residual_log
 from seachange.states.selection import StateCount, bic, choose_n_states
-from seachange.states.starts import regrouped_starts, window_start, windows_of
-from seachange.states.switching import Chain, SwitchingRegression
+from seachange.states.switching import Rewards, SwitchingRegression
 
-# Restart i clusters windows of a stay's length divided by 5 · 2^i: from windows that average the noise away to windows
-# that hardly ever straddle a change.
-LONGEST_WINDOWS_A_STAY = 5
-MAX_STATES = 12
 # A state that is left sooner than this, in rounds, is not a state of the world.
 SHORTEST_STAY = 10.0
 
@@ -56,7 +48,9 @@ class HMMOracle(Params):
     restarts: int = 4  # more: safer against poor starts, slower
     expected_stay: float | Auto = "auto"  # rounds in a state, a guess; auto: a chain visits each state twice
     prior_visits: float = 1.0  # weight of that guess, in visits to each state; 0: none
-    ridge: float = 1.0  # pull of the states to the fit of the whole log, in rounds
+    rewards: Rewards | Auto = "auto"  # how they are distributed; auto: bernoulli where all are 0 or 1, else gaussian
+    initial: Literal["free", "stationary"] = "free"  # P_0: its own parameter, or the stationary distribution of Φ
+    ridge: float | Auto = "auto"  # pull of the states to the fit of the whole log, in rounds; auto: most likely
     tolerance: float = 1e-8  # EM stops when it gains less than this share of the log-likelihood
     max_iterations: int = 200
     seed: int = 0
@@ -65,41 +59,40 @@ class HMMOracle(Params):
     def fit(self, log: BanditLog) -> Self:
         """Learn ``model_`` and ``report_``; warn where one state explains the log as well."""
         self._check(log)
-        scales = log.joint.scales(log.arrays.rows)
-        pooled = pooled_fit(log, scales)
-        chain, penalties = Chain(residual_log(log, pooled)), self.ridge * np.square(scales)
+        with one_thread():
+            return self._fit(log)
+
+    def _fit(self, log: BanditLog) -> Self:
+        fitter = Fitter.of(log, self._kind_of(log), self._settings)
         n_observed = int(np.isfinite(log.arrays.rewards).sum())
         counts: tuple[StateCount, ...] = ()
         if self.n_states == "auto":
-            results, counts = choose_n_states(
-                lambda k: self._best_of_restarts(chain, k, penalties), MAX_STATES, n_observed, SHORTEST_STAY
-            )
+            runs, counts = choose_n_states(log, fitter)
             single_state_bic = counts[0].bic
         else:
-            results = self._best_of_restarts(chain, self.n_states, penalties)
-            single_state_bic = bic(self._best_of_restarts(chain, 1, penalties)[0], n_observed)
-        best = results[0]
-        model = best.model.shifted(pooled)
+            runs = fitter.runs(self.n_states)
+            single_state_bic = bic(fitter.runs(1)[0], n_observed)
+        best, model = runs[0], fitter.model(runs[0])
         order = by_first_appearance(np.argmax(model.smooth(log), axis=1), model.n_states)
         self.model_: SwitchingRegression = model.reordered(order)
         self.report_ = HMMReport(
             log_likelihood=best.log_likelihood,
             bic=bic(best, n_observed),
             single_state_bic=single_state_bic,
-            iterations=len(best.objectives) - 1,
+            iterations=best.iterations,
             converged=best.converged,
             objectives=best.objectives,
-            restarts=tuple(result.objectives[-1] for result in results),
+            restarts=tuple(run.objective for run in runs),
             state_counts=counts,
         )
         if self.n_states != 1 and self.report_.bic >= single_state_bic:
-            warnings.warn(self._no_evidence(), NoChangeWarning, stacklevel=2)
+            warnings.warn(self._no_evidence(), NoChangeWarning, stacklevel=3)
         elif model.shortest_stay < SHORTEST_STAY:
             warnings.warn(
                 f"a state lasts {model.shortest_stay:.1f} rounds: it follows the noise of single rewards, not a world "
                 "that changes (skewed rewards do that). Ask for fewer states, or transform the rewards.",
                 SeachangeWarning,
-                stacklevel=2,
+                stacklevel=3,
             )
         return self
 
@@ -121,8 +114,9 @@ class HMMOracle(Params):
 
     def _check(self, log: BanditLog) -> None:
         require_rounds(log, "an oracle")
-        for name, low in {"prior_visits": 0, "ridge": 0, "tolerance": 0}.items():
-            require(getattr(self, name) >= low, f"{name} must be at least {low}; got {getattr(self, name)}.")
+        for name in ("prior_visits", "ridge", "tolerance"):
+            given = getattr(self, name)
+            require((name == "ridge" and given == "auto") or given >= 0, f"{name} must be at least 0; got {given}.")
         require_count("n_states", self.n_states, auto=True)
         require_count("restarts", self.restarts)
         require_count("max_iterations", self.max_iterations)
@@ -133,35 +127,27 @@ class HMMOracle(Params):
         )
         require(bool(np.isfinite(log.arrays.rewards).any()), "no round of the log has a reward.")
 
-    def _best_of_restarts(self, chain: Chain, n_states: int, penalties: Floats) -> list[EMResult]:
-        """EM from every start, best first."""
-        n = len(chain.log)
-        length = n / int(chain.starts.sum())
-        stay = max(length / (2 * n_states), 2.0) if self.expected_stay == "auto" else self.expected_stay
-        prior = Prior(penalties, self.prior_visits, stay)
-        # A start needs windows enough to make clusters of, whatever the stay.
-        widest = max(1, min(int(stay / LONGEST_WINDOWS_A_STAY), n // (2 * n_states)))
-        n_starts = self.restarts if n_states > 1 else 1
-        widths = [max(1, widest >> i) for i in range(n_starts)]
-        windows = {width: windows_of(chain, width) for width in widths}
+    @property
+    def _settings(self) -> FitSettings:
+        return FitSettings(
+            restarts=self.restarts,
+            expected_stay=self.expected_stay,
+            prior_visits=self.prior_visits,
+            ridge=self.ridge,
+            stationary=self.initial == "stationary",
+            tolerance=self.tolerance,
+            max_iterations=self.max_iterations,
+            seed=self.seed,
+            workers=self.workers,
+        )
 
-        def climb(start: SwitchingRegression | None) -> EMResult | None:
-            return None if start is None else run_em(start, chain, prior, self.tolerance, self.max_iterations)
-
-        def attempt(i: int) -> EMResult | None:
-            return climb(window_start(chain, windows[widths[i]], n_states, prior, self.seed + i))
-
-        results = _best_first(map_in_order(attempt, range(n_starts), workers=self.workers))
-        if not results:
-            raise ParameterError(
-                f"n_states={n_states} is more than the log can hold: it has {n} rounds whose windows show fewer "
-                "distinct fits. Ask for fewer states."
-            )
-        if n_states > 2:
-            regrouped = regrouped_starts(chain, results[0].model, widths[-1], prior, self.seed)
-            results = _best_first([*results, *map_in_order(climb, regrouped, workers=self.workers)])
-        return results
-
-
-def _best_first(results: Iterable[EMResult | None]) -> list[EMResult]:
-    return sorted((result for result in results if result is not None), key=lambda result: -result.objectives[-1])
+    def _kind_of(self, log: BanditLog) -> Rewards:
+        """How the rewards of ``log`` are distributed."""
+        seen = log.arrays.rewards[np.isfinite(log.arrays.rewards)]
+        clicks = bool(np.isin(seen, (0.0, 1.0)).all())
+        if self.rewards == "bernoulli":
+            odd = seen[~np.isin(seen, (0.0, 1.0))]
+            require(clicks, f'rewards="bernoulli" needs rewards of 0 or 1; the log has {odd[:1]}.')
+        if self.rewards == "auto":
+            return "bernoulli" if clicks else "gaussian"
+        return self.rewards

@@ -1,16 +1,33 @@
-"""How many states does a log have."""
+"""How many states does a log have: as many as help to foresee rewards that the fit has not seen.
+
+The log is cut into blocks along time, every few-th of which is held out in turn: a model is fitted without the rewards
+of those blocks, then follows the whole log round by round, and its forecast of each held-out reward, made from the
+rewards before it, is scored. States that follow noise foresee nothing.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
-from seachange.errors import ParameterError
-from seachange.states.em import EMResult
+import numpy as np
 
-# The search ends when this many more states in a row have not lowered the criterion.
+from seachange.engine import map_in_order
+from seachange.errors import ParameterError
+from seachange.log.bandit_log import BanditLog
+from seachange.protocols import Floats, Ints
+from seachange.states.em import EMRun
+from seachange.states.fitting import Fitter
+from seachange.states.labels import chains
+
+MOST_STATES = 12
+# The search ends when this many more states in a row have not foreseen rewards better.
 PATIENCE = 2
+FOLDS = 3
+# Blocks are a hundredth of the log, but no shorter than this, and no longer than a sequence.
+BLOCKS, SHORTEST_BLOCK = 100, 25
+# More states must foresee better by this many standard errors.
+SURE = 2.0
 
 
 @dataclass(frozen=True)
@@ -18,34 +35,97 @@ class StateCount:
     """Evidence for one number of states."""
 
     n_states: int
-    log_likelihood: float
-    bic: float
+    log_likelihood: float  # of the whole log, in the fit to it
+    bic: float  # lower is better
+    predictive: float  # log-likelihood of held-out rewards, up to a constant; higher is better
+    gain: float  # of that over the best smaller number
+    gain_error: float  # standard error of the gain
 
 
-def bic(result: EMResult, n_rounds: int) -> float:
+def bic(run: EMRun, n_rounds: int) -> float:
     """Bayesian information criterion, -2 log p + (free parameters) log n; lower is better."""
-    return -2 * result.log_likelihood + result.model.n_parameters * math.log(n_rounds)
+    return -2 * run.log_likelihood + run.model.n_parameters * math.log(n_rounds)
 
 
-def choose_n_states(
-    fit: Callable[[int], list[EMResult]], most: int, n_rounds: int, shortest_stay: float
-) -> tuple[list[EMResult], tuple[StateCount, ...]]:
-    """Fit 1, 2, … states until the criterion has stopped falling; the best fit, and what was seen on the way.
-
-    Where a state lasts less than ``shortest_stay`` rounds it follows single rewards; such fits are never chosen.
-    """
-    fits: list[list[EMResult]] = []
-    counts: list[StateCount] = []
-    best = 0
-    for n_states in range(1, most + 1):
+def choose_n_states(log: BanditLog, fitter: Fitter) -> tuple[list[EMRun], tuple[StateCount, ...]]:
+    """Fit 1, 2, … states until more have stopped to foresee better; the chosen fit, and what was seen on the way."""
+    n_observed, blocks = int(np.isfinite(log.arrays.rewards).sum()), _blocks(log)
+    rewarded = np.unique(blocks[np.isfinite(log.arrays.rewards)])
+    if len(np.unique(rewarded % FOLDS)) < FOLDS:
+        single = fitter.runs(1)
+        return single, (StateCount(1, single[0].log_likelihood, bic(single[0], n_observed), 0.0, 0.0, 0.0),)
+    held_out = _HeldOut.of(log, fitter, blocks)
+    chosen, best, counts = [], None, []
+    for n_states in range(1, MOST_STATES + 1):
         try:
-            results = fit(n_states)
+            runs, scores = fitter.runs(n_states), held_out.scores(n_states)
         except ParameterError:
             break
-        fits.append(results)
-        counts.append(StateCount(n_states, results[0].log_likelihood, bic(results[0], n_rounds)))
-        if counts[-1].bic < counts[best].bic and results[0].model.shortest_stay >= shortest_stay:
-            best = n_states - 1
-        elif n_states - 1 - best >= PATIENCE:
+        gain, error = (0.0, 0.0) if best is None else held_out.difference(scores, best)
+        run = runs[0]
+        criterion = bic(run, n_observed)
+        counts.append(StateCount(n_states, run.log_likelihood, criterion, float(scores.sum()), gain, error))
+        if best is None or gain > SURE * error:
+            chosen, best = runs, scores
+        elif n_states - chosen[0].model.n_states >= PATIENCE:
             break
-    return fits[best], tuple(counts)
+    return chosen, tuple(counts)
+
+
+@dataclass(frozen=True)
+class _HeldOut:
+    """The log with some blocks held out, in every fold others."""
+
+    log: BanditLog
+    folds: tuple[Fitter, ...]
+    blocks: Ints  # (n,) number of the block that a round belongs to
+    noise: float  # variance of the rewards that one state leaves unexplained
+    workers: int
+
+    @classmethod
+    def of(cls, log: BanditLog, fitter: Fitter, blocks: Ints) -> _HeldOut:
+        """Fitters of the folds."""
+        settings = fitter.settings._replace(workers=1)
+
+        def fold(number: int) -> Fitter:
+            seen = np.where(blocks % FOLDS == number, np.nan, log.arrays.rewards)
+            return Fitter.of(log.with_rewards(seen), fitter.starts.rewards, settings)
+
+        folds = tuple(map_in_order(fold, range(FOLDS), workers=fitter.settings.workers))
+        noise = max(float(np.nanvar(fitter.starts.residuals)), 1e-300)
+        return cls(log, folds, blocks, noise, fitter.settings.workers)
+
+    def scores(self, n_states: int) -> Floats:
+        """(n,) log-likelihood of each reward's forecast by the fold that did not see it; 0 where there is no reward."""
+
+        def forecast(number: int) -> tuple[int, Floats]:
+            fold = self.folds[number]
+            return number, fold.model(fold.runs(n_states)[0]).predict_rewards(self.log)
+
+        scores = np.zeros(len(self.log))
+        for number, expected in map_in_order(forecast, range(FOLDS), workers=self.workers):
+            mine = (self.blocks % FOLDS == number) & np.isfinite(self.log.arrays.rewards)
+            scores[mine] = self._score(self.log.arrays.rewards[mine], expected[mine])
+        return scores
+
+    def difference(self, scores: Floats, others: Floats) -> tuple[float, float]:
+        """How much better ``scores`` are in all, and the standard error of that, by blocks."""
+        by_block = np.bincount(self.blocks, scores - others)
+        return float(by_block.sum()), float(np.std(by_block) * math.sqrt(len(by_block)))
+
+    def _score(self, rewards: Floats, expected: Floats) -> Floats:
+        """log p(r) of clicks; else the squared error in units of the noise, whatever its shape."""
+        if self.folds[0].starts.rewards == "bernoulli":
+            return np.asarray(np.log(np.maximum(np.where(rewards > 0.5, expected, 1 - expected), 1e-300)))
+        return np.asarray(-np.square(rewards - expected) / (2 * self.noise))
+
+
+def _blocks(log: BanditLog) -> Ints:
+    """(n,) runs of rounds of one sequence."""
+    order, starts = chains(log)
+    length = max(len(log) // BLOCKS, min(SHORTEST_BLOCK, len(log) // (4 * FOLDS)), 1)
+    places = np.arange(len(log))
+    first = np.maximum.accumulate(np.where(starts, places, 0))
+    blocks = np.empty(len(log), dtype=np.int64)
+    blocks[order] = np.cumsum((places - first) % length == 0) - 1
+    return blocks

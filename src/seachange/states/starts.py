@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from seachange.kernels.regression import penalised_gram, solve_ridge, window_sums
 from seachange.protocols import Floats, Ints
+from seachange.states.chain import Chain
 from seachange.states.clustering import cluster
 from seachange.states.em import Prior
-from seachange.states.switching import Chain, SwitchingRegression, expectation
+from seachange.states.expectation import expectation
+from seachange.states.switching import Rewards, SwitchingRegression
 
 # The fit of a window or segment is drawn to 0 as if by this many rounds of every action.
 PRIOR_ROUNDS = 2.0
 # Where there are more windows, or their sums would hold more numbers, evenly chosen ones stand for all.
 MOST_WINDOWS = 5_000
-MOST_NUMBERS = 1 << 24
+MOST_NUMBERS = 1 << 22
 # States that are tried as the one to split when two others are made one.
 SPLITS_TRIED = 2
 
@@ -31,103 +34,128 @@ class Pieces(NamedTuple):
     points: Floats  # (W, B D) the regressions, in coordinates in which that metric is the plain one
 
 
-def windows_of(chain: Chain, width: int) -> Pieces:
-    """Windows of ``width`` rounds; a new sequence starts a new window. Where there are too many, evenly chosen ones."""
-    n = len(chain.starts)
-    first = np.maximum.accumulate(np.where(chain.starts, np.arange(n), 0))
-    windows = np.cumsum((np.arange(n) - first) % width == 0) - 1
-    n_blocks, n_features = chain.log.joint.shape
-    stride = -(-(int(windows[-1]) + 1) // max(min(MOST_WINDOWS, MOST_NUMBERS // (n_blocks * n_features**2)), 1))
-    return _pieces(chain, np.where(windows % stride == 0, windows // stride, -1))
+@dataclass(frozen=True)
+class Starts:
+    """Starts for EM on a chain, all from what one regression of the whole log leaves unexplained."""
+
+    chain: Chain
+    residuals: Floats  # (n,) rewards less what the whole log's regression expects, in the chain's order
+    rewards: Rewards
+    seed: int
+
+    def windows_of(self, width: int) -> Pieces:
+        """Windows of ``width`` rounds; a new sequence starts a new window. Where there are too many, some of them."""
+        starts = self.chain.starts
+        n = len(starts)
+        first = np.maximum.accumulate(np.where(starts, np.arange(n), 0))
+        windows = np.cumsum((np.arange(n) - first) % width == 0) - 1
+        n_blocks, n_features = self.chain.joint.shape
+        stride = -(-(int(windows[-1]) + 1) // max(min(MOST_WINDOWS, MOST_NUMBERS // (n_blocks * n_features**2)), 1))
+        return self._pieces(np.where(windows % stride == 0, windows // stride, -1))
+
+    def from_windows(
+        self, windows: Pieces, n_states: int, prior: Prior, attempt: int = 0
+    ) -> SwitchingRegression | None:
+        """A sticky model whose states are clusters of windows; None where too few windows differ."""
+        clusters = cluster(windows.points, n_states, self.seed + attempt)
+        return None if clusters.max() + 1 < n_states else self._model_of(windows, clusters, n_states, prior)
+
+    def regrouped(self, model: SwitchingRegression, shortest: int, prior: Prior) -> list[SwitchingRegression]:
+        """Starts near ``model`` with its two most similar states made one, and another state made two.
+
+        Clusters of windows may take one state for two and two for one, and EM cannot undo that; a state may also have
+        lost all its rounds. The segments that the model sees, of at least ``shortest`` rounds, straddle no change: the
+        states whose segments differ most are split.
+        """
+        posteriors = np.empty((len(self.chain.log), model.n_states))
+        expectation(model, self.chain, posteriors)
+        states = np.argmax(posteriors, axis=1)
+        segments = np.cumsum(self.chain.starts | (np.diff(states, prepend=states[0]) != 0)) - 1
+        long = np.bincount(segments) >= shortest
+        if np.count_nonzero(long) <= model.n_states or np.count_nonzero(long) > MOST_WINDOWS:
+            return []
+        pieces = self._pieces(np.where(long[segments], (np.cumsum(long) - 1)[segments], -1))
+        owners = states[np.flatnonzero(np.diff(segments, prepend=-1))][long]
+        keep, free = _most_similar(model.reward_coefs, np.bincount(states, minlength=model.n_states), pieces.scale)
+        owners[owners == free] = keep
+        candidates = []
+        for state in np.unique(owners):
+            members = np.flatnonzero(owners == state)
+            halves = cluster(pieces.points[members], 2, self.seed)
+            if halves.max() == 1:
+                clusters = owners.copy()
+                clusters[members[halves == 1]] = free
+                candidates.append((_gap(pieces.points[members], pieces.rounds[members], halves), clusters))
+        candidates.sort(key=lambda candidate: -candidate[0])
+        most_promising = (clusters for _, clusters in candidates[:SPLITS_TRIED])
+        return [self._model_of(pieces, clusters, model.n_states, prior) for clusters in most_promising]
+
+    def single(self, prior: Prior) -> SwitchingRegression:
+        """The start for one state: the regression of the whole log."""
+        n_blocks, n_features = self.chain.joint.shape
+        nothing = np.zeros((1, n_blocks, n_features))
+        whole = Pieces(
+            np.zeros((1, n_blocks, n_features, n_features)), nothing, np.zeros(1, np.int64), nothing, nothing
+        )
+        return self._model_of(whole, np.zeros(1, dtype=np.int64), 1, prior)
+
+    def _model_of(self, pieces: Pieces, clusters: Ints, n_states: int, prior: Prior) -> SwitchingRegression:
+        """A sticky model with one regression for every cluster."""
+        members = (clusters[:, None] == np.arange(n_states)).astype(float)
+        grams, moments = (np.einsum("wz,w...->z...", members, sums) for sums in (pieces.grams, pieces.moments))
+        spread = max(float(np.nanvar(self.residuals)), 1e-300)
+        if self.rewards == "bernoulli":
+            # Clicks curve the likelihood by their variance; one step of Newton's method from the centre.
+            grams = grams * spread
+        transition = np.full((n_states, n_states), 1 / (prior.stay * max(n_states - 1, 1)))
+        np.fill_diagonal(transition, 1 - 1 / prior.stay if n_states > 1 else 1.0)
+        return SwitchingRegression(
+            initial_probs=np.full(n_states, 1 / n_states),
+            transition_matrix=transition,
+            reward_coefs=prior.centre + solve_ridge(grams, moments, prior.penalties),
+            reward_precisions=penalised_gram(grams, prior.penalties),
+            noise_variances=np.empty(0) if self.rewards == "bernoulli" else np.full(n_states, spread),
+            joint=self.chain.joint,
+            rewards=self.rewards,
+        )
+
+    def _pieces(self, numbers: Ints) -> Pieces:
+        """Regressions of the pieces that ``numbers`` (n,) assigns rounds to, drawn to 0; negative ones are left out.
+
+        The coordinates are such that two pieces are as far apart as their predictions differ, in the mean square over
+        the log, so that the scale of a feature does not matter.
+        """
+        n_blocks, n_features = self.chain.joint.shape
+        grams = np.zeros((int(numbers.max()) + 1, n_blocks, n_features, n_features))
+        moments = np.zeros((len(grams), n_blocks, n_features))
+        for section in (section for span in self.chain.spans for section in span):
+            rounds = section.rounds
+            arrays = self.chain.arrays(rounds)
+            window_sums(arrays.rows, arrays.actions, self.residuals[rounds], numbers[rounds], grams, moments)
+        observed = (numbers >= 0) & np.isfinite(self.residuals)
+        counts = np.bincount(numbers[observed], minlength=len(grams))
+        scale = grams.sum(axis=0) / max(int(counts.sum()), 1)
+        units = np.einsum("bii->i", scale)
+        scale += 1e-6 * np.diag(np.where(units > 0, units, 1.0))
+        fits = np.linalg.solve(grams + PRIOR_ROUNDS * n_blocks * scale, moments[..., None])[..., 0]
+        values, vectors = np.linalg.eigh(scale)
+        root = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
+        points = np.einsum("bji,wbj->wbi", root, fits).reshape(len(grams), -1)
+        return Pieces(grams, moments, counts, scale, points)
 
 
-def window_start(chain: Chain, windows: Pieces, n_states: int, prior: Prior, seed: int) -> SwitchingRegression | None:
-    """A sticky model whose states are clusters of windows; None where too few windows differ."""
-    clusters = cluster(windows.points, n_states, seed)
-    return None if clusters.max() + 1 < n_states else _model_of(chain, windows, clusters, n_states, prior)
-
-
-def regrouped_starts(
-    chain: Chain, model: SwitchingRegression, shortest: int, prior: Prior, seed: int
-) -> list[SwitchingRegression]:
-    """Starts near ``model`` with its two most similar states made one, and another state made two.
-
-    Clusters of windows may take one state for two and two for one, and EM cannot undo that. The segments that the model
-    sees, of at least ``shortest`` rounds, straddle no change: the states whose segments differ most are split.
-    """
-    posteriors = np.empty((len(chain.log), model.n_states))
-    expectation(model, chain, posteriors)
-    states = np.argmax(posteriors, axis=1)
-    segments = np.cumsum(chain.starts | (np.diff(states, prepend=states[0]) != 0)) - 1
-    long = np.bincount(segments) >= shortest
-    if np.count_nonzero(long) <= model.n_states or np.count_nonzero(long) > MOST_WINDOWS:
-        return []
-    pieces = _pieces(chain, np.where(long[segments], (np.cumsum(long) - 1)[segments], -1))
-    owners = states[np.flatnonzero(np.diff(segments, prepend=-1))][long]
-    keep, free = _most_similar(model.reward_coefs, pieces.scale)
-    owners[owners == free] = keep
-    candidates = []
-    for state in np.unique(owners):
-        members = np.flatnonzero(owners == state)
-        halves = cluster(pieces.points[members], 2, seed)
-        if halves.max() == 1:
-            clusters = owners.copy()
-            clusters[members[halves == 1]] = free
-            candidates.append((_gap(pieces.points[members], pieces.rounds[members], halves), clusters))
-    candidates.sort(key=lambda candidate: -candidate[0])
-    most_promising = (clusters for _, clusters in candidates[:SPLITS_TRIED])
-    return [_model_of(chain, pieces, clusters, model.n_states, prior) for clusters in most_promising]
-
-
-def _most_similar(coefs: Floats, scale: Floats) -> tuple[int, int]:
-    """The two states whose predictions differ least."""
+def _most_similar(coefs: Floats, counts: Ints, scale: Floats) -> tuple[int, int]:
+    """The two states that cost least to make one: whose predictions differ least, over the rounds they have."""
     gaps = coefs[:, None] - coefs[None, :]
-    distances = np.einsum("yzbi,bij,yzbj->yz", gaps, scale, gaps)
-    np.fill_diagonal(distances, np.inf)
-    first, second = np.unravel_index(int(np.argmin(distances)), distances.shape)
+    together = np.maximum(counts[:, None] + counts[None, :], 1)
+    costs = np.einsum("yzbi,bij,yzbj->yz", gaps, scale, gaps) * (counts[:, None] * counts[None, :] / together)
+    np.fill_diagonal(costs, np.inf)
+    first, second = np.unravel_index(int(np.argmin(costs)), costs.shape)
     return int(first), int(second)
 
 
 def _gap(points: Floats, rounds: Ints, halves: Ints) -> float:
     """How far the means of two halves are apart, in units of the noise of a mean: n_0 n_1 / (n_0 + n_1) |gap|²."""
     sizes = np.bincount(halves, rounds, 2)
-    means = np.stack([np.average(points[halves == h], axis=0, weights=rounds[halves == h]) for h in (0, 1)])
+    means = np.stack([np.average(points[halves == h], axis=0, weights=rounds[halves == h] + 1e-12) for h in (0, 1)])
     return float(sizes.prod() / sizes.sum() * np.square(means[0] - means[1]).sum())
-
-
-def _model_of(chain: Chain, pieces: Pieces, clusters: Ints, n_states: int, prior: Prior) -> SwitchingRegression:
-    """A sticky model with one regression for every cluster."""
-    members = (clusters[:, None] == np.arange(n_states)).astype(float)
-    grams, moments = (np.einsum("wz,w...->z...", members, sums) for sums in (pieces.grams, pieces.moments))
-    transition = np.full((n_states, n_states), 1 / (prior.stay * max(n_states - 1, 1)))
-    np.fill_diagonal(transition, 1 - 1 / prior.stay if n_states > 1 else 1.0)
-    return SwitchingRegression(
-        initial_probs=np.full(n_states, 1 / n_states),
-        transition_matrix=transition,
-        reward_coefs=solve_ridge(grams, moments, prior.penalties),
-        reward_precisions=penalised_gram(grams, prior.penalties),
-        noise_variance=max(float(np.nanvar(chain.log.arrays.rewards)), 1e-300),
-        joint=chain.log.joint,
-    )
-
-
-def _pieces(chain: Chain, numbers: Ints) -> Pieces:
-    """Regressions of the pieces that ``numbers`` (n,) assigns rounds to, drawn to 0; negative numbers are left out.
-
-    The coordinates are such that two pieces are as far apart as their predictions differ, in the mean square over the
-    log, so that the scale of a feature does not matter.
-    """
-    n_blocks, n_features = chain.log.joint.shape
-    grams = np.zeros((int(numbers.max()) + 1, n_blocks, n_features, n_features))
-    moments = np.zeros((len(grams), n_blocks, n_features))
-    for rounds in chain.slices:
-        arrays = chain.log[rounds].arrays
-        window_sums(arrays.rows, arrays.actions, arrays.rewards, numbers[rounds], grams, moments)
-    observed = (numbers >= 0) & np.isfinite(chain.log.arrays.rewards)
-    counts = np.bincount(numbers[observed], minlength=len(grams))
-    scale = grams.sum(axis=0) / max(int(counts.sum()), 1)
-    units = np.einsum("bii->i", scale)
-    scale += 1e-9 * np.diag(np.where(units > 0, units, 1.0))
-    fits = np.linalg.solve(grams + PRIOR_ROUNDS * n_blocks * scale, moments[..., None])[..., 0]
-    points = np.einsum("bji,wbj->wbi", np.linalg.cholesky(scale), fits).reshape(len(grams), -1)
-    return Pieces(grams, moments, counts, scale, points)

@@ -2,30 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Literal
 
 import numpy as np
 
 from seachange.errors import ParameterError
-from seachange.kernels.chain import backward, filter_rounds, forward, gaussian_evidences
-from seachange.kernels.regression import regression_sums
-from seachange.log.bandit_log import CHUNK_ROWS, BanditLog, require_rounds
+from seachange.kernels.chain import filter_rounds, likeliest_backward, likeliest_forward
+from seachange.kernels.emission import evidences, round_scores
+from seachange.log.bandit_log import BanditLog
 from seachange.log.joint import JointFeatures
 from seachange.protocols import Floats, Ints
-from seachange.states.labels import chains
+from seachange.states.chain import Chain
+from seachange.states.expectation import Workspace, expectation, log_likelihood
+
+Rewards = Literal["gaussian", "gaussian per state", "bernoulli"]
 
 
 @dataclass(frozen=True, eq=False)
 class SwitchingRegression:
-    """z_1 ~ P_0, z_t+1 ~ Φ(z_t, ·), r_t ~ N(β_z · f(x_t, a_t), σ²)."""
+    """z_1 ~ P_0, z_t+1 ~ Φ(z_t, ·), and a reward whose mean is linear in β_z · f(x_t, a_t).
+
+    gaussian            r_t ~ N(β_z · f, σ²)
+    gaussian per state  r_t ~ N(β_z · f, σ²_z)
+    bernoulli           r_t = 1 with probability 1 / (1 + exp(-β_z · f)), else 0
+    """
 
     initial_probs: Floats  # (L,) P_0
     transition_matrix: Floats  # (L, L) Φ, row = from
     reward_coefs: Floats  # (L, B, D) β_z
-    reward_precisions: Floats  # (L, B, D, D) precision of β_z in units of 1 / σ²
-    noise_variance: float  # σ²
+    reward_precisions: Floats  # (L, B, D, D) precision of β_z, in units of 1 / σ²_z where rewards are Gaussian
+    noise_variances: Floats  # (L,) σ²_z; (0,) where rewards are clicks
     joint: JointFeatures
+    rewards: Rewards = "gaussian"
 
     @property
     def n_states(self) -> int:
@@ -34,13 +44,19 @@ class SwitchingRegression:
 
     @property
     def shortest_stay(self) -> float:
-        """Expected rounds in the state that is left soonest: 1 / (1 - Φ(z, z))."""
-        return 1 / max(1 - float(np.diag(self.transition_matrix).min()), 1e-300)
+        """Expected rounds in the state that is left soonest."""
+        return float(self.expected_stays.min())
+
+    @property
+    def expected_stays(self) -> Floats:
+        """(L,) expected rounds in a state: 1 / (1 - Φ(z, z))."""
+        return np.asarray(1 / np.maximum(1 - np.diag(self.transition_matrix), 1e-300))
 
     @property
     def n_parameters(self) -> int:
         """Free parameters, for information criteria."""
-        return self.reward_coefs.size + 1 + (self.n_states - 1) + self.n_states * (self.n_states - 1)
+        n_variances = {"gaussian": 1, "gaussian per state": self.n_states, "bernoulli": 0}[self.rewards]
+        return self.reward_coefs.size + n_variances + (self.n_states - 1) + self.n_states * (self.n_states - 1)
 
     def reordered(self, order: Ints) -> SwitchingRegression:
         """The same model with state ``order[i]`` called i."""
@@ -50,17 +66,18 @@ class SwitchingRegression:
             transition_matrix=np.ascontiguousarray(self.transition_matrix[np.ix_(order, order)]),
             reward_coefs=self.reward_coefs[order],
             reward_precisions=self.reward_precisions[order],
+            noise_variances=self.noise_variances[order] if len(self.noise_variances) else self.noise_variances,
         )
 
     def shifted(self, coefs: Floats) -> SwitchingRegression:
-        """The same model of rewards that are larger by coefs · f(x, a)."""
+        """The same model with scores that are larger by coefs · f(x, a)."""
         return replace(self, reward_coefs=self.reward_coefs + coefs)
 
-    def smooth(self, log: BanditLog) -> Floats:
+    def smooth(self, log: BanditLog, workers: int = 1) -> Floats:
         """(n, L) p(z_t | all rewards)."""
         chain = self._chain(log)
         posteriors = np.empty((len(log), self.n_states))
-        expectation(self, chain, posteriors)
+        expectation(self, chain, posteriors, workers=workers)
         return chain.in_log_order(posteriors)
 
     def filter(self, log: BanditLog) -> Floats:
@@ -75,131 +92,52 @@ class SwitchingRegression:
         known[chain.starts] = self.initial_probs
         return chain.in_log_order(known)
 
-    def log_likelihood(self, log: BanditLog) -> float:
+    def predict_rewards(self, log: BanditLog) -> Floats:
+        """(n,) E[r_t | x_t, a_t, r_1:t-1]: what each reward was expected to be just before it came."""
+        return np.asarray(np.sum(self.forecast(log) * self.mean_rewards(log), axis=1))
+
+    def mean_rewards(self, log: BanditLog) -> Floats:
+        """(n, L) E[r_t | x_t, a_t, z]: what the action that was taken earns in each state."""
+        scores = np.empty((len(log), self.n_states))
+        round_scores(log.arrays.rows, log.arrays.actions, self.reward_coefs, scores)
+        return 1 / (1 + np.exp(-scores)) if self.rewards == "bernoulli" else scores
+
+    def likeliest_path(self, log: BanditLog) -> Ints:
+        """(n,) argmax over paths of p(z_1:n | all rewards), by Viterbi's recursion."""
+        chain, n = self._chain(log), len(log)
+        path, origins = np.empty(n, np.int64), np.zeros((n, self.n_states), np.int16)
+        best = np.zeros(self.n_states)
+        for rounds, evidence in self._evidences(chain):
+            likeliest_forward(
+                evidence, chain.starts[rounds], chain.next_starts[rounds], self.initial_probs,
+                np.maximum(self.transition_matrix, 1e-300), best, origins[rounds], path[rounds],
+            )  # fmt: skip
+        likeliest_backward(origins, chain.next_starts, path)
+        return chain.in_log_order(path)
+
+    def log_likelihood(self, log: BanditLog, workers: int = 1) -> float:
         """log p(r_1:n | x_1:n, a_1:n)."""
-        chain = self._chain(log)
-        belief, room = self.initial_probs.copy(), Workspace.for_chain(chain, self.n_states)
-        return sum(_forward(self, chain, rounds, belief, room) for rounds in chain.slices)
+        return log_likelihood(self, self._chain(log), workers)
 
     def _chain(self, log: BanditLog) -> Chain:
         if log.joint != self.joint:
             raise ParameterError(f"the model is of {self.joint}; this log has {log.joint}.")
         return Chain(log)
 
+    def _evidences(self, chain: Chain) -> Iterator[tuple[slice, Floats]]:
+        """The evidence of each section of the chain, in order."""
+        room = Workspace.for_chain(chain, self)
+        for section in (section for span in chain.spans for section in span):
+            arrays, part = chain.arrays(section.rounds), room.part(section, section.rounds)
+            evidences(
+                arrays.rows, arrays.actions, arrays.rewards, self.reward_coefs, self.noise_variances,
+                part.evidence, part.scores,
+            )  # fmt: skip
+            yield section.rounds, part.evidence
+
     def _filtered(self, chain: Chain) -> Floats:
-        belief, room = self.initial_probs.copy(), Workspace.for_chain(chain, self.n_states)
-        filtered = np.empty((len(chain.log), self.n_states))
-        for rounds in chain.slices:
-            arrays, evidence = chain.log[rounds].arrays, room.evidence[: rounds.stop - rounds.start]
-            gaussian_evidences(
-                arrays.rows, arrays.actions, arrays.rewards, self.reward_coefs, self.noise_variance, evidence
-            )
+        belief, filtered = self.initial_probs.copy(), np.empty((len(chain.log), self.n_states))
+        for rounds, evidence in self._evidences(chain):
             starts = chain.starts[rounds]
             filter_rounds(evidence, starts, self.initial_probs, self.transition_matrix, belief, filtered[rounds])
         return filtered
-
-
-class Chain:
-    """A log as one run of chains: each sequence in one piece, cut into chunks."""
-
-    def __init__(self, log: BanditLog, chunk_rows: int = CHUNK_ROWS) -> None:
-        require_rounds(log, "a hidden Markov model")
-        self.order, self.starts = chains(log)
-        self.log = log if log.sequences is None else log.take(self.order)
-        self.next_starts = np.append(self.starts[1:], True)
-        self.firsts = np.flatnonzero(self.starts)
-        self.slices = log.chunk_slices(chunk_rows)
-
-    def first_rounds(self, rounds: slice) -> Ints:
-        """Where chains start, as places in the chunk ``rounds``."""
-        low, high = np.searchsorted(self.firsts, (rounds.start, rounds.stop))
-        return np.asarray(self.firsts[low:high] - rounds.start)
-
-    def in_log_order(self, ordered: Floats) -> Floats:
-        """Rows of ``ordered`` back where the log has them."""
-        if self.log.sequences is None:
-            return ordered
-        result = np.empty_like(ordered)
-        result[self.order] = ordered
-        return result
-
-
-class Workspace(NamedTuple):
-    """Room for one chunk's recursions, kept from one E-step to the next: fresh memory costs more than filling it."""
-
-    filtered: Floats  # (rows, L)
-    evidence: Floats  # (rows, L)
-    inverses: Floats  # (rows,)
-
-    @classmethod
-    def for_chain(cls, chain: Chain, n_states: int) -> Workspace:
-        """Room for the longest chunk of ``chain``."""
-        rows = chain.slices[0].stop
-        return cls(np.empty((rows, n_states)), np.empty((rows, n_states)), np.empty(rows))
-
-    def first(self, rows: int) -> Workspace:
-        """Room for a chunk of ``rows`` rounds."""
-        return Workspace(self.filtered[:rows], self.evidence[:rows], self.inverses[:rows])
-
-
-@dataclass(frozen=True, eq=False)
-class Expectation:
-    """Expected sufficient statistics of a log under a model; they add up over chunks."""
-
-    log_likelihood: float
-    first_states: Floats  # (L,) expected number of chains that start in z
-    transitions: Floats  # (L, L) expected number of moves from i to j
-    grams: Floats  # (L, B, D, D) Σ_t Q_t(z) f f'
-    moments: Floats  # (L, B, D) Σ_t Q_t(z) f r
-    totals: Floats  # (L, 2) Σ_t Q_t(z) [r², 1]
-
-
-def expectation(
-    model: SwitchingRegression, chain: Chain, posteriors: Floats | None = None, workspace: Workspace | None = None
-) -> Expectation:
-    """The E-step: one pass forward, which remembers the belief before each chunk, and one backward.
-
-    ``posteriors``, where given, receives p(z_t | all rewards) in the chain's order.
-    """
-    n_states = model.n_states
-    room = Workspace.for_chain(chain, n_states) if workspace is None else workspace
-    belief = model.initial_probs.copy()
-    entering, log_likelihood = [], 0.0
-    for rounds in chain.slices:
-        entering.append(belief.copy())
-        log_likelihood += _forward(model, chain, rounds, belief, room)
-
-    first_states, pairs = np.zeros(n_states), np.zeros((n_states, n_states))
-    grams = np.zeros((n_states, *model.joint.shape, model.joint.shape[1]))
-    moments, totals = np.zeros((n_states, *model.joint.shape)), np.zeros((n_states, 2))
-    future = np.ones(n_states)
-    for i in range(len(chain.slices) - 1, -1, -1):
-        rounds = chain.slices[i]
-        filtered, evidence, inverses = room.first(rounds.stop - rounds.start)
-        if i < len(chain.slices) - 1:
-            _forward(model, chain, rounds, entering[i], room)
-        # The posteriors take the place of the filtered probabilities, which each round needs only for itself.
-        transition = model.transition_matrix
-        backward(filtered, evidence, inverses, chain.next_starts[rounds], transition, future, filtered, pairs)
-        first_states += filtered[chain.first_rounds(rounds)].sum(axis=0)
-        arrays = chain.log[rounds].arrays
-        sums = regression_sums(arrays.rows, arrays.actions, arrays.rewards, filtered, model.joint.shape[0])
-        grams += sums[0]
-        moments += sums[1]
-        totals += sums[2]
-        if posteriors is not None:
-            posteriors[rounds] = filtered
-    return Expectation(log_likelihood, first_states, pairs * model.transition_matrix, grams, moments, totals)
-
-
-def _forward(model: SwitchingRegression, chain: Chain, rounds: slice, belief: Floats, room: Workspace) -> float:
-    """Fill ``room`` with a chunk's recursion, move ``belief`` past it; returns its log-likelihood."""
-    arrays = chain.log[rounds].arrays
-    filtered, evidence, inverses = room.first(len(arrays.actions))
-    factors = gaussian_evidences(
-        arrays.rows, arrays.actions, arrays.rewards, model.reward_coefs, model.noise_variance, evidence
-    )
-    sums = forward(
-        evidence, chain.starts[rounds], model.initial_probs, model.transition_matrix, belief, filtered, inverses
-    )
-    return float(factors + sums)

@@ -1,0 +1,128 @@
+"""A log as hidden Markov chains see it: every sequence in one piece, cut so that memory and threads are used well."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from seachange.kernels.regression import BLOCK, FEW_FEATURES, block_sums
+from seachange.log.bandit_log import BanditLog, require_rounds
+from seachange.log.joint import JointFeatures, LogArrays
+from seachange.protocols import Bools, Floats, Ints
+from seachange.states.labels import chains
+
+Number = TypeVar("Number", np.float64, np.int64)
+
+# Rounds that one thread works on at a time.
+TILE_ROWS = 1 << 14
+# Tiles whose recursions are in memory at a time.
+TILES_A_SECTION = 16
+# Sums of blocks of rounds are kept where they take at most a quarter of the features' memory.
+MOST_BLOCK_FEATURES = BLOCK // 2
+
+
+@dataclass(frozen=True)
+class Section:
+    """Rounds whose recursions are in memory at one time."""
+
+    rounds: slice
+    tiles: tuple[slice, ...]  # what threads share out
+    strands: tuple[slice, ...]  # tiles joined where a chain runs on from one to the next
+
+
+@dataclass(eq=False)
+class Chain:
+    """Chains, one after the other. Cuts are where a chain starts if possible: what lies between is then independent."""
+
+    log: BanditLog
+    tile_rows: int = TILE_ROWS
+    tiles_a_section: int = TILES_A_SECTION
+    _blocks: dict[int, tuple[Floats, Floats]] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        require_rounds(self.log, "a hidden Markov model")
+        self.order, self.starts = chains(self.log)
+        self._moved = bool((np.diff(self.order) < 0).any())
+        if self._moved:
+            self.log = self.log.take(self.order)
+        self.next_starts: Bools = np.append(self.starts[1:], True)
+        self.firsts: Ints = np.flatnonzero(self.starts)
+        self.spans = _spans(self.firsts, len(self.log), self.tile_rows, self.tiles_a_section)
+
+    @property
+    def joint(self) -> JointFeatures:
+        """Of the log."""
+        return self.log.joint
+
+    @property
+    def most_rows(self) -> int:
+        """Rounds of the longest section."""
+        return max(int(section.rounds.stop - section.rounds.start) for span in self.spans for section in span)
+
+    def arrays(self, rounds: slice) -> LogArrays:
+        """The log's columns of these rounds."""
+        rows, mask, actions, rewards, propensities = self.log.arrays
+        rows = rows if self.joint.kind == "none" else rows[rounds]
+        return LogArrays(rows, mask, actions[rounds], rewards[rounds], propensities[rounds])
+
+    def first_rounds(self, rounds: slice) -> Ints:
+        """Where chains start, as places in ``rounds``."""
+        low, high = np.searchsorted(self.firsts, (rounds.start, rounds.stop))
+        return np.asarray(self.firsts[low:high] - rounds.start)
+
+    def block_sums(self, tile: slice) -> tuple[Floats, Floats] | None:
+        """Sums of the tile's blocks of rounds, which every E-step can use again; None where they would not pay."""
+        n_blocks, n_features = self.joint.shape
+        if n_blocks > 1 or not FEW_FEATURES < n_features <= MOST_BLOCK_FEATURES:
+            return None
+        if tile.start not in self._blocks:
+            arrays = self.arrays(tile)
+            self._blocks[tile.start] = block_sums(arrays.rows, arrays.actions, arrays.rewards)
+        return self._blocks[tile.start]
+
+    def in_log_order(self, ordered: npt.NDArray[Number]) -> npt.NDArray[Number]:
+        """Rows of ``ordered`` back where the log has them."""
+        if not self._moved:
+            return ordered
+        result = np.empty_like(ordered)
+        result[self.order] = ordered
+        return result
+
+
+def _spans(firsts: Ints, n: int, tile_rows: int, tiles_a_section: int) -> Sequence[Sequence[Section]]:
+    """Sections, grouped so that every group starts where a chain does."""
+    spans: list[list[Section]] = []
+    tiles = _tiles(firsts, n, tile_rows)
+    starting = np.isin([tile.start for tile in tiles], firsts)
+    for first in range(0, len(tiles), tiles_a_section):
+        part = slice(first, min(first + tiles_a_section, len(tiles)))
+        strands: list[slice] = []
+        for tile, starts in zip(tiles[part], starting[part], strict=True):
+            if starts or not strands:
+                strands.append(tile)
+            else:
+                strands[-1] = slice(strands[-1].start, tile.stop)
+        whole = slice(tiles[part.start].start, tiles[part.stop - 1].stop)
+        section = Section(whole, tuple(tiles[part]), tuple(strands))
+        if starting[first]:
+            spans.append([section])
+        else:
+            spans[-1].append(section)
+    return spans
+
+
+def _tiles(firsts: Ints, n: int, tile_rows: int) -> list[slice]:
+    """Runs of at most ``tile_rows`` rounds that end where a chain does, if one does."""
+    tiles, start = [], 0
+    while start < n:
+        stop = min(start + tile_rows, n)
+        if stop < n:
+            last = int(firsts[np.searchsorted(firsts, stop, side="right") - 1])
+            stop = last if last > start else stop
+        tiles.append(slice(start, stop))
+        start = stop
+    return tiles

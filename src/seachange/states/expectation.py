@@ -1,0 +1,182 @@
+"""The E-step: expected sufficient statistics of a log under a switching regression. They add up over rounds.
+
+A section of the log is in memory at a time. Where chains run through several sections, one pass forward remembers the
+belief before each section, and a second one, backward, works each section out again from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from seachange.engine import map_in_order
+from seachange.kernels.chain import backward, forward
+from seachange.kernels.emission import evidences
+from seachange.kernels.regression import blocked_sums, logistic_sums, regression_sums
+from seachange.protocols import Floats
+from seachange.states.chain import Chain, Section
+
+if TYPE_CHECKING:
+    from seachange.states.switching import SwitchingRegression
+
+
+@dataclass(frozen=True, eq=False)
+class Expectation:
+    """Expected sufficient statistics of some rounds. c and s are 1 and r, or of clicks p (1 - p) and r - p."""
+
+    log_likelihood: float
+    first_states: Floats  # (L,) expected number of chains that start in z
+    transitions: Floats  # (L, L) expected number of moves from i to j
+    grams: Floats  # (L, B, D, D) Σ_t Q_t(z) c f f'
+    moments: Floats  # (L, B, D) Σ_t Q_t(z) s f
+    totals: Floats  # (L, 2) Σ_t Q_t(z) [r², 1]
+
+    def __add__(self, other: Expectation) -> Expectation:
+        """The statistics of both."""
+        pairs = zip(vars(self).values(), vars(other).values(), strict=True)
+        return Expectation(*(mine + theirs for mine, theirs in pairs))
+
+
+class Workspace(NamedTuple):
+    """Room for one section's recursions, kept from one E-step to the next: fresh memory costs more than filling it."""
+
+    filtered: Floats  # (rows, L)
+    evidence: Floats  # (rows, L)
+    inverses: Floats  # (rows,)
+    scores: Floats  # (rows, L) where rewards are clicks, else (0, L)
+
+    @classmethod
+    def for_chain(cls, chain: Chain, model: SwitchingRegression) -> Workspace:
+        """Room for the longest section of ``chain``."""
+        rows, n_states = chain.most_rows, model.n_states
+        scores = np.empty((rows if model.rewards == "bernoulli" else 0, n_states))
+        return cls(np.empty((rows, n_states)), np.empty((rows, n_states)), np.empty(rows), scores)
+
+    def part(self, section: Section, rounds: slice) -> Workspace:
+        """Room for ``rounds`` of ``section``."""
+        place = slice(rounds.start - section.rounds.start, rounds.stop - section.rounds.start)
+        return Workspace(*(array[place] for array in self))
+
+
+def expectation(
+    model: SwitchingRegression,
+    chain: Chain,
+    posteriors: Floats | None = None,
+    workspace: Workspace | None = None,
+    workers: int = 1,
+) -> Expectation:
+    """The E-step over all chains.
+
+    ``posteriors``, where given, receives p(z_t | all rewards) in the chain's order. ``workers`` changes nothing but the
+    time.
+    """
+    room = Workspace.for_chain(chain, model) if workspace is None else workspace
+    e_step = _EStep(model, chain, room, posteriors, workers)
+    total = e_step.over(chain.spans[0])
+    for span in chain.spans[1:]:
+        total = total + e_step.over(span)
+    return total
+
+
+def log_likelihood(model: SwitchingRegression, chain: Chain, workers: int = 1) -> float:
+    """log p(all rewards): the pass forward alone."""
+    e_step = _EStep(model, chain, Workspace.for_chain(chain, model), None, workers)
+    total = 0.0
+    for span in chain.spans:
+        belief = model.initial_probs.copy()
+        total += sum(e_step.forward(section, belief) for section in span)
+    return total
+
+
+@dataclass(frozen=True)
+class _EStep:
+    model: SwitchingRegression
+    chain: Chain
+    room: Workspace
+    posteriors: Floats | None
+    workers: int
+
+    def over(self, span: Sequence[Section]) -> Expectation:
+        """The statistics of a group of sections that no chain leaves."""
+        belief, future = self.model.initial_probs.copy(), np.ones(self.model.n_states)
+        entering, likelihood = [], 0.0
+        for section in span:
+            entering.append(belief.copy())
+            likelihood += self.forward(section, belief)
+        first_states, pairs = np.zeros(self.model.n_states), np.zeros((self.model.n_states, self.model.n_states))
+        sums: list[tuple[Floats, Floats, Floats]] = []
+        for i in range(len(span) - 1, -1, -1):
+            if i < len(span) - 1:
+                self.forward(span[i], entering[i])
+            for strand_pairs in self.backward(span[i], future):
+                pairs += strand_pairs
+            rounds = span[i].rounds
+            # Posteriors have taken the place of the filtered probabilities.
+            found = self.room.part(span[i], rounds).filtered
+            first_states += found[self.chain.first_rounds(rounds)].sum(axis=0)
+            if self.posteriors is not None:
+                self.posteriors[rounds] = found
+            sums += map_in_order(partial(self.sums, span[i]), span[i].tiles, workers=self.workers)
+        grams, moments, totals = (np.add.reduce(parts) for parts in zip(*sums, strict=True))
+        transitions = pairs * self.model.transition_matrix
+        return Expectation(likelihood, first_states, transitions, grams, moments, totals)
+
+    def forward(self, section: Section, belief: Floats) -> float:
+        """Fill the room with a section's recursion, move ``belief`` past it; returns its log-likelihood."""
+        model, last = self.model, section.strands[-1]
+
+        def emit(tile: slice) -> float:
+            arrays, room = self.chain.arrays(tile), self.room.part(section, tile)
+            return float(
+                evidences(
+                    arrays.rows, arrays.actions, arrays.rewards, model.reward_coefs, model.noise_variances,
+                    room.evidence, room.scores,
+                )
+            )  # fmt: skip
+
+        def run(strand: slice) -> float:
+            # Only the first strand goes on with a chain, only the last one may leave one to go on with.
+            carried = belief if strand.start == section.rounds.start else np.empty_like(belief)
+            room = self.room.part(section, strand)
+            scale = forward(
+                room.evidence, self.chain.starts[strand], model.initial_probs, model.transition_matrix, carried,
+                room.filtered, room.inverses,
+            )  # fmt: skip
+            if strand == last and carried is not belief:
+                belief[:] = carried
+            return float(scale)
+
+        factors = sum(map_in_order(emit, section.tiles, workers=self.workers))
+        return factors + sum(map_in_order(run, section.strands, workers=self.workers))
+
+    def backward(self, section: Section, future: Floats) -> list[Floats]:
+        """Put posteriors in the place of filtered probabilities, move ``future`` before the section; strands' pairs."""
+        entering, n_states = future.copy(), self.model.n_states
+
+        def run(strand: slice) -> Floats:
+            room, pairs = self.room.part(section, strand), np.zeros((n_states, n_states))
+            carried = entering.copy()
+            backward(
+                room.filtered, room.evidence, room.inverses, self.chain.next_starts[strand],
+                self.model.transition_matrix, carried, room.filtered, pairs,
+            )  # fmt: skip
+            if strand.start == section.rounds.start:
+                future[:] = carried
+            return pairs
+
+        return list(map_in_order(run, section.strands, workers=self.workers))
+
+    def sums(self, section: Section, tile: slice) -> tuple[Floats, Floats, Floats]:
+        """Gram matrices, moments and totals of a tile, weighed by its posteriors."""
+        arrays, room = self.chain.arrays(tile), self.room.part(section, tile)
+        rows, actions, rewards, weights = arrays.rows, arrays.actions, arrays.rewards, room.filtered
+        if self.model.rewards == "bernoulli":
+            return logistic_sums(rows, actions, rewards, weights, room.scores, self.model.joint.shape[0])  # type: ignore[no-any-return]
+        blocks = self.chain.block_sums(tile)
+        if blocks is None:
+            return regression_sums(rows, actions, rewards, weights, self.model.joint.shape[0])  # type: ignore[no-any-return]
+        return blocked_sums(rows, actions, rewards, weights, *blocks)  # type: ignore[no-any-return]

@@ -1,0 +1,138 @@
+"""From a log to a switching regression of a given number of states: starts, restarts, the best of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from seachange.errors import ParameterError
+from seachange.log.bandit_log import BanditLog
+from seachange.params import Auto
+from seachange.protocols import Floats
+from seachange.states.chain import Chain
+from seachange.states.em import EM, EMRun, Prior
+from seachange.states.pooled import pooled_click_fit, pooled_fit, residual_log
+from seachange.states.shrinkage import evidence_ridge
+from seachange.states.starts import Starts
+from seachange.states.switching import Rewards, SwitchingRegression
+
+# Restart i clusters windows of a stay's length divided by 5 · 2^i: from windows that average the noise away to windows
+# that hardly ever straddle a change.
+LONGEST_WINDOWS_A_STAY = 5
+# How often the best fit's states are regrouped, as long as that makes it better.
+MOST_REGROUPINGS = 3
+# The ridge that starts race with, in rounds, where the log decides about it in the end.
+RACING_RIDGE = 1.0
+# How often the ridge is chosen anew for the states found, unless what the log determines changes by less than a share.
+MOST_RIDGES, SAME_RIDGE = 5, 0.02
+
+
+class FitSettings(NamedTuple):
+    """The knobs of ``HMMOracle`` that concern one fit."""
+
+    restarts: int
+    expected_stay: float | Auto
+    prior_visits: float
+    ridge: float | Auto
+    stationary: bool
+    tolerance: float
+    max_iterations: int
+    seed: int
+    workers: int
+
+
+@dataclass(frozen=True)
+class Fitter:
+    """Fits one log with any number of states.
+
+    EM works with what differs from the regression of the whole log: Gaussian rewards are taken less that regression,
+    of clicks it is the centre that states are drawn to.
+    """
+
+    chain: Chain
+    starts: Starts
+    pooled: Floats  # (B, D) coefficients of the whole log
+    scales: Floats  # (D,) units of the features
+    settings: FitSettings
+
+    @classmethod
+    def of(cls, log: BanditLog, rewards: Rewards, settings: FitSettings) -> Fitter:
+        """A fitter of ``log``."""
+        scales = log.joint.scales(log.arrays.rows)
+        if rewards == "bernoulli":
+            pooled, chain = pooled_click_fit(log, scales), Chain(log)
+            scores = chain.log.arrays.rewards - residual_log(chain.log, pooled).arrays.rewards
+            residuals = chain.log.arrays.rewards - 1 / (1 + np.exp(-scores))
+        else:
+            pooled = pooled_fit(log, scales)
+            chain = Chain(residual_log(log, pooled))
+            residuals = chain.log.arrays.rewards
+        starts = Starts(chain, residuals, rewards, settings.seed)
+        return cls(chain, starts, pooled, scales, settings)
+
+    def prior(self, n_states: int, ridge: float) -> Prior:
+        """What EM believes before the log."""
+        clicks, length = self.starts.rewards == "bernoulli", len(self.chain.log) / len(self.chain.firsts)
+        given = self.settings.expected_stay
+        return Prior(
+            penalties=ridge * np.square(self.scales),
+            visits=self.settings.prior_visits,
+            stay=max(length / (2 * n_states), 2.0) if given == "auto" else given,
+            centre=self.pooled if clicks else 0.0,
+            noise=(ridge, max(float(np.nanvar(self.starts.residuals)), 1e-300)),
+            stationary=self.settings.stationary,
+        )
+
+    def runs(self, n_states: int) -> list[EMRun]:
+        """EM from every start, best first."""
+        given = self.settings.ridge
+        prior, workers = self.prior(n_states, RACING_RIDGE if given == "auto" else given), self.settings.workers
+        em = EM(self.chain, prior, self.settings.tolerance, self.settings.max_iterations)
+        if n_states == 1:
+            return em.race([self.starts.single(prior)], workers)
+        n = len(self.chain.log)
+        # A start needs windows enough to make clusters of, whatever the stay.
+        widest = max(1, min(int(prior.stay / LONGEST_WINDOWS_A_STAY), n // (2 * n_states)))
+        widths = [max(1, widest >> i) for i in range(self.settings.restarts)]
+        windows = {width: self.starts.windows_of(width) for width in widths}
+        found = [self.starts.from_windows(windows[width], n_states, prior, i) for i, width in enumerate(widths)]
+        runs = em.race([start for start in found if start is not None], workers)
+        if not runs:
+            raise ParameterError(
+                f"n_states={n_states} is more than the log can hold: it has {n} rounds whose windows show fewer "
+                "distinct fits. Ask for fewer states."
+            )
+        for _ in range(MOST_REGROUPINGS):
+            regrouped = self.starts.regrouped(runs[0].model, widths[-1], prior)
+            best, runs = runs[0], _best_first([*runs, *em.race(regrouped, workers)])
+            if runs[0].objective - best.objective <= self.settings.tolerance * abs(best.objective):
+                break
+        return runs if given != "auto" else [self._with_best_ridge(em, runs[0]), *runs[1:]]
+
+    def _with_best_ridge(self, em: EM, run: EMRun) -> EMRun:
+        """The run, continued under the ridge that the states found make most likely."""
+        ridge, determined = RACING_RIDGE, np.inf
+        for _ in range(MOST_RIDGES):
+            penalties, centre = em.prior.penalties, em.prior.centre
+            deviations, grams = run.model.reward_coefs - centre, run.statistics.grams
+            # At the maximum the likelihood's slope is what the ridge pulls with.
+            linear = np.einsum("zbij,zbj->zbi", grams, deviations) + penalties * deviations
+            clicks = run.model.rewards == "bernoulli"
+            noises = np.ones(grams.shape[:2]) * (1.0 if clicks else run.model.noise_variances[:, None])
+            ridge, now = evidence_ridge(grams, linear, noises, self.scales, intercept=False)
+            if abs(now - determined) <= SAME_RIDGE * now:
+                break
+            determined = now
+            em = replace(em, prior=self.prior(run.model.n_states, ridge))
+            run = em.finish(run.model, self.settings.workers)
+        return run
+
+    def model(self, run: EMRun) -> SwitchingRegression:
+        """The model of a run, for rewards as the log has them."""
+        return run.model if run.model.rewards == "bernoulli" else run.model.shifted(self.pooled)
+
+
+def _best_first(runs: list[EMRun]) -> list[EMRun]:
+    return sorted(runs, key=lambda run: -run.objective)
