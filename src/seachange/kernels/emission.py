@@ -11,6 +11,7 @@ import numpy as np
 from numba import njit
 
 from seachange.kernels.exponential import exp_in_place
+from seachange.kernels.rows import SIDE_BY_SIDE, columns_for, gather, grouped, tabled
 
 # What would be infinite is this instead: a difference of two infinities is not a number.
 LARGEST = 1e300
@@ -67,101 +68,128 @@ def click_probability(score, reward, small):
 def evidences(rows, actions, rewards, coefs, variances, evidence, scores):
     """p(r_t | z) of every round into ``evidence``, up to a factor; returns the factors' log-product.
 
-    ``scores`` is room of the same shape where rewards are clicks, which it then holds the scores of, and is not touched
-    otherwise. Rounds without a reward (NaN) are unobserved: all ones.
+    ``scores`` of the same shape is filled where rewards are clicks, and not touched otherwise. Rounds without a reward
+    (NaN) are unobserved: all ones.
     """
-    if variances.size == 0:
-        round_scores(rows, actions, coefs, scores)
-        return click_evidences(scores, rewards, evidence)
-    round_scores(rows, actions, coefs, evidence)
-    return gaussian_evidences(rewards, variances, evidence)
+    n_states, n_blocks, n_features = coefs.shape
+    clicks, plain = variances.size == 0, tabled(rows)
+    order, bounds = grouped(actions, 1 if plain else n_blocks)
+    features, block = columns_for(n_features), np.zeros((n_states, SIDE_BY_SIDE))
+    nearest, seen = np.empty(SIDE_BY_SIDE), np.empty(SIDE_BY_SIDE)
+    halves, log_deviations = 0.5 / variances, 0.5 * np.log(variances)
+    log_factor = 0.0
+    n_observed = 0
+    for b in range(bounds.size - 1):
+        for first in range(bounds[b], bounds[b + 1], SIDE_BY_SIDE):
+            members = order[first : min(first + SIDE_BY_SIDE, bounds[b + 1])]
+            block_scores(rows, actions, members, coefs, b, features, block)
+            for i in range(members.size):
+                seen[i] = rewards[members[i]]
+                n_observed += not np.isnan(seen[i])
+            if clicks:
+                for i in range(members.size):
+                    for z in range(n_states):
+                        scores[members[i], z] = block[z, i]
+                log_factor += click_block(block, seen, members.size, nearest)
+            else:
+                log_factor += gaussian_block(block, seen, members.size, halves, log_deviations, nearest)
+            for i in range(members.size):
+                for z in range(n_states):
+                    evidence[members[i], z] = block[z, i]
+    return log_factor if clicks else log_factor - 0.5 * n_observed * np.log(2.0 * np.pi)
 
 
 @njit(cache=True, nogil=True)
 def round_scores(rows, actions, coefs, scores):
-    """scores(t, z) = β_z · f(x_t, a_t). The innermost loop is over states, for vector instructions."""
-    many, own_row, own_block = rows.shape[0] > 1, rows.shape[1] > 1, coefs.shape[1] > 1
+    """scores(t, z) = β_z · f(x_t, a_t)."""
     n_states, n_blocks, n_features = coefs.shape
-    by_feature = np.empty((n_blocks, n_features, n_states))
-    for z in range(n_states):
-        for b in range(n_blocks):
-            for j in range(n_features):
-                by_feature[b, j, z] = coefs[z, b, j]
-    if not many and not own_row and n_features == 1:
+    order, bounds = grouped(actions, 1 if tabled(rows) else n_blocks)
+    features, block = columns_for(n_features), np.zeros((n_states, SIDE_BY_SIDE))
+    for b in range(bounds.size - 1):
+        for first in range(bounds[b], bounds[b + 1], SIDE_BY_SIDE):
+            members = order[first : min(first + SIDE_BY_SIDE, bounds[b + 1])]
+            block_scores(rows, actions, members, coefs, b, features, block)
+            for i in range(members.size):
+                for z in range(n_states):
+                    scores[members[i], z] = block[z, i]
+
+
+@njit(cache=True, nogil=True)
+def block_scores(rows, actions, members, coefs, b, features, block):
+    """Scores of a few rounds with the same coefficients into ``block``, (L, at least as many).
+
+    They are summed side by side, for vector instructions; each sum has the order of ``state_scores``.
+    """
+    n_states, n_blocks, n_features = coefs.shape
+    if tabled(rows):
         # Without contexts a score depends on the action alone.
-        for b in range(n_blocks):
-            for z in range(n_states):
-                by_feature[b, 0, z] = 0.0 + rows[0, 0, 0] * by_feature[b, 0, z]
-        for t in range(actions.size):
-            b = actions[t] if own_block else 0
-            for z in range(n_states):
-                scores[t, z] = by_feature[b, 0, z]
+        for z in range(n_states):
+            for i in range(members.size):
+                block[z, i] = 0.0 + rows[0, 0, 0] * coefs[z, actions[members[i]] if n_blocks > 1 else 0, 0]
         return
-    for t in range(actions.size):
-        k, r, b = t if many else 0, actions[t] if own_row else 0, actions[t] if own_block else 0
-        for z in range(n_states):
-            scores[t, z] = 0.0
-        for j in range(n_features):
-            feature = rows[k, r, j]
-            for z in range(n_states):
-                scores[t, z] += feature * by_feature[b, j, z]
-
-
-@njit(cache=True, nogil=True)
-def gaussian_evidences(rewards, variances, evidence):
-    """Scores in ``evidence`` give way to evidence."""
-    n_states = variances.size
-    halves, log_deviations = np.empty(n_states), np.empty(n_states)
+    gather(rows, actions, members, features)
     for z in range(n_states):
-        halves[z] = 0.5 / variances[z]
-        log_deviations[z] = 0.5 * np.log(variances[z])
-    log_factor = 0.0
-    n_observed = 0
-    for t in range(rewards.size):
-        if np.isnan(rewards[t]):
-            for z in range(n_states):
-                evidence[t, z] = 0.0
-            continue
-        nearest = LARGEST
-        for z in range(n_states):
-            evidence[t, z] = gaussian_surprise(evidence[t, z], rewards[t], halves[z], log_deviations[z])
-            nearest = min(nearest, evidence[t, z])
-        for z in range(n_states):
-            evidence[t, z] = nearest - evidence[t, z]
-        log_factor -= nearest
-        n_observed += 1
-    exp_in_place(evidence.reshape(-1))
-    return log_factor - 0.5 * n_observed * np.log(2.0 * np.pi)
+        totals = block[z]
+        for i in range(members.size):
+            totals[i] = 0.0
+        for j in range(n_features):
+            coef = coefs[z, b, j]
+            for i in range(members.size):
+                totals[i] += features[j, i] * coef
 
 
 @njit(cache=True, nogil=True)
-def click_evidences(scores, rewards, evidence):
-    """The evidence of clicks, from their scores."""
-    n_states = scores.shape[1]
-    for t in range(rewards.size):
-        for z in range(n_states):
-            evidence[t, z] = -abs(scores[t, z])
-    exp_in_place(evidence.reshape(-1))
+def gaussian_block(block, rewards, size, halves, log_deviations, nearest):
+    """Scores in ``block`` give way to evidence; returns the log-product of the factors left out."""
+    n_states = block.shape[0]
+    for i in range(size):
+        nearest[i] = LARGEST
+    for z in range(n_states):
+        scores = block[z]
+        for i in range(size):
+            scores[i] = gaussian_surprise(scores[i], rewards[i], halves[z], log_deviations[z])
+            nearest[i] = min(nearest[i], scores[i])
+    log_factor = 0.0
+    for z in range(n_states):
+        scores = block[z]
+        for i in range(size):
+            scores[i] = nearest[i] - scores[i]
+    for i in range(size):
+        if np.isnan(rewards[i]):
+            block[:, i] = 0.0
+        else:
+            log_factor -= nearest[i]
+    exp_in_place(block.reshape(-1))
+    return log_factor
+
+
+@njit(cache=True, nogil=True)
+def click_block(block, rewards, size, highest):
+    """The same for clicks."""
+    n_states = block.shape[0]
+    small = np.zeros(block.shape)
+    for z in range(n_states):
+        for i in range(size):
+            small[z, i] = -abs(block[z, i])
+    exp_in_place(small.reshape(-1))
+    for i in range(size):
+        highest[i] = 0.0
+    for z in range(n_states):
+        for i in range(size):
+            block[z, i] = click_probability(block[z, i], rewards[i], small[z, i])
+            highest[i] = max(highest[i], block[z, i])
     log_factor = 0.0
     product = 1.0
-    for t in range(rewards.size):
-        if np.isnan(rewards[t]):
-            for z in range(n_states):
-                evidence[t, z] = 1.0
+    for i in range(size):
+        if np.isnan(rewards[i]):
+            block[:, i] = 1.0
             continue
-        highest = 0.0
+        inverse = 1.0 / highest[i]
         for z in range(n_states):
-            evidence[t, z] = click_probability(scores[t, z], rewards[t], evidence[t, z])
-            highest = max(highest, evidence[t, z])
-        inverse = 1.0 / highest
-        for z in range(n_states):
-            evidence[t, z] *= inverse
+            block[z, i] *= inverse
         # Logarithms are dear: one serves the product of many factors.
-        if highest < 1e-150:
-            log_factor += np.log(highest)
-            continue
-        product *= highest
-        if product < 1e-150:
+        if product * highest[i] < 1e-250:
             log_factor += np.log(product)
             product = 1.0
+        product *= highest[i]
     return log_factor + np.log(product)

@@ -8,10 +8,12 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from seachange.kernels.rows import SIDE_BY_SIDE, columns_for, gather, grouped, tabled
+
 # Weights below this, of at most 1, move no sum: posteriors are almost always 0 or 1.
-NEGLIGIBLE = 1e-13
-# Up to this many features all states are summed at once, side by side; beyond, each where its weight is not negligible.
-FEW_FEATURES = 16
+NEGLIGIBLE = 1e-15
+# What a state has of a round, where that is less than this, is taken as spread evenly over the round's block.
+UNSHARED = 1e-6
 # Rounds whose sums are kept together by ``block_sums``.
 BLOCK = 256
 
@@ -74,12 +76,6 @@ def logistic_sums(rows, actions, rewards, weights, scores, n_blocks):
 
 
 @njit(cache=True, nogil=True)
-def tabled(rows):
-    """Whether there are no contexts: features are the action alone, and counting is enough."""
-    return rows.shape[0] == 1 and rows.shape[1] == 1 and rows.shape[2] == 1
-
-
-@njit(cache=True, nogil=True)
 def table_sums(actions, rewards, weights, n_blocks, totals):
     """(L, B) sums of weights and of weighted rewards by action; ``totals`` (L, 2) gains Σ u r² and Σ u."""
     n_columns = weights.shape[1]
@@ -117,50 +113,71 @@ def table_grams(rows, curvatures, slopes, counts, totals):
 def curved_sums(rows, actions, curvatures, slopes, n_blocks):
     """Gram matrices Σ_t c_t(z) f f' (L, B, D, D) and moments Σ_t s_t(z) f (L, B, D)."""
     n_columns, n_features = curvatures.shape[1], rows.shape[2]
-    many, own_row = rows.shape[0] > 1, rows.shape[1] > 1
-    n_pairs = n_features * (n_features + 1) // 2
-    if n_features <= FEW_FEATURES:
-        # The innermost loop is over states, for vector instructions.
-        side_by_side = np.zeros((n_blocks, n_pairs + n_features, n_columns))
-        for t in range(actions.size):
-            k, r, b = t if many else 0, actions[t] if own_row else 0, actions[t] if n_blocks > 1 else 0
-            pair = 0
-            for i in range(n_features):
-                for j in range(i + 1):
-                    product = rows[k, r, i] * rows[k, r, j]
-                    for z in range(n_columns):
-                        side_by_side[b, pair, z] += product * curvatures[t, z]
-                    pair += 1
-            for i in range(n_features):
-                for z in range(n_columns):
-                    side_by_side[b, n_pairs + i, z] += rows[k, r, i] * slopes[t, z]
-        packed = np.empty((n_columns, n_blocks, n_pairs))
-        moments = np.empty((n_columns, n_blocks, n_features))
-        for z in range(n_columns):
-            packed[z] = side_by_side[:, :n_pairs, z]
-            moments[z] = side_by_side[:, n_pairs:, z]
-        return unpacked(packed, n_features), moments
-    packed = np.zeros((n_columns, n_blocks, n_pairs))
+    packed = np.zeros((n_columns, n_blocks, n_features * (n_features + 1) // 2))
     moments = np.zeros((n_columns, n_blocks, n_features))
-    for t in range(actions.size):
-        k, r, b = t if many else 0, actions[t] if own_row else 0, actions[t] if n_blocks > 1 else 0
-        for z in range(n_columns):
-            if abs(curvatures[t, z]) + abs(slopes[t, z]) > NEGLIGIBLE:
-                add_outer(rows[k, r], curvatures[t, z], packed[z, b])
-                for i in range(n_features):
-                    moments[z, b, i] += slopes[t, z] * rows[k, r, i]
+    order, bounds = grouped(actions, n_blocks)
+    features, few = columns_for(n_features), columns_for(n_features)
+    curvature, slope = np.empty(SIDE_BY_SIDE), np.empty(SIDE_BY_SIDE)
+    for b in range(n_blocks):
+        for first in range(bounds[b], bounds[b + 1], SIDE_BY_SIDE):
+            members = order[first : min(first + SIDE_BY_SIDE, bounds[b + 1])]
+            gather(rows, actions, members, features)
+            for z in range(n_columns):
+                size = 0
+                for i in range(members.size):
+                    curvature[i], slope[i] = curvatures[members[i], z], slopes[members[i], z]
+                    size += abs(curvature[i]) + abs(slope[i]) > NEGLIGIBLE
+                if 2 * size > members.size:
+                    add_products(features, curvature, slope, members.size, packed[z, b], moments[z, b])
+                elif size > 0:
+                    # Only a few of the rounds belong to the state: those are brought together.
+                    size = 0
+                    for i in range(members.size):
+                        if abs(curvature[i]) + abs(slope[i]) > NEGLIGIBLE:
+                            curvature[size], slope[size] = curvature[i], slope[i]
+                            few[:, size] = features[:, i]
+                            size += 1
+                    add_products(few, curvature, slope, size, packed[z, b], moments[z, b])
     return unpacked(packed, n_features), moments
 
 
-@njit(cache=True, nogil=True)
-def add_outer(row, weight, packed):
-    """The lower triangle of weight f f' is added to ``packed``, row by row."""
-    place = 0
-    for i in range(row.size):
-        scaled = weight * row[i]
-        for j in range(i + 1):
-            packed[place + j] += scaled * row[j]
-        place += i + 1
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
+def add_products(features, curvature, slope, size, packed, moments):
+    """Σ_i c_i f_i f_i', its lower triangle row by row, is added to ``packed``, Σ_i s_i f_i to ``moments``.
+
+    ``features`` (D, at least ``size``) holds rounds in its columns. The order of the sums is the compiler's; four of
+    them run at a time.
+    """
+    scaled = np.empty(size)
+    pair = 0
+    for j in range(features.shape[0]):
+        moment = 0.0
+        for i in range(size):
+            scaled[i] = curvature[i] * features[j, i]
+            moment += slope[i] * features[j, i]
+        moments[j] += moment
+        k = 0
+        while k + 3 <= j:
+            first, second, third, fourth = features[k], features[k + 1], features[k + 2], features[k + 3]
+            one, two, three, four = 0.0, 0.0, 0.0, 0.0
+            for i in range(size):
+                one += scaled[i] * first[i]
+                two += scaled[i] * second[i]
+                three += scaled[i] * third[i]
+                four += scaled[i] * fourth[i]
+            packed[pair] += one
+            packed[pair + 1] += two
+            packed[pair + 2] += three
+            packed[pair + 3] += four
+            pair += 4
+            k += 4
+        while k <= j:
+            product = 0.0
+            for i in range(size):
+                product += scaled[i] * features[k, i]
+            packed[pair] += product
+            pair += 1
+            k += 1
 
 
 @njit(cache=True, nogil=True)
@@ -188,12 +205,17 @@ def block_sums(rows, actions, rewards):
     n, n_features = actions.size, rows.shape[2]
     n_parts = (n + BLOCK - 1) // BLOCK
     packed, moments = np.zeros((n_parts, n_features * (n_features + 1) // 2)), np.zeros((n_parts, n_features))
+    features, ones, slope = columns_for(n_features), np.ones(SIDE_BY_SIDE), np.empty(SIDE_BY_SIDE)
+    rounds = np.empty(SIDE_BY_SIDE, np.int64)
+    size = 0
     for t in range(n):
         if not np.isnan(rewards[t]):
-            row = rows[t, actions[t] if rows.shape[1] > 1 else 0]
-            add_outer(row, 1.0, packed[t // BLOCK])
-            for i in range(n_features):
-                moments[t // BLOCK, i] += rewards[t] * row[i]
+            rounds[size], slope[size] = t, rewards[t]
+            size += 1
+        if size == SIDE_BY_SIDE or (size > 0 and ((t + 1) % BLOCK == 0 or t == n - 1)):
+            gather(rows, actions, rounds[:size], features)
+            add_products(features, ones, slope, size, packed[t // BLOCK], moments[t // BLOCK])
+            size = 0
     return packed, moments
 
 
@@ -202,42 +224,52 @@ def blocked_sums(rows, actions, rewards, weights, block_grams, block_moments):
     """``regression_sums`` of posteriors, with the help of ``block_sums``.
 
     Weights of a round add up to 1, and mostly one state has it all: the state that dominates a block is given all of
-    it, and only what other states have of a round is moved to them.
+    it, and only what other states have of a round is moved to them. (Each round counts with the weight it has; where
+    only traces of a round are elsewhere, it is the block's mean that is moved.)
     """
     n, n_columns, n_features = actions.size, weights.shape[1], rows.shape[2]
     packed, moments = np.zeros((n_columns, 1, block_grams.shape[1])), np.zeros((n_columns, 1, n_features))
-    totals, shares = np.zeros((n_columns, 2)), np.empty(n_columns)
+    totals, shares, spread = np.zeros((n_columns, 2)), np.empty(n_columns), np.empty(n_columns)
+    features, rounds = columns_for(n_features), np.empty(SIDE_BY_SIDE, np.int64)
+    curvature, slope = np.empty(SIDE_BY_SIDE), np.empty(SIDE_BY_SIDE)
     for part in range(block_grams.shape[0]):
         start, stop = part * BLOCK, min((part + 1) * BLOCK, n)
-        shares[:] = 0.0
+        shares[:], spread[:] = 0.0, 0.0
         for t in range(start, stop):
             if not np.isnan(rewards[t]):
                 for z in range(n_columns):
                     shares[z] += weights[t, z]
+                    spread[z] += weights[t, z] if weights[t, z] <= UNSHARED else 0.0
                     totals[z, 0] += weights[t, z] * rewards[t] * rewards[t]
                     totals[z, 1] += weights[t, z]
         dominant = int(np.argmax(shares))
         # Where most rounds are shared it is cheaper to sum them as they are.
         whole = shares[dominant] > 0.5 * shares.sum()
-        if whole:
-            packed[dominant, 0] += block_grams[part]
-            moments[dominant, 0] += block_moments[part]
-        for t in range(start, stop):
-            if np.isnan(rewards[t]):
-                continue
-            row = rows[t, actions[t] if rows.shape[1] > 1 else 0]
-            moved = 0.0
-            for z in range(n_columns):
+        for z in range(n_columns if whole else 0):
+            part_of_z = spread[z]
+            if z == dominant:
+                part_of_z = shares.sum() - spread.sum() + spread[z]
+            if part_of_z > 0.0:
+                share = part_of_z / shares.sum()
+                packed[z, 0] += share * block_grams[part]
+                moments[z, 0] += share * block_moments[part]
+        for z in range(n_columns):
+            size = 0
+            for t in range(start, stop):
                 weight = weights[t, z]
-                if weight > NEGLIGIBLE and not (whole and z == dominant):
-                    add_outer(row, weight, packed[z, 0])
-                    for i in range(n_features):
-                        moments[z, 0, i] += weight * rewards[t] * row[i]
-                    moved += weight
-            if whole and moved > 0.0:
-                add_outer(row, -moved, packed[dominant, 0])
-                for i in range(n_features):
-                    moments[dominant, 0, i] -= moved * rewards[t] * row[i]
+                if whole and z == dominant:
+                    # What all other states have of the round is taken away.
+                    weight = 0.0
+                    for other in range(n_columns):
+                        if other != dominant and weights[t, other] > UNSHARED:
+                            weight -= weights[t, other]
+                if abs(weight) > (UNSHARED if whole else NEGLIGIBLE) and not np.isnan(rewards[t]):
+                    rounds[size], curvature[size], slope[size] = t, weight, weight * rewards[t]
+                    size += 1
+                if size == SIDE_BY_SIDE or (size > 0 and t == stop - 1):
+                    gather(rows, actions, rounds[:size], features)
+                    add_products(features, curvature, slope, size, packed[z, 0], moments[z, 0])
+                    size = 0
     return unpacked(packed, n_features), moments, totals
 
 

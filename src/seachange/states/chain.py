@@ -9,7 +9,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from seachange.kernels.regression import BLOCK, FEW_FEATURES, block_sums
+from seachange.kernels.regression import BLOCK, block_sums
 from seachange.log.bandit_log import BanditLog, require_rounds
 from seachange.log.joint import JointFeatures, LogArrays
 from seachange.protocols import Bools, Floats, Ints
@@ -21,8 +21,8 @@ Number = TypeVar("Number", np.float64, np.int64)
 TILE_ROWS = 1 << 14
 # Tiles whose recursions are in memory at a time.
 TILES_A_SECTION = 16
-# Sums of blocks of rounds are kept where they take at most a quarter of the features' memory.
-MOST_BLOCK_FEATURES = BLOCK // 2
+# Sums of blocks of rounds are kept where they save work, and take at most a quarter of the features' memory.
+LEAST_BLOCK_FEATURES, MOST_BLOCK_FEATURES = 16, BLOCK // 2
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Chain:
     def block_sums(self, tile: slice) -> tuple[Floats, Floats] | None:
         """Sums of the tile's blocks of rounds, which every E-step can use again; None where they would not pay."""
         n_blocks, n_features = self.joint.shape
-        if n_blocks > 1 or not FEW_FEATURES < n_features <= MOST_BLOCK_FEATURES:
+        if n_blocks > 1 or not LEAST_BLOCK_FEATURES <= n_features <= MOST_BLOCK_FEATURES:
             return None
         if tile.start not in self._blocks:
             arrays = self.arrays(tile)

@@ -19,7 +19,7 @@ from seachange.states.switching import SwitchingRegression
 # The noise never falls below this share of the rewards' spread: a state that fits its rounds exactly stays a state.
 NOISE_FLOOR = 1e-10
 # Iterations after which runs are compared with each other, and those left behind are given up.
-HEAT = 10
+HEAT = 5
 # A step of Newton's method that goes too far is halved, at most this often.
 MOST_HALVINGS = 10
 

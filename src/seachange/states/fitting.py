@@ -14,18 +14,21 @@ from seachange.protocols import Floats
 from seachange.states.chain import Chain
 from seachange.states.em import EM, EMRun, Prior
 from seachange.states.pooled import pooled_click_fit, pooled_fit, residual_log
-from seachange.states.shrinkage import evidence_ridge
+from seachange.states.shrinkage import determined, evidence_ridge
 from seachange.states.starts import Starts
 from seachange.states.switching import Rewards, SwitchingRegression
 
 # Restart i clusters windows of a stay's length divided by 5 · 2^i: from windows that average the noise away to windows
 # that hardly ever straddle a change.
 LONGEST_WINDOWS_A_STAY = 5
+# Where nothing is believed about stays, one more start supposes that a state is left as soon as this, in rounds. (Else
+# not: states that last a round or two explain noise that is not Gaussian better than the world's states do.)
+RESTLESS_STAY = 2.0
 # How often the best fit's states are regrouped, as long as that makes it better.
 MOST_REGROUPINGS = 3
-# The ridge that starts race with, in rounds, where the log decides about it in the end.
-RACING_RIDGE = 1.0
-# How often the ridge is chosen anew for the states found, unless what the log determines changes by less than a share.
+# Where the log decides about the ridge, starts race with that of the whole log's regression, but no less than this.
+LEAST_RACING_RIDGE = 1.0
+# How often the ridge is chosen anew for the states found, until that hardly changes what the log determines.
 MOST_RIDGES, SAME_RIDGE = 5, 0.02
 
 
@@ -54,6 +57,7 @@ class Fitter:
     chain: Chain
     starts: Starts
     pooled: Floats  # (B, D) coefficients of the whole log
+    racing_ridge: float  # what starts race with
     scales: Floats  # (D,) units of the features
     settings: FitSettings
 
@@ -62,15 +66,16 @@ class Fitter:
         """A fitter of ``log``."""
         scales = log.joint.scales(log.arrays.rows)
         if rewards == "bernoulli":
-            pooled, chain = pooled_click_fit(log, scales), Chain(log)
+            (pooled, ridge), chain = pooled_click_fit(log, scales), Chain(log)
             scores = chain.log.arrays.rewards - residual_log(chain.log, pooled).arrays.rewards
             residuals = chain.log.arrays.rewards - 1 / (1 + np.exp(-scores))
         else:
-            pooled = pooled_fit(log, scales)
+            pooled, ridge = pooled_fit(log, scales)
             chain = Chain(residual_log(log, pooled))
             residuals = chain.log.arrays.rewards
         starts = Starts(chain, residuals, rewards, settings.seed)
-        return cls(chain, starts, pooled, scales, settings)
+        racing = max(ridge, LEAST_RACING_RIDGE) if settings.ridge == "auto" else settings.ridge
+        return cls(chain, starts, pooled, racing, scales, settings)
 
     def prior(self, n_states: int, ridge: float) -> Prior:
         """What EM believes before the log."""
@@ -87,17 +92,22 @@ class Fitter:
 
     def runs(self, n_states: int) -> list[EMRun]:
         """EM from every start, best first."""
-        given = self.settings.ridge
-        prior, workers = self.prior(n_states, RACING_RIDGE if given == "auto" else given), self.settings.workers
+        prior = self.prior(n_states, self.racing_ridge)
         em = EM(self.chain, prior, self.settings.tolerance, self.settings.max_iterations)
-        if n_states == 1:
-            return em.race([self.starts.single(prior)], workers)
+        runs = em.race([self.starts.single(prior)]) if n_states == 1 else self._best_of_starts(em, n_states)
+        return [self._with_best_ridge(em, runs[0]), *runs[1:]] if self.settings.ridge == "auto" else runs
+
+    def _best_of_starts(self, em: EM, n_states: int) -> list[EMRun]:
+        prior, workers = em.prior, self.settings.workers
         n = len(self.chain.log)
         # A start needs windows enough to make clusters of, whatever the stay.
         widest = max(1, min(int(prior.stay / LONGEST_WINDOWS_A_STAY), n // (2 * n_states)))
         widths = [max(1, widest >> i) for i in range(self.settings.restarts)]
         windows = {width: self.starts.windows_of(width) for width in widths}
         found = [self.starts.from_windows(windows[width], n_states, prior, i) for i, width in enumerate(widths)]
+        if prior.visits == 0:
+            restless = replace(prior, stay=RESTLESS_STAY)
+            found.append(self.starts.from_windows(windows[widths[-1]], n_states, restless, len(widths)))
         runs = em.race([start for start in found if start is not None], workers)
         if not runs:
             raise ParameterError(
@@ -109,22 +119,22 @@ class Fitter:
             best, runs = runs[0], _best_first([*runs, *em.race(regrouped, workers)])
             if runs[0].objective - best.objective <= self.settings.tolerance * abs(best.objective):
                 break
-        return runs if given != "auto" else [self._with_best_ridge(em, runs[0]), *runs[1:]]
+        return runs
 
     def _with_best_ridge(self, em: EM, run: EMRun) -> EMRun:
         """The run, continued under the ridge that the states found make most likely."""
-        ridge, determined = RACING_RIDGE, np.inf
+        ridge = self.racing_ridge
         for _ in range(MOST_RIDGES):
-            penalties, centre = em.prior.penalties, em.prior.centre
-            deviations, grams = run.model.reward_coefs - centre, run.statistics.grams
+            deviations, grams = run.model.reward_coefs - em.prior.centre, run.statistics.grams
             # At the maximum the likelihood's slope is what the ridge pulls with.
-            linear = np.einsum("zbij,zbj->zbi", grams, deviations) + penalties * deviations
-            clicks = run.model.rewards == "bernoulli"
-            noises = np.ones(grams.shape[:2]) * (1.0 if clicks else run.model.noise_variances[:, None])
-            ridge, now = evidence_ridge(grams, linear, noises, self.scales, intercept=False)
-            if abs(now - determined) <= SAME_RIDGE * now:
+            linear = np.einsum("zbij,zbj->zbi", grams, deviations) + em.prior.penalties * deviations
+            known, noises = determined(grams, ridge, self.scales), np.ones(grams.shape[:2])
+            if run.model.rewards != "bernoulli":
+                rounds = float(run.statistics.totals[:, 1].sum())
+                noises = noises * run.model.noise_variances[:, None] * rounds / max(rounds - known, 0.1 * rounds)
+            ridge = evidence_ridge(grams, linear, noises, self.scales)
+            if abs(determined(grams, ridge, self.scales) - known) <= SAME_RIDGE * known:
                 break
-            determined = now
             em = replace(em, prior=self.prior(run.model.n_states, ridge))
             run = em.finish(run.model, self.settings.workers)
         return run

@@ -11,74 +11,72 @@ from seachange.kernels.emission import round_scores
 from seachange.kernels.regression import logistic_sums, regression_sums, solve_ridge
 from seachange.log.bandit_log import BanditLog
 from seachange.protocols import Floats
-from seachange.states.shrinkage import evidence_ridge
+from seachange.states.shrinkage import determined, evidence_ridge
 
 # As much ridge as keeps collinear or separable features from blowing up, whatever the evidence; in rounds.
 STABLE_RIDGE = 1e-6
 STABLE_CLICK_RIDGE = 1e-3
 MOST_NEWTON_STEPS = 50
-MOST_RIDGE_STEPS = 10
+# The ridge and what it leaves unexplained depend on each other: how often they take turns, until the ridge stays.
+MOST_RIDGE_STEPS, SAME_RIDGE = 10, 0.05
 
 
-def pooled_fit(log: BanditLog, scales: Floats) -> Floats:
-    """(B, D) coefficients of the whole log, by ridge regression; ``scales`` (D,) are the units of the features."""
+def pooled_fit(log: BanditLog, scales: Floats) -> tuple[Floats, float]:
+    """(B, D) coefficients of the whole log and their ridge; ``scales`` (D,) are the units of the features."""
     n_blocks, n_features = log.joint.shape
     grams, moments = np.zeros((1, n_blocks, n_features, n_features)), np.zeros((1, n_blocks, n_features))
-    level = float(np.nanmean(log.arrays.rewards)) if log.joint.kind != "per action" else 0.0
-    squares = 0.0
+    centre, squares = _centre(log, clicks=False), 0.0
     for chunk in log.chunks():
-        arrays = chunk.arrays
-        ones = np.ones((len(chunk), 1))
-        sums = regression_sums(arrays.rows, arrays.actions, arrays.rewards - level, ones, n_blocks)
+        arrays, ones = residual_log(chunk, centre).arrays, np.ones((len(chunk), 1))
+        sums = regression_sums(arrays.rows, arrays.actions, arrays.rewards, ones, n_blocks)
         grams += sums[0]
         moments += sums[1]
         squares += float(sums[2][0, 0])
-    rounds, ridge = max(int(np.isfinite(log.arrays.rewards).sum()), 1), 0.0
+    rounds, ridge = max(int(np.isfinite(log.arrays.rewards).sum()), 1), STABLE_RIDGE
     for _ in range(MOST_RIDGE_STEPS):
-        penalties = _penalties(log, scales, ridge, STABLE_RIDGE)
-        coefs = solve_ridge(grams, moments, penalties)
-        fitted = np.einsum("zbij,zbj->zbi", grams, coefs)
-        unexplained = squares - float(np.sum(coefs * (2 * moments - fitted)))
-        noise = max(unexplained / rounds, 1e-12 * squares / rounds, 1e-300)
-        before, ridge = ridge, _evident(log, grams, moments, noise, scales)
-        if abs(ridge - before) <= 0.01 * ridge:
+        deviations = solve_ridge(grams, moments, ridge * np.square(scales))
+        fitted = np.einsum("zbij,zbj->zbi", grams, deviations)
+        unexplained = squares - float(np.sum(deviations * (2 * moments - fitted)))
+        free = max(rounds - determined(grams, ridge, scales), 0.1 * rounds)
+        noise = max(unexplained, 1e-12 * squares, 1e-300) / free
+        before, ridge = ridge, evidence_ridge(grams, moments, noise, scales)
+        if abs(ridge - before) <= SAME_RIDGE * ridge:
             break
-    if log.joint.kind != "per action":
-        coefs[..., -1] += level
-    return np.asarray(coefs[0])
+    return np.asarray(centre + deviations[0]), ridge
 
 
-def pooled_click_fit(log: BanditLog, scales: Floats) -> Floats:
-    """(B, D) coefficients of the whole log where rewards are clicks, by logistic regression with a ridge."""
-    coefs, ridge = np.zeros((1, *log.joint.shape)), 0.0
+def pooled_click_fit(log: BanditLog, scales: Floats) -> tuple[Floats, float]:
+    """The same where rewards are clicks, by logistic regression."""
+    centre = _centre(log, clicks=True)
+    coefs, ridge = centre[None], STABLE_CLICK_RIDGE
     for _ in range(MOST_RIDGE_STEPS):
-        coefs, grams = _click_fit(log, coefs, _penalties(log, scales, ridge, STABLE_CLICK_RIDGE))
-        linear = np.einsum("zbij,zbj->zbi", grams, coefs) + _penalties(log, scales, ridge, STABLE_CLICK_RIDGE) * coefs
-        before, ridge = ridge, _evident(log, grams, linear, 1.0, scales)
-        if abs(ridge - before) <= 0.05 * ridge:
+        penalties = ridge * np.square(scales)
+        coefs, grams = _click_fit(log, coefs, centre, penalties)
+        # At the maximum the likelihood's slope is what the ridge pulls with.
+        linear = np.einsum("zbij,zbj->zbi", grams, coefs - centre) + penalties * (coefs - centre)
+        before, ridge = ridge, max(evidence_ridge(grams, linear, 1.0, scales), STABLE_CLICK_RIDGE)
+        if abs(ridge - before) <= SAME_RIDGE * ridge:
             break
-    return np.asarray(coefs[0])
+    return np.asarray(coefs[0]), ridge
 
 
-def _penalties(log: BanditLog, scales: Floats, ridge: float, least: float) -> Floats:
-    """(D,) the ridge in the features' units; the intercept, where there is one, is left alone."""
-    penalties = max(ridge, least) * np.square(scales)
+def _centre(log: BanditLog, clicks: bool) -> Floats:
+    """(B, D) the coefficients of a log of which nothing is known but its mean reward, where there is an intercept."""
+    centre = np.zeros(log.joint.shape)
     if log.joint.kind != "per action":
-        penalties[-1] = least
-    return penalties
+        mean = float(np.nanmean(log.arrays.rewards))
+        seen = max(int(np.isfinite(log.arrays.rewards).sum()), 1)
+        rate = min(max(mean, 0.5 / seen), 1 - 0.5 / seen)
+        centre[:, -1] = np.log(rate / (1 - rate)) if clicks else mean
+    return centre
 
 
-def _evident(log: BanditLog, grams: Floats, linear: Floats, noise: float, scales: Floats) -> float:
-    noises = np.full(grams.shape[:2], noise)
-    return evidence_ridge(grams, linear, noises, scales, intercept=log.joint.kind != "per action")[0]
-
-
-def _click_fit(log: BanditLog, coefs: Floats, penalties: Floats) -> tuple[Floats, Floats]:
+def _click_fit(log: BanditLog, coefs: Floats, centre: Floats, penalties: Floats) -> tuple[Floats, Floats]:
     """Logistic regression by Newton's method from ``coefs`` (1, B, D) on; the coefficients, and the curvature there."""
     best, step = -np.inf, np.zeros_like(coefs)
     for _ in range(MOST_NEWTON_STEPS):
         value, grams, moments = _click_sums(log, coefs + step)
-        value -= 0.5 * float(np.sum(penalties * np.square(coefs + step)))
+        value -= 0.5 * float(np.sum(penalties * np.square(coefs + step - centre)))
         if value < best:
             step *= 0.5
             continue
@@ -86,7 +84,7 @@ def _click_fit(log: BanditLog, coefs: Floats, penalties: Floats) -> tuple[Floats
         curvature = grams
         if gain <= 1e-9 * abs(value):
             break
-        step = solve_ridge(grams, moments - penalties * coefs, penalties)
+        step = solve_ridge(grams, moments - penalties * (coefs - centre), penalties)
     return coefs, curvature
 
 

@@ -17,27 +17,16 @@ LEAST, MOST = 1e-4, 1e8
 STEPS = 49
 
 
-def evidence_ridge(
-    grams: Floats, linear: Floats, noises: Floats, scales: Floats, intercept: bool
-) -> tuple[float, float]:
-    """The ridge with the highest evidence, and how many coefficients the log then determines.
+def evidence_ridge(grams: Floats, linear: Floats, noises: Floats | float, scales: Floats) -> float:
+    """The ridge with the highest evidence.
 
-    ``grams`` (..., D, D) and ``linear`` (..., D) are the likelihood's curvature G and G ĉ at its own maximum ĉ, both
-    times ``noises`` (...); ``scales`` (D,) are the units of the features. Where there is an ``intercept``, the last
-    feature, it is left alone.
+    ``grams`` (..., D, D) and ``linear`` (..., D) are the likelihood's curvature G and G d̂ at its own maximum d̂, a
+    deviation from the centre, both times ``noises`` (...); ``scales`` (D,) are the units of the features.
     """
     grams, linear = grams / np.outer(scales, scales), linear / scales
-    if intercept:
-        # An intercept with a flat prior is integrated out: what is left is the rest, given the best intercept.
-        last = np.maximum(grams[..., -1:, -1], 1e-300)
-        cross = grams[..., :-1, -1]
-        linear = linear[..., :-1] - cross * linear[..., -1:] / last
-        grams = grams[..., :-1, :-1] - cross[..., :, None] * cross[..., None, :] / last[..., None]
-    if linear.size == 0:
-        return LEAST, 0.0
     values, vectors = np.linalg.eigh(grams)
     values = np.maximum(values, 0.0)
-    squares = np.square(np.einsum("...ij,...i->...j", vectors, linear)) / noises[..., None]
+    squares = np.square(np.einsum("...ij,...i->...j", vectors, linear)) / np.asarray(noises)[..., None]
 
     def evidence(ridges: Floats) -> Floats:
         penalised = values[..., None] + ridges
@@ -47,5 +36,10 @@ def evidence_ridge(
     grid = np.geomspace(LEAST, MOST, STEPS)
     place = int(np.argmax(evidence(grid)))
     fine = np.geomspace(grid[max(place - 1, 0)], grid[min(place + 1, STEPS - 1)], STEPS)
-    ridge = float(fine[np.argmax(evidence(fine))])
-    return ridge, float(np.sum(values / (values + ridge)))
+    return float(fine[np.argmax(evidence(fine))])
+
+
+def determined(grams: Floats, ridge: float, scales: Floats) -> float:
+    """How many coefficients the log determines under a ridge: Σ g / (g + ridge) over the eigenvalues of the Gram."""
+    values = np.maximum(np.linalg.eigvalsh(grams / np.outer(scales, scales)), 0.0)
+    return float(np.sum(values / (values + max(ridge, 1e-300))))

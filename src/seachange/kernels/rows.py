@@ -1,0 +1,52 @@
+"""Rows of features, brought together: rounds whose coefficients are the same, side by side."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+# Rounds that are worked on at a time; their features should fit into the fastest memory.
+SIDE_BY_SIDE = 128
+
+
+@njit(cache=True, nogil=True)
+def tabled(rows):
+    """Whether there are no contexts: features are the action alone, and counting is enough."""
+    return rows.shape[0] == 1 and rows.shape[1] == 1 and rows.shape[2] == 1
+
+
+@njit(cache=True, nogil=True)
+def grouped(actions, n_blocks):
+    """Rounds in the order of their blocks of coefficients, and where each block begins and the last ends."""
+    order, bounds = np.empty(actions.size, np.int64), np.zeros(n_blocks + 1, np.int64)
+    if n_blocks == 1:
+        for t in range(actions.size):
+            order[t] = t
+        bounds[1] = actions.size
+        return order, bounds
+    for t in range(actions.size):
+        bounds[actions[t] + 1] += 1
+    for b in range(n_blocks):
+        bounds[b + 1] += bounds[b]
+    place = bounds.copy()
+    for t in range(actions.size):
+        order[place[actions[t]]] = t
+        place[actions[t]] += 1
+    return order, bounds
+
+
+@njit(cache=True, nogil=True)
+def columns_for(n_features):
+    """Room for the features of ``SIDE_BY_SIDE`` rounds; a few more keep columns from sharing a line of the cache."""
+    return np.empty((n_features, SIDE_BY_SIDE + 8))
+
+
+@njit(cache=True, nogil=True)
+def gather(rows, actions, rounds, features):
+    """f(x_t, a_t) of these rounds into the columns of ``features`` (D, at least as many)."""
+    many, own_row = rows.shape[0] > 1, rows.shape[1] > 1
+    for i in range(rounds.size):
+        t = rounds[i]
+        k, r = t if many else 0, actions[t] if own_row else 0
+        for j in range(features.shape[0]):
+            features[j, i] = rows[k, r, j]
