@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from seachange.log import read_log as read_log
     from seachange.model import SwitchingModel as SwitchingModel
     from seachange.model import load as load
+    from seachange.policies import DMLearner as DMLearner
     from seachange.policies import DRLearner as DRLearner
     from seachange.policies import IPSLearner as IPSLearner
     from seachange.policies import POEMLearner as POEMLearner
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from seachange.states import ChangePointOracle as ChangePointOracle
     from seachange.states import HMMOracle as HMMOracle
     from seachange.states import KnownStates as KnownStates
+    from seachange.states import LiveFilter as LiveFilter
     from seachange.states import SingleState as SingleState
     from seachange.states import StateLabels as StateLabels
     from seachange.states import SwitchingRegression as SwitchingRegression
@@ -49,9 +51,12 @@ _HOMES = {
     "learning": ("learn",),
     "log": ("BanditLog", "read_log"),
     "model": ("SwitchingModel", "load"),
-    "policies": ("DRLearner", "IPSLearner", "POEMLearner", "PolicySet", "SoftmaxPolicy", "learn_per_state"),
+    "policies": (
+        "DMLearner", "DRLearner", "IPSLearner", "POEMLearner", "PolicySet", "SoftmaxPolicy", "learn_per_state",
+    ),
     "states": (
-        "ChangePointOracle", "HMMOracle", "KnownStates", "SingleState", "StateLabels", "SwitchingRegression",
+        "ChangePointOracle", "HMMOracle", "KnownStates", "LiveFilter", "SingleState", "StateLabels",
+        "SwitchingRegression",
     ),
 }  # fmt: skip
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

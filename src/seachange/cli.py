@@ -73,7 +73,7 @@ def learn(
     columns: Columns = "",
     oracle: Annotated[Literal["hmm", "change-point", "none"], typer.Option(help="What finds the states.")] = "hmm",
     states: Annotated[str, typer.Option(help="How many states: auto, or a number.")] = "auto",
-    objective: Annotated[Literal["ips", "dr", "poem"], typer.Option(help="What a policy maximises.")] = "dr",
+    objective: Annotated[Literal["ips", "dm", "dr", "poem"], typer.Option(help="What a policy maximises.")] = "dr",
     drop_bad_rows: DropBadRows = False,
     seed: Seed = 0,
     force: Force = False,

@@ -16,7 +16,7 @@ from seachange.states.hmm import HMMOracle
 from seachange.states.labels import SingleState
 
 OracleName = Literal["hmm", "change-point", "none"]
-ObjectiveName = Literal["ips", "dr", "poem"]
+ObjectiveName = Literal["ips", "dm", "dr", "poem"]
 
 
 def learn(
@@ -24,19 +24,21 @@ def learn(
     oracle: OracleName | StateOracle = "hmm",
     n_states: int | Auto = "auto",
     objective: ObjectiveName | PolicyLearner = "dr",
+    align_to: SwitchingModel | None = None,
     seed: int = 0,
 ) -> SwitchingModel:
     """Learn from ``log`` a policy that knows how to change its mind.
 
     ``oracle`` finds the states ("hmm", "change-point", "none", or an oracle of your own), ``n_states`` is their number,
-    ``objective`` is what each state's policy maximises ("ips", "dr", "poem", or a learner of your own).
+    ``objective`` is what each state's policy maximises ("ips", "dm", "dr", "poem", or a learner of your own). With
+    ``align_to``, an earlier model, the HMM's states that are alike keep their numbers.
     """
     if not isinstance(log, BanditLog):
         raise LogError(
             f"learn needs a BanditLog; a {type(log).__name__} becomes one by BanditLog.from_frame or read_log."
         )
     require_choices(log)
-    state_oracle = oracle_named(oracle, n_states, seed) if isinstance(oracle, str) else oracle
+    state_oracle = oracle_named(oracle, n_states, seed, align_to) if isinstance(oracle, str) else oracle
     learner = learner_named(objective) if isinstance(objective, str) else objective
     labels = state_oracle.fit(log).predict(log)
     policies = learn_per_state(log, labels, learner)
@@ -45,10 +47,10 @@ def learn(
     )
 
 
-def oracle_named(name: str, n_states: int | Auto, seed: int) -> StateOracle:
+def oracle_named(name: str, n_states: int | Auto, seed: int, align_to: SwitchingModel | None = None) -> StateOracle:
     """The oracle that ``learn`` means by a name."""
     if name == "hmm":
-        return HMMOracle(n_states=n_states, seed=seed)
+        return HMMOracle(n_states=n_states, seed=seed, align_to=align_to)
     if name == "change-point":
         return ChangePointOracle(n_states=n_states, seed=seed)
     if name == "none":

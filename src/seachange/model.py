@@ -254,7 +254,7 @@ def _oracle_part(oracle: StateOracle) -> tuple[_Part, Arrays]:
             "hmm_reward_precisions": hmm.reward_precisions,
             "hmm_noise_variances": hmm.noise_variances,
         }
-        return _Part.of(oracle, learned), arrays
+        return _Part.of(oracle.clone().set_params(align_to=None), learned), arrays
     if type(oracle) is ChangePointOracle:
         cut = oracle.segmentation_
         learned = {"window": cut.window, "threshold": cut.threshold}

@@ -1,8 +1,17 @@
 """Policies, and how they are learned from a log."""
 
-from seachange.policies.learners import DRLearner, IPSLearner, POEMLearner
+from seachange.policies.learners import DMLearner, DRLearner, IPSLearner, POEMLearner
 from seachange.policies.per_state import PolicySet, learn_per_state
 from seachange.policies.rewards import RewardModel
 from seachange.policies.softmax import SoftmaxPolicy
 
-__all__ = ["DRLearner", "IPSLearner", "POEMLearner", "PolicySet", "RewardModel", "SoftmaxPolicy", "learn_per_state"]
+__all__ = [
+    "DMLearner",
+    "DRLearner",
+    "IPSLearner",
+    "POEMLearner",
+    "PolicySet",
+    "RewardModel",
+    "SoftmaxPolicy",
+    "learn_per_state",
+]

@@ -12,11 +12,14 @@ from scipy.optimize import minimize
 from seachange.engine import one_thread
 from seachange.errors import LogError, ParameterError
 from seachange.log.bandit_log import BanditLog, require_rewards
-from seachange.params import Params, require, require_count
+from seachange.params import Auto, Params, require, require_count
 from seachange.policies.objectives import Objective
 from seachange.policies.rewards import RewardModel, fit_rewards
 from seachange.policies.softmax import SoftmaxPolicy
 from seachange.protocols import Floats
+
+# The policy of a reward model is a softmax so steep that it takes the best action: the largest coefficient is this.
+GREEDY = 1e6
 
 
 def require_choices(log: BanditLog) -> None:
@@ -82,14 +85,22 @@ class _SoftmaxLearner(Params):
         require(self.l2 >= 0, f"l2 must be at least 0; got {self.l2}.")
         require_count("max_iterations", self.max_iterations)
         require_choices(log)
-        counts = np.ones(len(log)) if weights is None else np.ascontiguousarray(weights, dtype=np.float64)
-        if counts.shape != (len(log),):
-            raise ParameterError(
-                f"weights must have one entry a round; it has shape {counts.shape} for {len(log)} rounds."
-            )
-        if not (counts >= 0).all() or not 0 < counts.sum() < np.inf:
-            raise ParameterError("weights must be at least 0, finite, and not all 0.")
-        return counts
+        return checked_weights(log, weights)
+
+
+def checked_weights(log: BanditLog, weights: npt.ArrayLike | None) -> Floats:
+    """(n,) how often each round counts: once, or as given."""
+    counts = np.ones(len(log)) if weights is None else np.ascontiguousarray(weights, dtype=np.float64)
+    if counts.shape != (len(log),):
+        raise ParameterError(f"weights must have one entry a round; it has shape {counts.shape} for {len(log)} rounds.")
+    if not (counts >= 0).all() or not 0 < counts.sum() < np.inf:
+        raise ParameterError("weights must be at least 0, finite, and not all 0.")
+    return counts
+
+
+def _reward_model(log: BanditLog, weights: Floats, ridge: float | Auto) -> RewardModel:
+    require(ridge == "auto" or ridge >= 0, f"ridge must be at least 0; got {ridge}.")
+    return fit_rewards(log, weights[:, None], ridge)[0]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -101,11 +112,26 @@ class IPSLearner(_SoftmaxLearner):
 class DRLearner(_SoftmaxLearner):
     """Maximise the doubly robust value: a least-squares reward model, corrected by weighted residuals."""
 
-    ridge: float = 1.0  # of the reward model, in rounds
+    ridge: float | Auto = "auto"  # of the reward model, in rounds; auto: what the rewards make most likely
 
     def _reward_model(self, log: BanditLog, weights: Floats) -> RewardModel:
-        require(self.ridge >= 0, f"ridge must be at least 0; got {self.ridge}.")
-        return fit_rewards(log, weights[:, None], self.ridge)[0]
+        return _reward_model(log, weights, self.ridge)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class DMLearner(Params):
+    """Take the action whose modelled reward is highest: the direct method, right where its linear model is."""
+
+    ridge: float | Auto = "auto"  # of the reward model, in rounds; auto: what the rewards make most likely
+
+    def fit(self, log: BanditLog, weights: npt.ArrayLike | None = None) -> Self:
+        """Learn ``policy_`` from ``log``, round t counting ``weights[t]`` times."""
+        require_choices(log)
+        coefs = _reward_model(log, checked_weights(log, weights), self.ridge).coefs
+        units = log.joint.scales(log.arrays.rows)
+        steepness = GREEDY / max(float(np.abs(coefs * units).max()), 1e-300)
+        self.policy_ = SoftmaxPolicy(steepness * coefs, log.joint)
+        return self
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -120,8 +146,9 @@ class POEMLearner(_SoftmaxLearner):
 
 
 # Learners by the name of what they maximise.
-LEARNERS: dict[str, type[IPSLearner | DRLearner | POEMLearner]] = {
+LEARNERS: dict[str, type[IPSLearner | DMLearner | DRLearner | POEMLearner]] = {
     "ips": IPSLearner,
+    "dm": DMLearner,
     "dr": DRLearner,
     "poem": POEMLearner,
 }

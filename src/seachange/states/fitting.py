@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -13,8 +15,8 @@ from seachange.params import Auto
 from seachange.protocols import Floats
 from seachange.states.chain import Chain
 from seachange.states.em import EM, EMRun, Prior
-from seachange.states.pooled import pooled_click_fit, pooled_fit, residual_log
-from seachange.states.shrinkage import determined, evidence_ridge
+from seachange.states.pooled import PooledFit, pooled_click_fit, pooled_fit, residual_log
+from seachange.states.shrinkage import bounding_ridge, determined, evidence_ridge
 from seachange.states.starts import Starts
 from seachange.states.switching import Rewards, SwitchingRegression
 
@@ -26,8 +28,8 @@ LONGEST_WINDOWS_A_STAY = 5
 RESTLESS_STAY = 2.0
 # How often the best fit's states are regrouped, as long as that makes it better.
 MOST_REGROUPINGS = 3
-# Where the log decides about the ridge, starts race with that of the whole log's regression, but no less than this.
-LEAST_RACING_RIDGE = 1.0
+# Where the log decides about the ridge, starts race with one that leaves so many rounds for each coefficient.
+ROUNDS_A_COEFFICIENT = 10
 # How often the ridge is chosen anew for the states found, until that hardly changes what the log determines.
 MOST_RIDGES, SAME_RIDGE = 5, 0.02
 
@@ -46,6 +48,17 @@ class FitSettings(NamedTuple):
     workers: int
 
 
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """A log fitted with some number of states."""
+
+    run: EMRun
+    raced: tuple[EMRun, ...]  # every start, best first; the run goes on from the first
+    ridge: float  # that the run ended with, in rounds
+    model: SwitchingRegression  # of the run, for rewards as the log has them
+    bic: float  # Bayesian information criterion, -2 log p + (free parameters) log n; lower is better
+
+
 @dataclass(frozen=True)
 class Fitter:
     """Fits one log with any number of states.
@@ -56,8 +69,7 @@ class Fitter:
 
     chain: Chain
     starts: Starts
-    pooled: Floats  # (B, D) coefficients of the whole log
-    racing_ridge: float  # what starts race with
+    pooled: PooledFit
     scales: Floats  # (D,) units of the features
     settings: FitSettings
 
@@ -66,16 +78,15 @@ class Fitter:
         """A fitter of ``log``."""
         scales = log.joint.scales(log.arrays.rows)
         if rewards == "bernoulli":
-            (pooled, ridge), chain = pooled_click_fit(log, scales), Chain(log)
-            scores = chain.log.arrays.rewards - residual_log(chain.log, pooled).arrays.rewards
+            pooled, chain = pooled_click_fit(log, scales), Chain(log)
+            scores = chain.log.arrays.rewards - residual_log(chain.log, pooled.coefs).arrays.rewards
             residuals = chain.log.arrays.rewards - 1 / (1 + np.exp(-scores))
         else:
-            pooled, ridge = pooled_fit(log, scales)
-            chain = Chain(residual_log(log, pooled))
+            pooled = pooled_fit(log, scales)
+            chain = Chain(residual_log(log, pooled.coefs))
             residuals = chain.log.arrays.rewards
         starts = Starts(chain, residuals, rewards, settings.seed)
-        racing = max(ridge, LEAST_RACING_RIDGE) if settings.ridge == "auto" else settings.ridge
-        return cls(chain, starts, pooled, racing, scales, settings)
+        return cls(chain, starts, pooled, scales, settings)
 
     def prior(self, n_states: int, ridge: float) -> Prior:
         """What EM believes before the log."""
@@ -85,19 +96,34 @@ class Fitter:
             penalties=ridge * np.square(self.scales),
             visits=self.settings.prior_visits,
             stay=max(length / (2 * n_states), 2.0) if given == "auto" else given,
-            centre=self.pooled if clicks else 0.0,
-            noise=(ridge, max(float(np.nanvar(self.starts.residuals)), 1e-300)),
+            centre=self.pooled.coefs if clicks else 0.0,
+            noise=(min(ridge, 1.0), max(float(np.nanvar(self.starts.residuals)), 1e-300)),
             stationary=self.settings.stationary,
         )
 
-    def runs(self, n_states: int) -> list[EMRun]:
-        """EM from every start, best first."""
-        prior = self.prior(n_states, self.racing_ridge)
+    def fit(self, n_states: int) -> Fit:
+        """The best of all starts, under the given ridge or the one that the log makes most likely."""
+        ridge = self.settings.ridge
+        if ridge == "auto":
+            most = len(self.chain.log) / (ROUNDS_A_COEFFICIENT * n_states)
+            ridge = bounding_ridge(self.pooled.grams / n_states, most, self.scales)
+        prior = self.prior(n_states, ridge)
         em = EM(self.chain, prior, self.settings.tolerance, self.settings.max_iterations)
-        runs = em.race([self.starts.single(prior)]) if n_states == 1 else self._best_of_starts(em, n_states)
-        return [self._with_best_ridge(em, runs[0]), *runs[1:]] if self.settings.ridge == "auto" else runs
+        raced = em.race([self.starts.single(prior)]) if n_states == 1 else self._race(em, n_states)
+        if self.settings.ridge == "auto":
+            return self._with_best_ridge(em, raced, ridge)
+        return self._fit_of(raced[0], raced, ridge)
 
-    def _best_of_starts(self, em: EM, n_states: int) -> list[EMRun]:
+    def with_noise_per_state(self, fit: Fit) -> Fit:
+        """The fit, continued with a noise variance for each state."""
+        fitter = replace(self, starts=replace(self.starts, rewards="gaussian per state"))
+        prior = fitter.prior(fit.model.n_states, fit.ridge)
+        em = EM(self.chain, prior, self.settings.tolerance, self.settings.max_iterations)
+        run = em.finish(replace(fit.run.model, rewards="gaussian per state"), self.settings.workers)
+        return fitter._fit_of(run, fit.raced, fit.ridge)
+
+    def _race(self, em: EM, n_states: int) -> list[EMRun]:
+        """EM from every start, best first."""
         prior, workers = em.prior, self.settings.workers
         n = len(self.chain.log)
         # A start needs windows enough to make clusters of, whatever the stay.
@@ -121,9 +147,9 @@ class Fitter:
                 break
         return runs
 
-    def _with_best_ridge(self, em: EM, run: EMRun) -> EMRun:
-        """The run, continued under the ridge that the states found make most likely."""
-        ridge = self.racing_ridge
+    def _with_best_ridge(self, em: EM, raced: Sequence[EMRun], ridge: float) -> Fit:
+        """The best run, continued under the ridge that the states found make most likely."""
+        run = raced[0]
         for _ in range(MOST_RIDGES):
             deviations, grams = run.model.reward_coefs - em.prior.centre, run.statistics.grams
             # At the maximum the likelihood's slope is what the ridge pulls with.
@@ -132,16 +158,25 @@ class Fitter:
             if run.model.rewards != "bernoulli":
                 rounds = float(run.statistics.totals[:, 1].sum())
                 noises = noises * run.model.noise_variances[:, None] * rounds / max(rounds - known, 0.1 * rounds)
-            ridge = evidence_ridge(grams, linear, noises, self.scales)
-            if abs(determined(grams, ridge, self.scales) - known) <= SAME_RIDGE * known:
+            better = evidence_ridge(grams, linear, noises, self.scales)
+            if abs(determined(grams, better, self.scales) - known) <= SAME_RIDGE * known:
                 break
+            ridge = better
             em = replace(em, prior=self.prior(run.model.n_states, ridge))
             run = em.finish(run.model, self.settings.workers)
-        return run
+        return self._fit_of(run, raced, ridge)
 
-    def model(self, run: EMRun) -> SwitchingRegression:
-        """The model of a run, for rewards as the log has them."""
-        return run.model if run.model.rewards == "bernoulli" else run.model.shifted(self.pooled)
+    def _fit_of(self, run: EMRun, raced: Sequence[EMRun], ridge: float) -> Fit:
+        """The run in the terms of the log."""
+        model = run.model if run.model.rewards == "bernoulli" else run.model.shifted(self.pooled.coefs)
+        rounds = max(int(np.isfinite(self.chain.log.arrays.rewards).sum()), 1)
+        # A ridge takes the place of parameters: those of the whole log, and what the states determine beyond them.
+        coefs = min(
+            self.pooled.parameters + determined(run.statistics.grams, ridge, self.scales), model.reward_coefs.size
+        )
+        parameters = model.n_parameters - model.reward_coefs.size + coefs
+        criterion = -2 * run.log_likelihood + parameters * math.log(rounds)
+        return Fit(run, tuple(raced), ridge, model, criterion)
 
 
 def _best_first(runs: list[EMRun]) -> list[EMRun]:

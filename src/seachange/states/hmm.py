@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 
@@ -12,13 +12,28 @@ from seachange.engine import one_thread
 from seachange.errors import NoChangeWarning, SeachangeWarning
 from seachange.log.bandit_log import BanditLog, require_rounds
 from seachange.params import Auto, Params, require, require_count
-from seachange.states.fitting import FitSettings, Fitter
+from seachange.states.alignment import in_the_order_of, regression_of
+from seachange.states.fitting import Fit, FitSettings, Fitter
 from seachange.states.labels import StateLabels, by_first_appearance, labels_from_states
-from seachange.states.selection import StateCount, bic, choose_n_states
+from seachange.states.selection import StateCount, choose_n_states
 from seachange.states.switching import Rewards, SwitchingRegression
 
+# Restarts whose objectives differ by less than this share ended at the same place.
+SAME_END = 1e-6
+# A noise for each state must not cost more than this factor of the squared error of forecasts.
+SAME_ERROR = 1.002
 # A state that is left sooner than this, in rounds, is not a state of the world.
 SHORTEST_STAY = 10.0
+
+
+@dataclass(frozen=True)
+class Restart:
+    """Where one start of EM led."""
+
+    objective: float  # log-likelihood + log prior
+    iterations: int
+    converged: bool
+    given_up: bool  # it was too far behind the others
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,8 +45,10 @@ class HMMReport:
     single_state_bic: float  # the same for one state
     iterations: int
     converged: bool
-    objectives: tuple[float, ...]  # log-likelihood + log prior along the best restart
-    restarts: tuple[float, ...]  # where each restart ended
+    objectives: tuple[float, ...]  # log-likelihood + log prior along the last climb of the best restart
+    restarts: tuple[Restart, ...]  # best first
+    agreed: int  # restarts that ended where the best did
+    ridge: float  # that was used, in rounds
     state_counts: tuple[StateCount, ...]  # evidence for each number of states that was tried
 
 
@@ -41,10 +58,11 @@ class HMMOracle(Params):
 
     r_t ~ N(β_z · f(x_t, a_t), σ²) with z_t a Markov chain, ẑ_t = argmax_z p(z_t = z | all rewards)
 
-    States are numbered in the order in which they first occur in the log that was fitted.
+    States are numbered in the order in which they first occur in the log that was fitted, or, with ``align_to``, as the
+    most similar states of an earlier fit; what is new comes last.
     """
 
-    n_states: int | Auto = "auto"  # L; auto: the lowest BIC
+    n_states: int | Auto = "auto"  # L; auto: as many as help to foresee held-out rewards
     restarts: int = 4  # more: safer against poor starts, slower
     expected_stay: float | Auto = "auto"  # rounds in a state, a guess; auto: a chain visits each state twice
     prior_visits: float = 1.0  # weight of that guess, in visits to each state; 0: none
@@ -53,6 +71,7 @@ class HMMOracle(Params):
     ridge: float | Auto = "auto"  # pull of the states to the fit of the whole log, in rounds; auto: most likely
     tolerance: float = 1e-8  # EM stops when it gains less than this share of the log-likelihood
     max_iterations: int = 200
+    align_to: Any = None  # an earlier model, or its oracle, whose numbers of states are kept for states that are alike
     seed: int = 0
     workers: int = 1  # threads for the restarts; changes nothing but the time
 
@@ -64,37 +83,57 @@ class HMMOracle(Params):
 
     def _fit(self, log: BanditLog) -> Self:
         fitter = Fitter.of(log, self._kind_of(log), self._settings)
-        n_observed = int(np.isfinite(log.arrays.rewards).sum())
         counts: tuple[StateCount, ...] = ()
         if self.n_states == "auto":
-            runs, counts = choose_n_states(log, fitter)
+            fit, counts = choose_n_states(log, fitter)
             single_state_bic = counts[0].bic
         else:
-            runs = fitter.runs(self.n_states)
-            single_state_bic = bic(fitter.runs(1)[0], n_observed)
-        best, model = runs[0], fitter.model(runs[0])
-        order = by_first_appearance(np.argmax(model.smooth(log), axis=1), model.n_states)
+            fit = fitter.fit(self.n_states)
+            single_state_bic = fitter.fit(1).bic
+        if self.rewards == "auto" and fit.model.rewards == "gaussian" and fit.model.n_states > 1:
+            fit = self._noise_chosen(log, fitter, fit)
+        run, model = fit.run, fit.model
+        states = np.argmax(model.smooth(log), axis=1)
+        if self.align_to is None:
+            order = by_first_appearance(states, model.n_states)
+        else:
+            order = in_the_order_of(regression_of(self.align_to), model, states, run.statistics.grams.sum(axis=0))
         self.model_: SwitchingRegression = model.reordered(order)
+        best = fit.raced[0].objective
         self.report_ = HMMReport(
-            log_likelihood=best.log_likelihood,
-            bic=bic(best, n_observed),
+            log_likelihood=run.log_likelihood,
+            bic=fit.bic,
             single_state_bic=single_state_bic,
-            iterations=best.iterations,
-            converged=best.converged,
-            objectives=best.objectives,
-            restarts=tuple(run.objective for run in runs),
+            iterations=run.iterations,
+            converged=run.converged,
+            objectives=run.objectives,
+            restarts=tuple(Restart(r.objective, r.iterations, r.converged, r.given_up) for r in fit.raced),
+            agreed=sum(best - r.objective <= SAME_END * max(abs(best), 1.0) for r in fit.raced),
+            ridge=fit.ridge,
             state_counts=counts,
         )
-        if self.n_states != 1 and self.report_.bic >= single_state_bic:
-            warnings.warn(self._no_evidence(), NoChangeWarning, stacklevel=3)
-        elif model.shortest_stay < SHORTEST_STAY:
+        self._warn()
+        return self
+
+    def _noise_chosen(self, log: BanditLog, fitter: Fitter, fit: Fit) -> Fit:
+        """A noise for each state where that is likelier, and foresees rewards as well as one for all."""
+        other = fitter.with_noise_per_state(fit)
+        errors = [np.nanmean(np.square(each.model.predict_rewards(log) - log.arrays.rewards)) for each in (fit, other)]
+        return other if other.bic < fit.bic and errors[1] <= SAME_ERROR * errors[0] else fit
+
+    def _warn(self) -> None:
+        """Say where there is no evidence of change."""
+        report, model = self.report_, self.model_
+        one = model.n_states == 1 if self.n_states == "auto" else report.bic >= report.single_state_bic
+        if self.n_states != 1 and one:
+            warnings.warn(self._no_evidence(), NoChangeWarning, stacklevel=4)
+        elif self.n_states != "auto" and model.shortest_stay < SHORTEST_STAY:
             warnings.warn(
                 f"a state lasts {model.shortest_stay:.1f} rounds: it follows the noise of single rewards, not a world "
                 "that changes (skewed rewards do that). Ask for fewer states, or transform the rewards.",
                 SeachangeWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
-        return self
 
     def predict(self, log: BanditLog) -> StateLabels:
         """Label every round of ``log`` by the smoothed posterior of the fitted model."""
@@ -103,14 +142,15 @@ class HMMOracle(Params):
 
     def _no_evidence(self) -> str:
         report, tried = self.report_, self.report_.state_counts[1:]
-        if self.n_states == "auto" and not tried:
+        if self.n_states != "auto":
+            return (
+                f"no evidence of change: one state explains the log as well (BIC {report.single_state_bic:.1f}) "
+                f"as {self.model_.n_states} (BIC {report.bic:.1f}); lower is better."
+            )
+        if not tried:
             return "no evidence of change: the log is too short or too regular for more than one state."
-        rival = min((count.bic for count in tried), default=report.bic)
-        others = "several" if tried else f"{self.model_.n_states}"
-        return (
-            f"no evidence of change: one state explains the log as well (BIC {report.single_state_bic:.1f}) "
-            f"as {others} (BIC {rival:.1f}); lower is better."
-        )
+        gains = ", ".join(f"{count.n_states}: {count.gain:+.1f} ± {count.gain_error:.1f}" for count in tried)
+        return f"no evidence of change: more states do not foresee held-out rewards better (log-likelihood {gains})."
 
     def _check(self, log: BanditLog) -> None:
         require_rounds(log, "an oracle")

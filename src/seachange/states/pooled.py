@@ -5,24 +5,31 @@ Without it states would be drawn to 0 and not to each other: a mean reward of 10
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from seachange.kernels.emission import round_scores
 from seachange.kernels.regression import logistic_sums, regression_sums, solve_ridge
 from seachange.log.bandit_log import BanditLog
 from seachange.protocols import Floats
-from seachange.states.shrinkage import determined, evidence_ridge
+from seachange.states.shrinkage import MOST_TURNS, SAME_RIDGE, determined, evidence_ridge, likeliest_ridge
 
-# As much ridge as keeps collinear or separable features from blowing up, whatever the evidence; in rounds.
-STABLE_RIDGE = 1e-6
+# As much ridge as keeps separable features from blowing up, whatever the evidence; in rounds.
 STABLE_CLICK_RIDGE = 1e-3
 MOST_NEWTON_STEPS = 50
-# The ridge and what it leaves unexplained depend on each other: how often they take turns, until the ridge stays.
-MOST_RIDGE_STEPS, SAME_RIDGE = 10, 0.05
 
 
-def pooled_fit(log: BanditLog, scales: Floats) -> tuple[Floats, float]:
-    """(B, D) coefficients of the whole log and their ridge; ``scales`` (D,) are the units of the features."""
+class PooledFit(NamedTuple):
+    """One regression of the whole log."""
+
+    coefs: Floats  # (B, D)
+    grams: Floats  # (1, B, D, D) curvature of the log-likelihood, times the noise variance
+    parameters: float  # how many coefficients the log determines
+
+
+def pooled_fit(log: BanditLog, scales: Floats) -> PooledFit:
+    """Least squares with the likeliest ridge; ``scales`` (D,) are the units of the features."""
     n_blocks, n_features = log.joint.shape
     grams, moments = np.zeros((1, n_blocks, n_features, n_features)), np.zeros((1, n_blocks, n_features))
     centre, squares = _centre(log, clicks=False), 0.0
@@ -32,24 +39,17 @@ def pooled_fit(log: BanditLog, scales: Floats) -> tuple[Floats, float]:
         grams += sums[0]
         moments += sums[1]
         squares += float(sums[2][0, 0])
-    rounds, ridge = max(int(np.isfinite(log.arrays.rewards).sum()), 1), STABLE_RIDGE
-    for _ in range(MOST_RIDGE_STEPS):
-        deviations = solve_ridge(grams, moments, ridge * np.square(scales))
-        fitted = np.einsum("zbij,zbj->zbi", grams, deviations)
-        unexplained = squares - float(np.sum(deviations * (2 * moments - fitted)))
-        free = max(rounds - determined(grams, ridge, scales), 0.1 * rounds)
-        noise = max(unexplained, 1e-12 * squares, 1e-300) / free
-        before, ridge = ridge, evidence_ridge(grams, moments, noise, scales)
-        if abs(ridge - before) <= SAME_RIDGE * ridge:
-            break
-    return np.asarray(centre + deviations[0]), ridge
+    rounds = int(np.isfinite(log.arrays.rewards).sum())
+    ridge = likeliest_ridge(grams, moments, squares, rounds, scales)
+    deviations = solve_ridge(grams, moments, ridge * np.square(scales))
+    return PooledFit(np.asarray(centre + deviations[0]), grams, determined(grams, ridge, scales))
 
 
-def pooled_click_fit(log: BanditLog, scales: Floats) -> tuple[Floats, float]:
+def pooled_click_fit(log: BanditLog, scales: Floats) -> PooledFit:
     """The same where rewards are clicks, by logistic regression."""
     centre = _centre(log, clicks=True)
     coefs, ridge = centre[None], STABLE_CLICK_RIDGE
-    for _ in range(MOST_RIDGE_STEPS):
+    for _ in range(MOST_TURNS):
         penalties = ridge * np.square(scales)
         coefs, grams = _click_fit(log, coefs, centre, penalties)
         # At the maximum the likelihood's slope is what the ridge pulls with.
@@ -57,7 +57,7 @@ def pooled_click_fit(log: BanditLog, scales: Floats) -> tuple[Floats, float]:
         before, ridge = ridge, max(evidence_ridge(grams, linear, 1.0, scales), STABLE_CLICK_RIDGE)
         if abs(ridge - before) <= SAME_RIDGE * ridge:
             break
-    return np.asarray(coefs[0]), ridge
+    return PooledFit(np.asarray(coefs[0]), grams, determined(grams, ridge, scales))
 
 
 def _centre(log: BanditLog, clicks: bool) -> Floats:

@@ -16,18 +16,19 @@ from seachange.engine import map_in_order
 from seachange.errors import ParameterError
 from seachange.log.bandit_log import BanditLog
 from seachange.protocols import Floats, Ints
-from seachange.states.em import EMRun
-from seachange.states.fitting import Fitter
+from seachange.states.fitting import Fit, Fitter
 from seachange.states.labels import chains
 
 MOST_STATES = 12
 # The search ends when this many more states in a row have not foreseen rewards better.
 PATIENCE = 2
 FOLDS = 3
-# Blocks are a hundredth of the log, but no shorter than this, and no longer than a sequence.
+# Blocks are a hundredth of the log, but no shorter than this unless the log is, and no longer than a sequence.
 BLOCKS, SHORTEST_BLOCK = 100, 25
+# With fewer blocks nothing can be said about more than one state.
+FEWEST_BLOCKS = 20
 # More states must foresee better by this many standard errors.
-SURE = 2.0
+SURE = 2.5
 
 
 @dataclass(frozen=True)
@@ -42,32 +43,26 @@ class StateCount:
     gain_error: float  # standard error of the gain
 
 
-def bic(run: EMRun, n_rounds: int) -> float:
-    """Bayesian information criterion, -2 log p + (free parameters) log n; lower is better."""
-    return -2 * run.log_likelihood + run.model.n_parameters * math.log(n_rounds)
-
-
-def choose_n_states(log: BanditLog, fitter: Fitter) -> tuple[list[EMRun], tuple[StateCount, ...]]:
+def choose_n_states(log: BanditLog, fitter: Fitter) -> tuple[Fit, tuple[StateCount, ...]]:
     """Fit 1, 2, … states until more have stopped to foresee better; the chosen fit, and what was seen on the way."""
-    n_observed, blocks = int(np.isfinite(log.arrays.rewards).sum()), _blocks(log)
+    chosen = fitter.fit(1)
+    blocks = _blocks(log)
     rewarded = np.unique(blocks[np.isfinite(log.arrays.rewards)])
-    if len(np.unique(rewarded % FOLDS)) < FOLDS:
-        single = fitter.runs(1)
-        return single, (StateCount(1, single[0].log_likelihood, bic(single[0], n_observed), 0.0, 0.0, 0.0),)
+    if len(rewarded) < FEWEST_BLOCKS:
+        return chosen, (StateCount(1, chosen.run.log_likelihood, chosen.bic, 0.0, 0.0, 0.0),)
     held_out = _HeldOut.of(log, fitter, blocks)
-    chosen, best, counts = [], None, []
-    for n_states in range(1, MOST_STATES + 1):
+    best = held_out.scores(1)
+    counts = [StateCount(1, chosen.run.log_likelihood, chosen.bic, float(best.sum()), 0.0, 0.0)]
+    for n_states in range(2, MOST_STATES + 1):
         try:
-            runs, scores = fitter.runs(n_states), held_out.scores(n_states)
+            fit, scores = fitter.fit(n_states), held_out.scores(n_states)
         except ParameterError:
             break
-        gain, error = (0.0, 0.0) if best is None else held_out.difference(scores, best)
-        run = runs[0]
-        criterion = bic(run, n_observed)
-        counts.append(StateCount(n_states, run.log_likelihood, criterion, float(scores.sum()), gain, error))
-        if best is None or gain > SURE * error:
-            chosen, best = runs, scores
-        elif n_states - chosen[0].model.n_states >= PATIENCE:
+        gain, error = held_out.difference(scores, best)
+        counts.append(StateCount(n_states, fit.run.log_likelihood, fit.bic, float(scores.sum()), gain, error))
+        if gain > SURE * error:
+            chosen, best = fit, scores
+        elif n_states - chosen.model.n_states >= PATIENCE:
             break
     return chosen, tuple(counts)
 
@@ -100,7 +95,7 @@ class _HeldOut:
 
         def forecast(number: int) -> tuple[int, Floats]:
             fold = self.folds[number]
-            return number, fold.model(fold.runs(n_states)[0]).predict_rewards(self.log)
+            return number, fold.fit(n_states).model.predict_rewards(self.log)
 
         scores = np.zeros(len(self.log))
         for number, expected in map_in_order(forecast, range(FOLDS), workers=self.workers):
@@ -123,7 +118,7 @@ class _HeldOut:
 def _blocks(log: BanditLog) -> Ints:
     """(n,) runs of rounds of one sequence."""
     order, starts = chains(log)
-    length = max(len(log) // BLOCKS, min(SHORTEST_BLOCK, len(log) // (4 * FOLDS)), 1)
+    length = max(len(log) // BLOCKS, min(SHORTEST_BLOCK, len(log) // (2 * FEWEST_BLOCKS)), 1)
     places = np.arange(len(log))
     first = np.maximum.accumulate(np.where(starts, places, 0))
     blocks = np.empty(len(log), dtype=np.int64)

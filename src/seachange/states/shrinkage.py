@@ -9,10 +9,15 @@ from __future__ import annotations
 
 import numpy as np
 
+from seachange.kernels.regression import solve_ridge
 from seachange.protocols import Floats
 
 # The range of ridges, in rounds: from none to so much that nothing is left of a deviation.
 LEAST, MOST = 1e-4, 1e8
+# As much ridge as keeps collinear features from blowing up, where nothing is known of it yet.
+STABLE_RIDGE = 1e-6
+# How often ridge and noise take turns, until the ridge stays the same to this share.
+MOST_TURNS, SAME_RIDGE = 10, 0.05
 # Steps of the search on a logarithmic grid, then within its best cell.
 STEPS = 49
 
@@ -37,6 +42,29 @@ def evidence_ridge(grams: Floats, linear: Floats, noises: Floats | float, scales
     place = int(np.argmax(evidence(grid)))
     fine = np.geomspace(grid[max(place - 1, 0)], grid[min(place + 1, STEPS - 1)], STEPS)
     return float(fine[np.argmax(evidence(fine))])
+
+
+def likeliest_ridge(grams: Floats, moments: Floats, squares: float, rounds: float, scales: Floats) -> float:
+    """The ridge of a linear regression: that and the noise it leaves take turns until the ridge stays.
+
+    ``grams`` Σ f f' (..., D, D), ``moments`` Σ f d (..., D) and ``squares`` Σ d² are those of ``rounds`` deviations d.
+    """
+    ridge = STABLE_RIDGE
+    for _ in range(MOST_TURNS):
+        coefs = solve_ridge(grams, moments, ridge * np.square(scales))
+        fitted = np.einsum("...ij,...j->...i", grams, coefs)
+        unexplained = max(squares - float(np.sum(coefs * (2 * moments - fitted))), 1e-12 * squares, 1e-300)
+        noise = unexplained / max(rounds - determined(grams, ridge, scales), 0.1 * rounds, 1e-300)
+        before, ridge = ridge, evidence_ridge(grams, moments, noise, scales)
+        if abs(ridge - before) <= SAME_RIDGE * ridge:
+            break
+    return ridge
+
+
+def bounding_ridge(grams: Floats, most: float, scales: Floats) -> float:
+    """The least ridge, from 1 on, under which at most so many coefficients are determined."""
+    ridges = np.geomspace(1.0, MOST, STEPS)
+    return float(next((ridge for ridge in ridges if determined(grams, ridge, scales) <= most), MOST))
 
 
 def determined(grams: Floats, ridge: float, scales: Floats) -> float:
