@@ -227,6 +227,27 @@ def test_workers_change_nothing(rewards):
         np.testing.assert_array_equal(mine, theirs)
 
 
+@pytest.mark.parametrize("rewards", EMISSIONS)
+def test_short_chains_side_by_side_equal_one_after_the_other(rewards, monkeypatch):
+    generator = np.random.default_rng(10)
+    lengths = generator.integers(1, 9, size=300)
+    n = lengths.sum()
+    clicks = generator.integers(2, size=n).astype(float)
+    log = sc.BanditLog.from_arrays(
+        np.zeros(n), np.where(generator.random(n) < 0.1, np.nan, clicks), np.ones(n), n_actions=1,
+        action_features=generator.normal(size=(n, 1, 3)), sequences=np.repeat(np.arange(300), lengths),
+        missing_rewards=True,
+    )  # fmt: skip
+    model = random_model(log, 3, generator, rewards)
+    found = [np.empty((n, 3)), np.empty((n, 3))]
+    one = expectation(model, Chain(log), found[0])
+    monkeypatch.setattr("seachange.states.chain.LEAST_CHAINS", n + 1)
+    other = expectation(model, Chain(log), found[1])
+    np.testing.assert_allclose(found[0], found[1], rtol=0, atol=1e-12)
+    for mine, theirs in zip(vars(one).values(), vars(other).values(), strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-11, atol=1e-11)
+
+
 @pytest.mark.parametrize("rewards", ["gaussian", "bernoulli"])
 def test_a_reward_far_from_every_state_does_not_underflow(rewards):
     far = 1.0 if rewards == "bernoulli" else 1e6

@@ -154,6 +154,7 @@ def gaussian_block(block, rewards, size, halves, log_deviations, nearest):
         scores = block[z]
         for i in range(size):
             scores[i] = nearest[i] - scores[i]
+        scores[size:] = 0.0
     for i in range(size):
         if np.isnan(rewards[i]):
             block[:, i] = 0.0

@@ -145,39 +145,59 @@ def curved_sums(rows, actions, curvatures, slopes, n_blocks):
 def add_products(features, curvature, slope, size, packed, moments):
     """Σ_i c_i f_i f_i', its lower triangle row by row, is added to ``packed``, Σ_i s_i f_i to ``moments``.
 
-    ``features`` (D, at least ``size``) holds rounds in its columns. The order of the sums is the compiler's; four of
-    them run at a time.
+    ``features`` (D, at least ``size``) holds rounds in its columns. The order of the sums is the compiler's. Two rows
+    of the triangle and four of its columns are summed at a time, so that a number that was loaded is used often.
     """
-    scaled = np.empty(size)
-    pair = 0
-    for j in range(features.shape[0]):
-        moment = 0.0
+    n_features = features.shape[0]
+    upper, lower = np.empty(size), np.empty(size)
+    for j in range(0, n_features, 2):
+        both = j + 1 < n_features
+        row, next_row = features[j], features[j + 1 if both else j]
+        moment, next_moment = 0.0, 0.0
         for i in range(size):
-            scaled[i] = curvature[i] * features[j, i]
-            moment += slope[i] * features[j, i]
+            upper[i] = curvature[i] * row[i]
+            lower[i] = curvature[i] * next_row[i]
+            moment += slope[i] * row[i]
+            next_moment += slope[i] * next_row[i]
         moments[j] += moment
-        k = 0
-        while k + 3 <= j:
+        place, next_place = j * (j + 1) // 2, (j + 1) * (j + 2) // 2
+        if both:
+            moments[j + 1] += next_moment
+        done = j // 4 * 4 if both else 0
+        for k in range(0, done, 4):
             first, second, third, fourth = features[k], features[k + 1], features[k + 2], features[k + 3]
-            one, two, three, four = 0.0, 0.0, 0.0, 0.0
+            a, b, c, d, e, f, g, h = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
             for i in range(size):
-                one += scaled[i] * first[i]
-                two += scaled[i] * second[i]
-                three += scaled[i] * third[i]
-                four += scaled[i] * fourth[i]
-            packed[pair] += one
-            packed[pair + 1] += two
-            packed[pair + 2] += three
-            packed[pair + 3] += four
-            pair += 4
-            k += 4
-        while k <= j:
-            product = 0.0
+                a += upper[i] * first[i]
+                b += upper[i] * second[i]
+                c += upper[i] * third[i]
+                d += upper[i] * fourth[i]
+                e += lower[i] * first[i]
+                f += lower[i] * second[i]
+                g += lower[i] * third[i]
+                h += lower[i] * fourth[i]
+            packed[place + k] += a
+            packed[place + k + 1] += b
+            packed[place + k + 2] += c
+            packed[place + k + 3] += d
+            packed[next_place + k] += e
+            packed[next_place + k + 1] += f
+            packed[next_place + k + 2] += g
+            packed[next_place + k + 3] += h
+        for k in range(done, j + 1):
+            column = features[k]
+            a, b = 0.0, 0.0
             for i in range(size):
-                product += scaled[i] * features[k, i]
-            packed[pair] += product
-            pair += 1
-            k += 1
+                a += upper[i] * column[i]
+                b += lower[i] * column[i]
+            packed[place + k] += a
+            if both:
+                packed[next_place + k] += b
+        if both:
+            a = 0.0
+            for i in range(size):
+                a += lower[i] * next_row[i]
+            packed[next_place + j + 1] += a
 
 
 @njit(cache=True, nogil=True)

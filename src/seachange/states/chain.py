@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from seachange.kernels.regression import BLOCK, block_sums
+from seachange.kernels.rows import SIDE_BY_SIDE
 from seachange.log.bandit_log import BanditLog, require_rounds
 from seachange.log.joint import JointFeatures, LogArrays
 from seachange.protocols import Bools, Floats, Ints
@@ -21,6 +22,8 @@ Number = TypeVar("Number", np.float64, np.int64)
 TILE_ROWS = 1 << 14
 # Tiles whose recursions are in memory at a time.
 TILES_A_SECTION = 16
+# So many chains in a tile are worth running side by side.
+LEAST_CHAINS = SIDE_BY_SIDE // 2
 # Sums of blocks of rounds are kept where they save work, and take at most a quarter of the features' memory.
 LEAST_BLOCK_FEATURES, MOST_BLOCK_FEATURES = 16, BLOCK // 2
 
@@ -73,6 +76,21 @@ class Chain:
         """Where chains start, as places in ``rounds``."""
         low, high = np.searchsorted(self.firsts, (rounds.start, rounds.stop))
         return np.asarray(self.firsts[low:high] - rounds.start)
+
+    def short_chains(self, tile: slice) -> tuple[Ints, Ints] | None:
+        """First rounds, as places in ``tile``, and lengths of its chains, longest first.
+
+        None where running them side by side would not pay: there are few, they do not begin and end in the tile, or
+        actions have coefficients of their own.
+        """
+        low, high = np.searchsorted(self.firsts, (tile.start, tile.stop))
+        whole = self.starts[tile.start] and self.next_starts[tile.stop - 1]
+        if high - low < LEAST_CHAINS or not whole or self.joint.shape[0] > 1:
+            return None
+        firsts = self.firsts[low:high] - tile.start
+        lengths = np.diff(firsts, append=tile.stop - tile.start)
+        order = np.argsort(-lengths, kind="stable")
+        return firsts[order], lengths[order]
 
     def block_sums(self, tile: slice) -> tuple[Floats, Floats] | None:
         """Sums of the tile's blocks of rounds, which every E-step can use again; None where they would not pay."""

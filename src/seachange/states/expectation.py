@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
+from operator import add
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -17,6 +18,7 @@ from seachange.engine import map_in_order
 from seachange.kernels.chain import backward, forward
 from seachange.kernels.emission import evidences
 from seachange.kernels.regression import blocked_sums, logistic_sums, regression_sums
+from seachange.kernels.short_chains import short_chains
 from seachange.protocols import Floats
 from seachange.states.chain import Chain, Section
 
@@ -76,10 +78,7 @@ def expectation(
     """
     room = Workspace.for_chain(chain, model) if workspace is None else workspace
     e_step = _EStep(model, chain, room, posteriors, workers)
-    total = e_step.over(chain.spans[0])
-    for span in chain.spans[1:]:
-        total = total + e_step.over(span)
-    return total
+    return reduce(add, map(e_step.over, chain.spans))
 
 
 def log_likelihood(model: SwitchingRegression, chain: Chain, workers: int = 1) -> float:
@@ -102,6 +101,8 @@ class _EStep:
 
     def over(self, span: Sequence[Section]) -> Expectation:
         """The statistics of a group of sections that no chain leaves."""
+        if len(span) == 1 and all(self.chain.short_chains(tile) is not None for tile in span[0].tiles):
+            return reduce(add, map_in_order(self.side_by_side, span[0].tiles, workers=self.workers))
         belief, future = self.model.initial_probs.copy(), np.ones(self.model.n_states)
         entering, likelihood = [], 0.0
         for section in span:
@@ -124,6 +125,18 @@ class _EStep:
         grams, moments, totals = (np.add.reduce(parts) for parts in zip(*sums, strict=True))
         transitions = pairs * self.model.transition_matrix
         return Expectation(likelihood, first_states, transitions, grams, moments, totals)
+
+    def side_by_side(self, tile: slice) -> Expectation:
+        """The statistics of a tile of short chains."""
+        model, arrays, chains = self.model, self.chain.arrays(tile), self.chain.short_chains(tile)
+        assert chains is not None
+        posteriors = np.empty((0, model.n_states)) if self.posteriors is None else self.posteriors[tile]
+        found = short_chains(
+            arrays.rows, arrays.actions, arrays.rewards, *chains, model.reward_coefs, model.noise_variances,
+            model.initial_probs, model.transition_matrix, posteriors,
+        )  # fmt: skip
+        likelihood, first_states, pairs, *sums = found
+        return Expectation(likelihood, first_states, pairs * model.transition_matrix, *sums)
 
     def forward(self, section: Section, belief: Floats) -> float:
         """Fill the room with a section's recursion, move ``belief`` past it; returns its log-likelihood."""

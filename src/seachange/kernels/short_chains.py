@@ -1,0 +1,197 @@
+"""The whole E-step over many short chains, a round of many of them at a time.
+
+A chain's rounds wait for each other; rounds of different chains do not. Chains come longest first, so that those still
+running in round t are the first ones. Everything between the features and the sums stays in fast memory, with chains
+side by side for vector instructions. The recursions are those of ``seachange.kernels.chain``.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from seachange.kernels.emission import block_scores, click_block, gaussian_block
+from seachange.kernels.regression import add_products, unpacked
+from seachange.kernels.rows import SIDE_BY_SIDE, columns_for, gather
+
+HALF_LOG_2_PI = 0.5 * np.log(2.0 * np.pi)
+
+
+@njit(cache=True, nogil=True)
+def short_chains(rows, actions, rewards, firsts, lengths, coefs, variances, initial, transition, posteriors):
+    """Log-likelihood, first states (L,), pairs (L, L), Gram matrices, moments and totals of whole chains.
+
+    ``firsts`` and ``lengths`` are where chains start and how long they are, longest first. For features in one block
+    (B = 1). ``posteriors`` (n, L) receives p(z_t | all rewards), or nothing where it is (0, L).
+    """
+    n_states, n_features = coefs.shape[0], coefs.shape[2]
+    first_states, pairs = np.zeros(n_states), np.zeros((n_states, n_states))
+    packed = np.zeros((n_states, 1, n_features * (n_features + 1) // 2))
+    moments, totals = np.zeros((n_states, 1, n_features)), np.zeros((n_states, 2))
+    longest = lengths[0]
+    evidence = np.empty((longest, n_states, SIDE_BY_SIDE))
+    filtered, scores = np.empty_like(evidence), np.empty_like(evidence)
+    inverses, widths = np.empty((longest, SIDE_BY_SIDE)), np.empty(longest, np.int64)
+    likelihood = 0.0
+    for group in range(0, firsts.size, SIDE_BY_SIDE):
+        heads = firsts[group : min(group + SIDE_BY_SIDE, firsts.size)]
+        running = heads.size
+        for t in range(lengths[group]):
+            while lengths[group + running - 1] <= t:
+                running -= 1
+            widths[t] = running
+        common = widths[: lengths[group]]
+        likelihood += forward_group(
+            rows, actions, rewards, heads, common, coefs, variances, initial, transition, evidence, filtered, inverses,
+            scores,
+        )  # fmt: skip
+        backward_group(heads, common, transition, evidence, filtered, inverses, pairs)
+        for z in range(n_states):
+            for i in range(heads.size):
+                first_states[z] += filtered[0, z, i]
+        for t in range(common.size if posteriors.shape[0] > 0 else 0):
+            for i in range(common[t]):
+                for z in range(n_states):
+                    posteriors[heads[i] + t, z] = filtered[t, z, i]
+        sum_group(rows, actions, rewards, heads, common, variances.size == 0, filtered, scores, packed, moments, totals)
+    return likelihood, first_states, pairs, unpacked(packed, n_features), moments, totals
+
+
+@njit(cache=True, nogil=True)
+def forward_group(
+    rows, actions, rewards, heads, widths, coefs, variances, initial, transition, evidence, filtered, inverses, scores
+):
+    """``evidence``, ``filtered``, ``inverses`` and, of clicks, ``scores``, by round; returns the log-likelihood."""
+    n_states = initial.size
+    features, nearest, seen = columns_for(coefs.shape[2]), np.empty(SIDE_BY_SIDE), np.empty(SIDE_BY_SIDE)
+    halves, log_deviations = 0.5 / variances, 0.5 * np.log(variances)
+    members, belief = np.empty(SIDE_BY_SIDE, np.int64), np.empty((n_states, SIDE_BY_SIDE))
+    products = np.ones(SIDE_BY_SIDE)
+    likelihood = 0.0
+    for z in range(n_states):
+        belief[z] = initial[z]
+    for t in range(widths.size):
+        width = widths[t]
+        for i in range(width):
+            members[i] = heads[i] + t
+            seen[i] = rewards[heads[i] + t]
+            if variances.size > 0 and not np.isnan(seen[i]):
+                likelihood -= HALF_LOG_2_PI
+        block = evidence[t]
+        block_scores(rows, actions, members[:width], coefs, 0, features, block)
+        if variances.size == 0:
+            scores[t] = block
+            likelihood += click_block(block, seen, width, nearest)
+        else:
+            likelihood += gaussian_block(block, seen, width, halves, log_deviations, nearest)
+        total = inverses[t]
+        total[:width] = 0.0
+        for z in range(n_states):
+            weighed, before, emitted = filtered[t, z], belief[z], block[z]
+            for i in range(width):
+                weighed[i] = before[i] * emitted[i]
+                total[i] += weighed[i]
+        lowest = 1.0
+        for i in range(width):
+            products[i] *= total[i]
+            lowest = min(lowest, products[i])
+            total[i] = 1.0 / total[i]
+        for z in range(n_states):
+            weighed = filtered[t, z]
+            for i in range(width):
+                weighed[i] *= total[i]
+        for j in range(n_states):
+            moved = belief[j]
+            for k in range(n_states):
+                weighed, chance = filtered[t, k], transition[k, j]
+                if k == 0:
+                    for i in range(width):
+                        moved[i] = weighed[i] * chance
+                else:
+                    for i in range(width):
+                        moved[i] += weighed[i] * chance
+        # Logarithms are dear: one serves the product of many scales.
+        if lowest < 1e-150:
+            for i in range(products.size):
+                likelihood += np.log(products[i])
+                products[i] = 1.0
+    for i in range(products.size):
+        likelihood += np.log(products[i])
+    return likelihood
+
+
+@njit(cache=True, nogil=True)
+def backward_group(heads, widths, transition, evidence, filtered, inverses, pairs):
+    """Posteriors take the place of ``filtered``; what ``backward`` adds to ``pairs`` is added."""
+    n_states = transition.shape[0]
+    future, ahead = np.empty((n_states, SIDE_BY_SIDE)), np.empty((n_states, SIDE_BY_SIDE))
+    sums = np.zeros((n_states, n_states, SIDE_BY_SIDE))
+    following = 0
+    for t in range(widths.size - 1, -1, -1):
+        for k in range(n_states):
+            coming, known = ahead[k], filtered[t, k]
+            # Chains whose last round this is have nothing ahead.
+            coming[:] = 1.0
+            for i in range(following):
+                coming[i] = 0.0
+            for j in range(n_states):
+                later, chance, together = future[j], transition[k, j], sums[k, j]
+                for i in range(following):
+                    coming[i] += chance * later[i]
+                    together[i] += known[i] * later[i]
+        for k in range(n_states):
+            coming, known, later, emitted, scale = ahead[k], filtered[t, k], future[k], evidence[t, k], inverses[t]
+            for i in range(widths[t]):
+                known[i] *= coming[i]
+                later[i] = emitted[i] * coming[i] * scale[i]
+        following = widths[t]
+    for k in range(n_states):
+        for j in range(n_states):
+            for i in range(heads.size):
+                pairs[k, j] += sums[k, j, i]
+
+
+@njit(cache=True, nogil=True)
+def sum_group(rows, actions, rewards, heads, widths, clicks, posteriors, scores, packed, moments, totals):
+    """Sums of ``regression_sums`` or ``logistic_sums``, weighed by ``posteriors`` (T, L, chains), which are used up."""
+    n_states = posteriors.shape[1]
+    features, seen, members = columns_for(rows.shape[2]), np.empty(SIDE_BY_SIDE), np.empty(SIDE_BY_SIDE, np.int64)
+    slope = np.empty(SIDE_BY_SIDE)
+    for t in range(widths.size):
+        for i in range(widths[t]):
+            members[i] = heads[i] + t
+            seen[i] = rewards[heads[i] + t]
+            if np.isnan(seen[i]):
+                seen[i] = 0.0
+                posteriors[t, :, i] = 0.0
+        gather(rows, actions, members[: widths[t]], features)
+        for z in range(n_states):
+            weights = posteriors[t, z]
+            if clicks:
+                click_slopes(weights, seen, scores[t, z], widths[t], slope, totals[z])
+            else:
+                gaussian_slopes(weights, seen, widths[t], slope, totals[z])
+            add_products(features, weights, slope, widths[t], packed[z, 0], moments[z, 0])
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
+def gaussian_slopes(weights, rewards, size, slope, totals):
+    """u r into ``slope``, Σ u r² and Σ u are added to ``totals``."""
+    square, total = 0.0, 0.0
+    for i in range(size):
+        slope[i] = weights[i] * rewards[i]
+        square += slope[i] * rewards[i]
+        total += weights[i]
+    totals[0] += square
+    totals[1] += total
+
+
+@njit(cache=True, nogil=True)
+def click_slopes(weights, rewards, scores, size, slope, totals):
+    """u (r - p) into ``slope`` and u p (1 - p) into ``weights``; Σ u r and Σ u are added to ``totals``."""
+    for i in range(size):
+        p = 1.0 / (1.0 + np.exp(-scores[i]))
+        totals[0] += weights[i] * rewards[i]
+        totals[1] += weights[i]
+        slope[i] = weights[i] * (rewards[i] - p)
+        weights[i] *= p * (1.0 - p)
