@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -157,7 +157,7 @@ class EM:
     def _objective(self, model: SwitchingRegression, statistics: Expectation) -> float:
         return statistics.log_likelihood + self.prior.log_density(model)
 
-    @property
+    @cached_property
     def _noise_floor(self) -> float:
         return NOISE_FLOOR * float(np.nanvar(self.chain.log.arrays.rewards)) or 1e-300
 

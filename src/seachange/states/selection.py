@@ -23,6 +23,8 @@ MOST_STATES = 12
 # The search ends when this many more states in a row have not foreseen rewards better.
 PATIENCE = 2
 FOLDS = 3
+# Scores need no more exact fits than this (the tolerance of EM).
+FOLD_TOLERANCE = 1e-6
 # Blocks are a hundredth of the log, but no shorter than this unless the log is, and no longer than a sequence.
 BLOCKS, SHORTEST_BLOCK = 100, 25
 # With fewer blocks nothing can be said about more than one state.
@@ -80,7 +82,8 @@ class _HeldOut:
     @classmethod
     def of(cls, log: BanditLog, fitter: Fitter, blocks: Ints) -> _HeldOut:
         """Fitters of the folds."""
-        settings = fitter.settings._replace(workers=1)
+        tolerance = max(fitter.settings.tolerance, FOLD_TOLERANCE)
+        settings = fitter.settings._replace(workers=1, tolerance=tolerance)
 
         def fold(number: int) -> Fitter:
             seen = np.where(blocks % FOLDS == number, np.nan, log.arrays.rewards)
