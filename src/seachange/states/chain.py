@@ -48,10 +48,10 @@ class Chain:
 
     def __post_init__(self) -> None:
         require_rounds(self.log, "a hidden Markov model")
-        self.order, self.starts = chains(self.log)
-        self._moved = bool((np.diff(self.order) < 0).any())
-        if self._moved:
-            self.log = self.log.take(self.order)
+        order, self.starts = chains(self.log)
+        self._order = order if self.log.sequences is not None and (np.diff(order) < 0).any() else None
+        if self._order is not None:
+            self.log = self.log.take(self._order)
         self.next_starts: Bools = np.append(self.starts[1:], True)
         self.firsts: Ints = np.flatnonzero(self.starts)
         self.spans = _spans(self.firsts, len(self.log), self.tile_rows, self.tiles_a_section)
@@ -104,10 +104,10 @@ class Chain:
 
     def in_log_order(self, ordered: npt.NDArray[Number]) -> npt.NDArray[Number]:
         """Rows of ``ordered`` back where the log has them."""
-        if not self._moved:
+        if self._order is None:
             return ordered
         result = np.empty_like(ordered)
-        result[self.order] = ordered
+        result[self._order] = ordered
         return result
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
 from operator import add
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
@@ -24,6 +24,22 @@ from seachange.states.chain import Chain, Section
 
 if TYPE_CHECKING:
     from seachange.states.switching import SwitchingRegression
+
+
+class Posteriors(Protocol):
+    """What takes posteriors of some rounds: an array (n, L), or anything that is written to like one."""
+
+    def __setitem__(self, rounds: slice, posteriors: Floats, /) -> None: ...
+
+
+class LikeliestStates:
+    """Takes posteriors as an array of them would, and keeps only which state is likeliest."""
+
+    def __init__(self, n: int) -> None:
+        self.states = np.empty(n, dtype=np.int16)
+
+    def __setitem__(self, rounds: slice, posteriors: Floats) -> None:
+        self.states[rounds] = np.argmax(posteriors, axis=1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +83,7 @@ class Workspace(NamedTuple):
 def expectation(
     model: SwitchingRegression,
     chain: Chain,
-    posteriors: Floats | None = None,
+    posteriors: Posteriors | None = None,
     workspace: Workspace | None = None,
     workers: int = 1,
 ) -> Expectation:
@@ -96,7 +112,7 @@ class _EStep:
     model: SwitchingRegression
     chain: Chain
     room: Workspace
-    posteriors: Floats | None
+    posteriors: Posteriors | None
     workers: int
 
     def over(self, span: Sequence[Section]) -> Expectation:
@@ -130,11 +146,13 @@ class _EStep:
         """The statistics of a tile of short chains."""
         model, arrays, chains = self.model, self.chain.arrays(tile), self.chain.short_chains(tile)
         assert chains is not None
-        posteriors = np.empty((0, model.n_states)) if self.posteriors is None else self.posteriors[tile]
+        posteriors = np.empty((0 if self.posteriors is None else tile.stop - tile.start, model.n_states))
         found = short_chains(
             arrays.rows, arrays.actions, arrays.rewards, *chains, model.reward_coefs, model.noise_variances,
             model.initial_probs, model.transition_matrix, posteriors,
         )  # fmt: skip
+        if self.posteriors is not None:
+            self.posteriors[tile] = posteriors
         likelihood, first_states, pairs, *sums = found
         return Expectation(likelihood, first_states, pairs * model.transition_matrix, *sums)
 

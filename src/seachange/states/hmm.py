@@ -93,7 +93,7 @@ class HMMOracle(Params):
         if self.rewards == "auto" and fit.model.rewards == "gaussian" and fit.model.n_states > 1:
             fit = self._noise_chosen(log, fitter, fit)
         run, model = fit.run, fit.model
-        states = np.argmax(model.smooth(log), axis=1)
+        states = model.likeliest_states(log)
         if self.align_to is None:
             order = by_first_appearance(states, model.n_states)
         else:

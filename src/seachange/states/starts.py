@@ -12,7 +12,7 @@ from seachange.protocols import Floats, Ints
 from seachange.states.chain import Chain
 from seachange.states.clustering import cluster
 from seachange.states.em import Prior
-from seachange.states.expectation import expectation
+from seachange.states.expectation import LikeliestStates, expectation
 from seachange.states.switching import Rewards, SwitchingRegression
 
 # The fit of a window or segment is drawn to 0 as if by this many rounds of every action.
@@ -45,13 +45,15 @@ class Starts:
 
     def windows_of(self, width: int) -> Pieces:
         """Windows of ``width`` rounds; a new sequence starts a new window. Where there are too many, some of them."""
-        starts = self.chain.starts
-        n = len(starts)
-        first = np.maximum.accumulate(np.where(starts, np.arange(n), 0))
-        windows = np.cumsum((np.arange(n) - first) % width == 0) - 1
+        firsts, n = self.chain.firsts, len(self.chain.log)
+        counts = -(-np.diff(firsts, append=n) // width)
+        places = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
         n_blocks, n_features = self.chain.joint.shape
-        stride = -(-(int(windows[-1]) + 1) // max(min(MOST_WINDOWS, MOST_NUMBERS // (n_blocks * n_features**2)), 1))
-        return self._pieces(np.where(windows % stride == 0, windows // stride, -1))
+        stride = -(-len(places) // max(min(MOST_WINDOWS, MOST_NUMBERS // (n_blocks * n_features**2)), 1))
+        numbers = np.arange(len(places))
+        return self._pieces(
+            np.repeat(firsts, counts) + width * places, np.where(numbers % stride == 0, numbers // stride, -1)
+        )
 
     def from_windows(
         self, windows: Pieces, n_states: int, prior: Prior, attempt: int = 0
@@ -67,16 +69,18 @@ class Starts:
         lost all its rounds. The segments that the model sees, of at least ``shortest`` rounds, straddle no change: the
         states whose segments differ most are split.
         """
-        posteriors = np.empty((len(self.chain.log), model.n_states))
-        expectation(model, self.chain, posteriors)
-        states = np.argmax(posteriors, axis=1)
-        segments = np.cumsum(self.chain.starts | (np.diff(states, prepend=states[0]) != 0)) - 1
-        long = np.bincount(segments) >= shortest
+        found = LikeliestStates(len(self.chain.log))
+        expectation(model, self.chain, found)
+        firsts = np.flatnonzero(self.chain.starts | (np.diff(found.states, prepend=found.states[0]) != 0))
+        long = np.diff(firsts, append=len(self.chain.log)) >= shortest
         if np.count_nonzero(long) <= model.n_states or np.count_nonzero(long) > MOST_WINDOWS:
             return []
-        pieces = self._pieces(np.where(long[segments], (np.cumsum(long) - 1)[segments], -1))
-        owners = states[np.flatnonzero(np.diff(segments, prepend=-1))][long]
-        keep, free = _most_similar(model.reward_coefs, np.bincount(states, minlength=model.n_states), pieces.scale)
+        pieces = self._pieces(firsts, np.where(long, np.cumsum(long) - 1, -1))
+        owners, counts = (
+            found.states[firsts][long].astype(np.int64),
+            np.bincount(found.states, minlength=model.n_states),
+        )
+        keep, free = _most_similar(model.reward_coefs, counts, pieces.scale)
         owners[owners == free] = keep
         candidates = []
         for state in np.unique(owners):
@@ -119,21 +123,21 @@ class Starts:
             rewards=self.rewards,
         )
 
-    def _pieces(self, numbers: Ints) -> Pieces:
-        """Regressions of the pieces that ``numbers`` (n,) assigns rounds to, drawn to 0; negative ones are left out.
+    def _pieces(self, firsts: Ints, numbers: Ints) -> Pieces:
+        """Regressions, drawn to 0, of the pieces that begin at ``firsts`` and have ``numbers``; negative: left out.
 
         The coordinates are such that two pieces are as far apart as their predictions differ, in the mean square over
         the log, so that the scale of a feature does not matter.
         """
         n_blocks, n_features = self.chain.joint.shape
         grams = np.zeros((int(numbers.max()) + 1, n_blocks, n_features, n_features))
-        moments = np.zeros((len(grams), n_blocks, n_features))
+        moments, counts = np.zeros((len(grams), n_blocks, n_features)), np.zeros(len(grams), dtype=np.int64)
         for section in (section for span in self.chain.spans for section in span):
-            rounds = section.rounds
+            rounds, residuals = section.rounds, self.residuals[section.rounds]
             arrays = self.chain.arrays(rounds)
-            window_sums(arrays.rows, arrays.actions, self.residuals[rounds], numbers[rounds], grams, moments)
-        observed = (numbers >= 0) & np.isfinite(self.residuals)
-        counts = np.bincount(numbers[observed], minlength=len(grams))
+            mine = numbers[np.searchsorted(firsts, np.arange(rounds.start, rounds.stop), side="right") - 1]
+            window_sums(arrays.rows, arrays.actions, residuals, mine, grams, moments)
+            counts += np.bincount(mine[(mine >= 0) & np.isfinite(residuals)], minlength=len(grams))
         scale = grams.sum(axis=0) / max(int(counts.sum()), 1)
         units = np.einsum("bii->i", scale)
         scale += 1e-6 * np.diag(np.where(units > 0, units, 1.0))

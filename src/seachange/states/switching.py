@@ -15,7 +15,7 @@ from seachange.log.bandit_log import BanditLog
 from seachange.log.joint import JointFeatures
 from seachange.protocols import Floats, Ints
 from seachange.states.chain import Chain
-from seachange.states.expectation import Workspace, expectation, log_likelihood
+from seachange.states.expectation import LikeliestStates, Workspace, expectation, log_likelihood
 
 Rewards = Literal["gaussian", "gaussian per state", "bernoulli"]
 
@@ -79,6 +79,12 @@ class SwitchingRegression:
         posteriors = np.empty((len(log), self.n_states))
         expectation(self, chain, posteriors, workers=workers)
         return chain.in_log_order(posteriors)
+
+    def likeliest_states(self, log: BanditLog, workers: int = 1) -> Ints:
+        """(n,) argmax_z p(z_t = z | all rewards), round by round."""
+        chain, found = self._chain(log), LikeliestStates(len(log))
+        expectation(self, chain, found, workers=workers)
+        return chain.in_log_order(found.states.astype(np.int64))
 
     def filter(self, log: BanditLog) -> Floats:
         """(n, L) p(z_t | r_1:t)."""
