@@ -13,7 +13,8 @@ from seachange.states.starts import MOST_NUMBERS, MOST_WINDOWS, Starts
 
 
 def first_model(chain, prior, n_states, width, rewards="gaussian"):
-    starts = Starts(chain, chain.log.rewards - np.nanmean(chain.log.rewards), rewards, 0)
+    residuals = chain.log.rewards - np.nanmean(chain.log.rewards)
+    starts = Starts(chain, residuals, np.nanvar(residuals), rewards, 0)
     return starts.from_windows(starts.windows_of(width), n_states, prior)
 
 
@@ -222,7 +223,7 @@ def test_starts_of_many_short_sequences_stay_small():
         generator.integers(8, size=n), generator.normal(size=n), np.full(n, 1 / 8), n_actions=8,
         contexts=generator.normal(size=(n, 10)), sequences=np.arange(n) // 3,
     )  # fmt: skip
-    grams = Starts(Chain(log), log.rewards, "gaussian", 0).windows_of(1).grams
+    grams = Starts(Chain(log), log.rewards, 1.0, "gaussian", 0).windows_of(1).grams
     assert len(grams) <= MOST_WINDOWS
     assert grams.size <= MOST_NUMBERS
 

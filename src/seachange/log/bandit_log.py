@@ -19,6 +19,8 @@ from seachange.protocols import Bools, Floats, Ints
 if TYPE_CHECKING:
     from narwhals.typing import IntoDataFrame
 
+    from seachange.log.spool import Spool
+
 CHUNK_ROWS = 1 << 17
 
 
@@ -37,6 +39,7 @@ class BanditLog:
     times: npt.NDArray[Any] | None = None
     sequences: npt.NDArray[Any] | None = None
     dropped: tuple[tuple[str, int], ...] = ()  # rules that rows broke which were left out, and how many did
+    spool: Spool | None = None  # where the columns are, if on disk
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "arrays", LogArrays(*(_read_only(array) for array in self.arrays)))
@@ -198,7 +201,12 @@ class BanditLog:
             logging_probs=part(self.logging_probs),
             times=part(self.times),
             sequences=part(self.sequences),
+            spool=self.spool,
         )
+
+    def room(self, *shape: int) -> Floats:
+        """An array to be filled, where the log's own columns are: in memory or on disk."""
+        return np.empty(shape) if self.spool is None else self.spool.room(shape)
 
     def split(self, share: float) -> tuple[BanditLog, BanditLog]:
         """The first ``share`` of the rounds, and the rest."""

@@ -10,6 +10,7 @@ import numpy as np
 
 from seachange.engine import map_in_order
 from seachange.kernels.regression import penalised_gram, solve_ridge
+from seachange.log.moments import moments_of
 from seachange.protocols import Floats
 from seachange.states.chain import Chain
 from seachange.states.expectation import Expectation, Workspace, expectation
@@ -159,7 +160,7 @@ class EM:
 
     @cached_property
     def _noise_floor(self) -> float:
-        return NOISE_FLOOR * float(np.nanvar(self.chain.log.arrays.rewards)) or 1e-300
+        return NOISE_FLOOR * moments_of(self.chain.log.arrays.rewards).variance or 1e-300
 
     def _over(self, run: EMRun) -> bool:
         return run.converged or run.given_up or run.iterations >= self.most_iterations

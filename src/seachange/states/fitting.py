@@ -11,6 +11,7 @@ import numpy as np
 
 from seachange.errors import ParameterError
 from seachange.log.bandit_log import BanditLog
+from seachange.log.moments import moments_of
 from seachange.params import Auto
 from seachange.protocols import Floats
 from seachange.states.chain import Chain
@@ -79,13 +80,13 @@ class Fitter:
         scales = log.joint.scales(log.arrays.rows)
         if rewards == "bernoulli":
             pooled, chain = pooled_click_fit(log, scales), Chain(log)
-            scores = chain.log.arrays.rewards - residual_log(chain.log, pooled.coefs).arrays.rewards
-            residuals = chain.log.arrays.rewards - 1 / (1 + np.exp(-scores))
+            residuals = residual_log(chain.log, pooled.coefs, clicks=True).arrays.rewards
         else:
             pooled = pooled_fit(log, scales)
             chain = Chain(residual_log(log, pooled.coefs))
             residuals = chain.log.arrays.rewards
-        starts = Starts(chain, residuals, rewards, settings.seed)
+        spread = max(moments_of(residuals).variance, 1e-300)
+        starts = Starts(chain, residuals, spread, rewards, settings.seed)
         return cls(chain, starts, pooled, scales, settings)
 
     def prior(self, n_states: int, ridge: float) -> Prior:
@@ -97,7 +98,7 @@ class Fitter:
             visits=self.settings.prior_visits,
             stay=max(length / (2 * n_states), 2.0) if given == "auto" else given,
             centre=self.pooled.coefs if clicks else 0.0,
-            noise=(min(ridge, 1.0), max(float(np.nanvar(self.starts.residuals)), 1e-300)),
+            noise=(min(ridge, 1.0), self.starts.spread),
             stationary=self.settings.stationary,
         )
 
@@ -169,7 +170,7 @@ class Fitter:
     def _fit_of(self, run: EMRun, raced: Sequence[EMRun], ridge: float) -> Fit:
         """The run in the terms of the log."""
         model = run.model if run.model.rewards == "bernoulli" else run.model.shifted(self.pooled.coefs)
-        rounds = max(int(np.isfinite(self.chain.log.arrays.rewards).sum()), 1)
+        rounds = max(moments_of(self.chain.log.arrays.rewards).n_seen, 1)
         # A ridge takes the place of parameters: those of the whole log, and what the states determine beyond them.
         coefs = min(
             self.pooled.parameters + determined(run.statistics.grams, ridge, self.scales), model.reward_coefs.size

@@ -11,6 +11,7 @@ import numpy as np
 from seachange.engine import one_thread
 from seachange.errors import NoChangeWarning, SeachangeWarning
 from seachange.log.bandit_log import BanditLog, require_rounds
+from seachange.log.moments import moments_of
 from seachange.params import Auto, Params, require, require_count
 from seachange.states.alignment import in_the_order_of, regression_of
 from seachange.states.fitting import Fit, FitSettings, Fitter
@@ -118,8 +119,9 @@ class HMMOracle(Params):
     def _noise_chosen(self, log: BanditLog, fitter: Fitter, fit: Fit) -> Fit:
         """A noise for each state where that is likelier, and foresees rewards as well as one for all."""
         other = fitter.with_noise_per_state(fit)
-        errors = [np.nanmean(np.square(each.model.predict_rewards(log) - log.arrays.rewards)) for each in (fit, other)]
-        return other if other.bic < fit.bic and errors[1] <= SAME_ERROR * errors[0] else fit
+        errors = [moments_of(each.model.predict_rewards(log) - log.arrays.rewards) for each in (fit, other)]
+        one, each = (error.variance + error.mean**2 for error in errors)
+        return other if other.bic < fit.bic and each <= SAME_ERROR * one else fit
 
     def _warn(self) -> None:
         """Say where there is no evidence of change."""
@@ -165,7 +167,7 @@ class HMMOracle(Params):
             self.expected_stay == "auto" or self.expected_stay > 1,
             f"expected_stay must be more than 1 round; got {self.expected_stay}.",
         )
-        require(bool(np.isfinite(log.arrays.rewards).any()), "no round of the log has a reward.")
+        require(moments_of(log.arrays.rewards).n_seen > 0, "no round of the log has a reward.")
 
     @property
     def _settings(self) -> FitSettings:
@@ -183,11 +185,11 @@ class HMMOracle(Params):
 
     def _kind_of(self, log: BanditLog) -> Rewards:
         """How the rewards of ``log`` are distributed."""
-        seen = log.arrays.rewards[np.isfinite(log.arrays.rewards)]
-        clicks = bool(np.isin(seen, (0.0, 1.0)).all())
+        rewards = (log.arrays.rewards[rounds] for rounds in log.chunk_slices())
+        others = (part[np.isfinite(part) & (part != 0) & (part != 1)] for part in rewards)
+        other = next((float(part[0]) for part in others if len(part)), None)
         if self.rewards == "bernoulli":
-            odd = seen[~np.isin(seen, (0.0, 1.0))]
-            require(clicks, f'rewards="bernoulli" needs rewards of 0 or 1; the log has {odd[:1]}.')
+            require(other is None, f'rewards="bernoulli" needs rewards of 0 or 1; the log has {other}.')
         if self.rewards == "auto":
-            return "bernoulli" if clicks else "gaussian"
+            return "bernoulli" if other is None else "gaussian"
         return self.rewards

@@ -12,6 +12,7 @@ import numpy as np
 from seachange.kernels.emission import round_scores
 from seachange.kernels.regression import logistic_sums, regression_sums, solve_ridge
 from seachange.log.bandit_log import BanditLog
+from seachange.log.moments import moments_of
 from seachange.protocols import Floats
 from seachange.states.shrinkage import MOST_TURNS, SAME_RIDGE, determined, evidence_ridge, likeliest_ridge
 
@@ -39,7 +40,7 @@ def pooled_fit(log: BanditLog, scales: Floats) -> PooledFit:
         grams += sums[0]
         moments += sums[1]
         squares += float(sums[2][0, 0])
-    rounds = int(np.isfinite(log.arrays.rewards).sum())
+    rounds = moments_of(log.arrays.rewards).n_seen
     ridge = likeliest_ridge(grams, moments, squares, rounds, scales)
     deviations = solve_ridge(grams, moments, ridge * np.square(scales))
     return PooledFit(np.asarray(centre + deviations[0]), grams, determined(grams, ridge, scales))
@@ -64,8 +65,7 @@ def _centre(log: BanditLog, clicks: bool) -> Floats:
     """(B, D) the coefficients of a log of which nothing is known but its mean reward, where there is an intercept."""
     centre = np.zeros(log.joint.shape)
     if log.joint.kind != "per action":
-        mean = float(np.nanmean(log.arrays.rewards))
-        seen = max(int(np.isfinite(log.arrays.rewards).sum()), 1)
+        seen, mean, _ = moments_of(log.arrays.rewards)
         rate = min(max(mean, 0.5 / seen), 1 - 0.5 / seen)
         centre[:, -1] = np.log(rate / (1 - rate)) if clicks else mean
     return centre
@@ -104,8 +104,12 @@ def _click_sums(log: BanditLog, coefs: Floats) -> tuple[float, Floats, Floats]:
     return likelihood, grams, moments
 
 
-def residual_log(log: BanditLog, coefs: Floats) -> BanditLog:
-    """The log with r_t - c · f(x_t, a_t) for rewards."""
-    scores = np.empty((len(log), 1))
-    round_scores(log.arrays.rows, log.arrays.actions, np.asarray(coefs)[None], scores)
-    return log.with_rewards(log.arrays.rewards - scores[:, 0])
+def residual_log(log: BanditLog, coefs: Floats, clicks: bool = False) -> BanditLog:
+    """The log with r_t - c · f(x_t, a_t) for rewards, or less the probability of a click."""
+    residuals = log.room(len(log))
+    for rounds in log.chunk_slices():
+        arrays, scores = log[rounds].arrays, np.empty((rounds.stop - rounds.start, 1))
+        round_scores(arrays.rows, arrays.actions, np.asarray(coefs)[None], scores)
+        expected = 1 / (1 + np.exp(-scores[:, 0])) if clicks else scores[:, 0]
+        np.subtract(arrays.rewards, expected, out=residuals[rounds])
+    return log.with_rewards(residuals)

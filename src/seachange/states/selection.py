@@ -11,11 +11,12 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from seachange.engine import map_in_order
 from seachange.errors import ParameterError
 from seachange.log.bandit_log import BanditLog
-from seachange.protocols import Floats, Ints
+from seachange.protocols import Floats
 from seachange.states.fitting import Fit, Fitter
 from seachange.states.labels import chains
 
@@ -49,8 +50,7 @@ def choose_n_states(log: BanditLog, fitter: Fitter) -> tuple[Fit, tuple[StateCou
     """Fit 1, 2, … states until more have stopped to foresee better; the chosen fit, and what was seen on the way."""
     chosen = fitter.fit(1)
     blocks = _blocks(log)
-    rewarded = np.unique(blocks[np.isfinite(log.arrays.rewards)])
-    if len(rewarded) < FEWEST_BLOCKS:
+    if blocks.max() + 1 < FEWEST_BLOCKS:
         return chosen, (StateCount(1, chosen.run.log_likelihood, chosen.bic, 0.0, 0.0, 0.0),)
     held_out = _HeldOut.of(log, fitter, blocks)
     best = held_out.scores(1)
@@ -60,7 +60,7 @@ def choose_n_states(log: BanditLog, fitter: Fitter) -> tuple[Fit, tuple[StateCou
             fit, scores = fitter.fit(n_states), held_out.scores(n_states)
         except ParameterError:
             break
-        gain, error = held_out.difference(scores, best)
+        gain, error = _difference(scores, best)
         counts.append(StateCount(n_states, fit.run.log_likelihood, fit.bic, float(scores.sum()), gain, error))
         if gain > SURE * error:
             chosen, best = fit, scores
@@ -75,41 +75,40 @@ class _HeldOut:
 
     log: BanditLog
     folds: tuple[Fitter, ...]
-    blocks: Ints  # (n,) number of the block that a round belongs to
+    blocks: npt.NDArray[np.int32]  # (n,) number of the block that a round belongs to
     noise: float  # variance of the rewards that one state leaves unexplained
     workers: int
 
     @classmethod
-    def of(cls, log: BanditLog, fitter: Fitter, blocks: Ints) -> _HeldOut:
+    def of(cls, log: BanditLog, fitter: Fitter, blocks: npt.NDArray[np.int32]) -> _HeldOut:
         """Fitters of the folds."""
         tolerance = max(fitter.settings.tolerance, FOLD_TOLERANCE)
         settings = fitter.settings._replace(workers=1, tolerance=tolerance)
 
         def fold(number: int) -> Fitter:
-            seen = np.where(blocks % FOLDS == number, np.nan, log.arrays.rewards)
+            seen = log.room(len(log))
+            for rounds in log.chunk_slices():
+                seen[rounds] = np.where(blocks[rounds] % FOLDS == number, np.nan, log.arrays.rewards[rounds])
             return Fitter.of(log.with_rewards(seen), fitter.starts.rewards, settings)
 
         folds = tuple(map_in_order(fold, range(FOLDS), workers=fitter.settings.workers))
-        noise = max(float(np.nanvar(fitter.starts.residuals)), 1e-300)
-        return cls(log, folds, blocks, noise, fitter.settings.workers)
+        return cls(log, folds, blocks, fitter.starts.spread, fitter.settings.workers)
 
     def scores(self, n_states: int) -> Floats:
-        """(n,) log-likelihood of each reward's forecast by the fold that did not see it; 0 where there is no reward."""
+        """Of every block, the log-likelihood of its rewards as forecast by the fold that did not see them."""
 
-        def forecast(number: int) -> tuple[int, Floats]:
+        def forecast(number: int) -> Floats:
             fold = self.folds[number]
-            return number, fold.fit(n_states).model.predict_rewards(self.log)
+            return fold.fit(n_states).model.predict_rewards(self.log)
 
-        scores = np.zeros(len(self.log))
-        for number, expected in map_in_order(forecast, range(FOLDS), workers=self.workers):
-            mine = (self.blocks % FOLDS == number) & np.isfinite(self.log.arrays.rewards)
-            scores[mine] = self._score(self.log.arrays.rewards[mine], expected[mine])
+        scores = np.zeros(int(self.blocks.max()) + 1)
+        for number, expected in enumerate(map_in_order(forecast, range(FOLDS), workers=self.workers)):
+            for rounds in self.log.chunk_slices():
+                blocks, rewards = self.blocks[rounds], self.log.arrays.rewards[rounds]
+                mine = (blocks % FOLDS == number) & np.isfinite(rewards)
+                scored = self._score(rewards[mine], expected[rounds][mine])
+                scores += np.bincount(blocks[mine], scored, len(scores))
         return scores
-
-    def difference(self, scores: Floats, others: Floats) -> tuple[float, float]:
-        """How much better ``scores`` are in all, and the standard error of that, by blocks."""
-        by_block = np.bincount(self.blocks, scores - others)
-        return float(by_block.sum()), float(np.std(by_block) * math.sqrt(len(by_block)))
 
     def _score(self, rewards: Floats, expected: Floats) -> Floats:
         """log p(r) of clicks; else the squared error in units of the noise, whatever its shape."""
@@ -118,12 +117,24 @@ class _HeldOut:
         return np.asarray(-np.square(rewards - expected) / (2 * self.noise))
 
 
-def _blocks(log: BanditLog) -> Ints:
-    """(n,) runs of rounds of one sequence."""
+def _difference(scores: Floats, others: Floats) -> tuple[float, float]:
+    """How much better the ``scores`` of blocks are in all, and the standard error of that."""
+    gains = scores - others
+    return float(gains.sum()), float(np.std(gains) * math.sqrt(len(gains)))
+
+
+def _blocks(log: BanditLog) -> npt.NDArray[np.int32]:
+    """(n,) runs of rounds of one sequence, numbered."""
     order, starts = chains(log)
     length = max(len(log) // BLOCKS, min(SHORTEST_BLOCK, len(log) // (2 * FEWEST_BLOCKS)), 1)
-    places = np.arange(len(log))
-    first = np.maximum.accumulate(np.where(starts, places, 0))
-    blocks = np.empty(len(log), dtype=np.int64)
-    blocks[order] = np.cumsum((places - first) % length == 0) - 1
-    return blocks
+    firsts = np.flatnonzero(starts)
+    lengths = np.diff(firsts, append=len(log))
+    counts = -(-lengths // length)
+    sizes = np.full(int(counts.sum()), length)
+    sizes[np.cumsum(counts) - 1] = lengths - (counts - 1) * length
+    blocks = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
+    if log.sequences is None:
+        return blocks
+    in_log_order = np.empty_like(blocks)
+    in_log_order[order] = blocks
+    return in_log_order

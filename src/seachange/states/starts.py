@@ -40,6 +40,7 @@ class Starts:
 
     chain: Chain
     residuals: Floats  # (n,) rewards less what the whole log's regression expects, in the chain's order
+    spread: float  # variance of the residuals, more than 0
     rewards: Rewards
     seed: int
 
@@ -107,10 +108,9 @@ class Starts:
         """A sticky model with one regression for every cluster."""
         members = (clusters[:, None] == np.arange(n_states)).astype(float)
         grams, moments = (np.einsum("wz,w...->z...", members, sums) for sums in (pieces.grams, pieces.moments))
-        spread = max(float(np.nanvar(self.residuals)), 1e-300)
         if self.rewards == "bernoulli":
             # Clicks curve the likelihood by their variance; one step of Newton's method from the centre.
-            grams = grams * spread
+            grams = grams * self.spread
         transition = np.full((n_states, n_states), 1 / (prior.stay * max(n_states - 1, 1)))
         np.fill_diagonal(transition, 1 - 1 / prior.stay if n_states > 1 else 1.0)
         return SwitchingRegression(
@@ -118,7 +118,7 @@ class Starts:
             transition_matrix=transition,
             reward_coefs=prior.centre + solve_ridge(grams, moments, prior.penalties),
             reward_precisions=penalised_gram(grams, prior.penalties),
-            noise_variances=np.empty(0) if self.rewards == "bernoulli" else np.full(n_states, spread),
+            noise_variances=np.empty(0) if self.rewards == "bernoulli" else np.full(n_states, self.spread),
             joint=self.chain.joint,
             rewards=self.rewards,
         )

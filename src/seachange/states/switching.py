@@ -76,7 +76,7 @@ class SwitchingRegression:
     def smooth(self, log: BanditLog, workers: int = 1) -> Floats:
         """(n, L) p(z_t | all rewards)."""
         chain = self._chain(log)
-        posteriors = np.empty((len(log), self.n_states))
+        posteriors = log.room(len(log), self.n_states)
         expectation(self, chain, posteriors, workers=workers)
         return chain.in_log_order(posteriors)
 
@@ -88,19 +88,24 @@ class SwitchingRegression:
 
     def filter(self, log: BanditLog) -> Floats:
         """(n, L) p(z_t | r_1:t)."""
-        chain = self._chain(log)
-        return chain.in_log_order(self._filtered(chain))
+        chain, found = self._chain(log), log.room(len(log), self.n_states)
+        for rounds, filtered in self._filtered(chain):
+            found[rounds] = filtered
+        return chain.in_log_order(found)
 
     def forecast(self, log: BanditLog) -> Floats:
         """(n, L) p(z_t | r_1:t-1): what was known before each reward, fit for value claims."""
-        chain = self._chain(log)
-        known = np.roll(self._filtered(chain) @ self.transition_matrix, 1, axis=0)
-        known[chain.starts] = self.initial_probs
-        return chain.in_log_order(known)
+        chain, found = self._chain(log), log.room(len(log), self.n_states)
+        for rounds, known in self._forecasts(chain):
+            found[rounds] = known
+        return chain.in_log_order(found)
 
     def predict_rewards(self, log: BanditLog) -> Floats:
         """(n,) E[r_t | x_t, a_t, r_1:t-1]: what each reward was expected to be just before it came."""
-        return np.asarray(np.sum(self.forecast(log) * self.mean_rewards(log), axis=1))
+        chain, found = self._chain(log), log.room(len(log))
+        for rounds, known in self._forecasts(chain):
+            found[rounds] = np.sum(known * self.mean_rewards(chain.log[rounds]), axis=1)
+        return chain.in_log_order(found)
 
     def mean_rewards(self, log: BanditLog) -> Floats:
         """(n, L) E[r_t | x_t, a_t, z]: what the action that was taken earns in each state."""
@@ -141,9 +146,19 @@ class SwitchingRegression:
             )  # fmt: skip
             yield section.rounds, part.evidence
 
-    def _filtered(self, chain: Chain) -> Floats:
-        belief, filtered = self.initial_probs.copy(), np.empty((len(chain.log), self.n_states))
+    def _filtered(self, chain: Chain) -> Iterator[tuple[slice, Floats]]:
+        """p(z_t | r_1:t) of each section of the chain, in order."""
+        belief = self.initial_probs.copy()
         for rounds, evidence in self._evidences(chain):
-            starts = chain.starts[rounds]
-            filter_rounds(evidence, starts, self.initial_probs, self.transition_matrix, belief, filtered[rounds])
-        return filtered
+            filtered = np.empty_like(evidence)
+            filter_rounds(evidence, chain.starts[rounds], self.initial_probs, self.transition_matrix, belief, filtered)
+            yield rounds, filtered
+
+    def _forecasts(self, chain: Chain) -> Iterator[tuple[slice, Floats]]:
+        """p(z_t | r_1:t-1) of each section of the chain, in order."""
+        before = self.initial_probs
+        for rounds, filtered in self._filtered(chain):
+            known = np.concatenate([before[None], filtered[:-1] @ self.transition_matrix])
+            known[chain.starts[rounds]] = self.initial_probs
+            before = filtered[-1] @ self.transition_matrix
+            yield rounds, known

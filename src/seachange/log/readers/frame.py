@@ -39,7 +39,7 @@ def columns_of_frame(
         table = nw.from_native(frame, eager_only=True)
     except (TypeError, ValueError) as error:
         raise LogError(f"a pandas, polars or arrow table is needed: {error}.") from error
-    places = _places(table.columns, columns)
+    places = places_of(table.columns, columns)
     contexts = columns.get("contexts")
     if contexts is None:
         contexts = _numeric_columns(table, set(places.values()))
@@ -59,7 +59,8 @@ def columns_of_frame(
     }
 
 
-def _places(available: Sequence[str], columns: Mapping[str, str | Sequence[str]]) -> dict[str, str]:
+def places_of(available: Sequence[str], columns: Mapping[str, str | Sequence[str]]) -> dict[str, str]:
+    """Which column holds what."""
     unknown = [word for word in columns if word not in COLUMN_WORDS and word != "contexts"]
     if unknown:
         raise LogError(f"columns knows {', '.join((*COLUMN_WORDS, 'contexts'))}; it does not know {unknown[0]!r}.")
@@ -114,6 +115,13 @@ def _times(column: Any) -> npt.NDArray[Any]:
         return np.asarray(column.cast(nw.String).str.to_datetime().to_numpy())
     except Exception as error:  # every data frame library has its own error for text that is no time
         raise LogError(f"times must be numbers (seconds) or dates; {column.name!r} is neither: {error}.") from error
+
+
+def distinct_actions(column: Any) -> list[str]:
+    """The names of the actions in a column, in the order in which a log numbers them."""
+    import narwhals as nw
+
+    return _numbered(nw.from_native(column, series_only=True), None, "raise")[1]
 
 
 def _numbered(
