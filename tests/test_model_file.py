@@ -18,7 +18,8 @@ N, K = 800, 3
 TRUTH = np.repeat([0, 1, 0, 1], N // 4)
 ORACLES = {
     "hmm": lambda: sc.HMMOracle(n_states=2, restarts=1, max_iterations=30),
-    "change-point": lambda: sc.ChangePointOracle(n_states=2, window=50, threshold=0.25),
+    "change-point": lambda: sc.ChangePointOracle(n_states=2),
+    "reward": lambda: sc.ChangePointOracle(statistic="reward", n_states=2, window=50, threshold=0.25),
     "none": sc.SingleState,
     "known": lambda: sc.KnownStates(TRUTH),
 }
@@ -140,7 +141,7 @@ def test_a_loaded_model_is_the_saved_one(tmp_path, oracle, objective):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("oracle", ["hmm", "change-point"])
+@pytest.mark.parametrize("oracle", ["hmm", "change-point", "reward"])
 def test_a_loaded_model_sees_the_same_states_in_another_log(tmp_path, kind, oracle):
     model, later = learned(kind, oracle), two_worlds(kind, seed=1)
     model.save(tmp_path / "shop.seachange")
@@ -208,7 +209,7 @@ def test_settings_come_back_whatever_their_value(tmp_path, learner):
 
 
 def test_a_pair_among_the_settings_comes_back_as_a_pair(tmp_path):
-    oracle = sc.ChangePointOracle(n_states=2, window=50, threshold=0.25, reward_range=(-1.0, 2.0))
+    oracle = sc.ChangePointOracle(statistic="reward", n_states=2, window=50, threshold=0.25, reward_range=(-1.0, 2.0))
     sc.learn(two_worlds(), oracle=oracle, objective="ips").save(tmp_path / "shop.seachange")
     assert sc.load(tmp_path / "shop.seachange").oracle.get_params() == oracle.get_params()
 
