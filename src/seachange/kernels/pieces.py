@@ -80,7 +80,8 @@ def places(rows, actions, rewards, spans, coefs, variances, clip, tail):
                 best, place = total, t + 1
         mass = 0.0
         for i in range(evidence.size):
-            evidence[i] = np.exp(evidence[i] - best)
+            # What is less likely than this adds nothing; most places are.
+            evidence[i] = np.exp(evidence[i] - best) if evidence[i] > best - 40.0 else 0.0
             mass += evidence[i]
         found[c, 0] = place
         found[c, 1], found[c, 2] = last, last

@@ -9,7 +9,7 @@ import numpy as np
 
 from seachange.kernels.pieces import places
 from seachange.kernels.scan import bin_scores, pick_peaks, score_shifts
-from seachange.protocols import Floats, Ints
+from seachange.protocols import Bools, Floats, Ints
 from seachange.states.fits import LEAST_ROUNDS, Series, Sums, difference
 from seachange.states.null import BINS, RUNGS, least_statistic, log_p_values, normal_deviate
 
@@ -36,18 +36,34 @@ class Changes(NamedTuple):
 def find_changes(series: Series, windows: Ints, surprise: float) -> Changes:
     """Changes of ``series`` that surprise by at least this many nats, given all other changes."""
     found = scan(series, windows, surprise)
-    while True:
+    log_ps, low, high = np.zeros(len(found)), found.copy(), found.copy()
+    # Only changes whose neighbours, or whose own place, have changed are looked at again.
+    stale = np.ones(len(found), dtype=bool)
+    while stale.any():
+        moving = stale.copy()
         for _ in range(MOVES):
-            moved, _, _ = locate(series, found, windows)
-            if np.array_equal(moved, found):
+            which = np.flatnonzero(moving)
+            places_now = found.copy()
+            places_now[which], low[which], high[which] = locate(series, found, which, windows)
+            moving = _beside(places_now != found)
+            stale |= moving
+            found = places_now
+            if not moving.any():
                 break
-            found = moved
-        log_ps = judge(series, found, windows)
+        which = np.flatnonzero(stale)
+        log_ps[which] = judge(series, found, which, windows)
         keep = _best_of(log_ps, -surprise)
-        if keep.all():
-            _, low, high = locate(series, found, windows)
-            return Changes(found, log_ps, low, high)
-        found = found[keep]
+        stale = _beside(~keep)[keep]
+        found, log_ps, low, high = found[keep], log_ps[keep], low[keep], high[keep]
+    return Changes(found, log_ps, low, high)
+
+
+def _beside(changed: Bools) -> Bools:
+    """Those that changed, and their neighbours."""
+    near = changed.copy()
+    near[1:] |= changed[:-1]
+    near[:-1] |= changed[1:]
+    return near
 
 
 def scan(series: Series, windows: Ints, surprise: float) -> Ints:
@@ -131,9 +147,10 @@ def segments_of(series: Series, changes: Ints) -> tuple[Ints, Ints]:
     return begins, np.append(begins[1:], len(series.rewards))
 
 
-def locate(series: Series, changes: Ints, windows: Ints) -> tuple[Ints, Ints, Ints]:
-    """The likeliest place of each change between its neighbours, given the fits on both sides, and its interval."""
+def locate(series: Series, changes: Ints, which: Ints, windows: Ints) -> tuple[Ints, Ints, Ints]:
+    """The likeliest place of ``which`` changes between their neighbours, given the fits on both sides; intervals."""
     begins, ends = segments_of(series, changes)
+    changes = changes[which]
     right = np.searchsorted(begins, changes)
     # No segment becomes shorter than the judge can see.
     least = -(-2 * int(windows[0]) // 3) if len(windows) else 1
@@ -171,27 +188,28 @@ def _clip(series: Series) -> float:
     return max(0.05 * min(rate, 1 - rate), 1e-9)
 
 
-def judge(series: Series, changes: Ints, windows: Ints) -> Floats:
-    """log p-value of each change: the least over the windows that do not reach into the next segment but one.
+def judge(series: Series, changes: Ints, which: Ints, windows: Ints) -> Floats:
+    """log p-value of ``which`` changes: the least over the windows that do not reach into the next segment but one.
 
     A window is cut to the segments beside the change, of which it may want a third.
     """
     begins, ends = segments_of(series, changes)
+    changes = changes[which]
     right = np.searchsorted(begins, changes)
     before, after = changes - begins[right - 1], ends[right] - changes
-    which, rung = np.nonzero(windows <= 1.5 * np.minimum(before, after)[:, None])
+    each, rung = np.nonzero(windows <= 1.5 * np.minimum(before, after)[:, None])
     reach = windows[rung]
-    low, high = changes[which] - np.minimum(reach, before[which]), changes[which] + np.minimum(reach, after[which])
+    low, high = changes[each] - np.minimum(reach, before[each]), changes[each] + np.minimum(reach, after[each])
     log_ps = np.zeros(len(changes))
-    for part in _parts(len(which), series):
-        middle = changes[which[part]]
+    for part in _parts(len(each), series):
+        middle = changes[each[part]]
         statistics, degrees = difference(series.sums(low[part], middle), series.sums(middle, high[part]), series.metric)
         values = log_p_values(statistics, degrees, reach[part], windows, series.ends - series.begins)
-        np.minimum.at(log_ps, which[part], values)
+        np.minimum.at(log_ps, each[part], values)
     return log_ps
 
 
-def _best_of(log_ps: Floats, most: float) -> np.ndarray:
+def _best_of(log_ps: Floats, most: float) -> Bools:
     """Which changes stay: of those beside each other that do not surprise, the least surprising goes first."""
     keep = np.ones(len(log_ps), dtype=bool)
     for change in np.argsort(-log_ps, kind="stable"):

@@ -94,5 +94,5 @@ def find_reward_changes(series: Series, window: int, threshold: float, length: f
     log_ps = np.minimum(np.log(2 * n) - window * np.square(shifts[found] / length), 0.0)
     if len(found) == 0:
         return Changes(found, log_ps, found, found)
-    _, low, high = locate(series, found, np.array([window]))
+    _, low, high = locate(series, found, np.arange(len(found)), np.array([window]))
     return Changes(found, log_ps, np.minimum(low, found), np.maximum(high, found))
