@@ -1,6 +1,7 @@
 """Time the change-point detectors against skchange's MovingWindow, on one core.
 
-Both sides get the same rewards and the same window; ours gets the actions too for the fit statistic. A ratio says how many times as long as ours the peer takes. Exits with 1 where a side misses changes.
+Both sides get the same rewards and the same window; ours gets the actions too for the fit statistic. A ratio says how
+many times as long as ours the peer takes. Exits with 1 where a side misses changes.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from em_iteration import pin_to_one_core
 from threadpoolctl import threadpool_limits
 
 import seachange as sc
+from one_core import pin_to_one_core
 from seachange.errors import SeachangeWarning
 from seachange.kernels.scan import mean_shifts, pick_peaks
 from seachange.states.detector import scan
@@ -64,7 +65,7 @@ def main() -> int:
 
 
 def world(n: int) -> sc.BanditLog:
-    """N(μ(a, z), 1) with two states in turn that differ in the mean as well as by action; the peer assumes variance 1."""
+    """N(μ(a, z), 1), since the peer assumes a variance of 1; two states in turn, which differ in the mean too."""
     generator = np.random.default_rng(0)
     actions = generator.integers(N_ACTIONS, size=n)
     means = np.array([[0.0, 0.1, 0.0, 0.1, 0.0], [1.2, 0.8, 0.6, 0.7, 0.9]])

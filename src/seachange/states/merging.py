@@ -13,7 +13,7 @@ from seachange.states.null import log_tail
 
 # Where there are more segments, those with nearly the same fit are grouped by k-means before pairs are compared: at
 # most so many groups, and so few that all their pairs take no more than so many multiplications.
-MOST_GROUPS = 400
+MOST_GROUPS = 150
 MOST_WORK = 5e9
 # Segments are put to the state that explains them best, and states fitted anew, at most so often.
 LAPS = 20
@@ -71,7 +71,7 @@ def _first_groups(segments: Sums, n_states: int | None, seed: int) -> Ints:
     shares = np.sqrt(total.counts[0] / total.counts.sum())
     fits = segments.coefs(PRIOR_ROUNDS * n_blocks * scale)
     points = np.einsum("bji,sbj->sbi", np.linalg.cholesky(scale), fits) * shares[:, None]
-    return cluster(points.reshape(len(segments), -1), most, seed)
+    return cluster(points.reshape(len(segments), -1), most, seed, starts=1)
 
 
 def _agglomerate(groups: Sums, members: Ints, metric: Metric, n_states: int | None, level: float) -> Ints:
@@ -79,33 +79,36 @@ def _agglomerate(groups: Sums, members: Ints, metric: Metric, n_states: int | No
     sizes = np.bincount(members, minlength=len(groups)).astype(float)
     n_segments, owner = len(members), np.arange(len(groups))
     alive = np.ones(len(groups), dtype=bool)
-    log_ps = np.full((len(groups), len(groups)), -np.inf)
+    tails = np.full((len(groups), len(groups)), -np.inf)
     for first in range(len(groups) - 1):
-        log_ps[first, first + 1 :] = _log_p(groups, sizes, first, np.arange(first + 1, len(groups)), metric, n_segments)
+        tails[first, first + 1 :] = log_tail(*difference(groups[first : first + 1], groups[first + 1 :], metric))
     while alive.sum() > (n_states or 1):
-        first, second = divmod(int(np.argmax(log_ps)), len(log_ps))
-        if n_states is None and log_ps[first, second] <= np.log(level):
+        alike = tails
+        if n_states is None:
+            alike = np.where(tails + _log_ways(sizes, n_segments) > np.log(level), tails, -np.inf)
+        first, second = divmod(int(np.argmax(alike)), len(tails))
+        if alike[first, second] == -np.inf:
             break
         for array in (groups.grams, groups.moments, groups.squares, groups.counts):
             array[first] += array[second]
         sizes[first] += sizes[second]
         alive[second] = False
         owner[owner == second] = first
-        log_ps[second, :] = log_ps[:, second] = -np.inf
+        tails[second, :] = tails[:, second] = -np.inf
         others = np.flatnonzero(alive & (np.arange(len(alive)) != first))
         if len(others):
-            values = _log_p(groups, sizes, first, others, metric, n_segments)
-            log_ps[np.minimum(first, others), np.maximum(first, others)] = values
+            values = log_tail(*difference(groups[first : first + 1], groups[others], metric))
+            tails[np.minimum(first, others), np.maximum(first, others)] = values
     return owner
 
 
-def _log_p(groups: Sums, sizes: Floats, first: int, others: Ints, metric: Metric, n_segments: int) -> Floats:
-    """log of the probability that chance parts segments of one state into two groups of these sizes that differ so.
+def _log_ways(sizes: Floats, n_segments: int) -> Floats:
+    """(G, G) log of how many ways there are to take two groups of these sizes from all segments.
 
-    The groups were chosen for their likeness, so every choice counts: of n segments there are
-    n! / (a! b! (n - a - b)!) ways to take two groups of a and b.
+    n! / (a! b! (n - a - b)!). Groups are chosen for their likeness, so that chance parts even segments of one state:
+    a difference must be too large for any choice.
     """
-    statistics, degrees = difference(groups[first : first + 1], groups[others], metric)
-    a, b = sizes[first], sizes[others]
-    ways = special.gammaln(n_segments + 1) - special.gammaln(a + 1) - special.gammaln(b + 1)
-    return np.asarray(log_tail(statistics, degrees) + ways - special.gammaln(n_segments - a - b + 1))
+    one, other = sizes[:, None], sizes[None, :]
+    left = np.maximum(n_segments - one - other, 0)
+    ways = special.gammaln(n_segments + 1) - special.gammaln(one + 1) - special.gammaln(other + 1)
+    return np.asarray(ways - special.gammaln(left + 1))
