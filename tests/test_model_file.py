@@ -361,6 +361,30 @@ ARRAYS = (
 )  # fmt: skip
 
 
+def test_a_file_from_before_there_were_p_values_still_loads(tmp_path):
+    model = learned(oracle="reward")
+    model.save(tmp_path / "new.seachange")
+    with zipfile.ZipFile(tmp_path / "new.seachange") as archive:
+        content = {name: archive.read(name) for name in archive.namelist()}
+    manifest = json.loads(content["manifest.json"])
+    manifest["oracle"]["learned"] = {"window": 50, "threshold": 0.25}
+    first = ("cut_change_points", "cut_segment_values", "cut_segment_states", "cut_state_values")
+    old = {name: data for name, data in content.items() if not name.startswith("cut_") or name[:-4] in first}
+    old["manifest.json"] = json.dumps(manifest).encode()
+    loaded = sc.load(write_zip(tmp_path / "old.seachange", old))
+    np.testing.assert_array_equal(loaded.oracle.predict(two_worlds()).states, model.labels.states)
+
+
+@pytest.mark.parametrize("name", ["segment_states", "state_coefs", "p_values", "noise_variances", "state_rounds"])
+def test_a_segmentation_whose_parts_do_not_fit_is_refused(tmp_path, name):
+    learned(oracle="change-point").save(tmp_path / "good.seachange")
+    with zipfile.ZipFile(tmp_path / "good.seachange") as archive:
+        content = {each: archive.read(each) for each in archive.namelist()}
+    array = np.lib.format.read_array(io.BytesIO(content[f"cut_{name}.npy"]), allow_pickle=False)
+    longer = npy(np.concatenate([array, array[-1:]]))
+    assert f"cut_{name}" in load_failing(write_zip(tmp_path / "bad.seachange", content | {f"cut_{name}.npy": longer}))
+
+
 def test_the_arrays_of_an_hmm_model_are_those_that_are_spoilt_below(content):
     assert {f"{name}.npy" for name in ARRAYS} == set(content) - {"manifest.json"}
 
