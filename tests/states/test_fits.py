@@ -99,8 +99,10 @@ def test_p_values_count_the_comparisons_of_long_chains_only():
     value = log_p_values(statistic, degrees, np.array([40]), windows, lengths)[0]
     comparisons = 2 * (2 + (920 + 10) * 1.5 * 25 / 40)
     assert value == pytest.approx(stats.chi2.logsf(30, 5) + np.log(comparisons))
-    least = least_statistic(3.0, 5.0, 40, windows, lengths)
-    assert log_p_values(np.array([least]), degrees, np.array([40]), windows, lengths)[0] == pytest.approx(-3, abs=1e-4)
+    for surprise in (0.5, 3.0, 30.0):
+        least = np.array([least_statistic(surprise, 5.0, 40, windows, lengths)])
+        value = log_p_values(least, degrees, np.array([40]), windows, lengths)[0]
+        assert value == pytest.approx(-surprise, abs=1e-4)
 
 
 @pytest.mark.parametrize("n", [10, 40, 300, 10_000, 10_000_000])

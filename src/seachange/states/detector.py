@@ -14,7 +14,7 @@ from seachange.states.fits import LEAST_ROUNDS, Series, Sums, difference
 from seachange.states.null import BINS, RUNGS, least_statistic, log_p_values, normal_deviate
 
 # The scan lets pass what is this much less surprising than the threshold, in nats: its grid misses the best place.
-SLACK = 3.0
+SLACK = 6.0
 # A piece's fit is drawn to that of the whole log as if by this many rounds of every block.
 PRIOR_ROUNDS = 1.0
 # Rounds of moving changes to their likeliest place before they are judged.
@@ -80,7 +80,7 @@ def scan(series: Series, windows: Ints, surprise: float) -> Ints:
     degrees = float(freedom.sum())
     accepted = np.empty(0, dtype=np.int64)
     for window, width, bins in _levels(series, windows):
-        least = least_statistic(max(surprise - SLACK, 0.5), degrees, window, windows, lengths)
+        least = least_statistic(surprise - SLACK, degrees, window, windows, lengths)
         deviates = score_shifts(*bins.sums, bins.begins, bins.ends, width, freedom, LEAST_ROUNDS)
         above = np.flatnonzero(deviates >= normal_deviate(least, degrees))
         best_first = above[np.argsort(-deviates[above], kind="stable")]

@@ -28,7 +28,13 @@ def log_tail(statistics: Floats, degrees: Floats) -> Floats:
 
 
 def log_p_values(statistics: Floats, degrees: Floats, windows: Ints, ladder: Ints, lengths: Ints) -> Floats:
-    """log of the probability that chance makes such a statistic anywhere in chains of these lengths; at most 0.
+    """log of the probability that chance makes such a statistic anywhere in chains of these lengths; at most 0."""
+    comparisons = log_comparisons(statistics, degrees, windows, ladder, lengths)
+    return np.asarray(np.minimum(log_tail(statistics, degrees) + comparisons, 0.0))
+
+
+def log_comparisons(statistics: Floats, degrees: Floats, windows: Ints, ladder: Ints, lengths: Ints) -> Floats:
+    """log of how many independent comparisons a scan is worth.
 
     The statistic of window w forgets at the rate 3 / (2w) a round. In a log without changes it rises above q
     (3 m / 2w) (q - ν) P(χ²_ν ≥ q) times in m rounds, as a process of ν squared Gaussians with that memory does
@@ -39,8 +45,7 @@ def log_p_values(statistics: Floats, degrees: Floats, windows: Ints, ladder: Int
     chains = len(lengths) - longer
     rounds = np.append(np.cumsum(lengths[order][::-1])[::-1], 0)[longer] - 2 * windows * chains
     rises = np.minimum(1.5 * np.maximum(statistics - degrees, 1.0) / windows, 1.0)
-    comparisons = np.maximum(chains + rises * rounds, 1.0) * len(ladder)
-    return np.asarray(np.minimum(log_tail(statistics, degrees) + np.log(comparisons), 0.0))
+    return np.asarray(np.log(np.maximum(chains + rises * rounds, 1.0) * len(ladder)))
 
 
 def normal_deviate(statistic: float, degrees: float) -> float:
@@ -55,9 +60,8 @@ def least_statistic(surprise: float, degrees: float, window: int, ladder: Ints, 
     statistic = degrees + 2 * surprise
     for _ in range(8):
         known = np.array([statistic])
-        comparisons = float((log_p_values(known, *given) - log_tail(known, given[0]))[0])
         # Beyond this many nats a probability is too small for a float.
-        total = min(surprise + max(comparisons, 0.0), 600.0)
+        total = min(surprise + float(log_comparisons(known, *given)[0]), 600.0)
         statistic = 2 * float(special.gammainccinv(degrees / 2, math.exp(-total)))
     return statistic
 
