@@ -74,7 +74,8 @@ class ChangePointOracle(Params):
         w = 8 R² log(16 n / δ) / Δ²,  c = Δ / 2
 
     put at most S w rounds of S segments into the wrong one, with probability 1 - δ. Where nothing is known of Δ, w is a
-    fortieth of the log (ten segments of 4w) and c the least that keeps every false alarm away with probability 1 - δ:
+    fortieth of the log or of its longest sequence (ten segments of 4w), and c the least that keeps every false alarm
+    away with probability 1 - δ:
 
         c = R √(log(2 n / δ) / w)
 
@@ -98,7 +99,7 @@ class ChangePointOracle(Params):
         require_count("n_states", self.n_states, auto=True)
         windows, threshold = self.settings_for(log)
         series = series_of(log, by_action=self.statistic == "fit")
-        changes = self._changes(series, windows, threshold)
+        changes = self._changes(self.statistic, series, windows, threshold)
         segments, values = _segments(series, changes.places)
         given = None if self.n_states == "auto" else self.n_states
         if self.statistic == "reward" and given is not None:
@@ -120,7 +121,7 @@ class ChangePointOracle(Params):
     def predict(self, log: BanditLog) -> StateLabels:
         """Cut ``log`` with the settings of the fit; a segment gets the state whose fit explains it best."""
         fitted = self.segmentation_
-        self._require_usable(log)
+        _require_usable(log, fitted.statistic)
         series = series_of(log, by_action=fitted.statistic == "fit")
         if series.coefs.shape != fitted.state_coefs.shape[1:]:
             raise ParameterError(
@@ -129,7 +130,7 @@ class ChangePointOracle(Params):
             )
         if fitted.statistic == "reward":
             require_length(log, int(fitted.windows[0]))
-        changes = self._changes(series, fitted.windows, fitted.threshold)
+        changes = self._changes(fitted.statistic, series, fitted.windows, fitted.threshold)
         segments, values = _segments(series, changes.places)
         if fitted.statistic == "reward":
             states = np.nanargmin(np.abs(values[:, None] - fitted.state_values), axis=1)
@@ -150,7 +151,7 @@ class ChangePointOracle(Params):
         require(self.statistic in ("fit", "reward"), f'statistic must be "fit" or "reward"; got {self.statistic!r}.')
         require(0 < self.delta <= 1, f"delta must be in (0, 1]; got {self.delta}.")
         require(self.threshold == "auto" or self.threshold > 0, f"threshold must be positive; got {self.threshold}.")
-        self._require_usable(log)
+        _require_usable(log, self.statistic)
         if self.window != "auto":
             require_count("window", self.window)
         if self.statistic == "fit":
@@ -160,11 +161,6 @@ class ChangePointOracle(Params):
             reward_length(log.arrays.rewards, self.reward_range),
         )  # fmt: skip
         return np.array([window]), threshold
-
-    def _require_usable(self, log: BanditLog) -> None:
-        if self.statistic == "reward":
-            require_rewards(log, "the change-point detector")
-        require_rounds(log, "the change-point detector")
 
     def _fit_settings(self, log: BanditLog) -> tuple[Ints, float]:
         for name, value, default in (
@@ -179,8 +175,8 @@ class ChangePointOracle(Params):
         require_length(log, self.window)
         return np.array([self.window]), threshold
 
-    def _changes(self, series: Series, windows: Ints, threshold: float) -> Changes:
-        if self.statistic == "fit":
+    def _changes(self, statistic: Statistic, series: Series, windows: Ints, threshold: float) -> Changes:
+        if statistic == "fit":
             return find_changes(series, windows, threshold)
         length = reward_length(series.rewards, self.reward_range)
         return find_reward_changes(series, int(windows[0]), threshold, length)
@@ -215,6 +211,12 @@ class ChangePointOracle(Params):
             state_rounds=by_state.counts,
             noise_variances=noise,
         )
+
+
+def _require_usable(log: BanditLog, statistic: Statistic) -> None:
+    require_rounds(log, "the change-point detector")
+    if statistic == "reward":
+        require_rewards(log, "the change-point detector")
 
 
 def _segments(series: Series, changes: Ints) -> tuple[Sums, Floats]:

@@ -80,7 +80,7 @@ def scan(series: Series, windows: Ints, surprise: float) -> Ints:
     degrees = float(freedom.sum())
     accepted = np.empty(0, dtype=np.int64)
     for window, width, bins in _levels(series, windows):
-        least = least_statistic(surprise - SLACK, degrees, window, windows, lengths)
+        least = least_statistic(surprise, degrees, window, windows, lengths, SLACK)
         deviates = score_shifts(*bins.sums, bins.begins, bins.ends, width, freedom, LEAST_ROUNDS)
         above = np.flatnonzero(deviates >= normal_deviate(least, degrees))
         best_first = above[np.argsort(-deviates[above], kind="stable")]

@@ -24,14 +24,15 @@ PRIOR_ROUNDS = 2.0
 def merge(segments: Sums, metric: Metric, n_states: int | None, level: float, seed: int) -> Ints:
     """(S,) state of each segment, numbered by first appearance; None: as many states as differ at ``level``."""
     groups = _first_groups(segments, n_states, seed)
-    states = _agglomerate(segments.grouped(groups, int(groups.max()) + 1), groups, metric, n_states, level)[groups]
+    found = _agglomerate(segments.grouped(groups, int(groups.max()) + 1), groups, metric, n_states, level)
+    states = renumbered(found[groups])
     for _ in range(LAPS):
         fits, noise = state_fits(segments.grouped(states, int(states.max()) + 1))
-        better = best_states(segments, fits, noise)
+        better = renumbered(best_states(segments, fits, noise))
         if np.array_equal(better, states):
             break
         states = better
-    return renumbered(states)
+    return states
 
 
 def renumbered(states: Ints) -> Ints:

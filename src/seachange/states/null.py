@@ -54,14 +54,20 @@ def normal_deviate(statistic: float, degrees: float) -> float:
     return float(((statistic / degrees) ** (1 / 3) - 1 + unit) / math.sqrt(unit))
 
 
-def least_statistic(surprise: float, degrees: float, window: int, ladder: Ints, lengths: Ints) -> float:
-    """The statistic of ``window`` whose p-value is exp(-surprise)."""
+def least_statistic(
+    surprise: float, degrees: float, window: int, ladder: Ints, lengths: Ints, slack: float = 0.0
+) -> float:
+    """The statistic of ``window`` whose p-value is exp(-surprise), or, with ``slack``, that many nats less surprising.
+
+    At most half of what a single comparison must surprise by is given away: a short log makes few of them.
+    """
     given = np.array([degrees]), np.array([window]), ladder, lengths
     statistic = degrees + 2 * surprise
     for _ in range(8):
         known = np.array([statistic])
         # Beyond this many nats a probability is too small for a float.
         total = min(surprise + float(log_comparisons(known, *given)[0]), 600.0)
+        total = max(total - slack, total / 2)
         statistic = 2 * float(special.gammainccinv(degrees / 2, math.exp(-total)))
     return statistic
 

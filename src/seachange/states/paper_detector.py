@@ -25,7 +25,7 @@ def theorem_settings(
     if window != "auto":
         width = window
     elif min_change is None:
-        width = max(n // 40, 1)
+        width = max(int(chain_lengths(log).max()) // 40, 1)
     else:
         width = math.ceil(8 * (length / min_change) ** 2 * math.log(16 * n / delta))
     require_length(log, width)
