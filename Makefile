@@ -26,6 +26,7 @@ check: $(VENV)/developer  ## lint, format, types, layers
 
 bench: $(VENV)/installed $(VENV)/kernels .bench-venv/installed  ## ratios against the peers, in one run
 	$(BIN)/python benchmarks/em_iteration.py --peer-python $(BENCH_BIN)/python
+	$(BIN)/python benchmarks/change_points.py --peer-python $(BENCH_BIN)/python
 
 figures: demo  ## the figures that the documentation shows
 	cp demo-output/recovery.png docs/figures/

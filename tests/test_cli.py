@@ -152,7 +152,7 @@ def test_learn_takes_every_oracle_and_objective(folder, tmp_path, oracle, kind, 
     model = sc.load(tmp_path / "m.seachange")
     assert type(model.oracle).__name__ == kind
     assert type(model.learner).__name__.lower() == f"{objective}learner"
-    assert result["n_states"] == model.n_states == (4 if oracle == "change-point" else 1)
+    assert result["n_states"] == model.n_states == (2 if oracle == "change-point" else 1)
 
 
 def test_contexts_can_be_chosen(folder, tmp_path):

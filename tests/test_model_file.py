@@ -19,7 +19,8 @@ TRUTH = np.repeat([0, 1, 0, 1], N // 4)
 ORACLES = {
     "hmm": lambda: sc.HMMOracle(n_states=2, restarts=1, max_iterations=30, rewards="gaussian"),
     "hmm of clicks": lambda: sc.HMMOracle(n_states=2, restarts=1, max_iterations=30, rewards="bernoulli"),
-    "change-point": lambda: sc.ChangePointOracle(n_states=2, window=50, threshold=0.25),
+    "change-point": lambda: sc.ChangePointOracle(n_states=2),
+    "reward": lambda: sc.ChangePointOracle(statistic="reward", n_states=2, window=50, threshold=0.25),
     "none": sc.SingleState,
     "known": lambda: sc.KnownStates(TRUTH),
 }
@@ -144,7 +145,7 @@ def test_a_loaded_model_is_the_saved_one(tmp_path, oracle, objective):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("oracle", ["hmm", "change-point"])
+@pytest.mark.parametrize("oracle", ["hmm", "change-point", "reward"])
 def test_a_loaded_model_sees_the_same_states_in_another_log(tmp_path, kind, oracle):
     model, later = learned(kind, oracle), two_worlds(kind, seed=1)
     model.save(tmp_path / "shop.seachange")
@@ -212,7 +213,7 @@ def test_settings_come_back_whatever_their_value(tmp_path, learner):
 
 
 def test_a_pair_among_the_settings_comes_back_as_a_pair(tmp_path):
-    oracle = sc.ChangePointOracle(n_states=2, window=50, threshold=0.25, reward_range=(-1.0, 2.0))
+    oracle = sc.ChangePointOracle(statistic="reward", n_states=2, window=50, threshold=0.25, reward_range=(-1.0, 2.0))
     sc.learn(two_worlds(), oracle=oracle, objective="ips").save(tmp_path / "shop.seachange")
     assert sc.load(tmp_path / "shop.seachange").oracle.get_params() == oracle.get_params()
 
@@ -362,6 +363,30 @@ ARRAYS = (
     "policies", "segment_starts", "segment_states", "change_points", "hmm_initial_probs", "hmm_transition_matrix",
     "hmm_reward_coefs", "hmm_reward_precisions", "hmm_noise_variances",
 )  # fmt: skip
+
+
+def test_a_file_from_before_there_were_p_values_still_loads(tmp_path):
+    model = learned(oracle="reward")
+    model.save(tmp_path / "new.seachange")
+    with zipfile.ZipFile(tmp_path / "new.seachange") as archive:
+        content = {name: archive.read(name) for name in archive.namelist()}
+    manifest = json.loads(content["manifest.json"])
+    manifest["oracle"]["learned"] = {"window": 50, "threshold": 0.25}
+    first = ("cut_change_points", "cut_segment_values", "cut_segment_states", "cut_state_values")
+    old = {name: data for name, data in content.items() if not name.startswith("cut_") or name[:-4] in first}
+    old["manifest.json"] = json.dumps(manifest).encode()
+    loaded = sc.load(write_zip(tmp_path / "old.seachange", old))
+    np.testing.assert_array_equal(loaded.oracle.predict(two_worlds()).states, model.labels.states)
+
+
+@pytest.mark.parametrize("name", ["segment_states", "state_coefs", "p_values", "noise_variances", "state_rounds"])
+def test_a_segmentation_whose_parts_do_not_fit_is_refused(tmp_path, name):
+    learned(oracle="change-point").save(tmp_path / "good.seachange")
+    with zipfile.ZipFile(tmp_path / "good.seachange") as archive:
+        content = {each: archive.read(each) for each in archive.namelist()}
+    array = np.lib.format.read_array(io.BytesIO(content[f"cut_{name}.npy"]), allow_pickle=False)
+    longer = npy(np.concatenate([array, array[-1:]]))
+    assert f"cut_{name}" in load_failing(write_zip(tmp_path / "bad.seachange", content | {f"cut_{name}.npy": longer}))
 
 
 def test_the_arrays_of_an_hmm_model_are_those_that_are_spoilt_below(content):

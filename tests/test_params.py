@@ -16,7 +16,7 @@ STATES = np.repeat([0, 1], 60)
 # Each with a setting that is not the default, and what fit learns.
 FITTABLE = {
     "HMMOracle": (sc.HMMOracle(n_states=2, restarts=1, max_iterations=20, ridge=0.5), ["model_", "report_"]),
-    "ChangePointOracle": (sc.ChangePointOracle(n_states=2, window=20, threshold=0.3), ["segmentation_"]),
+    "ChangePointOracle": (sc.ChangePointOracle(n_states=2, delta=0.5), ["segmentation_"]),
     "KnownStates": (sc.KnownStates(STATES), []),
     "SingleState": (sc.SingleState(), []),
     "IPSLearner": (sc.IPSLearner(clip=7.0, max_iterations=20), ["policy_", "optimisation_"]),

@@ -35,6 +35,12 @@ from seachange.states.switching import Rewards, SwitchingRegression
 
 DeployerKind = Literal["auto", "posterior", "exp4s"]
 SCHEMA = 1
+# The arrays of a change-point oracle's Segmentation, by field; states that no segment was left for are NaN.
+CUT_ARRAYS = (
+    "windows", "change_points", "p_values", "low", "high", "segment_starts", "segment_values", "segment_states",
+    "state_values", "state_coefs", "state_precisions", "state_rounds", "noise_variances",
+)  # fmt: skip
+MAY_BE_NAN = ("cut_state_values", "cut_state_coefs")
 LEARNER_KINDS = {learner.__name__: learner for learner in LEARNERS.values()}
 
 
@@ -221,7 +227,7 @@ def _require_schema(encoded: bytes) -> None:
 def _restored(encoded: bytes, arrays: Arrays) -> SwitchingModel:
     manifest = msgspec.json.decode(encoded, type=_Manifest)
     for name, array in arrays.items():
-        if array.dtype.kind not in "if" or (name != "cut_state_values" and not np.isfinite(array).all()):
+        if array.dtype.kind not in "if" or (name not in MAY_BE_NAN and not np.isfinite(array).all()):
             raise ModelFileError(f"{name} must hold finite numbers.")
     provenance = manifest.provenance
     joint, n_states = provenance.joint, manifest.n_states
@@ -257,14 +263,8 @@ def _oracle_part(oracle: StateOracle) -> tuple[_Part, Arrays]:
         return _Part.of(oracle.clone().set_params(align_to=None), learned), arrays
     if type(oracle) is ChangePointOracle:
         cut = oracle.segmentation_
-        learned = {"window": cut.window, "threshold": cut.threshold}
-        cuts: Arrays = {
-            "cut_change_points": cut.change_points,
-            "cut_segment_values": cut.segment_values,
-            "cut_segment_states": cut.segment_states,
-            "cut_state_values": cut.state_values,
-        }
-        return _Part.of(oracle, learned), cuts
+        learned = {"statistic": cut.statistic, "threshold": cut.threshold}
+        return _Part.of(oracle, learned), {f"cut_{name}": getattr(cut, name) for name in CUT_ARRAYS}
     if type(oracle) in (KnownStates, SingleState):
         return _Part(type(oracle).__name__, {}), {}
     raise ParameterError(f"a model file knows this library's own oracles, not {type(oracle).__name__}.")
@@ -291,20 +291,54 @@ def _restored_oracle(part: _Part, arrays: Arrays, joint: JointFeatures, states: 
         return hmm
     if part.kind == "ChangePointOracle":
         change_point = ChangePointOracle(**part.hyperparameters())
-        change_point.segmentation_ = Segmentation(
-            change_points=arrays["cut_change_points"],
-            segment_values=arrays["cut_segment_values"],
-            segment_states=arrays["cut_segment_states"],
-            state_values=arrays["cut_state_values"],
-            window=int(part.learned["window"]),
-            threshold=float(part.learned["threshold"]),
-        )
+        change_point.segmentation_ = _restored_segmentation(part, arrays, joint, n_states)
         return change_point
     if part.kind == "KnownStates":
         return KnownStates(states)
     if part.kind == "SingleState":
         return SingleState()
     raise ModelFileError(f"it has an oracle of an unknown kind, {part.kind!r}.")
+
+
+def _restored_segmentation(part: _Part, arrays: Arrays, joint: JointFeatures, n_states: int) -> Segmentation:
+    if "window" in part.learned:
+        arrays = arrays | _first_segmentation(int(part.learned["window"]), arrays)
+    cut = Segmentation(
+        statistic=part.learned.get("statistic", "reward"),
+        threshold=float(part.learned["threshold"]),
+        **{name: arrays[f"cut_{name}"] for name in CUT_ARRAYS},
+    )
+    blocks = (1, 1) if cut.statistic == "reward" else joint.shape
+    shapes = {
+        "state_values": (n_states,),
+        "state_coefs": (n_states, *blocks),
+        "state_precisions": (n_states, *blocks, blocks[1]),
+        "state_rounds": (n_states, blocks[0]),
+        "noise_variances": blocks[:1],
+        "segment_states": cut.segment_starts.shape,
+        "segment_values": cut.segment_starts.shape,
+        **dict.fromkeys(("p_values", "low", "high"), cut.change_points.shape),
+    }
+    for name, shape in shapes.items():
+        _require_shape(f"cut_{name}", getattr(cut, name), shape)
+    _require_range("cut_segment_states", cut.segment_states, 0, n_states)
+    return cut
+
+
+def _first_segmentation(window: int, arrays: Arrays) -> Arrays:
+    """What files from before there were p-values and fits do not hold."""
+    found, values = arrays["cut_change_points"], arrays["cut_state_values"]
+    return {
+        "cut_windows": np.array([window]),
+        "cut_p_values": np.full(len(found), np.nan),
+        "cut_low": found,
+        "cut_high": found,
+        "cut_segment_starts": np.append(0, found),
+        "cut_state_coefs": values[:, None, None],
+        "cut_state_precisions": np.zeros((len(values), 1, 1, 1)),
+        "cut_state_rounds": np.zeros((len(values), 1)),
+        "cut_noise_variances": np.ones(1),
+    }
 
 
 def _require_range(name: str, array: npt.NDArray[Any], low: int, end: int) -> None:

@@ -154,7 +154,9 @@ def test_a_snapshot_goes_on_to_the_bit(deployers, name, kind, tmp_path):
 
 def test_a_deployer_of_a_loaded_model_goes_on_to_the_bit(tmp_path):
     for oracle in ("hmm", "change-point", "none"):
-        chosen = sc.ChangePointOracle(window=100, threshold=0.05) if oracle == "change-point" else oracle
+        chosen = (
+            sc.ChangePointOracle(statistic="reward", window=100, threshold=0.05) if oracle == "change-point" else oracle
+        )
         model = sc.learn(_log("shared"), oracle=chosen, n_states=2, objective="dr")
         model.save(tmp_path / oracle)
         one, two = model.deployer(), sc.load(tmp_path / oracle).deployer()

@@ -11,7 +11,8 @@ from seachange.protocols import Policy, PolicyLearner, StateOracle
 STATES = (6 * np.arange(600) // 600) % 2
 ORACLES = [
     sc.HMMOracle(n_states=2),
-    sc.ChangePointOracle(window=40, threshold=0.05, n_states=2),
+    sc.ChangePointOracle(n_states=2),
+    sc.ChangePointOracle(statistic="reward", window=40, threshold=0.05, n_states=2),
     sc.KnownStates(STATES),
     sc.SingleState(),
 ]

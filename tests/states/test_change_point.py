@@ -1,5 +1,6 @@
 """The paper's detector, against its own text."""
 
+import functools
 import math
 
 import numpy as np
@@ -11,6 +12,9 @@ import seachange as sc
 from seachange.errors import NoChangeWarning, ParameterError, SeachangeWarning
 
 pytestmark = pytest.mark.small
+
+
+PaperDetector = functools.partial(sc.ChangePointOracle, statistic="reward")
 
 
 def as_printed(rewards, window, threshold):
@@ -48,13 +52,13 @@ def test_change_points_are_those_of_the_printed_algorithm(rewards, window, thres
         return
     # Odd thousandths keep ties, where the text does not say which round wins, out of the comparison.
     rewards = [r + 1e-4 * math.sin(7.3 * i * i) for i, r in enumerate(rewards)]
-    labels = sc.ChangePointOracle(window=window, threshold=threshold).fit(log_of(rewards)).predict(log_of(rewards))
+    labels = PaperDetector(window=window, threshold=threshold).fit(log_of(rewards)).predict(log_of(rewards))
     assert labels.change_points.tolist() == as_printed(rewards, window, threshold)
 
 
 def test_the_change_point_is_the_first_round_of_the_new_segment():
     log = log_of([0.0] * 50 + [1.0] * 50)
-    labels = sc.ChangePointOracle(window=10, threshold=0.5).fit(log).predict(log)
+    labels = PaperDetector(window=10, threshold=0.5).fit(log).predict(log)
     assert labels.change_points.tolist() == [50]
     assert labels.states.tolist() == [0] * 50 + [1] * 50
     assert labels.expected_stay == 50
@@ -62,7 +66,7 @@ def test_the_change_point_is_the_first_round_of_the_new_segment():
 
 def test_segments_that_earned_alike_share_a_state():
     log = log_of([0.0] * 50 + [1.0] * 50 + [0.0] * 50 + [0.5] * 50)
-    labels = sc.ChangePointOracle(window=10, threshold=0.4, n_states=3).fit(log).predict(log)
+    labels = PaperDetector(window=10, threshold=0.4, n_states=3).fit(log).predict(log)
     assert labels.change_points.tolist() == [50, 100, 150]
     assert labels.states[[0, 60, 110, 160]].tolist() == [0, 1, 0, 2]
 
@@ -70,46 +74,46 @@ def test_segments_that_earned_alike_share_a_state():
 def test_a_later_log_gets_the_states_of_the_first():
     log = log_of([0.0] * 50 + [1.0] * 50)
     later = log_of([0.9] * 60 + [0.1] * 60)
-    labels = sc.ChangePointOracle(window=10, threshold=0.5, n_states=2).fit(log).predict(later)
+    labels = PaperDetector(window=10, threshold=0.5, n_states=2).fit(log).predict(later)
     assert labels.states[[0, 119]].tolist() == [1, 0]
 
 
 def test_auto_settings_are_those_of_the_theorem():
     log = log_of(np.resize([0.0, 1.0], 20_000))
-    oracle = sc.ChangePointOracle(min_change=0.5, delta=0.1, reward_range=(0, 1))
-    window, threshold = oracle.settings_for(log)
+    oracle = PaperDetector(min_change=0.5, delta=0.1, reward_range=(0, 1))
+    (window,), threshold = oracle.settings_for(log)
     assert window == math.ceil(8 * math.log(16 * 20_000 / 0.1) / 0.5**2)
     assert threshold == 0.25
     assert threshold >= math.sqrt(2 * math.log(8 * 20_000 / 0.1) / window)
-    wider, _ = sc.ChangePointOracle(min_change=0.5, delta=0.1, reward_range=(0, 2)).settings_for(log)
+    (wider,), _ = PaperDetector(min_change=0.5, delta=0.1, reward_range=(0, 2)).settings_for(log)
     assert wider == math.ceil(4 * 8 * math.log(16 * 20_000 / 0.1) / 0.5**2)
 
 
 def test_auto_settings_without_a_change_to_look_for_keep_false_alarms_away():
     log = log_of(np.resize([0.0, 1.0], 4_000))
-    window, threshold = sc.ChangePointOracle(delta=0.05).settings_for(log)
+    (window,), threshold = PaperDetector(delta=0.05).settings_for(log)
     assert window == 100
     assert 2 * 4_000 * math.exp(-window * threshold**2) == pytest.approx(0.05)
 
 
 def test_rewards_outside_the_unit_interval_are_measured_by_their_spread():
     log = log_of(np.resize([-3.0, 3.0], 4_000))
-    _, threshold = sc.ChangePointOracle().settings_for(log)
-    _, unit = sc.ChangePointOracle(reward_range=(0, 1)).settings_for(log)
+    _, threshold = PaperDetector().settings_for(log)
+    _, unit = PaperDetector(reward_range=(0, 1)).settings_for(log)
     assert threshold == pytest.approx(6 * unit)
 
 
 def test_no_change_is_said():
     log = log_of([0.5] * 100)
     with pytest.warns(NoChangeWarning, match="no evidence of change"):
-        oracle = sc.ChangePointOracle(window=10, threshold=0.2).fit(log)
+        oracle = PaperDetector(window=10, threshold=0.2).fit(log)
     assert oracle.predict(log).n_states == 1
 
 
 def test_states_left_over_keep_their_slots_and_it_is_said():
     log = log_of([0.0] * 50 + [1.0] * 50)
     with pytest.warns(SeachangeWarning, match="only 2 segments"):
-        labels = sc.ChangePointOracle(window=10, threshold=0.5, n_states=4).fit(log).predict(log)
+        labels = PaperDetector(window=10, threshold=0.5, n_states=4).fit(log).predict(log)
     assert labels.n_states == 4
     assert labels.counts.tolist() == [50, 50, 0, 0]
 
@@ -122,35 +126,51 @@ def test_states_left_over_keep_their_slots_and_it_is_said():
         ({"threshold": -1.0}, "threshold must be positive"),
         ({"min_change": 0.01}, "larger min_change"),
         ({"delta": 0.0}, "delta must be in"),
-        ({"statistic": "median"}, "statistic must be"),
         ({"reward_range": (1, 0)}, "reward_range must rise"),
     ],
 )
 def test_settings_that_cannot_work_are_named(params, message):
     with pytest.raises(ParameterError, match=message):
-        sc.ChangePointOracle(**params).fit(log_of([0.0] * 50 + [1.0] * 50))
+        PaperDetector(**params).fit(log_of([0.0] * 50 + [1.0] * 50))
 
 
-def test_several_sequences_are_refused():
-    log = sc.BanditLog.from_arrays([0] * 40, [0.5] * 40, [1.0] * 40, sequences=[0] * 20 + [1] * 20)
-    with pytest.raises(ParameterError, match="Use HMMOracle"):
-        sc.ChangePointOracle(window=5, threshold=0.5).fit(log)
+def test_sequences_are_cut_one_by_one_and_share_their_states():
+    rewards = np.concatenate([[0.0] * 50 + [1.0] * 50, [1.0] * 50 + [0.0] * 50, [1.0] * 10])
+    sequences = np.repeat([7, 3, 5], [100, 100, 10])
+    mixed = np.argsort(np.concatenate([np.arange(100), np.arange(100), np.arange(10)]), kind="stable")
+    together = sc.BanditLog.from_arrays(np.zeros(210), rewards, np.ones(210), sequences=sequences)
+    labels = PaperDetector(window=10, threshold=0.5).fit(together).predict(together)
+    assert labels.change_points.tolist() == [50, 150]
+    assert labels.n_chains == 3
+    np.testing.assert_array_equal(labels.states, labels.states[0] ^ rewards.astype(int))
+    interleaved = together.take(mixed)
+    again = PaperDetector(window=10, threshold=0.5).fit(interleaved).predict(interleaved)
+    np.testing.assert_array_equal(again.states, labels.states[mixed])
+    assert sorted(mixed[again.change_points].tolist()) == [50, 150]
 
 
-def test_every_segment_is_its_own_state_by_default_even_where_they_earned_alike():
+def test_segments_that_earned_alike_are_one_state_by_default():
     log = log_of([0.0] * 50 + [1.0] * 50 + [0.0] * 50)
-    labels = sc.ChangePointOracle(window=10, threshold=0.5).fit(log).predict(log)
-    assert labels.n_states == 3
+    labels = PaperDetector(window=10, threshold=0.5).fit(log).predict(log)
+    assert labels.n_states == 2
+    assert labels.states[[0, 60, 110]].tolist() == [0, 1, 0]
     assert labels.change_points.tolist() == [50, 100]
+
+
+def test_p_values_are_the_bound_on_a_shift_and_places_lie_in_their_intervals():
+    log = log_of(np.resize([0.0, 0.1], 100).tolist() + np.resize([0.9, 1.0], 100).tolist())
+    cut = PaperDetector(window=20, threshold=0.5).fit(log).segmentation_
+    assert cut.p_values == pytest.approx([400 * math.exp(-20 * 0.9**2)])
+    assert cut.low[0] <= cut.change_points[0] <= cut.high[0]
 
 
 def test_a_window_too_short_for_the_theorem_is_said():
     log = log_of(np.resize([0.0, 1.0], 4_000))
     with pytest.warns(SeachangeWarning, match="Expect false alarms"):
-        sc.ChangePointOracle(window=50, min_change=0.2).settings_for(log)
+        PaperDetector(window=50, min_change=0.2).settings_for(log)
 
 
 def test_a_log_too_short_for_any_change_is_said():
     log = log_of([0.0] * 100 + [1.0] * 100)
     with pytest.warns(NoChangeWarning, match="too short for delta"):
-        sc.ChangePointOracle().fit(log)
+        PaperDetector().fit(log)

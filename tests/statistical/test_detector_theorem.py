@@ -22,10 +22,10 @@ def violations(draw_rewards, spread, min_change, reward_range, n_logs):
     count = 0
     for seed in range(n_logs):
         generator = np.random.default_rng(seed)
-        oracle = sc.ChangePointOracle(min_change=min_change, delta=DELTA, reward_range=reward_range)
+        oracle = sc.ChangePointOracle(statistic="reward", min_change=min_change, delta=DELTA, reward_range=reward_range)
         # The window depends on the length of the log only through a logarithm: fix the length first.
         n = 40_000
-        window, _ = oracle.settings_for(sc.BanditLog.from_arrays(np.zeros(n), np.resize(spread, n), np.ones(n)))
+        (window,), _ = oracle.settings_for(sc.BanditLog.from_arrays(np.zeros(n), np.resize(spread, n), np.ones(n)))
         lengths = []
         while sum(lengths) + 4 * window + 2 <= n:
             lengths.append(int(generator.integers(4 * window + 1, 6 * window)))

@@ -61,7 +61,7 @@ def test_one_state_is_one_policy_whatever_finds_it():
 def test_the_table_over_100_seeds():
     rows = {row.method: row for row in summarise(list(replicate(range(100), 5, workers=2)))}
     assert rows["k-HMM"].oracle_share >= 0.99
-    assert rows["k-CD"].oracle_share >= 0.90
+    assert rows["k-CD"].oracle_share >= 0.95
     assert 0.67 <= rows["k-CD (as printed)"].oracle_share <= 0.73
     assert max(rows[name].mean for name in ("IPS", "DR", "POEM")) < rows["k-CD"].mean < rows["k-HMM"].mean
 

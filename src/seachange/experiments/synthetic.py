@@ -83,7 +83,9 @@ def _hmm(learner: Any, log: BanditLog, n_states: int) -> BeliefDeployer:
 def paper_detector(horizon: int) -> ChangePointOracle:
     """The detector with the paper's constants: w = 4,000, c = √(2 log(8 T²) / w), shorter in a shorter world."""
     window = min(4_000, horizon // 25)
-    return ChangePointOracle(window=window, threshold=math.sqrt(2 * math.log(8 * horizon**2) / window))
+    return ChangePointOracle(
+        statistic="reward", window=window, threshold=math.sqrt(2 * math.log(8 * horizon**2) / window)
+    )
 
 
 def default_methods(horizon: int) -> dict[str, Build]:

@@ -8,7 +8,7 @@ from seachange.engine import one_thread
 from seachange.protocols import Floats, Ints
 
 
-def cluster(points: Floats, n_clusters: int, seed: int) -> Ints:
+def cluster(points: Floats, n_clusters: int, seed: int, starts: int = 10) -> Ints:
     """(m,) cluster of each of the (m, d) points, by k-means; fewer clusters where there are fewer distinct points."""
     from sklearn.cluster import KMeans
 
@@ -16,5 +16,5 @@ def cluster(points: Floats, n_clusters: int, seed: int) -> Ints:
     if distinct <= n_clusters:
         return np.unique(points, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64)
     with one_thread():
-        means = KMeans(n_clusters, n_init=10, random_state=seed).fit(points)
+        means = KMeans(n_clusters, n_init=starts, random_state=seed).fit(points)
     return np.asarray(means.labels_, dtype=np.int64)

@@ -1,0 +1,130 @@
+"""Pieces of a log, from one round to another: what a regression needs of each, and where two of them part."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+
+@njit(cache=True, nogil=True)
+def piece_sums(rows, actions, rewards, begins, ends, n_blocks):
+    """Σ [f f', f r, r², 1] by block over the rounds of every piece; rounds without a reward are left out.
+
+    Pieces may overlap. Returns (P, B, D, D), (P, B, D), (P, B) and (P, B).
+    """
+    n_pieces, n_features = begins.size, rows.shape[2]
+    grams = np.zeros((n_pieces, n_blocks, n_features, n_features))
+    moments = np.zeros((n_pieces, n_blocks, n_features))
+    squares, counts = np.zeros((n_pieces, n_blocks)), np.zeros((n_pieces, n_blocks))
+    many, own_row = rows.shape[0] > 1, rows.shape[1] > 1
+    # Without contexts the features are the action alone: counting is enough.
+    tabled = not many and not own_row and n_features == 1
+    for p in range(n_pieces):
+        for t in range(begins[p], ends[p]):
+            reward = rewards[t]
+            if np.isnan(reward):
+                continue
+            b = actions[t] if n_blocks > 1 else 0
+            counts[p, b] += 1.0
+            squares[p, b] += reward * reward
+            if tabled:
+                moments[p, b, 0] += reward
+                continue
+            row = rows[t if many else 0, actions[t] if own_row else 0]
+            for i in range(n_features):
+                moments[p, b, i] += row[i] * reward
+                for j in range(i + 1):
+                    grams[p, b, i, j] += row[i] * row[j]
+        for b in range(n_blocks):
+            if tabled:
+                moments[p, b, 0] *= rows[0, 0, 0]
+                grams[p, b, 0, 0] = counts[p, b] * rows[0, 0, 0] * rows[0, 0, 0]
+            for i in range(n_features):
+                for j in range(i):
+                    grams[p, b, j, i] = grams[p, b, i, j]
+    return grams, moments, squares, counts
+
+
+@njit(cache=True, nogil=True)
+def places(rows, actions, rewards, spans, coefs, variances, clip, tail):
+    """Where two fits part: change c lies from ``spans[c, 0]`` to ``spans[c, 1]``, and has a fit on either side.
+
+    The place τ has log-likelihood Σ_{t<τ} log p(r_t; β_left) + Σ_{t≥τ} log p(r_t; β_right), for ``coefs`` (C, 2, B, D).
+    Rewards are normal with ``variances`` (C, B), or,
+    where ``clip`` is positive, clicks whose probability is kept that far from 0 and 1. Returns the likeliest place, and
+    the quantiles ``tail`` and 1 - ``tail`` of the place's posterior under a flat prior, (C, 3).
+    """
+    found = np.empty((spans.shape[0], 3), dtype=np.int64)
+    n_blocks, n_features = coefs.shape[2], coefs.shape[3]
+    many, own_row = rows.shape[0] > 1, rows.shape[1] > 1
+    for c in range(spans.shape[0]):
+        first, last = spans[c, 0], spans[c, 1]
+        evidence = np.zeros(last - first + 1)
+        total, best, place = 0.0, 0.0, first
+        for t in range(first, last):
+            reward = rewards[t]
+            if not np.isnan(reward):
+                b = actions[t] if n_blocks > 1 else 0
+                row = rows[t if many else 0, actions[t] if own_row else 0]
+                left, right = 0.0, 0.0
+                for j in range(n_features):
+                    left += coefs[c, 0, b, j] * row[j]
+                    right += coefs[c, 1, b, j] * row[j]
+                if clip > 0.0:
+                    left, right = min(max(left, clip), 1.0 - clip), min(max(right, clip), 1.0 - clip)
+                    total += reward * np.log(left / right) + (1.0 - reward) * np.log((1.0 - left) / (1.0 - right))
+                else:
+                    total += (left - right) * (reward - 0.5 * (left + right)) / variances[c, b]
+            evidence[t + 1 - first] = total
+            if total > best:
+                best, place = total, t + 1
+        mass = 0.0
+        for i in range(evidence.size):
+            # What is less likely than this adds nothing; most places are.
+            evidence[i] = np.exp(evidence[i] - best) if evidence[i] > best - 40.0 else 0.0
+            mass += evidence[i]
+        found[c, 0] = place
+        found[c, 1], found[c, 2] = last, last
+        below, seen = 0.0, False
+        for i in range(evidence.size):
+            below += evidence[i]
+            if not seen and below >= tail * mass:
+                found[c, 1], seen = first + i, True
+            if below >= (1.0 - tail) * mass:
+                found[c, 2] = first + i
+                break
+    return found
+
+
+@njit(cache=True, nogil=True)
+def score_spread(rows, actions, residuals, n_blocks):
+    """Σ e² f f' by block, (B, D, D): how the scores of a fit scatter."""
+    n_features = rows.shape[2]
+    spread = np.zeros((n_blocks, n_features, n_features))
+    many, own_row = rows.shape[0] > 1, rows.shape[1] > 1
+    for t in range(actions.size):
+        residual = residuals[t]
+        if np.isnan(residual):
+            continue
+        b = actions[t] if n_blocks > 1 else 0
+        row = rows[t if many else 0, actions[t] if own_row else 0]
+        for i in range(n_features):
+            weighted = residual * residual * row[i]
+            for j in range(n_features):
+                spread[b, i, j] += weighted * row[j]
+    return spread
+
+
+@njit(cache=True, nogil=True)
+def subtract_fit(rows, actions, rewards, coefs):
+    """r_t - c · f(x_t, a_t) for one coefficient set (B, D)."""
+    residuals = np.empty(rewards.size)
+    many, own_row, n_blocks = rows.shape[0] > 1, rows.shape[1] > 1, coefs.shape[0]
+    for t in range(rewards.size):
+        b = actions[t] if n_blocks > 1 else 0
+        row = rows[t if many else 0, actions[t] if own_row else 0]
+        fitted = 0.0
+        for j in range(row.size):
+            fitted += coefs[b, j] * row[j]
+        residuals[t] = rewards[t] - fitted
+    return residuals
