@@ -48,10 +48,13 @@ class Chain:
 
     def __post_init__(self) -> None:
         require_rounds(self.log, "a hidden Markov model")
-        order, self.starts = chains(self.log)
-        self._order = order if self.log.sequences is not None and (np.diff(order) < 0).any() else None
-        if self._order is not None:
-            self.log = self.log.take(self._order)
+        self.starts: Bools = np.zeros(len(self.log), dtype=bool)
+        self.starts[0] = True
+        self._order: Ints | None = None
+        if self.log.sequences is not None:
+            order, self.starts = chains(self.log)
+            if (np.diff(order) < 0).any():
+                self._order, self.log = order, self.log.take(order)
         self.next_starts: Bools = np.append(self.starts[1:], True)
         self.firsts: Ints = np.flatnonzero(self.starts)
         self.spans = _spans(self.firsts, len(self.log), self.tile_rows, self.tiles_a_section)

@@ -68,8 +68,8 @@ def chains(log: BanditLog) -> tuple[Ints, Bools]:
 
 def by_first_appearance(states: Ints, n_states: int) -> Ints:
     """The order in which states first occur; those that never do come last."""
-    first = np.full(n_states, len(states))
-    np.minimum.at(first, states, np.arange(len(states)))
+    found = (states == state for state in range(n_states))
+    first = [int(rounds.argmax()) if rounds.any() else len(states) for rounds in found]
     return np.argsort(first, kind="stable")
 
 
