@@ -6,11 +6,12 @@ from typing import Literal
 
 from seachange.errors import LogError, ParameterError
 from seachange.log.bandit_log import BanditLog
-from seachange.model import Provenance, SwitchingModel
+from seachange.model import SwitchingModel
 from seachange.params import Auto
 from seachange.policies.learners import LEARNERS, require_choices
 from seachange.policies.per_state import learn_per_state
 from seachange.protocols import PolicyLearner, StateOracle
+from seachange.provenance import Provenance
 from seachange.states.change_point import ChangePointOracle
 from seachange.states.hmm import HMMOracle
 from seachange.states.labels import SingleState

@@ -1,0 +1,224 @@
+"""Files that are no model files, or were tampered with, are refused, and nothing in them is ever executed."""
+
+import io
+import json
+import pickle
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import seachange as sc
+from model.worlds import K, N, assert_same_models, learned, load_failing, npy, with_manifest, write_zip
+from seachange.errors import ModelFileError
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path):
+    assert "there is no such file" in load_failing(tmp_path / "nothing.seachange")
+    load_failing(tmp_path)
+
+
+@pytest.mark.parametrize("garbage", [b"", b"hello", bytes(range(256)) * 9, b"PK\x03\x04" + b"\0" * 60])
+def test_garbage_is_not_a_model_file(tmp_path, garbage):
+    (tmp_path / "bad.seachange").write_bytes(garbage)
+    assert "is not a whole model file" in load_failing(tmp_path / "bad.seachange")
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9, 0.999])
+def test_a_file_cut_short_is_not_a_model_file(tmp_path, model, share):
+    path = tmp_path / "cut.seachange"
+    model.save(path)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: int(share * len(whole))])
+    assert "is not a whole model file" in load_failing(path)
+
+
+def test_a_flipped_byte_is_an_error_of_ours_or_no_harm(tmp_path, model):
+    path = tmp_path / "flipped.seachange"
+    model.save(path)
+    whole = path.read_bytes()
+    failures = 0
+    for place in range(0, len(whole), 7):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 0xFF]) + whole[place + 1 :])
+        try:
+            loaded = sc.load(path)
+        except ModelFileError:
+            failures += 1
+        else:
+            assert_same_models(loaded, model)
+    assert failures > len(whole) / 7 / 2
+
+
+def test_a_newer_schema_asks_for_an_upgrade(tmp_path, content):
+    schema = json.loads(content["manifest.json"])["schema"]
+    newer = with_manifest(content, "schema", value=schema + 1)
+    message = load_failing(write_zip(tmp_path / "new.seachange", newer))
+    assert f"its schema is {schema + 1} and this Seachange knows {schema}; upgrade" in message
+
+
+def test_a_newer_schema_asks_for_an_upgrade_whatever_else_is_new(tmp_path, content):
+    schema = json.loads(content["manifest.json"])["schema"]
+    newer = {"manifest.json": json.dumps({"schema": schema + 1, "body": []}).encode(), "weights.npz": b""}
+    assert "upgrade" in load_failing(write_zip(tmp_path / "new.seachange", newer))
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        (["schema"], KeyError, "schema"),
+        (["schema"], "one", "schema"),
+        (["provenance"], KeyError, "provenance"),
+        (["provenance", "joint", "kind"], "strange", "strange"),
+        (["provenance", "joint", "n_actions"], 5, "shape"),
+        (["provenance", "action_names"], ["boots"], "action_names"),
+        (["provenance", "n_rounds"], 5, ""),
+        (["provenance", "n_rounds"], -1, ""),
+        (["provenance", "n_rounds"], 10**17, ""),
+        (["n_states"], 3, "shape"),
+        (["n_states"], 0, ""),
+        (["oracle", "kind"], "os.system", "os.system"),
+        (["oracle", "params", "colour"], "red", "colour"),
+        (["oracle", "learned", "rewards"], KeyError, "rewards"),
+        (["oracle", "learned", "rewards"], "much", "much"),
+        (["learner", "kind"], "os.system", "os.system"),
+        (["learner", "params", "colour"], "red", "colour"),
+    ],
+)
+def test_a_manifest_that_does_not_fit_is_refused(tmp_path, content, path, value, message):
+    bad = with_manifest(content, *path, value=value)
+    assert message in load_failing(write_zip(tmp_path / "bad.seachange", bad))
+
+
+@pytest.mark.parametrize("manifest", [b"", b"{", b"[]", b"null", b"\xff\xfe", b'{"schema": 1}'])
+def test_a_manifest_that_is_no_manifest_is_refused(tmp_path, content, manifest):
+    load_failing(write_zip(tmp_path / "bad.seachange", content | {"manifest.json": manifest}))
+
+
+def test_a_zip_without_a_manifest_is_refused(tmp_path, content):
+    del (bad := dict(content))["manifest.json"]
+    assert "manifest.json" in load_failing(write_zip(tmp_path / "bad.seachange", bad))
+
+
+ARRAYS = (
+    "policies", "segment_starts", "segment_states", "change_points", "hmm_initial_probs", "hmm_transition_matrix",
+    "hmm_reward_coefs", "hmm_reward_precisions", "hmm_noise_variances",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["segment_states", "state_coefs", "p_values", "noise_variances", "state_rounds"])
+def test_a_segmentation_whose_parts_do_not_fit_is_refused(tmp_path, name):
+    learned(oracle="change-point").save(tmp_path / "good.seachange")
+    with zipfile.ZipFile(tmp_path / "good.seachange") as archive:
+        content = {each: archive.read(each) for each in archive.namelist()}
+    array = np.lib.format.read_array(io.BytesIO(content[f"cut_{name}.npy"]), allow_pickle=False)
+    longer = npy(np.concatenate([array, array[-1:]]))
+    assert f"cut_{name}" in load_failing(write_zip(tmp_path / "bad.seachange", content | {f"cut_{name}.npy": longer}))
+
+
+def test_the_arrays_of_an_hmm_model_are_those_that_are_spoilt_below(content):
+    assert {f"{name}.npy" for name in ARRAYS} == set(content) - {"manifest.json"}
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+def test_a_missing_array_is_named(tmp_path, content, name):
+    del (bad := dict(content))[f"{name}.npy"]
+    assert name in load_failing(write_zip(tmp_path / "bad.seachange", bad))
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+@pytest.mark.parametrize("spoil", ["one axis more", "text", "cut", "noise", "empty"])
+def test_a_spoilt_array_is_refused(tmp_path, content, name, spoil):
+    data = content[f"{name}.npy"]
+    array = np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
+    spoilt = {
+        "one axis more": npy(array[None]),
+        "text": npy(array.astype(str)),
+        "cut": data[:-3],
+        "noise": b"noise",
+        "empty": b"",
+    }[spoil]
+    load_failing(write_zip(tmp_path / "bad.seachange", content | {f"{name}.npy": spoilt}))
+
+
+@pytest.mark.parametrize("name", [name for name in ARRAYS if name != "change_points"])
+def test_an_array_of_another_length_is_refused(tmp_path, content, name):
+    array = np.lib.format.read_array(io.BytesIO(content[f"{name}.npy"]), allow_pickle=False)
+    longer = npy(np.concatenate([array, array[-1:]]))
+    load_failing(write_zip(tmp_path / "bad.seachange", content | {f"{name}.npy": longer}))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("segment_states", 2), ("segment_states", -1), ("segment_starts", 1), ("change_points", N), ("change_points", -1)],
+)
+def test_a_number_out_of_range_is_refused(tmp_path, content, name, value):
+    array = np.lib.format.read_array(io.BytesIO(content[f"{name}.npy"]), allow_pickle=False)
+    array[0] = value
+    load_failing(write_zip(tmp_path / "bad.seachange", content | {f"{name}.npy": npy(array)}))
+
+
+@pytest.mark.parametrize("name", ["policies", "hmm_initial_probs", "hmm_transition_matrix", "hmm_reward_coefs"])
+def test_a_model_with_nan_in_it_is_refused(tmp_path, content, name):
+    array = np.lib.format.read_array(io.BytesIO(content[f"{name}.npy"]), allow_pickle=False)
+    array.flat[0] = np.nan
+    load_failing(write_zip(tmp_path / "bad.seachange", content | {f"{name}.npy": npy(array)}))
+
+
+def test_an_hmm_must_have_as_many_states_as_there_are_policies(tmp_path, content):
+    three = {
+        "hmm_initial_probs.npy": npy(np.ones(3) / 3),
+        "hmm_transition_matrix.npy": npy(np.ones((3, 3)) / 3),
+        "hmm_reward_coefs.npy": npy(np.zeros((3, K, 1))),
+        "hmm_reward_precisions.npy": npy(np.ones((3, K, 1, 1))),
+    }
+    load_failing(write_zip(tmp_path / "bad.seachange", content | three))
+
+
+@pytest.mark.parametrize("name", ["run.py", "model.pkl", "policies.npz", "arrays/", "manifest.json.bak"])
+def test_a_file_of_another_kind_in_the_zip_is_refused(tmp_path, content, name):
+    bad = write_zip(tmp_path / "bad.seachange", content | {name: b"print('hello')"})
+    assert repr(name) in load_failing(bad)
+
+
+class Bomb:
+    """Leaves a trace when it is unpickled."""
+
+    def __init__(self, trace):
+        self.trace = trace
+
+    def __reduce__(self):
+        return Path.touch, (self.trace,)
+
+
+@pytest.fixture
+def trace(tmp_path):
+    """Where the bomb leaves its trace; the bomb works, or its silence would prove nothing."""
+    path = tmp_path / "trace"
+    pickle.loads(pickle.dumps(Bomb(path)))
+    assert path.exists()
+    path.unlink()
+    return path
+
+
+@pytest.mark.parametrize("name", ["policies.npy", "segment_states.npy", "hmm_reward_coefs.npy", "more.npy"])
+@pytest.mark.parametrize("shape", ["plain", "record"])
+def test_a_pickled_array_is_refused_and_not_unpickled(tmp_path, content, trace, name, shape):
+    bomb = np.array([Bomb(trace)], dtype=object)
+    if shape == "record":
+        bomb = np.array([(1.0, Bomb(trace))], dtype=[("value", float), ("thing", object)])
+    bad = write_zip(tmp_path / "bomb.seachange", content | {name: npy(bomb, allow_pickle=True)})
+    assert name in load_failing(bad)
+    assert not trace.exists()
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "policies.npy", "model.pkl"])
+def test_a_pickle_in_the_zip_is_refused_and_not_unpickled(tmp_path, content, trace, name):
+    load_failing(write_zip(tmp_path / "bomb.seachange", content | {name: pickle.dumps(Bomb(trace))}))
+    assert not trace.exists()
+
+
+def test_a_pickle_in_place_of_the_zip_is_refused_and_not_unpickled(tmp_path, trace):
+    (tmp_path / "bomb.seachange").write_bytes(pickle.dumps(Bomb(trace)))
+    load_failing(tmp_path / "bomb.seachange")
+    assert not trace.exists()
