@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 BENCH_BIN := .bench-venv/bin
 WORKERS ?= 2
 
-.PHONY: demo test test-long check bench figures clean
+.PHONY: demo test test-long check bench bench-scaling figures clean
 
 demo: $(VENV)/installed $(VENV)/kernels  ## the whole loop on built-in data
 	$(BIN)/seachange demo --out demo-output --force
@@ -26,7 +26,12 @@ check: $(VENV)/developer  ## lint, format, types, layers
 
 bench: $(VENV)/installed $(VENV)/kernels .bench-venv/installed  ## ratios against the peers, in one run
 	$(BIN)/python benchmarks/em_iteration.py --peer-python $(BENCH_BIN)/python
+	$(BIN)/python benchmarks/cold_fit.py --peer-python $(BENCH_BIN)/python
+	$(BIN)/python benchmarks/cores_and_memory.py
 	$(BIN)/python benchmarks/change_points.py --peer-python $(BENCH_BIN)/python
+
+bench-scaling: $(VENV)/installed $(VENV)/kernels  ## seconds and memory of a fit against rounds, and the figure
+	$(BIN)/python benchmarks/scaling.py --figure docs/figures/scaling.png
 
 figures: demo  ## the figures that the documentation shows
 	cp demo-output/recovery.png docs/figures/

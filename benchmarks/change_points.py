@@ -22,7 +22,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 import seachange as sc
-from one_core import pin_to_one_core
+from peers import pin_to_one_core
 from seachange.errors import SeachangeWarning
 from seachange.kernels.scan import mean_shifts, pick_peaks
 from seachange.states.detector import scan

@@ -1,16 +1,15 @@
-"""Dynamax's side of em_iteration.py, for an interpreter that has dynamax: time EM every way it runs, keep the best.
+"""Dynamax's side of em_iteration.py: EM every way it runs, the fastest of them measured.
 
-    dynamax_em.py PROBLEM.npz ITERATIONS REPEATS shipped|all
+    dynamax_em.py PROBLEM.npz ITERATIONS shipped|all
 
-prints json. JAX_ENABLE_X64 decides the precision; "all" tries a smoother that dynamax has but does not use for EM.
+JAX_ENABLE_X64 decides the precision; "all" tries what we could improve from outside.
 """
 
 from __future__ import annotations
 
-import json
 import sys
-import timeit
 from collections.abc import Callable, Iterator
+from functools import partial
 from importlib.metadata import version
 from typing import Any, NamedTuple
 
@@ -18,15 +17,59 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from dynamax.hidden_markov_model import LinearRegressionHMM, hmm_smoother
+from dynamax.hidden_markov_model.models.linreg_hmm import LinearRegressionHMMEmissions
+
+from peers import fastest, serve
+
+CHUNK = 512  # rounds
 
 
 class Problem(NamedTuple):
-    """The data, (T, M) and (T, 1), and the start."""
+    """The data, (N, T, M) and (N, T, 1), and the start."""
 
     features: jax.Array
     rewards: jax.Array
     params: Any
     props: Any
+
+
+class WideSums(LinearRegressionHMMEmissions):
+    """The same sums over rounds as one wide product, a chunk at a time, where the parent leaves their order to XLA."""
+
+    def collect_suff_stats(
+        self, params: Any, posterior: Any, emissions: jax.Array, inputs: jax.Array | None = None
+    ) -> dict[str, jax.Array]:
+        """Expected sufficient statistics, as the parent's."""
+        both = jnp.concatenate([inputs, jnp.ones_like(emissions), emissions], axis=1)
+        n, width = both.shape
+        pieces = -(-n // CHUNK)
+        rows, probs = (
+            jnp.pad(array, ((0, pieces * CHUNK - n if pieces > 1 else 0), (0, 0))).reshape(pieces, -1, array.shape[1])
+            for array in (both, posterior.smoothed_probs)
+        )
+
+        def add(sums: jax.Array, chunk: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, None]:
+            weighted = (chunk[1][:, :, None] * chunk[0][:, None, :]).reshape(len(chunk[0]), -1)
+            return sums + weighted.T @ chunk[0], None
+
+        sums = jax.lax.scan(add, jnp.zeros((probs.shape[2] * width, width), both.dtype), (rows, probs))[0]
+        sums, m = sums.reshape(-1, width, width), self.input_dim
+        return {
+            "sum_w": sums[:, m, m],
+            "sum_x": sums[:, :m, m],
+            "sum_y": sums[:, m + 1 :, m],
+            "sum_xxT": sums[:, :m, :m],
+            "sum_xyT": sums[:, :m, m + 1 :],
+            "sum_yyT": sums[:, m + 1 :, m + 1 :],
+        }
+
+
+class WideSumsHMM(LinearRegressionHMM):
+    """The same model with ``WideSums``."""
+
+    def __init__(self, num_states: int, input_dim: int, emission_dim: int, **priors: Any) -> None:
+        super().__init__(num_states, input_dim, emission_dim, **priors)
+        self.emission_component = WideSums(num_states, input_dim, emission_dim)
 
 
 class OneFilterHMM(LinearRegressionHMM):
@@ -43,41 +86,49 @@ class OneFilterHMM(LinearRegressionHMM):
         return statistics, posterior.marginal_loglik
 
 
-SMOOTHERS = {"hmm_two_filter_smoother": LinearRegressionHMM, "hmm_smoother": OneFilterHMM}
-BRIEF_REPEATS = 5  # enough to tell which way is the fastest
+class OneFilterWideSumsHMM(OneFilterHMM, WideSumsHMM):
+    """Both changes."""
 
 
-def main(path: str, iterations: int, repeats: int, smoothers: list[str]) -> None:
-    """Time every way briefly and the fastest at length; print that and what one iteration gave."""
-    runs = dict(ways(path, iterations, smoothers))
-    brief = {way: median_seconds(run, BRIEF_REPEATS) for way, run in runs.items()}
-    fastest = min(brief, key=brief.__getitem__)
-    seconds = median_seconds(runs[fastest], repeats) / iterations
-    model, problem = load(path, SMOOTHERS[fastest.split(", ")[1]])
+MODELS = {
+    "as shipped": LinearRegressionHMM,
+    "hmm_smoother": OneFilterHMM,
+    "wide sums": WideSumsHMM,
+    "hmm_smoother and wide sums": OneFilterWideSumsHMM,
+}
+
+
+def main(path: str, iterations: int, models: list[str]) -> None:
+    """Find the fastest way, say what it computes, then measure when asked."""
+    ways = dict(ways_to_run(path, iterations, models))
+    way = fastest(ways)
+    model, problem = load(path, MODELS[way.split(", ")[1]])
     after, log_likelihood = one_step(model, problem)(problem.params)
-    side = {
-        "way": fastest,
-        "seconds": seconds,
+    answer = {
+        "way": way,
         "log_likelihood": float(log_likelihood),
         "initial_probs": after.initial.probs.tolist(),
         "transition_matrix": after.transitions.transition_matrix.tolist(),
         "weights": after.emissions.weights[:, 0].tolist(),
         "biases": after.emissions.biases[:, 0].tolist(),
+        "versions": {name: version(name) for name in ("dynamax", "jax")},
     }
-    print(json.dumps({"side": side, "versions": {name: version(name) for name in ("dynamax", "jax")}}))
+    serve(answer, ways[way])
 
 
-def ways(path: str, iterations: int, smoothers: list[str]) -> Iterator[tuple[str, Callable[[], object]]]:
+def ways_to_run(path: str, iterations: int, models: list[str]) -> Iterator[tuple[str, Callable[[], object]]]:
     """Ways to run ``iterations`` of EM: one program by dynamax's own loop, or one compiled step after another."""
-    for smoother in smoothers:
-        model, problem = load(path, SMOOTHERS[smoother])
-        yield f"fit_em, {smoother}", all_at_once(model, problem, iterations)
-        yield f"jitted step, {smoother}", step_by_step(model, problem, iterations)
+    for name in models:
+        model, problem = load(path, MODELS[name])
+        yield f"fit_em, {name}", all_at_once(model, problem, iterations)
+        if name == "as shipped":
+            yield f"jitted step, {name}", step_by_step(model, problem, iterations)
 
 
 def load(path: str, model_class: type[LinearRegressionHMM]) -> tuple[LinearRegressionHMM, Problem]:
     """The model with the problem's priors (dynamax's mode is at counts + concentration - 1), and its start."""
-    arrays = {name: jnp.asarray(array) for name, array in np.load(path).items()}
+    with np.load(path) as file:
+        arrays = {name: jnp.asarray(file[name]) for name in file.files if name != "log_likelihoods"}
     n_states, n_features = arrays["weights"].shape
     model = model_class(
         n_states,
@@ -91,9 +142,9 @@ def load(path: str, model_class: type[LinearRegressionHMM]) -> tuple[LinearRegre
         transition_matrix=arrays["transition_matrix"],
         emission_weights=arrays["weights"][:, None, :],
         emission_biases=arrays["biases"][:, None],
-        emission_covariances=jnp.full((n_states, 1, 1), arrays["noise_variance"]),
+        emission_covariances=arrays["noise_variances"][:, None, None],
     )
-    return model, Problem(arrays["features"], arrays["rewards"][:, None], params, props)
+    return model, Problem(arrays["features"], arrays["rewards"], params, props)
 
 
 def all_at_once(model: LinearRegressionHMM, problem: Problem, iterations: int) -> Callable[[], object]:
@@ -124,19 +175,16 @@ def one_step(model: LinearRegressionHMM, problem: Problem) -> Callable[[Any], tu
     state = model.initialize_m_step_state(problem.params, problem.props)
 
     @jax.jit
-    def step(params: Any) -> tuple[Any, jax.Array]:
-        statistics, log_likelihood = model.e_step(params, problem.rewards, problem.features)
-        batch = jax.tree.map(lambda array: array[None], statistics)
-        return model.m_step(params, problem.props, batch, state)[0], log_likelihood
+    def step(params: Any, rewards: jax.Array, features: jax.Array) -> tuple[Any, jax.Array]:
+        if len(rewards) == 1:  # without vmap one chain is faster
+            statistics, log_likelihood = model.e_step(params, rewards[0], features[0])
+            batch = jax.tree.map(lambda array: array[None], statistics)
+        else:
+            batch, log_likelihood = jax.vmap(partial(model.e_step, params))(rewards, features)
+        return model.m_step(params, problem.props, batch, state)[0], log_likelihood.sum()
 
-    return step
-
-
-def median_seconds(run: Callable[[], object], repeats: int) -> float:
-    """Seconds a run takes, after a warm-up that compiles it."""
-    run()
-    return float(np.median(timeit.repeat(run, repeat=repeats, number=1)))
+    return lambda params: step(params, problem.rewards, problem.features)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), list(SMOOTHERS)[: 1 if sys.argv[4] == "shipped" else None])
+    main(sys.argv[1], int(sys.argv[2]), list(MODELS)[: 1 if sys.argv[3] == "shipped" else None])

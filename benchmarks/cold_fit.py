@@ -1,0 +1,103 @@
+"""Time a whole fit from a cold default start, ours and dynamax's, and say which likelihood each reached.
+
+Ours is ``HMMOracle(n_states=L).fit(log)``: several starts, regrouping, ridge and all. Dynamax's is ``initialize`` by
+each of its two methods and ``fit_em`` until it gains no more than our tolerance. Compilation is shown apart. All of it
+is time of the processor, on one core.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import tempfile
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import seachange as sc
+from peers import pin_to_one_core
+from problems import Problem, long_chain, many_chains, synthetic
+from seachange.errors import NoChangeWarning
+from seachange.states.chain import Chain
+from seachange.states.em import EM
+
+# What dynamax can do in a few minutes: Y has a tenth of its rounds.
+PROBLEMS = {"S": synthetic, "Y": lambda: long_chain(51_840), "M": many_chains}
+TOLERANCE, MOST_ITERATIONS = 1e-8, 200  # ours by default
+
+
+def main() -> None:
+    """A table by set; the json."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--peer-python", type=Path, required=True, help="the interpreter that has the peer")
+    parser.add_argument("--sets", default="SYM", help="which of S, Y (with a tenth of its rounds) and M")
+    parser.add_argument("--patience", type=float, default=120.0, help="seconds after which the peer gives up")
+    parser.add_argument("--json", type=Path, help="where to write the result")
+    arguments = parser.parse_args()
+    pin_to_one_core()
+    report = {}
+    for name in arguments.sets:
+        problem = PROBLEMS[name]()
+        rows = [ours(problem), *peers(problem, arguments.peer_python, arguments.patience)]
+        report[problem.title] = rows
+        print(f"{problem.title}. EM from near the truth reaches {from_truth(problem):.1f}.")
+        print(
+            f"{'':28}{'seconds':>9}{'ratio':>8}{'compiling':>11}{'iterations':>12}{'converged':>11}{'log-likelihood':>17}"
+        )
+        for row in rows:
+            print(
+                f"{row['side']:28}{row['seconds']:9.2f}{row['seconds'] / rows[0]['seconds']:8.2f}"
+                f"{row['compiling']:11.1f}{row['iterations']:12}{row['converged']!s:>11}{row['log_likelihood']:17.1f}"
+            )
+        print(flush=True)
+    if arguments.json is not None:
+        arguments.json.write_text(json.dumps(report, indent=2) + "\n")
+
+
+def ours(problem: Problem) -> dict[str, Any]:
+    """Our fit, after a short one that compiles or loads what was compiled."""
+    log, oracle = problem.forms[0].log, sc.HMMOracle(n_states=problem.n_states)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NoChangeWarning)  # the short log shows no change
+        before = time.process_time()
+        oracle.fit(log[: len(log) // 100])
+        compiling = time.process_time() - before
+    before = time.process_time()
+    report = oracle.fit(log).report_
+    return {
+        "side": "seachange",
+        "seconds": time.process_time() - before,
+        "compiling": compiling,
+        "iterations": report.iterations,
+        "converged": report.converged,
+        "log_likelihood": report.log_likelihood,
+    }
+
+
+def peers(problem: Problem, python: Path, patience: float) -> list[dict[str, Any]]:
+    """Dynamax's fits, by its own interpreter."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "problem.npz"
+        problem.write(path)
+        script = Path(__file__).with_name("dynamax_fit.py")
+        command = [python, script, path, problem.n_states, TOLERANCE, MOST_ITERATIONS, patience]
+        environment = os.environ | {"JAX_PLATFORMS": "cpu", "JAX_ENABLE_X64": "1"}
+        run = subprocess.run(list(map(str, command)), env=environment, check=True, stdout=subprocess.PIPE)
+    answer = json.loads(run.stdout)
+    return [
+        {"side": f"dynamax, start by {row['start']}", "compiling": answer["compiling"], **row} for row in answer["rows"]
+    ]
+
+
+def from_truth(problem: Problem) -> float:
+    """The log-likelihood that EM reaches from the start near the truth, for orientation."""
+    form = problem.forms[0]
+    em = EM(Chain(form.log), problem.prior, TOLERANCE, MOST_ITERATIONS)
+    return em.finish(form.start).log_likelihood
+
+
+if __name__ == "__main__":
+    main()
