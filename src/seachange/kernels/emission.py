@@ -120,7 +120,7 @@ def block_scores(rows, actions, members, coefs, b, features, block):
 
     They are summed side by side, for vector instructions; each sum has the order of ``state_scores``.
     """
-    n_states, n_blocks, n_features = coefs.shape
+    n_states, n_blocks = coefs.shape[:2]
     if tabled(rows):
         # Without contexts a score depends on the action alone.
         for z in range(n_states):
@@ -128,14 +128,20 @@ def block_scores(rows, actions, members, coefs, b, features, block):
                 block[z, i] = 0.0 + rows[0, 0, 0] * coefs[z, actions[members[i]] if n_blocks > 1 else 0, 0]
         return
     gather(rows, actions, members, features)
-    for z in range(n_states):
+    scores_of(features, members.size, coefs, b, block)
+
+
+@njit(cache=True, nogil=True)
+def scores_of(features, size, coefs, b, block):
+    """Scores of rounds whose features stand in the columns of ``features`` (D, at least ``size``)."""
+    for z in range(coefs.shape[0]):
         totals = block[z]
-        for i in range(members.size):
+        for i in range(size):
             totals[i] = 0.0
-        for j in range(n_features):
-            coef = coefs[z, b, j]
-            for i in range(members.size):
-                totals[i] += features[j, i] * coef
+        for j in range(coefs.shape[2]):
+            coef, feature = coefs[z, b, j], features[j]
+            for i in range(size):
+                totals[i] += feature[i] * coef
 
 
 @njit(cache=True, nogil=True)

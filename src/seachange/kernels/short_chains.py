@@ -10,9 +10,9 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from seachange.kernels.emission import block_scores, click_block, gaussian_block
+from seachange.kernels.emission import click_block, gaussian_block, scores_of
 from seachange.kernels.regression import add_products, unpacked
-from seachange.kernels.rows import SIDE_BY_SIDE, columns_for, gather
+from seachange.kernels.rows import SIDE_BY_SIDE, columns_for
 
 HALF_LOG_2_PI = 0.5 * np.log(2.0 * np.pi)
 
@@ -30,7 +30,8 @@ def short_chains(rows, actions, rewards, firsts, lengths, coefs, variances, init
     moments, totals = np.zeros((n_states, 1, n_features)), np.zeros((n_states, 2))
     longest = lengths[0]
     evidence = np.empty((longest, n_states, SIDE_BY_SIDE))
-    filtered, scores = np.empty_like(evidence), np.empty_like(evidence)
+    filtered, scores = np.empty_like(evidence), np.empty_like(evidence[: longest if variances.size == 0 else 0])
+    features = np.empty((longest, *columns_for(n_features).shape))
     inverses, widths = np.empty((longest, SIDE_BY_SIDE)), np.empty(longest, np.int64)
     likelihood = 0.0
     for group in range(0, firsts.size, SIDE_BY_SIDE):
@@ -41,10 +42,21 @@ def short_chains(rows, actions, rewards, firsts, lengths, coefs, variances, init
                 running -= 1
             widths[t] = running
         common = widths[: lengths[group]]
+        gather_chains(rows, actions, heads, lengths[group:], features)
         likelihood += forward_group(
-            rows, actions, rewards, heads, common, coefs, variances, initial, transition, evidence, filtered, inverses,
+            features,
+            rewards,
+            heads,
+            common,
+            coefs,
+            variances,
+            initial,
+            transition,
+            evidence,
+            filtered,
+            inverses,
             scores,
-        )  # fmt: skip
+        )
         backward_group(heads, common, transition, evidence, filtered, inverses, pairs)
         for z in range(n_states):
             for i in range(heads.size):
@@ -53,19 +65,31 @@ def short_chains(rows, actions, rewards, firsts, lengths, coefs, variances, init
             for i in range(common[t]):
                 for z in range(n_states):
                     posteriors[heads[i] + t, z] = filtered[t, z, i]
-        sum_group(rows, actions, rewards, heads, common, variances.size == 0, filtered, scores, packed, moments, totals)
+        sum_group(features, rewards, heads, common, variances.size == 0, filtered, scores, packed, moments, totals)
     return likelihood, first_states, pairs, unpacked(packed, n_features), moments, totals
 
 
 @njit(cache=True, nogil=True)
+def gather_chains(rows, actions, heads, lengths, features):
+    """f(x_t, a_t) of the round t of chain i into ``features[t, :, i]``."""
+    many, own_row = rows.shape[0] > 1, rows.shape[1] > 1
+    for i in range(heads.size):
+        for t in range(lengths[i]):
+            place = heads[i] + t
+            k, r = place if many else 0, actions[place] if own_row else 0
+            for j in range(rows.shape[2]):
+                features[t, j, i] = rows[k, r, j]
+
+
+@njit(cache=True, nogil=True)
 def forward_group(
-    rows, actions, rewards, heads, widths, coefs, variances, initial, transition, evidence, filtered, inverses, scores
+    features, rewards, heads, widths, coefs, variances, initial, transition, evidence, filtered, inverses, scores
 ):
     """``evidence``, ``filtered``, ``inverses`` and, of clicks, ``scores``, by round; returns the log-likelihood."""
     n_states = initial.size
-    features, nearest, seen = columns_for(coefs.shape[2]), np.empty(SIDE_BY_SIDE), np.empty(SIDE_BY_SIDE)
+    nearest, seen = np.empty(SIDE_BY_SIDE), np.empty(SIDE_BY_SIDE)
     halves, log_deviations = 0.5 / variances, 0.5 * np.log(variances)
-    members, belief = np.empty(SIDE_BY_SIDE, np.int64), np.empty((n_states, SIDE_BY_SIDE))
+    belief = np.empty((n_states, SIDE_BY_SIDE))
     products = np.ones(SIDE_BY_SIDE)
     likelihood = 0.0
     for z in range(n_states):
@@ -73,12 +97,11 @@ def forward_group(
     for t in range(widths.size):
         width = widths[t]
         for i in range(width):
-            members[i] = heads[i] + t
             seen[i] = rewards[heads[i] + t]
             if variances.size > 0 and not np.isnan(seen[i]):
                 likelihood -= HALF_LOG_2_PI
         block = evidence[t]
-        block_scores(rows, actions, members[:width], coefs, 0, features, block)
+        scores_of(features[t], width, coefs, 0, block)
         if variances.size == 0:
             scores[t] = block
             likelihood += click_block(block, seen, width, nearest)
@@ -152,26 +175,23 @@ def backward_group(heads, widths, transition, evidence, filtered, inverses, pair
 
 
 @njit(cache=True, nogil=True)
-def sum_group(rows, actions, rewards, heads, widths, clicks, posteriors, scores, packed, moments, totals):
+def sum_group(features, rewards, heads, widths, clicks, posteriors, scores, packed, moments, totals):
     """Sums of ``regression_sums`` or ``logistic_sums``, weighed by ``posteriors`` (T, L, chains), which are used up."""
     n_states = posteriors.shape[1]
-    features, seen, members = columns_for(rows.shape[2]), np.empty(SIDE_BY_SIDE), np.empty(SIDE_BY_SIDE, np.int64)
-    slope = np.empty(SIDE_BY_SIDE)
+    seen, slope = np.empty(SIDE_BY_SIDE), np.empty(SIDE_BY_SIDE)
     for t in range(widths.size):
         for i in range(widths[t]):
-            members[i] = heads[i] + t
             seen[i] = rewards[heads[i] + t]
             if np.isnan(seen[i]):
                 seen[i] = 0.0
                 posteriors[t, :, i] = 0.0
-        gather(rows, actions, members[: widths[t]], features)
         for z in range(n_states):
             weights = posteriors[t, z]
             if clicks:
                 click_slopes(weights, seen, scores[t, z], widths[t], slope, totals[z])
             else:
                 gaussian_slopes(weights, seen, widths[t], slope, totals[z])
-            add_products(features, weights, slope, widths[t], packed[z, 0], moments[z, 0])
+            add_products(features[t], weights, slope, widths[t], packed[z, 0], moments[z, 0])
 
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})

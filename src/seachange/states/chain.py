@@ -22,8 +22,8 @@ Number = TypeVar("Number", np.float64, np.int64)
 TILE_ROWS = 1 << 14
 # Tiles whose recursions are in memory at a time.
 TILES_A_SECTION = 16
-# So many chains in a tile are worth running side by side.
-LEAST_CHAINS = SIDE_BY_SIDE // 2
+# Chains of up to so many rounds, on average, are worth running side by side: a tile holds many of them.
+LONGEST_CHAINS = 2 * TILE_ROWS // SIDE_BY_SIDE
 # Sums of blocks of rounds are kept where they save work, and take at most a quarter of the features' memory.
 LEAST_BLOCK_FEATURES, MOST_BLOCK_FEATURES = 16, BLOCK // 2
 
@@ -45,6 +45,7 @@ class Chain:
     tile_rows: int = TILE_ROWS
     tiles_a_section: int = TILES_A_SECTION
     _blocks: dict[int, tuple[Floats, Floats]] = field(default_factory=dict, init=False)
+    _short: dict[int, tuple[Ints, Ints]] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         require_rounds(self.log, "a hidden Markov model")
@@ -83,17 +84,19 @@ class Chain:
     def short_chains(self, tile: slice) -> tuple[Ints, Ints] | None:
         """First rounds, as places in ``tile``, and lengths of its chains, longest first.
 
-        None where running them side by side would not pay: there are few, they do not begin and end in the tile, or
-        actions have coefficients of their own.
+        None where running them side by side would not pay: they are long on average, they do not begin and end in the
+        tile, or actions have coefficients of their own.
         """
         low, high = np.searchsorted(self.firsts, (tile.start, tile.stop))
         whole = self.starts[tile.start] and self.next_starts[tile.stop - 1]
-        if high - low < LEAST_CHAINS or not whole or self.joint.shape[0] > 1:
+        if len(self.log) > LONGEST_CHAINS * len(self.firsts) or not whole or self.joint.shape[0] > 1:
             return None
-        firsts = self.firsts[low:high] - tile.start
-        lengths = np.diff(firsts, append=tile.stop - tile.start)
-        order = np.argsort(-lengths, kind="stable")
-        return firsts[order], lengths[order]
+        if tile.start not in self._short:
+            firsts = self.firsts[low:high] - tile.start
+            lengths = np.diff(firsts, append=tile.stop - tile.start)
+            order = np.argsort(-lengths, kind="stable")
+            self._short[tile.start] = firsts[order], lengths[order]
+        return self._short[tile.start]
 
     def block_sums(self, tile: slice) -> tuple[Floats, Floats] | None:
         """Sums of the tile's blocks of rounds, which every E-step can use again; None where they would not pay."""
