@@ -13,7 +13,7 @@ from seachange.states.labels import StateLabels
 from seachange.states.switching import SwitchingRegression
 
 # A round is sure of its state from here on.
-SURE = 0.99
+SURE = 0.999
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,8 @@ COLOURS = (
     "#332288", "#999933", "#882255", "#44AA99", "#F0E442", "#999999",
 )  # fmt: skip
 GREY = "#555555"
-MARKERS = "osD^vPX<>*hp"
+# Not as many as colours: a state that has the colour of another has not its marker.
+MARKERS = "osD^vPX<>*h"
 
 
 def colour_of(state: int) -> str:

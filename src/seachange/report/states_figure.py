@@ -16,6 +16,8 @@ from seachange.report.tables import count_of, shown_name
 
 # More actions than this are not told apart in a figure; those taken most are shown.
 MOST_ACTIONS = 15
+# A column of the strip belongs to a state that has this share of it; of two states, one always has.
+MOSTLY = 0.49
 # Inches for all that is drawn over time.
 OVER_TIME = 3.4
 # A transition matrix with more states is a matrix of colours only.
@@ -55,7 +57,7 @@ def _positions(summary: StatesSummary, values: Floats) -> Any:
 
 
 def _draw_segments(axes: Any, summary: StatesSummary) -> None:
-    """The likeliest state of every stretch of time, numbered where there is room."""
+    """The state of every stretch of time, numbered where there is room; white where several share it."""
     found = f"{count_of(summary.n_states, 'state')}, {count_of(len(summary.change_points), 'change')}"
     where = f"in {summary.n_rounds:,} rounds"
     if summary.n_chains > 1:
@@ -65,7 +67,8 @@ def _draw_segments(axes: Any, summary: StatesSummary) -> None:
     bands = summary.bands
     if summary.n_chains > 1:
         return
-    likeliest = np.where(bands.rounds > 0, np.argmax(np.nan_to_num(bands.shares), axis=1), -1)
+    shares = np.nan_to_num(bands.shares)
+    likeliest = np.where(shares.max(axis=1) >= MOSTLY, np.argmax(shares, axis=1), -1)
     edges = np.flatnonzero(np.diff(likeliest, prepend=-2, append=-2))
     whole = bands.edges[-1] - bands.edges[0]
     for first, last in pairwise(edges):
@@ -94,8 +97,8 @@ def _draw_bands(axes: Any, summary: StatesSummary) -> None:
                               textcoords="offset points", fontsize=9)  # fmt: skip
     axes.set_ylim(0, 1)
     axes.set_xlim(edges[0], edges[-1])
-    axes.set_yticks([0, 0.5, 1])
-    what = "share of rounds" if summary.n_chains > 1 else "probability of state" if summary.has_probs else "state"
+    axes.set_yticks([0, 0.5, 1] if summary.has_probs or summary.n_chains > 1 else [])
+    what = "share of rounds" if summary.n_chains > 1 else "probability of state" if summary.has_probs else ""
     axes.set_ylabel(what)
     axes.set_xlabel({"date": "", "seconds": "time, seconds"}.get(summary.axis.kind, summary.axis.kind))
     axes.spines[["top", "right"]].set_visible(False)

@@ -55,7 +55,7 @@ def overview_table(summary: StatesSummary) -> RenderableType:
         known = count > 0 and not np.isnan(mean)
         rows.append(
             (f"state {state}", f"{count:,}", f"{count / summary.n_rounds:.1%}", f"{int(summary.visits[state]):,}",
-             f"{mean:.{show}f}" if known else "-", action if known else "-")
+             f"{mean:z,.{show}f}" if known else "-", action if known else "-")
         )  # fmt: skip
     columns = ("", "rounds", "share", "segments", "mean reward", "earns most")
     return _titled("States", columns, rows, n_text=1)
@@ -216,11 +216,11 @@ def _cell(summary: StatesSummary, state: int, action: int, decimals: int) -> Tex
     if rounds < 1 or np.isnan(mean):
         return Text("-", style="dim")
     if np.isnan(cells.low[state, action]):
-        return Text(f"{mean:.{decimals}f}  (1 round)", style="dim")
+        return Text(f"{mean:z,.{decimals}f} (1 round)", style="dim")
     half = max(cells.high[state, action] - mean, mean - cells.low[state, action])
     rare = bool(cells.rare[state, action])
     style = "dim" if rare else "bold" if cells.best[state] == action else ""
-    return Text(f"{mean:,.{decimals}f} ±{half:,.{decimals}f}{'*' if rare else ' '}", style=style)
+    return Text(f"{mean:z,.{decimals}f} ±{half:,.{decimals}f}{'*' if rare else ' '}", style=style)
 
 
 def _reward_note(summary: StatesSummary) -> str:
@@ -236,7 +236,7 @@ def _alike(*values: float, figures: int) -> list[str]:
     """Numbers with as many decimals as the first one needs for so many figures."""
     size = abs(values[0])
     decimals = int(np.clip(figures - 1 - np.floor(np.log10(size)), 0, 6)) if size > 0 else 2
-    return [f"{value:,.{decimals}f}" for value in values]
+    return [f"{value:z,.{decimals}f}" for value in values]
 
 
 def _titled(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], n_text: int = 1) -> RenderableType:

@@ -14,6 +14,8 @@ HEIGHTS = " ▁▂▃▄▅▆▇█"
 # States that get a line of their own.
 MOST_LINES = 12
 LABEL = 9
+# A stretch of time belongs to a state that has this share of it.
+MOSTLY = 0.55
 
 
 def state_strip(summary: StatesSummary, width: int) -> Text:
@@ -41,10 +43,12 @@ def _shown_states(summary: StatesSummary) -> list[int]:
 
 
 def _cell(shares: Floats) -> Text:
-    """The state that has most of a stretch of time; a blank where there are no rounds."""
+    """The state of a stretch of time; a dot where several share it, a blank where there are no rounds."""
     if np.isnan(shares).any():
         return Text(" ")
     state = int(np.argmax(shares))
+    if shares[state] < MOSTLY:
+        return Text("·", style="dim")
     colour = colour_of(state)
     return Text(SIGNS[state % len(SIGNS)], style=f"{ink_on(colour)} on {colour}")
 
