@@ -117,6 +117,7 @@ def states(
 ) -> None:
     """Where the world changed, how sure that is, and what the states are."""
     from seachange.model import load
+    from seachange.report.progress import working
     from seachange.report.states import as_document, summarise_states
     from seachange.report.states_figure import draw_states
     from seachange.report.states_tables import states_view
@@ -128,7 +129,8 @@ def states(
     if loaded is not None and (oracle, states, rewards) != ("hmm", "auto", "auto"):
         _note("these are the model's own states; --oracle, --states and --rewards are for finding them anew.")
     table = _read(log, columns, drop_bad_rows, loaded, missing_rewards)
-    summary = summarise_states(table, finder if loaded is not None else finder.fit(table))
+    with working("Finding the states"):
+        summary = summarise_states(table, finder if loaded is not None else finder.fit(table))
     console.print(states_view(summary, console.width))
     if figure is not None:
         draw_states(figure, summary)

@@ -138,6 +138,19 @@ def test_contrasts_in_words(contrast, words):
     assert in_words(Contrast(0, *contrast, "")) == words
 
 
+@pytest.mark.parametrize(("unit", "shown"), [(1e-6, "0.00000"), (1.0, "0.9"), (1e6, "925,")])
+def test_rewards_of_any_size_are_shown_with_figures_that_matter(unit, shown):
+    actions, columns = arrays("none")
+    log = sc.BanditLog.from_arrays(actions, unit * columns["rewards"], np.full(N, 1 / 3), action_names=["a", "b", "c"])
+    summary = summarise_states(log, sc.KnownStates((np.arange(N) // 150) % 2))
+    line = next(line for line in printed(summary, 80).splitlines() if line.startswith("c "))
+    mean, half = line.split()[1:3]
+    assert mean.startswith(shown)
+    assert float(half.strip("±*").replace(",", "")) == pytest.approx(
+        summary.cells.high[0, 2] - summary.cells.means[0, 2], rel=0.1
+    )
+
+
 def test_evidence_marks_the_number_that_was_chosen():
     actions, columns = arrays("none")
     log = sc.BanditLog.from_arrays(actions, columns["rewards"], np.full(N, 1 / 3), n_actions=3)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import seachange as sc
-from seachange.report.states import summarise_states
+from seachange.report.states import as_document, summarise_states
 from seachange.report.timeline import bands, time_axis
 from seachange.states.labels import labels_from_states
 
@@ -75,3 +75,22 @@ def test_sequences_are_counted_together_wherever_their_rounds_stand_in_the_log(t
     assert summary.axis.kind == ("seconds" if timed else "round of its sequence")
     assert summary.bands.rounds.sum() == 120
     np.testing.assert_allclose(summary.bands.shares[[0, -1]], [[1, 0], [0, 1]])
+
+
+def test_a_gap_in_time_belongs_to_the_stretch_around_it():
+    log = log_of(100, times=np.concatenate([np.arange(50), 10_000 + np.arange(50)]))
+    summary = summarise_states(log, sc.KnownStates((np.arange(100) >= 20).astype(int)))
+    shares = summary.bands.coarser(20).shares
+    np.testing.assert_allclose(shares[1:], np.tile([0.0, 1.0], (19, 1)))
+
+
+def test_the_axis_of_sequences_ends_with_their_last_round():
+    times = np.array([0.0, 90.0, 10.0, 100.0])
+    axis = time_axis(log_of(4, times=times, sequences=[0, 0, 1, 1]), 2)
+    assert axis.seconds_a_round == 90
+    assert axis.values[-1] == 125
+
+
+def test_times_that_never_pass_break_nothing():
+    summary = summarise_states(log_of(2, times=[5.0, 5.0]), sc.KnownStates([0, 1]))
+    assert as_document(summary)["transitions"]["expected_stays_seconds"] == [0.0, None]

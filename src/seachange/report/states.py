@@ -168,9 +168,7 @@ def as_document(summary: StatesSummary) -> dict[str, Any]:
             "matrix": moves.matrix,
             "leaving": moves.leaving,
             "expected_stays": moves.expected_stays,
-            "expected_stays_seconds": None
-            if axis.seconds_a_round is None
-            else moves.expected_stays * axis.seconds_a_round,
+            "expected_stays_seconds": _seconds(moves.expected_stays, axis),
         },
         "evidence": None
         if summary.evidence is None
@@ -189,6 +187,12 @@ def _plain(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_plain(each) for each in value]
     return None if isinstance(value, float) and not np.isfinite(value) else value
+
+
+def _seconds(stays: Floats, axis: TimeAxis) -> list[float | None] | None:
+    if axis.seconds_a_round is None:
+        return None
+    return [stay * axis.seconds_a_round if np.isfinite(stay) else None for stay in stays.tolist()]
 
 
 def _kind(oracle: Any) -> OracleKind:

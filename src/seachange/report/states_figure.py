@@ -59,7 +59,7 @@ def _positions(summary: StatesSummary, values: Floats) -> Any:
 def _draw_segments(axes: Any, summary: StatesSummary) -> None:
     """The state of every stretch of time, numbered where there is room; white where several share it."""
     found = f"{count_of(summary.n_states, 'state')}, {count_of(len(summary.change_points), 'change')}"
-    where = f"in {summary.n_rounds:,} rounds"
+    where = f"in {count_of(summary.n_rounds, 'round')}"
     if summary.n_chains > 1:
         where += f" of {summary.n_chains:,} sequences"
     axes.set_title(f"{found} {where}", loc="left", fontsize=12, fontweight="bold")

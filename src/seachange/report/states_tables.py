@@ -38,7 +38,7 @@ def states_view(summary: StatesSummary, width: int) -> Group:
 def headline(summary: StatesSummary) -> RenderableType:
     """What was found, in a line."""
     found = f"{count_of(summary.n_states, 'state')}, {count_of(len(summary.change_points), 'change')}"
-    where = f"in {summary.n_rounds:,} rounds"
+    where = f"in {count_of(summary.n_rounds, 'round')}"
     if summary.n_chains > 1:
         where += f" of {summary.n_chains:,} sequences"
     how = {"hmm": "by a hidden Markov model", "change-point": "by change-points", "other": ""}[summary.oracle]
@@ -203,11 +203,12 @@ def evidence_table(summary: StatesSummary) -> RenderableType:
 
 def decimals_for(summary: StatesSummary) -> int:
     """Decimals that show the intervals of the usual cell to two figures."""
-    halves = (summary.cells.high - summary.cells.low)[~summary.cells.rare] / 2
-    halves = halves[np.isfinite(halves) & (halves > 0)]
-    if len(halves) == 0:
+    halves = (summary.cells.high - summary.cells.low) / 2
+    usable = np.isfinite(halves) & (halves > 0)
+    usual = usable & ~summary.cells.rare
+    if not usable.any():
         return 3
-    return int(np.clip(1 - np.floor(np.log10(np.median(halves))), 0, 5))
+    return int(np.clip(1 - np.floor(np.log10(np.median(halves[usual if usual.any() else usable]))), 0, 9))
 
 
 def _cell(summary: StatesSummary, state: int, action: int, decimals: int) -> Text:
@@ -235,7 +236,7 @@ def _reward_note(summary: StatesSummary) -> str:
 def _alike(*values: float, figures: int) -> list[str]:
     """Numbers with as many decimals as the first one needs for so many figures."""
     size = abs(values[0])
-    decimals = int(np.clip(figures - 1 - np.floor(np.log10(size)), 0, 6)) if size > 0 else 2
+    decimals = int(np.clip(figures - 1 - np.floor(np.log10(size)), 0, 9)) if size > 0 else 2
     return [f"{value:z,.{decimals}f}" for value in values]
 
 

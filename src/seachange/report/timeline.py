@@ -68,15 +68,17 @@ class Bands:
     rounds: Ints  # (C,) rounds in each stretch
 
     def coarser(self, n_columns: int) -> Bands:
-        """The same in ``n_columns`` stretches of equal length."""
+        """The same in ``n_columns`` stretches of equal length; where no round falls, the stretch around it goes on."""
         edges = np.linspace(self.edges[0], self.edges[-1], n_columns + 1)
         middles = (self.edges[:-1] + self.edges[1:]) / 2
         cell = np.clip(np.searchsorted(edges, middles, side="right") - 1, 0, n_columns - 1)
         rounds = np.bincount(cell, self.rounds, n_columns).astype(np.int64)
         weighed = np.where(self.rounds[:, None] > 0, self.shares, 0.0) * self.rounds[:, None]
         sums = np.stack([np.bincount(cell, column, n_columns) for column in weighed.T], axis=1)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            return Bands(edges, sums / rounds[:, None], rounds)
+        around = np.searchsorted(self.edges, (edges[:-1] + edges[1:]) / 2, side="right") - 1
+        going_on = self.shares[np.clip(around, 0, len(self.rounds) - 1)]
+        shares = np.where(rounds[:, None] > 0, sums / np.maximum(rounds, 1)[:, None], going_on)
+        return Bands(edges, shares, rounds)
 
 
 def seconds_of(times: npt.NDArray[Any]) -> tuple[Literal["date", "seconds"], Floats]:
@@ -99,7 +101,8 @@ def time_axis(log: BanditLog, n_chains: int) -> TimeAxis:
     steps = np.diff(seconds[order])[~starts[1:]]
     pace = float(steps.mean()) if len(steps) else 0.0
     distinct, first = np.unique(seconds if n_chains == 1 else np.sort(seconds), return_index=True)
-    end = distinct[-1] + (pace if pace > 0 else 1.0)
+    last = pace if n_chains == 1 else float(np.ptp(distinct)) / len(log)  # how long the last round is taken to be
+    end = distinct[-1] + (last if last > 0 else 1.0)
     return TimeAxis(kind, np.append(first, len(log)).astype(np.float64), np.append(distinct, end), pace)
 
 
