@@ -90,11 +90,7 @@ def _draw_bands(axes: Any, summary: StatesSummary) -> None:
     steps = np.repeat(np.nan_to_num(bands.shares), 2, axis=0)
     axes.stackplot(edges, steps.T, colors=[colour_of(state) for state in range(summary.n_states)], lw=0, alpha=0.75)
     if summary.n_chains > 1:
-        tops = np.cumsum(np.nan_to_num(bands.shares[0]))
-        for state, share in enumerate(np.nan_to_num(bands.shares[0])):
-            if share > 0.08:
-                axes.annotate(f"state {state}", (edges[0], tops[state] - share / 2), (6, 0), va="center",
-                              textcoords="offset points", fontsize=9)  # fmt: skip
+        _name_bands(axes, summary)
     axes.set_ylim(0, 1)
     axes.set_xlim(edges[0], edges[-1])
     axes.set_yticks([0, 0.5, 1] if summary.has_probs or summary.n_chains > 1 else [])
@@ -110,6 +106,19 @@ def _draw_bands(axes: Any, summary: StatesSummary) -> None:
         locator = AutoDateLocator()
         axes.xaxis.set_major_locator(locator)
         axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))
+
+
+def _name_bands(axes: Any, summary: StatesSummary) -> None:
+    """The name of each state where it has most."""
+    shares, middles = np.nan_to_num(summary.bands.shares), (summary.bands.edges[:-1] + summary.bands.edges[1:]) / 2
+    middles = _positions(summary, middles)
+    for state in range(summary.n_states):
+        column = int(np.argmax(shares[:, state]))
+        share, top = shares[column, state], shares[column, : state + 1].sum()
+        side = "left" if column < 0.1 * len(shares) else "right" if column > 0.9 * len(shares) else "center"
+        if share > 0.08:
+            place = {"ha": side, "va": "center", "textcoords": "offset points"}
+            axes.annotate(f"state {state}", (middles[column], top - share / 2), (0, 0), fontsize=9, **place)
 
 
 def _draw_rewards(axes: Any, summary: StatesSummary, inches: float) -> None:
