@@ -71,3 +71,14 @@ def test_the_table_of_results_has_every_method():
     assert set(METHODS) <= set(rows)
     for method, figure in PAPER.items():
         assert float(rows[method][2]) == figure
+
+
+def test_the_log_of_the_page_about_states_is_made_as_shown(tmp_path, monkeypatch):
+    import seachange as sc
+
+    page = (Path(__file__).parents[1] / "docs" / "states.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    exec(compile(block, "docs/states.md", "exec"), {})
+    columns = {"action": "item", "reward": "click", "propensity": "p", "time": "ts"}
+    assert len(sc.read_log(tmp_path / "shop.parquet", columns)) == 30_000

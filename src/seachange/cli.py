@@ -103,29 +103,38 @@ def states(
     columns: Columns = "",
     oracle: Annotated[Literal["hmm", "change-point"], typer.Option(help="What finds the states.")] = "hmm",
     states: Annotated[str, typer.Option(help="How many states: auto, or a number.")] = "auto",
+    rewards: Annotated[
+        Literal["auto", "gaussian", "bernoulli"], typer.Option(help="How the HMM takes rewards to be distributed.")
+    ] = "auto",
+    figure: Annotated[Path | None, typer.Option(help="Also draw all of it here, as a PNG file.")] = None,
+    missing_rewards: Annotated[
+        bool, typer.Option("--missing-rewards", help="Rounds without a reward were not observed; they are no bad rows.")
+    ] = False,
     drop_bad_rows: DropBadRows = False,
     seed: Seed = 0,
+    force: Force = False,
     json: Json = False,
 ) -> None:
-    """Where the world changed, and what the states are."""
-    from seachange import learning
+    """Where the world changed, how sure that is, and what the states are."""
     from seachange.model import load
-    from seachange.report.tables import changes_table, states_table
+    from seachange.report.progress import working
+    from seachange.report.states import as_document, summarise_states
+    from seachange.report.states_figure import draw_states
+    from seachange.report.states_tables import states_view
 
+    if figure is not None:
+        _claim_png(figure, force)
     console, loaded = _console(json), None if model is None else load(model)
-    count = _state_count(states)
-    table = _read(log, columns, drop_bad_rows, loaded)
-    finder = loaded.oracle if loaded is not None else learning.oracle_named(oracle, count, seed).fit(table)
-    labels = finder.predict(table)
-    console.print(states_table(table, labels))
-    if len(labels.change_points):
-        console.print("", changes_table(table, labels))
-    result = {
-        "n_states": labels.n_states,
-        "counts": labels.counts.tolist(),
-        "change_points": labels.change_points.tolist(),
-    }
-    _finish(console, json, result)
+    finder = _finder(oracle, _state_count(states), rewards, seed) if loaded is None else loaded.oracle
+    if loaded is not None and (oracle, states, rewards) != ("hmm", "auto", "auto"):
+        _note("these are the model's own states; --oracle, --states and --rewards are for finding them anew.")
+    table = _read(log, columns, drop_bad_rows, loaded, missing_rewards)
+    with working("Finding the states"):
+        summary = summarise_states(table, finder if loaded is not None else finder.fit(table))
+    console.print(states_view(summary, console.width))
+    if figure is not None:
+        draw_states(figure, summary)
+    _finish(console, json, as_document(summary), f"Written: {figure}" if figure else "")
 
 
 @app.command()
@@ -181,9 +190,8 @@ def synthetic(
 
     console, seeds = _console(json), range(seed, seed + runs)
     if figure is not None:
-        if figure.suffix != ".png":
-            raise typer.BadParameter(f"{str(figure)!r} should end in .png", param_hint="--figure")
-        claim_file(figure, force=force), claim_file(figure.with_suffix(".csv"), force=force)
+        _claim_png(figure, force)
+        claim_file(figure.with_suffix(".csv"), force=force)
     done = list(progress.tracked(experiment.replicate(seeds, states, workers), runs, "runs"))
     rows = experiment.summarise(done)
     console.print(tables.replication_table(rows, runs, states), f"\n{experiment.PAPER_LIKE}", soft_wrap=True)
@@ -202,6 +210,26 @@ def _console(json: bool) -> Console:
     return Console(stderr=json, highlight=False)
 
 
+def _claim_png(figure: Path, force: bool) -> None:
+    from seachange.outputs import claim_file
+
+    if figure.suffix != ".png":
+        raise typer.BadParameter(f"{str(figure)!r} should end in .png", param_hint="--figure")
+    claim_file(figure, force=force)
+
+
+def _finder(oracle: str, count: Any, rewards: Any, seed: int) -> Any:
+    """An oracle that is still to be fitted."""
+    from seachange import learning
+    from seachange.states import HMMOracle
+
+    if oracle == "hmm":
+        return HMMOracle(n_states=count, rewards=rewards, seed=seed)
+    if rewards != "auto":
+        raise typer.BadParameter("only --oracle hmm asks how rewards are distributed", param_hint="--rewards")
+    return learning.oracle_named(oracle, count, seed)
+
+
 def _step(console: Console, heading: str, shown: Any) -> None:
     console.print(f"\n[bold cyan]{heading}[/]\n")
     console.print(shown)
@@ -214,7 +242,7 @@ def _finish(console: Console, json: bool, result: Any, closing: str = "") -> Non
         sys.stdout.write(msgspec.json.encode(result).decode() + "\n")
 
 
-def _read(path: Path, columns: str, drop_bad_rows: bool, model: Any = None) -> BanditLog:
+def _read(path: Path, columns: str, drop_bad_rows: bool, model: Any = None, missing_rewards: bool = False) -> BanditLog:
     """The log at ``path``; with a model, its actions and its contexts."""
     from seachange.log.readers import read_log
 
@@ -225,7 +253,9 @@ def _read(path: Path, columns: str, drop_bad_rows: bool, model: Any = None) -> B
             raise typer.BadParameter(f"{pair!r} should be WORD=COLUMN, each word once", param_hint="--columns")
         mapping[word] = place.split("+") if word == "contexts" else place
     reader = read_log if model is None else model.read_log
-    log: BanditLog = reader(path, mapping, on_bad_rows="drop" if drop_bad_rows else "raise")
+    log: BanditLog = reader(
+        path, mapping, missing_rewards=missing_rewards, on_bad_rows="drop" if drop_bad_rows else "raise"
+    )
     for rule, count in log.dropped:
         _note(f"{count:,} rows left out: {rule}.")
     return log

@@ -12,13 +12,10 @@ import numpy as np
 
 from seachange.outputs import written_whole
 from seachange.protocols import Floats, Ints
+from seachange.report.colours import COLOURS, GREY
 
 if TYPE_CHECKING:
     from seachange.experiments.synthetic import StatesResult
-
-# Colour-blind safe (Okabe and Ito).
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442", "#999999")
-GREY = "#555555"
 
 
 def draw_recovery(

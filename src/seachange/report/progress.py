@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 from rich.console import Console
@@ -23,3 +24,14 @@ def tracked(items: Iterable[Item], total: int, what: str) -> Iterator[Item]:
         for item in items:
             progress.advance(task)
             yield item
+
+
+@contextmanager
+def working(what: str) -> Iterator[None]:
+    """Say on standard error, if that is a terminal, what is going on until the block ends."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield
+        return
+    with console.status(what):
+        yield

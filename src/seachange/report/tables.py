@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from rich.markup import escape
 from rich.table import Table
-
-from seachange.states.labels import chains
+from rich.text import Text
 
 if TYPE_CHECKING:
     from seachange.evaluation.estimators import ValueEstimate
@@ -25,7 +24,7 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], n_t
     for i, column in enumerate(columns):
         result.add_column(column, justify="left" if i < n_text else "right", header_style="dim")
     for row in rows:
-        result.add_row(*(escape(str(cell)) for cell in row))
+        result.add_row(*(cell if isinstance(cell, Text) else escape(str(cell)) for cell in row))
     return result
 
 
@@ -61,25 +60,8 @@ def states_table(log: BanditLog, labels: StateLabels) -> Table:
             [f"state {state}", f"{count:,}", f"{count / len(log):.1%}", f"{log.rewards[members].mean():.4f}",
              f"{log.action_names[best]} ({means[best]:.4f})"]
         )  # fmt: skip
-    title = f"{_count(labels.n_states, 'state')}, {_count(len(labels.change_points), 'change')}"
+    title = f"{count_of(labels.n_states, 'state')}, {count_of(len(labels.change_points), 'change')}"
     return table(title, ("", "rounds", "share", "mean reward", "best action (its mean reward)"), rows)
-
-
-def changes_table(log: BanditLog, labels: StateLabels, most: int = 20) -> Table:
-    """Where the world changed."""
-    order, starts = chains(log)
-    place = np.argsort(order)  # of each round in its chain, all chains one after the other
-    edges = np.sort(np.concatenate([place[labels.change_points], np.flatnonzero(starts), [len(log)]]))
-    rows = []
-    for change in labels.change_points[:most]:
-        at = place[change]
-        stay = edges[np.searchsorted(edges, at, side="right")] - at
-        time = "" if log.times is None else _time(log.times[change])
-        before, after = int(labels.states[order[at - 1]]), int(labels.states[change])
-        rows.append((f"{change:,}", time, before, after, f"{stay:,}"))
-    left_out = len(labels.change_points) - len(rows)
-    title = f"Changes (the first {most}; {left_out} more)" if left_out > 0 else "Changes"
-    return table(title, ("first round", "time", "from state", "to state", "rounds until the next"), rows)
 
 
 def estimates_table(title: str, estimates: Sequence[tuple[str, ValueEstimate]], confidence: float) -> Table:
@@ -104,8 +86,15 @@ def replication_table(results: Sequence[MethodResult], n_runs: int, n_states: in
     return table(title, ("method", "paper", "paper-like", "our defaults", "of the oracle"), rows)
 
 
-def _count(n: int, thing: str) -> str:
-    return f"{n} {thing}" if n == 1 else f"{n} {thing}s"
+def count_of(n: int, thing: str) -> str:
+    """So many of a thing."""
+    return f"{n:,} {thing}" if n == 1 else f"{n:,} {thing}s"
+
+
+def shown_name(name: str, longest: int = 20) -> str:
+    """A name from a log, cut where it is long, with nothing in it that a terminal would obey."""
+    plain = "".join(sign if sign.isprintable() else "�" for sign in name)
+    return plain if len(plain) <= longest else f"{plain[: longest - 1]}…"
 
 
 def _value(value: float) -> str:

@@ -1,0 +1,247 @@
+"""``seachange states`` as one figure."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from seachange.outputs import written_whole
+from seachange.protocols import Floats
+from seachange.report.colours import GREY, MARKERS, colour_of, ink_on
+from seachange.report.states import StatesSummary
+from seachange.report.tables import count_of, shown_name
+
+# More actions than this are not told apart in a figure; those taken most are shown.
+MOST_ACTIONS = 15
+# A column of the strip belongs to a state that has this share of it; of two states, one always has.
+MOSTLY = 0.49
+# Inches for all that is drawn over time.
+OVER_TIME = 3.4
+# A transition matrix with more states is a matrix of colours only.
+MOST_WRITTEN = 12
+
+
+def draw_states(path: Path, summary: StatesSummary) -> None:
+    """Segments and posteriors over time; below, what each action earns, where the world goes, why so many states."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    n_actions = min(summary.n_actions, MOST_ACTIONS)
+    below = float(np.clip(0.32 * n_actions * max(1.0, summary.n_states / 4), 3.4, 9))
+    figure = Figure(figsize=(11, OVER_TIME + below), dpi=140, layout="constrained")
+    FigureCanvasAgg(figure)
+    grid = figure.add_gridspec(
+        3, 2, height_ratios=[0.35 if summary.n_chains == 1 else 0.01, 1.7, below], width_ratios=[1.5, 1]
+    )
+    strip, over_time = figure.add_subplot(grid[0, :]), figure.add_subplot(grid[1, :])
+    _draw_segments(strip, summary)
+    _draw_bands(over_time, summary)
+    strip.set_xlim(over_time.get_xlim())
+    _draw_rewards(figure.add_subplot(grid[2, 0]), summary, below)
+    side = grid[2, 1].subgridspec(2, 1, height_ratios=[1.25, 1], hspace=0.05)
+    if summary.n_states > 1:
+        _draw_moves(figure.add_subplot(side[0]), summary)
+    _draw_evidence(figure.add_subplot(side[1] if summary.n_states > 1 else grid[2, 1]), summary)
+    with written_whole(path) as beside:
+        figure.savefig(beside, format="png")
+
+
+def _positions(summary: StatesSummary, values: Floats) -> Any:
+    """Positions on the axis as matplotlib wants them."""
+    if summary.axis.kind == "date":
+        return np.asarray(values * 1000).astype("datetime64[ms]")
+    return values
+
+
+def _draw_segments(axes: Any, summary: StatesSummary) -> None:
+    """The state of every stretch of time, numbered where there is room; white where several share it."""
+    found = f"{count_of(summary.n_states, 'state')}, {count_of(len(summary.change_points), 'change')}"
+    where = f"in {count_of(summary.n_rounds, 'round')}"
+    if summary.n_chains > 1:
+        where += f" of {summary.n_chains:,} sequences"
+    axes.set_title(f"{found} {where}", loc="left", fontsize=12, fontweight="bold")
+    axes.axis("off")
+    bands = summary.bands
+    if summary.n_chains > 1:
+        return
+    shares = np.nan_to_num(bands.shares)
+    likeliest = np.where(shares.max(axis=1) >= MOSTLY, np.argmax(shares, axis=1), -1)
+    edges = np.flatnonzero(np.diff(likeliest, prepend=-2, append=-2))
+    whole = bands.edges[-1] - bands.edges[0]
+    for first, last in pairwise(edges):
+        state, low, high = int(likeliest[first]), bands.edges[first], bands.edges[last]
+        if state < 0:
+            continue
+        low_high = _positions(summary, np.array([low, high, (low + high) / 2]))
+        axes.axvspan(low_high[0], low_high[1], color=colour_of(state), lw=0)
+        if high - low > 0.012 * whole:
+            ink = ink_on(colour_of(state))
+            place = {"ha": "center", "va": "center", "transform": axes.get_xaxis_transform()}
+            axes.text(low_high[2], 0.45, str(state), fontsize=9, color=ink, **place)
+
+
+def _draw_bands(axes: Any, summary: StatesSummary) -> None:
+    """Probability of each state, stacked."""
+    bands = summary.bands
+    edges = _positions(summary, np.repeat(bands.edges, 2)[1:-1])
+    steps = np.repeat(np.nan_to_num(bands.shares), 2, axis=0)
+    axes.stackplot(edges, steps.T, colors=[colour_of(state) for state in range(summary.n_states)], lw=0, alpha=0.75)
+    if summary.n_chains > 1:
+        _name_bands(axes, summary)
+    axes.set_ylim(0, 1)
+    axes.set_xlim(edges[0], edges[-1])
+    axes.set_yticks([0, 0.5, 1] if summary.has_probs or summary.n_chains > 1 else [])
+    what = "share of rounds" if summary.n_chains > 1 else "probability of state" if summary.has_probs else ""
+    axes.set_ylabel(what)
+    axes.set_xlabel({"date": "", "seconds": "time, seconds"}.get(summary.axis.kind, summary.axis.kind))
+    axes.spines[["top", "right"]].set_visible(False)
+    if summary.axis.kind != "date":
+        axes.xaxis.set_major_formatter("{x:,.10g}")
+    else:
+        from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+
+        locator = AutoDateLocator()
+        axes.xaxis.set_major_locator(locator)
+        axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))
+
+
+def _name_bands(axes: Any, summary: StatesSummary) -> None:
+    """The name of each state where it has most."""
+    shares, middles = np.nan_to_num(summary.bands.shares), (summary.bands.edges[:-1] + summary.bands.edges[1:]) / 2
+    middles = _positions(summary, middles)
+    for state in range(summary.n_states):
+        column = int(np.argmax(shares[:, state]))
+        share, top = shares[column, state], shares[column, : state + 1].sum()
+        side = "left" if column < 0.1 * len(shares) else "right" if column > 0.9 * len(shares) else "center"
+        if share > 0.08:
+            place = {"ha": side, "va": "center", "textcoords": "offset points"}
+            axes.annotate(f"state {state}", (middles[column], top - share / 2), (0, 0), fontsize=9, **place)
+
+
+def _draw_rewards(axes: Any, summary: StatesSummary, inches: float) -> None:
+    """Mean reward of each action in each state; hollow where there are few rounds."""
+    cells = summary.cells
+    taken = np.argsort(-cells.rounds.sum(axis=0), kind="stable")[:MOST_ACTIONS]
+    actions = np.sort(taken)
+    spread = 0.7 / max(summary.n_states, 1)
+    for state in range(summary.n_states):
+        colour, marker = colour_of(state), MARKERS[state % len(MARKERS)]
+        heights = np.arange(len(actions)) + (state - (summary.n_states - 1) / 2) * spread
+        for rare in (False, True):
+            shown = (cells.rare[state, actions] == rare) & (cells.rounds[state, actions] >= 1)
+            means = cells.means[state, actions][shown]
+            bars = np.nan_to_num(
+                np.stack([means - cells.low[state, actions][shown], cells.high[state, actions][shown] - means])
+            )
+            label = f"state {state}" if not rare else None
+            axes.errorbar(
+                means, heights[shown], xerr=np.maximum(bars, 0), fmt=marker, ms=5, color=colour, elinewidth=1.2,
+                label=label, mfc="white" if rare else colour, alpha=0.6 if rare else 1,
+            )  # fmt: skip
+    for line in np.arange(len(actions) - 1) + 0.5:
+        axes.axhline(line, color="#dddddd", lw=0.7, zorder=0)
+    axes.set_yticks(np.arange(len(actions)), [_text(summary.action_names[action]) for action in actions])
+    axes.set_ylim(len(actions) - 0.5, -0.5)
+    axes.tick_params(axis="y", length=0)
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    few = " (hollow: under 20 rounds)" if (cells.rare & (cells.rounds >= 1)).any() else ""
+    axes.set_xlabel(f"mean reward, {summary.confidence:.0%} intervals{few}")
+    most = f", the {len(actions)} taken most" if len(actions) < summary.n_actions else ""
+    axes.set_title(f"What each action earns{most}", loc="left", fontsize=10, fontweight="bold")
+    if summary.n_states > 1:
+        axes.legend(frameon=False, fontsize=8, ncols=min(summary.n_states, 6), loc="upper left",
+                    bbox_to_anchor=(0, -0.5 / inches), handletextpad=0.1, columnspacing=1)  # fmt: skip
+
+
+def _draw_moves(axes: Any, summary: StatesSummary) -> None:
+    """Where the world goes when it leaves a state; how long it stays, on the diagonal's rows."""
+    moves, size = summary.transitions, summary.n_states
+    if size == 2:
+        _draw_stays(axes, summary)
+        return
+    axes.set_title("Where to, when a state is left", loc="left", fontsize=10, fontweight="bold")
+    axes.imshow(np.nan_to_num(moves.leaving), cmap="Greys", vmin=0, vmax=1.25, aspect="auto")
+    for i in range(size if size <= MOST_WRITTEN else 0):
+        for j in range(size):
+            share = moves.leaving[i, j]
+            if i != j and not np.isnan(share):
+                colour = "white" if share > 0.6 else "black"
+                axes.text(j, i, f"{share:.0%}", ha="center", va="center", fontsize=8, color=colour)
+    stays = [_stay(summary, state) for state in range(size)]
+    axes.set_yticks(np.arange(size), [f"{state}  ({stay})" if stay else str(state) for state, stay in enumerate(stays)])
+    axes.set_xticks(np.arange(size), [str(state) for state in range(size)])
+    axes.tick_params(length=0, labelsize=8)
+    axes.set_ylabel("from (expected stay)", fontsize=9)
+    axes.set_xlabel("to", fontsize=9)
+    axes.spines[:].set_visible(False)
+
+
+def _draw_stays(axes: Any, summary: StatesSummary) -> None:
+    """Expected stays of two states, each of which is left for the other."""
+    axes.set_title("Expected stay", loc="left", fontsize=10, fontweight="bold")
+    stays = summary.transitions.expected_stays
+    shown = np.where(np.isfinite(stays) & (stays <= 100 * summary.n_rounds), stays, 0.0)
+    axes.barh([0, 1], shown, color=[colour_of(0), colour_of(1)], height=0.5)
+    for state in range(2):
+        axes.annotate(_stay(summary, state), (shown[state], state), (5, 0), textcoords="offset points", va="center",
+                      fontsize=9)  # fmt: skip
+    axes.set_yticks([0, 1], ["state 0", "state 1"])
+    axes.set_ylim(1.6, -0.6)
+    axes.set_xlim(0, 1.35 * max(shown.max(), 1.0))
+    axes.set_xticks([])
+    axes.tick_params(length=0, labelsize=9)
+    axes.spines[["top", "right", "bottom"]].set_visible(False)
+
+
+def _stay(summary: StatesSummary, state: int) -> str:
+    stay = float(summary.transitions.expected_stays[state])
+    if not np.isfinite(stay) or stay > 100 * summary.n_rounds:
+        return "" if np.isnan(stay) else "never left"
+    return summary.axis.say_duration(stay) if summary.axis.timed else f"{stay:,.0f} rounds"
+
+
+def _draw_evidence(axes: Any, summary: StatesSummary) -> None:
+    """How much better each number of states foresees held-out rewards than one state does, and BIC beside it."""
+    axes.set_title("How many states?", loc="left", fontsize=10, fontweight="bold")
+    evidence = summary.evidence
+    if evidence is None or len(evidence.counts) < 2:
+        axes.axis("off")
+        told = (
+            f"{summary.n_states}, as found by change-points"
+            if summary.oracle == "change-point"
+            else f"{summary.n_states}, as given"
+        )
+        if evidence is not None:
+            told = f"{summary.n_states}" + (", as given" if not evidence.counts else ": too few rounds for more")
+            told += f".\nBIC {evidence.bic:,.0f}, of one state {evidence.single_state_bic:,.0f}\n(lower is better)."
+        axes.text(0, 0.85, told, transform=axes.transAxes, color=GREY, va="top", fontsize=9)
+        return
+    numbers = [count.n_states for count in evidence.counts]
+    held_out = np.array([count.predictive - evidence.counts[0].predictive for count in evidence.counts])
+    errors = np.array([count.gain_error for count in evidence.counts])
+    by_bic = np.array([(evidence.counts[0].bic - count.bic) / 2 for count in evidence.counts])
+    axes.plot(numbers, by_bic, color=GREY, lw=1, ls="--", marker="x", ms=4)
+    axes.errorbar(numbers, held_out, yerr=errors, color="black", marker="o", ms=4, lw=1.3, elinewidth=1.2)
+    chosen = numbers.index(summary.n_states) if summary.n_states in numbers else None
+    if chosen is not None:
+        axes.plot(numbers[chosen], held_out[chosen], "o", ms=11, mfc="none", color="black")
+        axes.annotate("chosen", (numbers[chosen], held_out[chosen]), (0, 9), textcoords="offset points",
+                      ha="center", va="bottom", fontsize=8)  # fmt: skip
+    axes.annotate("held-out", (numbers[-1], held_out[-1]), (6, 0), textcoords="offset points", fontsize=8, va="center")
+    axes.annotate(
+        "−BIC / 2", (numbers[-1], by_bic[-1]), (6, 0), textcoords="offset points", fontsize=8, va="center", color=GREY
+    )
+    axes.margins(x=0.12, y=0.3)
+    axes.set_xticks(numbers)
+    axes.tick_params(labelsize=8)
+    axes.set_xlabel("states", fontsize=9)
+    axes.set_ylabel("gain over one state\n(log-likelihood)", fontsize=9)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _text(name: str) -> str:
+    """A name as it is: matplotlib takes dollars for formulas."""
+    return shown_name(name).replace("$", r"\$")

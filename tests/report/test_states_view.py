@@ -1,0 +1,253 @@
+"""``seachange states`` as people see it: tables, words, the figure, and the command on every kind of log."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import polars
+import pytest
+from matplotlib.image import imread
+from rich.console import Console
+from rich.text import Text
+from typer.testing import CliRunner
+
+import seachange as sc
+from seachange.cli import app
+from seachange.errors import OutputError
+from seachange.report.contrasts import Contrast
+from seachange.report.states import as_document, summarise_states
+from seachange.report.states_figure import draw_states
+from seachange.report.states_tables import in_words, states_view
+
+N = 600
+DAYS = np.datetime64("2026-03-01T00:00:00", "ms") + np.arange(N) * np.timedelta64(3_600_000, "ms")
+KEYS = {
+    "oracle", "rewards", "n_rounds", "n_sequences", "n_states", "counts", "visits", "mean_rewards", "actions",
+    "contexts", "confidence", "change_points", "changes", "changes_per_sequence", "segments", "over_time",
+    "rewards_by_action", "distinguishing", "transitions", "evidence",
+}  # fmt: skip
+
+
+def arrays(kind, seed=0):
+    """Columns of a log of two states in turn, of one of several kinds."""
+    generator = np.random.default_rng(seed)
+    states = (np.arange(N) // 150) % 2
+    actions = generator.integers(3, size=N)
+    means = np.array([[0.1, 0.5, 0.9], [0.9, 0.5, 0.1]])[states, actions]
+    columns = {"rewards": means + generator.normal(0, 0.2, N)}
+    if kind == "clicks":
+        columns["rewards"] = (generator.random(N) < means).astype(float)
+    if kind == "contexts":
+        columns |= {"contexts": generator.normal(size=(N, 2)), "context_names": ["age", "[b]hour"]}
+        columns["rewards"] = columns["rewards"] + np.where(states, 0.3, -0.3) * columns["contexts"][:, 0]
+    if kind == "per action":
+        columns["action_features"] = np.tile(np.eye(3), (N, 1, 1)) + generator.normal(0, 0.01, size=(N, 3, 3))
+    if kind == "dates":
+        columns["times"] = DAYS
+    if kind == "sequences":
+        columns["sequences"] = np.repeat(np.arange(20), 30)
+    if kind == "missing":
+        columns["rewards"] = np.where(generator.random(N) < 0.3, np.nan, columns["rewards"])
+        columns["missing_rewards"] = True
+    return actions, columns
+
+
+KINDS = ("none", "clicks", "contexts", "per action", "dates", "sequences", "missing")
+
+
+@pytest.fixture(scope="module")
+def summaries():
+    """A summary of every kind of log."""
+    found = {}
+    for kind in KINDS:
+        actions, columns = arrays(kind)
+        log = sc.BanditLog.from_arrays(
+            actions, columns.pop("rewards"), np.full(N, 1 / 3), action_names=["[red]boots", "$coats_", "lamps\x1b[2J"],
+            **columns,
+        )  # fmt: skip
+        found[kind] = summarise_states(log, sc.HMMOracle(n_states=2, restarts=2).fit(log))
+    found["single"] = summarise_states(log, sc.SingleState())
+    found["many"] = summarise_states(log, sc.KnownStates(np.arange(N) // 2 % 13))
+    return found
+
+
+def printed(summary, width):
+    console = Console(width=width, highlight=False, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    console.print(states_view(summary, width))
+    console.file.close()
+    return console.export_text()
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "single", "many"])
+@pytest.mark.parametrize("width", [60, 80, 160])
+def test_every_line_fits_and_names_are_printed_as_they_are(summaries, kind, width):
+    text = printed(summaries[kind], width)
+    assert max(map(len, text.splitlines())) <= width
+    assert "[red]boots" in text
+    assert "$coats_" in text
+    assert "\x1b" not in text
+    assert "nan" not in text
+
+
+def test_the_strip_shows_the_states_in_turn(summaries):
+    text = printed(summaries["dates"], 80)
+    strip = next(line for line in text.splitlines() if line.startswith("segments")).split()[1]
+    assert "".join(sign for i, sign in enumerate(strip) if i == 0 or sign != strip[i - 1]).replace("·", "") == "0101"
+    assert "2026-03-01" in text
+    assert "days" in text
+
+
+def test_long_lists_are_cut_and_say_so(summaries):
+    assert "the first 20; 279 more" in printed(summaries["many"], 80)
+
+
+def test_logs_with_contexts_say_what_the_averages_are_over(summaries):
+    claim = "Averages over the contexts"
+    assert claim in printed(summaries["contexts"], 80)
+    assert claim not in printed(summaries["none"], 80)
+    assert "'age' lowers" in printed(summaries["contexts"], 160)
+
+
+def test_sequences_are_told_together(summaries):
+    text = printed(summaries["sequences"], 80)
+    assert "of 20 sequences" in text
+    assert "changes on average" in text
+    assert "segments 0" not in text
+
+
+@pytest.mark.parametrize(
+    ("contrast", "words"),
+    [
+        (
+            ("boots", None, 0.72, 0.41, 12.34, "reward"),
+            "'boots' earns 0.31 more than elsewhere: 0.72, not 0.41 (12.3 se)",
+        ),
+        (("boots", None, 0.1, 0.41, -5.0, "reward"), "'boots' earns 0.31 less than elsewhere: 0.10, not 0.41 (5.0 se)"),
+        (
+            ("coats", "age", -0.1, 0.3, -4, "reward"),
+            "'age' lowers 'coats' by 0.100, elsewhere lifts it by 0.300 (4.0 se)",
+        ),
+        ((None, "price", 0.1, 0.3, -4.0, "reward"), "'price' lifts the reward by 0.100, elsewhere by 0.300 (4.0 se)"),
+        (
+            ("coats", "age", 0.0, np.log(2), -4.0, "log-odds"),
+            "'age' multiplies the odds of 'coats' by 1.00, elsewhere by 2.00 (4.0 se)",
+        ),
+    ],
+)
+def test_contrasts_in_words(contrast, words):
+    assert in_words(Contrast(0, *contrast, "")) == words
+
+
+@pytest.mark.parametrize(("unit", "shown"), [(1e-6, "0.00000"), (1.0, "0.9"), (1e6, "925,")])
+def test_rewards_of_any_size_are_shown_with_figures_that_matter(unit, shown):
+    actions, columns = arrays("none")
+    log = sc.BanditLog.from_arrays(actions, unit * columns["rewards"], np.full(N, 1 / 3), action_names=["a", "b", "c"])
+    summary = summarise_states(log, sc.KnownStates((np.arange(N) // 150) % 2))
+    line = next(line for line in printed(summary, 80).splitlines() if line.startswith("c "))
+    mean, half = line.split()[1:3]
+    assert mean.startswith(shown)
+    assert float(half.strip("±*").replace(",", "")) == pytest.approx(
+        summary.cells.high[0, 2] - summary.cells.means[0, 2], rel=0.1
+    )
+
+
+def test_evidence_marks_the_number_that_was_chosen():
+    actions, columns = arrays("none")
+    log = sc.BanditLog.from_arrays(actions, columns["rewards"], np.full(N, 1 / 3), n_actions=3)
+    summary = summarise_states(log, sc.HMMOracle(restarts=2).fit(log))
+    (line,) = [line for line in printed(summary, 80).splitlines() if "← chosen" in line]
+    assert line.startswith("2")
+    count = summary.evidence.counts[1]
+    assert f"{count.gain:+,.1f} ± {count.gain_error:,.1f}" in line
+    assert f"{count.bic:,.1f}" in line
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "single", "many"])
+def test_the_figure_of_every_kind_of_log(summaries, kind, tmp_path):
+    draw_states(tmp_path / "states.png", summaries[kind])
+    assert imread(tmp_path / "states.png").shape[1] > 1000
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "single", "many"])
+def test_the_document_is_json_with_the_documented_keys(summaries, kind):
+    document = as_document(summaries[kind])
+    assert set(document) == KEYS
+    assert json.loads(json.dumps(document, allow_nan=False)) == document
+    size, n_actions = document["n_states"], len(document["actions"])
+    assert np.shape(document["rewards_by_action"]["rounds"]) == (size, n_actions)
+    assert len(document["over_time"]["edges"]) == len(document["over_time"]["state_probs"]) + 1
+
+
+def test_no_place_and_no_p_value_are_a_dash(summaries):
+    summary = summaries["none"]
+    changes = (replace(summary.changes[0], low=None, high=None, p_value=0.0213), *summary.changes[1:])
+    text = printed(replace(summary, changes=changes), 80)
+    assert "0.021" in text
+
+
+def write(kind, path):
+    """A log of one kind as a Parquet file."""
+    actions, columns = arrays(kind)
+    rewards = columns["rewards"]
+    table = {"action": actions, "reward": rewards, "propensity": np.full(N, 1 / 3)}
+    if kind == "contexts":
+        table |= {"age": columns["contexts"][:, 0], "hour": columns["contexts"][:, 1]}
+    if kind == "dates":
+        table["time"] = DAYS
+    if kind == "sequences":
+        table["sequence"] = columns["sequences"]
+    polars.DataFrame(table).write_parquet(path)
+    return path
+
+
+def run(*arguments, columns="80"):
+    return CliRunner(env={"COLUMNS": columns}).invoke(app, ["states", *map(str, arguments)])
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "per action"])
+def test_the_command_on_every_kind_of_log(kind, tmp_path):
+    path = write(kind, tmp_path / "log.parquet")
+    options = ["--states", "2", "--figure", tmp_path / "states.png", "--json"]
+    options += ["--missing-rewards"] if kind == "missing" else []
+    result = run(path, *options)
+    assert result.exit_code == 0, result.stderr
+    document = json.loads(result.stdout)
+    assert set(document) == KEYS
+    assert document["rewards"] == ("bernoulli" if kind == "clicks" else "gaussian")
+    assert (tmp_path / "states.png").stat().st_size > 10_000
+    assert "What distinguishes the states" in result.stderr
+    assert "states.png" in result.stderr
+
+
+def test_rewards_may_be_said_to_be_gaussian(tmp_path):
+    path = write("clicks", tmp_path / "log.parquet")
+    result = run(path, "--states", "2", "--rewards", "gaussian", "--json")
+    assert json.loads(result.stdout)["rewards"] == "gaussian"
+    result = run(path, "--oracle", "change-point", "--rewards", "gaussian")
+    assert result.exit_code == 2
+    assert "--rewards" in Text.from_ansi(result.stderr).plain
+
+
+def test_a_figure_is_not_written_over_another(tmp_path):
+    path = write("none", tmp_path / "log.parquet")
+    (tmp_path / "states.png").write_text("precious")
+    result = run(path, "--states", "2", "--figure", tmp_path / "states.png")
+    assert isinstance(result.exception, OutputError)
+    assert (tmp_path / "states.png").read_text() == "precious"
+    assert run(path, "--states", "2", "--figure", tmp_path / "states.png", "--force").exit_code == 0
+    assert (tmp_path / "states.png").read_bytes().startswith(b"\x89PNG")
+    assert run(path, "--figure", tmp_path / "states.pdf").exit_code == 2
+
+
+def test_missing_rewards_are_bad_rows_unless_they_are_said_to_be_missing(tmp_path):
+    path = write("missing", tmp_path / "log.parquet")
+    result = run(path, "--states", "2")
+    assert isinstance(result.exception, sc.SeachangeError)
+
+
+def test_the_states_of_a_model_are_shown_whatever_the_options_for_finding_them(tmp_path):
+    path = write("none", tmp_path / "log.parquet")
+    sc.learn(sc.read_log(path), n_states=2).save(tmp_path / "m.seachange")
+    result = run(path, tmp_path / "m.seachange", "--states", "5", "--json")
+    assert json.loads(result.stdout)["n_states"] == 2
+    assert "the model's own states" in result.stderr
