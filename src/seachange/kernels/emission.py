@@ -65,6 +65,13 @@ def click_probability(score, reward, small):
 
 
 @njit(cache=True, nogil=True)
+def click_rate(score):
+    """1 / (1 + exp(-s)), whatever the size of s."""
+    small = np.exp(-abs(score))
+    return (1.0 if score >= 0.0 else small) / (1.0 + small)
+
+
+@njit(cache=True, nogil=True)
 def evidences(rows, actions, rewards, coefs, variances, evidence, scores):
     """p(r_t | z) of every round into ``evidence``, up to a factor; returns the factors' log-product.
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from seachange.kernels.emission import click_rate
 from seachange.kernels.rows import SIDE_BY_SIDE, columns_for, gather, grouped, tabled
 
 # Weights below this, of at most 1, move no sum: posteriors are almost always 0 or 1.
@@ -57,7 +58,7 @@ def logistic_sums(rows, actions, rewards, weights, scores, n_blocks):
         curvatures = np.empty(counts.shape)
         for z in range(counts.shape[0]):
             for b in range(n_blocks):
-                p = 1.0 / (1.0 + np.exp(-levels[z, b]))
+                p = click_rate(levels[z, b])
                 curvatures[z, b] = counts[z, b] * p * (1.0 - p)
                 sums[z, b] -= counts[z, b] * p
         return table_grams(rows, curvatures, sums, counts, totals)
@@ -66,7 +67,7 @@ def logistic_sums(rows, actions, rewards, weights, scores, n_blocks):
         if np.isnan(rewards[t]):
             continue
         for z in range(weights.shape[1]):
-            p = 1.0 / (1.0 + np.exp(-scores[t, z]))
+            p = click_rate(scores[t, z])
             curvatures[t, z] = weights[t, z] * p * (1.0 - p)
             slopes[t, z] = weights[t, z] * (rewards[t] - p)
             totals[z, 0] += weights[t, z] * rewards[t]

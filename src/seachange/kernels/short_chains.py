@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from seachange.kernels.emission import click_block, gaussian_block, scores_of
+from seachange.kernels.emission import click_block, click_rate, gaussian_block, scores_of
 from seachange.kernels.regression import add_products, unpacked
 from seachange.kernels.rows import SIDE_BY_SIDE, columns_for
 
@@ -210,7 +210,7 @@ def gaussian_slopes(weights, rewards, size, slope, totals):
 def click_slopes(weights, rewards, scores, size, slope, totals):
     """u (r - p) into ``slope`` and u p (1 - p) into ``weights``; Σ u r and Σ u are added to ``totals``."""
     for i in range(size):
-        p = 1.0 / (1.0 + np.exp(-scores[i]))
+        p = click_rate(scores[i])
         totals[0] += weights[i] * rewards[i]
         totals[1] += weights[i]
         slope[i] = weights[i] * (rewards[i] - p)

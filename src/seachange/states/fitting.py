@@ -17,7 +17,7 @@ from seachange.protocols import Floats
 from seachange.states.chain import Chain
 from seachange.states.em import EM, EMRun, Prior
 from seachange.states.pooled import PooledFit, pooled_click_fit, pooled_fit, residual_log
-from seachange.states.shrinkage import bounding_ridge, determined, evidence_ridge
+from seachange.states.shrinkage import bounding_ridge, determined, evidence_ridge, occam
 from seachange.states.starts import Starts
 from seachange.states.switching import Rewards, SwitchingRegression
 
@@ -57,7 +57,8 @@ class Fit:
     raced: tuple[EMRun, ...]  # every start, best first; the run goes on from the first
     ridge: float  # that the run ended with, in rounds
     model: SwitchingRegression  # of the run, for rewards as the log has them
-    bic: float  # Bayesian information criterion, -2 log p + (free parameters) log n; lower is better
+    bic: float  # Bayesian information criterion, -2 log p + what the parameters cost; lower is better
+    iterations: int  # of the best start, from beginning to end
 
 
 @dataclass(frozen=True)
@@ -113,7 +114,7 @@ class Fitter:
         raced = em.race([self.starts.single(prior)]) if n_states == 1 else self._race(em, n_states)
         if self.settings.ridge == "auto":
             return self._with_best_ridge(em, raced, ridge)
-        return self._fit_of(raced[0], raced, ridge)
+        return self._fit_of(raced[0], raced, ridge, raced[0].iterations)
 
     def with_noise_per_state(self, fit: Fit) -> Fit:
         """The fit, continued with a noise variance for each state."""
@@ -121,7 +122,7 @@ class Fitter:
         prior = fitter.prior(fit.model.n_states, fit.ridge)
         em = EM(self.chain, prior, self.settings.tolerance, self.settings.max_iterations)
         run = em.finish(replace(fit.run.model, rewards="gaussian per state"), self.settings.workers)
-        return fitter._fit_of(run, fit.raced, fit.ridge)
+        return fitter._fit_of(run, fit.raced, fit.ridge, fit.iterations + run.iterations)
 
     def _race(self, em: EM, n_states: int) -> list[EMRun]:
         """EM from every start, best first."""
@@ -130,11 +131,13 @@ class Fitter:
         # A start needs windows enough to make clusters of, whatever the stay.
         widest = max(1, min(int(prior.stay / LONGEST_WINDOWS_A_STAY), n // (2 * n_states)))
         widths = [max(1, widest >> i) for i in range(self.settings.restarts)]
-        windows = {width: self.starts.windows_of(width) for width in widths}
-        found = [self.starts.from_windows(windows[width], n_states, prior, i) for i, width in enumerate(widths)]
+        found: list[SwitchingRegression | None] = []
+        for i, width in enumerate(widths):
+            windows = self.starts.windows_of(width)
+            found.append(self.starts.from_windows(windows, n_states, prior, i))
         if prior.visits == 0:
             restless = replace(prior, stay=RESTLESS_STAY)
-            found.append(self.starts.from_windows(windows[widths[-1]], n_states, restless, len(widths)))
+            found.append(self.starts.from_windows(windows, n_states, restless, len(widths)))
         runs = em.race([start for start in found if start is not None], workers)
         if not runs:
             raise ParameterError(
@@ -150,7 +153,7 @@ class Fitter:
 
     def _with_best_ridge(self, em: EM, raced: Sequence[EMRun], ridge: float) -> Fit:
         """The best run, continued under the ridge that the states found make most likely."""
-        run = raced[0]
+        run, iterations = raced[0], raced[0].iterations
         for _ in range(MOST_RIDGES):
             deviations, grams = run.model.reward_coefs - em.prior.centre, run.statistics.grams
             # At the maximum the likelihood's slope is what the ridge pulls with.
@@ -165,19 +168,20 @@ class Fitter:
             ridge = better
             em = replace(em, prior=self.prior(run.model.n_states, ridge))
             run = em.finish(run.model, self.settings.workers)
-        return self._fit_of(run, raced, ridge)
+            iterations += run.iterations
+        return self._fit_of(run, raced, ridge, iterations)
 
-    def _fit_of(self, run: EMRun, raced: Sequence[EMRun], ridge: float) -> Fit:
+    def _fit_of(self, run: EMRun, raced: Sequence[EMRun], ridge: float, iterations: int) -> Fit:
         """The run in the terms of the log."""
         model = run.model if run.model.rewards == "bernoulli" else run.model.shifted(self.pooled.coefs)
         rounds = max(moments_of(self.chain.log.arrays.rewards).n_seen, 1)
-        # A ridge takes the place of parameters: those of the whole log, and what the states determine beyond them.
-        coefs = min(
-            self.pooled.parameters + determined(run.statistics.grams, ridge, self.scales), model.reward_coefs.size
-        )
-        parameters = model.n_parameters - model.reward_coefs.size + coefs
-        criterion = -2 * run.log_likelihood + parameters * math.log(rounds)
-        return Fit(run, tuple(raced), ridge, model, criterion)
+        # A ridge takes the place of counting coefficients: those of the whole log, and how states differ from it.
+        cost = occam(run.statistics.grams, ridge, self.scales, rounds) + (self.pooled.cost if ridge > 0 else 0.0)
+        others = model.n_parameters - model.reward_coefs.size
+        squares = self.prior(model.n_states, ridge).squares(run.model.reward_coefs)
+        pull = float(np.sum(squares / (1.0 if model.rewards == "bernoulli" else model.noise_variances)))
+        criterion = -2 * run.log_likelihood + pull + cost + others * math.log(rounds)
+        return Fit(run, tuple(raced), ridge, model, criterion, iterations)
 
 
 def _best_first(runs: list[EMRun]) -> list[EMRun]:

@@ -44,7 +44,7 @@ class HMMReport:
     log_likelihood: float
     bic: float  # lower is better
     single_state_bic: float  # the same for one state
-    iterations: int
+    iterations: int  # of the best restart, from beginning to end
     converged: bool
     objectives: tuple[float, ...]  # log-likelihood + log prior along the last climb of the best restart
     restarts: tuple[Restart, ...]  # best first
@@ -105,7 +105,7 @@ class HMMOracle(Params):
             log_likelihood=run.log_likelihood,
             bic=fit.bic,
             single_state_bic=single_state_bic,
-            iterations=run.iterations,
+            iterations=fit.iterations,
             converged=run.converged,
             objectives=run.objectives,
             restarts=tuple(Restart(r.objective, r.iterations, r.converged, r.given_up) for r in fit.raced),
@@ -151,7 +151,9 @@ class HMMOracle(Params):
             )
         if not tried:
             return "no evidence of change: the log is too short or too regular for more than one state."
-        gains = ", ".join(f"{count.n_states}: {count.gain:+.1f} ± {count.gain_error:.1f}" for count in tried)
+        gains = ", ".join(
+            f"{count.n_states}: {round(count.gain, 1) + 0.0:+} ± {count.gain_error:.1f}" for count in tried
+        )
         return f"no evidence of change: more states do not foresee held-out rewards better (log-likelihood {gains})."
 
     def _check(self, log: BanditLog) -> None:

@@ -8,13 +8,14 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import expit
 
 from seachange.kernels.emission import round_scores
 from seachange.kernels.regression import logistic_sums, regression_sums, solve_ridge
 from seachange.log.bandit_log import BanditLog
 from seachange.log.moments import moments_of
 from seachange.protocols import Floats
-from seachange.states.shrinkage import MOST_TURNS, SAME_RIDGE, determined, evidence_ridge, likeliest_ridge
+from seachange.states.shrinkage import MOST_TURNS, SAME_RIDGE, evidence_ridge, likeliest_ridge, occam
 
 # As much ridge as keeps separable features from blowing up, whatever the evidence; in rounds.
 STABLE_CLICK_RIDGE = 1e-3
@@ -26,7 +27,7 @@ class PooledFit(NamedTuple):
 
     coefs: Floats  # (B, D)
     grams: Floats  # (1, B, D, D) curvature of the log-likelihood, times the noise variance
-    parameters: float  # how many coefficients the log determines
+    cost: float  # of its coefficients in BIC
 
 
 def pooled_fit(log: BanditLog, scales: Floats) -> PooledFit:
@@ -43,7 +44,7 @@ def pooled_fit(log: BanditLog, scales: Floats) -> PooledFit:
     rounds = moments_of(log.arrays.rewards).n_seen
     ridge = likeliest_ridge(grams, moments, squares, rounds, scales)
     deviations = solve_ridge(grams, moments, ridge * np.square(scales))
-    return PooledFit(np.asarray(centre + deviations[0]), grams, determined(grams, ridge, scales))
+    return PooledFit(np.asarray(centre + deviations[0]), grams, occam(grams, ridge, scales, rounds))
 
 
 def pooled_click_fit(log: BanditLog, scales: Floats) -> PooledFit:
@@ -58,7 +59,7 @@ def pooled_click_fit(log: BanditLog, scales: Floats) -> PooledFit:
         before, ridge = ridge, max(evidence_ridge(grams, linear, 1.0, scales), STABLE_CLICK_RIDGE)
         if abs(ridge - before) <= SAME_RIDGE * ridge:
             break
-    return PooledFit(np.asarray(coefs[0]), grams, determined(grams, ridge, scales))
+    return PooledFit(np.asarray(coefs[0]), grams, occam(grams, ridge, scales, moments_of(log.arrays.rewards).n_seen))
 
 
 def _centre(log: BanditLog, clicks: bool) -> Floats:
@@ -110,6 +111,6 @@ def residual_log(log: BanditLog, coefs: Floats, clicks: bool = False) -> BanditL
     for rounds in log.chunk_slices():
         arrays, scores = log[rounds].arrays, np.empty((rounds.stop - rounds.start, 1))
         round_scores(arrays.rows, arrays.actions, np.asarray(coefs)[None], scores)
-        expected = 1 / (1 + np.exp(-scores[:, 0])) if clicks else scores[:, 0]
+        expected = expit(scores[:, 0]) if clicks else scores[:, 0]
         np.subtract(arrays.rewards, expected, out=residuals[rounds])
     return log.with_rewards(residuals)

@@ -67,6 +67,15 @@ def bounding_ridge(grams: Floats, most: float, scales: Floats) -> float:
     return float(next((ridge for ridge in ridges if determined(grams, ridge, scales) <= most), MOST))
 
 
+def occam(grams: Floats, ridge: float, scales: Floats, rounds: float) -> float:
+    """What coefficients cost in BIC: Σ log(1 + g / ridge), where without a ridge each costs log n.
+
+    That is how much wider the prior is than what the log leaves open; half of it is lost of the log-evidence.
+    """
+    values = np.maximum(np.linalg.eigvalsh(grams / np.outer(scales, scales)), 0.0)
+    return float(np.log1p(values / ridge).sum()) if ridge > 0 else values.size * float(np.log(max(rounds, 1.0)))
+
+
 def determined(grams: Floats, ridge: float, scales: Floats) -> float:
     """How many coefficients the log determines under a ridge: Σ g / (g + ridge) over the eigenvalues of the Gram."""
     values = np.maximum(np.linalg.eigvalsh(grams / np.outer(scales, scales)), 0.0)
