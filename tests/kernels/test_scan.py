@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from seachange.kernels.pieces import piece_sums, places, score_spread, subtract_fit
+from seachange.kernels.emission import round_scores
+from seachange.kernels.pieces import piece_sums, places, score_spread
 from seachange.kernels.scan import bin_scores, mean_shifts, score_shifts
 
 pytestmark = pytest.mark.small
@@ -42,13 +43,15 @@ def test_sums_of_a_piece_are_those_written_out(kind, missing):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_scores_scatter_and_residuals_are_those_written_out(kind):
+def test_scores_and_how_they_scatter_are_those_written_out(kind):
     rows, actions, rewards, n_blocks = rounds(kind)
     coefs = np.random.default_rng(1).normal(size=(n_blocks, rows.shape[2]))
     features = np.array([feature(rows, actions, t) for t in range(len(rewards))])
     blocks = actions if n_blocks > 1 else np.zeros_like(actions)
-    residuals = subtract_fit(rows, actions, rewards, coefs)
-    np.testing.assert_allclose(residuals, rewards - np.einsum("nd,nd->n", coefs[blocks], features), atol=1e-12)
+    fitted = np.empty((len(rewards), 1))
+    round_scores(rows, actions, coefs[None], fitted)
+    np.testing.assert_allclose(fitted[:, 0], np.einsum("nd,nd->n", coefs[blocks], features), atol=1e-12)
+    residuals = rewards - fitted[:, 0]
     spread = score_spread(rows, actions, residuals, n_blocks)
     for b in range(n_blocks):
         scores = (residuals[:, None] * features)[blocks == b]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from seachange.kernels.rows import tabled
+
 
 @njit(cache=True, nogil=True)
 def piece_sums(rows, actions, rewards, begins, ends, n_blocks):
@@ -18,7 +20,7 @@ def piece_sums(rows, actions, rewards, begins, ends, n_blocks):
     squares, counts = np.zeros((n_pieces, n_blocks)), np.zeros((n_pieces, n_blocks))
     many, own_row = rows.shape[0] > 1, rows.shape[1] > 1
     # Without contexts the features are the action alone: counting is enough.
-    tabled = not many and not own_row and n_features == 1
+    counted = tabled(rows)
     for p in range(n_pieces):
         for t in range(begins[p], ends[p]):
             reward = rewards[t]
@@ -27,7 +29,7 @@ def piece_sums(rows, actions, rewards, begins, ends, n_blocks):
             b = actions[t] if n_blocks > 1 else 0
             counts[p, b] += 1.0
             squares[p, b] += reward * reward
-            if tabled:
+            if counted:
                 moments[p, b, 0] += reward
                 continue
             row = rows[t if many else 0, actions[t] if own_row else 0]
@@ -36,7 +38,7 @@ def piece_sums(rows, actions, rewards, begins, ends, n_blocks):
                 for j in range(i + 1):
                     grams[p, b, i, j] += row[i] * row[j]
         for b in range(n_blocks):
-            if tabled:
+            if counted:
                 moments[p, b, 0] *= rows[0, 0, 0]
                 grams[p, b, 0, 0] = counts[p, b] * rows[0, 0, 0] * rows[0, 0, 0]
             for i in range(n_features):
@@ -50,9 +52,9 @@ def places(rows, actions, rewards, spans, coefs, variances, clip, tail):
     """Where two fits part: change c lies from ``spans[c, 0]`` to ``spans[c, 1]``, and has a fit on either side.
 
     The place τ has log-likelihood Σ_{t<τ} log p(r_t; β_left) + Σ_{t≥τ} log p(r_t; β_right), for ``coefs`` (C, 2, B, D).
-    Rewards are normal with ``variances`` (C, B), or,
-    where ``clip`` is positive, clicks whose probability is kept that far from 0 and 1. Returns the likeliest place, and
-    the quantiles ``tail`` and 1 - ``tail`` of the place's posterior under a flat prior, (C, 3).
+    Rewards are normal with ``variances`` (C, B), or, where ``clip`` is positive, clicks whose probability is kept that
+    far from 0 and 1. Returns the likeliest place, and the quantiles ``tail`` and 1 - ``tail`` of the place's posterior
+    under a flat prior, (C, 3).
     """
     found = np.empty((spans.shape[0], 3), dtype=np.int64)
     n_blocks, n_features = coefs.shape[2], coefs.shape[3]
@@ -113,18 +115,3 @@ def score_spread(rows, actions, residuals, n_blocks):
             for j in range(n_features):
                 spread[b, i, j] += weighted * row[j]
     return spread
-
-
-@njit(cache=True, nogil=True)
-def subtract_fit(rows, actions, rewards, coefs):
-    """r_t - c · f(x_t, a_t) for one coefficient set (B, D)."""
-    residuals = np.empty(rewards.size)
-    many, own_row, n_blocks = rows.shape[0] > 1, rows.shape[1] > 1, coefs.shape[0]
-    for t in range(rewards.size):
-        b = actions[t] if n_blocks > 1 else 0
-        row = rows[t if many else 0, actions[t] if own_row else 0]
-        fitted = 0.0
-        for j in range(row.size):
-            fitted += coefs[b, j] * row[j]
-        residuals[t] = rewards[t] - fitted
-    return residuals

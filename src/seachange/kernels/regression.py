@@ -294,27 +294,6 @@ def blocked_sums(rows, actions, rewards, weights, block_grams, block_moments):
     return unpacked(packed, n_features), moments, totals
 
 
-@njit(cache=True, nogil=True)
-def window_sums(rows, actions, rewards, windows, grams, moments):
-    """Σ f f' over the rounds of each window is added to ``grams`` (W, B, D, D), Σ f r to ``moments`` (W, B, D).
-
-    Rounds whose window is negative are left out.
-    """
-    n_blocks, n_features = moments.shape[1], moments.shape[2]
-    for t in range(actions.size):
-        reward = rewards[t]
-        if np.isnan(reward):
-            continue
-        row = rows[t if rows.shape[0] > 1 else 0, actions[t] if rows.shape[1] > 1 else 0]
-        b, w = actions[t] if n_blocks > 1 else 0, windows[t]
-        if w < 0:
-            continue
-        for i in range(n_features):
-            moments[w, b, i] += row[i] * reward
-            for j in range(n_features):
-                grams[w, b, i, j] += row[i] * row[j]
-
-
 def modelled_rewards(rows, coefs):
     """c_a · f(x_t, a) for every round and action, (n, K) or (1, K), for one coefficient set (B, D)."""
     return rows @ coefs[0] if rows.shape[1] > 1 else rows[:, 0] @ coefs.T

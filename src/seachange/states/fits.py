@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from seachange.kernels.pieces import piece_sums, score_spread, subtract_fit
+from seachange.kernels.emission import round_scores
+from seachange.kernels.pieces import piece_sums, score_spread
 from seachange.log.bandit_log import BanditLog
 from seachange.protocols import Floats, Ints
 from seachange.states.labels import chains
@@ -151,7 +152,9 @@ def series_of(log: BanditLog, by_action: bool = True) -> Series:
         coefs = np.zeros((n_blocks, rows.shape[2]))
         looks = Series(rows, actions, rewards, rewards, coefs, scales, begins, ends, order)
         coefs = looks.whole.coefs()[0] / scales
-        residuals = subtract_fit(rows, actions, rewards, coefs)
+        scores = np.empty((len(rewards), 1))
+        round_scores(rows, actions, coefs[None], scores)
+        residuals = rewards - scores[:, 0]
     return Series(rows, actions, rewards, residuals, coefs, scales, begins, ends, order)
 
 

@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from seachange.kernels.regression import penalised_gram, solve_ridge, window_sums
+from seachange.kernels.pieces import piece_sums
+from seachange.kernels.regression import penalised_gram, solve_ridge
 from seachange.protocols import Floats, Ints
 from seachange.states.chain import Chain
 from seachange.states.clustering import cluster
@@ -29,7 +30,7 @@ class Pieces(NamedTuple):
 
     grams: Floats  # (W, B, D, D)
     moments: Floats  # (W, B, D)
-    rounds: Ints  # (W,) with a reward
+    rounds: Floats  # (W,) with a reward
     scale: Floats  # (B, D, D) mean f f' over the pieces: the metric in which predictions differ
     points: Floats  # (W, B D) the regressions, in coordinates in which that metric is the plain one
 
@@ -129,15 +130,10 @@ class Starts:
         The coordinates are such that two pieces are as far apart as their predictions differ, in the mean square over
         the log, so that the scale of a feature does not matter.
         """
-        n_blocks, n_features = self.chain.joint.shape
-        grams = np.zeros((int(numbers.max()) + 1, n_blocks, n_features, n_features))
-        moments, counts = np.zeros((len(grams), n_blocks, n_features)), np.zeros(len(grams), dtype=np.int64)
-        for section in (section for span in self.chain.spans for section in span):
-            rounds, residuals = section.rounds, self.residuals[section.rounds]
-            arrays = self.chain.arrays(rounds)
-            mine = numbers[np.searchsorted(firsts, np.arange(rounds.start, rounds.stop), side="right") - 1]
-            window_sums(arrays.rows, arrays.actions, residuals, mine, grams, moments)
-            counts += np.bincount(mine[(mine >= 0) & np.isfinite(residuals)], minlength=len(grams))
+        arrays, n_blocks, taken = self.chain.log.arrays, self.chain.joint.shape[0], numbers >= 0
+        begins, ends = firsts[taken], np.append(firsts[1:], len(self.chain.log))[taken]
+        grams, moments, _, rounds = piece_sums(arrays.rows, arrays.actions, self.residuals, begins, ends, n_blocks)
+        counts = rounds.sum(axis=1)
         scale = grams.sum(axis=0) / max(int(counts.sum()), 1)
         units = np.einsum("bii->i", scale)
         scale += 1e-6 * np.diag(np.where(units > 0, units, 1.0))
@@ -158,7 +154,7 @@ def _most_similar(coefs: Floats, counts: Ints, scale: Floats) -> tuple[int, int]
     return int(first), int(second)
 
 
-def _gap(points: Floats, rounds: Ints, halves: Ints) -> float:
+def _gap(points: Floats, rounds: Floats, halves: Ints) -> float:
     """How far the means of two halves are apart, in units of the noise of a mean: n_0 n_1 / (n_0 + n_1) |gap|²."""
     sizes = np.bincount(halves, rounds, 2)
     means = np.stack([np.average(points[halves == h], axis=0, weights=rounds[halves == h] + 1e-12) for h in (0, 1)])
