@@ -162,19 +162,27 @@ def gaussian_block(block, rewards, size, halves, log_deviations, nearest):
         for i in range(size):
             scores[i] = gaussian_surprise(scores[i], rewards[i], halves[z], log_deviations[z])
             nearest[i] = min(nearest[i], scores[i])
-    log_factor = 0.0
     for z in range(n_states):
         scores = block[z]
         for i in range(size):
             scores[i] = nearest[i] - scores[i]
         scores[size:] = 0.0
-    for i in range(size):
-        if np.isnan(rewards[i]):
-            block[:, i] = 0.0
-        else:
-            log_factor -= nearest[i]
+    if np.isnan(rewards[:size]).any():
+        for i in range(size):
+            if np.isnan(rewards[i]):
+                block[:, i] = 0.0
+                nearest[i] = 0.0
     exp_in_place(block.reshape(-1))
-    return log_factor
+    return -total_of(nearest, size)
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc", "nsz"})
+def total_of(values, size):
+    """The sum of the first ``size`` values, in an order of the compiler's."""
+    total = 0.0
+    for i in range(size):
+        total += values[i]
+    return total
 
 
 @njit(cache=True, nogil=True)

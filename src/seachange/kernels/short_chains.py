@@ -92,14 +92,14 @@ def forward_group(
     belief = np.empty((n_states, SIDE_BY_SIDE))
     products = np.ones(SIDE_BY_SIDE)
     likelihood = 0.0
+    n_observed = 0
     for z in range(n_states):
         belief[z] = initial[z]
     for t in range(widths.size):
         width = widths[t]
         for i in range(width):
             seen[i] = rewards[heads[i] + t]
-            if variances.size > 0 and not np.isnan(seen[i]):
-                likelihood -= HALF_LOG_2_PI
+            n_observed += not np.isnan(seen[i])
         block = evidence[t]
         scores_of(features[t], width, coefs, 0, block)
         if variances.size == 0:
@@ -114,10 +114,8 @@ def forward_group(
             for i in range(width):
                 weighed[i] = before[i] * emitted[i]
                 total[i] += weighed[i]
-        lowest = 1.0
         for i in range(width):
             products[i] *= total[i]
-            lowest = min(lowest, products[i])
             total[i] = 1.0 / total[i]
         for z in range(n_states):
             weighed = filtered[t, z]
@@ -133,14 +131,15 @@ def forward_group(
                 else:
                     for i in range(width):
                         moved[i] += weighed[i] * chance
-        # Logarithms are dear: one serves the product of many scales.
-        if lowest < 1e-150:
+        # Logarithms are dear: one serves the product of a few scales, none of which can be very small.
+        if t % 4 == 3:
             for i in range(products.size):
-                likelihood += np.log(products[i])
-                products[i] = 1.0
+                if products[i] < 1e-150:
+                    likelihood += np.log(products[i])
+                    products[i] = 1.0
     for i in range(products.size):
         likelihood += np.log(products[i])
-    return likelihood
+    return likelihood if variances.size == 0 else likelihood - n_observed * HALF_LOG_2_PI
 
 
 @njit(cache=True, nogil=True)
