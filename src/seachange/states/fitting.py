@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import expit
 
 from seachange.errors import ParameterError
 from seachange.log.bandit_log import BanditLog
@@ -80,7 +81,7 @@ class Fitter:
         if rewards == "bernoulli":
             pooled, chain = pooled_click_fit(log, scales), Chain(log)
             scores = chain.log.arrays.rewards - residual_log(chain.log, pooled.coefs).arrays.rewards
-            residuals = chain.log.arrays.rewards - 1 / (1 + np.exp(-scores))
+            residuals = chain.log.arrays.rewards - expit(scores)
         else:
             pooled = pooled_fit(log, scales)
             chain = Chain(residual_log(log, pooled.coefs))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
+from scipy.special import expit
 
 from seachange.errors import ParameterError
 from seachange.kernels.chain import filter_rounds, likeliest_backward, likeliest_forward
@@ -100,7 +101,7 @@ class SwitchingRegression:
         """(n, L) E[r_t | x_t, a_t, z]: what the action that was taken earns in each state."""
         scores = np.empty((len(log), self.n_states))
         round_scores(log.arrays.rows, log.arrays.actions, self.reward_coefs, scores)
-        return 1 / (1 + np.exp(-scores)) if self.rewards == "bernoulli" else scores
+        return np.asarray(expit(scores)) if self.rewards == "bernoulli" else scores
 
     def likeliest_path(self, log: BanditLog) -> Ints:
         """(n,) argmax over paths of p(z_1:n | all rewards), by Viterbi's recursion."""
