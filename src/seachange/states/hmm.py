@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args
 
 import numpy as np
 
@@ -17,6 +17,8 @@ from seachange.states.fitting import Fit, FitSettings, Fitter
 from seachange.states.labels import StateLabels, by_first_appearance, labels_from_states
 from seachange.states.selection import StateCount, choose_n_states
 from seachange.states.switching import Rewards, SwitchingRegression
+
+Initial = Literal["free", "stationary"]
 
 # Restarts whose objectives differ by less than this share ended at the same place.
 SAME_END = 1e-6
@@ -67,7 +69,7 @@ class HMMOracle(Params):
     expected_stay: float | Auto = "auto"  # rounds in a state, a guess; auto: a chain visits each state twice
     prior_visits: float = 1.0  # weight of that guess, in visits to each state; 0: none
     rewards: Rewards | Auto = "auto"  # how they are distributed; auto: bernoulli where all are 0 or 1, else gaussian
-    initial: Literal["free", "stationary"] = "free"  # P_0: its own parameter, or the stationary distribution of Φ
+    initial: Initial = "free"  # P_0: its own parameter, or the stationary distribution of Φ
     ridge: float | Auto = "auto"  # pull of the states to the fit of the whole log, in rounds; auto: most likely
     tolerance: float = 1e-8  # EM stops when it gains less than this share of the log-likelihood
     max_iterations: int = 200
@@ -157,6 +159,9 @@ class HMMOracle(Params):
         for name in ("prior_visits", "ridge", "tolerance"):
             given = getattr(self, name)
             require((name == "ridge" and given == "auto") or given >= 0, f"{name} must be at least 0; got {given}.")
+        for name, choices in (("rewards", ("auto", *get_args(Rewards))), ("initial", get_args(Initial))):
+            given = getattr(self, name)
+            require(given in choices, f"{name} must be one of {', '.join(choices)}; got {given!r}.")
         require_count("n_states", self.n_states, auto=True)
         require_count("restarts", self.restarts)
         require_count("max_iterations", self.max_iterations)
