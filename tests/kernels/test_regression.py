@@ -38,10 +38,11 @@ def posteriors(g, n, n_states, kind):
     return sure
 
 
-SHAPES = [(1, 1, 1), (1, 3, 1), (3, 1, 4), (50, 1, 6), (1, 8, 40), (1, 1, 130), (7, 1, 33)]
+SMALL_SHAPES = [(1, 1, 1), (1, 3, 1), (3, 1, 4), (50, 1, 6)]
+LARGE_SHAPES = [(1, 8, 40), (1, 1, 130), (7, 1, 33)]
+SHAPES = [*(pytest.param(*shape, marks=pytest.mark.small) for shape in SMALL_SHAPES), *LARGE_SHAPES]
 
 
-@pytest.mark.small
 @pytest.mark.parametrize("kind", ["shared", "certain"])
 @pytest.mark.parametrize(("n_blocks", "n_own", "n_features"), SHAPES)
 @pytest.mark.parametrize("missing", [False, True])
@@ -61,7 +62,6 @@ def test_sums_are_those_of_numpy(n_blocks, n_own, n_features, kind, missing):
     np.testing.assert_allclose(totals, np.stack([(weights * filled**2).sum(0), (weights * seen).sum(0)], 1), atol=1e-10)
 
 
-@pytest.mark.small
 @pytest.mark.parametrize(("n_blocks", "n_own", "n_features"), SHAPES)
 def test_logistic_sums_are_those_of_numpy(n_blocks, n_own, n_features):
     g = np.random.default_rng(1)
@@ -76,6 +76,26 @@ def test_logistic_sums_are_those_of_numpy(n_blocks, n_own, n_features):
     np.testing.assert_allclose(grams, wanted[0], rtol=0, atol=1e-10)
     np.testing.assert_allclose(moments, wanted[1], rtol=0, atol=1e-10)
     np.testing.assert_allclose(totals, np.stack([(weights * filled).sum(0), (weights * seen).sum(0)], 1), atol=1e-10)
+
+
+@pytest.mark.small
+@pytest.mark.parametrize("n_actions", [1, 4])
+def test_counting_without_contexts_is_the_same_sum(n_actions):
+    g = np.random.default_rng(5)
+    n = 200
+    rows, actions = np.ones((1, 1, 1)), g.integers(n_actions, size=n)
+    rewards, weights = np.where(g.random(n) < 0.3, np.nan, g.integers(2, size=n)), posteriors(g, n, 3, "shared")
+    levels = g.normal(size=(n_actions, 3))
+    scores, seen, filled = levels[actions], np.isfinite(rewards)[:, None], np.nan_to_num(rewards)[:, None]
+    rates = 1 / (1 + np.exp(-scores))
+    grams, moments, _ = regression_sums(rows, actions, rewards, weights, n_actions)
+    wanted = by_numpy(rows, actions, weights * seen, weights * filled, n_actions)
+    np.testing.assert_allclose(grams, wanted[0], rtol=0, atol=1e-12)
+    np.testing.assert_allclose(moments, wanted[1], rtol=0, atol=1e-12)
+    grams, moments, _ = logistic_sums(rows, actions, rewards, weights, scores, n_actions)
+    wanted = by_numpy(rows, actions, weights * seen * rates * (1 - rates), weights * seen * (filled - rates), n_actions)
+    np.testing.assert_allclose(grams, wanted[0], rtol=0, atol=1e-12)
+    np.testing.assert_allclose(moments, wanted[1], rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("kind", ["shared", "certain", "traces"])
