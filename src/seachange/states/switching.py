@@ -123,6 +123,14 @@ class SwitchingRegression:
     def _chain(self, log: BanditLog) -> Chain:
         if log.joint != self.joint:
             raise ParameterError(f"the model is of {self.joint}; this log has {log.joint}.")
+        if self.rewards == "bernoulli":
+            odd = np.flatnonzero(~np.isin(log.arrays.rewards, (0.0, 1.0)) & ~np.isnan(log.arrays.rewards))
+            if len(odd):
+                row = int(odd[0])
+                raise ParameterError(
+                    f"the model is of clicks, rewards of 0 or 1; row {row} of this log has {log.arrays.rewards[row]:g} "
+                    f"({len(odd)} of {len(log)} rows do not fit)."
+                )
         return Chain(log)
 
     def _evidences(self, chain: Chain) -> Iterator[tuple[slice, Floats]]:
