@@ -344,6 +344,17 @@ def test_a_world_that_does_not_change_has_one_state(kind):
     assert n_states_of(stationary_log(kind, 7001)) == 1
 
 
+@pytest.mark.parametrize("seed", [7246, 7319])
+def test_states_that_are_better_by_a_trace_are_not_taken(seed):
+    """In these logs a second state, alike to a millionth, foresees better by a millionth: by more than its error."""
+    g = np.random.default_rng(seed)
+    n = 600 if seed == 7246 else 1200
+    actions = g.integers(3, size=n)
+    rewards = np.round(g.normal(3, 1, n)) if seed == 7246 else g.exponential(1, n)
+    log = sc.BanditLog.from_arrays(actions, rewards, np.full(n, 1 / 3))
+    assert sc.HMMOracle(n_states="auto", restarts=2).fit(log).model_.n_states == 1
+
+
 @pytest.mark.parametrize(("n_states", "kind"), [(2, "clicks"), (2, "contexts"), (3, "gaussian")])
 def test_well_separated_states_are_counted(n_states, kind):
     log = changing_log(np.random.default_rng([7001, n_states]), n_states, kind, longest=2500)

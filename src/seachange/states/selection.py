@@ -27,8 +27,9 @@ FOLDS = 3
 BLOCKS, SHORTEST_BLOCK = 100, 25
 # With fewer blocks nothing can be said about more than one state.
 FEWEST_BLOCKS = 20
-# More states must foresee better by this many standard errors.
-SURE = 2.5
+# More states must foresee better by this many standard errors, and by so much log-likelihood in all: where a ridge has
+# drawn states together but for a trace, they may be surely better by a millionth.
+SURE, LEAST_GAIN = 2.5, 1.0
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ def choose_n_states(log: BanditLog, fitter: Fitter) -> tuple[Fit, tuple[StateCou
             break
         gain, error = held_out.difference(scores, best)
         counts.append(StateCount(n_states, fit.run.log_likelihood, fit.bic, float(scores.sum()), gain, error))
-        if gain > SURE * error:
+        if gain > max(SURE * error, LEAST_GAIN):
             chosen, best = fit, scores
         elif n_states - chosen.model.n_states >= PATIENCE:
             break
