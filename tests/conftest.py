@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -32,3 +34,16 @@ def build_log(kind: str = "none", n: int = 600, seed: int = 0, **columns: object
 def make_log() -> Callable[..., sc.BanditLog]:
     """``build_log`` as a fixture."""
     return build_log
+
+
+@pytest.fixture(scope="session")
+def data_file() -> Callable[[str], Path]:
+    """The path of a file of real data, which is not part of the project; skips the test where it is not there."""
+    folder = Path(os.environ.get("SEACHANGE_DATA") or Path(__file__).resolve().parents[2] / "shared" / "data")
+
+    def find(name: str) -> Path:
+        if not (folder / name).exists():
+            pytest.skip(f"needs {name}, which is not in {folder}; SEACHANGE_DATA says where the data are")
+        return folder / name
+
+    return find

@@ -22,7 +22,7 @@ def deployers(request):
     made = {}
     for kind in KINDS:
         log = _log(kind)
-        model = sc.learn(log, oracle=sc.HMMOracle(n_states=2), objective="ips")
+        model = sc.learn(log, oracle=sc.HMMOracle(n_states=2, rewards="gaussian"), objective="ips")
         made["exp4s", kind] = sc.Exp4S(model.policies, exploration=0.05)
         made["exp4s as printed", kind] = sc.Exp4S(model.policies, mixing="paper")
         made["posterior", kind] = sc.PosteriorSampling(model.policies, hmm=model.oracle.model_)

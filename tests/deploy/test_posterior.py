@@ -53,3 +53,16 @@ def test_policies_and_states_must_match(fitted):
     _, hmm, policies = fitted
     with pytest.raises(ParameterError, match="each of the HMM's 2 states; there are 1"):
         sc.PosteriorSampling([policies[0]], hmm=hmm)
+
+
+def test_an_hmm_of_clicks_takes_parts_of_a_click_and_no_more(make_log):
+    log = make_log("none", n=1200)
+    model = sc.learn(log, oracle=sc.HMMOracle(n_states=2, rewards="bernoulli"), objective="ips")
+    deployer = model.deployer()
+    decision = deployer.act(deployer.init(), None, 0.3)
+    click, none, part = (
+        deployer._evidence(decision, reward) / deployer._evidence(decision, reward)[0] for reward in (1.0, 0.0, 0.3)
+    )
+    np.testing.assert_allclose(part, click**0.3 * none**0.7, rtol=1e-12)
+    with pytest.raises(sc.SeachangeError, match=r"rewards must be in \[0, 1\]; got \[3\.\]"):
+        deployer.update(deployer.init(), decision, 3.0)

@@ -215,6 +215,19 @@ def test_a_live_filter_refuses_what_is_no_round(make_log):
         live.update(live.init(), None, 0, np.nan)
 
 
+def test_a_model_of_clicks_refuses_other_rewards():
+    generator = np.random.default_rng(10)
+    log = random_log("none", 20, generator, "bernoulli")
+    model = random_model(log, 2, generator, "bernoulli")
+    rated = log.with_rewards(np.where(np.arange(20) > 16, 4.5, log.rewards))
+    for ask in (model.smooth, model.filter, model.likeliest_path, model.log_likelihood):
+        with pytest.raises(sc.SeachangeError, match=r"rewards of 0 or 1; row 17 of this log has 4.5 \(3 of 20 rows"):
+            ask(rated)
+    live = LiveFilter(model)
+    with pytest.raises(sc.SeachangeError, match=r"rewards of 0 or 1; got 4.5"):
+        live.update(live.init(), None, 0, 4.5)
+
+
 @pytest.mark.parametrize("rewards", EMISSIONS)
 def test_workers_change_nothing(rewards):
     generator = np.random.default_rng(9)

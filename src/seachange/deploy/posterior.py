@@ -54,12 +54,19 @@ class PosteriorSampling(BeliefDeployer):
         return scores
 
     def _evidence(self, decision: Decision, reward: float) -> Floats:
+        self._require_clicks(np.array([reward]))
         evidence = np.empty(len(decision.by_state))
         reward_evidence(decision.by_state, reward, self.hmm.noise_variances, evidence)
         return evidence
 
+    def _require_clicks(self, rewards: Floats) -> None:
+        if self.hmm.rewards == "bernoulli":
+            strange = rewards[(rewards < 0) | (rewards > 1)]
+            require(len(strange) == 0, f"the HMM is of clicks: rewards must be in [0, 1]; got {strange[:1]}.")
+
     def _run(self, belief: Floats, contexts: Floats, advice: Floats, mask: Bools, uniforms: Floats,
              mean_rewards: Floats, rewards: Floats, trace: Trace) -> None:  # fmt: skip
+        self._require_clicks(rewards)
         run_posterior(
             belief, advice, mask, uniforms, mean_rewards, rewards, self.exploration, self.hmm.joint.rows(contexts),
             self.hmm.reward_coefs, self.hmm.noise_variances, self.transition, trace.state_probs, trace.actions,

@@ -30,14 +30,19 @@ def state_scores(row, action, coefs, scores):
 
 @njit(cache=True, nogil=True)
 def reward_evidence(scores, reward, variances, evidence):
-    """p(r | z) up to a factor, of one round."""
+    """p(r | z) up to a factor, of one round; where rewards are clicks r may be a part of one: p^r (1 - p)^(1 - r)."""
     if variances.size == 0:
         for z in range(scores.size):
             evidence[z] = -abs(scores[z])
         exp_in_place(evidence)
         highest = 0.0
         for z in range(scores.size):
-            evidence[z] = click_probability(scores[z], reward, evidence[z])
+            small = evidence[z]
+            evidence[z] = click_probability(scores[z], reward, small)
+            if 0.0 < reward < 1.0:
+                # A part of a click counts as that part of the evidence of one.
+                click, none = click_probability(scores[z], 1.0, small), click_probability(scores[z], 0.0, small)
+                evidence[z] = click**reward * none ** (1.0 - reward)
             highest = max(highest, evidence[z])
         inverse = 1.0 / highest
         for z in range(scores.size):

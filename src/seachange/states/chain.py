@@ -81,6 +81,11 @@ class Chain:
         low, high = np.searchsorted(self.firsts, (rounds.start, rounds.stop))
         return np.asarray(self.firsts[low:high] - rounds.start)
 
+    def ages(self, rounds: slice) -> Ints:
+        """How many rounds of its chain came before each of ``rounds``."""
+        places = np.arange(rounds.start, rounds.stop)
+        return np.asarray(places - self.firsts[np.searchsorted(self.firsts, places, side="right") - 1])
+
     def short_chains(self, tile: slice) -> tuple[Ints, Ints] | None:
         """First rounds, as places in ``tile``, and lengths of its chains, longest first.
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from seachange.engine import map_in_order
 from seachange.kernels.regression import penalised_gram, solve_ridge
-from seachange.log.moments import moments_of
+from seachange.log.moments import Moments, moments_of
 from seachange.protocols import Floats
 from seachange.states.chain import Chain
 from seachange.states.expectation import Expectation, Workspace, expectation
@@ -107,7 +107,7 @@ class EM:
 
     chain: Chain
     prior: Prior
-    tolerance: float  # a run has converged when an iteration gains less than this share of the objective
+    tolerance: float  # a run has converged when an iteration gains less than this a round
     most_iterations: int
 
     def race(self, starts: Sequence[SwitchingRegression], workers: int = 1) -> list[EMRun]:
@@ -152,15 +152,24 @@ class EM:
             model = replace(model, reward_coefs=0.5 * (model.reward_coefs + run.model.reward_coefs))
             statistics = expectation(model, self.chain, workspace=room, workers=workers)
             objective = self._objective(model, statistics)
-        converged = objective - run.objective <= self.tolerance * max(abs(objective), 1.0)
+        converged = objective - run.objective <= self.least_gain
         return EMRun(model, statistics, (*run.objectives, objective), converged)
 
     def _objective(self, model: SwitchingRegression, statistics: Expectation) -> float:
         return statistics.log_likelihood + self.prior.log_density(model)
 
     @cached_property
+    def least_gain(self) -> float:
+        """An iteration that gains less is the last one. Unlike a share of the log-likelihood it has no unit."""
+        return self.tolerance * self._moments.n_seen
+
+    @cached_property
     def _noise_floor(self) -> float:
-        return NOISE_FLOOR * moments_of(self.chain.log.arrays.rewards).variance or 1e-300
+        return NOISE_FLOOR * self._moments.variance or 1e-300
+
+    @cached_property
+    def _moments(self) -> Moments:
+        return moments_of(self.chain.log.arrays.rewards)
 
     def _over(self, run: EMRun) -> bool:
         return run.converged or run.given_up or run.iterations >= self.most_iterations

@@ -147,7 +147,7 @@ class Fitter:
         for _ in range(MOST_REGROUPINGS):
             regrouped = self.starts.regrouped(runs[0].model, widths[-1], prior)
             best, runs = runs[0], _best_first([*runs, *em.race(regrouped, workers)])
-            if runs[0].objective - best.objective <= self.settings.tolerance * abs(best.objective):
+            if runs[0].objective - best.objective <= em.least_gain:
                 break
         return runs
 

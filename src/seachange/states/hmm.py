@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args
 
 import numpy as np
 
@@ -19,7 +19,9 @@ from seachange.states.labels import StateLabels, by_first_appearance, labels_fro
 from seachange.states.selection import StateCount, choose_n_states
 from seachange.states.switching import Rewards, SwitchingRegression
 
-# Restarts whose objectives differ by less than this share ended at the same place.
+Initial = Literal["free", "stationary"]
+
+# Restarts whose objectives differ by less than this a round ended at the same place.
 SAME_END = 1e-6
 # A noise for each state must not cost more than this factor of the squared error of forecasts.
 SAME_ERROR = 1.002
@@ -68,9 +70,9 @@ class HMMOracle(Params):
     expected_stay: float | Auto = "auto"  # rounds in a state, a guess; auto: a chain visits each state twice
     prior_visits: float = 1.0  # weight of that guess, in visits to each state; 0: none
     rewards: Rewards | Auto = "auto"  # how they are distributed; auto: bernoulli where all are 0 or 1, else gaussian
-    initial: Literal["free", "stationary"] = "free"  # P_0: its own parameter, or the stationary distribution of Φ
+    initial: Initial = "free"  # P_0: its own parameter, or the stationary distribution of Φ
     ridge: float | Auto = "auto"  # pull of the states to the fit of the whole log, in rounds; auto: most likely
-    tolerance: float = 1e-8  # EM stops when it gains less than this share of the log-likelihood
+    tolerance: float = 1e-8  # EM stops when it gains less log-likelihood than this a round
     max_iterations: int = 200
     align_to: Any = None  # an earlier model, or its oracle, whose numbers of states are kept for states that are alike
     seed: int = 0
@@ -100,7 +102,7 @@ class HMMOracle(Params):
         else:
             order = in_the_order_of(regression_of(self.align_to), model, states, run.statistics.grams.sum(axis=0))
         self.model_: SwitchingRegression = model.reordered(order)
-        best = fit.raced[0].objective
+        best, rounds = fit.raced[0].objective, moments_of(log.arrays.rewards).n_seen
         self.report_ = HMMReport(
             log_likelihood=run.log_likelihood,
             bic=fit.bic,
@@ -109,7 +111,7 @@ class HMMOracle(Params):
             converged=run.converged,
             objectives=run.objectives,
             restarts=tuple(Restart(r.objective, r.iterations, r.converged, r.given_up) for r in fit.raced),
-            agreed=sum(best - r.objective <= SAME_END * max(abs(best), 1.0) for r in fit.raced),
+            agreed=sum(best - r.objective <= SAME_END * rounds for r in fit.raced),
             ridge=fit.ridge,
             state_counts=counts,
         )
@@ -161,6 +163,9 @@ class HMMOracle(Params):
         for name in ("prior_visits", "ridge", "tolerance"):
             given = getattr(self, name)
             require((name == "ridge" and given == "auto") or given >= 0, f"{name} must be at least 0; got {given}.")
+        for name, choices in (("rewards", ("auto", *get_args(Rewards))), ("initial", get_args(Initial))):
+            given = getattr(self, name)
+            require(given in choices, f"{name} must be one of {', '.join(choices)}; got {given!r}.")
         require_count("n_states", self.n_states, auto=True)
         require_count("restarts", self.restarts)
         require_count("max_iterations", self.max_iterations)

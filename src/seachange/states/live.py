@@ -43,6 +43,10 @@ class LiveFilter:
         n_actions, n_states = self.hmm.joint.n_actions, self.hmm.n_states
         require(0 <= action < n_actions, f"action must be from 0 to {n_actions - 1}; got {action}.")
         require(reward is None or bool(np.isfinite(reward)), f"a reward must be a finite number or None; got {reward}.")
+        require(
+            reward is None or self.hmm.rewards != "bernoulli" or reward in (0, 1),
+            f"the model is of clicks, rewards of 0 or 1; got {reward}.",
+        )
         evidence = np.ones(n_states)
         if reward is not None:
             contexts = np.empty((1, 0)) if context is None else np.asarray(context)[None]

@@ -1,8 +1,8 @@
 """How many states does a log have: as many as help to foresee rewards that the fit has not seen.
 
 The log is cut into blocks along time, every few-th of which is held out in turn: a model is fitted without the rewards
-of those blocks, then follows the whole log round by round, and its forecast of each held-out reward, made from the
-rewards before it, is scored. States that follow noise foresee nothing.
+of those blocks, then follows the whole log round by round, and its forecast of each held-out reward, made some rounds
+before it comes, is scored. States that follow noise foresee nothing.
 """
 
 from __future__ import annotations
@@ -28,10 +28,14 @@ FOLDS = 3
 FOLD_TOLERANCE = 1e-6
 # Blocks are a hundredth of the log, but no shorter than this unless the log is, and no longer than a sequence.
 BLOCKS, SHORTEST_BLOCK = 100, 25
+# Rewards are forecast so many rounds before they come, but at most a fifth of a sequence: noise that lingers for a few
+# rounds is no state of the world.
+AHEAD, ROUNDS_AHEAD = 10, 5
 # With fewer blocks nothing can be said about more than one state.
 FEWEST_BLOCKS = 20
-# More states must foresee better by this many standard errors.
-SURE = 2.5
+# More states must foresee better by this many standard errors, and by so much log-likelihood in all: where a ridge has
+# drawn states together but for a trace, they may be surely better by a millionth.
+SURE, LEAST_GAIN = 2.5, 1.0
 
 
 @dataclass(frozen=True)
@@ -50,7 +54,10 @@ def choose_n_states(log: BanditLog, fitter: Fitter) -> tuple[Fit, tuple[StateCou
     """Fit 1, 2, … states until more have stopped to foresee better; the chosen fit, and what was seen on the way."""
     chosen = fitter.fit(1)
     blocks = _blocks(log)
-    if blocks.max() + 1 < FEWEST_BLOCKS:
+    rewarded = np.zeros(int(blocks.max()) + 1, dtype=bool)
+    for rounds in log.chunk_slices():
+        rewarded[blocks[rounds][np.isfinite(log.arrays.rewards[rounds])]] = True
+    if np.count_nonzero(rewarded) < FEWEST_BLOCKS:
         return chosen, (StateCount(1, chosen.run.log_likelihood, chosen.bic, 0.0, 0.0, 0.0),)
     held_out = _HeldOut.of(log, fitter, blocks)
     best = held_out.scores(1)
@@ -62,7 +69,7 @@ def choose_n_states(log: BanditLog, fitter: Fitter) -> tuple[Fit, tuple[StateCou
             break
         gain, error = _difference(scores, best)
         counts.append(StateCount(n_states, fit.run.log_likelihood, fit.bic, float(scores.sum()), gain, error))
-        if gain > SURE * error:
+        if gain > max(SURE * error, LEAST_GAIN):
             chosen, best = fit, scores
         elif n_states - chosen.model.n_states >= PATIENCE:
             break
@@ -77,6 +84,7 @@ class _HeldOut:
     folds: tuple[Fitter, ...]
     blocks: npt.NDArray[np.int32]  # (n,) number of the block that a round belongs to
     noise: float  # variance of the rewards that one state leaves unexplained
+    ahead: int  # rounds before a reward at which it is forecast
     workers: int
 
     @classmethod
@@ -92,14 +100,16 @@ class _HeldOut:
             return Fitter.of(log.with_rewards(seen), fitter.starts.rewards, settings)
 
         folds = tuple(map_in_order(fold, range(FOLDS), workers=fitter.settings.workers))
-        return cls(log, folds, blocks, fitter.starts.spread, fitter.settings.workers)
+        length = len(log) // len(fitter.chain.firsts)
+        ahead = max(1, min(AHEAD, length // ROUNDS_AHEAD))
+        return cls(log, folds, blocks, fitter.starts.spread, ahead, fitter.settings.workers)
 
     def scores(self, n_states: int) -> Floats:
         """Of every block, the log-likelihood of its rewards as forecast by the fold that did not see them."""
 
         def forecast(number: int) -> Floats:
             fold = self.folds[number]
-            return fold.fit(n_states).model.predict_rewards(self.log)
+            return fold.fit(n_states).model.predict_rewards(self.log, self.ahead)
 
         scores = np.zeros(int(self.blocks.max()) + 1)
         for number, expected in enumerate(map_in_order(forecast, range(FOLDS), workers=self.workers)):

@@ -110,8 +110,9 @@ class Starts:
         members = (clusters[:, None] == np.arange(n_states)).astype(float)
         grams, moments = (np.einsum("wz,w...->z...", members, sums) for sums in (pieces.grams, pieces.moments))
         if self.rewards == "bernoulli":
-            # Clicks curve the likelihood by their variance; one step of Newton's method from the centre.
-            grams = grams * self.spread
+            # Clicks curve the likelihood by their variance; one step of Newton's method from the centre. Where all
+            # clicks are alike they have none, but a rate of half a click in all has.
+            grams = grams * max(self.spread, 0.5 / len(self.residuals))
         transition = np.full((n_states, n_states), 1 / (prior.stay * max(n_states - 1, 1)))
         np.fill_diagonal(transition, 1 - 1 / prior.stay if n_states > 1 else 1.0)
         return SwitchingRegression(

@@ -14,6 +14,7 @@ from seachange.kernels.chain import filter_rounds, likeliest_backward, likeliest
 from seachange.kernels.emission import evidences, round_scores
 from seachange.log.bandit_log import BanditLog
 from seachange.log.joint import JointFeatures
+from seachange.params import require_count
 from seachange.protocols import Floats, Ints
 from seachange.states.chain import Chain
 from seachange.states.expectation import LikeliestStates, Workspace, expectation, log_likelihood
@@ -101,10 +102,11 @@ class SwitchingRegression:
             found[rounds] = known
         return chain.in_log_order(found)
 
-    def predict_rewards(self, log: BanditLog) -> Floats:
-        """(n,) E[r_t | x_t, a_t, r_1:t-1]: what each reward was expected to be just before it came."""
+    def predict_rewards(self, log: BanditLog, ahead: int = 1) -> Floats:
+        """(n,) E[r_t | x_t, a_t, r_1:t-h]: what each reward was expected to be h = ``ahead`` rounds before it came."""
+        require_count("ahead", ahead)
         chain, found = self._chain(log), log.room(len(log))
-        for rounds, known in self._forecasts(chain):
+        for rounds, known in self._forecasts(chain, ahead):
             found[rounds] = np.sum(known * self.mean_rewards(chain.log[rounds]), axis=1)
         return chain.in_log_order(found)
 
@@ -134,6 +136,14 @@ class SwitchingRegression:
     def _chain(self, log: BanditLog) -> Chain:
         if log.joint != self.joint:
             raise ParameterError(f"the model is of {self.joint}; this log has {log.joint}.")
+        if self.rewards == "bernoulli":
+            odd = np.flatnonzero(~np.isin(log.arrays.rewards, (0.0, 1.0)) & ~np.isnan(log.arrays.rewards))
+            if len(odd):
+                row = int(odd[0])
+                raise ParameterError(
+                    f"the model is of clicks, rewards of 0 or 1; row {row} of this log has {log.arrays.rewards[row]:g} "
+                    f"({len(odd)} of {len(log)} rows do not fit)."
+                )
         return Chain(log)
 
     def _evidences(self, chain: Chain) -> Iterator[tuple[slice, Floats]]:
@@ -155,11 +165,18 @@ class SwitchingRegression:
             filter_rounds(evidence, chain.starts[rounds], self.initial_probs, self.transition_matrix, belief, filtered)
             yield rounds, filtered
 
-    def _forecasts(self, chain: Chain) -> Iterator[tuple[slice, Floats]]:
-        """p(z_t | r_1:t-1) of each section of the chain, in order."""
-        before = self.initial_probs
+    def _forecasts(self, chain: Chain, ahead: int = 1) -> Iterator[tuple[slice, Floats]]:
+        """p(z_t | r_1:t-h) of each section of the chain, in order."""
+        moves = np.linalg.matrix_power(self.transition_matrix, ahead)
+        # Where a chain is younger than h rounds nothing is known but how it started.
+        young = np.stack([self.initial_probs @ np.linalg.matrix_power(self.transition_matrix, i) for i in range(ahead)])
+        before = np.zeros((0, self.n_states))
         for rounds, filtered in self._filtered(chain):
-            known = np.concatenate([before[None], filtered[:-1] @ self.transition_matrix])
-            known[chain.starts[rounds]] = self.initial_probs
-            before = filtered[-1] @ self.transition_matrix
+            # A section is shorter than h at most at the end of the log, so that two of them hold all that is needed.
+            joined = np.concatenate([before, filtered])[-(len(filtered) + ahead) :]
+            missing = len(filtered) + ahead - len(joined)
+            known = np.concatenate([np.zeros((missing, self.n_states)), joined])[: len(filtered)] @ moves
+            age = chain.ages(rounds)
+            known[age < ahead] = young[age[age < ahead]]
+            before = joined
             yield rounds, known
