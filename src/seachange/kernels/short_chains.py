@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from seachange.kernels.emission import click_block, click_rate, gaussian_block, scores_of
+from seachange.kernels.emission import click_block, click_rate, gaussian_block, scores_of, total_of
 from seachange.kernels.regression import add_products, unpacked
 from seachange.kernels.rows import SIDE_BY_SIDE, columns_for
 
@@ -18,16 +18,17 @@ HALF_LOG_2_PI = 0.5 * np.log(2.0 * np.pi)
 
 
 @njit(cache=True, nogil=True)
-def short_chains(rows, actions, rewards, firsts, lengths, coefs, variances, initial, transition, posteriors):
+def short_chains(rows, actions, rewards, firsts, lengths, whole, coefs, variances, initial, transition, posteriors):
     """Log-likelihood, first states (L,), pairs (L, L), Gram matrices, moments and totals of whole chains.
 
-    ``firsts`` and ``lengths`` are where chains start and how long they are, longest first. For features in one block
-    (B = 1). ``posteriors`` (n, L) receives p(z_t | all rewards), or nothing where it is (0, L).
+    ``firsts`` and ``lengths`` are where chains start and how long they are, longest first; ``whole`` are their
+    ``whole_sums``. For features in one block (B = 1). ``posteriors`` (n, L) receives p(z_t | all rewards), or nothing
+    where it is (0, L).
     """
     n_states, n_features = coefs.shape[0], coefs.shape[2]
     first_states, pairs = np.zeros(n_states), np.zeros((n_states, n_states))
-    packed = np.zeros((n_states, 1, n_features * (n_features + 1) // 2))
-    moments, totals = np.zeros((n_states, 1, n_features)), np.zeros((n_states, 2))
+    packed = np.zeros((n_states, n_features * (n_features + 1) // 2))
+    moments, totals = np.zeros((n_states, n_features)), np.zeros((n_states, 2))
     longest = lengths[0]
     evidence = np.empty((longest, n_states, SIDE_BY_SIDE))
     filtered, scores = np.empty_like(evidence), np.empty_like(evidence[: longest if variances.size == 0 else 0])
@@ -65,8 +66,12 @@ def short_chains(rows, actions, rewards, firsts, lengths, coefs, variances, init
             for i in range(common[t]):
                 for z in range(n_states):
                     posteriors[heads[i] + t, z] = filtered[t, z, i]
-        sum_group(features, rewards, heads, common, variances.size == 0, filtered, scores, packed, moments, totals)
-    return likelihood, first_states, pairs, unpacked(packed, n_features), moments, totals
+        sum_group(
+            features, rewards, heads, common, variances.size == 0, filtered, scores, whole[group // SIDE_BY_SIDE],
+            packed, moments, totals,
+        )  # fmt: skip
+    grams = unpacked(packed.reshape((n_states, 1, packed.shape[1])), n_features)
+    return likelihood, first_states, pairs, grams, moments.reshape((n_states, 1, n_features)), totals
 
 
 @njit(cache=True, nogil=True)
@@ -174,10 +179,19 @@ def backward_group(heads, widths, transition, evidence, filtered, inverses, pair
 
 
 @njit(cache=True, nogil=True)
-def sum_group(features, rewards, heads, widths, clicks, posteriors, scores, packed, moments, totals):
-    """Sums of ``regression_sums`` or ``logistic_sums``, weighed by ``posteriors`` (T, L, chains), which are used up."""
-    n_states = posteriors.shape[1]
-    seen, slope = np.empty(SIDE_BY_SIDE), np.empty(SIDE_BY_SIDE)
+def sum_group(features, rewards, heads, widths, clicks, posteriors, scores, whole, packed, moments, totals):
+    """Sums of ``regression_sums`` or ``logistic_sums``, weighed by ``posteriors`` (T, L, chains), which are used up.
+
+    ``whole`` holds the same sums with all weights 1, where rewards are no clicks: weights of a round add up to 1, so
+    that the state with most of the group has what the others leave.
+    """
+    n_states, n_pairs = posteriors.shape[1], packed.shape[1]
+    seen, slope, masses = np.empty(SIDE_BY_SIDE), np.empty(SIDE_BY_SIDE), np.zeros(n_states)
+    for t in range(widths.size):
+        for z in range(n_states):
+            masses[z] += total_of(posteriors[t, z], widths[t])
+    rest = -1 if clicks else int(np.argmax(masses))
+    own_packed, own_moments = np.zeros(packed.shape), np.zeros(moments.shape)
     for t in range(widths.size):
         for i in range(widths[t]):
             seen[i] = rewards[heads[i] + t]
@@ -190,7 +204,41 @@ def sum_group(features, rewards, heads, widths, clicks, posteriors, scores, pack
                 click_slopes(weights, seen, scores[t, z], widths[t], slope, totals[z])
             else:
                 gaussian_slopes(weights, seen, widths[t], slope, totals[z])
-            add_products(features[t], weights, slope, widths[t], packed[z, 0], moments[z, 0])
+            if z != rest:
+                add_products(features[t], weights, slope, widths[t], own_packed[z], own_moments[z])
+    if rest >= 0:
+        own_packed[rest] = whole[:n_pairs]
+        own_moments[rest] = whole[n_pairs:]
+        for z in range(n_states):
+            if z != rest:
+                own_packed[rest] -= own_packed[z]
+                own_moments[rest] -= own_moments[z]
+    packed += own_packed
+    moments += own_moments
+
+
+@njit(cache=True, nogil=True)
+def whole_sums(rows, actions, rewards, firsts, lengths):
+    """Σ f f', its lower triangle, and Σ f r of each group of ``SIDE_BY_SIDE`` chains; rounds without a reward left out.
+
+    They are summed once for a log and serve every E-step.
+    """
+    n_features = rows.shape[2]
+    n_pairs = n_features * (n_features + 1) // 2
+    sums = np.zeros(((firsts.size + SIDE_BY_SIDE - 1) // SIDE_BY_SIDE, n_pairs + n_features))
+    for chain in range(firsts.size):
+        group = sums[chain // SIDE_BY_SIDE]
+        for t in range(firsts[chain], firsts[chain] + lengths[chain]):
+            if np.isnan(rewards[t]):
+                continue
+            row = rows[t if rows.shape[0] > 1 else 0, actions[t] if rows.shape[1] > 1 else 0]
+            pair = 0
+            for i in range(n_features):
+                for j in range(i + 1):
+                    group[pair] += row[i] * row[j]
+                    pair += 1
+                group[n_pairs + i] += row[i] * rewards[t]
+    return sums
 
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from seachange.kernels.regression import BLOCK, block_sums
 from seachange.kernels.rows import SIDE_BY_SIDE
+from seachange.kernels.short_chains import whole_sums
 from seachange.log.bandit_log import BanditLog, require_rounds
 from seachange.log.joint import JointFeatures, LogArrays
 from seachange.protocols import Bools, Floats, Ints
@@ -45,7 +46,7 @@ class Chain:
     tile_rows: int = TILE_ROWS
     tiles_a_section: int = TILES_A_SECTION
     _blocks: dict[int, tuple[Floats, Floats]] = field(default_factory=dict, init=False)
-    _short: dict[int, tuple[Ints, Ints]] = field(default_factory=dict, init=False)
+    _short: dict[int, tuple[Ints, Ints, Floats]] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         require_rounds(self.log, "a hidden Markov model")
@@ -86,8 +87,8 @@ class Chain:
         places = np.arange(rounds.start, rounds.stop)
         return np.asarray(places - self.firsts[np.searchsorted(self.firsts, places, side="right") - 1])
 
-    def short_chains(self, tile: slice) -> tuple[Ints, Ints] | None:
-        """First rounds, as places in ``tile``, and lengths of its chains, longest first.
+    def short_chains(self, tile: slice) -> tuple[Ints, Ints, Floats] | None:
+        """First rounds, as places in ``tile``, and lengths of its chains, longest first, and what they sum up to.
 
         None where running them side by side would not pay: they are long on average, they do not begin and end in the
         tile, or actions have coefficients of their own.
@@ -100,7 +101,8 @@ class Chain:
             firsts = self.firsts[low:high] - tile.start
             lengths = np.diff(firsts, append=tile.stop - tile.start)
             order = np.argsort(-lengths, kind="stable")
-            self._short[tile.start] = firsts[order], lengths[order]
+            arrays, chains = self.arrays(tile), (firsts[order], lengths[order])
+            self._short[tile.start] = *chains, whole_sums(arrays.rows, arrays.actions, arrays.rewards, *chains)
         return self._short[tile.start]
 
     def block_sums(self, tile: slice) -> tuple[Floats, Floats] | None:
