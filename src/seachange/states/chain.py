@@ -22,7 +22,7 @@ Number = TypeVar("Number", np.float64, np.int64)
 # Rounds that one thread works on at a time.
 TILE_ROWS = 1 << 14
 # Tiles whose recursions are in memory at a time.
-TILES_A_SECTION = 16
+TILES_A_SECTION = 8
 # Chains of up to so many rounds, on average, are worth running side by side: a tile holds many of them.
 LONGEST_CHAINS = 2 * TILE_ROWS // SIDE_BY_SIDE
 # Sums of blocks of rounds are kept where they save work, and take at most a quarter of the features' memory.

@@ -20,7 +20,7 @@ from seachange.states.switching import Rewards, SwitchingRegression
 PRIOR_ROUNDS = 2.0
 # Where there are more windows, or their sums would hold more numbers, evenly chosen ones stand for all.
 MOST_WINDOWS = 5_000
-MOST_NUMBERS = 1 << 21
+MOST_NUMBERS = 1 << 20
 # States that are tried as the one to split when two others are made one.
 SPLITS_TRIED = 2
 

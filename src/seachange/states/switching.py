@@ -16,7 +16,7 @@ from seachange.log.bandit_log import BanditLog
 from seachange.log.joint import JointFeatures
 from seachange.params import require_count
 from seachange.protocols import Floats, Ints
-from seachange.states.chain import Chain
+from seachange.states.chain import TILES_A_SECTION, Chain
 from seachange.states.expectation import LikeliestStates, Workspace, expectation, log_likelihood
 
 Rewards = Literal["gaussian", "gaussian per state", "bernoulli"]
@@ -90,14 +90,14 @@ class SwitchingRegression:
 
     def filter(self, log: BanditLog) -> Floats:
         """(n, L) p(z_t | r_1:t)."""
-        chain, found = self._chain(log), log.room(len(log), self.n_states)
+        chain, found = self._chain(log, 1), log.room(len(log), self.n_states)
         for rounds, filtered in self._filtered(chain):
             found[rounds] = filtered
         return chain.in_log_order(found)
 
     def forecast(self, log: BanditLog) -> Floats:
         """(n, L) p(z_t | r_1:t-1): what was known before each reward, fit for value claims."""
-        chain, found = self._chain(log), log.room(len(log), self.n_states)
+        chain, found = self._chain(log, 1), log.room(len(log), self.n_states)
         for rounds, known in self._forecasts(chain):
             found[rounds] = known
         return chain.in_log_order(found)
@@ -105,7 +105,7 @@ class SwitchingRegression:
     def predict_rewards(self, log: BanditLog, ahead: int = 1) -> Floats:
         """(n,) E[r_t | x_t, a_t, r_1:t-h]: what each reward was expected to be h = ``ahead`` rounds before it came."""
         require_count("ahead", ahead)
-        chain, found = self._chain(log), log.room(len(log))
+        chain, found = self._chain(log, 1), log.room(len(log))
         for rounds, known in self._forecasts(chain, ahead):
             found[rounds] = np.sum(known * self.mean_rewards(chain.log[rounds]), axis=1)
         return chain.in_log_order(found)
@@ -118,7 +118,7 @@ class SwitchingRegression:
 
     def likeliest_path(self, log: BanditLog) -> Ints:
         """(n,) argmax over paths of p(z_1:n | all rewards), by Viterbi's recursion."""
-        chain, n = self._chain(log), len(log)
+        chain, n = self._chain(log, 1), len(log)
         path, origins = np.empty(n, np.int64), np.zeros((n, self.n_states), np.int16)
         best = np.zeros(self.n_states)
         for rounds, evidence in self._evidences(chain):
@@ -133,7 +133,7 @@ class SwitchingRegression:
         """log p(r_1:n | x_1:n, a_1:n)."""
         return log_likelihood(self, self._chain(log), workers)
 
-    def _chain(self, log: BanditLog) -> Chain:
+    def _chain(self, log: BanditLog, tiles_a_section: int = TILES_A_SECTION) -> Chain:
         if log.joint != self.joint:
             raise ParameterError(f"the model is of {self.joint}; this log has {log.joint}.")
         if self.rewards == "bernoulli":
@@ -144,7 +144,7 @@ class SwitchingRegression:
                     f"the model is of clicks, rewards of 0 or 1; row {row} of this log has {log.arrays.rewards[row]:g} "
                     f"({len(odd)} of {len(log)} rows do not fit)."
                 )
-        return Chain(log)
+        return Chain(log, tiles_a_section=tiles_a_section)
 
     def _evidences(self, chain: Chain) -> Iterator[tuple[slice, Floats]]:
         """The evidence of each section of the chain, in order."""
