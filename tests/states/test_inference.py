@@ -154,6 +154,24 @@ def test_filter_forecast_prediction_and_path_equal_enumeration(kind, rewards):
         expected = exact[t] @ model.transition_matrix
 
 
+@pytest.mark.parametrize("ahead", [1, 2, 3, 9])
+@pytest.mark.parametrize("tile_rows", [2, 16_384])
+def test_rewards_predicted_rounds_ahead_know_only_what_came_before(ahead, tile_rows, monkeypatch):
+    monkeypatch.setattr(Chain.__init__, "__defaults__", (tile_rows, *Chain.__init__.__defaults__[1:]))
+    generator = np.random.default_rng(11)
+    log = random_log("shared", 12, generator, sequences=np.repeat([0, 1], [8, 4]))
+    model = random_model(log, 3, generator)
+    predicted = model.predict_rewards(log, ahead)
+    for first, end in ((0, 8), (8, 12)):
+        for t in range(first, end):
+            known = model.initial_probs @ np.linalg.matrix_power(model.transition_matrix, t - first)
+            if t - first >= ahead:
+                exact = by_enumeration(model, log[first : t - ahead + 1])[0][-1]
+                known = exact @ np.linalg.matrix_power(model.transition_matrix, ahead)
+            means = [score(model, log, t, z) for z in range(3)]
+            np.testing.assert_allclose(predicted[t], known @ means, rtol=0, atol=1e-12)
+
+
 @pytest.mark.parametrize("rewards", EMISSIONS)
 @pytest.mark.parametrize(("tile", "tiles"), [(100, 16), (2, 1)])
 def test_interleaved_sequences_are_independent_chains(rewards, tile, tiles):

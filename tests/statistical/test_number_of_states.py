@@ -13,6 +13,7 @@ from scipy.signal import lfilter
 from scipy.special import expit
 
 import seachange as sc
+from seachange.errors import NoChangeWarning
 
 pytestmark = pytest.mark.filterwarnings("ignore::seachange.errors.SeachangeWarning")
 
@@ -378,3 +379,14 @@ def test_of_20_changing_logs_18_have_the_right_number_of_states(n_states):
     }
     wrong = {case: count for case, count in found.items() if count != n_states}
     assert len(wrong) <= 2, wrong
+
+
+@pytest.mark.parametrize("lingering", [0.5, 0.8])
+def test_noise_that_lingers_is_no_state(lingering):
+    generator = np.random.default_rng(7600)
+    actions, noise = generator.integers(4, size=3000), generator.normal(size=3000)
+    for t in range(1, 3000):
+        noise[t] += lingering * noise[t - 1]
+    log = sc.BanditLog.from_arrays(actions, generator.random(4)[actions] + noise, np.full(3000, 0.25))
+    with pytest.warns(NoChangeWarning):
+        assert sc.HMMOracle().fit(log).model_.n_states == 1

@@ -172,7 +172,7 @@ class SwitchingRegression:
         young = np.stack([self.initial_probs @ np.linalg.matrix_power(self.transition_matrix, i) for i in range(ahead)])
         before = np.zeros((0, self.n_states))
         for rounds, filtered in self._filtered(chain):
-            # A section is shorter than h at most at the end of the log, so that two of them hold all that is needed.
+            # What was known h rounds before a section lies in those before it, of which the last h rounds are kept.
             joined = np.concatenate([before, filtered])[-(len(filtered) + ahead) :]
             missing = len(filtered) + ahead - len(joined)
             known = np.concatenate([np.zeros((missing, self.n_states)), joined])[: len(filtered)] @ moves
