@@ -24,6 +24,7 @@ PHASES = {
     "backward": "backward",
     "regression_sums": "sums",
     "blocked_sums": "sums",
+    "short_chains": "in one",
 }
 
 
@@ -34,14 +35,16 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=10, help="the best of so many iterations counts")
     arguments = parser.parse_args()
     pin_to_one_core()
-    columns = ("emission", "forward", "backward", "sums", "m-step", "rest", "iteration", "first sums")
+    columns = ("emission", "forward", "backward", "sums", "in one", "m-step", "rest", "iteration", "first sums")
     print(f"{'ms':36}" + "".join(f"{column:>11}" for column in columns))
     for name in arguments.sets:
         problem = PROBLEMS[name]()
         for form in problem.forms:
             with threadpool_limits(1):
                 found = phases(problem, form, arguments.repeats)
-            print(f"{name + ', ' + form.name:36}" + "".join(f"{1e3 * found[column]:11.2f}" for column in columns))
+            print(
+                f"{name + ', ' + form.name:36}" + "".join(f"{1e3 * found.get(column, 0.0):11.2f}" for column in columns)
+            )
 
 
 def phases(problem: Problem, form: Form, repeats: int) -> dict[str, float]:

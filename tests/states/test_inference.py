@@ -155,7 +155,7 @@ def test_filter_forecast_prediction_and_path_equal_enumeration(kind, rewards):
 
 
 @pytest.mark.parametrize("ahead", [1, 2, 3, 9])
-@pytest.mark.parametrize("tile_rows", [2, 16_384])
+@pytest.mark.parametrize("tile_rows", [2, None])
 def test_rewards_predicted_rounds_ahead_know_only_what_came_before(ahead, tile_rows, monkeypatch):
     monkeypatch.setattr(Chain.__init__, "__defaults__", (tile_rows, *Chain.__init__.__defaults__[1:]))
     generator = np.random.default_rng(11)

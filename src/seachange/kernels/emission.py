@@ -17,7 +17,7 @@ from seachange.kernels.rows import SIDE_BY_SIDE, columns_for, gather, grouped, t
 LARGEST = 1e300
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, fastmath={"contract"})
 def state_scores(row, action, coefs, scores):
     """scores(z) = β_z · f(x, a), for coefs (L, B, D) and one round's row (R, D)."""
     r, b = action if row.shape[0] > 1 else 0, action if coefs.shape[1] > 1 else 0
@@ -57,7 +57,7 @@ def reward_evidence(scores, reward, variances, evidence):
     exp_in_place(evidence)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, fastmath={"contract"})
 def gaussian_surprise(score, reward, halved, log_deviation):
     """-log N(r; s, σ²) without its constant, for halved = 1 / 2σ²."""
     return min((reward - score) * (reward - score) * halved + log_deviation, LARGEST)
@@ -140,23 +140,40 @@ def block_scores(rows, actions, members, coefs, b, features, block):
                 block[z, i] = 0.0 + rows[0, 0, 0] * coefs[z, actions[members[i]] if n_blocks > 1 else 0, 0]
         return
     gather(rows, actions, members, features)
-    scores_of(features, members.size, coefs, b, block)
+    scores_of(features, 0, members.size, coefs, b, block)
 
 
 @njit(cache=True, nogil=True)
-def scores_of(features, size, coefs, b, block):
-    """Scores of rounds whose features stand in the columns of ``features`` (D, at least ``size``)."""
+def scores_of(features, start, size, coefs, b, block):
+    """Scores of the rounds whose features stand in ``size`` columns of ``features`` from ``start`` on."""
     for z in range(coefs.shape[0]):
-        totals = block[z]
+        weighed_sum(features, start, size, coefs[z, b], block[z])
+
+
+@njit(cache=True, nogil=True, fastmath={"contract"})
+def weighed_sum(rows, start, size, weights, totals):
+    """Σ_j weights(j) rows(j) of ``size`` columns from ``start`` on into ``totals``, each summed in the order of j."""
+    totals[:size] = 0.0
+    fours = weights.size // 4 * 4
+    for j in range(0, fours, 4):
+        # What was loaded of the totals serves four rows.
+        first, second = rows[j, start : start + size], rows[j + 1, start : start + size]
+        third, fourth = rows[j + 2, start : start + size], rows[j + 3, start : start + size]
         for i in range(size):
-            totals[i] = 0.0
-        for j in range(coefs.shape[2]):
-            coef, feature = coefs[z, b, j], features[j]
-            for i in range(size):
-                totals[i] += feature[i] * coef
+            totals[i] = (
+                totals[i]
+                + first[i] * weights[j]
+                + second[i] * weights[j + 1]
+                + third[i] * weights[j + 2]
+                + fourth[i] * weights[j + 3]
+            )
+    for j in range(fours, weights.size):
+        row = rows[j, start : start + size]
+        for i in range(size):
+            totals[i] += row[i] * weights[j]
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, fastmath={"contract"})
 def gaussian_block(block, rewards, size, halves, log_deviations, nearest):
     """Scores in ``block`` give way to evidence; returns the log-product of the factors left out."""
     n_states = block.shape[0]

@@ -14,7 +14,7 @@ LOWEST = -700.0
 BLOCK = 256
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, fastmath={"contract"})
 def exp_in_place(values):
     """values ← exp(values) for values ≤ 0, to two units in the last place; e^-700 stands for all that is smaller.
 

@@ -129,7 +129,7 @@ def curved_sums(rows, actions, curvatures, slopes, n_blocks):
                     curvature[i], slope[i] = curvatures[members[i], z], slopes[members[i], z]
                     size += abs(curvature[i]) + abs(slope[i]) > NEGLIGIBLE
                 if 2 * size > members.size:
-                    add_products(features, curvature, slope, members.size, packed[z, b], moments[z, b])
+                    add_products(features, 0, members.size, curvature, slope, packed[z, b], moments[z, b])
                 elif size > 0:
                     # Only a few of the rounds belong to the state: those are brought together.
                     size = 0
@@ -138,22 +138,23 @@ def curved_sums(rows, actions, curvatures, slopes, n_blocks):
                             curvature[size], slope[size] = curvature[i], slope[i]
                             few[:, size] = features[:, i]
                             size += 1
-                    add_products(few, curvature, slope, size, packed[z, b], moments[z, b])
+                    add_products(few, 0, size, curvature, slope, packed[z, b], moments[z, b])
     return unpacked(packed, n_features), moments
 
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
-def add_products(features, curvature, slope, size, packed, moments):
+def add_products(features, start, size, curvature, slope, packed, moments):
     """Σ_i c_i f_i f_i', its lower triangle row by row, is added to ``packed``, Σ_i s_i f_i to ``moments``.
 
-    ``features`` (D, at least ``size``) holds rounds in its columns. The order of the sums is the compiler's. Two rows
-    of the triangle and four of its columns are summed at a time, so that a number that was loaded is used often.
+    Rounds stand in ``size`` columns of ``features`` (D, n) from ``start`` on. The order of the sums is the compiler's.
+    Two rows of the triangle and four of its columns are summed at a time, so that a number that was loaded is used
+    often.
     """
-    n_features = features.shape[0]
+    n_features, stop = features.shape[0], start + size
     upper, lower = np.empty(size), np.empty(size)
     for j in range(0, n_features, 2):
         both = j + 1 < n_features
-        row, next_row = features[j], features[j + 1 if both else j]
+        row, next_row = features[j, start:stop], features[j + 1 if both else j, start:stop]
         moment, next_moment = 0.0, 0.0
         for i in range(size):
             upper[i] = curvature[i] * row[i]
@@ -166,7 +167,8 @@ def add_products(features, curvature, slope, size, packed, moments):
             moments[j + 1] += next_moment
         done = j // 4 * 4 if both else 0
         for k in range(0, done, 4):
-            first, second, third, fourth = features[k], features[k + 1], features[k + 2], features[k + 3]
+            first, second = features[k, start:stop], features[k + 1, start:stop]
+            third, fourth = features[k + 2, start:stop], features[k + 3, start:stop]
             a, b, c, d, e, f, g, h = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
             for i in range(size):
                 a += upper[i] * first[i]
@@ -186,7 +188,7 @@ def add_products(features, curvature, slope, size, packed, moments):
             packed[next_place + k + 2] += g
             packed[next_place + k + 3] += h
         for k in range(done, j + 1):
-            column = features[k]
+            column = features[k, start:stop]
             a, b = 0.0, 0.0
             for i in range(size):
                 a += upper[i] * column[i]
@@ -235,7 +237,7 @@ def block_sums(rows, actions, rewards):
             size += 1
         if size == SIDE_BY_SIDE or (size > 0 and ((t + 1) % BLOCK == 0 or t == n - 1)):
             gather(rows, actions, rounds[:size], features)
-            add_products(features, ones, slope, size, packed[t // BLOCK], moments[t // BLOCK])
+            add_products(features, 0, size, ones, slope, packed[t // BLOCK], moments[t // BLOCK])
             size = 0
     return packed, moments
 
@@ -289,7 +291,7 @@ def blocked_sums(rows, actions, rewards, weights, block_grams, block_moments):
                     size += 1
                 if size == SIDE_BY_SIDE or (size > 0 and t == stop - 1):
                     gather(rows, actions, rounds[:size], features)
-                    add_products(features, curvature, slope, size, packed[z, 0], moments[z, 0])
+                    add_products(features, 0, size, curvature, slope, packed[z, 0], moments[z, 0])
                     size = 0
     return unpacked(packed, n_features), moments, totals
 

@@ -36,9 +36,9 @@ def grouped(actions, n_blocks):
 
 
 @njit(cache=True, nogil=True)
-def columns_for(n_features):
-    """Room for the features of ``SIDE_BY_SIDE`` rounds; a few more keep columns from sharing a line of the cache."""
-    return np.empty((n_features, SIDE_BY_SIDE + 8))
+def columns_for(n_rows, n_sides=1):
+    """Room for ``SIDE_BY_SIDE`` columns, ``n_sides`` times; a few more keep rows from sharing a place in the cache."""
+    return np.empty((n_rows, n_sides * SIDE_BY_SIDE + 8))
 
 
 @njit(cache=True, nogil=True)

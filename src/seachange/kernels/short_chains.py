@@ -10,10 +10,12 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from seachange.kernels.emission import click_block, click_rate, gaussian_block, scores_of, total_of
+from seachange.kernels.emission import click_block, click_rate, gaussian_block, scores_of, total_of, weighed_sum
 from seachange.kernels.regression import add_products, unpacked
 from seachange.kernels.rows import SIDE_BY_SIDE, columns_for
 
+# Numbers that move between memory and processor together.
+A_LINE = 8
 HALF_LOG_2_PI = 0.5 * np.log(2.0 * np.pi)
 
 
@@ -31,8 +33,13 @@ def short_chains(rows, actions, rewards, firsts, lengths, whole, coefs, variance
     moments, totals = np.zeros((n_states, n_features)), np.zeros((n_states, 2))
     longest = lengths[0]
     evidence = np.empty((longest, n_states, SIDE_BY_SIDE))
-    filtered, scores = np.empty_like(evidence), np.empty_like(evidence[: longest if variances.size == 0 else 0])
-    features = np.empty((longest, *columns_for(n_features).shape))
+    scores = np.empty_like(evidence[: longest if variances.size == 0 else 0])
+    # The round t of chain i is in column t * SIDE_BY_SIDE + i.
+    filtered, features, seen = (
+        columns_for(n_states, longest),
+        columns_for(n_features, longest),
+        columns_for(1, longest)[0],
+    )
     inverses, widths = np.empty((longest, SIDE_BY_SIDE)), np.empty(longest, np.int64)
     likelihood = 0.0
     for group in range(0, firsts.size, SIDE_BY_SIDE):
@@ -43,79 +50,67 @@ def short_chains(rows, actions, rewards, firsts, lengths, whole, coefs, variance
                 running -= 1
             widths[t] = running
         common = widths[: lengths[group]]
-        gather_chains(rows, actions, heads, lengths[group:], features)
+        gather_chains(rows, actions, rewards, heads, lengths[group:], features, seen)
         likelihood += forward_group(
-            features,
-            rewards,
-            heads,
-            common,
-            coefs,
-            variances,
-            initial,
-            transition,
-            evidence,
-            filtered,
-            inverses,
-            scores,
+            features, seen, common, coefs, variances, initial, transition, evidence, filtered, inverses, scores
         )
-        backward_group(heads, common, transition, evidence, filtered, inverses, pairs)
+        backward_group(common, transition, evidence, filtered, inverses, pairs)
         for z in range(n_states):
             for i in range(heads.size):
-                first_states[z] += filtered[0, z, i]
+                first_states[z] += filtered[z, i]
         for t in range(common.size if posteriors.shape[0] > 0 else 0):
             for i in range(common[t]):
                 for z in range(n_states):
-                    posteriors[heads[i] + t, z] = filtered[t, z, i]
-        sum_group(
-            features, rewards, heads, common, variances.size == 0, filtered, scores, whole[group // SIDE_BY_SIDE],
-            packed, moments, totals,
-        )  # fmt: skip
+                    posteriors[heads[i] + t, z] = filtered[z, t * SIDE_BY_SIDE + i]
+        sums_of_all = whole[group // SIDE_BY_SIDE]
+        sum_group(features, seen, common, variances.size == 0, filtered, scores, sums_of_all, packed, moments, totals)
     grams = unpacked(packed.reshape((n_states, 1, packed.shape[1])), n_features)
     return likelihood, first_states, pairs, grams, moments.reshape((n_states, 1, n_features)), totals
 
 
 @njit(cache=True, nogil=True)
-def gather_chains(rows, actions, heads, lengths, features):
-    """f(x_t, a_t) of the round t of chain i into ``features[t, :, i]``."""
+def gather_chains(rows, actions, rewards, heads, lengths, features, seen):
+    """f(x_t, a_t) and r_t of every round of the chains into its column of ``features`` and ``seen``."""
     many, own_row = rows.shape[0] > 1, rows.shape[1] > 1
-    for i in range(heads.size):
-        for t in range(lengths[i]):
-            place = heads[i] + t
-            k, r = place if many else 0, actions[place] if own_row else 0
-            for j in range(rows.shape[2]):
-                features[t, j, i] = rows[k, r, j]
+    for first in range(0, heads.size, A_LINE):
+        last = min(first + A_LINE, heads.size)
+        for t in range(lengths[first]):
+            while lengths[last - 1] <= t:
+                last -= 1
+            for i in range(first, last):
+                place, column = heads[i] + t, t * SIDE_BY_SIDE + i
+                k, r = place if many else 0, actions[place] if own_row else 0
+                seen[column] = rewards[place]
+                for j in range(rows.shape[2]):
+                    features[j, column] = rows[k, r, j]
 
 
-@njit(cache=True, nogil=True)
-def forward_group(
-    features, rewards, heads, widths, coefs, variances, initial, transition, evidence, filtered, inverses, scores
-):
+@njit(cache=True, nogil=True, fastmath={"contract"})
+def forward_group(features, seen, widths, coefs, variances, initial, transition, evidence, filtered, inverses, scores):
     """``evidence``, ``filtered``, ``inverses`` and, of clicks, ``scores``, by round; returns the log-likelihood."""
     n_states = initial.size
-    nearest, seen = np.empty(SIDE_BY_SIDE), np.empty(SIDE_BY_SIDE)
+    nearest = np.empty(SIDE_BY_SIDE)
     halves, log_deviations = 0.5 / variances, 0.5 * np.log(variances)
-    belief = np.empty((n_states, SIDE_BY_SIDE))
+    belief, arrivals = np.empty((n_states, SIDE_BY_SIDE)), transition.T.copy()
     products = np.ones(SIDE_BY_SIDE)
     likelihood = 0.0
     n_observed = 0
     for z in range(n_states):
         belief[z] = initial[z]
     for t in range(widths.size):
-        width = widths[t]
-        for i in range(width):
-            seen[i] = rewards[heads[i] + t]
-            n_observed += not np.isnan(seen[i])
-        block = evidence[t]
-        scores_of(features[t], width, coefs, 0, block)
+        width, start = widths[t], t * SIDE_BY_SIDE
+        block, rewards = evidence[t], seen[start : start + width]
+        n_observed += width - np.isnan(rewards).sum()
+        scores_of(features, start, width, coefs, 0, block)
         if variances.size == 0:
             scores[t] = block
-            likelihood += click_block(block, seen, width, nearest)
+            likelihood += click_block(block, rewards, width, nearest)
         else:
-            likelihood += gaussian_block(block, seen, width, halves, log_deviations, nearest)
+            likelihood += gaussian_block(block, rewards, width, halves, log_deviations, nearest)
         total = inverses[t]
         total[:width] = 0.0
         for z in range(n_states):
-            weighed, before, emitted = filtered[t, z], belief[z], block[z]
+            weighed, before, emitted = filtered[z, start : start + width], belief[z], block[z]
             for i in range(width):
                 weighed[i] = before[i] * emitted[i]
                 total[i] += weighed[i]
@@ -123,19 +118,11 @@ def forward_group(
             products[i] *= total[i]
             total[i] = 1.0 / total[i]
         for z in range(n_states):
-            weighed = filtered[t, z]
+            weighed = filtered[z, start : start + width]
             for i in range(width):
                 weighed[i] *= total[i]
-        for j in range(n_states):
-            moved = belief[j]
-            for k in range(n_states):
-                weighed, chance = filtered[t, k], transition[k, j]
-                if k == 0:
-                    for i in range(width):
-                        moved[i] = weighed[i] * chance
-                else:
-                    for i in range(width):
-                        moved[i] += weighed[i] * chance
+        for z in range(n_states):
+            weighed_sum(filtered, start, width, arrivals[z], belief[z])
         # Logarithms are dear: one serves the product of a few scales, none of which can be very small.
         if t % 4 == 3:
             for i in range(products.size):
@@ -147,65 +134,71 @@ def forward_group(
     return likelihood if variances.size == 0 else likelihood - n_observed * HALF_LOG_2_PI
 
 
-@njit(cache=True, nogil=True)
-def backward_group(heads, widths, transition, evidence, filtered, inverses, pairs):
+@njit(cache=True, nogil=True, fastmath={"contract"})
+def backward_group(widths, transition, evidence, filtered, inverses, pairs):
     """Posteriors take the place of ``filtered``; what ``backward`` adds to ``pairs`` is added."""
     n_states = transition.shape[0]
     future, ahead = np.empty((n_states, SIDE_BY_SIDE)), np.empty((n_states, SIDE_BY_SIDE))
     sums = np.zeros((n_states, n_states, SIDE_BY_SIDE))
     following = 0
     for t in range(widths.size - 1, -1, -1):
+        width, start, scale = widths[t], t * SIDE_BY_SIDE, inverses[t]
         for k in range(n_states):
-            coming, known = ahead[k], filtered[t, k]
+            known = filtered[k, start : start + width]
             # Chains whose last round this is have nothing ahead.
-            coming[:] = 1.0
-            for i in range(following):
-                coming[i] = 0.0
+            ahead[k] = 1.0
+            weighed_sum(future, 0, following, transition[k], ahead[k])
             for j in range(n_states):
-                later, chance, together = future[j], transition[k, j], sums[k, j]
+                later, together = future[j], sums[k, j]
                 for i in range(following):
-                    coming[i] += chance * later[i]
                     together[i] += known[i] * later[i]
         for k in range(n_states):
-            coming, known, later, emitted, scale = ahead[k], filtered[t, k], future[k], evidence[t, k], inverses[t]
-            for i in range(widths[t]):
+            coming, known, later, emitted = ahead[k], filtered[k, start : start + width], future[k], evidence[t, k]
+            for i in range(width):
                 known[i] *= coming[i]
                 later[i] = emitted[i] * coming[i] * scale[i]
         following = widths[t]
     for k in range(n_states):
         for j in range(n_states):
-            for i in range(heads.size):
+            for i in range(SIDE_BY_SIDE):
                 pairs[k, j] += sums[k, j, i]
 
 
 @njit(cache=True, nogil=True)
-def sum_group(features, rewards, heads, widths, clicks, posteriors, scores, whole, packed, moments, totals):
-    """Sums of ``regression_sums`` or ``logistic_sums``, weighed by ``posteriors`` (T, L, chains), which are used up.
+def sum_group(features, seen, widths, clicks, posteriors, scores, whole, packed, moments, totals):
+    """Sums of ``regression_sums`` or ``logistic_sums``, weighed by ``posteriors`` in columns; uses both up.
 
     ``whole`` holds the same sums with all weights 1, where rewards are no clicks: weights of a round add up to 1, so
     that the state with most of the group has what the others leave.
     """
-    n_states, n_pairs = posteriors.shape[1], packed.shape[1]
-    seen, slope, masses = np.empty(SIDE_BY_SIDE), np.empty(SIDE_BY_SIDE), np.zeros(n_states)
+    n_states, n_pairs = posteriors.shape[0], packed.shape[1]
+    slope, masses = np.empty(2 * SIDE_BY_SIDE), np.zeros(n_states)
     for t in range(widths.size):
         for z in range(n_states):
-            masses[z] += total_of(posteriors[t, z], widths[t])
+            masses[z] += total_of(posteriors[z, t * SIDE_BY_SIDE :], widths[t])
     rest = -1 if clicks else int(np.argmax(masses))
     own_packed, own_moments = np.zeros(packed.shape), np.zeros(moments.shape)
-    for t in range(widths.size):
-        for i in range(widths[t]):
-            seen[i] = rewards[heads[i] + t]
-            if np.isnan(seen[i]):
-                seen[i] = 0.0
-                posteriors[t, :, i] = 0.0
+    t = 0
+    while t < widths.size:
+        # Sums are quicker over more columns: those of the next round follow where all chains are in this one.
+        both = widths[t] == SIDE_BY_SIDE and t + 1 < widths.size
+        start, size = t * SIDE_BY_SIDE, widths[t] + (widths[t + 1] if both else 0)
+        rewards = seen[start : start + size]
+        for i in range(size):
+            if np.isnan(rewards[i]):
+                rewards[i] = 0.0
+                posteriors[:, start + i] = 0.0
         for z in range(n_states):
-            weights = posteriors[t, z]
+            weights = posteriors[z, start : start + size]
             if clicks:
-                click_slopes(weights, seen, scores[t, z], widths[t], slope, totals[z])
+                for i in range(size):
+                    slope[i] = scores[t + i // SIDE_BY_SIDE, z, i % SIDE_BY_SIDE]
+                click_slopes(weights, rewards, size, slope, totals[z])
             else:
-                gaussian_slopes(weights, seen, widths[t], slope, totals[z])
+                gaussian_slopes(weights, rewards, size, slope, totals[z])
             if z != rest:
-                add_products(features[t], weights, slope, widths[t], own_packed[z], own_moments[z])
+                add_products(features, start, size, weights, slope, own_packed[z], own_moments[z])
+        t += 2 if both else 1
     if rest >= 0:
         own_packed[rest] = whole[:n_pairs]
         own_moments[rest] = whole[n_pairs:]
@@ -254,10 +247,10 @@ def gaussian_slopes(weights, rewards, size, slope, totals):
 
 
 @njit(cache=True, nogil=True)
-def click_slopes(weights, rewards, scores, size, slope, totals):
-    """u (r - p) into ``slope`` and u p (1 - p) into ``weights``; Σ u r and Σ u are added to ``totals``."""
+def click_slopes(weights, rewards, size, slope, totals):
+    """u (r - p) in place of the score in ``slope``, u p (1 - p) into ``weights``; adds Σ u r and Σ u to ``totals``."""
     for i in range(size):
-        p = click_rate(scores[i])
+        p = click_rate(slope[i])
         totals[0] += weights[i] * rewards[i]
         totals[1] += weights[i]
         slope[i] = weights[i] * (rewards[i] - p)

@@ -19,8 +19,8 @@ from seachange.states.labels import chains
 
 Number = TypeVar("Number", np.float64, np.int64)
 
-# Rounds that one thread works on at a time.
-TILE_ROWS = 1 << 14
+# Rounds that one thread works on at a time, of long chains and of short ones.
+TILE_ROWS, SHORT_CHAINS_TILE_ROWS = 1 << 14, 1 << 16
 # Tiles whose recursions are in memory at a time.
 TILES_A_SECTION = 8
 # Chains of up to so many rounds, on average, are worth running side by side: a tile holds many of them.
@@ -43,7 +43,7 @@ class Chain:
     """Chains, one after the other. Cuts are where a chain starts if possible: what lies between is then independent."""
 
     log: BanditLog
-    tile_rows: int = TILE_ROWS
+    tile_rows: int | None = None  # as many as serve the chains best
     tiles_a_section: int = TILES_A_SECTION
     _blocks: dict[int, tuple[Floats, Floats]] = field(default_factory=dict, init=False)
     _short: dict[int, tuple[Ints, Ints, Floats]] = field(default_factory=dict, init=False)
@@ -59,12 +59,18 @@ class Chain:
                 self._order, self.log = order, self.log.take(order)
         self.next_starts: Bools = np.append(self.starts[1:], True)
         self.firsts: Ints = np.flatnonzero(self.starts)
-        self.spans = _spans(self.firsts, len(self.log), self.tile_rows, self.tiles_a_section)
+        tile_rows = self.tile_rows or (SHORT_CHAINS_TILE_ROWS if self._side_by_side else TILE_ROWS)
+        self.spans = _spans(self.firsts, len(self.log), tile_rows, self.tiles_a_section)
 
     @property
     def joint(self) -> JointFeatures:
         """Of the log."""
         return self.log.joint
+
+    @property
+    def _side_by_side(self) -> bool:
+        """Whether running chains side by side would pay: they are short, and actions share their coefficients."""
+        return len(self.log) <= LONGEST_CHAINS * len(self.firsts) and self.joint.shape[0] == 1
 
     @property
     def most_rows(self) -> int:
@@ -90,12 +96,11 @@ class Chain:
     def short_chains(self, tile: slice) -> tuple[Ints, Ints, Floats] | None:
         """First rounds, as places in ``tile``, and lengths of its chains, longest first, and what they sum up to.
 
-        None where running them side by side would not pay: they are long on average, they do not begin and end in the
-        tile, or actions have coefficients of their own.
+        None where they do not run side by side: that would not pay, or they do not begin and end in the tile.
         """
         low, high = np.searchsorted(self.firsts, (tile.start, tile.stop))
         whole = self.starts[tile.start] and self.next_starts[tile.stop - 1]
-        if len(self.log) > LONGEST_CHAINS * len(self.firsts) or not whole or self.joint.shape[0] > 1:
+        if not self._side_by_side or not whole:
             return None
         if tile.start not in self._short:
             firsts = self.firsts[low:high] - tile.start
