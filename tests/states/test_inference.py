@@ -258,21 +258,28 @@ def test_workers_change_nothing(rewards):
         np.testing.assert_array_equal(mine, theirs)
 
 
+@pytest.mark.parametrize("longest", [8, 60])
 @pytest.mark.parametrize("rewards", EMISSIONS)
-def test_short_chains_side_by_side_equal_one_after_the_other(rewards, monkeypatch):
+def test_short_chains_side_by_side_equal_one_after_the_other(rewards, longest, monkeypatch):
+    monkeypatch.setattr("seachange.states.chain.SHORT_AT_MOST", 10)
     generator = np.random.default_rng(10)
-    lengths = generator.integers(1, 9, size=300)
+    lengths = generator.integers(1, 9, size=600)
+    lengths[200] = longest
     n = lengths.sum()
     clicks = generator.integers(2, size=n).astype(float)
     log = sc.BanditLog.from_arrays(
         np.zeros(n), np.where(generator.random(n) < 0.1, np.nan, clicks), np.ones(n), n_actions=1,
-        action_features=generator.normal(size=(n, 1, 3)), sequences=np.repeat(np.arange(300), lengths),
+        action_features=generator.normal(size=(n, 1, 6)), sequences=np.repeat(np.arange(600), lengths),
         missing_rewards=True,
     )  # fmt: skip
-    model = random_model(log, 3, generator, rewards)
-    found = [np.empty((n, 3)), np.empty((n, 3))]
-    one = expectation(model, Chain(log), found[0])
-    monkeypatch.setattr("seachange.states.chain.LONGEST_CHAINS", 0)
+    model = random_model(log, 5, generator, rewards)
+    found = [np.empty((n, 5)), np.empty((n, 5))]
+    chain = Chain(log, tile_rows=700)
+    assert [section.short for span in chain.spans for section in span] == (
+        [True] if longest == 8 else [True, False, True]
+    )
+    one = expectation(model, chain, found[0])
+    monkeypatch.setattr("seachange.states.chain.SHORT_AT_MOST", 0)
     other = expectation(model, Chain(log), found[1])
     np.testing.assert_allclose(found[0], found[1], rtol=0, atol=1e-12)
     for mine, theirs in zip(vars(one).values(), vars(other).values(), strict=True):

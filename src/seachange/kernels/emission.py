@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from seachange.kernels.exponential import exp_in_place
+from seachange.kernels.exponential import exp_of
 from seachange.kernels.rows import SIDE_BY_SIDE, columns_for, gather, grouped, tabled
 
 # What would be infinite is this instead: a difference of two infinities is not a number.
@@ -32,12 +32,9 @@ def state_scores(row, action, coefs, scores):
 def reward_evidence(scores, reward, variances, evidence):
     """p(r | z) up to a factor, of one round; where rewards are clicks r may be a part of one: p^r (1 - p)^(1 - r)."""
     if variances.size == 0:
-        for z in range(scores.size):
-            evidence[z] = -abs(scores[z])
-        exp_in_place(evidence)
         highest = 0.0
         for z in range(scores.size):
-            small = evidence[z]
+            small = exp_of(-abs(scores[z]))
             evidence[z] = click_probability(scores[z], reward, small)
             if 0.0 < reward < 1.0:
                 # A part of a click counts as that part of the evidence of one.
@@ -53,8 +50,7 @@ def reward_evidence(scores, reward, variances, evidence):
         evidence[z] = gaussian_surprise(scores[z], reward, 0.5 / variances[z], 0.5 * np.log(variances[z]))
         nearest = min(nearest, evidence[z])
     for z in range(scores.size):
-        evidence[z] = nearest - evidence[z]
-    exp_in_place(evidence)
+        evidence[z] = exp_of(nearest - evidence[z])
 
 
 @njit(cache=True, nogil=True, fastmath={"contract"})
@@ -72,7 +68,7 @@ def click_probability(score, reward, small):
 @njit(cache=True, nogil=True)
 def click_rate(score):
     """1 / (1 + exp(-s)), whatever the size of s."""
-    small = np.exp(-abs(score))
+    small = exp_of(-abs(score))
     return (1.0 if score >= 0.0 else small) / (1.0 + small)
 
 
@@ -180,21 +176,19 @@ def gaussian_block(block, rewards, size, halves, log_deviations, nearest):
     for i in range(size):
         nearest[i] = LARGEST
     for z in range(n_states):
-        scores = block[z]
+        scores, halved, log_deviation = block[z], halves[z], log_deviations[z]
         for i in range(size):
-            scores[i] = gaussian_surprise(scores[i], rewards[i], halves[z], log_deviations[z])
+            scores[i] = gaussian_surprise(scores[i], rewards[i], halved, log_deviation)
             nearest[i] = min(nearest[i], scores[i])
     for z in range(n_states):
         scores = block[z]
         for i in range(size):
-            scores[i] = nearest[i] - scores[i]
-        scores[size:] = 0.0
+            scores[i] = exp_of(nearest[i] - scores[i])
     if np.isnan(rewards[:size]).any():
         for i in range(size):
             if np.isnan(rewards[i]):
-                block[:, i] = 0.0
+                block[:, i] = 1.0
                 nearest[i] = 0.0
-    exp_in_place(block.reshape(-1))
     return -total_of(nearest, size)
 
 
@@ -211,17 +205,13 @@ def total_of(values, size):
 def click_block(block, rewards, size, highest):
     """The same for clicks."""
     n_states = block.shape[0]
-    small = np.zeros(block.shape)
-    for z in range(n_states):
-        for i in range(size):
-            small[z, i] = -abs(block[z, i])
-    exp_in_place(small.reshape(-1))
     for i in range(size):
         highest[i] = 0.0
     for z in range(n_states):
+        scores = block[z]
         for i in range(size):
-            block[z, i] = click_probability(block[z, i], rewards[i], small[z, i])
-            highest[i] = max(highest[i], block[z, i])
+            scores[i] = click_probability(scores[i], rewards[i], exp_of(-abs(scores[i])))
+            highest[i] = max(highest[i], scores[i])
     log_factor = 0.0
     product = 1.0
     for i in range(size):

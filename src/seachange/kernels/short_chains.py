@@ -14,8 +14,8 @@ from seachange.kernels.emission import click_block, click_rate, gaussian_block, 
 from seachange.kernels.regression import add_products, unpacked
 from seachange.kernels.rows import SIDE_BY_SIDE, columns_for
 
-# Numbers that move between memory and processor together.
-A_LINE = 8
+# Rounds whose products are summed at a time.
+ROUNDS_TOGETHER = 4
 HALF_LOG_2_PI = 0.5 * np.log(2.0 * np.pi)
 
 
@@ -72,17 +72,13 @@ def short_chains(rows, actions, rewards, firsts, lengths, whole, coefs, variance
 def gather_chains(rows, actions, rewards, heads, lengths, features, seen):
     """f(x_t, a_t) and r_t of every round of the chains into its column of ``features`` and ``seen``."""
     many, own_row = rows.shape[0] > 1, rows.shape[1] > 1
-    for first in range(0, heads.size, A_LINE):
-        last = min(first + A_LINE, heads.size)
-        for t in range(lengths[first]):
-            while lengths[last - 1] <= t:
-                last -= 1
-            for i in range(first, last):
-                place, column = heads[i] + t, t * SIDE_BY_SIDE + i
-                k, r = place if many else 0, actions[place] if own_row else 0
-                seen[column] = rewards[place]
-                for j in range(rows.shape[2]):
-                    features[j, column] = rows[k, r, j]
+    for i in range(heads.size):
+        for t in range(lengths[i]):
+            place, column = heads[i] + t, t * SIDE_BY_SIDE + i
+            k, r = place if many else 0, actions[place] if own_row else 0
+            seen[column] = rewards[place]
+            for j in range(rows.shape[2]):
+                features[j, column] = rows[k, r, j]
 
 
 @njit(cache=True, nogil=True, fastmath={"contract"})
@@ -139,7 +135,6 @@ def backward_group(widths, transition, evidence, filtered, inverses, pairs):
     """Posteriors take the place of ``filtered``; what ``backward`` adds to ``pairs`` is added."""
     n_states = transition.shape[0]
     future, ahead = np.empty((n_states, SIDE_BY_SIDE)), np.empty((n_states, SIDE_BY_SIDE))
-    sums = np.zeros((n_states, n_states, SIDE_BY_SIDE))
     following = 0
     for t in range(widths.size - 1, -1, -1):
         width, start, scale = widths[t], t * SIDE_BY_SIDE, inverses[t]
@@ -148,20 +143,37 @@ def backward_group(widths, transition, evidence, filtered, inverses, pairs):
             # Chains whose last round this is have nothing ahead.
             ahead[k] = 1.0
             weighed_sum(future, 0, following, transition[k], ahead[k])
-            for j in range(n_states):
-                later, together = future[j], sums[k, j]
-                for i in range(following):
-                    together[i] += known[i] * later[i]
+            add_dots(future, following, known, pairs[k])
         for k in range(n_states):
             coming, known, later, emitted = ahead[k], filtered[k, start : start + width], future[k], evidence[t, k]
             for i in range(width):
                 known[i] *= coming[i]
                 later[i] = emitted[i] * coming[i] * scale[i]
         following = widths[t]
-    for k in range(n_states):
-        for j in range(n_states):
-            for i in range(SIDE_BY_SIDE):
-                pairs[k, j] += sums[k, j, i]
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
+def add_dots(rows, size, weights, totals):
+    """Σ_i weights(i) rows(j, i) is added to totals(j)."""
+    fours = totals.size // 4 * 4
+    for j in range(0, fours, 4):
+        first, second, third, fourth = rows[j], rows[j + 1], rows[j + 2], rows[j + 3]
+        a, b, c, d = 0.0, 0.0, 0.0, 0.0
+        for i in range(size):
+            a += first[i] * weights[i]
+            b += second[i] * weights[i]
+            c += third[i] * weights[i]
+            d += fourth[i] * weights[i]
+        totals[j] += a
+        totals[j + 1] += b
+        totals[j + 2] += c
+        totals[j + 3] += d
+    for j in range(fours, totals.size):
+        row = rows[j]
+        a = 0.0
+        for i in range(size):
+            a += row[i] * weights[i]
+        totals[j] += a
 
 
 @njit(cache=True, nogil=True)
@@ -172,7 +184,7 @@ def sum_group(features, seen, widths, clicks, posteriors, scores, whole, packed,
     that the state with most of the group has what the others leave.
     """
     n_states, n_pairs = posteriors.shape[0], packed.shape[1]
-    slope, masses = np.empty(2 * SIDE_BY_SIDE), np.zeros(n_states)
+    slope, masses = np.empty(ROUNDS_TOGETHER * SIDE_BY_SIDE), np.zeros(n_states)
     for t in range(widths.size):
         for z in range(n_states):
             masses[z] += total_of(posteriors[z, t * SIDE_BY_SIDE :], widths[t])
@@ -180,9 +192,11 @@ def sum_group(features, seen, widths, clicks, posteriors, scores, whole, packed,
     own_packed, own_moments = np.zeros(packed.shape), np.zeros(moments.shape)
     t = 0
     while t < widths.size:
-        # Sums are quicker over more columns: those of the next round follow where all chains are in this one.
-        both = widths[t] == SIDE_BY_SIDE and t + 1 < widths.size
-        start, size = t * SIDE_BY_SIDE, widths[t] + (widths[t + 1] if both else 0)
+        # Sums are quicker over more columns: those of the next rounds follow where all chains are in this one.
+        start, size, together = t * SIDE_BY_SIDE, widths[t], 1
+        while together < ROUNDS_TOGETHER and size == together * SIDE_BY_SIDE and t + together < widths.size:
+            size += widths[t + together]
+            together += 1
         rewards = seen[start : start + size]
         for i in range(size):
             if np.isnan(rewards[i]):
@@ -198,7 +212,7 @@ def sum_group(features, seen, widths, clicks, posteriors, scores, whole, packed,
                 gaussian_slopes(weights, rewards, size, slope, totals[z])
             if z != rest:
                 add_products(features, start, size, weights, slope, own_packed[z], own_moments[z])
-        t += 2 if both else 1
+        t += together
     if rest >= 0:
         own_packed[rest] = whole[:n_pairs]
         own_moments[rest] = whole[n_pairs:]

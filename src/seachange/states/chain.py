@@ -23,8 +23,9 @@ Number = TypeVar("Number", np.float64, np.int64)
 TILE_ROWS, SHORT_CHAINS_TILE_ROWS = 1 << 14, 1 << 16
 # Tiles whose recursions are in memory at a time.
 TILES_A_SECTION = 8
-# Chains of up to so many rounds, on average, are worth running side by side: a tile holds many of them.
-LONGEST_CHAINS = 2 * TILE_ROWS // SIDE_BY_SIDE
+# Chains of up to so many rounds, on average, are worth running side by side: a tile holds many of them. All of a tile
+# have to: room is made for the longest.
+SHORT_ON_AVERAGE, SHORT_AT_MOST = 2 * TILE_ROWS // SIDE_BY_SIDE, 8 * TILE_ROWS // SIDE_BY_SIDE
 # Sums of blocks of rounds are kept where they save work, and take at most a quarter of the features' memory.
 LEAST_BLOCK_FEATURES, MOST_BLOCK_FEATURES = 16, BLOCK // 2
 
@@ -36,6 +37,7 @@ class Section:
     rounds: slice
     tiles: tuple[slice, ...]  # what threads share out
     strands: tuple[slice, ...]  # tiles joined where a chain runs on from one to the next
+    short: bool  # whether the tiles hold whole chains that run side by side
 
 
 @dataclass(eq=False)
@@ -60,7 +62,8 @@ class Chain:
         self.next_starts: Bools = np.append(self.starts[1:], True)
         self.firsts: Ints = np.flatnonzero(self.starts)
         tile_rows = self.tile_rows or (SHORT_CHAINS_TILE_ROWS if self._side_by_side else TILE_ROWS)
-        self.spans = _spans(self.firsts, len(self.log), tile_rows, self.tiles_a_section)
+        tiles = _tiles(self.firsts, len(self.log), tile_rows)
+        self.spans = _spans(self.firsts, tiles, [self._are_short(tile) for tile in tiles], self.tiles_a_section)
 
     @property
     def joint(self) -> JointFeatures:
@@ -70,7 +73,7 @@ class Chain:
     @property
     def _side_by_side(self) -> bool:
         """Whether running chains side by side would pay: they are short, and actions share their coefficients."""
-        return len(self.log) <= LONGEST_CHAINS * len(self.firsts) and self.joint.shape[0] == 1
+        return len(self.log) <= SHORT_ON_AVERAGE * len(self.firsts) and self.joint.shape[0] == 1
 
     @property
     def most_rows(self) -> int:
@@ -93,22 +96,21 @@ class Chain:
         places = np.arange(rounds.start, rounds.stop)
         return np.asarray(places - self.firsts[np.searchsorted(self.firsts, places, side="right") - 1])
 
-    def short_chains(self, tile: slice) -> tuple[Ints, Ints, Floats] | None:
-        """First rounds, as places in ``tile``, and lengths of its chains, longest first, and what they sum up to.
-
-        None where they do not run side by side: that would not pay, or they do not begin and end in the tile.
-        """
-        low, high = np.searchsorted(self.firsts, (tile.start, tile.stop))
-        whole = self.starts[tile.start] and self.next_starts[tile.stop - 1]
-        if not self._side_by_side or not whole:
-            return None
+    def short_chains(self, tile: slice) -> tuple[Ints, Ints, Floats]:
+        """First rounds, as places in ``tile``, and lengths of its chains, longest first, and what they sum up to."""
         if tile.start not in self._short:
-            firsts = self.firsts[low:high] - tile.start
+            firsts = self.first_rounds(tile)
             lengths = np.diff(firsts, append=tile.stop - tile.start)
             order = np.argsort(-lengths, kind="stable")
             arrays, chains = self.arrays(tile), (firsts[order], lengths[order])
             self._short[tile.start] = *chains, whole_sums(arrays.rows, arrays.actions, arrays.rewards, *chains)
         return self._short[tile.start]
+
+    def _are_short(self, tile: slice) -> bool:
+        """Whether the tile holds whole chains that are worth running side by side."""
+        if not (self._side_by_side and self.starts[tile.start] and self.next_starts[tile.stop - 1]):
+            return False
+        return int(np.diff(self.first_rounds(tile), append=tile.stop - tile.start).max()) <= SHORT_AT_MOST
 
     def block_sums(self, tile: slice) -> tuple[Floats, Floats] | None:
         """Sums of the tile's blocks of rounds, which every E-step can use again; None where they would not pay."""
@@ -129,25 +131,30 @@ class Chain:
         return result
 
 
-def _spans(firsts: Ints, n: int, tile_rows: int, tiles_a_section: int) -> Sequence[Sequence[Section]]:
-    """Sections, grouped so that every group starts where a chain does."""
+def _spans(
+    firsts: Ints, tiles: Sequence[slice], short: Sequence[bool], tiles_a_section: int
+) -> Sequence[Sequence[Section]]:
+    """Sections, of short chains or of others, grouped so that every group starts where a chain does."""
     spans: list[list[Section]] = []
-    tiles = _tiles(firsts, n, tile_rows)
     starting = np.isin([tile.start for tile in tiles], firsts)
-    for first in range(0, len(tiles), tiles_a_section):
-        part = slice(first, min(first + tiles_a_section, len(tiles)))
+    first = 0
+    while first < len(tiles):
+        last = first + 1
+        while last < min(first + tiles_a_section, len(tiles)) and short[last] == short[first]:
+            last += 1
         strands: list[slice] = []
-        for tile, starts in zip(tiles[part], starting[part], strict=True):
+        for tile, starts in zip(tiles[first:last], starting[first:last], strict=True):
             if starts or not strands:
                 strands.append(tile)
             else:
                 strands[-1] = slice(strands[-1].start, tile.stop)
-        whole = slice(tiles[part.start].start, tiles[part.stop - 1].stop)
-        section = Section(whole, tuple(tiles[part]), tuple(strands))
+        whole = slice(tiles[first].start, tiles[last - 1].stop)
+        section = Section(whole, tuple(tiles[first:last]), tuple(strands), short[first])
         if starting[first]:
             spans.append([section])
         else:
             spans[-1].append(section)
+        first = last
     return spans
 
 

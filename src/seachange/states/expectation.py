@@ -117,7 +117,7 @@ class _EStep:
 
     def over(self, span: Sequence[Section]) -> Expectation:
         """The statistics of a group of sections that no chain leaves."""
-        if len(span) == 1 and all(self.chain.short_chains(tile) is not None for tile in span[0].tiles):
+        if span[0].short:
             return reduce(add, map_in_order(self.side_by_side, span[0].tiles, workers=self.workers))
         belief, future = self.model.initial_probs.copy(), np.ones(self.model.n_states)
         entering, likelihood = [], 0.0
@@ -145,7 +145,6 @@ class _EStep:
     def side_by_side(self, tile: slice) -> Expectation:
         """The statistics of a tile of short chains."""
         model, arrays, chains = self.model, self.chain.arrays(tile), self.chain.short_chains(tile)
-        assert chains is not None
         posteriors = np.empty((0 if self.posteriors is None else tile.stop - tile.start, model.n_states))
         found = short_chains(
             arrays.rows, arrays.actions, arrays.rewards, *chains, model.reward_coefs, model.noise_variances,
