@@ -1,6 +1,7 @@
 """The same map-reduce wherever the chunks are."""
 
 from seachange.engine.local import map_in_order
+from seachange.engine.shared_work import SharedWork
 from seachange.engine.threads import one_thread
 
-__all__ = ["map_in_order", "one_thread"]
+__all__ = ["SharedWork", "map_in_order", "one_thread"]

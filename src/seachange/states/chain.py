@@ -34,10 +34,18 @@ LEAST_BLOCK_FEATURES, MOST_BLOCK_FEATURES = 16, BLOCK // 2
 class Section:
     """Rounds whose recursions are in memory at one time."""
 
-    rounds: slice
-    tiles: tuple[slice, ...]  # what threads share out
-    strands: tuple[slice, ...]  # tiles joined where a chain runs on from one to the next
+    strands: tuple[tuple[slice, ...], ...]  # tiles, together where a chain runs on from one to the next
     short: bool  # whether the tiles hold whole chains that run side by side
+
+    @property
+    def tiles(self) -> tuple[slice, ...]:
+        """What threads share out."""
+        return tuple(tile for strand in self.strands for tile in strand)
+
+    @property
+    def rounds(self) -> slice:
+        """From the first to the last."""
+        return slice(self.strands[0][0].start, self.strands[-1][-1].stop)
 
 
 @dataclass(eq=False)
@@ -142,14 +150,13 @@ def _spans(
         last = first + 1
         while last < min(first + tiles_a_section, len(tiles)) and short[last] == short[first]:
             last += 1
-        strands: list[slice] = []
+        strands: list[tuple[slice, ...]] = []
         for tile, starts in zip(tiles[first:last], starting[first:last], strict=True):
             if starts or not strands:
-                strands.append(tile)
+                strands.append((tile,))
             else:
-                strands[-1] = slice(strands[-1].start, tile.stop)
-        whole = slice(tiles[first].start, tiles[last - 1].stop)
-        section = Section(whole, tuple(tiles[first:last]), tuple(strands), short[first])
+                strands[-1] += (tile,)
+        section = Section(tuple(strands), short[first])
         if starting[first]:
             spans.append([section])
         else:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
-from seachange.engine import map_in_order
+from seachange.engine import SharedWork, map_in_order
 from seachange.kernels.chain import backward, forward
 from seachange.kernels.emission import evidences
 from seachange.kernels.regression import blocked_sums, logistic_sums, regression_sums
@@ -24,6 +24,9 @@ from seachange.states.chain import Chain, Section
 
 if TYPE_CHECKING:
     from seachange.states.switching import SwitchingRegression
+
+
+Sums = tuple[Floats, Floats, Floats]  # Gram matrices, moments and totals
 
 
 class Posteriors(Protocol):
@@ -125,19 +128,19 @@ class _EStep:
             entering.append(belief.copy())
             likelihood += self.forward(section, belief)
         first_states, pairs = np.zeros(self.model.n_states), np.zeros((self.model.n_states, self.model.n_states))
-        sums: list[tuple[Floats, Floats, Floats]] = []
+        sums: list[Sums] = []
         for i in range(len(span) - 1, -1, -1):
             if i < len(span) - 1:
                 self.forward(span[i], entering[i])
-            for strand_pairs in self.backward(span[i], future):
+            for strand_pairs, strand_sums in self.backward(span[i], future):
                 pairs += strand_pairs
+                sums += strand_sums
             rounds = span[i].rounds
             # Posteriors have taken the place of the filtered probabilities.
             found = self.room.part(span[i], rounds).filtered
             first_states += found[self.chain.first_rounds(rounds)].sum(axis=0)
             if self.posteriors is not None:
                 self.posteriors[rounds] = found
-            sums += map_in_order(partial(self.sums, span[i]), span[i].tiles, workers=self.workers)
         grams, moments, totals = (np.add.reduce(parts) for parts in zip(*sums, strict=True))
         transitions = pairs * self.model.transition_matrix
         return Expectation(likelihood, first_states, transitions, grams, moments, totals)
@@ -157,50 +160,70 @@ class _EStep:
 
     def forward(self, section: Section, belief: Floats) -> float:
         """Fill the room with a section's recursion, move ``belief`` past it; returns its log-likelihood."""
-        model, last = self.model, section.strands[-1]
+        # Only the first strand goes on with a chain, only the last one may leave one to go on with.
+        beliefs = [belief.copy() for _ in section.strands]
 
-        def emit(tile: slice) -> float:
-            arrays, room = self.chain.arrays(tile), self.room.part(section, tile)
-            return float(
-                evidences(
-                    arrays.rows, arrays.actions, arrays.rewards, model.reward_coefs, model.noise_variances,
-                    room.evidence, room.scores,
-                )
-            )  # fmt: skip
+        def run(place: int) -> float:
+            return self.strand_forward(section, section.strands[place], beliefs[place])
 
-        def run(strand: slice) -> float:
-            # Only the first strand goes on with a chain, only the last one may leave one to go on with.
-            carried = belief if strand.start == section.rounds.start else np.empty_like(belief)
-            room = self.room.part(section, strand)
-            scale = forward(
-                room.evidence, self.chain.starts[strand], model.initial_probs, model.transition_matrix, carried,
-                room.filtered, room.inverses,
-            )  # fmt: skip
-            if strand == last and carried is not belief:
-                belief[:] = carried
-            return float(scale)
+        likelihood = sum(map_in_order(run, range(len(beliefs)), workers=self.workers))
+        belief[:] = beliefs[-1]
+        return likelihood
 
-        factors = sum(map_in_order(emit, section.tiles, workers=self.workers))
-        return factors + sum(map_in_order(run, section.strands, workers=self.workers))
+    def strand_forward(self, section: Section, strand: Sequence[slice], belief: Floats) -> float:
+        """The same for a strand. While the recursion waits for a tile's emissions, later ones are worked out."""
+        model, likelihood = self.model, 0.0
+        with SharedWork(partial(self.emit, section), self.helpers(section)) as emissions:
+            for tile in strand:
+                emissions.give(tile)
+            for tile, factor in zip(strand, emissions.results(), strict=True):
+                room = self.room.part(section, tile)
+                scale = forward(
+                    room.evidence, self.chain.starts[tile], model.initial_probs, model.transition_matrix, belief,
+                    room.filtered, room.inverses,
+                )  # fmt: skip
+                likelihood += factor + scale
+        return likelihood
 
-    def backward(self, section: Section, future: Floats) -> list[Floats]:
-        """Put posteriors in the place of filtered probabilities, move ``future`` before the section; strands' pairs."""
-        entering, n_states = future.copy(), self.model.n_states
+    def backward(self, section: Section, future: Floats) -> list[tuple[Floats, list[Sums]]]:
+        """Posteriors take the place of filtered probabilities, ``future`` moves before the section; pairs and sums."""
+        futures = [future.copy() for _ in section.strands]
 
-        def run(strand: slice) -> Floats:
-            room, pairs = self.room.part(section, strand), np.zeros((n_states, n_states))
-            carried = entering.copy()
-            backward(
-                room.filtered, room.evidence, room.inverses, self.chain.next_starts[strand],
-                self.model.transition_matrix, carried, room.filtered, pairs,
-            )  # fmt: skip
-            if strand.start == section.rounds.start:
-                future[:] = carried
-            return pairs
+        def run(place: int) -> tuple[Floats, list[Sums]]:
+            return self.strand_backward(section, section.strands[place], futures[place])
 
-        return list(map_in_order(run, section.strands, workers=self.workers))
+        found = list(map_in_order(run, range(len(futures)), workers=self.workers))
+        future[:] = futures[0]
+        return found
 
-    def sums(self, section: Section, tile: slice) -> tuple[Floats, Floats, Floats]:
+    def strand_backward(self, section: Section, strand: Sequence[slice], future: Floats) -> tuple[Floats, list[Sums]]:
+        """The same for a strand. Sums of a tile are worked out while the recursion goes on."""
+        pairs = np.zeros((self.model.n_states, self.model.n_states))
+        with SharedWork(partial(self.sums, section), self.helpers(section)) as sums:
+            for tile in reversed(strand):
+                room = self.room.part(section, tile)
+                backward(
+                    room.filtered, room.evidence, room.inverses, self.chain.next_starts[tile],
+                    self.model.transition_matrix, future, room.filtered, pairs,
+                )  # fmt: skip
+                sums.give(tile)
+            return pairs, list(sums.results())
+
+    def helpers(self, section: Section) -> int:
+        """Threads that work on one strand: several strands have one each."""
+        return self.workers if len(section.strands) == 1 else 1
+
+    def emit(self, section: Section, tile: slice) -> float:
+        """Evidence of a tile's rounds into the room; returns the log-product of what was left out of it."""
+        arrays, room = self.chain.arrays(tile), self.room.part(section, tile)
+        return float(
+            evidences(
+                arrays.rows, arrays.actions, arrays.rewards, self.model.reward_coefs, self.model.noise_variances,
+                room.evidence, room.scores,
+            )
+        )  # fmt: skip
+
+    def sums(self, section: Section, tile: slice) -> Sums:
         """Gram matrices, moments and totals of a tile, weighed by its posteriors."""
         arrays, room = self.chain.arrays(tile), self.room.part(section, tile)
         rows, actions, rewards, weights = arrays.rows, arrays.actions, arrays.rewards, room.filtered
