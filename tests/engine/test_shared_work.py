@@ -39,7 +39,8 @@ def test_an_error_is_passed_on(workers):
     def fail(item):
         raise ValueError(f"item {item}")
 
-    with pytest.raises(ValueError, match="item 0"), SharedWork(fail, workers) as work:
+    with SharedWork(fail, workers) as work:
         for item in range(10):
             work.give(item)
-        list(work.results())
+        with pytest.raises(ValueError, match="item 0"):
+            list(work.results())
