@@ -8,12 +8,12 @@ For Exp4.S the evidence is exp(-η c̃(z)) and the world moves by (1 - β) I + �
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from seachange.kernels.compiler import compiled
 from seachange.kernels.emission import LARGEST
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def mix_advice(belief, advice, exploration, allowed, probs):
     """probs(a) ∝ (1 - γ) Σ_z Q(z) π_z(a) + γ / (number of actions allowed), over the actions that are."""
     n_allowed = 0
@@ -33,7 +33,7 @@ def mix_advice(belief, advice, exploration, allowed, probs):
             probs[a] = kept * probs[a] + share
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def draw_action(probs, uniform):
     """The first action whose cumulative probability exceeds ``uniform`` and whose own is not zero."""
     cumulative = 0.0
@@ -47,7 +47,7 @@ def draw_action(probs, uniform):
     return last
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def exp4s_evidence(column, propensity, cost, learning_rate, evidence):
     """exp(-η c̃(z)) up to a factor, with c̃(z) = π_z(a) cost / 𝓔(a)."""
     scale = min(max(-learning_rate * cost / propensity, -LARGEST), LARGEST)
@@ -59,7 +59,7 @@ def exp4s_evidence(column, propensity, cost, learning_rate, evidence):
         evidence[z] = np.exp(scale * column[z] - highest)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def weigh(belief, evidence, weighed):
     """weighed(z) ∝ Q(z) evidence(z)."""
     total = 0.0
@@ -71,7 +71,7 @@ def weigh(belief, evidence, weighed):
         weighed[z] *= inverse
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def move(weighed, transition, belief):
     """belief(z') = Σ_z weighed(z) Φ(z, z')."""
     for j in range(belief.size):
@@ -81,14 +81,14 @@ def move(weighed, transition, belief):
         belief[j] = moved
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def advance(belief, evidence, transition, scratch):
     """Weigh the belief by the evidence, then let the world move; in place."""
     weigh(belief, evidence, scratch)
     move(scratch, transition, belief)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def replay(belief, evidences, transition):
     """``belief`` after rounds with these (m, L) evidences, in place."""
     scratch = np.empty(belief.size)

@@ -8,10 +8,11 @@ for the division of the one before. No view is made of a row: that would cost mo
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from seachange.kernels.compiler import compiled
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def filter_rounds(evidence, starts, initial, transition, belief, filtered):
     """p(z_t | r_1:t) into ``filtered``, round by round as a deployment would.
 
@@ -37,7 +38,7 @@ def filter_rounds(evidence, starts, initial, transition, belief, filtered):
             belief[j] = moved
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def forward(evidence, starts, initial, transition, belief, filtered, inverses):
     """p(z_t | r_1:t) into ``filtered``, 1 / S_t into ``inverses``; returns Σ_t log S_t.
 
@@ -79,7 +80,7 @@ def forward(evidence, starts, initial, transition, belief, filtered, inverses):
     return log_likelihood + np.log(product)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def backward(filtered, evidence, inverses, next_starts, transition, future, posteriors, pairs):
     """p(z_t | all rewards) into ``posteriors``; Σ_t p(z_t = i, z_t+1 = j | all rewards) / Φ(i, j) added to ``pairs``.
 
@@ -105,7 +106,7 @@ def backward(filtered, evidence, inverses, next_starts, transition, future, post
             future[i] = evidence[t, i] * ahead[i] * inverses[t]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def likeliest_forward(evidence, starts, next_starts, initial, transition, best, origins, path):
     """max over paths of log p(z_1:t, r_1:t) into ``best``; where the best path to z came from into ``origins``.
 
@@ -115,7 +116,8 @@ def likeliest_forward(evidence, starts, next_starts, initial, transition, best, 
     n_states = best.size
     log_initial, log_transition, before = np.log(initial), np.log(transition), np.empty(n_states)
     for t in range(evidence.shape[0]):
-        before[:] = best
+        for i in range(n_states):
+            before[i] = best[i]
         for j in range(n_states):
             if starts[t]:
                 best[j] = log_initial[j]
@@ -131,7 +133,7 @@ def likeliest_forward(evidence, starts, next_starts, initial, transition, best, 
             path[t] = np.argmax(best)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def likeliest_backward(origins, next_starts, path):
     """Fill ``path`` from the last rounds of its chains."""
     for t in range(path.size - 2, -1, -1):

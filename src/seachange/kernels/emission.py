@@ -8,8 +8,8 @@ likeliest state has 1. Both forms do the same arithmetic, so that a live filter 
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from seachange.kernels.compiler import compiled, fused, reordered
 from seachange.kernels.exponential import exp_of
 from seachange.kernels.rows import SIDE_BY_SIDE, columns_for, gather, grouped, tabled
 
@@ -17,7 +17,7 @@ from seachange.kernels.rows import SIDE_BY_SIDE, columns_for, gather, grouped, t
 LARGEST = 1e300
 
 
-@njit(cache=True, nogil=True, fastmath={"contract"})
+@fused
 def state_scores(row, action, coefs, scores):
     """scores(z) = β_z · f(x, a), for coefs (L, B, D) and one round's row (R, D)."""
     r, b = action if row.shape[0] > 1 else 0, action if coefs.shape[1] > 1 else 0
@@ -28,7 +28,7 @@ def state_scores(row, action, coefs, scores):
         scores[z] = total
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def reward_evidence(scores, reward, variances, evidence):
     """p(r | z) up to a factor, of one round; where rewards are clicks r may be a part of one: p^r (1 - p)^(1 - r)."""
     if variances.size == 0:
@@ -53,26 +53,26 @@ def reward_evidence(scores, reward, variances, evidence):
         evidence[z] = exp_of(nearest - evidence[z])
 
 
-@njit(cache=True, nogil=True, fastmath={"contract"})
+@fused
 def gaussian_surprise(score, reward, halved, log_deviation):
     """-log N(r; s, σ²) without its constant, for halved = 1 / 2σ²."""
     return min((reward - score) * (reward - score) * halved + log_deviation, LARGEST)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def click_probability(score, reward, small):
     """p(r | s) of a click or none, for small = exp(-|s|)."""
     return (1.0 if (score >= 0.0) == (reward > 0.5) else small) / (1.0 + small)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def click_rate(score):
     """1 / (1 + exp(-s)), whatever the size of s."""
     small = exp_of(-abs(score))
     return (1.0 if score >= 0.0 else small) / (1.0 + small)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def evidences(rows, actions, rewards, coefs, variances, evidence, scores):
     """p(r_t | z) of every round into ``evidence``, up to a factor; returns the factors' log-product.
 
@@ -93,7 +93,7 @@ def evidences(rows, actions, rewards, coefs, variances, evidence, scores):
             block_scores(rows, actions, members, coefs, b, features, block)
             for i in range(members.size):
                 seen[i] = rewards[members[i]]
-                n_observed += not np.isnan(seen[i])
+            n_observed += members.size - n_missing(seen, members.size)
             if clicks:
                 for i in range(members.size):
                     for z in range(n_states):
@@ -107,7 +107,7 @@ def evidences(rows, actions, rewards, coefs, variances, evidence, scores):
     return log_factor if clicks else log_factor - 0.5 * n_observed * np.log(2.0 * np.pi)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def round_scores(rows, actions, coefs, scores):
     """scores(t, z) = β_z · f(x_t, a_t)."""
     n_states, n_blocks, n_features = coefs.shape
@@ -122,7 +122,7 @@ def round_scores(rows, actions, coefs, scores):
                     scores[members[i], z] = block[z, i]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def block_scores(rows, actions, members, coefs, b, features, block):
     """Scores of a few rounds with the same coefficients into ``block``, (L, at least as many).
 
@@ -136,25 +136,25 @@ def block_scores(rows, actions, members, coefs, b, features, block):
                 block[z, i] = 0.0 + rows[0, 0, 0] * coefs[z, actions[members[i]] if n_blocks > 1 else 0, 0]
         return
     gather(rows, actions, members, features)
-    scores_of(features, 0, members.size, coefs, b, block)
+    for z in range(n_states):
+        weighed_sum(features, slice(0, members.size), coefs[z, b], block[z])
 
 
-@njit(cache=True, nogil=True)
-def scores_of(features, start, size, coefs, b, block):
-    """Scores of the rounds whose features stand in ``size`` columns of ``features`` from ``start`` on."""
-    for z in range(coefs.shape[0]):
-        weighed_sum(features, start, size, coefs[z, b], block[z])
-
-
-@njit(cache=True, nogil=True, fastmath={"contract"})
-def weighed_sum(rows, start, size, weights, totals):
-    """Σ_j weights(j) rows(j) of ``size`` columns from ``start`` on into ``totals``, each summed in the order of j."""
-    totals[:size] = 0.0
+@fused
+def weighed_sum(rows, columns, weights, totals):
+    """Σ_j weights(j) rows(j) of these columns into the first of ``totals``, each summed in the order of j."""
+    size = columns.stop - columns.start
+    for i in range(size):
+        totals[i] = 0.0
     fours = weights.size // 4 * 4
     for j in range(0, fours, 4):
         # What was loaded of the totals serves four rows.
-        first, second = rows[j, start : start + size], rows[j + 1, start : start + size]
-        third, fourth = rows[j + 2, start : start + size], rows[j + 3, start : start + size]
+        first, second, third, fourth = (
+            rows[j, columns],
+            rows[j + 1, columns],
+            rows[j + 2, columns],
+            rows[j + 3, columns],
+        )
         for i in range(size):
             totals[i] = (
                 totals[i]
@@ -164,12 +164,21 @@ def weighed_sum(rows, start, size, weights, totals):
                 + fourth[i] * weights[j + 3]
             )
     for j in range(fours, weights.size):
-        row = rows[j, start : start + size]
+        row = rows[j, columns]
         for i in range(size):
             totals[i] += row[i] * weights[j]
 
 
-@njit(cache=True, nogil=True, fastmath={"contract"})
+@compiled
+def n_missing(rewards, size):
+    """How many of the first rewards are missing."""
+    missing = 0
+    for i in range(size):
+        missing += np.isnan(rewards[i])
+    return missing
+
+
+@fused
 def gaussian_block(block, rewards, size, halves, log_deviations, nearest):
     """Scores in ``block`` give way to evidence; returns the log-product of the factors left out."""
     n_states = block.shape[0]
@@ -184,7 +193,7 @@ def gaussian_block(block, rewards, size, halves, log_deviations, nearest):
         scores = block[z]
         for i in range(size):
             scores[i] = exp_of(nearest[i] - scores[i])
-    if np.isnan(rewards[:size]).any():
+    if n_missing(rewards, size) > 0:
         for i in range(size):
             if np.isnan(rewards[i]):
                 block[:, i] = 1.0
@@ -192,7 +201,7 @@ def gaussian_block(block, rewards, size, halves, log_deviations, nearest):
     return -total_of(nearest, size)
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc", "nsz"})
+@reordered
 def total_of(values, size):
     """The sum of the first ``size`` values, in an order of the compiler's."""
     total = 0.0
@@ -201,7 +210,7 @@ def total_of(values, size):
     return total
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def click_block(block, rewards, size, highest):
     """The same for clicks."""
     n_states = block.shape[0]

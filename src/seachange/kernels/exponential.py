@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from seachange.kernels.compiler import fused
 
 LOG2_E = 1.4426950408889634
 # ln 2 in two parts: the first has few enough digits for its multiples to be exact (Cody and Waite).
@@ -13,7 +14,7 @@ ROUNDER = 6755399441055744.0
 LOWEST = -700.0
 
 
-@njit(cache=True, nogil=True, fastmath={"contract"})
+@fused
 def exp_of(value):
     """exp(value) for values ≤ 0, to two units in the last place; e^-700 stands for all that is smaller.
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from seachange.kernels.compiler import compiled
 from seachange.kernels.softmax import softmax_row
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def objective_sums(rows, mask, actions, rewards, propensities, weights, modelled, coefs, clip, squares, entropies):
     """Sums over rounds of u y, u y², u H, (3,), and their gradients, (3, B, D).
 

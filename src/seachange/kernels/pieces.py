@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from seachange.kernels.compiler import compiled
 from seachange.kernels.rows import tabled
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def piece_sums(rows, actions, rewards, begins, ends, n_blocks):
     """Σ [f f', f r, r², 1] by block over the rounds of every piece; rounds without a reward are left out.
 
@@ -47,7 +47,7 @@ def piece_sums(rows, actions, rewards, begins, ends, n_blocks):
     return grams, moments, squares, counts
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def places(rows, actions, rewards, spans, coefs, variances, clip, tail):
     """Where two fits part: change c lies from ``spans[c, 0]`` to ``spans[c, 1]``, and has a fit on either side.
 
@@ -98,7 +98,7 @@ def places(rows, actions, rewards, spans, coefs, variances, clip, tail):
     return found
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def score_spread(rows, actions, residuals, n_blocks):
     """Σ e² f f' by block, (B, D, D): how the scores of a fit scatter."""
     n_features = rows.shape[2]

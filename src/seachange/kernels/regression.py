@@ -6,8 +6,8 @@ All of them add up over chunks of rounds.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from seachange.kernels.compiler import compiled, reordered
 from seachange.kernels.emission import click_rate
 from seachange.kernels.rows import SIDE_BY_SIDE, columns_for, gather, grouped, tabled
 
@@ -19,50 +19,48 @@ UNSHARED = 1e-6
 BLOCK = 256
 
 
-@njit(cache=True, nogil=True)
 def regression_sums(rows, actions, rewards, weights, n_blocks):
     """Σ_t u_t(z) [f f', f r, r², 1] for every weight column z; rounds without a reward (NaN) are left out.
 
     Returns Gram matrices (L, B, D, D), moments (L, B, D) and totals (L, 2) of r² and 1.
     """
-    slopes = np.empty(weights.shape)
-    totals = np.zeros((weights.shape[1], 2))
     if tabled(rows):
-        counts, sums = table_sums(actions, rewards, weights, n_blocks, totals)
-        return table_grams(rows, counts, sums, counts, totals)
-    seen = np.empty(weights.shape)
-    for t in range(rewards.size):
-        observed = not np.isnan(rewards[t])
-        for z in range(weights.shape[1]):
-            seen[t, z] = weights[t, z] if observed else 0.0
-            slopes[t, z] = weights[t, z] * rewards[t] if observed else 0.0
-            totals[z, 0] += slopes[t, z] * rewards[t] if observed else 0.0
-            totals[z, 1] += seen[t, z]
-    grams, moments = curved_sums(rows, actions, seen, slopes, n_blocks)
-    return grams, moments, totals
+        counts, sums, totals = table_sums(actions, rewards, weights, n_blocks)
+        return *table_grams(rows, counts, sums), totals
+    curvatures, slopes, totals = gaussian_curves(rewards, weights)
+    return *curved_sums(rows, actions, curvatures, slopes, n_blocks), totals
 
 
-@njit(cache=True, nogil=True)
 def logistic_sums(rows, actions, rewards, weights, scores, n_blocks):
     """Σ_t u_t(z) [p (1 - p) f f', (r - p) f], p = 1 / (1 + exp(-score)): curvature and slope of the log-likelihood.
 
-    Returns them with totals (L, 2) of r and 1; rounds without a reward (NaN) are left out.
+    Returns them with totals (L, 2) of r² and 1; rounds without a reward (NaN) are left out.
     """
-    totals = np.zeros((weights.shape[1], 2))
     if tabled(rows):
-        counts, sums = table_sums(actions, rewards, weights, n_blocks, totals)
-        levels = np.zeros((weights.shape[1], n_blocks))
-        for t in range(actions.size):
-            for z in range(weights.shape[1]):
-                levels[z, actions[t] if n_blocks > 1 else 0] = scores[t, z]
-        curvatures = np.empty(counts.shape)
-        for z in range(counts.shape[0]):
-            for b in range(n_blocks):
-                p = click_rate(levels[z, b])
-                curvatures[z, b] = counts[z, b] * p * (1.0 - p)
-                sums[z, b] -= counts[z, b] * p
-        return table_grams(rows, curvatures, sums, counts, totals)
-    curvatures, slopes = np.zeros(weights.shape), np.zeros(weights.shape)
+        counts, sums, totals = table_sums(actions, rewards, weights, n_blocks)
+        return *table_grams(rows, *table_curves(actions, scores, counts, sums)), totals
+    curvatures, slopes, totals = click_curves(rewards, weights, scores)
+    return *curved_sums(rows, actions, curvatures, slopes, n_blocks), totals
+
+
+@compiled
+def gaussian_curves(rewards, weights):
+    """Curvatures u and slopes u r of every round, (n, L), and totals (L, 2) of u r² and u."""
+    curvatures, slopes, totals = np.empty(weights.shape), np.empty(weights.shape), np.zeros((weights.shape[1], 2))
+    for t in range(rewards.size):
+        observed = not np.isnan(rewards[t])
+        for z in range(weights.shape[1]):
+            curvatures[t, z] = weights[t, z] if observed else 0.0
+            slopes[t, z] = weights[t, z] * rewards[t] if observed else 0.0
+            totals[z, 0] += slopes[t, z] * rewards[t] if observed else 0.0
+            totals[z, 1] += curvatures[t, z]
+    return curvatures, slopes, totals
+
+
+@compiled
+def click_curves(rewards, weights, scores):
+    """Curvatures u p (1 - p) and slopes u (r - p) of every round, (n, L), and totals (L, 2) of u r² and u."""
+    curvatures, slopes, totals = np.zeros(weights.shape), np.zeros(weights.shape), np.zeros((weights.shape[1], 2))
     for t in range(rewards.size):
         if np.isnan(rewards[t]):
             continue
@@ -70,17 +68,17 @@ def logistic_sums(rows, actions, rewards, weights, scores, n_blocks):
             p = click_rate(scores[t, z])
             curvatures[t, z] = weights[t, z] * p * (1.0 - p)
             slopes[t, z] = weights[t, z] * (rewards[t] - p)
-            totals[z, 0] += weights[t, z] * rewards[t]
+            totals[z, 0] += weights[t, z] * rewards[t] * rewards[t]
             totals[z, 1] += weights[t, z]
-    grams, moments = curved_sums(rows, actions, curvatures, slopes, n_blocks)
-    return grams, moments, totals
+    return curvatures, slopes, totals
 
 
-@njit(cache=True, nogil=True)
-def table_sums(actions, rewards, weights, n_blocks, totals):
-    """(L, B) sums of weights and of weighted rewards by action; ``totals`` (L, 2) gains Σ u r² and Σ u."""
+@compiled
+def table_sums(actions, rewards, weights, n_blocks):
+    """(L, B) sums of weights and of weighted rewards by action, and totals (L, 2) of u r² and u."""
     n_columns = weights.shape[1]
-    counts, sums, squares = np.zeros((n_blocks, n_columns)), np.zeros((n_blocks, n_columns)), np.zeros(n_columns)
+    counts, sums, totals = np.zeros((n_blocks, n_columns)), np.zeros((n_blocks, n_columns)), np.zeros((n_columns, 2))
+    squares = np.zeros(n_columns)
     for t in range(actions.size):
         reward = rewards[t]
         if np.isnan(reward):
@@ -92,25 +90,34 @@ def table_sums(actions, rewards, weights, n_blocks, totals):
             sums[b, z] += weighted
             squares[z] += weighted * reward
     for z in range(n_columns):
-        totals[z, 0] += squares[z]
+        totals[z, 0] = squares[z]
         for b in range(n_blocks):
             totals[z, 1] += counts[b, z]
-    return counts.T.copy(), sums.T.copy()
+    return counts.T.copy(), sums.T.copy(), totals
 
 
-@njit(cache=True, nogil=True)
-def table_grams(rows, curvatures, slopes, counts, totals):
-    """The sums of a log without contexts in the shapes of all others."""
-    n_columns, n_blocks = counts.shape
-    grams, moments = np.zeros((n_columns, n_blocks, 1, 1)), np.zeros((n_columns, n_blocks, 1))
-    for z in range(n_columns):
-        for b in range(n_blocks):
-            grams[z, b, 0, 0] = curvatures[z, b] * rows[0, 0, 0] * rows[0, 0, 0]
-            moments[z, b, 0] = slopes[z, b] * rows[0, 0, 0]
-    return grams, moments, totals
+@compiled
+def table_curves(actions, scores, counts, sums):
+    """Curvatures and slopes (L, B) of clicks, from the sums of a log without contexts and its scores (n, L)."""
+    levels, curvatures, slopes = np.zeros(counts.shape), np.empty(counts.shape), np.empty(counts.shape)
+    for t in range(actions.size):
+        for z in range(counts.shape[0]):
+            levels[z, actions[t] if counts.shape[1] > 1 else 0] = scores[t, z]
+    for z in range(counts.shape[0]):
+        for b in range(counts.shape[1]):
+            p = click_rate(levels[z, b])
+            curvatures[z, b] = counts[z, b] * p * (1.0 - p)
+            slopes[z, b] = sums[z, b] - counts[z, b] * p
+    return curvatures, slopes
 
 
-@njit(cache=True, nogil=True)
+def table_grams(rows, curvatures, slopes):
+    """Sums (L, B) of a log without contexts in the shapes of all others."""
+    feature = rows[0, 0, 0]
+    return curvatures[:, :, None, None] * feature**2, slopes[:, :, None] * feature
+
+
+@compiled
 def curved_sums(rows, actions, curvatures, slopes, n_blocks):
     """Gram matrices Σ_t c_t(z) f f' (L, B, D, D) and moments Σ_t s_t(z) f (L, B, D)."""
     n_columns, n_features = curvatures.shape[1], rows.shape[2]
@@ -129,32 +136,32 @@ def curved_sums(rows, actions, curvatures, slopes, n_blocks):
                     curvature[i], slope[i] = curvatures[members[i], z], slopes[members[i], z]
                     size += abs(curvature[i]) + abs(slope[i]) > NEGLIGIBLE
                 if 2 * size > members.size:
-                    add_products(features, 0, members.size, curvature, slope, packed[z, b], moments[z, b])
+                    add_products(features, slice(0, members.size), curvature, slope, packed[z, b], moments[z, b])
                 elif size > 0:
                     # Only a few of the rounds belong to the state: those are brought together.
                     size = 0
                     for i in range(members.size):
                         if abs(curvature[i]) + abs(slope[i]) > NEGLIGIBLE:
                             curvature[size], slope[size] = curvature[i], slope[i]
-                            few[:, size] = features[:, i]
+                            for j in range(n_features):
+                                few[j, size] = features[j, i]
                             size += 1
-                    add_products(few, 0, size, curvature, slope, packed[z, b], moments[z, b])
+                    add_products(few, slice(0, size), curvature, slope, packed[z, b], moments[z, b])
     return unpacked(packed, n_features), moments
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
-def add_products(features, start, size, curvature, slope, packed, moments):
+@reordered
+def add_products(features, columns, curvature, slope, packed, moments):
     """Σ_i c_i f_i f_i', its lower triangle row by row, is added to ``packed``, Σ_i s_i f_i to ``moments``.
 
-    Rounds stand in ``size`` columns of ``features`` (D, n) from ``start`` on. The order of the sums is the compiler's.
-    Two rows of the triangle and four of its columns are summed at a time, so that a number that was loaded is used
-    often.
+    Rounds stand in these columns of ``features`` (D, n). The order of the sums is the compiler's. Two rows of the
+    triangle and four of its columns are summed at a time, so that a number that was loaded is used often.
     """
-    n_features, stop = features.shape[0], start + size
+    n_features, size = features.shape[0], columns.stop - columns.start
     upper, lower = np.empty(size), np.empty(size)
     for j in range(0, n_features, 2):
         both = j + 1 < n_features
-        row, next_row = features[j, start:stop], features[j + 1 if both else j, start:stop]
+        row, next_row = features[j, columns], features[j + 1 if both else j, columns]
         moment, next_moment = 0.0, 0.0
         for i in range(size):
             upper[i] = curvature[i] * row[i]
@@ -167,8 +174,8 @@ def add_products(features, start, size, curvature, slope, packed, moments):
             moments[j + 1] += next_moment
         done = j // 4 * 4 if both else 0
         for k in range(0, done, 4):
-            first, second = features[k, start:stop], features[k + 1, start:stop]
-            third, fourth = features[k + 2, start:stop], features[k + 3, start:stop]
+            first, second = features[k, columns], features[k + 1, columns]
+            third, fourth = features[k + 2, columns], features[k + 3, columns]
             a, b, c, d, e, f, g, h = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
             for i in range(size):
                 a += upper[i] * first[i]
@@ -188,7 +195,7 @@ def add_products(features, start, size, curvature, slope, packed, moments):
             packed[next_place + k + 2] += g
             packed[next_place + k + 3] += h
         for k in range(done, j + 1):
-            column = features[k, start:stop]
+            column = features[k, columns]
             a, b = 0.0, 0.0
             for i in range(size):
                 a += upper[i] * column[i]
@@ -203,7 +210,14 @@ def add_products(features, start, size, curvature, slope, packed, moments):
             packed[next_place + j + 1] += a
 
 
-@njit(cache=True, nogil=True)
+@compiled
+def add_scaled(totals, scale, values):
+    """totals ← totals + scale · values."""
+    for i in range(totals.size):
+        totals[i] += scale * values[i]
+
+
+@compiled
 def unpacked(packed, n_features):
     """Lower triangles (L, B, D (D + 1) / 2) as symmetric matrices (L, B, D, D)."""
     n_columns, n_blocks = packed.shape[0], packed.shape[1]
@@ -219,7 +233,7 @@ def unpacked(packed, n_features):
     return grams
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def block_sums(rows, actions, rewards):
     """Lower triangles of Σ f f', (m, D (D + 1) / 2), and Σ f r, (m, D), of every ``BLOCK`` rounds, unweighted.
 
@@ -237,12 +251,12 @@ def block_sums(rows, actions, rewards):
             size += 1
         if size == SIDE_BY_SIDE or (size > 0 and ((t + 1) % BLOCK == 0 or t == n - 1)):
             gather(rows, actions, rounds[:size], features)
-            add_products(features, 0, size, ones, slope, packed[t // BLOCK], moments[t // BLOCK])
+            add_products(features, slice(0, size), ones, slope, packed[t // BLOCK], moments[t // BLOCK])
             size = 0
     return packed, moments
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def blocked_sums(rows, actions, rewards, weights, block_grams, block_moments):
     """``regression_sums`` of posteriors, with the help of ``block_sums``.
 
@@ -274,8 +288,8 @@ def blocked_sums(rows, actions, rewards, weights, block_grams, block_moments):
                 part_of_z = shares.sum() - spread.sum() + spread[z]
             if part_of_z > 0.0:
                 share = part_of_z / shares.sum()
-                packed[z, 0] += share * block_grams[part]
-                moments[z, 0] += share * block_moments[part]
+                add_scaled(packed[z, 0], share, block_grams[part])
+                add_scaled(moments[z, 0], share, block_moments[part])
         for z in range(n_columns):
             size = 0
             for t in range(start, stop):
@@ -291,7 +305,7 @@ def blocked_sums(rows, actions, rewards, weights, block_grams, block_moments):
                     size += 1
                 if size == SIDE_BY_SIDE or (size > 0 and t == stop - 1):
                     gather(rows, actions, rounds[:size], features)
-                    add_products(features, 0, size, curvature, slope, packed[z, 0], moments[z, 0])
+                    add_products(features, slice(0, size), curvature, slope, packed[z, 0], moments[z, 0])
                     size = 0
     return unpacked(packed, n_features), moments, totals
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from seachange.kernels.belief import advance, draw_action, exp4s_evidence, mix_advice
+from seachange.kernels.compiler import compiled
 from seachange.kernels.emission import reward_evidence, state_scores
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def take_round(t, belief, advice, exploration, mask, uniforms, mean_rewards, probs, actions, propensities, expected):
     """Draw round t's action; write it, its propensity and Σ_a probs(a) μ_t(a)."""
     experts = advice[t if advice.shape[0] > 1 else 0]
@@ -22,7 +22,7 @@ def take_round(t, belief, advice, exploration, mask, uniforms, mean_rewards, pro
     return action
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def run_exp4s(
     belief, advice, mask, uniforms, mean_rewards, rewards, exploration, learning_rate, low, span, transition,
     beliefs, actions, propensities, expected,
@@ -42,7 +42,7 @@ def run_exp4s(
         advance(belief, evidence, transition, scratch)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def run_posterior(
     belief, advice, mask, uniforms, mean_rewards, rewards, exploration, rows, coefs, variances, transition,
     beliefs, actions, propensities, expected,
@@ -60,7 +60,7 @@ def run_posterior(
         advance(belief, evidence, transition, scratch)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def run_fixed(belief, advice, mask, uniforms, mean_rewards, exploration, actions, propensities, expected):
     """A deployment that never changes its mind."""
     probs = np.empty(mean_rewards.shape[1])

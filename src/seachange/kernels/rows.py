@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from seachange.kernels.compiler import compiled
 
 # Rounds that are worked on at a time; their features should fit into the fastest memory.
 SIDE_BY_SIDE = 128
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def tabled(rows):
     """Whether there are no contexts: features are the action alone, and counting is enough."""
     return rows.shape[0] == 1 and rows.shape[1] == 1 and rows.shape[2] == 1
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def grouped(actions, n_blocks):
     """Rounds in the order of their blocks of coefficients, and where each block begins and the last ends."""
     order, bounds = np.empty(actions.size, np.int64), np.zeros(n_blocks + 1, np.int64)
@@ -35,13 +36,13 @@ def grouped(actions, n_blocks):
     return order, bounds
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def columns_for(n_rows, n_sides=1):
     """Room for ``SIDE_BY_SIDE`` columns, ``n_sides`` times; a few more keep rows from sharing a place in the cache."""
     return np.empty((n_rows, n_sides * SIDE_BY_SIDE + 8))
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def gather(rows, actions, rounds, features):
     """f(x_t, a_t) of these rounds into the columns of ``features`` (D, at least as many)."""
     many, own_row = rows.shape[0] > 1, rows.shape[1] > 1

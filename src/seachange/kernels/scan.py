@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from seachange.kernels.compiler import compiled
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def mean_shifts(rewards, window, begins, ends):
     """|μ⁺_t - μ⁻_t| for t = w … n - w of every chain: mean reward of the w rounds from t on against the w before t."""
     shifts = np.zeros(rewards.size + 1)
@@ -25,7 +26,7 @@ def mean_shifts(rewards, window, begins, ends):
     return shifts
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def pick_peaks(candidates, n, reach):
     """Walk ``candidates`` (best first), keep each that is more than ``reach`` rounds from all kept before."""
     blocked = np.zeros(n + 1, dtype=np.bool_)
@@ -39,7 +40,7 @@ def pick_peaks(candidates, n, reach):
     return candidates[kept]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def bin_scores(rows, actions, residuals, whitening, begins, ends, scores, squares, counts):
     """Sums of the whitened scores u_t = e_t W_b f_t over bins: Σ u (bins, B, D), Σ |u|² and Σ 1 (bins, B).
 
@@ -73,7 +74,7 @@ def bin_scores(rows, actions, residuals, whitening, begins, ends, scores, square
             squares[i, b] += total
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def score_shifts(scores, squares, counts, begins, ends, width, freedom, least):
     """How much the mean scores of ``width`` bins before and from each bin on differ, as normal deviates (bins,).
 
@@ -124,7 +125,7 @@ def score_shifts(scores, squares, counts, begins, ends, width, freedom, least):
     return deviates
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _add(side, scores, squares, counts, i, sign):
     """Add bin ``i`` to one side's sums, or take it away."""
     n_blocks, n_features = scores.shape[1], scores.shape[2]

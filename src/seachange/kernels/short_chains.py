@@ -8,10 +8,10 @@ side by side for vector instructions. The recursions are those of ``seachange.ke
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
-from seachange.kernels.emission import click_block, click_rate, gaussian_block, scores_of, total_of, weighed_sum
-from seachange.kernels.regression import add_products, unpacked
+from seachange.kernels.compiler import compiled, fused, reordered
+from seachange.kernels.emission import click_block, click_rate, gaussian_block, n_missing, total_of, weighed_sum
+from seachange.kernels.regression import add_products, add_scaled, unpacked
 from seachange.kernels.rows import SIDE_BY_SIDE, columns_for
 
 # Rounds whose products are summed at a time.
@@ -19,7 +19,7 @@ ROUNDS_TOGETHER = 4
 HALF_LOG_2_PI = 0.5 * np.log(2.0 * np.pi)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def short_chains(rows, actions, rewards, firsts, lengths, whole, coefs, variances, initial, transition, posteriors):
     """Log-likelihood, first states (L,), pairs (L, L), Gram matrices, moments and totals of whole chains.
 
@@ -33,7 +33,7 @@ def short_chains(rows, actions, rewards, firsts, lengths, whole, coefs, variance
     moments, totals = np.zeros((n_states, n_features)), np.zeros((n_states, 2))
     longest = lengths[0]
     evidence = np.empty((longest, n_states, SIDE_BY_SIDE))
-    scores = np.empty_like(evidence[: longest if variances.size == 0 else 0])
+    scores = np.empty((longest if variances.size == 0 else 0, n_states, SIDE_BY_SIDE))
     # The round t of chain i is in column t * SIDE_BY_SIDE + i.
     filtered, features, seen = (
         columns_for(n_states, longest),
@@ -68,7 +68,7 @@ def short_chains(rows, actions, rewards, firsts, lengths, whole, coefs, variance
     return likelihood, first_states, pairs, grams, moments.reshape((n_states, 1, n_features)), totals
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def gather_chains(rows, actions, rewards, heads, lengths, features, seen):
     """f(x_t, a_t) and r_t of every round of the chains into its column of ``features`` and ``seen``."""
     many, own_row = rows.shape[0] > 1, rows.shape[1] > 1
@@ -81,7 +81,7 @@ def gather_chains(rows, actions, rewards, heads, lengths, features, seen):
                 features[j, column] = rows[k, r, j]
 
 
-@njit(cache=True, nogil=True, fastmath={"contract"})
+@fused
 def forward_group(features, seen, widths, coefs, variances, initial, transition, evidence, filtered, inverses, scores):
     """``evidence``, ``filtered``, ``inverses`` and, of clicks, ``scores``, by round; returns the log-likelihood."""
     n_states = initial.size
@@ -94,19 +94,23 @@ def forward_group(features, seen, widths, coefs, variances, initial, transition,
     for z in range(n_states):
         belief[z] = initial[z]
     for t in range(widths.size):
-        width, start = widths[t], t * SIDE_BY_SIDE
-        block, rewards = evidence[t], seen[start : start + width]
-        n_observed += width - np.isnan(rewards).sum()
-        scores_of(features, start, width, coefs, 0, block)
+        width = widths[t]
+        columns = slice(t * SIDE_BY_SIDE, t * SIDE_BY_SIDE + width)
+        block, rewards = evidence[t], seen[columns]
+        n_observed += width - n_missing(rewards, width)
+        for z in range(n_states):
+            weighed_sum(features, columns, coefs[z, 0], block[z])
         if variances.size == 0:
-            scores[t] = block
+            for z in range(n_states):
+                for i in range(width):
+                    scores[t, z, i] = block[z, i]
             likelihood += click_block(block, rewards, width, nearest)
         else:
             likelihood += gaussian_block(block, rewards, width, halves, log_deviations, nearest)
         total = inverses[t]
         total[:width] = 0.0
         for z in range(n_states):
-            weighed, before, emitted = filtered[z, start : start + width], belief[z], block[z]
+            weighed, before, emitted = filtered[z, columns], belief[z], block[z]
             for i in range(width):
                 weighed[i] = before[i] * emitted[i]
                 total[i] += weighed[i]
@@ -114,11 +118,11 @@ def forward_group(features, seen, widths, coefs, variances, initial, transition,
             products[i] *= total[i]
             total[i] = 1.0 / total[i]
         for z in range(n_states):
-            weighed = filtered[z, start : start + width]
+            weighed = filtered[z, columns]
             for i in range(width):
                 weighed[i] *= total[i]
         for z in range(n_states):
-            weighed_sum(filtered, start, width, arrivals[z], belief[z])
+            weighed_sum(filtered, columns, arrivals[z], belief[z])
         # Logarithms are dear: one serves the product of a few scales, none of which can be very small.
         if t % 4 == 3:
             for i in range(products.size):
@@ -130,34 +134,39 @@ def forward_group(features, seen, widths, coefs, variances, initial, transition,
     return likelihood if variances.size == 0 else likelihood - n_observed * HALF_LOG_2_PI
 
 
-@njit(cache=True, nogil=True, fastmath={"contract"})
+@fused
 def backward_group(widths, transition, evidence, filtered, inverses, pairs):
     """Posteriors take the place of ``filtered``; what ``backward`` adds to ``pairs`` is added."""
     n_states = transition.shape[0]
     future, ahead = np.empty((n_states, SIDE_BY_SIDE)), np.empty((n_states, SIDE_BY_SIDE))
     following = 0
     for t in range(widths.size - 1, -1, -1):
-        width, start, scale = widths[t], t * SIDE_BY_SIDE, inverses[t]
+        width, scale = widths[t], inverses[t]
+        columns, going_on = slice(t * SIDE_BY_SIDE, t * SIDE_BY_SIDE + width), slice(0, following)
         for k in range(n_states):
-            known = filtered[k, start : start + width]
             # Chains whose last round this is have nothing ahead.
             ahead[k] = 1.0
-            weighed_sum(future, 0, following, transition[k], ahead[k])
-            add_dots(future, following, known, pairs[k])
+            weighed_sum(future, going_on, transition[k], ahead[k])
+            add_dots(future, going_on, filtered[k, columns], pairs[k])
         for k in range(n_states):
-            coming, known, later, emitted = ahead[k], filtered[k, start : start + width], future[k], evidence[t, k]
+            coming, known, later, emitted = ahead[k], filtered[k, columns], future[k], evidence[t, k]
             for i in range(width):
                 known[i] *= coming[i]
                 later[i] = emitted[i] * coming[i] * scale[i]
         following = widths[t]
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
-def add_dots(rows, size, weights, totals):
-    """Σ_i weights(i) rows(j, i) is added to totals(j)."""
-    fours = totals.size // 4 * 4
+@reordered
+def add_dots(rows, columns, weights, totals):
+    """Σ_i weights(i) rows(j, i) of these columns is added to totals(j)."""
+    size, fours = columns.stop - columns.start, totals.size // 4 * 4
     for j in range(0, fours, 4):
-        first, second, third, fourth = rows[j], rows[j + 1], rows[j + 2], rows[j + 3]
+        first, second, third, fourth = (
+            rows[j, columns],
+            rows[j + 1, columns],
+            rows[j + 2, columns],
+            rows[j + 3, columns],
+        )
         a, b, c, d = 0.0, 0.0, 0.0, 0.0
         for i in range(size):
             a += first[i] * weights[i]
@@ -169,14 +178,14 @@ def add_dots(rows, size, weights, totals):
         totals[j + 2] += c
         totals[j + 3] += d
     for j in range(fours, totals.size):
-        row = rows[j]
+        row = rows[j, columns]
         a = 0.0
         for i in range(size):
             a += row[i] * weights[i]
         totals[j] += a
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def sum_group(features, seen, widths, clicks, posteriors, scores, whole, packed, moments, totals):
     """Sums of ``regression_sums`` or ``logistic_sums``, weighed by ``posteriors`` in columns; uses both up.
 
@@ -197,13 +206,14 @@ def sum_group(features, seen, widths, clicks, posteriors, scores, whole, packed,
         while together < ROUNDS_TOGETHER and size == together * SIDE_BY_SIDE and t + together < widths.size:
             size += widths[t + together]
             together += 1
-        rewards = seen[start : start + size]
+        columns = slice(start, start + size)
+        rewards = seen[columns]
         for i in range(size):
             if np.isnan(rewards[i]):
                 rewards[i] = 0.0
                 posteriors[:, start + i] = 0.0
         for z in range(n_states):
-            weights = posteriors[z, start : start + size]
+            weights = posteriors[z, columns]
             if clicks:
                 for i in range(size):
                     slope[i] = scores[t + i // SIDE_BY_SIDE, z, i % SIDE_BY_SIDE]
@@ -211,20 +221,22 @@ def sum_group(features, seen, widths, clicks, posteriors, scores, whole, packed,
             else:
                 gaussian_slopes(weights, rewards, size, slope, totals[z])
             if z != rest:
-                add_products(features, start, size, weights, slope, own_packed[z], own_moments[z])
+                add_products(features, columns, weights, slope, own_packed[z], own_moments[z])
         t += together
+    for z in range(n_states):
+        if rest < 0 or z == rest:
+            continue
+        add_scaled(own_packed[rest], -1.0, own_packed[z])
+        add_scaled(own_moments[rest], -1.0, own_moments[z])
     if rest >= 0:
-        own_packed[rest] = whole[:n_pairs]
-        own_moments[rest] = whole[n_pairs:]
-        for z in range(n_states):
-            if z != rest:
-                own_packed[rest] -= own_packed[z]
-                own_moments[rest] -= own_moments[z]
-    packed += own_packed
-    moments += own_moments
+        add_scaled(own_packed[rest], 1.0, whole[:n_pairs])
+        add_scaled(own_moments[rest], 1.0, whole[n_pairs:])
+    for z in range(n_states):
+        add_scaled(packed[z], 1.0, own_packed[z])
+        add_scaled(moments[z], 1.0, own_moments[z])
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def whole_sums(rows, actions, rewards, firsts, lengths):
     """Σ f f', its lower triangle, and Σ f r of each group of ``SIDE_BY_SIDE`` chains; rounds without a reward left out.
 
@@ -248,7 +260,7 @@ def whole_sums(rows, actions, rewards, firsts, lengths):
     return sums
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
+@reordered
 def gaussian_slopes(weights, rewards, size, slope, totals):
     """u r into ``slope``, Σ u r² and Σ u are added to ``totals``."""
     square, total = 0.0, 0.0
@@ -260,7 +272,7 @@ def gaussian_slopes(weights, rewards, size, slope, totals):
     totals[1] += total
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def click_slopes(weights, rewards, size, slope, totals):
     """u (r - p) in place of the score in ``slope``, u p (1 - p) into ``weights``; adds Σ u r and Σ u to ``totals``."""
     for i in range(size):

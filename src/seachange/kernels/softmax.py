@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from seachange.kernels.compiler import compiled
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def softmax_row(row, coefs, allowed, probs):
     """probs(a) = exp(θ_a · x_a - max) / Σ, and 0 where ``allowed`` is false."""
     own_row, own_block = row.shape[0] > 1, coefs.shape[0] > 1
@@ -26,7 +27,7 @@ def softmax_row(row, coefs, allowed, probs):
         probs[a] /= total
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def softmax_advice(rows, coefs, mask, advice):
     """advice[t, z] = π(· | x_t; θ_z) for every round t and coefficient set z."""
     for t in range(advice.shape[0]):

@@ -155,6 +155,8 @@ def series_of(log: BanditLog, by_action: bool = True) -> Series:
         scores = np.empty((len(rewards), 1))
         round_scores(rows, actions, coefs[None], scores)
         residuals = rewards - scores[:, 0]
+    # Read-only as a log's own columns are: kernels are compiled for one kind of array.
+    residuals.flags.writeable = False
     return Series(rows, actions, rewards, residuals, coefs, scales, begins, ends, order)
 
 
@@ -191,7 +193,7 @@ def _metric(series: Series) -> Metric:
     chance = np.square(1 + np.sqrt(n_features / counts))
     stretch = np.maximum(levels[:, -1] / chance, 1)
     freedom = np.clip(levels.sum(axis=1) / stretch, 1, n_features)
-    return Metric(whitening / series.scales, stretch, freedom)
+    return Metric(np.ascontiguousarray(whitening / series.scales), stretch, freedom)
 
 
 def difference(one: Sums, other: Sums, metric: Metric) -> tuple[Floats, Floats]:
