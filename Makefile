@@ -29,6 +29,7 @@ bench: $(VENV)/installed $(VENV)/kernels .bench-venv/installed  ## ratios agains
 	$(BIN)/python benchmarks/cold_fit.py --peer-python $(BENCH_BIN)/python
 	$(BIN)/python benchmarks/cores_and_memory.py
 	$(BIN)/python benchmarks/change_points.py --peer-python $(BENCH_BIN)/python
+	$(BIN)/python benchmarks/compile_time.py
 
 bench-scaling: $(VENV)/installed $(VENV)/kernels  ## seconds and memory of a fit against rounds, and the figure
 	$(BIN)/python benchmarks/scaling.py --figure docs/figures/scaling.png

@@ -46,7 +46,7 @@ def compile_all() -> None:
             running[-1][1] += moment - start
         else:
             total += moment - start
-    for name, (times, seconds) in sorted(own.items(), key=lambda entry: -entry[1][1])[:60]:
+    for name, (times, seconds) in sorted(own.items(), key=lambda entry: -entry[1][1])[:12]:
         print(f"  {name:28}{times:4.0f} times{seconds:8.2f} s")
     print(f"  {'all':28}{sum(times for times, _ in own.values()):4.0f} times{total:8.2f} s")
 
