@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import seachange as sc
-from seachange.errors import ParameterError
+from seachange.errors import ParameterError, SeachangeWarning
 from seachange.states.labels import share_right
 
 MEANS = np.array([[0.1, 0.5, 0.9], [0.9, 0.1, 0.5], [0.5, 0.9, 0.1]])
@@ -74,7 +74,18 @@ def test_what_is_new_comes_last():
 def test_where_a_state_is_gone_the_others_keep_their_order(old, gone, order):
     log = log_of(visits(*order), seed=7)
     left = [z for z in range(3) if z != gone]
-    assert right(sc.HMMOracle(n_states=2, align_to=old).fit(log), log, np.searchsorted(left, visits(*order))) > 0.98
+    with pytest.warns(SeachangeWarning, match=f"not found again: {gone};"):
+        oracle = sc.HMMOracle(n_states=2, align_to=old).fit(log)
+    assert right(oracle, log, np.searchsorted(left, visits(*order))) > 0.98
+
+
+def test_a_state_like_none_of_the_old_ones_is_named(old):
+    """It takes the number of the one that is gone."""
+    log = log_of(visits(2, 0, 1, 2, 0, 1), seed=9)
+    rewards = np.where(visits(2, 0, 1, 2, 0, 1) == 1, log.rewards + 5.0, log.rewards)
+    with pytest.warns(SeachangeWarning, match="not found again: 1;"):
+        oracle = sc.HMMOracle(n_states=3, align_to=old).fit(log.with_rewards(rewards))
+    assert right(oracle, log.with_rewards(rewards), visits(2, 0, 1, 2, 0, 1)) > 0.98
 
 
 def test_the_number_of_states_may_be_chosen_and_aligned(old):

@@ -15,6 +15,8 @@ from seachange.kernels.rows import SIDE_BY_SIDE, columns_for, gather, grouped, t
 NEGLIGIBLE = 1e-15
 # What a state has of a round, where that is less than this, is taken as spread evenly over the round's block.
 UNSHARED = 1e-6
+# Rounds are even where no square of a feature is more than so many times its mean: sums can then be had by subtraction.
+EVEN = 64.0
 # Rounds whose sums are kept together by ``block_sums``.
 BLOCK = 256
 
@@ -237,10 +239,12 @@ def unpacked(packed, n_features):
 def block_sums(rows, actions, rewards):
     """Lower triangles of Σ f f', (m, D (D + 1) / 2), and Σ f r, (m, D), of every ``BLOCK`` rounds, unweighted.
 
-    For features in one block (B = 1). They are summed once and serve every later E-step (``blocked_sums``).
+    Beside them whether a block is even (m,). For features in one block (B = 1). They are summed once and serve every
+    later E-step (``blocked_sums``).
     """
     n, n_features = actions.size, rows.shape[2]
     n_parts = (n + BLOCK - 1) // BLOCK
+    largest, counts, even = np.zeros((n_parts, n_features)), np.zeros(n_parts), np.empty(n_parts, np.bool_)
     packed, moments = np.zeros((n_parts, n_features * (n_features + 1) // 2)), np.zeros((n_parts, n_features))
     features, ones, slope = columns_for(n_features), np.ones(SIDE_BY_SIDE), np.empty(SIDE_BY_SIDE)
     rounds = np.empty(SIDE_BY_SIDE, np.int64)
@@ -252,17 +256,33 @@ def block_sums(rows, actions, rewards):
         if size == SIDE_BY_SIDE or (size > 0 and ((t + 1) % BLOCK == 0 or t == n - 1)):
             gather(rows, actions, rounds[:size], features)
             add_products(features, slice(0, size), ones, slope, packed[t // BLOCK], moments[t // BLOCK])
+            counts[t // BLOCK] += size
+            for j in range(n_features):
+                for i in range(size):
+                    largest[t // BLOCK, j] = max(largest[t // BLOCK, j], features[j, i] * features[j, i])
             size = 0
-    return packed, moments
+    for part in range(n_parts):
+        even[part] = is_even(packed[part], largest[part], counts[part])
+    return packed, moments, even
 
 
 @compiled
-def blocked_sums(rows, actions, rewards, weights, block_grams, block_moments):
+def is_even(packed, largest, count):
+    """Whether no square of a feature is far above its mean over ``count`` rounds; ``packed`` has their sums."""
+    even = True
+    for j in range(largest.size):
+        even &= largest[j] * count <= EVEN * packed[j * (j + 1) // 2 + j]
+    return even
+
+
+@compiled
+def blocked_sums(rows, actions, rewards, weights, block_grams, block_moments, even):
     """``regression_sums`` of posteriors, with the help of ``block_sums``.
 
     Weights of a round add up to 1, and mostly one state has it all: the state that dominates a block is given all of
     it, and only what other states have of a round is moved to them. (Each round counts with the weight it has; where
-    only traces of a round are elsewhere, it is the block's mean that is moved.)
+    only traces of a round are elsewhere, it is the block's mean that is moved.) Blocks that are not even are summed as
+    they are.
     """
     n, n_columns, n_features = actions.size, weights.shape[1], rows.shape[2]
     packed, moments = np.zeros((n_columns, 1, block_grams.shape[1])), np.zeros((n_columns, 1, n_features))
@@ -281,7 +301,7 @@ def blocked_sums(rows, actions, rewards, weights, block_grams, block_moments):
                     totals[z, 1] += weights[t, z]
         dominant = int(np.argmax(shares))
         # Where most rounds are shared it is cheaper to sum them as they are.
-        whole = shares[dominant] > 0.5 * shares.sum()
+        whole = even[part] and shares[dominant] > 0.5 * shares.sum()
         for z in range(n_columns if whole else 0):
             part_of_z = spread[z]
             if z == dominant:
@@ -321,8 +341,16 @@ def penalised_gram(grams, penalties):
 
 
 def solve_ridge(grams, moments, penalties):
-    """c = (G + diag(penalties))⁻¹ m for every leading index; least norm where that is singular."""
+    """c = (G + diag(penalties))⁻¹ m for every leading index; least norm, in units of the features, where singular."""
     penalised = penalised_gram(grams, penalties)
     if (penalties > 0.0).all():
         return np.linalg.solve(penalised, moments[..., None])[..., 0]
-    return (np.linalg.pinv(penalised, hermitian=True) @ moments[..., None])[..., 0]
+    return (scaled_inverse(penalised) @ moments[..., None])[..., 0]
+
+
+def scaled_inverse(grams):
+    """Pseudo-inverses of Gram matrices (..., D, D) of features of any scale."""
+    scales = np.sqrt(np.einsum("...ii->...i", grams))
+    scales = np.where(scales > 0, scales, 1.0)
+    units = scales[..., :, None] * scales[..., None, :]
+    return np.linalg.pinv(grams / units, rcond=1e-12, hermitian=True) / units

@@ -11,7 +11,7 @@ import numpy as np
 
 from seachange.kernels.compiler import compiled, fused, reordered
 from seachange.kernels.emission import click_block, click_rate, gaussian_block, n_missing, total_of, weighed_sum
-from seachange.kernels.regression import add_products, add_scaled, unpacked
+from seachange.kernels.regression import add_products, add_scaled, is_even, unpacked
 from seachange.kernels.rows import SIDE_BY_SIDE, columns_for
 
 # Rounds whose products are summed at a time.
@@ -20,12 +20,14 @@ HALF_LOG_2_PI = 0.5 * np.log(2.0 * np.pi)
 
 
 @compiled
-def short_chains(rows, actions, rewards, firsts, lengths, whole, coefs, variances, initial, transition, posteriors):
+def short_chains(
+    rows, actions, rewards, firsts, lengths, whole, even, coefs, variances, initial, transition, posteriors
+):
     """Log-likelihood, first states (L,), pairs (L, L), Gram matrices, moments and totals of whole chains.
 
-    ``firsts`` and ``lengths`` are where chains start and how long they are, longest first; ``whole`` are their
-    ``whole_sums``. For features in one block (B = 1). ``posteriors`` (n, L) receives p(z_t | all rewards), or nothing
-    where it is (0, L).
+    ``firsts`` and ``lengths`` are where chains start and how long they are, longest first; ``whole`` and ``even`` are
+    their ``whole_sums``. For features in one block (B = 1). ``posteriors`` (n, L) receives p(z_t | all rewards), or
+    nothing where it is (0, L).
     """
     n_states, n_features = coefs.shape[0], coefs.shape[2]
     first_states, pairs = np.zeros(n_states), np.zeros((n_states, n_states))
@@ -62,8 +64,8 @@ def short_chains(rows, actions, rewards, firsts, lengths, whole, coefs, variance
             for i in range(common[t]):
                 for z in range(n_states):
                     posteriors[heads[i] + t, z] = filtered[z, t * SIDE_BY_SIDE + i]
-        sums_of_all = whole[group // SIDE_BY_SIDE]
-        sum_group(features, seen, common, variances.size == 0, filtered, scores, sums_of_all, packed, moments, totals)
+        place = group // SIDE_BY_SIDE
+        sum_group(features, seen, common, filtered, scores, whole[place], even[place], packed, moments, totals)
     grams = unpacked(packed.reshape((n_states, 1, packed.shape[1])), n_features)
     return likelihood, first_states, pairs, grams, moments.reshape((n_states, 1, n_features)), totals
 
@@ -186,18 +188,19 @@ def add_dots(rows, columns, weights, totals):
 
 
 @compiled
-def sum_group(features, seen, widths, clicks, posteriors, scores, whole, packed, moments, totals):
+def sum_group(features, seen, widths, posteriors, scores, whole, even, packed, moments, totals):
     """Sums of ``regression_sums`` or ``logistic_sums``, weighed by ``posteriors`` in columns; uses both up.
 
-    ``whole`` holds the same sums with all weights 1, where rewards are no clicks: weights of a round add up to 1, so
-    that the state with most of the group has what the others leave.
+    There are ``scores`` where rewards are clicks. ``whole`` holds the sums of other rewards with all weights 1: weights
+    of a round add up to 1, so that the state with most of the group has what the others leave, if rounds are ``even``.
     """
     n_states, n_pairs = posteriors.shape[0], packed.shape[1]
     slope, masses = np.empty(ROUNDS_TOGETHER * SIDE_BY_SIDE), np.zeros(n_states)
     for t in range(widths.size):
         for z in range(n_states):
             masses[z] += total_of(posteriors[z, t * SIDE_BY_SIDE :], widths[t])
-    rest = -1 if clicks else int(np.argmax(masses))
+    clicks = scores.shape[0] > 0
+    rest = int(np.argmax(masses)) if even and not clicks else -1
     own_packed, own_moments = np.zeros(packed.shape), np.zeros(moments.shape)
     t = 0
     while t < widths.size:
@@ -240,24 +243,29 @@ def sum_group(features, seen, widths, clicks, posteriors, scores, whole, packed,
 def whole_sums(rows, actions, rewards, firsts, lengths):
     """Σ f f', its lower triangle, and Σ f r of each group of ``SIDE_BY_SIDE`` chains; rounds without a reward left out.
 
-    They are summed once for a log and serve every E-step.
+    Beside them whether the rounds of a group are even. They are summed once for a log and serve every E-step.
     """
-    n_features = rows.shape[2]
+    n_features, n_groups = rows.shape[2], (firsts.size + SIDE_BY_SIDE - 1) // SIDE_BY_SIDE
     n_pairs = n_features * (n_features + 1) // 2
-    sums = np.zeros(((firsts.size + SIDE_BY_SIDE - 1) // SIDE_BY_SIDE, n_pairs + n_features))
+    sums, even = np.zeros((n_groups, n_pairs + n_features)), np.empty(n_groups, np.bool_)
+    largest, counts = np.zeros((n_groups, n_features)), np.zeros(n_groups)
     for chain in range(firsts.size):
-        group = sums[chain // SIDE_BY_SIDE]
+        group = chain // SIDE_BY_SIDE
         for t in range(firsts[chain], firsts[chain] + lengths[chain]):
             if np.isnan(rewards[t]):
                 continue
             row = rows[t if rows.shape[0] > 1 else 0, actions[t] if rows.shape[1] > 1 else 0]
+            counts[group] += 1.0
             pair = 0
             for i in range(n_features):
                 for j in range(i + 1):
-                    group[pair] += row[i] * row[j]
+                    sums[group, pair] += row[i] * row[j]
                     pair += 1
-                group[n_pairs + i] += row[i] * rewards[t]
-    return sums
+                sums[group, n_pairs + i] += row[i] * rewards[t]
+                largest[group, i] = max(largest[group, i], row[i] * row[i])
+    for group in range(n_groups):
+        even[group] = is_even(sums[group], largest[group], counts[group])
+    return sums, even
 
 
 @reordered

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from seachange.kernels.regression import modelled_rewards, penalised_gram, regression_sums, solve_ridge
+from seachange.kernels.regression import modelled_rewards, penalised_gram, regression_sums, scaled_inverse, solve_ridge
 from seachange.log.bandit_log import BanditLog
 from seachange.params import Auto
 from seachange.protocols import Floats
@@ -57,5 +57,5 @@ def fit_rewards(log: BanditLog, weights: Floats, ridge: float | Auto) -> list[Re
         coefs = solve_ridge(grams[z], moments[z], penalties)
         if log.joint.kind != "per action":
             coefs[..., -1] += offset
-        models.append(RewardModel(coefs, np.linalg.pinv(penalised_gram(grams[z], penalties), hermitian=True)))
+        models.append(RewardModel(coefs, scaled_inverse(penalised_gram(grams[z], penalties))))
     return models

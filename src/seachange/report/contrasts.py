@@ -9,6 +9,7 @@ import numpy as np
 from scipy.special import expit
 from scipy.stats import norm
 
+from seachange.kernels.regression import scaled_inverse
 from seachange.log.bandit_log import BanditLog
 from seachange.protocols import Bools, Floats
 from seachange.report.state_rewards import RewardCells
@@ -159,12 +160,7 @@ def _spreads(log: BanditLog) -> tuple[Floats, Bools]:
 
 def _inverse(precisions: Floats) -> Floats:
     """Covariances from precisions, of features of any scale; infinite where nothing is known."""
-    scales = np.sqrt(np.einsum("...ii->...i", precisions))
-    scales = np.where(scales > 0, scales, 1.0)
-    units = scales[..., :, None] * scales[..., None, :]
-    correlations = precisions / units
     unknown = np.einsum("...ii->...i", precisions) <= 0
-    inverses = np.linalg.pinv(correlations, rcond=1e-12, hermitian=True) / units
-    diagonal = np.einsum("...ii->...i", inverses)
-    np.copyto(diagonal, np.inf, where=unknown)
+    inverses = scaled_inverse(precisions)
+    np.copyto(np.einsum("...ii->...i", inverses), np.inf, where=unknown)
     return np.asarray(inverses)

@@ -28,6 +28,7 @@ TILES_A_SECTION = 8
 SHORT_ON_AVERAGE, SHORT_AT_MOST = 2 * TILE_ROWS // SIDE_BY_SIDE, 8 * TILE_ROWS // SIDE_BY_SIDE
 # Sums of blocks of rounds are kept where they save work, and take at most a quarter of the features' memory.
 LEAST_BLOCK_FEATURES, MOST_BLOCK_FEATURES = 16, BLOCK // 2
+LEAST_CHAIN_ROUNDS = 2 / SIDE_BY_SIDE  # of short chains, a feature
 
 
 @dataclass(frozen=True)
@@ -55,8 +56,8 @@ class Chain:
     log: BanditLog
     tile_rows: int | None = None  # as many as serve the chains best
     tiles_a_section: int = TILES_A_SECTION
-    _blocks: dict[int, tuple[Floats, Floats]] = field(default_factory=dict, init=False)
-    _short: dict[int, tuple[Ints, Ints, Floats]] = field(default_factory=dict, init=False)
+    _blocks: dict[int, tuple[Floats, Floats, Bools]] = field(default_factory=dict, init=False)
+    _short: dict[int, tuple[Ints, Ints, Floats, Bools]] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         require_rounds(self.log, "a hidden Markov model")
@@ -104,14 +105,21 @@ class Chain:
         places = np.arange(rounds.start, rounds.stop)
         return np.asarray(places - self.firsts[np.searchsorted(self.firsts, places, side="right") - 1])
 
-    def short_chains(self, tile: slice) -> tuple[Ints, Ints, Floats]:
-        """First rounds, as places in ``tile``, and lengths of its chains, longest first, and what they sum up to."""
+    def short_chains(self, tile: slice) -> tuple[Ints, Ints, Floats, Bools]:
+        """First rounds, as places in ``tile``, and lengths of its chains, longest first, and what they sum up to.
+
+        Of the sums of groups of chains it is said which can be used.
+        """
         if tile.start not in self._short:
             firsts = self.first_rounds(tile)
             lengths = np.diff(firsts, append=tile.stop - tile.start)
             order = np.argsort(-lengths, kind="stable")
             arrays, chains = self.arrays(tile), (firsts[order], lengths[order])
-            self._short[tile.start] = *chains, whole_sums(arrays.rows, arrays.actions, arrays.rewards, *chains)
+            n_groups = -(-len(firsts) // SIDE_BY_SIDE)
+            sums = np.empty((n_groups, 0)), np.zeros(n_groups, dtype=bool)
+            if self.log.spool is None and lengths.mean() >= LEAST_CHAIN_ROUNDS * self.joint.shape[1]:
+                sums = whole_sums(arrays.rows, arrays.actions, arrays.rewards, *chains)
+            self._short[tile.start] = *chains, *sums
         return self._short[tile.start]
 
     def _are_short(self, tile: slice) -> bool:
@@ -120,10 +128,13 @@ class Chain:
             return False
         return int(np.diff(self.first_rounds(tile), append=tile.stop - tile.start).max()) <= SHORT_AT_MOST
 
-    def block_sums(self, tile: slice) -> tuple[Floats, Floats] | None:
-        """Sums of the tile's blocks of rounds, which every E-step can use again; None where they would not pay."""
+    def block_sums(self, tile: slice) -> tuple[Floats, Floats, Bools] | None:
+        """Sums of the tile's blocks of rounds, which every E-step can use again; None where they would not pay.
+
+        What is on disk leaves nothing in memory.
+        """
         n_blocks, n_features = self.joint.shape
-        if n_blocks > 1 or not LEAST_BLOCK_FEATURES <= n_features <= MOST_BLOCK_FEATURES:
+        if self.log.spool is not None or n_blocks > 1 or not LEAST_BLOCK_FEATURES <= n_features <= MOST_BLOCK_FEATURES:
             return None
         if tile.start not in self._blocks:
             arrays = self.arrays(tile)

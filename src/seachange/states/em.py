@@ -15,7 +15,7 @@ from seachange.protocols import Floats
 from seachange.states.chain import Chain
 from seachange.states.expectation import Expectation, Workspace, expectation
 from seachange.states.stationary import stationary_maximum, stationary_probs
-from seachange.states.switching import SwitchingRegression
+from seachange.states.switching import LEAST_PROBABILITY, SwitchingRegression
 
 # The noise never falls below this share of the rewards' spread: a state that fits its rounds exactly stays a state.
 NOISE_FLOOR = 1e-10
@@ -57,8 +57,8 @@ class Prior:
 
     def log_density(self, model: SwitchingRegression) -> float:
         """Logarithm of the prior at ``model``, up to a constant."""
-        moves = self.transition_counts(model.n_states) * np.log(np.maximum(model.transition_matrix, 1e-300))
-        firsts = self.first_counts(model.n_states) * np.log(np.maximum(model.initial_probs, 1e-300))
+        moves = self.transition_counts(model.n_states) * np.log(model.transition_matrix)
+        firsts = self.first_counts(model.n_states) * np.log(model.initial_probs)
         density = float(moves.sum() + firsts.sum())
         squares, variances = self.squares(model.reward_coefs), model.noise_variances
         if model.rewards == "bernoulli":
@@ -126,7 +126,7 @@ class EM:
     def begin(self, start: SwitchingRegression, workers: int = 1) -> EMRun:
         """A run of no iterations."""
         statistics = expectation(start, self.chain, workers=workers)
-        return EMRun(start, statistics, (self._objective(start, statistics),))
+        return self._run(start, statistics, (self._objective(start, statistics),), converged=False)
 
     def climb(self, run: EMRun, iterations: int, workers: int = 1) -> EMRun:
         """At most ``iterations`` more."""
@@ -152,8 +152,17 @@ class EM:
             model = replace(model, reward_coefs=0.5 * (model.reward_coefs + run.model.reward_coefs))
             statistics = expectation(model, self.chain, workspace=room, workers=workers)
             objective = self._objective(model, statistics)
-        converged = objective - run.objective <= self.least_gain
-        return EMRun(model, statistics, (*run.objectives, objective), converged)
+        if objective < run.objective:
+            # Rounding, or what no half of a step could mend: the run stays where it was.
+            return replace(run, objectives=(*run.objectives, run.objective), converged=True)
+        return self._run(model, statistics, (*run.objectives, objective), objective - run.objective <= self.least_gain)
+
+    def _run(
+        self, model: SwitchingRegression, statistics: Expectation, objectives: tuple[float, ...], converged: bool
+    ) -> EMRun:
+        """A run whose model has the precision that its own statistics give the coefficients."""
+        precisions = penalised_gram(statistics.grams, self.prior.penalties)
+        return EMRun(replace(model, reward_precisions=precisions), statistics, objectives, converged)
 
     def _objective(self, model: SwitchingRegression, statistics: Expectation) -> float:
         return statistics.log_likelihood + self.prior.log_density(model)
@@ -201,7 +210,6 @@ def maximisation(
         initial_probs=initial,
         transition_matrix=transition,
         reward_coefs=coefs,
-        reward_precisions=penalised_gram(statistics.grams, prior.penalties),
         noise_variances=variances,
     )
 
@@ -220,5 +228,6 @@ def _noise_variances(
 
 
 def probabilities(counts: Floats) -> Floats:
-    """Counts to probabilities along the last axis, none of them 0: evidence must be able to overrule any."""
-    return np.asarray(np.maximum(counts, 1e-30) / np.maximum(counts, 1e-30).sum(axis=-1, keepdims=True))
+    """Counts to probabilities along the last axis, also where there are none."""
+    counts = np.maximum(counts, LEAST_PROBABILITY)
+    return np.asarray(counts / counts.sum(axis=-1, keepdims=True))

@@ -178,6 +178,9 @@ class Fitter:
         # A ridge takes the place of counting coefficients: those of the whole log, and how states differ from it.
         cost = occam(run.statistics.grams, ridge, self.scales, rounds) + (self.pooled.cost if ridge > 0 else 0.0)
         others = model.n_parameters - model.reward_coefs.size
+        if self.settings.stationary:
+            # Where chains start follows from where they go.
+            others -= model.n_states - 1
         squares = self.prior(model.n_states, ridge).squares(run.model.reward_coefs)
         pull = float(np.sum(squares / (1.0 if model.rewards == "bernoulli" else model.noise_variances)))
         criterion = -2 * run.log_likelihood + pull + cost + others * math.log(rounds)

@@ -62,7 +62,7 @@ class HMMOracle(Params):
     r_t ~ N(β_z · f(x_t, a_t), σ²) with z_t a Markov chain, ẑ_t = argmax_z p(z_t = z | all rewards)
 
     States are numbered in the order in which they first occur in the log that was fitted, or, with ``align_to``, as the
-    most similar states of an earlier fit; what is new comes last.
+    most similar states of an earlier fit; what is new takes the numbers that are left.
     """
 
     n_states: int | Auto = "auto"  # L; auto: as many as help to foresee held-out rewards

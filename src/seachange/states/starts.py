@@ -50,12 +50,15 @@ class Starts:
         firsts, n = self.chain.firsts, len(self.chain.log)
         counts = -(-np.diff(firsts, append=n) // width)
         places = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-        n_blocks, n_features = self.chain.joint.shape
-        stride = -(-len(places) // max(min(MOST_WINDOWS, MOST_NUMBERS // (n_blocks * n_features**2)), 1))
-        numbers = np.arange(len(places))
+        numbers, stride = np.arange(len(places)), self._stride(len(places))
         return self._pieces(
             np.repeat(firsts, counts) + width * places, np.where(numbers % stride == 0, numbers // stride, -1)
         )
+
+    def _stride(self, pieces: int) -> int:
+        """Every so many of these pieces is taken."""
+        n_blocks, n_features = self.chain.joint.shape
+        return -(-pieces // max(min(MOST_WINDOWS, MOST_NUMBERS // (n_blocks * n_features**2)), 1))
 
     def from_windows(
         self, windows: Pieces, n_states: int, prior: Prior, attempt: int = 0
@@ -74,14 +77,15 @@ class Starts:
         found = LikeliestStates(len(self.chain.log))
         expectation(model, self.chain, found)
         firsts = np.flatnonzero(self.chain.starts | (np.diff(found.states, prepend=found.states[0]) != 0))
-        long = np.diff(firsts, append=len(self.chain.log)) >= shortest
-        if np.count_nonzero(long) <= model.n_states or np.count_nonzero(long) > MOST_WINDOWS:
+        taken = np.flatnonzero(np.diff(firsts, append=len(self.chain.log)) >= shortest)
+        if len(taken) <= model.n_states:
             return []
-        pieces = self._pieces(firsts, np.where(long, np.cumsum(long) - 1, -1))
-        owners, counts = (
-            found.states[firsts][long].astype(np.int64),
-            np.bincount(found.states, minlength=model.n_states),
-        )
+        taken = taken[:: self._stride(len(taken))]
+        numbers = np.full(len(firsts), -1)
+        numbers[taken] = np.arange(len(taken))
+        pieces = self._pieces(firsts, numbers)
+        owners = found.states[firsts[taken]].astype(np.int64)
+        counts = np.bincount(found.states, minlength=model.n_states)
         keep, free = _most_similar(model.reward_coefs, counts, pieces.scale)
         owners[owners == free] = keep
         candidates = []

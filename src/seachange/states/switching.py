@@ -20,6 +20,8 @@ from seachange.states.chain import TILES_A_SECTION, Chain
 from seachange.states.expectation import LikeliestStates, Workspace, expectation, log_likelihood
 
 Rewards = Literal["gaussian", "gaussian per state", "bernoulli"]
+# No start and no move is less likely.
+LEAST_PROBABILITY = 1e-30
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +40,11 @@ class SwitchingRegression:
     noise_variances: Floats  # (L,) σ²_z; (0,) where rewards are clicks
     joint: JointFeatures
     rewards: Rewards = "gaussian"
+
+    def __post_init__(self) -> None:
+        # Evidence must be able to overrule any probability: none is 0.
+        for name in ("initial_probs", "transition_matrix"):
+            object.__setattr__(self, name, np.maximum(getattr(self, name), LEAST_PROBABILITY))
 
     @property
     def n_states(self) -> int:
@@ -124,7 +131,7 @@ class SwitchingRegression:
         for rounds, evidence in self._evidences(chain):
             likeliest_forward(
                 evidence, chain.starts[rounds], chain.next_starts[rounds], self.initial_probs,
-                np.maximum(self.transition_matrix, 1e-300), best, origins[rounds], path[rounds],
+                self.transition_matrix, best, origins[rounds], path[rounds],
             )  # fmt: skip
         likeliest_backward(origins, chain.next_starts, path)
         return chain.in_log_order(path)
