@@ -227,7 +227,7 @@ def test_a_live_filter_equals_the_filter_to_the_bit(kind, rewards):
 def test_a_live_filter_refuses_what_is_no_round(make_log):
     log = make_log("none", n=20)
     live = LiveFilter(random_model(log, 2, np.random.default_rng(0)))
-    with pytest.raises(sc.SeachangeError, match="action must be from 0 to 2, .* got 3"):
+    with pytest.raises(sc.SeachangeError, match=r"action must be from 0 to 2, .* got 3"):
         live.update(live.init(), None, 3, 0.5)
     with pytest.raises(sc.SeachangeError, match="a reward must be a finite number or None; got nan"):
         live.update(live.init(), None, 0, np.nan)

@@ -31,7 +31,7 @@ SHORTEST_STAY = 10.0
 SKEWED = 1.0
 # A BIC that is lower by less says little.
 BIC_MARGIN = 2.0
-ZERO_OR_ONE = "rewards as 0 or 1 (bought or not) often show what skewed ones hide"
+ZERO_OR_ONE = "Rewards as 0 or 1 (bought or not) often show what skewed ones hide"
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ class HMMOracle(Params):
         if self.n_states != 1 and one:
             warnings.warn(self._no_evidence(log), NoChangeWarning, stacklevel=4)
         elif self.n_states != "auto" and model.shortest_stay < SHORTEST_STAY:
-            advice = f"Skewed rewards do that; {ZERO_OR_ONE}." if self._skewed(log) else "Ask for fewer states."
+            advice = f"Skewed rewards do that. {ZERO_OR_ONE}." if self._skewed(log) else "Ask for fewer states."
             warnings.warn(
                 f"a state lasts {model.shortest_stay:.1f} rounds: it follows the noise of single rewards, not a world "
                 f"that changes. {advice}",
@@ -174,7 +174,7 @@ class HMMOracle(Params):
             told += (
                 f" BIC is lower all the same ({lowest.bic:,.1f} with {lowest.n_states} states, "
                 f"{report.single_state_bic:,.1f} with one): the rewards are skewed, and states would follow the noise "
-                f"of single rewards. Perhaps they hide a change; {ZERO_OR_ONE}."
+                f"of single rewards. {ZERO_OR_ONE}."
             )
         return told
 

@@ -67,7 +67,7 @@ class LiveFilter:
             contexts = np.empty((1, 0)) if context is None else np.asarray(context)[None]
             scores = np.empty(n_states)
             rows = self.hmm.joint.rows(contexts)
-            require(bool((np.abs(rows) <= LARGEST).all()), f"a context must be finite; got {context}.")
+            require(bool((np.abs(rows) <= LARGEST).all()), f"a context must be finite; got {context!r}.")
             state_scores(rows[0], action, self.hmm.reward_coefs, scores)
             reward_evidence(scores, float(reward), self.hmm.noise_variances, evidence)
         probs, forecast = np.empty(n_states), np.empty(n_states)
