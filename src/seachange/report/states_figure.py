@@ -227,10 +227,10 @@ def _draw_evidence(axes: Any, summary: StatesSummary) -> None:
     chosen = numbers.index(summary.n_states) if summary.n_states in numbers else None
     if chosen is not None:
         axes.plot(numbers[chosen], held_out[chosen], "o", ms=11, mfc="none", color="black")
-    axes.annotate("held-out", (numbers[-1], held_out[-1]), (6, 0), textcoords="offset points", fontsize=8, va="center")
-    axes.annotate(
-        "−BIC / 2", (numbers[-1], by_bic[-1]), (6, 0), textcoords="offset points", fontsize=8, va="center", color=GREY
-    )
+    above, below = ("bottom", "top") if held_out[-1] >= by_bic[-1] else ("top", "bottom")
+    aside = {"textcoords": "offset points", "fontsize": 8}
+    axes.annotate("held-out", (numbers[-1], held_out[-1]), (6, 0), va=above, **aside)
+    axes.annotate("−BIC / 2", (numbers[-1], by_bic[-1]), (6, 0), va=below, color=GREY, **aside)
     axes.margins(x=0.12, y=0.3)
     # Below the axis no line crosses the word.
     axes.set_xticks(numbers, [f"{n}\nchosen" if n == summary.n_states else str(n) for n in numbers])

@@ -57,7 +57,8 @@ def headline(summary: StatesSummary) -> RenderableType:
 def contexts_line(summary: StatesSummary) -> Text:
     """Which contexts the states were found with."""
     joint = JointFeatures(summary.contexts, summary.n_actions, len(summary.context_names))
-    return Text(f"contexts {contexts_told(joint, summary.context_names)}", style="dim")
+    told = contexts_told(joint, summary.context_names)
+    return _dim(told if joint.kind == "none" else f"contexts {told}")
 
 
 def overview_table(summary: StatesSummary) -> RenderableType:
