@@ -14,11 +14,10 @@ from seachange.report.contrasts import Contrast
 from seachange.report.states import StatesSummary
 from seachange.report.strip import state_strip
 from seachange.report.tables import contexts_told, count_of, shown_name, table
+from seachange.states.hmm import BIC_MARGIN
 
 FEW = "* fewer than 20 rounds."
 MOST_CHANGES, MOST_ACTIONS, MOST_CONTRASTS, MOST_TARGETS = 20, 12, 3, 10
-# A BIC that is lower by less says little.
-BIC_MARGIN = 2.0
 KINDS = {"gaussian per state": " with a noise for each state", "bernoulli": " of clicks"}
 
 
