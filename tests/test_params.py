@@ -123,6 +123,14 @@ def test_what_is_learned_is_not_there_before_fit(estimator, learned):
         assert isinstance(caught.value, AttributeError)
 
 
+@learning
+def test_what_fit_does_not_learn_is_named_with_what_it_does(estimator, learned, two_worlds):
+    fitted = copy.copy(estimator).fit(two_worlds)
+    with pytest.raises(AttributeError, match=f"has no colours_; it has learned .*{learned[0]}") as caught:
+        _ = fitted.colours_
+    assert not isinstance(caught.value, NotFittedError)
+
+
 @pytest.mark.parametrize("oracle", [sc.HMMOracle(), sc.ChangePointOracle()], ids=["HMM", "change-point"])
 def test_predicting_before_fit_says_to_fit(oracle, two_worlds):
     with pytest.raises(NotFittedError, match=r"call fit\(log\) first"):

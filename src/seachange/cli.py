@@ -130,7 +130,10 @@ def states(
         _note("these are the model's own states; --oracle, --states and --rewards are for finding them anew.")
     table = _read(log, columns, drop_bad_rows, loaded, missing_rewards)
     with working("Finding the states"):
-        summary = summarise_states(table, finder if loaded is not None else finder.fit(table))
+        if loaded is None:
+            finder.fit(table)
+        fitted_here = loaded is None or table.fingerprint() == loaded.provenance.fingerprint
+        summary = summarise_states(table, finder, fitted_here=fitted_here)
     console.print(states_view(summary, console.width))
     if figure is not None:
         draw_states(figure, summary)

@@ -46,10 +46,17 @@ class Params(DataclassInstance):
         return f"{type(self).__name__}({', '.join(changed)})"
 
     def __getattr__(self, name: str) -> Any:
-        """Say what is missing when something learned is asked for too early."""
-        if name.endswith("_") and not name.startswith("_"):
+        """Say what is missing when something learned is asked for too early, or does not exist."""
+        learned = [each for each in vars(self) if _is_learned(each)]
+        if learned and _is_learned(name):
+            raise AttributeError(f"{type(self).__name__} has no {name}; it has learned {', '.join(learned)}.")
+        if _is_learned(name):
             raise NotFittedError(f"{type(self).__name__} has no {name} yet; call fit(log) first.")
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+
+def _is_learned(name: str) -> bool:
+    return name.endswith("_") and not name.startswith("_")
 
 
 def _differ(value: Any, default: Any) -> bool:

@@ -5,7 +5,7 @@ import pytest
 from sklearn.base import clone
 
 import seachange as sc
-from seachange.errors import NotFittedError, SeachangeWarning
+from seachange.errors import LogError, NotFittedError, SeachangeWarning
 from seachange.protocols import Policy, PolicyLearner, StateOracle
 
 STATES = (6 * np.arange(600) // 600) % 2
@@ -40,6 +40,12 @@ def test_an_oracle_labels_every_round(make_log, oracle, kind):
     assert labels.state_probs is None or labels.state_probs.shape == (600, labels.n_states)
     again = clone(oracle).fit(log).predict(log)
     np.testing.assert_array_equal(labels.states, again.states)
+
+
+@pytest.mark.parametrize("estimator", [*ORACLES, *LEARNERS], ids=named)
+def test_a_table_is_not_taken_for_a_log(estimator):
+    with pytest.raises(LogError, match=r"needs a BanditLog; got a dict. Tables become one with BanditLog.from_frame"):
+        clone(estimator).fit({"action": [0, 1], "reward": [0.0, 1.0]})
 
 
 @pytest.mark.parametrize("kind", KINDS)

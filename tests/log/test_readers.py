@@ -57,6 +57,25 @@ def assert_table(log):
     assert log.contexts.tolist() == [[age, hour] for age, hour in zip(table()["age"], table()["hour"], strict=True)]
 
 
+@pytest.mark.parametrize("name", ["", "Unnamed: 0", "__index_level_0__"])
+def test_the_index_of_a_table_is_no_context_unless_it_is_said_to_be(name):
+    frame = polars.DataFrame({name: np.arange(6)} | table())
+    with pytest.warns(SeachangeWarning, match=f"columns '{name}' look like the index of a table"):
+        assert_table(BanditLog.from_frame(frame))
+    assert BanditLog.from_frame(frame, {"contexts": ["age", name]}).context_names == ("age", name)
+
+
+def test_the_index_that_pandas_writes_is_no_context(tmp_path):
+    frame = pandas.DataFrame(table(), index=[3, 4, 7, 8, 9, 11])
+    frame.to_csv(tmp_path / "log.csv")
+    frame.to_parquet(tmp_path / "log.parquet")
+    for name in ("log.csv", "log.parquet"):
+        with pytest.warns(SeachangeWarning, match="look like the index"):
+            assert_table(read_log(tmp_path / name))
+    with pytest.warns(SeachangeWarning, match="look like the index"):
+        assert_table(read_log(tmp_path / "log.parquet", on_disk=True))
+
+
 def test_the_same_log_comes_of_every_kind_of_frame(frame):
     extra = {"time": STAMPS, "sequence": ["u", "u", "v", "v", "v", "v"], "returning": [True, False] * 3}
     log = BanditLog.from_frame(frame(table(**extra)))

@@ -71,7 +71,8 @@ def test_rounds_without_a_reward_count_for_nothing_and_rare_cells_are_named():
     assert np.isnan(cells.means[1, 1])
     assert cells.rounds[0, 2] == 3
     np.testing.assert_array_equal(cells.rare, [[False, False, True], [False, True, False]])
-    assert cells.best == [1, 0]  # action 2 earns more in state 0, but in three rounds
+    assert cells.best == [1, 0]
+    assert cells.best_of_few == [2, None]  # in three rounds
 
 
 def test_intervals_hold_the_mean_as_often_as_they_say():

@@ -15,16 +15,17 @@ import seachange as sc
 from seachange.cli import app
 from seachange.errors import OutputError
 from seachange.report.contrasts import Contrast
-from seachange.report.states import as_document, summarise_states
+from seachange.report.states import Evidence, as_document, summarise_states
 from seachange.report.states_figure import draw_states
 from seachange.report.states_tables import in_words, states_view
+from seachange.states.selection import StateCount
 
 N = 600
 DAYS = np.datetime64("2026-03-01T00:00:00", "ms") + np.arange(N) * np.timedelta64(3_600_000, "ms")
 KEYS = {
     "oracle", "rewards", "n_rounds", "n_sequences", "n_states", "counts", "visits", "mean_rewards", "actions",
-    "contexts", "confidence", "change_points", "changes", "changes_per_sequence", "segments", "over_time",
-    "rewards_by_action", "distinguishing", "transitions", "evidence",
+    "contexts", "context_names", "n_dropped", "confidence", "change_points", "changes", "changes_per_sequence",
+    "segments", "over_time", "rewards_by_action", "distinguishing", "transitions", "evidence",
 }  # fmt: skip
 
 
@@ -106,6 +107,52 @@ def test_logs_with_contexts_say_what_the_averages_are_over(summaries):
     assert claim in printed(summaries["contexts"], 80)
     assert claim not in printed(summaries["none"], 80)
     assert "'age' lowers" in printed(summaries["contexts"], 160)
+
+
+def test_the_contexts_are_named(summaries):
+    assert "contexts 2 features a round: age, [b]hour" in printed(summaries["contexts"], 80)
+    assert "contexts 3 features an action: x0, x1, x2" in printed(summaries["per action"], 80)
+    assert "contexts no contexts" not in printed(summaries["none"], 80)
+    assert as_document(summaries["contexts"])["context_names"] == ["age", "[b]hour"]
+
+
+def test_states_without_rounds_take_one_line(tmp_path):
+    actions, columns = arrays("none")
+    log = sc.BanditLog.from_arrays(actions, columns["rewards"], np.full(N, 1 / 3), n_actions=3)
+    summary = summarise_states(log, sc.KnownStates(np.where(np.arange(N) < 300, 4, 40)))
+    text = printed(summary, 80)
+    assert "39 more states hold no round." in text
+    assert len(text.splitlines()) < 35
+    for state in range(41):
+        assert (f"state {state} " in text) == (state in (4, 40))
+    draw_states(tmp_path / "states.png", summary)
+    assert imread(tmp_path / "states.png").shape[0] < 1000
+    alone = summarise_states(log, sc.KnownStates(np.full(N, 1)))
+    assert "1 more state holds no round." in printed(alone, 80)
+    draw_states(tmp_path / "alone.png", alone)
+
+
+def test_an_action_that_earned_most_in_a_few_rounds_has_a_star():
+    actions, rewards = np.arange(N) % 2, np.arange(N) % 2 * 0.5
+    actions[5], rewards[5] = 2, 0.9
+    log = sc.BanditLog.from_arrays(actions, rewards, np.full(N, 1 / 3), action_names=["a", "b", "c"])
+    text = printed(summarise_states(log, sc.SingleState()), 80)
+    assert "b, c*" in text
+    assert "* fewer than 20 rounds." in text
+
+
+def test_it_is_said_how_rounds_count(summaries):
+    assert "Rounds count from 0." in printed(summaries["none"], 80)
+    dropped = printed(replace(summaries["none"], n_dropped=3), 80)
+    assert "Rounds count from 0, without the rows left out." in dropped
+
+
+def test_a_lower_bic_of_more_states_is_explained(summaries):
+    counts = tuple(StateCount(n, 0.0, bic, 0.0, 0.0, 1.0) for n, bic in ((1, 49118.0), (2, 42767.0), (3, 39487.0)))
+    claim = "BIC alone would take 3; states that follow noise"
+    evidence = Evidence(counts, 49118.0, 49118.0, 0.0, True)
+    assert claim in printed(replace(summaries["single"], evidence=evidence), 80)
+    assert claim not in printed(replace(summaries["single"], evidence=replace(evidence, counts=counts[:1])), 80)
 
 
 def test_sequences_are_told_together(summaries):
@@ -251,3 +298,12 @@ def test_the_states_of_a_model_are_shown_whatever_the_options_for_finding_them(t
     result = run(path, tmp_path / "m.seachange", "--states", "5", "--json")
     assert json.loads(result.stdout)["n_states"] == 2
     assert "the model's own states" in result.stderr
+    assert "the log that the model was learned on" not in result.stderr
+
+
+def test_evidence_of_another_log_is_said_to_be(tmp_path):
+    path = write("none", tmp_path / "log.parquet")
+    sc.learn(sc.read_log(path)[:400], n_states=2).save(tmp_path / "m.seachange")
+    result = run(path, tmp_path / "m.seachange", "--json", "--figure", tmp_path / "states.png")
+    assert json.loads(result.stdout)["evidence"]["of_this_log"] is False
+    assert "This evidence is of the log that the model was learned on." in result.stderr

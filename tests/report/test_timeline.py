@@ -37,6 +37,15 @@ def test_unix_times_are_dates_and_other_numbers_are_seconds():
     assert (seconds.kind, seconds.say_duration(3)) == ("seconds", "30 s")
 
 
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+@pytest.mark.parametrize("kind", [np.int64, np.float64])
+def test_unix_times_are_dates_in_any_unit(unit, kind):
+    dates = np.datetime64("2026-03-01T12:00", unit) + np.arange(3) * np.timedelta64(1, "h")
+    axis = time_axis(log_of(3, times=dates.astype(np.int64).astype(kind)), 1)
+    assert (axis.kind, axis.say(float(axis.at(1)))) == ("date", "2026-03-01 13:00:00")
+    assert axis.say_duration(5) == "5 h"
+
+
 def test_rounds_that_share_a_time_are_spread_up_to_the_next():
     axis = time_axis(log_of(6, times=[0, 0, 10, 10, 10, 10]), 1)
     np.testing.assert_allclose(axis.at([0, 1, 2, 4, 6]), [0, 5, 10, 11, 12])

@@ -227,10 +227,33 @@ def test_a_live_filter_equals_the_filter_to_the_bit(kind, rewards):
 def test_a_live_filter_refuses_what_is_no_round(make_log):
     log = make_log("none", n=20)
     live = LiveFilter(random_model(log, 2, np.random.default_rng(0)))
-    with pytest.raises(sc.SeachangeError, match="action must be from 0 to 2; got 3"):
+    with pytest.raises(sc.SeachangeError, match=r"action must be from 0 to 2, .* got 3"):
         live.update(live.init(), None, 3, 0.5)
     with pytest.raises(sc.SeachangeError, match="a reward must be a finite number or None; got nan"):
         live.update(live.init(), None, 0, np.nan)
+    with pytest.raises(sc.SeachangeError, match="a reward must be a finite number or None; got yes"):
+        live.update(live.init(), None, 0, "yes")
+    with pytest.raises(sc.SeachangeError, match="a place in the log's action_names; got 'b'"):
+        live.update(live.init(), None, "b", 0.5)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_a_live_filter_refuses_a_context_that_is_not_finite(make_log, bad):
+    log = make_log("shared", n=20)
+    live = LiveFilter(random_model(log, 2, np.random.default_rng(0)))
+    context = log.contexts[0].copy()
+    context[0] = bad
+    with pytest.raises(sc.SeachangeError, match="a context must be finite"):
+        live.update(live.init(), context, 0, 0.5)
+
+
+def test_a_live_filter_takes_a_fitted_oracle_and_refuses_what_has_no_model(make_log):
+    log = make_log("none", n=200)
+    oracle = sc.HMMOracle(n_states=1).fit(log)
+    assert LiveFilter(oracle).hmm is oracle.model_
+    for other in (sc.HMMOracle(), sc.SingleState(), None):
+        with pytest.raises(sc.SeachangeError, match="follows the model of an HMM"):
+            LiveFilter(other)
 
 
 def test_a_model_of_clicks_refuses_other_rewards():

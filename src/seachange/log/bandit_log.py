@@ -108,7 +108,8 @@ class BanditLog:
 
         ``columns`` says where things are: ``{"action": "item_id", "reward": "click", "propensity": "pscore"}``, and
         where there are any ``"time"``, ``"sequence"`` and ``"contexts"`` (a list). Words left out are looked for under
-        their own name; contexts left out are all other numeric columns. ``action_names`` fixes the order of the actions
+        their own name; contexts left out are all other numeric columns but the
+        index of a table (columns without a name, ``Unnamed: 0``). ``action_names`` fixes the order of the actions
         (a model's, say); otherwise it is the sorted order of those that occur.
         """
         from seachange.log.readers.frame import columns_of_frame
@@ -250,8 +251,18 @@ def _read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return view
 
 
+def require_log(log: Any, purpose: str) -> None:
+    """Raise where ``purpose`` is asked of something else than a log."""
+    if not isinstance(log, BanditLog):
+        raise LogError(
+            f"{purpose} needs a BanditLog; got a {type(log).__name__}. "
+            "Tables become one with BanditLog.from_frame, arrays with BanditLog.from_arrays."
+        )
+
+
 def require_rounds(log: BanditLog, purpose: str) -> None:
     """Raise where ``purpose`` is asked of a log without rounds."""
+    require_log(log, purpose)
     if len(log) == 0:
         raise LogError(f"{purpose} needs at least one round; the log is empty.")
 

@@ -47,7 +47,8 @@ class JointFeatures:
         """The kind of context, for people."""
         if self.kind == "none":
             return "no contexts"
-        return f"{self.n_features} features {'an action' if self.kind == 'per action' else 'a round'}"
+        count = f"{self.n_features} feature{'' if self.n_features == 1 else 's'}"
+        return f"{count} {'an action' if self.kind == 'per action' else 'a round'}"
 
     @property
     def size(self) -> int:

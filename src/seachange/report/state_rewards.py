@@ -32,12 +32,23 @@ class RewardCells:
 
     @property
     def best(self) -> list[int | None]:
-        """The action that earned most in each state, of those that are not rare (of all, where all are)."""
+        """The action that earned most in each state, of those that are not rare."""
+        return [_largest(means) for means in np.where(self.rare, np.nan, self.means)]
+
+    @property
+    def best_of_few(self) -> list[int | None]:
+        """The rare action that earned more than that in each state, if one did."""
         found: list[int | None] = []
-        for means, rare in zip(self.means, self.rare, strict=True):
-            usable = np.where(rare & ~rare.all(), np.nan, means)
-            found.append(None if np.isnan(usable).all() else int(np.nanargmax(usable)))
+        for state, best in enumerate(self.best):
+            shown = self.rare[state] & (self.rounds[state] >= 1)
+            least = -np.inf if best is None else self.means[state, best]
+            with np.errstate(invalid="ignore"):
+                found.append(_largest(np.where(shown & (self.means[state] > least), self.means[state], np.nan)))
         return found
+
+
+def _largest(means: Floats) -> int | None:
+    return None if np.isnan(means).all() else int(np.nanargmax(means))
 
 
 def reward_cells(log: BanditLog, labels: StateLabels, confidence: float) -> RewardCells:

@@ -54,6 +54,7 @@ class Evidence:
     bic: float  # of the model; lower is better
     single_state_bic: float
     log_likelihood: float
+    of_this_log: bool  # else of the one that the model was learned on
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,10 +64,12 @@ class StatesSummary:
     oracle: OracleKind
     rewards: str | None  # how the HMM takes them to be distributed
     n_rounds: int
+    n_dropped: int  # rows that were left out when the log was read; rounds count the others, from 0
     n_chains: int  # independent sequences
     n_states: int  # L
     action_names: tuple[str, ...]
     contexts: ContextKind
+    context_names: tuple[str, ...]
     counts: Ints  # (L,) rounds of each state
     visits: Ints  # (L,) segments of each state
     mean_rewards: Floats  # (L,) NaN where there are none
@@ -88,11 +91,23 @@ class StatesSummary:
         """K."""
         return len(self.action_names)
 
+    @property
+    def in_use(self) -> list[int]:
+        """The states that hold a round."""
+        return np.flatnonzero(self.counts > 0).tolist()
+
 
 def summarise_states(
-    log: BanditLog, oracle: Any, labels: StateLabels | None = None, confidence: float = 0.95
+    log: BanditLog,
+    oracle: Any,
+    labels: StateLabels | None = None,
+    confidence: float = 0.95,
+    fitted_here: bool = True,
 ) -> StatesSummary:
-    """All that ``seachange states`` shows of ``log``, whose ``labels`` a fitted ``oracle`` made."""
+    """All that ``seachange states`` shows of ``log``, whose ``labels`` a fitted ``oracle`` made.
+
+    ``fitted_here`` says that it was fitted on this very log; otherwise its evidence is of another one.
+    """
     labels = oracle.predict(log) if labels is None else labels
     alone = labels.n_chains == 1
     axis = time_axis(log, labels.n_chains)
@@ -106,10 +121,12 @@ def summarise_states(
         oracle=_kind(oracle),
         rewards=getattr(model, "rewards", None),
         n_rounds=len(log),
+        n_dropped=sum(count for _, count in log.dropped),
         n_chains=labels.n_chains,
         n_states=labels.n_states,
         action_names=log.action_names,
         contexts=log.joint.kind,
+        context_names=log.context_names,
         counts=labels.counts,
         visits=_visits(log, labels),
         mean_rewards=means,
@@ -123,7 +140,7 @@ def summarise_states(
         cells=cells,
         contrasts=contrasts(log, fits_of(oracle, cells), labels.counts.astype(np.float64)),
         transitions=_transitions(log, labels, model),
-        evidence=_evidence(getattr(oracle, "report_", None)),
+        evidence=_evidence(getattr(oracle, "report_", None), fitted_here),
         confidence=confidence,
     )
 
@@ -135,6 +152,7 @@ def as_document(summary: StatesSummary) -> dict[str, Any]:
         "oracle": summary.oracle,
         "rewards": summary.rewards,
         "n_rounds": summary.n_rounds,
+        "n_dropped": summary.n_dropped,
         "n_sequences": summary.n_chains,
         "n_states": summary.n_states,
         "counts": summary.counts,
@@ -142,6 +160,7 @@ def as_document(summary: StatesSummary) -> dict[str, Any]:
         "mean_rewards": summary.mean_rewards,
         "actions": summary.action_names,
         "contexts": summary.contexts,
+        "context_names": summary.context_names,
         "confidence": summary.confidence,
         "change_points": summary.change_points,
         "changes": [asdict(change) for change in summary.changes],
@@ -237,7 +256,8 @@ def _transitions(log: BanditLog, labels: StateLabels, model: Any) -> Transitions
         return Transitions(matrix, np.where(labels.counts > 0, labels.counts / left, np.nan))
 
 
-def _evidence(report: Any) -> Evidence | None:
+def _evidence(report: Any, fitted_here: bool) -> Evidence | None:
     if report is None:
         return None
-    return Evidence(tuple(report.state_counts), report.bic, report.single_state_bic, report.log_likelihood)
+    counts = tuple(report.state_counts)
+    return Evidence(counts, report.bic, report.single_state_bic, report.log_likelihood, fitted_here)

@@ -20,6 +20,7 @@ MOST_ACTIONS = 15
 MOSTLY = 0.49
 # Inches for all that is drawn over time.
 OVER_TIME = 3.4
+EMPTY = "#bbbbbb"
 # A transition matrix with more states is a matrix of colours only.
 MOST_WRITTEN = 12
 
@@ -30,7 +31,7 @@ def draw_states(path: Path, summary: StatesSummary) -> None:
     from matplotlib.figure import Figure
 
     n_actions = min(summary.n_actions, MOST_ACTIONS)
-    below = float(np.clip(0.32 * n_actions * max(1.0, summary.n_states / 4), 3.4, 9))
+    below = float(np.clip(0.32 * n_actions * max(1.0, len(summary.in_use) / 4), 3.4, 9))
     figure = Figure(figsize=(11, OVER_TIME + below), dpi=140, layout="constrained")
     FigureCanvasAgg(figure)
     grid = figure.add_gridspec(
@@ -84,13 +85,14 @@ def _draw_segments(axes: Any, summary: StatesSummary) -> None:
 
 
 def _draw_bands(axes: Any, summary: StatesSummary) -> None:
-    """Probability of each state, stacked."""
+    """Probability of each state, stacked; of all that hold no round together, in grey."""
     bands = summary.bands
     edges = _positions(summary, np.repeat(bands.edges, 2)[1:-1])
     steps = np.repeat(np.nan_to_num(bands.shares), 2, axis=0)
-    axes.stackplot(edges, steps.T, colors=[colour_of(state) for state in range(summary.n_states)], lw=0, alpha=0.75)
-    if summary.n_chains > 1:
-        _name_bands(axes, summary)
+    used = summary.in_use
+    others = np.delete(steps, used, axis=1).sum(axis=1)
+    colours = [*(colour_of(state) for state in used), EMPTY]
+    axes.stackplot(edges, np.vstack([steps[:, used].T, others]), colors=colours, lw=0, alpha=0.75)
     axes.set_ylim(0, 1)
     axes.set_xlim(edges[0], edges[-1])
     axes.set_yticks([0, 0.5, 1] if summary.has_probs or summary.n_chains > 1 else [])
@@ -108,28 +110,16 @@ def _draw_bands(axes: Any, summary: StatesSummary) -> None:
         axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))
 
 
-def _name_bands(axes: Any, summary: StatesSummary) -> None:
-    """The name of each state where it has most."""
-    shares, middles = np.nan_to_num(summary.bands.shares), (summary.bands.edges[:-1] + summary.bands.edges[1:]) / 2
-    middles = _positions(summary, middles)
-    for state in range(summary.n_states):
-        column = int(np.argmax(shares[:, state]))
-        share, top = shares[column, state], shares[column, : state + 1].sum()
-        side = "left" if column < 0.1 * len(shares) else "right" if column > 0.9 * len(shares) else "center"
-        if share > 0.08:
-            place = {"ha": side, "va": "center", "textcoords": "offset points"}
-            axes.annotate(f"state {state}", (middles[column], top - share / 2), (0, 0), fontsize=9, **place)
-
-
 def _draw_rewards(axes: Any, summary: StatesSummary, inches: float) -> None:
     """Mean reward of each action in each state; hollow where there are few rounds."""
     cells = summary.cells
     taken = np.argsort(-cells.rounds.sum(axis=0), kind="stable")[:MOST_ACTIONS]
     actions = np.sort(taken)
-    spread = 0.7 / max(summary.n_states, 1)
-    for state in range(summary.n_states):
+    used = summary.in_use
+    spread = 0.7 / len(used)
+    for place, state in enumerate(used):
         colour, marker = colour_of(state), MARKERS[state % len(MARKERS)]
-        heights = np.arange(len(actions)) + (state - (summary.n_states - 1) / 2) * spread
+        heights = np.arange(len(actions)) + (place - (len(used) - 1) / 2) * spread
         for rare in (False, True):
             shown = (cells.rare[state, actions] == rare) & (cells.rounds[state, actions] >= 1)
             means = cells.means[state, actions][shown]
@@ -147,32 +137,38 @@ def _draw_rewards(axes: Any, summary: StatesSummary, inches: float) -> None:
     axes.set_ylim(len(actions) - 0.5, -0.5)
     axes.tick_params(axis="y", length=0)
     axes.spines[["top", "right", "left"]].set_visible(False)
-    few = " (hollow: under 20 rounds)" if (cells.rare & (cells.rounds >= 1)).any() else ""
+    few = " (hollow: under 20 rounds)" if (cells.rare & (cells.rounds >= 1))[used].any() else ""
     axes.set_xlabel(f"mean reward, {summary.confidence:.0%} intervals{few}")
     most = f", the {len(actions)} taken most" if len(actions) < summary.n_actions else ""
     axes.set_title(f"What each action earns{most}", loc="left", fontsize=10, fontweight="bold")
     if summary.n_states > 1:
-        axes.legend(frameon=False, fontsize=8, ncols=min(summary.n_states, 6), loc="upper left",
+        if empty := summary.n_states - len(used):
+            axes.errorbar([], [], fmt="s", color=EMPTY, label=f"{count_of(empty, 'more state')} without rounds")
+        axes.legend(frameon=False, fontsize=8, ncols=6, loc="upper left",
                     bbox_to_anchor=(0, -0.5 / inches), handletextpad=0.1, columnspacing=1)  # fmt: skip
 
 
 def _draw_moves(axes: Any, summary: StatesSummary) -> None:
     """Where the world goes when it leaves a state; how long it stays, on the diagonal's rows."""
-    moves, size = summary.transitions, summary.n_states
-    if size == 2:
+    used = summary.in_use
+    if summary.n_states == 2 or len(used) == 1:
         _draw_stays(axes, summary)
         return
-    axes.set_title("Where to, when a state is left", loc="left", fontsize=10, fontweight="bold")
-    axes.imshow(np.nan_to_num(moves.leaving), cmap="Greys", vmin=0, vmax=1.25, aspect="auto")
+    size, leaving = len(used), summary.transitions.leaving[used][:, used]
+    names = [str(state) for state in used]
+    if size < summary.n_states:
+        leaving, names = np.column_stack([leaving, 1 - leaving.sum(axis=1)]), [*names, "others"]
+    axes.set_title("Where to next", loc="left", fontsize=10, fontweight="bold")
+    axes.imshow(np.nan_to_num(leaving), cmap="Greys", vmin=0, vmax=1.25, aspect="auto")
     for i in range(size if size <= MOST_WRITTEN else 0):
-        for j in range(size):
-            share = moves.leaving[i, j]
+        for j in range(len(names)):
+            share = leaving[i, j]
             if i != j and not np.isnan(share):
                 colour = "white" if share > 0.6 else "black"
                 axes.text(j, i, f"{share:.0%}", ha="center", va="center", fontsize=8, color=colour)
-    stays = [_stay(summary, state) for state in range(size)]
-    axes.set_yticks(np.arange(size), [f"{state}  ({stay})" if stay else str(state) for state, stay in enumerate(stays)])
-    axes.set_xticks(np.arange(size), [str(state) for state in range(size)])
+    stays = {state: _stay(summary, state) for state in used}
+    axes.set_yticks(np.arange(size), [f"{state}  ({stay})" if stay else str(state) for state, stay in stays.items()])
+    axes.set_xticks(np.arange(len(names)), names)
     axes.tick_params(length=0, labelsize=8)
     axes.set_ylabel("from (expected stay)", fontsize=9)
     axes.set_xlabel("to", fontsize=9)
@@ -180,16 +176,17 @@ def _draw_moves(axes: Any, summary: StatesSummary) -> None:
 
 
 def _draw_stays(axes: Any, summary: StatesSummary) -> None:
-    """Expected stays of two states, each of which is left for the other."""
+    """Expected stays of two states, each of which is left for the other, or of the only one in use."""
     axes.set_title("Expected stay", loc="left", fontsize=10, fontweight="bold")
-    stays = summary.transitions.expected_stays
+    used = summary.in_use
+    stays, places = summary.transitions.expected_stays[used], np.arange(len(used))
     shown = np.where(np.isfinite(stays) & (stays <= 100 * summary.n_rounds), stays, 0.0)
-    axes.barh([0, 1], shown, color=[colour_of(0), colour_of(1)], height=0.5)
-    for state in range(2):
-        axes.annotate(_stay(summary, state), (shown[state], state), (5, 0), textcoords="offset points", va="center",
+    axes.barh(places, shown, color=[colour_of(state) for state in used], height=0.5)
+    for place, state in enumerate(used):
+        axes.annotate(_stay(summary, state), (shown[place], place), (5, 0), textcoords="offset points", va="center",
                       fontsize=9)  # fmt: skip
-    axes.set_yticks([0, 1], ["state 0", "state 1"])
-    axes.set_ylim(1.6, -0.6)
+    axes.set_yticks(places, [f"state {state}" for state in used])
+    axes.set_ylim(len(used) - 0.4, -0.6)
     axes.set_xlim(0, 1.35 * max(shown.max(), 1.0))
     axes.set_xticks([])
     axes.tick_params(length=0, labelsize=9)
@@ -205,8 +202,9 @@ def _stay(summary: StatesSummary, state: int) -> str:
 
 def _draw_evidence(axes: Any, summary: StatesSummary) -> None:
     """How much better each number of states foresees held-out rewards than one state does, and BIC beside it."""
-    axes.set_title("How many states?", loc="left", fontsize=10, fontweight="bold")
     evidence = summary.evidence
+    where = "" if evidence is None or evidence.of_this_log else "on the log the model was learned on"
+    axes.set_title("How many states?", loc="left", fontsize=10, fontweight="bold")
     if evidence is None or len(evidence.counts) < 2:
         axes.axis("off")
         told = (
@@ -217,6 +215,7 @@ def _draw_evidence(axes: Any, summary: StatesSummary) -> None:
         if evidence is not None:
             told = f"{summary.n_states}" + (", as given" if not evidence.counts else ": too few rounds for more")
             told += f".\nBIC {evidence.bic:,.0f}, of one state {evidence.single_state_bic:,.0f}\n(lower is better)."
+            told += f"\nThis is {where}." if where else ""
         axes.text(0, 0.85, told, transform=axes.transAxes, color=GREY, va="top", fontsize=9)
         return
     numbers = [count.n_states for count in evidence.counts]
@@ -228,16 +227,15 @@ def _draw_evidence(axes: Any, summary: StatesSummary) -> None:
     chosen = numbers.index(summary.n_states) if summary.n_states in numbers else None
     if chosen is not None:
         axes.plot(numbers[chosen], held_out[chosen], "o", ms=11, mfc="none", color="black")
-        axes.annotate("chosen", (numbers[chosen], held_out[chosen]), (0, 9), textcoords="offset points",
-                      ha="center", va="bottom", fontsize=8)  # fmt: skip
-    axes.annotate("held-out", (numbers[-1], held_out[-1]), (6, 0), textcoords="offset points", fontsize=8, va="center")
-    axes.annotate(
-        "−BIC / 2", (numbers[-1], by_bic[-1]), (6, 0), textcoords="offset points", fontsize=8, va="center", color=GREY
-    )
+    above, below = ("bottom", "top") if held_out[-1] >= by_bic[-1] else ("top", "bottom")
+    aside = {"textcoords": "offset points", "fontsize": 8}
+    axes.annotate("held-out", (numbers[-1], held_out[-1]), (6, 0), va=above, **aside)
+    axes.annotate("−BIC / 2", (numbers[-1], by_bic[-1]), (6, 0), va=below, color=GREY, **aside)
     axes.margins(x=0.12, y=0.3)
-    axes.set_xticks(numbers)
+    # Below the axis no line crosses the word.
+    axes.set_xticks(numbers, [f"{n}\nchosen" if n == summary.n_states else str(n) for n in numbers])
     axes.tick_params(labelsize=8)
-    axes.set_xlabel("states", fontsize=9)
+    axes.set_xlabel(f"states, {where}" if where else "states", fontsize=9)
     axes.set_ylabel("gain over one state\n(log-likelihood)", fontsize=9)
     axes.spines[["top", "right"]].set_visible(False)
 

@@ -38,8 +38,8 @@ def state_strip(summary: StatesSummary, width: int) -> Text:
 
 
 def _shown_states(summary: StatesSummary) -> list[int]:
-    """The states with most rounds, in order."""
-    return sorted(np.argsort(-summary.counts, kind="stable")[:MOST_LINES].tolist())
+    """The states with most rounds, in order; none without any."""
+    return sorted(np.argsort(-summary.counts, kind="stable")[: min(MOST_LINES, len(summary.in_use))].tolist())
 
 
 def _cell(shares: Floats) -> Text:

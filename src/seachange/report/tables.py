@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from seachange.evaluation.estimators import ValueEstimate
     from seachange.experiments.synthetic import MethodResult
     from seachange.log.bandit_log import BanditLog
+    from seachange.log.joint import JointFeatures
     from seachange.states.labels import StateLabels
 
 
@@ -31,17 +32,22 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], n_t
 def log_table(log: BanditLog) -> Table:
     """What is in a log."""
     rewards, propensities = log.rewards, log.propensities
-    contexts = log.joint.description
     rows = [
         ("rounds", f"{len(log):,}"),
         ("actions", f"{log.n_actions}: {', '.join(_some(log.action_names))}"),
-        ("contexts", contexts if log.joint.kind == "none" else f"{contexts}: {', '.join(_some(log.context_names))}"),
+        ("contexts", contexts_told(log.joint, log.context_names)),
         ("rewards", f"mean {np.nanmean(rewards):.4f}, from {np.nanmin(rewards):g} to {np.nanmax(rewards):g}"),
         ("propensities", f"from {propensities.min():.4f} to {propensities.max():.4f}"),
     ]
     if log.times is not None:
         rows.append(("time", f"{_time(log.times.min())} to {_time(log.times.max())}"))
     return table("The log", ("", ""), rows, n_text=2)
+
+
+def contexts_told(joint: JointFeatures, names: Sequence[str]) -> str:
+    """Which features the contexts have."""
+    told = joint.description
+    return told if joint.kind == "none" else f"{told}: {', '.join(shown_name(name) for name in _some(names))}"
 
 
 def states_table(log: BanditLog, labels: StateLabels) -> Table:

@@ -15,9 +15,13 @@ from seachange.states.labels import StateLabels, chains
 AxisKind = Literal["date", "seconds", "round", "round of its sequence"]
 # A figure has no room for more.
 MOST_COLUMNS = 2000
-# Numbers of seconds in this range are taken for Unix time: the years 1985 to 2128.
+# Numbers of seconds in this range are taken for Unix time: the years 1985 to 2128. So are thousands of them, and so on:
+# milliseconds, microseconds, nanoseconds.
 UNIX_SECONDS = (5e8, 5e9)
+UNIX_UNITS = (1.0, 1e3, 1e6, 1e9)
 MILLISECONDS = 1000.0
+# So many seconds are no number that anybody reads.
+LONG_SECONDS = 1e8
 UNITS = ((86400 * 365.25, "years"), (86400.0, "days"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
 
 
@@ -54,7 +58,7 @@ class TimeAxis:
             return ""
         seconds = rounds * self.seconds_a_round
         if self.kind == "seconds":
-            return f"{seconds:,.0f} s" if seconds >= 100 else f"{seconds:.3g} s"
+            return f"{seconds:,.0f} s" if 100 <= seconds < LONG_SECONDS else f"{seconds:.3g} s"
         size, unit = next((each for each in UNITS if seconds >= 1.5 * each[0]), UNITS[-1])
         return f"{seconds / size:,.3g} {unit}" if seconds / size < 1000 else f"{seconds / size:,.0f} {unit}"
 
@@ -82,12 +86,14 @@ class Bands:
 
 
 def seconds_of(times: npt.NDArray[Any]) -> tuple[Literal["date", "seconds"], Floats]:
-    """Times as seconds, and whether they are dates: datetimes, or numbers that look like Unix time."""
+    """Times as seconds, and whether they are dates: datetimes, or numbers that look like Unix time in some unit."""
     if times.dtype.kind == "M":
         return "date", times.astype("datetime64[ms]").astype(np.float64) / MILLISECONDS
-    seconds = times.astype(np.float64)
-    dated = bool(seconds.min() >= UNIX_SECONDS[0] and seconds.max() <= UNIX_SECONDS[1])
-    return "date" if dated else "seconds", seconds
+    numbers = times.astype(np.float64)
+    for unit in UNIX_UNITS:
+        if numbers.min() >= unit * UNIX_SECONDS[0] and numbers.max() <= unit * UNIX_SECONDS[1]:
+            return "date", numbers / unit
+    return "seconds", numbers
 
 
 def time_axis(log: BanditLog, n_chains: int) -> TimeAxis:

@@ -10,8 +10,8 @@ import numpy as np
 
 from seachange.engine import one_thread
 from seachange.errors import NoChangeWarning, SeachangeWarning
-from seachange.log.bandit_log import BanditLog, require_rounds
-from seachange.log.moments import moments_of
+from seachange.log.bandit_log import BanditLog, require_log, require_rounds
+from seachange.log.moments import moments_of, skewness_of
 from seachange.params import Auto, Params, require, require_count
 from seachange.states.alignment import in_the_order_of, regression_of
 from seachange.states.fitting import Fit, FitSettings, Fitter
@@ -27,6 +27,11 @@ SAME_END = 1e-6
 SAME_ERROR = 1.002
 # A state that is left sooner than this, in rounds, is not a state of the world.
 SHORTEST_STAY = 10.0
+# Gaussian states take rewards that are more skewed than this for several worlds.
+SKEWED = 1.0
+# A BIC that is lower by less says little.
+BIC_MARGIN = 2.0
+ZERO_OR_ONE = "Rewards as 0 or 1 (bought or not) often show what skewed ones hide"
 
 
 @dataclass(frozen=True)
@@ -115,7 +120,7 @@ class HMMOracle(Params):
             ridge=fit.ridge,
             state_counts=counts,
         )
-        self._warn()
+        self._warn(log)
         return self
 
     def _noise_chosen(self, log: BanditLog, fitter: Fitter, fit: Fit) -> Fit:
@@ -125,38 +130,53 @@ class HMMOracle(Params):
         one, each = (error.variance + error.mean**2 for error in errors)
         return other if other.bic < fit.bic and each <= SAME_ERROR * one else fit
 
-    def _warn(self) -> None:
+    def _warn(self, log: BanditLog) -> None:
         """Say where there is no evidence of change."""
         report, model = self.report_, self.model_
         one = model.n_states == 1 if self.n_states == "auto" else report.bic >= report.single_state_bic
         if self.n_states != 1 and one:
-            warnings.warn(self._no_evidence(), NoChangeWarning, stacklevel=4)
+            warnings.warn(self._no_evidence(log), NoChangeWarning, stacklevel=4)
         elif self.n_states != "auto" and model.shortest_stay < SHORTEST_STAY:
+            advice = f"Skewed rewards do that. {ZERO_OR_ONE}." if self._skewed(log) else "Ask for fewer states."
             warnings.warn(
                 f"a state lasts {model.shortest_stay:.1f} rounds: it follows the noise of single rewards, not a world "
-                "that changes (skewed rewards do that). Ask for fewer states, or transform the rewards.",
+                f"that changes. {advice}",
                 SeachangeWarning,
                 stacklevel=4,
             )
 
+    def _skewed(self, log: BanditLog) -> bool:
+        return self.model_.rewards != "bernoulli" and abs(skewness_of(log.arrays.rewards)) > SKEWED
+
     def predict(self, log: BanditLog) -> StateLabels:
         """Label every round of ``log`` by the smoothed posterior of the fitted model."""
+        require_log(log, "an oracle")
         posteriors = self.model_.smooth(log)
         return labels_from_states(np.argmax(posteriors, axis=1), self.model_.n_states, log, posteriors)
 
-    def _no_evidence(self) -> str:
+    def _no_evidence(self, log: BanditLog) -> str:
         report, tried = self.report_, self.report_.state_counts[1:]
         if self.n_states != "auto":
+            better = report.bic > report.single_state_bic + BIC_MARGIN
+            words = ("better", "than") if better else ("as well", "as")
             return (
-                f"no evidence of change: one state explains the log as well (BIC {report.single_state_bic:.1f}) "
-                f"as {self.model_.n_states} (BIC {report.bic:.1f}); lower is better."
+                f"no evidence of change: one state explains the log {words[0]} (BIC {report.single_state_bic:,.1f}) "
+                f"{words[1]} {self.model_.n_states} (BIC {report.bic:,.1f}); lower is better."
             )
         if not tried:
             return "no evidence of change: the log is too short or too regular for more than one state."
         gains = ", ".join(
             f"{count.n_states}: {round(count.gain, 1) + 0.0:+} ± {count.gain_error:.1f}" for count in tried
         )
-        return f"no evidence of change: more states do not foresee held-out rewards better (log-likelihood {gains})."
+        told = f"no evidence of change: more states do not foresee held-out rewards better (log-likelihood {gains})."
+        lowest = min(tried, key=lambda count: count.bic)
+        if lowest.bic < report.single_state_bic - BIC_MARGIN and self._skewed(log):
+            told += (
+                f" BIC is lower all the same ({lowest.bic:,.1f} with {lowest.n_states} states, "
+                f"{report.single_state_bic:,.1f} with one): the rewards are skewed, and states would follow the noise "
+                f"of single rewards. {ZERO_OR_ONE}."
+            )
+        return told
 
     def _check(self, log: BanditLog) -> None:
         require_rounds(log, "an oracle")

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from seachange.errors import LogError
-from seachange.log.bandit_log import BanditLog, require_rounds
+from seachange.log.bandit_log import BanditLog, require_log, require_rounds
 from seachange.params import Params
 from seachange.protocols import Bools, Floats, Ints
 
@@ -89,6 +89,7 @@ class SingleState(Params):
 
     def fit(self, log: BanditLog) -> Self:
         """Nothing to learn."""
+        require_log(log, "an oracle")
         return self
 
     def predict(self, log: BanditLog) -> StateLabels:
@@ -113,6 +114,7 @@ class KnownStates(Params):
         return labels_from_states(states, int(states.max()) + 1, log)
 
     def _checked(self, log: BanditLog) -> Ints:
+        require_log(log, "an oracle")
         given: npt.NDArray[Any] = np.asarray(self.states)
         if given.shape != (len(log),):
             raise LogError(f"states must have one entry a round; it has shape {given.shape} for {len(log)} rounds.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,8 @@ COLUMN_WORDS: dict[str, tuple[str, ...]] = {
     "sequence": ("sequence",),
 }
 REQUIRED = ("action", "reward", "propensity")
+# What becomes of a pandas index without a name in a file: it numbers rows and is no context.
+ROW_NUMBERS = re.compile(r"|Unnamed: \d+|__index_level_\d+__")
 
 
 def columns_of_frame(
@@ -94,7 +97,14 @@ def _require_columns(names: Sequence[str], available: Sequence[str]) -> None:
 def _numeric_columns(table: Any, taken: set[str]) -> list[str]:
     import narwhals as nw
 
-    free = [name for name in table.columns if name not in taken]
+    free = [name for name in table.columns if name not in taken and not ROW_NUMBERS.fullmatch(name)]
+    if numbers := [name for name in table.columns if name not in taken and ROW_NUMBERS.fullmatch(name)]:
+        warnings.warn(
+            f"columns {', '.join(map(repr, numbers))} look like the index of a table and are left out of the contexts; "
+            "name them as contexts to use them.",
+            SeachangeWarning,
+            stacklevel=4,
+        )
     numeric = [name for name in free if table.schema[name].is_numeric() or table.schema[name] == nw.Boolean]
     if left_out := [name for name in free if name not in numeric]:
         warnings.warn(
