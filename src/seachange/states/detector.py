@@ -159,7 +159,7 @@ def locate(series: Series, changes: Ints, which: Ints, windows: Ints) -> Ints:
     moved = np.empty(len(which), dtype=np.int64)
     for part in _parts(len(which), series):
         each = which[part]
-        one, other = series.sums(begins[each], changes[each]), series.sums(changes[each], ends[each])
+        one, other = _sides(series, begins[each], changes[each], ends[each])
         fits, variances = _side_fits(series, one, other)
         coefs = series.coefs + fits / series.scales
         moved[part] = places(series.rows, series.actions, series.rewards, spans[each], coefs, variances, _clip(series))
@@ -184,7 +184,7 @@ def intervals(series: Series, changes: Ints, windows: Ints) -> tuple[Ints, Ints]
     data = series.rows, series.actions, series.rewards, series.residuals
     for part in _parts(len(changes), series):
         middles = changes[part]
-        one, other = series.sums(begins[part], middles), series.sums(middles, ends[part])
+        one, other = _sides(series, begins[part], middles, ends[part])
         fits, variances = _side_fits(series, one, other)
         coefs = fits / series.scales
         inverses = np.stack([np.linalg.inv(side.grams + _prior(series)) / scales for side in (one, other)], axis=1)
@@ -208,6 +208,14 @@ def _surroundings(series: Series, changes: Ints, windows: Ints) -> tuple[Ints, I
     tight = spans[:, 0] >= spans[:, 1]
     spans[tight] = changes[tight, None]
     return begins[right - 1], ends[right], spans
+
+
+def _sides(series: Series, begins: Ints, changes: Ints, ends: Ints) -> tuple[Sums, Sums]:
+    """What the segments before and after each change hold; a segment between two changes is added up once."""
+    starts, stops = np.concatenate([begins, changes]), np.concatenate([changes, ends])
+    _, first, owner = np.unique(starts, return_index=True, return_inverse=True)
+    segments = series.sums(starts[first], stops[first])
+    return segments[owner[: len(changes)]], segments[owner[len(changes) :]]
 
 
 def _side_fits(series: Series, one: Sums, other: Sums) -> tuple[Floats, Floats]:
