@@ -110,6 +110,40 @@ def test_no_change_is_said():
     assert oracle.predict(log).n_states == 1
 
 
+def test_segments_too_much_alike_for_so_many_states_are_said():
+    log = log_of([0.0] * 50 + [1.0] * 50 + [0.0] * 50)
+    with pytest.warns(SeachangeWarning, match="the 3 segments of the log are alike enough to make only 2"):
+        labels = PaperDetector(window=10, threshold=0.5, n_states=3).fit(log).predict(log)
+    assert labels.counts.tolist() == [100, 50, 0]
+
+
+def test_the_value_of_a_state_is_the_mean_reward_of_its_rounds():
+    log = log_of([0.0] * 50 + [1.0] * 50 + [0.1] * 150)
+    cut = PaperDetector(window=10, threshold=0.5, n_states=2).fit(log).segmentation_
+    assert cut.segment_states.tolist() == [0, 1, 0]
+    assert cut.state_values == pytest.approx([0.075, 1.0])
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    segments=st.lists(st.tuples(st.integers(15, 120), st.floats(0, 1)), min_size=1, max_size=12),
+    noise=st.sampled_from([0.0, 0.1, 0.3]),
+    n_states=st.sampled_from(["auto", 1, 2, 3]),
+    seed=st.integers(0, 99),
+)
+@pytest.mark.filterwarnings("ignore::seachange.errors.SeachangeWarning")
+def test_the_log_that_was_fitted_gets_the_states_of_the_fit(segments, noise, n_states, seed):
+    lengths, levels = zip(*segments, strict=True)
+    rewards = np.repeat(levels, lengths)
+    log = log_of(rewards + noise * np.random.default_rng(seed).normal(size=len(rewards)))
+    oracle = PaperDetector(window=7, threshold=0.15, n_states=n_states).fit(log)
+    cut, labels = oracle.segmentation_, oracle.predict(log)
+    np.testing.assert_array_equal(labels.change_points, cut.change_points)
+    np.testing.assert_array_equal(labels.states[cut.segment_starts], cut.segment_states)
+    for state in np.unique(labels.states):
+        assert cut.state_values[state] == pytest.approx(log.rewards[labels.states == state].mean(), abs=1e-9)
+
+
 def test_states_left_over_keep_their_slots_and_it_is_said():
     log = log_of([0.0] * 50 + [1.0] * 50)
     with pytest.warns(SeachangeWarning, match="only 2 segments"):

@@ -48,53 +48,35 @@ def piece_sums(rows, actions, rewards, begins, ends, n_blocks):
 
 
 @compiled
-def places(rows, actions, rewards, spans, coefs, variances, clip, tail):
+def places(rows, actions, rewards, spans, coefs, variances, clip):
     """Where two fits part: change c lies from ``spans[c, 0]`` to ``spans[c, 1]``, and has a fit on either side.
 
     The place τ has log-likelihood Σ_{t<τ} log p(r_t; β_left) + Σ_{t≥τ} log p(r_t; β_right), for ``coefs`` (C, 2, B, D).
     Rewards are normal with ``variances`` (C, B), or, where ``clip`` is positive, clicks whose probability is kept that
-    far from 0 and 1. Returns the likeliest place, and the quantiles ``tail`` and 1 - ``tail`` of the place's posterior
-    under a flat prior, (C, 3).
+    far from 0 and 1. Returns the likeliest places, (C,).
     """
-    found = np.empty((spans.shape[0], 3), dtype=np.int64)
+    found = np.empty(spans.shape[0], dtype=np.int64)
     n_blocks, n_features = coefs.shape[2], coefs.shape[3]
     many, own_row = rows.shape[0] > 1, rows.shape[1] > 1
     for c in range(spans.shape[0]):
-        first, last = spans[c, 0], spans[c, 1]
-        evidence = np.zeros(last - first + 1)
-        total, best, place = 0.0, 0.0, first
-        for t in range(first, last):
+        total, best, found[c] = 0.0, 0.0, spans[c, 0]
+        for t in range(spans[c, 0], spans[c, 1]):
             reward = rewards[t]
-            if not np.isnan(reward):
-                b = actions[t] if n_blocks > 1 else 0
-                row = rows[t if many else 0, actions[t] if own_row else 0]
-                left, right = 0.0, 0.0
-                for j in range(n_features):
-                    left += coefs[c, 0, b, j] * row[j]
-                    right += coefs[c, 1, b, j] * row[j]
-                if clip > 0.0:
-                    left, right = min(max(left, clip), 1.0 - clip), min(max(right, clip), 1.0 - clip)
-                    total += reward * np.log(left / right) + (1.0 - reward) * np.log((1.0 - left) / (1.0 - right))
-                else:
-                    total += (left - right) * (reward - 0.5 * (left + right)) / variances[c, b]
-            evidence[t + 1 - first] = total
+            if np.isnan(reward):
+                continue
+            b = actions[t] if n_blocks > 1 else 0
+            row = rows[t if many else 0, actions[t] if own_row else 0]
+            left, right = 0.0, 0.0
+            for j in range(n_features):
+                left += coefs[c, 0, b, j] * row[j]
+                right += coefs[c, 1, b, j] * row[j]
+            if clip > 0.0:
+                left, right = min(max(left, clip), 1.0 - clip), min(max(right, clip), 1.0 - clip)
+                total += reward * np.log(left / right) + (1.0 - reward) * np.log((1.0 - left) / (1.0 - right))
+            else:
+                total += (left - right) * (reward - 0.5 * (left + right)) / variances[c, b]
             if total > best:
-                best, place = total, t + 1
-        mass = 0.0
-        for i in range(evidence.size):
-            # What is less likely than this adds nothing; most places are.
-            evidence[i] = np.exp(evidence[i] - best) if evidence[i] > best - 40.0 else 0.0
-            mass += evidence[i]
-        found[c, 0] = place
-        found[c, 1], found[c, 2] = last, last
-        below, seen = 0.0, False
-        for i in range(evidence.size):
-            below += evidence[i]
-            if not seen and below >= tail * mass:
-                found[c, 1], seen = first + i, True
-            if below >= (1.0 - tail) * mass:
-                found[c, 2] = first + i
-                break
+                best, found[c] = total, t + 1
     return found
 
 

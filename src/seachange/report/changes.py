@@ -42,7 +42,7 @@ def changes(log: BanditLog, oracle: Any, labels: StateLabels, confidence: float)
         sure = certainties(labels.state_probs, labels).tolist()
     cut = getattr(oracle, "segmentation_", None)
     if cut is not None and np.array_equal(cut.change_points, rounds):
-        p_values, low, high = _judged(cut, low, high, p_values)
+        p_values, low, high = (each.tolist() for each in (cut.p_values, cut.low, cut.high))
     times = [None] * len(rounds) if log.times is None else [_plain(log.times[t]) for t in rounds]
     before = labels.states[rounds - 1].tolist() if len(rounds) else []
     after = labels.states[rounds].tolist()
@@ -86,20 +86,6 @@ def certainties(posteriors: Floats, labels: StateLabels) -> Floats:
     own = posteriors[np.arange(len(posteriors)), labels.states]
     surest = np.maximum.reduceat(own, edges)
     return np.asarray(np.clip(surest[:-1] + surest[1:] - 1, 0.0, 1.0))
-
-
-def _judged(cut: Any, low: list[Any], high: list[Any], p_values: list[Any]) -> tuple[list[Any], list[Any], list[Any]]:
-    """(p-values, low, high) of a segmentation, as far as it has them."""
-    intervals = getattr(cut, "intervals", None)
-    lows, highs = getattr(cut, "low", None), getattr(cut, "high", None)
-    if intervals is not None:
-        lows, highs = np.asarray(intervals).reshape(-1, 2).T
-    found = getattr(cut, "p_values", None)
-    return (
-        p_values if found is None else np.asarray(found).tolist(),
-        low if lows is None else np.asarray(lows).tolist(),
-        high if highs is None else np.asarray(highs).tolist(),
-    )
 
 
 def _plain(moment: Any) -> str | float:

@@ -47,7 +47,7 @@ class Segmentation:
     segment_starts: Ints  # (S,) first round of each segment
     segment_values: Floats  # (S,) V(π_0) of each segment: its mean reward
     segment_states: Ints  # (S,) state of each segment
-    state_values: Floats  # (L,) V(π_0) of each state; NaN where no segment was left for it
+    state_values: Floats  # (L,) V(π_0) of each state: its mean reward; NaN where no segment was left for it
     state_coefs: Floats  # (L, B, D) reward fit of each state; NaN as above
     state_precisions: Floats  # (L, B, D, D) Σ f f' over the rounds of each state
     state_rounds: Floats  # (L, B) rounds with a reward
@@ -110,16 +110,15 @@ class ChangePointOracle(Params):
         if len(changes.places) == 0 and n_found == 1:
             warnings.warn(_no_change(series, self.statistic, windows, threshold), NoChangeWarning, stacklevel=2)
         elif given is not None and n_found < given:
-            warnings.warn(
-                f"n_states={given}, but the log has only {len(values)} segments; the states left over stay empty.",
-                SeachangeWarning,
-                stacklevel=2,
-            )
+            warnings.warn(_too_few_states(given, n_found, len(values)), SeachangeWarning, stacklevel=2)
         self.segmentation_ = self._record(series, changes, windows, threshold, segments, values, states)
         return self
 
     def predict(self, log: BanditLog) -> StateLabels:
-        """Cut ``log`` with the settings of the fit; a segment gets the state whose fit explains it best."""
+        """Cut ``log`` with the settings of the fit; a segment gets the state whose fit explains it best.
+
+        Where the states are clusters of mean rewards, it gets the one whose segments' mean is nearest to its own.
+        """
         fitted = self.segmentation_
         _require_usable(log, fitted.statistic)
         series = series_of(log, by_action=fitted.statistic == "fit")
@@ -132,13 +131,7 @@ class ChangePointOracle(Params):
             require_length(log, int(fitted.windows[0]))
         changes = self._changes(fitted.statistic, series, fitted.windows, fitted.threshold)
         segments, values = _segments(series, changes.places)
-        if fitted.statistic == "reward":
-            states = np.nanargmin(np.abs(values[:, None] - fitted.state_values), axis=1)
-        else:
-            # Sums are those of what the log's own fit leaves over, in its own units.
-            coefs = (fitted.state_coefs - series.coefs) * series.scales
-            known = ~np.isnan(fitted.state_values)
-            states = np.flatnonzero(known)[best_states(segments, coefs[known], fitted.noise_variances)]
+        states = self._assigned(series, segments, values)
         begins, ends = segments_of(series, changes.places)
         rounds = np.repeat(states, ends - begins)
         if series.order is not None:
@@ -181,6 +174,17 @@ class ChangePointOracle(Params):
         length = reward_length(series.rewards, self.reward_range)
         return find_reward_changes(series, int(windows[0]), threshold, length)
 
+    def _assigned(self, series: Series, segments: Sums, values: Floats) -> Ints:
+        """(S,) the state of each segment, by the rule that made the states."""
+        fitted = self.segmentation_
+        if fitted.statistic == "reward" and self.n_states != "auto":
+            centres = _means_by(fitted.segment_states, fitted.segment_values, len(fitted.state_values))
+            return np.asarray(np.nanargmin(np.abs(values[:, None] - centres), axis=1))
+        # Sums are those of what the log's own fit leaves over, in its own units.
+        coefs = (fitted.state_coefs - series.coefs) * series.scales
+        known = ~np.isnan(fitted.state_values)
+        return np.flatnonzero(known)[best_states(segments, coefs[known], fitted.noise_variances)]
+
     def _record(
         self, series: Series, changes: Changes, windows: Ints, threshold: float, segments: Sums, values: Floats,
         states: Ints,
@@ -190,8 +194,10 @@ class ChangePointOracle(Params):
         by_state = segments.grouped(states, n_states)
         coefs, noise = state_fits(by_state)
         empty = np.bincount(states, minlength=n_states) == 0
-        with np.errstate(invalid="ignore"):
-            state_values = np.bincount(states, values, n_states) / np.bincount(states, minlength=n_states)
+        rounds = segments.counts.sum(axis=1)
+        # A state without any reward has the log's mean, as its segments do.
+        unseen = by_state.counts.sum(axis=1) == 0
+        state_values = _means_by(states, values, n_states, np.where(unseen[states], 1.0, rounds))
         order = np.argsort(series.rounds(changes.places))
         found, low, high = (series.rounds(each)[order] for each in (changes.places, changes.low, changes.high))
         return Segmentation(
@@ -227,6 +233,21 @@ def _segments(series: Series, changes: Ints) -> tuple[Sums, Floats]:
     sums = np.add.reduceat(np.where(observed, series.rewards, 0.0), begins)
     counts = segments.counts.sum(axis=1)
     return segments, np.where(counts > 0, sums / np.maximum(counts, 1), sums.sum() / max(counts.sum(), 1))
+
+
+def _means_by(states: Ints, values: Floats, n_states: int, weights: Floats | None = None) -> Floats:
+    """(L,) mean of the ``values`` of each state's segments; NaN where it has none."""
+    weights = np.ones(len(values)) if weights is None else weights
+    with np.errstate(invalid="ignore"):
+        return np.bincount(states, weights * values, n_states) / np.bincount(states, weights, n_states)
+
+
+def _too_few_states(asked: int, found: int, n_segments: int) -> str:
+    if n_segments < asked:
+        reason = f"the log has only {n_segments} segments"
+    else:
+        reason = f"the {n_segments} segments of the log are alike enough to make only {found}"
+    return f"n_states={asked}, but {reason}; the states left over stay empty."
 
 
 def _no_change(series: Series, statistic: Statistic, windows: Ints, threshold: float) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 
 from seachange.kernels.pieces import places
+from seachange.kernels.place_intervals import place_intervals, walk_spreads
 from seachange.kernels.scan import bin_scores, pick_peaks, score_shifts
 from seachange.protocols import Bools, Floats, Ints
 from seachange.states.fits import LEAST_ROUNDS, Series, Sums, difference
@@ -19,7 +21,11 @@ SLACK = 6.0
 PRIOR_ROUNDS = 1.0
 # Rounds of moving changes to their likeliest place before they are judged.
 MOVES = 5
-TAIL = 0.025  # of the 95 % interval for a place
+# Nats by which the evidence for the true place falls short of the best with probability 0.05: with both sides a random
+# walk, (1 - exp(-x))² = 0.95.
+DROP = -math.log1p(-math.sqrt(0.95))
+# Where the evidence has fallen this many times as far, it does not come back.
+PATIENCE = 4.0
 # Where pieces would hold more numbers, they are taken a few at a time.
 MOST_NUMBERS = 1 << 24
 
@@ -36,7 +42,7 @@ class Changes(NamedTuple):
 def find_changes(series: Series, windows: Ints, surprise: float) -> Changes:
     """Changes of ``series`` that surprise by at least this many nats, given all other changes."""
     found = scan(series, windows, surprise)
-    log_ps, low, high = np.zeros(len(found)), found.copy(), found.copy()
+    log_ps = np.zeros(len(found))
     # Only changes whose neighbours, or whose own place, have changed are looked at again.
     stale = np.ones(len(found), dtype=bool)
     while stale.any():
@@ -44,7 +50,7 @@ def find_changes(series: Series, windows: Ints, surprise: float) -> Changes:
         for _ in range(MOVES):
             which = np.flatnonzero(moving)
             places_now = found.copy()
-            places_now[which], low[which], high[which] = locate(series, found, which, windows)
+            places_now[which] = locate(series, found, which, windows)
             moving = _beside(places_now != found)
             stale |= moving
             found = places_now
@@ -54,8 +60,8 @@ def find_changes(series: Series, windows: Ints, surprise: float) -> Changes:
         log_ps[which] = judge(series, found, which, windows)
         keep = _best_of(log_ps, -surprise)
         stale = _beside(~keep)[keep]
-        found, log_ps, low, high = found[keep], log_ps[keep], low[keep], high[keep]
-    return Changes(found, log_ps, low, high)
+        found, log_ps = found[keep], log_ps[keep]
+    return Changes(found, log_ps, *intervals(series, found, windows))
 
 
 def _beside(changed: Bools) -> Bools:
@@ -147,37 +153,85 @@ def segments_of(series: Series, changes: Ints) -> tuple[Ints, Ints]:
     return begins, np.append(begins[1:], len(series.rewards))
 
 
-def locate(series: Series, changes: Ints, which: Ints, windows: Ints) -> tuple[Ints, Ints, Ints]:
-    """The likeliest place of ``which`` changes between their neighbours, given the fits on both sides; intervals."""
+def locate(series: Series, changes: Ints, which: Ints, windows: Ints) -> Ints:
+    """The likeliest place of ``which`` changes between their neighbours, given the fits on both sides."""
+    begins, ends, spans = _surroundings(series, changes, windows)
+    moved = np.empty(len(which), dtype=np.int64)
+    for part in _parts(len(which), series):
+        each = which[part]
+        one, other = _sides(series, begins[each], changes[each], ends[each])
+        fits, variances = _side_fits(series, one, other)
+        coefs = series.coefs + fits / series.scales
+        moved[part] = places(series.rows, series.actions, series.rewards, spans[each], coefs, variances, _clip(series))
+    return moved
+
+
+def intervals(series: Series, changes: Ints, windows: Ints) -> tuple[Ints, Ints]:
+    """First and last round of a 95 % interval for the place of each change, between its neighbours.
+
+    The evidence for a place has the fits on both sides integrated out. The true place falls short of the best by what
+    two random walks reach at most, one into either side; a place is in the interval if it falls short by less than
+    DROP nats. Where the noise scatters more than the likelihood believes, so do the walks, and nats count for less:
+    places before the best are believed in as the noise after the change has it, and the other way round.
+    """
+    if len(changes) == 0:
+        return changes, changes
+    begins, ends, spans = _surroundings(series, changes, windows)
+    # Neighbours that moved may have left a change less room than it had.
+    spans = np.stack([np.minimum(spans[:, 0], changes), np.maximum(spans[:, 1], changes)], axis=1)
+    found = np.empty((len(changes), 2), dtype=np.int64)
+    clip, scales = _clip(series), np.multiply.outer(series.scales, series.scales)
+    data = series.rows, series.actions, series.rewards, series.residuals
+    for part in _parts(len(changes), series):
+        middles = changes[part]
+        one, other = _sides(series, begins[part], middles, ends[part])
+        fits, variances = _side_fits(series, one, other)
+        coefs = fits / series.scales
+        inverses = np.stack([np.linalg.inv(side.grams + _prior(series)) / scales for side in (one, other)], axis=1)
+        spreads = np.ones((len(middles), 2))
+        if clip == 0:
+            spreads = walk_spreads(
+                series.rows, series.actions, series.residuals, begins[part], middles, ends[part], coefs, variances
+            )
+        drops = DROP * np.maximum(spreads[:, ::-1], 1.0)
+        found[part] = place_intervals(*data, middles, spans[part], coefs, inverses, variances, drops, clip, PATIENCE)
+    return found[:, 0], found[:, 1]
+
+
+def _surroundings(series: Series, changes: Ints, windows: Ints) -> tuple[Ints, Ints, Ints]:
+    """Where the segments beside each change begin and end, and (C, 2) between which places it may move."""
     begins, ends = segments_of(series, changes)
-    changes = changes[which]
     right = np.searchsorted(begins, changes)
     # No segment becomes shorter than the judge can see.
     least = -(-2 * int(windows[0]) // 3) if len(windows) else 1
     spans = np.stack([begins[right - 1] + least, ends[right] - least], axis=1)
     tight = spans[:, 0] >= spans[:, 1]
     spans[tight] = changes[tight, None]
-    moved = np.empty((len(changes), 3), dtype=np.int64)
-    for part in _parts(len(changes), series):
-        one, other = (series.sums(begins[side[part]], ends[side[part]]) for side in (right - 1, right))
-        coefs, variances = _side_fits(series, one, other)
-        moved[part] = places(
-            series.rows, series.actions, series.rewards, spans[part], coefs, variances, _clip(series), TAIL
-        )
-    return moved[:, 0], moved[:, 1], moved[:, 2]
+    return begins[right - 1], ends[right], spans
+
+
+def _sides(series: Series, begins: Ints, changes: Ints, ends: Ints) -> tuple[Sums, Sums]:
+    """What the segments before and after each change hold; a segment between two changes is added up once."""
+    starts, stops = np.concatenate([begins, changes]), np.concatenate([changes, ends])
+    _, first, owner = np.unique(starts, return_index=True, return_inverse=True)
+    segments = series.sums(starts[first], stops[first])
+    return segments[owner[: len(changes)]], segments[owner[len(changes) :]]
 
 
 def _side_fits(series: Series, one: Sums, other: Sums) -> tuple[Floats, Floats]:
-    """(C, 2, B, D) coefficients on both sides of each change, and (C, B) the noise variance about them."""
-    whole = series.whole
-    rounds = np.maximum(whole.counts[0], 1)
-    prior = PRIOR_ROUNDS * whole.grams[0] / rounds[:, None, None] + 1e-9 * np.eye(whole.grams.shape[-1])
-    sides = [sums.coefs(prior) for sums in (one, other)]
-    common = whole.squares[0] / rounds
+    """(C, 2, B, D) coefficients of the residuals on both sides of each change, and (C, B) the noise about them."""
+    sides = [sums.coefs(_prior(series)) for sums in (one, other)]
+    common = series.whole.squares[0] / np.maximum(series.whole.counts[0], 1)
     left = one.squares_about(sides[0]) + other.squares_about(sides[1])
     variances = (left + common) / (one.counts + other.counts + 1)
-    coefs = np.stack([series.coefs + side / series.scales for side in sides], axis=1)
-    return np.ascontiguousarray(coefs), np.maximum(variances, 1e-9 * common + 1e-300)
+    return np.stack(sides, axis=1), np.maximum(variances, 1e-9 * common + 1e-300)
+
+
+def _prior(series: Series) -> Floats:
+    """(B, D, D) Gram matrix of PRIOR_ROUNDS average rounds."""
+    whole = series.whole
+    rounds = np.maximum(whole.counts[0], 1)
+    return np.asarray(PRIOR_ROUNDS * whole.grams[0] / rounds[:, None, None] + 1e-9 * np.eye(whole.grams.shape[-1]))
 
 
 def _clip(series: Series) -> float:

@@ -12,7 +12,7 @@ from seachange.kernels.scan import mean_shifts, pick_peaks
 from seachange.log.bandit_log import BanditLog
 from seachange.params import Auto, require
 from seachange.protocols import Floats, Ints
-from seachange.states.detector import Changes, locate
+from seachange.states.detector import Changes, intervals
 from seachange.states.fits import Series, chain_lengths
 
 
@@ -84,7 +84,7 @@ def find_reward_changes(series: Series, window: int, threshold: float, length: f
     """Algorithm 1: rounds with |μ⁺ - μ⁻| ≥ c, the largest first, nothing within 2w of one that was taken.
 
     The p-value of a shift x is the theorem's own bound on the probability that rewards of range R = ``length`` shift so
-    much anywhere by chance, 2 n exp(-w x² / R²). A place keeps the interval of the likelihood, and is in it.
+    much anywhere by chance, 2 n exp(-w x² / R²). The interval of a place is that of the fit detector.
     """
     n = len(series.rewards)
     shifts = mean_shifts(series.rewards, window, series.begins, series.ends)
@@ -92,7 +92,4 @@ def find_reward_changes(series: Series, window: int, threshold: float, length: f
     best_first = candidates[np.argsort(-shifts[candidates], kind="stable")]
     found: Ints = np.sort(pick_peaks(best_first, n, 2 * window))
     log_ps = np.minimum(np.log(2 * n) - window * np.square(shifts[found] / length), 0.0)
-    if len(found) == 0:
-        return Changes(found, log_ps, found, found)
-    _, low, high = locate(series, found, np.arange(len(found)), np.array([window]))
-    return Changes(found, log_ps, np.minimum(low, found), np.maximum(high, found))
+    return Changes(found, log_ps, *intervals(series, found, np.array([window])))
