@@ -9,7 +9,6 @@ from itertools import cycle
 
 import numpy as np
 import pytest
-from scipy.signal import lfilter
 from scipy.special import expit
 
 import seachange as sc
@@ -213,74 +212,6 @@ STATIONARY = [
     near_duplicate_actions, fifty_actions, noise_by_action, noise_by_context, linear_contexts, clicks_of_contexts,
     features_of_actions, nonlinear_contexts, short_sequences, missing_at_random, missing_where_low,
     drifting_logging_policy, alternating_action_mix, action_masks, seasonal_contexts, shifting_contexts,
-]  # fmt: skip
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Worlds of which it may be argued: more states foresee rewards better there, though no regime changes.
-
-
-def autocorrelated_noise(g, memory=0.6):
-    means = g.random(4)
-    return uniform_log(g, 8000, 4, lambda a: means[a] + 0.5 * lfilter([1], [1, -memory], g.normal(size=8000)))
-
-
-def slightly_autocorrelated_noise(g):
-    return autocorrelated_noise(g, 0.2)
-
-
-def slow_trend(g):
-    means = g.random(4)
-    return uniform_log(g, 8000, 4, lambda a: means[a] + np.linspace(0, 0.7, 8000) + g.normal(0, 0.7, 8000))
-
-
-def different_users(g):
-    """Every sequence is of a user with a level of their own."""
-    means, levels = g.random(4), 0.5 * g.normal(size=400)
-    return uniform_log(
-        g, 8000, 4, lambda a: means[a] + np.repeat(levels, 20) + g.normal(0, 0.7, 8000), sequences=np.arange(8000) // 20
-    )
-
-
-def shifting_contexts_nonlinear(g):
-    """Other users come with time, and the reward is not linear in the context: the best linear model changes."""
-    n = 8000
-    contexts = g.normal(size=(n, 2)) + 1.5 * ((np.arange(n) // 1000) % 2)[:, None]
-    return uniform_log(
-        g,
-        n,
-        4,
-        lambda a: np.sin(2 * contexts[:, 0]) * (a + 1) / 2 + contexts[:, 1] ** 2 / 2 + g.normal(size=n),
-        contexts=contexts,
-    )
-
-
-def seasonal_clicks_taken_as_linear(g):
-    """Clicks whose rate is not logistic in the contexts, which are the season."""
-    angle, n = np.arange(8000) / 400, 8000
-    contexts = np.stack([np.sin(angle), np.cos(angle)], 1)
-    return uniform_log(
-        g,
-        n,
-        3,
-        lambda a: (g.random(n) < 0.2 + 0.5 * (np.abs(contexts[:, 0]) > 0.7) * (a == 0)) * 1.0,
-        contexts=contexts,
-    )
-
-
-def missing_where_low_in_turns(g):
-    """Low rewards are seldom reported every other thousand rounds: what is seen changes, what is earned does not."""
-    means, turns = g.random(4), (np.arange(8000) // 1000) % 2
-
-    def rewards(actions):
-        found = means[actions] + g.normal(0, 0.7, 8000)
-        return np.where(g.random(8000) < 0.9 * turns * (found < 0.5), np.nan, found)
-
-    return uniform_log(g, 8000, 4, rewards, missing_rewards=True)
-
-
-ARGUABLE = [
-    autocorrelated_noise, slightly_autocorrelated_noise, slow_trend, different_users, shifting_contexts_nonlinear,
-    seasonal_clicks_taken_as_linear, missing_where_low_in_turns,
 ]  # fmt: skip
 
 # ---------------------------------------------------------------------------------------------------------------------
