@@ -258,6 +258,37 @@ def changing_log(g, n_states, kind, longest=5000):
     return sc.BanditLog.from_arrays(actions, rewards, mix[actions], n_actions=n_actions, **columns)
 
 
+def visitors(g, n_states, n_users=400, length=50):
+    """Short sequences: every user starts in any state and leaves it for any other after 25 rounds on average."""
+    n_actions, n = int(g.integers(3, 7)), n_users * length
+    means = 2 * separated_means(g, n_states, n_actions, False)
+    states = g.integers(n_states, size=(n_users, length))
+    for t in range(1, length):
+        others = (states[:, t - 1] + g.integers(1, n_states, size=n_users)) % n_states
+        states[:, t] = np.where(g.random(n_users) < 1 / 25, others, states[:, t - 1])
+    sequences = np.repeat(np.arange(n_users), length)
+    return uniform_log(g, n, n_actions, lambda a: means[states.ravel(), a] + g.normal(size=n), sequences=sequences)
+
+
+def thirty_percent_missing(g, n_states):
+    """Of the rewards, at random."""
+    log = changing_log(g, n_states, "gaussian")
+    return log.with_rewards(np.where(g.random(len(log)) < 0.3, np.nan, log.rewards))
+
+
+def actions_with_features(g, n_states):
+    """The actions share their coefficients, which differ by half a noise standard deviation in some feature."""
+    visits = np.concatenate([g.permutation(n_states), g.permutation(n_states)])
+    states = np.repeat(visits, g.integers(2000, 5000, size=len(visits)))
+    n, n_actions, coefs = len(states), int(g.integers(3, 7)), separated_means(g, n_states, 5, False)
+    features = g.normal(size=(n, n_actions, 5))
+
+    def rewards(actions):
+        return np.sum(features[np.arange(n), actions] * coefs[states], axis=1) + g.normal(size=n)
+
+    return uniform_log(g, n, n_actions, rewards, action_features=features)
+
+
 # ---------------------------------------------------------------------------------------------------------------------
 
 
@@ -293,6 +324,15 @@ def test_well_separated_states_are_counted(n_states, kind):
     assert n_states_of(log) == n_states
 
 
+@pytest.mark.parametrize("world", [thirty_percent_missing, actions_with_features])
+def test_states_are_counted_with_missing_rewards_and_with_features_of_actions(world):
+    assert n_states_of(world(np.random.default_rng(7200), 2)) == 2
+
+
+def test_states_of_short_sequences_are_counted():
+    assert n_states_of(visitors(np.random.default_rng(7200), 2, n_users=100)) == 2
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("seed", [7100, 7101])
 def test_of_20_stationary_logs_19_have_one_state(seed):
@@ -310,6 +350,19 @@ def test_of_20_changing_logs_18_have_the_right_number_of_states(n_states):
     }
     wrong = {case: count for case, count in found.items() if count != n_states}
     assert len(wrong) <= 2, wrong
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("world", "numbers"), [(visitors, (2, 3)), (thirty_percent_missing, (2, 3, 5)), (actions_with_features, (2, 3, 5))]
+)
+def test_of_10_changing_logs_of_other_kinds_9_have_the_right_number_of_states(world, numbers):
+    found = {
+        (n_states, seed): n_states_of(world(np.random.default_rng([seed, n_states]), n_states))
+        for seed, n_states in zip(range(7200, 7210), cycle(numbers))
+    }
+    wrong = {case: count for case, count in found.items() if count != case[0]}
+    assert len(wrong) <= 1, wrong
 
 
 @pytest.mark.parametrize("lingering", [0.5, 0.8])
