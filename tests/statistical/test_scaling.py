@@ -1,7 +1,7 @@
-"""Cost is linear in rounds: ten times the rounds take about ten times the processor's seconds, from 10⁴ to 10⁷.
+"""Cost is linear in rounds: ten times the rounds take about ten times the processor's seconds.
 
 15 times are allowed: caches hold a short log, and other work on the machine slows some runs. A cost of n log n would
-pass, one of n² would not by far.
+pass, one of n² would not by far. (``make bench-scaling`` measures whole fits of EM up to 10⁷ rounds.)
 """
 
 import time
@@ -16,7 +16,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::seachange.errors.SeachangeWarni
 AT_MOST = 15
 ORACLES = {
     "change-points": sc.ChangePointOracle(),
-    "hidden Markov model": sc.HMMOracle(n_states=2, restarts=1, tolerance=0, max_iterations=5),
+    # So few iterations that no run converges before: all make the same number of them.
+    "hidden Markov model": sc.HMMOracle(n_states=2, restarts=1, ridge=1.0, tolerance=0, max_iterations=2),
 }
 
 
@@ -30,15 +31,14 @@ def clicks(n, width=0):
 
 
 def seconds(oracle, log, runs):
-    """Of the processor in the fastest of some runs; of EM for each iteration, as the number of starts varies."""
+    """Of the processor, in the fastest of some runs."""
     oracle.fit(log[:5000])
     spent = []
     for _ in range(runs):
         start = time.process_time()
         oracle.fit(log)
         spent.append(time.process_time() - start)
-    restarts = oracle.report_.restarts if isinstance(oracle, sc.HMMOracle) else ()
-    return min(spent) / max(1, sum(restart.iterations for restart in restarts))
+    return min(spent)
 
 
 @pytest.mark.parametrize("width", [0, 4])
@@ -49,7 +49,7 @@ def test_ten_times_the_rounds_take_ten_times_as_long(kind, width):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("kind", ORACLES)
-def test_cost_is_linear_up_to_ten_million_rounds(kind):
-    spent = [seconds(ORACLES[kind].clone(), clicks(n), 2) for n in (10_000, 100_000, 1_000_000, 10_000_000)]
+@pytest.mark.parametrize(("kind", "most"), [("change-points", 10_000_000), ("hidden Markov model", 4_000_000)])
+def test_cost_is_linear_up_to_millions_of_rounds(kind, most):
+    spent = [seconds(ORACLES[kind].clone(), clicks(n), 2) for n in (most // 1000, most // 100, most // 10, most)]
     assert all(many < AT_MOST * few for few, many in pairwise(spent)), spent
