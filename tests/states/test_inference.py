@@ -38,10 +38,10 @@ def random_model(log, n_states, generator, rewards="gaussian"):
     )
 
 
-def random_log(kind, n, generator, rewards="gaussian", **columns):
+def random_log(kind, n, generator, rewards="gaussian", width=2, **columns):
     contexts = {
-        "shared": {"contexts": generator.normal(size=(n, 2))},
-        "per action": {"action_features": generator.normal(size=(n, 3, 2))},
+        "shared": {"contexts": generator.normal(size=(n, width))},
+        "per action": {"action_features": generator.normal(size=(n, 3, width))},
     }
     return sc.BanditLog.from_arrays(
         generator.integers(3, size=n),
@@ -192,24 +192,28 @@ def test_interleaved_sequences_are_independent_chains(rewards, tile, tiles):
 
 
 @pytest.mark.parametrize("rewards", EMISSIONS)
-def test_a_missing_reward_is_an_unobserved_round(rewards):
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_missing_reward_is_an_unobserved_round(kind, rewards):
     generator = np.random.default_rng(5)
-    log = random_log("none", 6, generator, rewards)
+    log = random_log(kind, 6, generator, rewards)
     holes = log.rewards.copy()
     holes[[1, 4]] = np.nan
-    holed = sc.BanditLog.from_arrays(log.actions, holes, log.propensities, n_actions=3, missing_rewards=True)
+    holed = log.with_rewards(holes)
     model = random_model(holed, 2, generator, rewards)
     exact_posteriors, _, exact_likelihood, path = by_enumeration(model, holed)
     np.testing.assert_allclose(model.smooth(holed), exact_posteriors, rtol=0, atol=1e-12)
     np.testing.assert_allclose(model.log_likelihood(holed), exact_likelihood, rtol=0, atol=1e-12)
     np.testing.assert_array_equal(model.likeliest_path(holed), path)
+    for t in range(6):
+        filtered = by_enumeration(model, holed[: t + 1])[0][t]
+        np.testing.assert_allclose(model.filter(holed)[t], filtered, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("rewards", EMISSIONS)
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_live_filter_equals_the_filter_to_the_bit(kind, rewards):
+@pytest.mark.parametrize(("kind", "width"), [("none", 0), *product(KINDS[1:], (1, 2, 3, 4, 5, 8, 60))])
+def test_a_live_filter_equals_the_filter_to_the_bit(kind, width, rewards):
     generator = np.random.default_rng(8)
-    log = random_log(kind, 300, generator, rewards)
+    log = random_log(kind, 300, generator, rewards, width)
     holes = np.where(generator.random(300) < 0.1, np.nan, log.rewards)
     log = log.with_rewards(holes)
     model = random_model(log, 3, generator, rewards)

@@ -9,7 +9,6 @@ from itertools import cycle
 
 import numpy as np
 import pytest
-from scipy.signal import lfilter
 from scipy.special import expit
 
 import seachange as sc
@@ -216,74 +215,6 @@ STATIONARY = [
 ]  # fmt: skip
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Worlds of which it may be argued: more states foresee rewards better there, though no regime changes.
-
-
-def autocorrelated_noise(g, memory=0.6):
-    means = g.random(4)
-    return uniform_log(g, 8000, 4, lambda a: means[a] + 0.5 * lfilter([1], [1, -memory], g.normal(size=8000)))
-
-
-def slightly_autocorrelated_noise(g):
-    return autocorrelated_noise(g, 0.2)
-
-
-def slow_trend(g):
-    means = g.random(4)
-    return uniform_log(g, 8000, 4, lambda a: means[a] + np.linspace(0, 0.7, 8000) + g.normal(0, 0.7, 8000))
-
-
-def different_users(g):
-    """Every sequence is of a user with a level of their own."""
-    means, levels = g.random(4), 0.5 * g.normal(size=400)
-    return uniform_log(
-        g, 8000, 4, lambda a: means[a] + np.repeat(levels, 20) + g.normal(0, 0.7, 8000), sequences=np.arange(8000) // 20
-    )
-
-
-def shifting_contexts_nonlinear(g):
-    """Other users come with time, and the reward is not linear in the context: the best linear model changes."""
-    n = 8000
-    contexts = g.normal(size=(n, 2)) + 1.5 * ((np.arange(n) // 1000) % 2)[:, None]
-    return uniform_log(
-        g,
-        n,
-        4,
-        lambda a: np.sin(2 * contexts[:, 0]) * (a + 1) / 2 + contexts[:, 1] ** 2 / 2 + g.normal(size=n),
-        contexts=contexts,
-    )
-
-
-def seasonal_clicks_taken_as_linear(g):
-    """Clicks whose rate is not logistic in the contexts, which are the season."""
-    angle, n = np.arange(8000) / 400, 8000
-    contexts = np.stack([np.sin(angle), np.cos(angle)], 1)
-    return uniform_log(
-        g,
-        n,
-        3,
-        lambda a: (g.random(n) < 0.2 + 0.5 * (np.abs(contexts[:, 0]) > 0.7) * (a == 0)) * 1.0,
-        contexts=contexts,
-    )
-
-
-def missing_where_low_in_turns(g):
-    """Low rewards are seldom reported every other thousand rounds: what is seen changes, what is earned does not."""
-    means, turns = g.random(4), (np.arange(8000) // 1000) % 2
-
-    def rewards(actions):
-        found = means[actions] + g.normal(0, 0.7, 8000)
-        return np.where(g.random(8000) < 0.9 * turns * (found < 0.5), np.nan, found)
-
-    return uniform_log(g, 8000, 4, rewards, missing_rewards=True)
-
-
-ARGUABLE = [
-    autocorrelated_noise, slightly_autocorrelated_noise, slow_trend, different_users, shifting_contexts_nonlinear,
-    seasonal_clicks_taken_as_linear, missing_where_low_in_turns,
-]  # fmt: skip
-
-# ---------------------------------------------------------------------------------------------------------------------
 # Worlds that change.
 
 CHANGING = ("gaussian", "clicks", "contexts", "gaussian once", "skewed policy", "barely")
@@ -327,6 +258,37 @@ def changing_log(g, n_states, kind, longest=5000):
     return sc.BanditLog.from_arrays(actions, rewards, mix[actions], n_actions=n_actions, **columns)
 
 
+def visitors(g, n_states, n_users=400, length=50):
+    """Short sequences: every user starts in any state and leaves it for any other after 25 rounds on average."""
+    n_actions, n = int(g.integers(3, 7)), n_users * length
+    means = 2 * separated_means(g, n_states, n_actions, False)
+    states = g.integers(n_states, size=(n_users, length))
+    for t in range(1, length):
+        others = (states[:, t - 1] + g.integers(1, n_states, size=n_users)) % n_states
+        states[:, t] = np.where(g.random(n_users) < 1 / 25, others, states[:, t - 1])
+    sequences = np.repeat(np.arange(n_users), length)
+    return uniform_log(g, n, n_actions, lambda a: means[states.ravel(), a] + g.normal(size=n), sequences=sequences)
+
+
+def thirty_percent_missing(g, n_states):
+    """Of the rewards, at random."""
+    log = changing_log(g, n_states, "gaussian")
+    return log.with_rewards(np.where(g.random(len(log)) < 0.3, np.nan, log.rewards))
+
+
+def actions_with_features(g, n_states):
+    """The actions share their coefficients, which differ by half a noise standard deviation in some feature."""
+    visits = np.concatenate([g.permutation(n_states), g.permutation(n_states)])
+    states = np.repeat(visits, g.integers(2000, 5000, size=len(visits)))
+    n, n_actions, coefs = len(states), int(g.integers(3, 7)), separated_means(g, n_states, 5, False)
+    features = g.normal(size=(n, n_actions, 5))
+
+    def rewards(actions):
+        return np.sum(features[np.arange(n), actions] * coefs[states], axis=1) + g.normal(size=n)
+
+    return uniform_log(g, n, n_actions, rewards, action_features=features)
+
+
 # ---------------------------------------------------------------------------------------------------------------------
 
 
@@ -362,6 +324,15 @@ def test_well_separated_states_are_counted(n_states, kind):
     assert n_states_of(log) == n_states
 
 
+@pytest.mark.parametrize("world", [thirty_percent_missing, actions_with_features])
+def test_states_are_counted_with_missing_rewards_and_with_features_of_actions(world):
+    assert n_states_of(world(np.random.default_rng(7200), 2)) == 2
+
+
+def test_states_of_short_sequences_are_counted():
+    assert n_states_of(visitors(np.random.default_rng(7200), 2, n_users=100)) == 2
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("seed", [7100, 7101])
 def test_of_20_stationary_logs_19_have_one_state(seed):
@@ -379,6 +350,19 @@ def test_of_20_changing_logs_18_have_the_right_number_of_states(n_states):
     }
     wrong = {case: count for case, count in found.items() if count != n_states}
     assert len(wrong) <= 2, wrong
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("world", "numbers"), [(visitors, (2, 3)), (thirty_percent_missing, (2, 3, 5)), (actions_with_features, (2, 3, 5))]
+)
+def test_of_10_changing_logs_of_other_kinds_9_have_the_right_number_of_states(world, numbers):
+    found = {
+        (n_states, seed): n_states_of(world(np.random.default_rng([seed, n_states]), n_states))
+        for seed, n_states in zip(range(7200, 7210), cycle(numbers))
+    }
+    wrong = {case: count for case, count in found.items() if count != case[0]}
+    assert len(wrong) <= 1, wrong
 
 
 @pytest.mark.parametrize("lingering", [0.5, 0.8])
