@@ -107,7 +107,7 @@ class ChangePointOracle(Params):
         else:
             states = merge(segments, series.metric, given, self.delta, self.seed)
         n_found = int(states.max()) + 1
-        if len(changes.places) == 0 and n_found == 1:
+        if len(changes.places) == 0 and (n_found == 1 or len(windows) == 0):
             warnings.warn(_no_change(series, self.statistic, windows, threshold), NoChangeWarning, stacklevel=2)
         elif given is not None and n_found < given:
             warnings.warn(_too_few_states(given, n_found, len(values)), SeachangeWarning, stacklevel=2)
