@@ -353,3 +353,16 @@ def test_no_log_breaks_the_oracle(made, asked):
 @given(WIDE, SETTINGS)
 def test_no_log_of_many_features_and_several_blocks_of_rounds_breaks_the_oracle(made, asked):
     fitted_or_refused_for_its_states(*made, asked | {"restarts": 1, "max_iterations": 5})
+
+
+@pytest.mark.filterwarnings("error", "ignore::seachange.errors.SeachangeWarning")
+@pytest.mark.parametrize("seed", range(10))
+def test_tiny_features_that_a_state_hardly_has_are_no_matter_without_a_ridge(seed):
+    g = np.random.default_rng(seed)
+    n = 90
+    rewards = np.where(g.random(n) < 0.9, np.nan, 2e-12)
+    log = sc.BanditLog.from_arrays(
+        np.zeros(n), rewards, np.ones(n), action_features=1e-8 * g.normal(size=(n, 1, 1)), missing_rewards=True
+    )
+    oracle = sc.HMMOracle(n_states=6, ridge=0.0, prior_visits=0.0, expected_stay=1.5).fit(log)
+    assert np.isfinite(oracle.model_.reward_coefs).all()

@@ -19,6 +19,8 @@ UNSHARED = 1e-6
 EVEN = 64.0
 # Rounds whose sums are kept together by ``block_sums``.
 BLOCK = 256
+# A feature whose squares sum up to less was not seen.
+NOTHING = 1e-200
 
 
 def regression_sums(rows, actions, rewards, weights, n_blocks):
@@ -350,7 +352,9 @@ def solve_ridge(grams, moments, penalties):
 
 def scaled_inverse(grams):
     """Pseudo-inverses of Gram matrices (..., D, D) of features of any scale."""
-    scales = np.sqrt(np.einsum("...ii->...i", grams))
-    scales = np.where(scales > 0, scales, 1.0)
+    squares = np.einsum("...ii->...i", grams)
+    known = squares > NOTHING
+    scales = np.sqrt(np.where(known, squares, 1.0))
     units = scales[..., :, None] * scales[..., None, :]
-    return np.linalg.pinv(grams / units, rcond=1e-12, hermitian=True) / units
+    correlations = np.where(known[..., :, None] & known[..., None, :], grams / units, 0.0)
+    return np.linalg.pinv(correlations, rcond=1e-12, hermitian=True) / units

@@ -179,8 +179,14 @@ class BanditLog:
         return replace(self, arrays=self.arrays._replace(rewards=np.ascontiguousarray(rewards, dtype=np.float64)))
 
     def take(self, rounds: Ints) -> BanditLog:
-        """The rounds with these indices, copied."""
-        return self._select(rounds)
+        """The rounds with these indices, copied: to disk where sequences come from there."""
+        if self.spool is None or self.sequences is None:
+            return self._select(rounds)
+        from seachange.log.spool import spooled
+
+        starts = range(0, len(rounds), CHUNK_ROWS)
+        parts = (self._select(rounds[start : start + CHUNK_ROWS]) for start in starts)
+        return replace(spooled(parts), dropped=self.dropped)
 
     def _select(self, rounds: slice | Ints) -> BanditLog:
         def part(array: npt.NDArray[Any] | None) -> Any:

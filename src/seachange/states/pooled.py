@@ -19,6 +19,7 @@ from seachange.states.shrinkage import MOST_TURNS, SAME_RIDGE, evidence_ridge, l
 
 # As much ridge as keeps separable features from blowing up, whatever the evidence; in rounds.
 STABLE_CLICK_RIDGE = 1e-3
+SAME_VALUE = 1e-9  # log-likelihoods that differ by less, of their size, are the same
 MOST_NEWTON_STEPS = 50
 
 
@@ -78,12 +79,13 @@ def _click_fit(log: BanditLog, coefs: Floats, centre: Floats, penalties: Floats)
     for _ in range(MOST_NEWTON_STEPS):
         value, grams, moments = _click_sums(log, coefs + step)
         value -= 0.5 * float(np.sum(penalties * np.square(coefs + step - centre)))
-        if value < best:
+        gain = value - best
+        if gain < -SAME_VALUE * abs(value):
             step *= 0.5
             continue
-        gain, best, coefs = value - best, value, coefs + step
-        curvature = grams
-        if gain <= 1e-9 * abs(value):
+        best, coefs, curvature = value, coefs + step, grams
+        # A fall this small is rounding.
+        if gain <= SAME_VALUE * abs(value):
             break
         step = solve_ridge(grams, moments - penalties * (coefs - centre), penalties)
     return coefs, curvature
