@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from log.logged import KINDS, D, K, N, log_of, logged_arrays
 from seachange import BanditLog
 from seachange.errors import LogError, ParameterError, SeachangeError
 from seachange.log import JointFeatures
@@ -15,43 +16,7 @@ from seachange.log.bandit_log import require_rewards
 
 pytestmark = pytest.mark.small
 
-N, K, D = 40, 3, 2
-KINDS = ("none", "shared", "per action", "ragged", "masked")
 COLUMNS = ("actions", "rewards", "propensities", "contexts", "action_mask", "logging_probs", "times", "sequences")
-
-
-def logged_arrays(kind, n=N, seed=0):
-    """The arguments of from_arrays for a log with every optional column and the given kind of context."""
-    rng = np.random.default_rng(seed)
-    actions = rng.integers(0, K, n)
-    probs = rng.dirichlet(np.ones(K), n)
-    given = {
-        "actions": actions,
-        "rewards": rng.random(n),
-        "propensities": probs[np.arange(n), actions],
-        "logging_probs": probs,
-        "times": np.arange(n).astype("datetime64[s]"),
-        "sequences": np.repeat(np.arange(4), n // 4),
-        "n_actions": K,
-    }
-    if kind in ("shared", "masked"):
-        given["contexts"] = rng.normal(size=(n, D))
-    if kind == "per action":
-        given["action_features"] = rng.normal(size=(n, K, D))
-    if kind == "ragged":
-        lengths = np.maximum(rng.integers(1, K + 1, n), actions + 1)
-        lengths[0] = K
-        given["action_features"] = (rng.normal(size=(lengths.sum(), D)), np.concatenate(([0], np.cumsum(lengths))))
-    if kind == "masked":
-        mask = rng.random((n, K)) < 0.5
-        mask[np.arange(n), actions] = True
-        mask[0] = [actions[0] == a for a in range(K)]
-        given["action_mask"] = mask
-    return given
-
-
-def log_of(kind, **changes):
-    return BanditLog.from_arrays(**(logged_arrays(kind) | changes))
 
 
 def columns_of(log):
@@ -250,76 +215,6 @@ def test_take_copies_the_rounds_in_the_order_asked_for(kind):
     assert_same_columns(columns_of(taken), expected)
     for name, column in columns_of(log).items():
         assert column is None or column.size == 0 or not np.shares_memory(column, getattr(taken, name)), name
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_equal_logs_have_equal_fingerprints(kind):
-    assert log_of(kind).fingerprint() == log_of(kind).fingerprint()
-    assert log_of(kind)[:N].fingerprint() == log_of(kind).fingerprint()
-
-
-@pytest.mark.parametrize("kind", ["none", "shared", "per action", "masked"])
-def test_a_slice_has_the_fingerprint_of_its_rounds_by_themselves(kind):
-    rounds = {name: value if np.ndim(value) == 0 else value[5:30] for name, value in logged_arrays(kind).items()}
-    assert log_of(kind)[5:30].fingerprint() == BanditLog.from_arrays(**rounds).fingerprint()
-
-
-def test_a_slice_whose_mask_forbids_nothing_has_the_fingerprint_of_its_rounds_by_themselves():
-    given = {"actions": [0, 1, 0, 1], "rewards": [0, 1, 1, 1], "propensities": [0.5, 0.5, 0.5, 1], "n_actions": 2}
-    log = BanditLog.from_arrays(**given, action_mask=[[1, 1], [1, 1], [1, 1], [0, 1]])
-    alone = BanditLog.from_arrays([0, 1, 0], [0, 1, 1], [0.5, 0.5, 0.5], n_actions=2)
-    assert log[:3].fingerprint() == alone.fingerprint()
-
-
-def _other_action(given):
-    given["actions"][-2] = (given["actions"][-2] + 1) % K
-
-
-def _other_reward(given):
-    given["rewards"][-2] += 1e-12
-
-
-def _other_propensity(given):
-    given["propensities"][-2] *= 1 - 1e-8
-
-
-def _other_context(given):
-    given["contexts"][-2, 1] += 1e-12
-
-
-def _other_mask(given):
-    taken = given["actions"][0]
-    given["action_mask"][0, (taken + 1) % K] ^= True
-
-
-def _other_chain(given):
-    given["sequences"][:] = 0
-
-
-def _other_order(given):
-    for column in given.values():
-        if isinstance(column, np.ndarray) and column is not given["times"] and column is not given["sequences"]:
-            column[[-1, -2]] = column[[-2, -1]]
-
-
-@pytest.mark.parametrize(
-    "change",
-    [_other_action, _other_reward, _other_propensity, _other_context, _other_mask, _other_chain, _other_order],
-)
-def test_fingerprint_changes_with_everything_that_is_learned_from(change):
-    given = logged_arrays("masked")
-    given["logging_probs"][:] = given["propensities"][:] = 1 / K
-    given["action_mask"][1:] = True
-    before = BanditLog.from_arrays(**given).fingerprint()
-    change(given)
-    assert BanditLog.from_arrays(**given).fingerprint() != before
-
-
-def test_fingerprint_changes_with_the_number_of_actions():
-    given = logged_arrays("none")
-    del given["logging_probs"]
-    before = BanditLog.from_arrays(**given).fingerprint()
-    assert BanditLog.from_arrays(**(given | {"n_actions": K + 1})).fingerprint() != before
 
 
 @pytest.mark.parametrize("kind", ["shared", "per action", "ragged"])

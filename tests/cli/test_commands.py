@@ -1,98 +1,32 @@
-"""The command line: what it prints, what it writes, and how it fails."""
+"""The command line: what it prints, what it learns, and how it fails."""
 
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import polars
 import pytest
-from typer.testing import CliRunner
 
 import seachange as sc
-from seachange.cli import app
-from seachange.errors import LogError, ModelFileError, OutputError, ParameterError, SeachangeWarning
+from cli.shop import (
+    COLUMNS,
+    ITEMS,
+    MAPPING,
+    NAMES,
+    QUICK,
+    N,
+    early_log,
+    fail,
+    late_log,
+    misuse,
+    run,
+    succeed,
+    succeed_in_json,
+    table_of_two_worlds,
+)
+from seachange.errors import LogError, ModelFileError, ParameterError, SeachangeWarning
 from seachange.evaluation import evaluate
-
-N = 800
-ITEMS = ("boots", "coats", "lamps")
-# Odd names on purpose: spaces, signs, and what a terminal library might take for markup.
-NAMES = {"action": "item id", "reward": "clicked?", "propensity": "π[0]", "time": "[/b]when", "context": "[red]hour"}
-COLUMNS = ",".join(f"{word}={NAMES[word]}" for word in ("action", "reward", "propensity", "time"))
-MAPPING = {word: NAMES[word] for word in ("action", "reward", "propensity", "time")}
-QUICK = ("--columns", COLUMNS, "--states", "2")
-
-
-def table_of_two_worlds(seed):
-    """A table of two worlds in turn, which differ in which item is best and in what all of them earn."""
-    rng = np.random.default_rng(seed)
-    means = np.array([[0.1, 0.2, 0.3], [0.9, 0.7, 0.5]])[np.repeat([0, 1, 0, 1], N // 4)]
-    actions = rng.integers(0, 3, N)
-    return polars.DataFrame(
-        {
-            NAMES["action"]: [ITEMS[action] for action in actions],
-            NAMES["reward"]: means[np.arange(N), actions] + rng.normal(0, 0.1, N),
-            NAMES["propensity"]: np.full(N, 1 / 3),
-            NAMES["time"]: np.arange(N),
-            NAMES["context"]: rng.normal(size=N),
-        }
-    )
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """A folder with two logs, early.csv and late.csv, and what was learned from the first, shop.seachange."""
-    path = tmp_path_factory.mktemp("shop")
-    table_of_two_worlds(0).write_csv(path / "early.csv")
-    table_of_two_worlds(1).write_csv(path / "late.csv")
-    succeed("learn", path / "early.csv", "-o", path / "shop.seachange", *QUICK)
-    return path
-
-
-def run(*arguments, catch_exceptions=True):
-    """The command in this process, on a terminal wide enough for its tables."""
-    runner = CliRunner(env={"COLUMNS": "200"})
-    return runner.invoke(app, [str(argument) for argument in arguments], catch_exceptions=catch_exceptions)
-
-
-def succeed(*arguments):
-    """What a command that must succeed wrote to (stdout, stderr)."""
-    result = run(*arguments, catch_exceptions=False)
-    assert result.exit_code == 0, result.stderr
-    return result.stdout, result.stderr
-
-
-def succeed_in_json(*arguments):
-    """The one JSON document on stdout, and the prose on stderr."""
-    stdout, stderr = succeed(*arguments, "--json")
-    assert stdout.endswith("\n")
-    return json.loads(stdout), stderr
-
-
-def fail(error, *arguments):
-    """The message of the error of ours that a command ends with; ``main`` makes one line and exit code 2 of it."""
-    result = run(*arguments)
-    assert isinstance(result.exception, error), (result.exception, result.stderr)
-    assert result.stdout == ""
-    return str(result.exception)
-
-
-def misuse(*arguments):
-    """What a command that was called wrongly wrote to stderr."""
-    result = run(*arguments)
-    assert result.exit_code == 2
-    assert isinstance(result.exception, SystemExit), result.exception
-    assert result.stdout == ""
-    return " ".join(result.stderr.replace("│", " ").split())
-
-
-def early_log(folder):
-    return sc.read_log(folder / "early.csv", MAPPING)
-
-
-def late_log(folder):
-    return sc.read_log(folder / "late.csv", MAPPING)
 
 
 def test_help_lists_the_commands():
@@ -280,48 +214,6 @@ def test_columns_that_are_not_numbers_are_left_out_with_a_warning(tmp_path):
     table_of_two_worlds(0).with_columns(city=polars.lit("Oslo")).write_csv(tmp_path / "log.csv")
     with pytest.warns(SeachangeWarning, match="columns city are not numbers"):
         succeed("learn", tmp_path / "log.csv", "-o", tmp_path / "m", *QUICK, "--oracle", "none")
-
-
-@pytest.mark.parametrize("log", ["early.csv", "nothing.csv"])
-def test_an_existing_output_is_refused_before_the_log_is_read(folder, tmp_path, log):
-    (tmp_path / "m.seachange").write_text("precious")
-    message = fail(OutputError, "learn", folder / log, "-o", tmp_path / "m.seachange", *QUICK)
-    assert "exists already; --force" in message
-    assert (tmp_path / "m.seachange").read_text() == "precious"
-    assert [path.name for path in tmp_path.iterdir()] == ["m.seachange"]
-
-
-def test_a_forced_output_stays_as_it_was_when_the_work_fails(folder, tmp_path):
-    (tmp_path / "m.seachange").write_text("precious")
-    fail(LogError, "learn", folder / "nothing.csv", "-o", tmp_path / "m.seachange", *QUICK, "--force")
-    assert (tmp_path / "m.seachange").read_text() == "precious"
-
-
-def test_force_writes_over_an_existing_output(folder, tmp_path):
-    (tmp_path / "m.seachange").write_text("worthless")
-    succeed("learn", folder / "early.csv", "-o", tmp_path / "m.seachange", *QUICK, "--oracle", "none", "--force")
-    assert sc.load(tmp_path / "m.seachange").provenance.n_rounds == N
-
-
-@pytest.mark.parametrize("force", [(), ("--force",)])
-def test_an_output_that_cannot_be_written_is_refused_before_the_log_is_read(folder, tmp_path, force):
-    (tmp_path / "file").write_text("")
-    for target in (tmp_path / "nowhere" / "m", tmp_path / "file" / "m", tmp_path):
-        message = fail(OutputError, "learn", folder / "nothing.csv", "-o", target, *QUICK, *force)
-        assert "nothing can be written into" in message or "is a folder" in message
-    assert [path.name for path in tmp_path.iterdir()] == ["file"]
-
-
-@pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="/proc is a folder nobody can write into")
-def test_a_folder_nobody_can_write_into_is_refused_before_the_log_is_read(folder):
-    message = fail(OutputError, "learn", folder / "nothing.csv", "-o", "/proc/m.seachange", *QUICK)
-    assert "nothing can be written into '/proc'" in message
-
-
-def test_a_demo_folder_with_files_in_it_is_refused(tmp_path):
-    (tmp_path / "precious.txt").write_text("precious")
-    assert "is not empty; --force" in fail(OutputError, "demo", "--out", tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == ["precious.txt"]
 
 
 @pytest.mark.parametrize("states", ["lots", "0", "-1", "2.5", "", "²"])
