@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import seachange as sc
-from seachange.kernels.regression import BLOCK, block_sums, blocked_sums, logistic_sums, regression_sums
+from seachange.kernels.regression import BLOCK, blocked_sums, blocks_of, logistic_sums, plain_sums, regression_sums
 from seachange.states.chain import Chain
 from seachange.states.em import EM, Prior, maximisation
 from seachange.states.starts import Starts
@@ -109,7 +109,7 @@ def test_sums_of_blocks_are_the_plain_sums(kind, missing, n):
         rewards[g.random(n) < 0.3] = np.nan
     weights = posteriors(g, n, 4, kind)
     plain = regression_sums(rows, actions, rewards, weights, 1)
-    fast = blocked_sums(rows, actions, rewards, weights, *block_sums(rows, actions, rewards))
+    fast = blocked_sums(rows, actions, rewards, weights, *plain_sums(rows, actions, rewards, blocks_of(len(actions))))
     for mine, theirs in zip(fast, plain, strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=0, atol=1e-9 * max(np.abs(theirs).max(), 1.0))
 
@@ -120,7 +120,7 @@ def test_whole_blocks_without_rewards_are_left_out():
     rows, actions, rewards = g.normal(size=(n, 1, 18)), np.zeros(n, int), g.normal(size=n)
     rewards[BLOCK : 3 * BLOCK] = np.nan
     weights = posteriors(g, n, 2, "certain")
-    fast = blocked_sums(rows, actions, rewards, weights, *block_sums(rows, actions, rewards))
+    fast = blocked_sums(rows, actions, rewards, weights, *plain_sums(rows, actions, rewards, blocks_of(len(actions))))
     for mine, theirs in zip(fast, regression_sums(rows, actions, rewards, weights, 1), strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=0, atol=1e-9 * np.abs(theirs).max())
 
@@ -136,7 +136,7 @@ def test_a_row_far_larger_than_the_others_leaves_sums_of_blocks_right(share):
     weights[:, 0] = 1 - share
     weights[70] = 0.0, 1.0
     plain = regression_sums(rows, actions, rewards, weights, 1)
-    fast = blocked_sums(rows, actions, rewards, weights, *block_sums(rows, actions, rewards))
+    fast = blocked_sums(rows, actions, rewards, weights, *plain_sums(rows, actions, rewards, blocks_of(len(actions))))
     np.testing.assert_allclose(fast[0][0], plain[0][0], rtol=0, atol=1e-6 * np.abs(plain[0][0]).max())
     assert np.linalg.eigvalsh(fast[0][0, 0]).min() > 0
 

@@ -130,7 +130,10 @@ def likeliest_forward(evidence, starts, next_starts, initial, transition, best, 
                 best[j] = before[origin] + log_transition[origin, j]
             best[j] += np.log(evidence[t, j])
         if next_starts[t]:
-            path[t] = np.argmax(best)
+            path[t] = 0
+            for i in range(1, n_states):
+                if best[i] > best[path[t]]:
+                    path[t] = i
 
 
 @compiled

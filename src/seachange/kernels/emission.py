@@ -15,6 +15,7 @@ from seachange.kernels.rows import SIDE_BY_SIDE, columns_for, gather, grouped, t
 
 # What would be infinite is this instead: a difference of two infinities is not a number.
 LARGEST = 1e300
+HALF_LOG_2_PI = 0.5 * np.log(2.0 * np.pi)
 
 
 @fused
@@ -72,72 +73,64 @@ def click_rate(score):
     return (1.0 if score >= 0.0 else small) / (1.0 + small)
 
 
-@compiled
 def evidences(rows, actions, rewards, coefs, variances, evidence, scores):
     """p(r_t | z) of every round into ``evidence``, up to a factor; returns the factors' log-product.
 
     ``scores`` of the same shape is filled where rewards are clicks, and not touched otherwise. Rounds without a reward
     (NaN) are unobserved: all ones.
     """
-    n_states, n_blocks, n_features = coefs.shape
-    clicks, plain = variances.size == 0, tabled(rows)
-    order, bounds = grouped(actions, 1 if plain else n_blocks)
-    features, block = columns_for(n_features), np.zeros((n_states, SIDE_BY_SIDE))
-    nearest, seen = np.empty(SIDE_BY_SIDE), np.empty(SIDE_BY_SIDE)
     halves, log_deviations = 0.5 / variances, 0.5 * np.log(variances)
-    log_factor = 0.0
-    n_observed = 0
+    groups = grouped(actions, 1 if tabled(rows) else coefs.shape[1])
+    return fill_rounds(rows, actions, rewards, *groups, coefs, halves, log_deviations, evidence, scores)
+
+
+def round_scores(rows, actions, coefs, scores):
+    """scores(t, z) = β_z · f(x_t, a_t)."""
+    groups, no_rewards, none = grouped(actions, 1 if tabled(rows) else coefs.shape[1]), np.empty(0), np.empty(0)
+    # As a log's are: nothing is compiled for these.
+    no_rewards.flags.writeable = False
+    fill_rounds(rows, actions, no_rewards, *groups, coefs, none, none, np.empty((0, coefs.shape[0])), scores)
+
+
+@compiled
+def fill_rounds(rows, actions, rewards, order, bounds, coefs, halves, log_deviations, evidence, scores):
+    """``evidences`` where there are ``rewards``, else ``round_scores``; rounds as they are ``grouped``.
+
+    Scores are summed side by side, for vector instructions; each sum has the order of ``state_scores``.
+    """
+    n_states, n_blocks, n_features = coefs.shape
+    clicks, plain, n_observed, log_factor = halves.size == 0, tabled(rows), 0, 0.0
+    features, block = columns_for(n_features), columns_for(n_states)
+    nearest, seen = np.empty(SIDE_BY_SIDE), np.empty(SIDE_BY_SIDE)
     for b in range(bounds.size - 1):
         for first in range(bounds[b], bounds[b + 1], SIDE_BY_SIDE):
             members = order[first : min(first + SIDE_BY_SIDE, bounds[b + 1])]
-            block_scores(rows, actions, members, coefs, b, features, block)
-            for i in range(members.size):
-                seen[i] = rewards[members[i]]
-            n_observed += members.size - n_missing(seen, members.size)
+            if plain:
+                # Without contexts a score depends on the action alone.
+                for z in range(n_states):
+                    for i in range(members.size):
+                        block[z, i] = 0.0 + rows[0, 0, 0] * coefs[z, actions[members[i]] if n_blocks > 1 else 0, 0]
+            else:
+                gather(rows, actions, members, features)
+                for z in range(n_states):
+                    weighed_sum(features, slice(0, members.size), coefs[z, b], block[z])
             if clicks:
                 for i in range(members.size):
                     for z in range(n_states):
                         scores[members[i], z] = block[z, i]
+            if rewards.size == 0:
+                continue
+            for i in range(members.size):
+                seen[i] = rewards[members[i]]
+            n_observed += members.size - n_missing(seen, members.size)
+            if clicks:
                 log_factor += click_block(block, seen, members.size, nearest)
             else:
                 log_factor += gaussian_block(block, seen, members.size, halves, log_deviations, nearest)
             for i in range(members.size):
                 for z in range(n_states):
                     evidence[members[i], z] = block[z, i]
-    return log_factor if clicks else log_factor - 0.5 * n_observed * np.log(2.0 * np.pi)
-
-
-@compiled
-def round_scores(rows, actions, coefs, scores):
-    """scores(t, z) = β_z · f(x_t, a_t)."""
-    n_states, n_blocks, n_features = coefs.shape
-    order, bounds = grouped(actions, 1 if tabled(rows) else n_blocks)
-    features, block = columns_for(n_features), np.zeros((n_states, SIDE_BY_SIDE))
-    for b in range(bounds.size - 1):
-        for first in range(bounds[b], bounds[b + 1], SIDE_BY_SIDE):
-            members = order[first : min(first + SIDE_BY_SIDE, bounds[b + 1])]
-            block_scores(rows, actions, members, coefs, b, features, block)
-            for i in range(members.size):
-                for z in range(n_states):
-                    scores[members[i], z] = block[z, i]
-
-
-@compiled
-def block_scores(rows, actions, members, coefs, b, features, block):
-    """Scores of a few rounds with the same coefficients into ``block``, (L, at least as many).
-
-    They are summed side by side, for vector instructions; each sum has the order of ``state_scores``.
-    """
-    n_states, n_blocks = coefs.shape[:2]
-    if tabled(rows):
-        # Without contexts a score depends on the action alone.
-        for z in range(n_states):
-            for i in range(members.size):
-                block[z, i] = 0.0 + rows[0, 0, 0] * coefs[z, actions[members[i]] if n_blocks > 1 else 0, 0]
-        return
-    gather(rows, actions, members, features)
-    for z in range(n_states):
-        weighed_sum(features, slice(0, members.size), coefs[z, b], block[z])
+    return log_factor if clicks else log_factor - n_observed * HALF_LOG_2_PI
 
 
 @fused
@@ -196,7 +189,8 @@ def gaussian_block(block, rewards, size, halves, log_deviations, nearest):
     if n_missing(rewards, size) > 0:
         for i in range(size):
             if np.isnan(rewards[i]):
-                block[:, i] = 1.0
+                for z in range(n_states):
+                    block[z, i] = 1.0
                 nearest[i] = 0.0
     return -total_of(nearest, size)
 
@@ -225,7 +219,8 @@ def click_block(block, rewards, size, highest):
     product = 1.0
     for i in range(size):
         if np.isnan(rewards[i]):
-            block[:, i] = 1.0
+            for z in range(n_states):
+                block[z, i] = 1.0
             continue
         inverse = 1.0 / highest[i]
         for z in range(n_states):

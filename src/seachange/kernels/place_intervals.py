@@ -58,7 +58,7 @@ def trace(rows, actions, rewards, residuals, place, edge, coefs, inverses, varia
     many, own_row = rows.shape[0] > 1, rows.shape[1] > 1
     leverage = np.empty(rows.shape[2])
     step = 1 if edge > place else -1
-    old, new = (1, 0) if step > 0 else (0, 1)
+    new = 0 if step > 0 else 1
     total, best = 0.0, 0.0
     for i in range(abs(edge - place)):
         t = place + i if step > 0 else place - 1 - i
@@ -66,10 +66,10 @@ def trace(rows, actions, rewards, residuals, place, edge, coefs, inverses, varia
         if not np.isnan(reward):
             b = actions[t] if n_blocks > 1 else 0
             row = rows[t if many else 0, actions[t] if own_row else 0]
-            error, stretch = refit(inverses[old, b], coefs[old, b], row, residuals[t], -1.0, leverage)
-            total -= log_predictive(reward, error, stretch, variances[b], clip)
-            error, stretch = refit(inverses[new, b], coefs[new, b], row, residuals[t], 1.0, leverage)
-            total += log_predictive(reward, error, stretch, variances[b], clip)
+            for side in range(2):
+                sign = 1.0 if side == new else -1.0
+                error, stretch = refit(inverses[side, b], coefs[side, b], row, residuals[t], sign, leverage)
+                total += sign * log_predictive(reward, error, stretch, variances[b], clip)
         evidence[origin + step * (i + 1)] = total
         best = max(best, total)
         if total < best - deep:
@@ -104,7 +104,6 @@ def walk_spreads(rows, actions, residuals, begins, places, ends, coefs, variance
     return found
 
 
-@compiled
 def place_intervals(
     rows, actions, rewards, residuals, places, spans, coefs, inverses, variances, drops, clip, patience
 ):
@@ -114,21 +113,15 @@ def place_intervals(
     ends at ``spans``, or where the evidence has fallen ``patience`` times as far.
     """
     found = np.empty((places.size, 2), dtype=np.int64)
-    for c in range(places.size):
-        first, place, last = spans[c, 0], places[c], spans[c, 1]
-        deep = patience * max(drops[c, 0], drops[c, 1])
+    for c, (place, (first, last)) in enumerate(zip(places, spans, strict=True)):
         evidence = np.full(last - first + 1, -np.inf)
         evidence[place - first] = 0.0
         for edge in (first, last):
             trace(
                 rows, actions, rewards, residuals, place, edge, coefs[c].copy(), inverses[c].copy(), variances[c],
-                clip, deep, evidence, place - first,
+                clip, patience * drops[c].max(), evidence, place - first,
             )  # fmt: skip
-        best = np.argmax(evidence)
-        low, high = 0, evidence.size - 1
-        while evidence[low] < evidence[best] - drops[c, 0]:
-            low += 1
-        while evidence[high] < evidence[best] - drops[c, 1]:
-            high -= 1
-        found[c, 0], found[c, 1] = min(first + low, place), max(first + high, place)
+        short = evidence.max() - evidence
+        low, high = np.flatnonzero(short <= drops[c, 0])[0], np.flatnonzero(short <= drops[c, 1])[-1]
+        found[c] = min(first + low, place), max(first + high, place)
     return found

@@ -5,11 +5,13 @@ All of them add up over chunks of rounds.
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 
 from seachange.kernels.compiler import compiled, reordered
 from seachange.kernels.emission import click_rate
-from seachange.kernels.rows import SIDE_BY_SIDE, columns_for, gather, grouped, tabled
+from seachange.kernels.rows import SIDE_BY_SIDE, columns_for, gather, grouped, own_rows, tabled
 
 # Weights below this, of at most 1, move no sum: posteriors are almost always 0 or 1.
 NEGLIGIBLE = 1e-15
@@ -17,7 +19,7 @@ NEGLIGIBLE = 1e-15
 UNSHARED = 1e-6
 # Rounds are even where no square of a feature is more than so many times its mean: sums can then be had by subtraction.
 EVEN = 64.0
-# Rounds whose sums are kept together by ``block_sums``.
+# Rounds whose sums are kept together.
 BLOCK = 256
 # A feature whose squares sum up to less was not seen.
 NOTHING = 1e-200
@@ -50,10 +52,11 @@ def logistic_sums(rows, actions, rewards, weights, scores, n_blocks):
 @compiled
 def gaussian_curves(rewards, weights):
     """Curvatures u and slopes u r of every round, (n, L), and totals (L, 2) of u r² and u."""
-    curvatures, slopes, totals = np.empty(weights.shape), np.empty(weights.shape), np.zeros((weights.shape[1], 2))
-    for t in range(rewards.size):
+    n, n_columns = weights.shape
+    curvatures, slopes, totals = np.zeros((n, n_columns)), np.zeros((n, n_columns)), np.zeros((n_columns, 2))
+    for t in range(n):
         observed = not np.isnan(rewards[t])
-        for z in range(weights.shape[1]):
+        for z in range(n_columns):
             curvatures[t, z] = weights[t, z] if observed else 0.0
             slopes[t, z] = weights[t, z] * rewards[t] if observed else 0.0
             totals[z, 0] += slopes[t, z] * rewards[t] if observed else 0.0
@@ -64,8 +67,9 @@ def gaussian_curves(rewards, weights):
 @compiled
 def click_curves(rewards, weights, scores):
     """Curvatures u p (1 - p) and slopes u (r - p) of every round, (n, L), and totals (L, 2) of u r² and u."""
-    curvatures, slopes, totals = np.zeros(weights.shape), np.zeros(weights.shape), np.zeros((weights.shape[1], 2))
-    for t in range(rewards.size):
+    n, n_columns = weights.shape
+    curvatures, slopes, totals = np.zeros((n, n_columns)), np.zeros((n, n_columns)), np.zeros((n_columns, 2))
+    for t in range(n):
         if np.isnan(rewards[t]):
             continue
         for z in range(weights.shape[1]):
@@ -121,37 +125,48 @@ def table_grams(rows, curvatures, slopes):
     return curvatures[:, :, None, None] * feature**2, slopes[:, :, None] * feature
 
 
-@compiled
 def curved_sums(rows, actions, curvatures, slopes, n_blocks):
     """Gram matrices Σ_t c_t(z) f f' (L, B, D, D) and moments Σ_t s_t(z) f (L, B, D)."""
+    n_features = rows.shape[2]
+    sums = np.zeros((curvatures.shape[1], n_blocks, n_features * (n_features + 3) // 2))
+    add_rounds(rows, actions, *grouped(actions, n_blocks), curvatures, slopes, sums)
+    return unpacked(sums, n_features)
+
+
+@compiled
+def add_rounds(rows, actions, order, bounds, curvatures, slopes, sums):
+    """Lower triangles of Σ_t c_t(z) f f' and, beside them, Σ_t s_t(z) f are added to ``sums`` (L, B, D (D + 3) / 2)."""
     n_columns, n_features = curvatures.shape[1], rows.shape[2]
-    packed = np.zeros((n_columns, n_blocks, n_features * (n_features + 1) // 2))
-    moments = np.zeros((n_columns, n_blocks, n_features))
-    order, bounds = grouped(actions, n_blocks)
+    n_pairs = sums.shape[2] - n_features
     features, few = columns_for(n_features), columns_for(n_features)
-    curvature, slope = np.empty(SIDE_BY_SIDE), np.empty(SIDE_BY_SIDE)
-    for b in range(n_blocks):
+    curvature, slope, rounds = np.empty(SIDE_BY_SIDE), np.empty(SIDE_BY_SIDE), np.empty(SIDE_BY_SIDE, np.int64)
+    for b in range(bounds.size - 1):
         for first in range(bounds[b], bounds[b + 1], SIDE_BY_SIDE):
             members = order[first : min(first + SIDE_BY_SIDE, bounds[b + 1])]
-            gather(rows, actions, members, features)
+            gathered = False
             for z in range(n_columns):
                 size = 0
                 for i in range(members.size):
                     curvature[i], slope[i] = curvatures[members[i], z], slopes[members[i], z]
                     size += abs(curvature[i]) + abs(slope[i]) > NEGLIGIBLE
-                if 2 * size > members.size:
-                    add_products(features, slice(0, members.size), curvature, slope, packed[z, b], moments[z, b])
-                elif size > 0:
+                if size == 0:
+                    continue
+                many = 2 * size > members.size
+                if not many:
                     # Only a few of the rounds belong to the state: those are brought together.
                     size = 0
                     for i in range(members.size):
                         if abs(curvature[i]) + abs(slope[i]) > NEGLIGIBLE:
-                            curvature[size], slope[size] = curvature[i], slope[i]
-                            for j in range(n_features):
-                                few[j, size] = features[j, i]
+                            rounds[size], curvature[size], slope[size] = members[i], curvature[i], slope[i]
                             size += 1
-                    add_products(few, slice(0, size), curvature, slope, packed[z, b], moments[z, b])
-    return unpacked(packed, n_features), moments
+                    gather(rows, actions, rounds[:size], few)
+                else:
+                    size = members.size
+                    if not gathered:
+                        gather(rows, actions, members, features)
+                        gathered = True
+                own = features if many else few
+                add_products(own, slice(0, size), curvature, slope, sums[z, b, :n_pairs], sums[z, b, n_pairs:])
 
 
 @reordered
@@ -214,122 +229,106 @@ def add_products(features, columns, curvature, slope, packed, moments):
             packed[next_place + j + 1] += a
 
 
-@compiled
-def add_scaled(totals, scale, values):
-    """totals ← totals + scale · values."""
-    for i in range(totals.size):
-        totals[i] += scale * values[i]
+def unpacked(sums, n_features):
+    """Lower triangles and moments side by side, (..., D (D + 3) / 2), as matrices (..., D, D) and moments (..., D)."""
+    pairs = _pairs(n_features)
+    return sums[..., pairs], sums[..., sums.shape[-1] - n_features :]
 
 
-@compiled
-def unpacked(packed, n_features):
-    """Lower triangles (L, B, D (D + 1) / 2) as symmetric matrices (L, B, D, D)."""
-    n_columns, n_blocks = packed.shape[0], packed.shape[1]
-    grams = np.empty((n_columns, n_blocks, n_features, n_features))
-    for z in range(n_columns):
-        for b in range(n_blocks):
-            pair = 0
-            for i in range(n_features):
-                for j in range(i + 1):
-                    grams[z, b, i, j] = packed[z, b, pair]
-                    grams[z, b, j, i] = packed[z, b, pair]
-                    pair += 1
-    return grams
+@cache
+def _pairs(n_features):
+    """(D, D) where the lower triangle, row by row, has the product of two features."""
+    first, second = np.ogrid[:n_features, :n_features]
+    larger, smaller = np.maximum(first, second), np.minimum(first, second)
+    return larger * (larger + 1) // 2 + smaller
 
 
-@compiled
-def block_sums(rows, actions, rewards):
-    """Lower triangles of Σ f f', (m, D (D + 1) / 2), and Σ f r, (m, D), of every ``BLOCK`` rounds, unweighted.
+def plain_sums(rows, actions, rewards, pieces):
+    """Lower triangles of Σ f f' and, beside them, Σ f r of every piece, (m, D (D + 3) / 2), unweighted.
 
-    Beside them whether a block is even (m,). For features in one block (B = 1). They are summed once and serve every
-    later E-step (``blocked_sums``).
+    Pieces are slices of rounds, or their places. Beside the sums, whether a piece is even (m,). For features in one
+    block (B = 1). They are summed once and serve every later E-step.
     """
-    n, n_features = actions.size, rows.shape[2]
-    n_parts = (n + BLOCK - 1) // BLOCK
-    largest, counts, even = np.zeros((n_parts, n_features)), np.zeros(n_parts), np.empty(n_parts, np.bool_)
-    packed, moments = np.zeros((n_parts, n_features * (n_features + 1) // 2)), np.zeros((n_parts, n_features))
-    features, ones, slope = columns_for(n_features), np.ones(SIDE_BY_SIDE), np.empty(SIDE_BY_SIDE)
-    rounds = np.empty(SIDE_BY_SIDE, np.int64)
-    size = 0
-    for t in range(n):
-        if not np.isnan(rewards[t]):
-            rounds[size], slope[size] = t, rewards[t]
-            size += 1
-        if size == SIDE_BY_SIDE or (size > 0 and ((t + 1) % BLOCK == 0 or t == n - 1)):
-            gather(rows, actions, rounds[:size], features)
-            add_products(features, slice(0, size), ones, slope, packed[t // BLOCK], moments[t // BLOCK])
-            counts[t // BLOCK] += size
-            for j in range(n_features):
-                for i in range(size):
-                    largest[t // BLOCK, j] = max(largest[t // BLOCK, j], features[j, i] * features[j, i])
-            size = 0
-    for part in range(n_parts):
-        even[part] = is_even(packed[part], largest[part], counts[part])
-    return packed, moments, even
+    n_features = rows.shape[2]
+    grams, moments = np.empty((len(pieces), n_features, n_features)), np.empty((len(pieces), n_features))
+    even = np.empty(len(pieces), dtype=bool)
+    for p, piece in enumerate(pieces):
+        features, seen = own_rows(rows, actions, piece), rewards[piece]
+        missing = np.isnan(seen)
+        if missing.any():
+            features, seen = features[~missing], seen[~missing]
+        features = features.astype(np.float64, copy=False)
+        grams[p], moments[p] = features.T @ features, seen @ features
+        largest = np.square(features).max(axis=0, initial=0.0)
+        even[p] = (largest * len(features) <= EVEN * np.diag(grams[p])).all()
+    return np.concatenate([grams[:, *np.tril_indices(n_features)], moments], axis=1), even
 
 
-@compiled
-def is_even(packed, largest, count):
-    """Whether no square of a feature is far above its mean over ``count`` rounds; ``packed`` has their sums."""
-    even = True
-    for j in range(largest.size):
-        even &= largest[j] * count <= EVEN * packed[j * (j + 1) // 2 + j]
-    return even
+def blocks_of(n):
+    """Slices of ``BLOCK`` rounds."""
+    return [slice(start, min(start + BLOCK, n)) for start in range(0, n, BLOCK)]
 
 
-@compiled
-def blocked_sums(rows, actions, rewards, weights, block_grams, block_moments, even):
-    """``regression_sums`` of posteriors, with the help of ``block_sums``.
+def blocked_sums(rows, actions, rewards, weights, block_sums, even):
+    """``regression_sums`` of posteriors, with the help of the ``plain_sums`` of ``blocks_of`` rounds.
 
     Weights of a round add up to 1, and mostly one state has it all: the state that dominates a block is given all of
     it, and only what other states have of a round is moved to them. (Each round counts with the weight it has; where
     only traces of a round are elsewhere, it is the block's mean that is moved.) Blocks that are not even are summed as
     they are.
     """
-    n, n_columns, n_features = actions.size, weights.shape[1], rows.shape[2]
-    packed, moments = np.zeros((n_columns, 1, block_grams.shape[1])), np.zeros((n_columns, 1, n_features))
-    totals, shares, spread = np.zeros((n_columns, 2)), np.empty(n_columns), np.empty(n_columns)
-    features, rounds = columns_for(n_features), np.empty(SIDE_BY_SIDE, np.int64)
-    curvature, slope = np.empty(SIDE_BY_SIDE), np.empty(SIDE_BY_SIDE)
-    for part in range(block_grams.shape[0]):
+    curvatures, slopes, shares, totals = shared_out(rewards, weights, even)
+    whole = shares.T @ block_sums
+    add_rounds(rows, actions, *grouped(actions, 1), curvatures, slopes, whole[:, None])
+    return *unpacked(whole[:, None], rows.shape[2]), totals
+
+
+@compiled
+def shared_out(rewards, weights, even):
+    """What states have of whole blocks, shares (m, L); what they have of rounds beside those; totals (L, 2).
+
+    The latter as curvatures u and slopes u r, (n, L).
+    """
+    n, n_columns = weights.shape
+    curvatures, slopes = np.zeros((n, n_columns)), np.zeros((n, n_columns))
+    shares, totals = np.zeros((even.size, n_columns)), np.zeros((n_columns, 2))
+    for part in range(even.size):
         start, stop = part * BLOCK, min((part + 1) * BLOCK, n)
-        shares[:], spread[:] = 0.0, 0.0
         for t in range(start, stop):
             if not np.isnan(rewards[t]):
                 for z in range(n_columns):
-                    shares[z] += weights[t, z]
-                    spread[z] += weights[t, z] if weights[t, z] <= UNSHARED else 0.0
+                    shares[part, z] += weights[t, z]
                     totals[z, 0] += weights[t, z] * rewards[t] * rewards[t]
-                    totals[z, 1] += weights[t, z]
-        dominant = int(np.argmax(shares))
-        # Where most rounds are shared it is cheaper to sum them as they are.
-        whole = even[part] and shares[dominant] > 0.5 * shares.sum()
-        for z in range(n_columns if whole else 0):
-            part_of_z = spread[z]
-            if z == dominant:
-                part_of_z = shares.sum() - spread.sum() + spread[z]
-            if part_of_z > 0.0:
-                share = part_of_z / shares.sum()
-                add_scaled(packed[z, 0], share, block_grams[part])
-                add_scaled(moments[z, 0], share, block_moments[part])
+        dominant, mass = 0, 0.0
         for z in range(n_columns):
-            size = 0
-            for t in range(start, stop):
-                weight = weights[t, z]
+            totals[z, 1] += shares[part, z]
+            mass += shares[part, z]
+            if shares[part, z] > shares[part, dominant]:
+                dominant = z
+        # Where most rounds are shared it is cheaper to sum them as they are.
+        whole = even[part] and shares[part, dominant] > 0.5 * mass
+        for z in range(n_columns):
+            shares[part, z] = 0.0
+        for t in range(start, stop):
+            if np.isnan(rewards[t]):
+                continue
+            moved = 0.0
+            for z in range(n_columns):
                 if whole and z == dominant:
-                    # What all other states have of the round is taken away.
-                    weight = 0.0
-                    for other in range(n_columns):
-                        if other != dominant and weights[t, other] > UNSHARED:
-                            weight -= weights[t, other]
-                if abs(weight) > (UNSHARED if whole else NEGLIGIBLE) and not np.isnan(rewards[t]):
-                    rounds[size], curvature[size], slope[size] = t, weight, weight * rewards[t]
-                    size += 1
-                if size == SIDE_BY_SIDE or (size > 0 and t == stop - 1):
-                    gather(rows, actions, rounds[:size], features)
-                    add_products(features, slice(0, size), curvature, slope, packed[z, 0], moments[z, 0])
-                    size = 0
-    return unpacked(packed, n_features), moments, totals
+                    continue
+                if whole and weights[t, z] <= UNSHARED:
+                    shares[part, z] += weights[t, z] / mass
+                else:
+                    curvatures[t, z], slopes[t, z] = weights[t, z], weights[t, z] * rewards[t]
+                    moved += weights[t, z]
+            if whole:
+                curvatures[t, dominant], slopes[t, dominant] = -moved, -moved * rewards[t]
+        if whole:
+            left = 1.0
+            for z in range(n_columns):
+                left -= shares[part, z]
+            shares[part, dominant] = left
+    return curvatures, slopes, shares, totals
 
 
 def modelled_rewards(rows, coefs):

@@ -51,3 +51,9 @@ def gather(rows, actions, rounds, features):
         k, r = t if many else 0, actions[t] if own_row else 0
         for j in range(features.shape[0]):
             features[j, i] = rows[k, r, j]
+
+
+def own_rows(rows, actions, rounds):
+    """f(x_t, a_t) of these rounds, (n, D): a slice of them, or their places."""
+    own = rows[rounds] if rows.shape[0] > 1 else np.broadcast_to(rows, (len(actions), *rows.shape[1:]))[rounds]
+    return own[np.arange(len(own)), actions[rounds]] if own.shape[1] > 1 else own[:, 0]

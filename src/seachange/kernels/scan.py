@@ -89,16 +89,18 @@ def score_shifts(scores, squares, counts, begins, ends, width, freedom, least):
     sides = np.zeros((2, n_blocks, n_features + 2))
     for c in range(begins.size):
         for i in range(begins[c] + width, ends[c] - width + 1):
-            if i == begins[c] + width or (i - begins[c]) % width == 0:
-                sides[:] = 0.0
-                for k in range(width):
-                    _add(sides[0], scores, squares, counts, i - width + k, 1.0)
-                    _add(sides[1], scores, squares, counts, i + k, 1.0)
-            else:
-                _add(sides[0], scores, squares, counts, i - width - 1, -1.0)
-                _add(sides[0], scores, squares, counts, i - 1, 1.0)
-                _add(sides[1], scores, squares, counts, i - 1, -1.0)
-                _add(sides[1], scores, squares, counts, i + width - 1, 1.0)
+            afresh = i == begins[c] + width or (i - begins[c]) % width == 0
+            for side in range(2):
+                # The bins from i - width on are on the left, those from i on are on the right.
+                first = i + (side - 1) * width
+                if afresh:
+                    for b in range(n_blocks):
+                        for j in range(n_features + 2):
+                            sides[side, b, j] = 0.0
+                else:
+                    _add(sides[side], scores, squares, counts, first - 1, -1.0)
+                for k in range(first if afresh else first + width - 1, first + width):
+                    _add(sides[side], scores, squares, counts, k, 1.0)
             statistic, degrees = 0.0, 0.0
             for b in range(n_blocks):
                 before, after = sides[0, b, n_features + 1], sides[1, b, n_features + 1]

@@ -9,13 +9,13 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from seachange.kernels.regression import BLOCK, block_sums
+from seachange.kernels.regression import BLOCK, blocks_of, plain_sums
 from seachange.kernels.rows import SIDE_BY_SIDE
-from seachange.kernels.short_chains import whole_sums
 from seachange.log.bandit_log import BanditLog, require_rounds
 from seachange.log.joint import JointFeatures, LogArrays
 from seachange.protocols import Bools, Floats, Ints
 from seachange.states.labels import chains
+from seachange.states.side_by_side import ShortChains, groups_of
 
 Number = TypeVar("Number", np.float64, np.int64)
 
@@ -56,8 +56,8 @@ class Chain:
     log: BanditLog
     tile_rows: int | None = None  # as many as serve the chains best
     tiles_a_section: int = TILES_A_SECTION
-    _blocks: dict[int, tuple[Floats, Floats, Bools]] = field(default_factory=dict, init=False)
-    _short: dict[int, tuple[Ints, Ints, Floats, Bools]] = field(default_factory=dict, init=False)
+    _blocks: dict[int, tuple[Floats, Bools]] = field(default_factory=dict, init=False)
+    _short: dict[int, ShortChains] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         require_rounds(self.log, "a hidden Markov model")
@@ -105,21 +105,16 @@ class Chain:
         places = np.arange(rounds.start, rounds.stop)
         return np.asarray(places - self.firsts[np.searchsorted(self.firsts, places, side="right") - 1])
 
-    def short_chains(self, tile: slice) -> tuple[Ints, Ints, Floats, Bools]:
-        """First rounds, as places in ``tile``, and lengths of its chains, longest first, and what they sum up to.
-
-        Of the sums of groups of chains it is said which can be used.
-        """
+    def short_chains(self, tile: slice) -> ShortChains:
+        """Its chains, with first rounds as places in ``tile``."""
         if tile.start not in self._short:
-            firsts = self.first_rounds(tile)
-            lengths = np.diff(firsts, append=tile.stop - tile.start)
-            order = np.argsort(-lengths, kind="stable")
-            arrays, chains = self.arrays(tile), (firsts[order], lengths[order])
-            n_groups = -(-len(firsts) // SIDE_BY_SIDE)
-            sums = np.empty((n_groups, 0)), np.zeros(n_groups, dtype=bool)
-            if self.log.spool is None and lengths.mean() >= LEAST_CHAIN_ROUNDS * self.joint.shape[1]:
-                sums = whole_sums(arrays.rows, arrays.actions, arrays.rewards, *chains)
-            self._short[tile.start] = *chains, *sums
+            groups, n_features = groups_of(self.first_rounds(tile), tile.stop - tile.start), self.joint.shape[1]
+            sums, even = np.empty((len(groups), 0)), np.zeros(len(groups), dtype=bool)
+            mean_length = (tile.stop - tile.start) / sum(group.firsts.size for group in groups)
+            if self.log.spool is None and mean_length >= LEAST_CHAIN_ROUNDS * n_features:
+                arrays = self.arrays(tile)
+                sums, even = plain_sums(arrays.rows, arrays.actions, arrays.rewards, [group.rounds for group in groups])
+            self._short[tile.start] = ShortChains(groups, sums, even)
         return self._short[tile.start]
 
     def _are_short(self, tile: slice) -> bool:
@@ -128,7 +123,7 @@ class Chain:
             return False
         return int(np.diff(self.first_rounds(tile), append=tile.stop - tile.start).max()) <= SHORT_AT_MOST
 
-    def block_sums(self, tile: slice) -> tuple[Floats, Floats, Bools] | None:
+    def block_sums(self, tile: slice) -> tuple[Floats, Bools] | None:
         """Sums of the tile's blocks of rounds, which every E-step can use again; None where they would not pay.
 
         What is on disk leaves nothing in memory.
@@ -137,8 +132,8 @@ class Chain:
         if self.log.spool is not None or n_blocks > 1 or not LEAST_BLOCK_FEATURES <= n_features <= MOST_BLOCK_FEATURES:
             return None
         if tile.start not in self._blocks:
-            arrays = self.arrays(tile)
-            self._blocks[tile.start] = block_sums(arrays.rows, arrays.actions, arrays.rewards)
+            arrays, blocks = self.arrays(tile), blocks_of(tile.stop - tile.start)
+            self._blocks[tile.start] = plain_sums(arrays.rows, arrays.actions, arrays.rewards, blocks)
         return self._blocks[tile.start]
 
     def in_log_order(self, ordered: npt.NDArray[Number]) -> npt.NDArray[Number]:

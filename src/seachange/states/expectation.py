@@ -18,9 +18,9 @@ from seachange.engine import SharedWork, map_in_order
 from seachange.kernels.chain import backward, forward
 from seachange.kernels.emission import evidences
 from seachange.kernels.regression import blocked_sums, logistic_sums, regression_sums
-from seachange.kernels.short_chains import short_chains
 from seachange.protocols import Floats
 from seachange.states.chain import Chain, Section
+from seachange.states.side_by_side import short_chains
 
 if TYPE_CHECKING:
     from seachange.states.switching import SwitchingRegression
@@ -147,15 +147,14 @@ class _EStep:
 
     def side_by_side(self, tile: slice) -> Expectation:
         """The statistics of a tile of short chains."""
-        model, arrays, chains = self.model, self.chain.arrays(tile), self.chain.short_chains(tile)
-        posteriors = np.empty((0 if self.posteriors is None else tile.stop - tile.start, model.n_states))
-        found = short_chains(
-            arrays.rows, arrays.actions, arrays.rewards, *chains, model.reward_coefs, model.noise_variances,
+        model = self.model
+        posteriors = None if self.posteriors is None else np.empty((tile.stop - tile.start, model.n_states))
+        likelihood, first_states, pairs, *sums = short_chains(
+            self.chain.arrays(tile), self.chain.short_chains(tile), model.reward_coefs, model.noise_variances,
             model.initial_probs, model.transition_matrix, posteriors,
         )  # fmt: skip
-        if self.posteriors is not None:
+        if self.posteriors is not None and posteriors is not None:
             self.posteriors[tile] = posteriors
-        likelihood, first_states, pairs, *sums = found
         return Expectation(likelihood, first_states, pairs * model.transition_matrix, *sums)
 
     def forward(self, section: Section, belief: Floats) -> float:
