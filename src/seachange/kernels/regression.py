@@ -19,8 +19,8 @@ NEGLIGIBLE = 1e-15
 UNSHARED = 1e-6
 # Rounds are even where no square of a feature is more than so many times its mean: sums can then be had by subtraction.
 EVEN = 64.0
-# Rounds whose sums are kept together.
-BLOCK = 256
+# Rounds whose sums are kept together, and blocks that are worked on at a time.
+BLOCK, BLOCKS_TOGETHER = 256, 16
 # A feature whose squares sum up to less was not seen.
 NOTHING = 1e-200
 
@@ -246,27 +246,24 @@ def _pairs(n_features):
 def plain_sums(rows, actions, rewards, pieces):
     """Lower triangles of Σ f f' and, beside them, Σ f r of every piece, (m, D (D + 3) / 2), unweighted.
 
-    Pieces are slices of rounds, or their places. Beside the sums, whether a piece is even (m,). For features in one
-    block (B = 1). They are summed once and serve every later E-step.
+    Pieces are places of rounds. Beside the sums, whether a piece is even (m,). For features in one block (B = 1). They
+    are summed once and serve every later E-step.
     """
     n_features = rows.shape[2]
-    grams, moments = np.empty((len(pieces), n_features, n_features)), np.empty((len(pieces), n_features))
-    even = np.empty(len(pieces), dtype=bool)
+    curvatures, slopes, _ = gaussian_curves(rewards, np.ones((rewards.size, 1)))
+    sums, even = np.zeros((len(pieces), n_features * (n_features + 3) // 2)), np.empty(len(pieces), dtype=bool)
     for p, piece in enumerate(pieces):
-        features, seen = own_rows(rows, actions, piece), rewards[piece]
-        missing = np.isnan(seen)
-        if missing.any():
-            features, seen = features[~missing], seen[~missing]
-        features = features.astype(np.float64, copy=False)
-        grams[p], moments[p] = features.T @ features, seen @ features
-        largest = np.square(features).max(axis=0, initial=0.0)
-        even[p] = (largest * len(features) <= EVEN * np.diag(grams[p])).all()
-    return np.concatenate([grams[:, *np.tril_indices(n_features)], moments], axis=1), even
+        bounds = np.array([0, piece.size])
+        add_rounds(rows, actions, piece, bounds, curvatures, slopes, sums[p].reshape(1, 1, -1))
+        largest = np.abs(own_rows(rows, actions, piece)).max(axis=0) ** 2
+        squares = sums[p, np.arange(n_features) * (np.arange(n_features) + 3) // 2]
+        even[p] = (largest * curvatures[piece].sum() <= EVEN * squares).all()
+    return sums, even
 
 
 def blocks_of(n):
-    """Slices of ``BLOCK`` rounds."""
-    return [slice(start, min(start + BLOCK, n)) for start in range(0, n, BLOCK)]
+    """Places of every ``BLOCK`` rounds."""
+    return [np.arange(start, min(start + BLOCK, n)) for start in range(0, n, BLOCK)]
 
 
 def blocked_sums(rows, actions, rewards, weights, block_sums, even):
@@ -277,10 +274,17 @@ def blocked_sums(rows, actions, rewards, weights, block_sums, even):
     only traces of a round are elsewhere, it is the block's mean that is moved.) Blocks that are not even are summed as
     they are.
     """
-    curvatures, slopes, shares, totals = shared_out(rewards, weights, even)
-    whole = shares.T @ block_sums
-    add_rounds(rows, actions, *grouped(actions, 1), curvatures, slopes, whole[:, None])
-    return *unpacked(whole[:, None], rows.shape[2]), totals
+    n, n_columns, n_features = *weights.shape, rows.shape[2]
+    sums, totals = np.zeros((n_columns, 1, block_sums.shape[1])), np.zeros((n_columns, 2))
+    for start in range(0, n, BLOCKS_TOGETHER * BLOCK):
+        rounds = slice(start, start + BLOCKS_TOGETHER * BLOCK)
+        blocks = slice(start // BLOCK, start // BLOCK + BLOCKS_TOGETHER)
+        curvatures, slopes, shares, squares = shared_out(rewards[rounds], weights[rounds], even[blocks])
+        sums[:, 0] += shares.T @ block_sums[blocks]
+        own = rows if len(rows) == 1 else rows[rounds]
+        add_rounds(own, actions[rounds], *grouped(actions[rounds], 1), curvatures, slopes, sums)
+        totals += squares
+    return *unpacked(sums, n_features), totals
 
 
 @compiled

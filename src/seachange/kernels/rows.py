@@ -54,6 +54,7 @@ def gather(rows, actions, rounds, features):
 
 
 def own_rows(rows, actions, rounds):
-    """f(x_t, a_t) of these rounds, (n, D): a slice of them, or their places."""
-    own = rows[rounds] if rows.shape[0] > 1 else np.broadcast_to(rows, (len(actions), *rows.shape[1:]))[rounds]
-    return own[np.arange(len(own)), actions[rounds]] if own.shape[1] > 1 else own[:, 0]
+    """f(x_t, a_t) of rounds in these places, (n, D)."""
+    return rows[rounds if rows.shape[0] > 1 else 0, actions[rounds] if rows.shape[1] > 1 else 0].reshape(
+        -1, rows.shape[2]
+    )

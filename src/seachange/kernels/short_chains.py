@@ -29,6 +29,37 @@ READ_TOGETHER = 8
 
 
 @compiled
+def run_groups(
+    rows, actions, rewards, firsts, widths, plain, even, coefs, halves, log_deviations, initial, transition, arrivals,
+    features, seen, evidence, filtered, inverses, scores, own, posteriors, first_states, pairs, sums, totals,
+):  # fmt: skip
+    """The E-step over groups of ``SIDE_BY_SIDE`` chains: adds to the last four, returns the log-likelihood.
+
+    ``widths`` (m, longest) says how many chains of a group have a round t. ``posteriors`` (n, L) receives
+    p(z_t | all rewards), or nothing where it is (0, L). What comes between is room for a group.
+    """
+    likelihood = 0.0
+    for g in range(even.size):
+        n_rounds = 0
+        while n_rounds < widths.shape[1] and widths[g, n_rounds] > 0:
+            n_rounds += 1
+        own_widths = widths[g, :n_rounds]
+        heads = firsts[g * SIDE_BY_SIDE : g * SIDE_BY_SIDE + own_widths[0]]
+        gather_chains(rows, actions, rewards, heads, own_widths, features, seen)
+        likelihood += forward_group(
+            features, seen, own_widths, coefs, halves, log_deviations, initial, arrivals, evidence, filtered, inverses,
+            scores,
+        )  # fmt: skip
+        backward_group(own_widths, transition, evidence, filtered, inverses, first_states, pairs)
+        for t in range(n_rounds if posteriors.shape[0] > 0 else 0):
+            for i in range(own_widths[t]):
+                for z in range(initial.size):
+                    posteriors[heads[i] + t, z] = filtered[z, t * SIDE_BY_SIDE + i]
+        sum_group(features, seen, own_widths, filtered, scores, plain[g], even[g], own, sums, totals)
+    return likelihood
+
+
+@compiled
 def gather_chains(rows, actions, rewards, firsts, widths, features, seen):
     """f(x_t, a_t) and r_t of every round of the chains into its column of ``features`` and ``seen``."""
     many, own_row = rows.shape[0] > 1, rows.shape[1] > 1

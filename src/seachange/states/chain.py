@@ -15,7 +15,7 @@ from seachange.log.bandit_log import BanditLog, require_rounds
 from seachange.log.joint import JointFeatures, LogArrays
 from seachange.protocols import Bools, Floats, Ints
 from seachange.states.labels import chains
-from seachange.states.side_by_side import ShortChains, groups_of
+from seachange.states.side_by_side import ShortChains
 
 Number = TypeVar("Number", np.float64, np.int64)
 
@@ -108,13 +108,11 @@ class Chain:
     def short_chains(self, tile: slice) -> ShortChains:
         """Its chains, with first rounds as places in ``tile``."""
         if tile.start not in self._short:
-            groups, n_features = groups_of(self.first_rounds(tile), tile.stop - tile.start), self.joint.shape[1]
-            sums, even = np.empty((len(groups), 0)), np.zeros(len(groups), dtype=bool)
-            mean_length = (tile.stop - tile.start) / sum(group.firsts.size for group in groups)
-            if self.log.spool is None and mean_length >= LEAST_CHAIN_ROUNDS * n_features:
-                arrays = self.arrays(tile)
-                sums, even = plain_sums(arrays.rows, arrays.actions, arrays.rewards, [group.rounds for group in groups])
-            self._short[tile.start] = ShortChains(groups, sums, even)
+            n = tile.stop - tile.start
+            found = ShortChains.of(self.first_rounds(tile), n)
+            if self.log.spool is None and n >= LEAST_CHAIN_ROUNDS * self.joint.shape[1] * len(found.firsts):
+                found = found.with_sums(self.arrays(tile))
+            self._short[tile.start] = found
         return self._short[tile.start]
 
     def _are_short(self, tile: slice) -> bool:

@@ -148,12 +148,12 @@ class _EStep:
     def side_by_side(self, tile: slice) -> Expectation:
         """The statistics of a tile of short chains."""
         model = self.model
-        posteriors = None if self.posteriors is None else np.empty((tile.stop - tile.start, model.n_states))
+        posteriors = np.empty((0 if self.posteriors is None else tile.stop - tile.start, model.n_states))
         likelihood, first_states, pairs, *sums = short_chains(
             self.chain.arrays(tile), self.chain.short_chains(tile), model.reward_coefs, model.noise_variances,
             model.initial_probs, model.transition_matrix, posteriors,
         )  # fmt: skip
-        if self.posteriors is not None and posteriors is not None:
+        if self.posteriors is not None:
             self.posteriors[tile] = posteriors
         return Expectation(likelihood, first_states, pairs * model.transition_matrix, *sums)
 

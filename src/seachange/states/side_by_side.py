@@ -2,50 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 
-from seachange.kernels.regression import unpacked
+from seachange.kernels.regression import plain_sums, unpacked
 from seachange.kernels.rows import SIDE_BY_SIDE, columns_for
-from seachange.kernels.short_chains import backward_group, forward_group, gather_chains, sum_group
+from seachange.kernels.short_chains import run_groups
 from seachange.log.joint import LogArrays
 from seachange.protocols import Bools, Floats, Ints
 
 
-class Group(NamedTuple):
-    """Chains that run side by side, longest first."""
-
-    firsts: Ints
-    lengths: Ints
-    widths: Ints  # how many of them have a round t
-
-    @property
-    def rounds(self) -> Ints:
-        """All their rounds, one chain after the other."""
-        ends = np.cumsum(self.lengths)
-        return np.arange(ends[-1]) + np.repeat(self.firsts - ends + self.lengths, self.lengths)
-
-
 class ShortChains(NamedTuple):
-    """Groups of chains, longest first, with their ``plain_sums``."""
+    """Chains, longest first, of which ``SIDE_BY_SIDE`` make a group."""
 
-    groups: Sequence[Group]
-    sums: Floats  # (m, D (D + 3) / 2), or (m, 0) where they are not kept
+    firsts: Ints  # where they start
+    widths: Ints  # (m, longest) how many chains of a group have a round t
+    plain_sums: Floats  # (m, D (D + 3) / 2) of the groups, or (m, 0) where they are not kept
     even: Bools  # (m,) whether they can be used
 
+    @classmethod
+    def of(cls, firsts: Ints, n: int) -> ShortChains:
+        """Those that start at ``firsts``, one after the other, the last of which ends at ``n``."""
+        lengths = np.diff(firsts, append=n)
+        order = np.argsort(-lengths, kind="stable")
+        n_groups = -(-len(firsts) // SIDE_BY_SIDE)
+        widths = np.zeros((n_groups, lengths[order[0]]), dtype=np.int64)
+        for group in range(n_groups):
+            own = lengths[order[group * SIDE_BY_SIDE : (group + 1) * SIDE_BY_SIDE]]
+            widths[group, : own[0]] = np.searchsorted(-own, -np.arange(own[0]))
+        return cls(firsts[order], widths, np.empty((n_groups, 0)), np.zeros(n_groups, dtype=bool))
 
-def groups_of(firsts: Ints, n: int) -> list[Group]:
-    """``SIDE_BY_SIDE`` chains at a time of those that start at ``firsts``, the last of which ends at ``n``."""
-    lengths = np.diff(firsts, append=n)
-    order = np.argsort(-lengths, kind="stable")
-    groups = []
-    for start in range(0, firsts.size, SIDE_BY_SIDE):
-        members = order[start : start + SIDE_BY_SIDE]
-        own = lengths[members]
-        groups.append(Group(firsts[members], own, np.searchsorted(-own, -np.arange(own[0]))))
-    return groups
+    def with_sums(self, arrays: LogArrays) -> ShortChains:
+        """The same with their plain sums."""
+        sums, even = plain_sums(arrays.rows, arrays.actions, arrays.rewards, list(self._rounds()))
+        return self._replace(plain_sums=sums, even=even)
+
+    def _rounds(self) -> Iterator[Ints]:
+        """All rounds of each group."""
+        for group, widths in enumerate(self.widths):
+            firsts = self.firsts[group * SIDE_BY_SIDE :]
+            yield np.concatenate([firsts[:width] + t for t, width in enumerate(widths)])
 
 
 def short_chains(
@@ -55,32 +53,24 @@ def short_chains(
     variances: Floats,
     initial: Floats,
     transition: Floats,
-    posteriors: Floats | None,
+    posteriors: Floats,
 ) -> tuple[float, Floats, Floats, Floats, Floats, Floats]:
     """Log-likelihood, first states (L,), pairs (L, L), Gram matrices, moments and totals of whole chains.
 
-    For features in one block (B = 1). ``posteriors`` (n, L) receives p(z_t | all rewards), where it is given.
+    For features in one block (B = 1). ``posteriors`` (n, L) receives p(z_t | all rewards), nothing where it is (0, L).
     """
     n_states, n_features = coefs.shape[0], coefs.shape[2]
-    longest, clicks = chains.groups[0].widths.size, variances.size == 0
+    longest, clicks = chains.widths.shape[1], variances.size == 0
     features, filtered = columns_for(n_features, longest), columns_for(n_states, longest)
     seen, inverses = columns_for(1, longest)[0], np.empty((longest, SIDE_BY_SIDE))
     evidence = np.empty((longest, n_states, SIDE_BY_SIDE))
     scores = np.empty((longest if clicks else 0, n_states, SIDE_BY_SIDE))
-    halves, log_deviations, arrivals = 0.5 / variances, 0.5 * np.log(variances), transition.T.copy()
-    likelihood, first_states, pairs = 0.0, np.zeros(n_states), np.zeros((n_states, n_states))
+    first_states, pairs = np.zeros(n_states), np.zeros((n_states, n_states))
     sums, totals = np.zeros((n_states, n_features * (n_features + 3) // 2)), np.zeros((n_states, 2))
-    own = np.empty(sums.shape)
-    for group, plain, even in zip(*chains, strict=True):
-        gather_chains(arrays.rows, arrays.actions, arrays.rewards, group.firsts, group.widths, features, seen)
-        likelihood += forward_group(
-            features, seen, group.widths, coefs, halves, log_deviations, initial, arrivals, evidence, filtered,
-            inverses, scores,
-        )  # fmt: skip
-        backward_group(group.widths, transition, evidence, filtered, inverses, first_states, pairs)
-        if posteriors is not None:
-            for t, width in enumerate(group.widths):
-                posteriors[group.firsts[:width] + t] = filtered[:, t * SIDE_BY_SIDE :][:, :width].T
-        sum_group(features, seen, group.widths, filtered, scores, plain, even, own, sums, totals)
+    likelihood = run_groups(
+        arrays.rows, arrays.actions, arrays.rewards, *chains, coefs, 0.5 / variances, 0.5 * np.log(variances), initial,
+        transition, transition.T.copy(), features, seen, evidence, filtered, inverses, scores, np.empty(sums.shape),
+        posteriors, first_states, pairs, sums, totals,
+    )  # fmt: skip
     grams, moments = unpacked(sums, n_features)
     return likelihood, first_states, pairs, grams[:, None], moments[:, None], totals
