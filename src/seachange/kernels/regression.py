@@ -274,7 +274,7 @@ def blocked_sums(rows, actions, rewards, weights, block_sums, even):
     only traces of a round are elsewhere, it is the block's mean that is moved.) Blocks that are not even are summed as
     they are.
     """
-    n, n_columns, n_features = *weights.shape, rows.shape[2]
+    n, n_columns = weights.shape
     sums, totals = np.zeros((n_columns, 1, block_sums.shape[1])), np.zeros((n_columns, 2))
     for start in range(0, n, BLOCKS_TOGETHER * BLOCK):
         rounds = slice(start, start + BLOCKS_TOGETHER * BLOCK)
@@ -284,7 +284,7 @@ def blocked_sums(rows, actions, rewards, weights, block_sums, even):
         own = rows if len(rows) == 1 else rows[rounds]
         add_rounds(own, actions[rounds], *grouped(actions[rounds], 1), curvatures, slopes, sums)
         totals += squares
-    return *unpacked(sums, n_features), totals
+    return *unpacked(sums, rows.shape[2]), totals
 
 
 @compiled
