@@ -29,11 +29,15 @@ if TYPE_CHECKING:
     from seachange.log import read_log as read_log
     from seachange.model import SwitchingModel as SwitchingModel
     from seachange.model import load as load
+    from seachange.policies import AutoLearner as AutoLearner
+    from seachange.policies import CrossEntropyLearner as CrossEntropyLearner
     from seachange.policies import DMLearner as DMLearner
     from seachange.policies import DRLearner as DRLearner
     from seachange.policies import IPSLearner as IPSLearner
+    from seachange.policies import MRDRLearner as MRDRLearner
     from seachange.policies import POEMLearner as POEMLearner
     from seachange.policies import PolicySet as PolicySet
+    from seachange.policies import SNIPSLearner as SNIPSLearner
     from seachange.policies import SoftmaxPolicy as SoftmaxPolicy
     from seachange.policies import learn_per_state as learn_per_state
     from seachange.states import ChangePointOracle as ChangePointOracle
@@ -52,7 +56,8 @@ _HOMES = {
     "log": ("BanditLog", "read_log"),
     "model": ("SwitchingModel", "load"),
     "policies": (
-        "DMLearner", "DRLearner", "IPSLearner", "POEMLearner", "PolicySet", "SoftmaxPolicy", "learn_per_state",
+        "AutoLearner", "CrossEntropyLearner", "DMLearner", "DRLearner", "IPSLearner", "MRDRLearner", "POEMLearner",
+        "PolicySet", "SNIPSLearner", "SoftmaxPolicy", "learn_per_state",
     ),
     "states": (
         "ChangePointOracle", "HMMOracle", "KnownStates", "LiveFilter", "SingleState", "StateLabels",

@@ -73,7 +73,10 @@ def learn(
     columns: Columns = "",
     oracle: Annotated[Literal["hmm", "change-point", "none"], typer.Option(help="What finds the states.")] = "hmm",
     states: Annotated[str, typer.Option(help="How many states: auto, or a number.")] = "auto",
-    objective: Annotated[Literal["ips", "dm", "dr", "poem"], typer.Option(help="What a policy maximises.")] = "dr",
+    objective: Annotated[
+        Literal["auto", "ips", "snips", "dm", "dr", "mrdr", "poem", "cross-entropy"],
+        typer.Option(help="What a policy maximises; auto: what earns most on held-out time."),
+    ] = "auto",
     drop_bad_rows: DropBadRows = False,
     seed: Seed = 0,
     force: Force = False,
@@ -89,8 +92,13 @@ def learn(
     console.print(log_table(table), "")
     model = learning.learn(table, oracle=oracle, n_states=count, objective=objective, seed=seed)
     console.print(states_table(table, model.labels))
+    if model.choice is not None:
+        console.print(f"\nObjective: {model.choice.reason}", soft_wrap=True)
     model.save(target)
-    result = {"model": str(target), "n_states": model.n_states, "changes": len(model.labels.change_points)}
+    result = {
+        "model": str(target), "n_states": model.n_states, "changes": len(model.labels.change_points),
+        "choice": msgspec.to_builtins(model.choice),
+    }  # fmt: skip
     _finish(console, json, result, f"Written: {target}. Next: seachange evaluate LATER_LOG {target}")
 
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from typing import Literal
 
+import numpy as np
+
 from seachange.errors import LogError, ParameterError
 from seachange.log.bandit_log import BanditLog
 from seachange.model import SwitchingModel
 from seachange.params import Auto
+from seachange.policies.choice import AutoLearner, choose_objective
 from seachange.policies.learners import LEARNERS, require_choices
 from seachange.policies.per_state import learn_per_state
+from seachange.policies.rewards import RewardKind, RewardModel
 from seachange.protocols import PolicyLearner, StateOracle
 from seachange.provenance import Provenance
 from seachange.states.change_point import ChangePointOracle
@@ -17,22 +21,23 @@ from seachange.states.hmm import HMMOracle
 from seachange.states.labels import SingleState
 
 OracleName = Literal["hmm", "change-point", "none"]
-ObjectiveName = Literal["ips", "dm", "dr", "poem"]
+ObjectiveName = Literal["auto", "ips", "snips", "dm", "dr", "mrdr", "poem", "cross-entropy"]
 
 
 def learn(
     log: BanditLog,
     oracle: OracleName | StateOracle = "hmm",
     n_states: int | Auto = "auto",
-    objective: ObjectiveName | PolicyLearner = "dr",
+    objective: ObjectiveName | PolicyLearner = "auto",
     align_to: SwitchingModel | None = None,
     seed: int = 0,
 ) -> SwitchingModel:
     """Learn from ``log`` a policy that knows how to change its mind.
 
     ``oracle`` finds the states ("hmm", "change-point", "none", or an oracle of your own), ``n_states`` is their number,
-    ``objective`` is what each state's policy maximises ("ips", "dm", "dr", "poem", or a learner of your own). With
-    ``align_to``, an earlier model, the HMM's states that are alike keep their numbers.
+    ``objective`` is what each state's policy maximises ("ips", "snips", "dm", "dr", "mrdr", "poem", "cross-entropy", or
+    a learner of your own); "auto" takes the one that earns most on held-out blocks of time, and ``model.choice`` says
+    why. With ``align_to``, an earlier model, the HMM's states that are alike keep their numbers.
     """
     if not isinstance(log, BanditLog):
         raise LogError(
@@ -40,12 +45,27 @@ def learn(
         )
     require_choices(log)
     state_oracle = oracle_named(oracle, n_states, seed, align_to) if isinstance(oracle, str) else oracle
-    learner = learner_named(objective) if isinstance(objective, str) else objective
     labels = state_oracle.fit(log).predict(log)
-    policies = learn_per_state(log, labels, learner)
+    learner, choice = learner_named(objective) if isinstance(objective, str) else objective, None
+    if objective == "auto":
+        learner, choice = choose_objective(log, np.ascontiguousarray(labels.weights(soft=False).T))
+    policies = learn_per_state(log, labels, learner, reward_models=reward_models_of(state_oracle))
     return SwitchingModel(
-        policies=policies, oracle=state_oracle, labels=labels, learner=learner, provenance=Provenance.of(log)
-    )
+        policies=policies, oracle=state_oracle, labels=labels, learner=learner, provenance=Provenance.of(log),
+        choice=choice,
+    )  # fmt: skip
+
+
+def reward_models_of(oracle: StateOracle) -> list[RewardModel] | None:
+    """What an HMM knows of the rewards of each state; None where there is no HMM."""
+    if not isinstance(oracle, HMMOracle):
+        return None
+    model = oracle.model_
+    kind: RewardKind = "bernoulli" if model.rewards == "bernoulli" else "gaussian"
+    return [
+        RewardModel(coefs, np.linalg.pinv(precisions, hermitian=True), kind)
+        for coefs, precisions in zip(model.reward_coefs, model.reward_precisions, strict=True)
+    ]
 
 
 def oracle_named(name: str, n_states: int | Auto, seed: int, align_to: SwitchingModel | None = None) -> StateOracle:
@@ -61,6 +81,8 @@ def oracle_named(name: str, n_states: int | Auto, seed: int, align_to: Switching
 
 def learner_named(name: str) -> PolicyLearner:
     """The learner that ``learn`` means by a name."""
+    if name == "auto":
+        return AutoLearner()
     if name not in LEARNERS:
-        raise ParameterError(f"objective must be {', '.join(LEARNERS)} or a learner object; got {name!r}.")
+        raise ParameterError(f"objective must be auto, {', '.join(LEARNERS)} or a learner object; got {name!r}.")
     return LEARNERS[name]()

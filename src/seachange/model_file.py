@@ -17,6 +17,7 @@ from seachange.errors import ModelFileError, ParameterError
 from seachange.log.joint import JointFeatures
 from seachange.migrations import SCHEMA, migrated
 from seachange.params import Params
+from seachange.policies.choice import AutoLearner, Choice
 from seachange.policies.learners import LEARNERS
 from seachange.policies.per_state import PolicySet
 from seachange.policies.softmax import SoftmaxPolicy
@@ -33,7 +34,7 @@ CUT_ARRAYS = (
     "state_values", "state_coefs", "state_precisions", "state_rounds", "noise_variances",
 )  # fmt: skip
 MAY_BE_NAN = ("cut_state_values", "cut_state_coefs", "cut_p_values")
-LEARNER_KINDS = {learner.__name__: learner for learner in LEARNERS.values()}
+LEARNER_KINDS = {learner.__name__: learner for learner in (AutoLearner, *LEARNERS.values())}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -45,6 +46,7 @@ class ModelParts:
     labels: StateLabels
     learner: PolicyLearner
     provenance: Provenance
+    choice: Choice | None = None  # where the objective was chosen: by what
 
     @property
     def n_states(self) -> int:
@@ -74,6 +76,7 @@ def write_parts(model: ModelParts, path: str | Path) -> None:
         expected_stay=model.policies.expected_stay,
         n_states=model.n_states,
         n_chains=model.labels.n_chains,
+        choice=model.choice,
     )
     arrays |= {
         "policies": np.stack(coefs),
@@ -111,6 +114,7 @@ class _Manifest(msgspec.Struct):
     expected_stay: float | None
     n_states: int
     n_chains: int
+    choice: Choice | None = None
 
 
 def read_parts(path: str | Path) -> ModelParts:
@@ -152,6 +156,7 @@ def _restored(encoded: bytes, arrays: Arrays) -> ModelParts:
         labels=StateLabels(states, n_states, arrays["change_points"], manifest.n_chains),
         learner=LEARNER_KINDS[manifest.learner.kind](**manifest.learner.hyperparameters()),
         provenance=provenance,
+        choice=manifest.choice,
     )
 
 

@@ -6,24 +6,28 @@ import pytest
 import seachange as sc
 from seachange.errors import SeachangeWarning
 
-LEARNERS = [sc.IPSLearner(), sc.DRLearner(), sc.POEMLearner()]
+LEARNERS = [
+    sc.IPSLearner(), sc.SNIPSLearner(), sc.DRLearner(n_folds=1), sc.DRLearner(), sc.MRDRLearner(), sc.POEMLearner(),
+    sc.CrossEntropyLearner(), sc.DMLearner(), sc.AutoLearner(),
+]  # fmt: skip
+WITHOUT_FOLDS = [learner for learner in LEARNERS if not hasattr(learner, "n_folds") or learner.n_folds == 1]
 
 
 def best_action_log(n=2000, seed=0, scale=1.0):
     generator = np.random.default_rng(seed)
     actions = generator.choice(3, size=n, p=[0.5, 0.3, 0.2])
-    rewards = scale * (np.array([0.3, 0.5, 0.8])[actions] + generator.normal(0, 0.2, n))
+    rewards = scale * np.abs(np.array([0.3, 0.5, 0.8])[actions] + generator.normal(0, 0.2, n))
     return sc.BanditLog.from_arrays(actions, rewards, np.array([0.5, 0.3, 0.2])[actions])
 
 
-@pytest.mark.parametrize("learner", LEARNERS, ids=lambda learner: type(learner).__name__)
+@pytest.mark.parametrize("learner", LEARNERS, ids=repr)
 @pytest.mark.parametrize("scale", [1.0, 1e-4, 1e6])
 def test_the_best_action_is_found_in_any_unit_of_reward(learner, scale):
     probs = learner.clone().fit(best_action_log(scale=scale)).policy_.predict_proba(np.zeros((1, 0)))
     assert probs[0, 2] > 0.99
 
 
-@pytest.mark.parametrize("learner", LEARNERS, ids=lambda learner: type(learner).__name__)
+@pytest.mark.parametrize("learner", LEARNERS, ids=repr)
 def test_the_context_decides_where_it_should(learner):
     generator = np.random.default_rng(0)
     contexts = generator.normal(size=(4000, 2))
@@ -36,7 +40,7 @@ def test_the_context_decides_where_it_should(learner):
     assert probs[1, 0] > 0.95
 
 
-@pytest.mark.parametrize("learner", LEARNERS, ids=lambda learner: type(learner).__name__)
+@pytest.mark.parametrize("learner", WITHOUT_FOLDS, ids=repr)
 def test_a_whole_weight_is_a_repeated_round(learner):
     log = best_action_log(60)
     times = np.random.default_rng(1).integers(0, 3, size=60)
@@ -109,8 +113,8 @@ def test_probabilities_of_states_weigh_softly(make_log):
     labels = sc.StateLabels(states, 2, np.array([], dtype=int), state_probs=probs)
     soft = sc.learn_per_state(log, labels, sc.IPSLearner(), soft=True)
     pooled = sc.IPSLearner().fit(log).policy_
-    np.testing.assert_allclose(soft[0].coefs, pooled.coefs, atol=1e-4)
-    np.testing.assert_allclose(soft[1].coefs, pooled.coefs, atol=1e-4)
+    for policy in soft:
+        np.testing.assert_allclose(policy.predict_proba(log.contexts), pooled.predict_proba(log.contexts), atol=1e-3)
 
 
 def test_a_state_without_rounds_keeps_its_slot_and_gets_the_pooled_policy(make_log):
@@ -118,7 +122,8 @@ def test_a_state_without_rounds_keeps_its_slot_and_gets_the_pooled_policy(make_l
     labels = sc.StateLabels(np.zeros(600, dtype=int), 2, np.array([], dtype=int))
     with pytest.warns(SeachangeWarning, match="state 1 has no rounds"):
         policies = sc.learn_per_state(log, labels, sc.IPSLearner())
-    np.testing.assert_array_equal(policies[0].coefs, policies[1].coefs)
+    pooled = sc.IPSLearner().fit(log).policy_
+    np.testing.assert_array_equal(policies[1].coefs, pooled.coefs)
 
 
 def test_learning_per_state_leaves_the_learner_as_it_was(make_log):

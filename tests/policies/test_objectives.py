@@ -31,7 +31,8 @@ def objective_for(log, generator, *, modelled, **settings_):
     weights = generator.random(len(log)) * (generator.random(len(log)) < 0.8) + 1e-3
     model = fit_rewards(log, weights[:, None], 1.0)[0] if modelled else None
     defaults = {"clip": 1.5, "temperature": 0.0, "variance_penalty": 0.0, "l2": 0.0}
-    return Objective(log=log, weights=weights, reward_model=model, **{**defaults, **settings_})
+    predicted = None if model is None else model.predict(log)
+    return Objective(log=log, weights=weights, modelled=predicted, **{**defaults, **settings_})
 
 
 def written_out(objective, coefs):
@@ -40,8 +41,8 @@ def written_out(objective, coefs):
     probs = sc.SoftmaxPolicy(coefs, log.joint).predict_proba(log.contexts, log.action_mask)
     everyone = np.arange(len(log))
     predicted = np.zeros((len(log), log.n_actions))
-    if objective.reward_model is not None:
-        predicted = np.broadcast_to(objective.reward_model.predict(log), predicted.shape)
+    if objective.modelled is not None:
+        predicted = np.broadcast_to(objective.modelled, predicted.shape)
     ratio = np.minimum(objective.clip, probs[everyone, log.actions] / log.propensities)
     y = (probs * predicted).sum(axis=1) + ratio * (log.rewards - predicted[everyone, log.actions])
     entropy = -np.sum(probs * np.log(np.where(probs > 0, probs, 1)), axis=1)

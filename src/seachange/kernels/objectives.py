@@ -1,69 +1,150 @@
-"""Off-policy objectives of a softmax policy: value and gradient in one pass, additive over chunks of rounds."""
+"""Off-policy objectives of a softmax policy: value and gradient in one pass over tiles of rounds.
+
+A tile holds ``SIDE_BY_SIDE`` rounds in columns, for vector instructions; columns that fill up the last tile have no
+weight. Sums add up over tiles.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
-from seachange.kernels.compiler import compiled
-from seachange.kernels.softmax import softmax_row
+from seachange.kernels.compiler import fused
+from seachange.kernels.emission import weighed_sum
+from seachange.kernels.exponential import exp_of
+from seachange.kernels.rows import SIDE_BY_SIDE, columns_for
+from seachange.kernels.short_chains import add_dots
+
+# What a round counts for: its clipped weight, or the logarithm of the chosen action's probability.
+VALUE, CROSS_ENTROPY = 0, 1
+# What is summed beside that: nothing, its square, or the clipped weights themselves.
+ALONE, SQUARES, WEIGHTS = 0, 1, 2
+# The least probability whose logarithm is taken.
+LEAST = 1e-300
 
 
-@compiled
-def objective_sums(rows, mask, actions, rewards, propensities, weights, modelled, coefs, clip, squares, entropies):
-    """Sums over rounds of u y, u y², u H, (3,), and their gradients, (3, B, D).
+@fused
+def objective_sums(
+    features, allowed, chosen, residuals, inverses, limits, weights, modelled, coefs, goal, beside, entropies, sums,
+    gradients,
+):  # fmt: skip
+    """Adds Σ u y, Σ u v and Σ u H to ``sums`` (3,), and their gradients to ``gradients`` (3, B, D).
 
-    y = Σ_a π(a) m(a) + min{M, π(a_t) / p_t} (r_t - m(a_t)),  H = -Σ_a π(a) log π(a)
+    VALUE          y = Σ_a π(a) m(a) + e min{π(a_t), l} / p
+    CROSS_ENTROPY  y = e log π(a_t) / p
 
-    u are the rounds' weights, m the modelled rewards, (n, K) or (1, K); zeros make y the clipped IPS term. The
-    gradients of u y² and u H are left at 0 unless ``squares`` and ``entropies`` ask for them.
+    v is y² (SQUARES), min{π(a_t), l} / p (WEIGHTS) or 0 (ALONE); H = -Σ_a π(a) log π(a) where ``entropies`` asks for
+    it. By tile: ``features`` (R, D, S), ``allowed`` and ``modelled`` m (K, S), the ``chosen`` actions, ``residuals`` e,
+    ``inverses`` 1 / p, ``limits`` l and ``weights`` u (S,). Without a mask or a model there are no tiles of them.
     """
-    n_actions, n_features = mask.shape[1], coefs.shape[1]
-    own_row, own_block = rows.shape[1] > 1, coefs.shape[0] > 1
-    same_probs = rows.shape[0] == 1 and mask.shape[0] == 1
-    sums = np.zeros(3)
-    gradients = np.zeros((3, coefs.shape[0], n_features))
-    probs = np.empty(n_actions)
-    slope = np.empty(n_actions)
-    entropy = 0.0
-    known = False
-    for t in range(actions.size):
-        weight = weights[t]
-        if weight == 0.0:
-            continue
-        row = rows[t if rows.shape[0] > 1 else 0]
-        model = modelled[t if modelled.shape[0] > 1 else 0]
-        if not (known and same_probs):
-            softmax_row(row, coefs, mask[t if mask.shape[0] > 1 else 0], probs)
-            entropy = 0.0
-            if entropies:
-                for a in range(n_actions):
-                    if probs[a] > 0.0:
-                        entropy -= probs[a] * np.log(probs[a])
-            known = True
-        chosen = actions[t]
-        residual = rewards[t] - model[chosen]
-        ratio = probs[chosen] / propensities[t]
-        direct = 0.0
+    n_actions = max(features.shape[1], coefs.shape[0])
+    own_row, own_block, known = features.shape[1] > 1, coefs.shape[0] > 1, modelled.shape[0] > 0
+    probs, slopes, room, everywhere = (
+        columns_for(n_actions),
+        columns_for(n_actions),
+        columns_for(7),
+        slice(0, SIDE_BY_SIDE),
+    )
+    summed, values, seconds, entropy = room[:3], room[0], room[1], room[2]
+    direct, own, pushes, clipped = room[3], room[4], room[5], room[6]
+    for tile in range(chosen.shape[0]):
+        taken, counts = chosen[tile], weights[tile]
         for a in range(n_actions):
-            direct += probs[a] * model[a]
-        value = direct + min(clip, ratio) * residual
-        # A clipped ratio no longer moves with the policy.
-        push = ratio * residual if ratio < clip else 0.0
-        sums[0] += weight * value
-        sums[1] += weight * value * value
-        sums[2] += weight * entropy
-        for a in range(n_actions):
-            slope[a] = probs[a] * (model[a] - direct - push)
-        slope[chosen] += push
-        for a in range(n_actions):
-            r, b = a if own_row else 0, a if own_block else 0
-            for j in range(n_features):
-                pull = weight * slope[a] * row[r, j]
-                gradients[0, b, j] += pull
-                if squares:
-                    gradients[1, b, j] += 2.0 * value * pull
-            if entropies and probs[a] > 0.0:
-                bend = -weight * probs[a] * (np.log(probs[a]) + entropy)
-                for j in range(n_features):
-                    gradients[2, b, j] += bend * row[r, j]
-    return sums, gradients
+            weighed_sum(features[tile, a if own_row else 0], everywhere, coefs[a if own_block else 0], probs[a])
+        softmax_columns(probs, allowed[tile : tile + 1], direct, own)
+        for i in range(SIDE_BY_SIDE):
+            direct[i], seconds[i], entropy[i], own[i] = 0.0, 0.0, 0.0, probs[taken[i], i]
+        for a in range(n_actions if known else 0):
+            for i in range(SIDE_BY_SIDE):
+                direct[i] += probs[a, i] * modelled[tile, a, i]
+        round_values(
+            own, direct, residuals[tile], inverses[tile], limits[tile], goal, beside, values, seconds, pushes, clipped
+        )
+        for what in range(3):
+            if (what == 1 and beside == ALONE) or (what == 2 and not entropies):
+                continue
+            if what == 2:
+                entropy_slopes(probs, counts, entropy, slopes)
+            elif what == 1 and beside == WEIGHTS:
+                value_slopes(probs, modelled[:0], direct, clipped, taken, counts, slopes)
+            else:
+                value_slopes(probs, modelled[tile : tile + 1], direct, pushes, taken, counts, slopes)
+            for a in range(n_actions):
+                slope = slopes[a]
+                if what == 1 and beside == SQUARES:
+                    for i in range(SIDE_BY_SIDE):
+                        slope[i] *= 2.0 * values[i]
+                add_dots(features[tile, a if own_row else 0], everywhere, slope, gradients[what, a if own_block else 0])
+        add_dots(summed, everywhere, counts, sums)
+
+
+@fused
+def round_values(own, direct, residuals, inverses, limits, goal, beside, values, seconds, pushes, clipped):
+    """y and v of a tile's rounds, and by how much they move with log π(a_t): ``pushes`` for y, ``clipped`` for v."""
+    for i in range(SIDE_BY_SIDE):
+        # A clipped weight no longer moves with the policy.
+        clipped[i] = own[i] * inverses[i] if own[i] < limits[i] else 0.0
+        pushes[i] = clipped[i] * residuals[i]
+        values[i] = direct[i] + residuals[i] * inverses[i] * min(own[i], limits[i])
+    if goal == CROSS_ENTROPY:
+        for i in range(SIDE_BY_SIDE):
+            pushes[i] = residuals[i] * inverses[i]
+            values[i] = pushes[i] * np.log(max(own[i], LEAST))
+    for i in range(SIDE_BY_SIDE if beside != ALONE else 0):
+        seconds[i] = values[i] * values[i] if beside == SQUARES else min(own[i], limits[i]) * inverses[i]
+
+
+@fused
+def softmax_columns(logits, allowed, highest, totals):
+    """exp(logit - max) / Σ in place of the logits (K, S), 0 where ``allowed`` (1 or 0, K, S) is false."""
+    masked = allowed.shape[0] > 0
+    for i in range(SIDE_BY_SIDE):
+        highest[i], totals[i] = -np.inf, 0.0
+    for a in range(logits.shape[0]):
+        row = logits[a]
+        for i in range(SIDE_BY_SIDE):
+            if not masked or allowed[0, a, i]:
+                highest[i] = max(highest[i], row[i])
+    for a in range(logits.shape[0]):
+        row = logits[a]
+        for i in range(SIDE_BY_SIDE):
+            row[i] = exp_of(min(row[i] - highest[i], 0.0))
+        if masked:
+            for i in range(SIDE_BY_SIDE):
+                if not allowed[0, a, i]:
+                    row[i] = 0.0
+        for i in range(SIDE_BY_SIDE):
+            totals[i] += row[i]
+    for i in range(SIDE_BY_SIDE):
+        totals[i] = 1.0 / totals[i]
+    for a in range(logits.shape[0]):
+        row = logits[a]
+        for i in range(SIDE_BY_SIDE):
+            row[i] *= totals[i]
+
+
+@fused
+def value_slopes(probs, modelled, direct, pushes, taken, counts, slopes):
+    """u [π(a) (m(a) - Σ π m - push) + push 1{a = a_t}] into ``slopes`` (K, S): what y gains with each logit."""
+    known = modelled.shape[0] > 0
+    for a in range(probs.shape[0]):
+        prob, slope = probs[a], slopes[a]
+        if known:
+            for i in range(SIDE_BY_SIDE):
+                slope[i] = counts[i] * prob[i] * (modelled[0, a, i] - direct[i] - pushes[i])
+        else:
+            for i in range(SIDE_BY_SIDE):
+                slope[i] = -counts[i] * prob[i] * pushes[i]
+    for i in range(SIDE_BY_SIDE):
+        slopes[taken[i], i] += counts[i] * pushes[i]
+
+
+@fused
+def entropy_slopes(probs, counts, entropy, slopes):
+    """H into ``entropy``, and what u H gains with each logit, -u π(a) (log π(a) + H), into ``slopes`` (K, S)."""
+    for a in range(probs.shape[0]):
+        for i in range(SIDE_BY_SIDE):
+            slopes[a, i] = np.log(max(probs[a, i], LEAST))
+            entropy[i] -= probs[a, i] * slopes[a, i]
+    for a in range(probs.shape[0]):
+        for i in range(SIDE_BY_SIDE):
+            slopes[a, i] = -counts[i] * probs[a, i] * (slopes[a, i] + entropy[i])

@@ -273,6 +273,13 @@ def require_rounds(log: BanditLog, purpose: str) -> None:
         raise LogError(f"{purpose} needs at least one round; the log is empty.")
 
 
+def first_that_is_no_click(log: BanditLog) -> float | None:
+    """The first reward that is neither 0 nor 1 nor missing; None where all are clicks."""
+    rewards = (log.arrays.rewards[rounds] for rounds in log.chunk_slices())
+    others = (part[np.isfinite(part) & (part != 0) & (part != 1)] for part in rewards)
+    return next((float(part[0]) for part in others if len(part)), None)
+
+
 def require_rewards(log: BanditLog, purpose: str) -> None:
     """Raise where ``purpose`` needs rounds or rewards that the log does not have."""
     require_rounds(log, purpose)

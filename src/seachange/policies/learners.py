@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -14,12 +14,16 @@ from seachange.errors import LogError, ParameterError
 from seachange.log.bandit_log import BanditLog, require_rewards
 from seachange.params import Auto, Params, require, require_count
 from seachange.policies.objectives import Objective
-from seachange.policies.rewards import RewardModel, fit_rewards
+from seachange.policies.rewards import RewardKind, RewardModel, cross_fitted, fit_rewards, kind_of, robust_weights
 from seachange.policies.softmax import SoftmaxPolicy
 from seachange.protocols import Floats
 
-# The policy of a reward model is a softmax so steep that it takes the best action: the largest coefficient is this.
+# A softmax so steep that it takes the best action: its largest coefficient, in units of the features, is this.
 GREEDY = 1e6
+# The pull "auto": so many times the squared relative standard error of the value, and not less than the second.
+PULL, LEAST_PULL = 2.0, 1e-6
+# How much steeper than it was found a policy may be made.
+STEEPER = np.geomspace(1.0, 1e3, 13)
 
 
 def require_choices(log: BanditLog) -> None:
@@ -27,65 +31,6 @@ def require_choices(log: BanditLog) -> None:
     require_rewards(log, "learning a policy")
     if log.n_actions == 1:
         raise LogError("there is nothing to choose: the log has one action.")
-
-
-@dataclass(frozen=True)
-class Optimisation:
-    """How the maximisation went."""
-
-    value: float  # J at the end
-    iterations: int
-    converged: bool
-
-
-@dataclass(kw_only=True, eq=False, repr=False)
-class _SoftmaxLearner(Params):
-    """What the learners share: the settings of the objective, and L-BFGS."""
-
-    clip: float = 100.0  # M: lower trades bias for variance; below 1 / p it costs value
-    temperature: float = 0.0  # τ: higher keeps the policy more random; in units of reward
-    l2: float = 1e-5  # pull of the coefficients to 0; in units of the mean absolute reward and of each feature
-    max_iterations: int = 500
-
-    def fit(self, log: BanditLog, weights: npt.ArrayLike | None = None) -> Self:
-        """Learn ``policy_`` from ``log``, round t counting ``weights[t]`` times."""
-        counts = self._checked_weights(log, weights)
-        objective = Objective(
-            log=log,
-            weights=counts,
-            reward_model=self._reward_model(log, counts),
-            clip=self.clip,
-            temperature=self.temperature,
-            variance_penalty=self._variance_penalty(),
-            l2=self.l2,
-        )
-        shape, scale, units = log.joint.shape, objective.scale, objective.units
-
-        # The optimiser sees rewards and features in their own units, so that its tolerances fit any log.
-        def descend(flat: Floats) -> tuple[float, Floats]:
-            value, gradient = objective.value_and_gradient(flat.reshape(shape) / units)
-            return -value / scale, -(gradient / units).ravel() / scale
-
-        options = {"maxiter": self.max_iterations, "ftol": 1e-12, "gtol": 1e-7}
-        with one_thread():
-            found = minimize(descend, np.zeros(log.joint.size), jac=True, method="L-BFGS-B", options=options)
-        self.policy_ = SoftmaxPolicy(found.x.reshape(shape) / units, log.joint)
-        self.optimisation_ = Optimisation(-float(found.fun) * scale, int(found.nit), found.status == 0)
-        return self
-
-    def _reward_model(self, log: BanditLog, weights: Floats) -> RewardModel | None:
-        return None
-
-    def _variance_penalty(self) -> float:
-        return 0.0
-
-    def _checked_weights(self, log: BanditLog, weights: npt.ArrayLike | None) -> Floats:
-        require(self.clip > 0, f"clip must be positive; got {self.clip}.")
-        require(self.temperature >= 0, f"temperature must be at least 0; got {self.temperature}.")
-        require(self.l2 >= 0, f"l2 must be at least 0; got {self.l2}.")
-        require_count("max_iterations", self.max_iterations)
-        require_choices(log)
-        return checked_weights(log, weights)
 
 
 def checked_weights(log: BanditLog, weights: npt.ArrayLike | None) -> Floats:
@@ -98,57 +43,209 @@ def checked_weights(log: BanditLog, weights: npt.ArrayLike | None) -> Floats:
     return counts
 
 
-def _reward_model(log: BanditLog, weights: Floats, ridge: float | Auto) -> RewardModel:
-    require(ridge == "auto" or ridge >= 0, f"ridge must be at least 0; got {ridge}.")
-    return fit_rewards(log, weights[:, None], ridge)[0]
+@dataclass(frozen=True)
+class Optimisation:
+    """How the maximisation went."""
+
+    value: float  # J at the end
+    iterations: int
+    converged: bool
+    l2: float  # the pull that was used
+    steepness: float  # what the coefficients were multiplied with afterwards
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class IPSLearner(_SoftmaxLearner):
+class SoftmaxLearner(Params):
+    """What learners of softmax policies share: the settings of the objective, L-BFGS, and the scale."""
+
+    clip: float = 100.0  # M: lower trades bias for variance; below 1 / p it costs value
+    temperature: float = 0.0  # τ: higher keeps the policy more random; in units of reward
+    l2: float | Auto = "auto"  # pull of the coefficients to 0; in units of the mean absolute reward and of each feature
+    borrow: float = 10.0  # rounds with which the policy of the whole log counts for one of its states
+    steepness: float | Auto = "auto"  # what coefficients are multiplied with at last, against the pull; auto: what pays
+    max_iterations: int = 500
+
+    def fit(self, log: BanditLog, weights: npt.ArrayLike | None = None, pooled: Self | None = None) -> Self:
+        """Learn ``policy_`` from ``log``, round t counting ``weights[t]`` times, drawn to what ``pooled`` learned."""
+        counts = self._checked_weights(log, weights)
+        centre = None if pooled is None else pooled.coefs_
+        self._learn(self._objective(log, counts, centre))
+        return self
+
+    def _learn(self, objective: Objective) -> None:
+        """Climb to a maximum; ``policy_``, ``coefs_`` and ``optimisation_`` say which."""
+        start = self._start(objective)
+        if self.l2 == "auto":
+            objective = objective.pulled(objective.l2 + max(PULL * objective.relative_error(start) ** 2, LEAST_PULL))
+        coefs, found = self._climb(objective, start)
+        steepness = self._steepness(objective, coefs)
+        self.coefs_, self.policy_ = coefs, SoftmaxPolicy(steepness * coefs, objective.log.joint)
+        value = -float(found.fun) * objective.scale
+        self.optimisation_ = Optimisation(value, int(found.nit), found.status == 0, objective.l2, steepness)
+
+    def _start(self, objective: Objective) -> Floats:
+        """Where to climb from: the maximum of the concave surrogate, where rewards have one."""
+        start = np.zeros(objective.log.joint.shape) if objective.centre is None else objective.centre
+        if objective.surrogate or float(objective.log.arrays.rewards.min()) < 0:
+            return start
+        return self._climb(objective.as_surrogate.pulled(max(objective.l2, LEAST_PULL)), start)[0]
+
+    def _objective(self, log: BanditLog, counts: Floats, centre: Floats | None, **settings: Any) -> Objective:
+        return Objective(
+            log=log, weights=counts, clip=self.clip, temperature=self.temperature, centre=centre,
+            l2=(0.0 if self.l2 == "auto" else self.l2) + (0.0 if centre is None else self.borrow / float(counts.sum())),
+            **settings,
+        )  # fmt: skip
+
+    def _climb(self, objective: Objective, start: Floats) -> tuple[Floats, Any]:
+        """Coefficients at a maximum, by L-BFGS from ``start``, and what the optimiser says of it."""
+        shape, scale, units = start.shape, objective.scale, objective.units
+
+        # The optimiser sees rewards and features in their own units, so that its tolerances fit any log.
+        def descend(flat: Floats) -> tuple[float, Floats]:
+            value, gradient = objective.value_and_gradient(flat.reshape(shape) / units)
+            return -value / scale, -(gradient / units).ravel() / scale
+
+        options = {"maxiter": self.max_iterations, "ftol": 1e-10, "gtol": 1e-7}
+        with one_thread():
+            found = minimize(descend, (start * units).ravel(), jac=True, method="L-BFGS-B", options=options)
+        return found.x.reshape(shape) / units, found
+
+    def _steepness(self, objective: Objective, coefs: Floats) -> float:
+        """What multiplies the coefficients: the pull to 0 left the policy softer than it would be without."""
+        if self.steepness != "auto":
+            return self.steepness
+        if objective.l2 == 0:
+            return 1.0
+        unpulled = objective.pulled(0.0)
+        values = [unpulled.value_and_gradient(factor * coefs)[0] for factor in STEEPER]
+        return float(STEEPER[int(np.argmax(values))])
+
+    def _checked_weights(self, log: BanditLog, weights: npt.ArrayLike | None) -> Floats:
+        require(self.clip > 0, f"clip must be positive; got {self.clip}.")
+        require(self.temperature >= 0, f"temperature must be at least 0; got {self.temperature}.")
+        require(self.l2 == "auto" or self.l2 >= 0, f"l2 must be auto or at least 0; got {self.l2}.")
+        require(self.borrow >= 0, f"borrow must be at least 0; got {self.borrow}.")
+        given = self.steepness
+        require(given == "auto" or 0 < given < np.inf, f"steepness must be auto or positive; got {given}.")
+        require_count("max_iterations", self.max_iterations)
+        require_choices(log)
+        return checked_weights(log, weights)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class IPSLearner(SoftmaxLearner):
     """Maximise inverse propensity scores: mean of min{M, π(a_t | x_t) / p_t} r_t."""
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class DRLearner(_SoftmaxLearner):
-    """Maximise the doubly robust value: a least-squares reward model, corrected by weighted residuals."""
+class SNIPSLearner(SoftmaxLearner):
+    """Maximise self-normalised inverse propensity scores: Σ w_t r_t / Σ w_t, w_t = min{M, π(a_t | x_t) / p_t}."""
 
+    def _objective(self, log: BanditLog, counts: Floats, centre: Floats | None, **settings: Any) -> Objective:
+        return super()._objective(log, counts, centre, normalised=True, **settings)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class POEMLearner(SoftmaxLearner):
+    """Maximise inverse propensity scores minus λ of their standard error (counterfactual risk minimisation)."""
+
+    variance_penalty: float = 1.0  # λ: higher stays nearer to what the log can support
+
+    def _objective(self, log: BanditLog, counts: Floats, centre: Floats | None, **settings: Any) -> Objective:
+        require(self.variance_penalty >= 0, f"variance_penalty must be at least 0; got {self.variance_penalty}.")
+        return super()._objective(log, counts, centre, variance_penalty=self.variance_penalty, **settings)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class CrossEntropyLearner(SoftmaxLearner):
+    """Maximise mean of (r_t / p_t) log π(a_t | x_t), which is concave; for rewards from 0 on.
+
+    log π(a) ≥ 1 - 1 / π(a): it grows where inverse propensity scores do, and hates to give a rewarded action up.
+    """
+
+    def _objective(self, log: BanditLog, counts: Floats, centre: Floats | None, **settings: Any) -> Objective:
+        least = float(log.arrays.rewards.min())
+        require(least >= 0, f"cross-entropy needs rewards from 0 on; the log has {least}. Use IPSLearner.")
+        return super()._objective(log, counts, centre, surrogate=True, **settings)
+
+    def _steepness(self, objective: Objective, coefs: Floats) -> float:
+        return super()._steepness(objective.as_value, coefs)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class DRLearner(SoftmaxLearner):
+    """Maximise the doubly robust value: a reward model, corrected by weighted residuals.
+
+    The model of a round is fitted to other times only.
+    """
+
+    rewards: RewardKind | Auto = "auto"  # how the reward model takes them to be distributed
     ridge: float | Auto = "auto"  # of the reward model, in rounds; auto: what the rewards make most likely
+    n_folds: int = 5  # runs of rounds, each of which is modelled from the others
 
-    def _reward_model(self, log: BanditLog, weights: Floats) -> RewardModel:
-        return _reward_model(log, weights, self.ridge)
+    def _objective(self, log: BanditLog, counts: Floats, centre: Floats | None, **settings: Any) -> Objective:
+        require(self.ridge == "auto" or self.ridge >= 0, f"ridge must be at least 0; got {self.ridge}.")
+        require_count("n_folds", self.n_folds)
+        modelled = cross_fitted(log, counts, self.ridge, kind_of(log, self.rewards), self.n_folds)
+        return super()._objective(log, counts, centre, modelled=modelled, **settings)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class MRDRLearner(DRLearner):
+    """The doubly robust value again, its reward model weighed for least variance ("more robust").
+
+    The model matters where the correction is noisy: rounds weigh π(a_t | x_t) (1 - p_t) / p_t² in its fit. Policy and
+    model take turns.
+    """
+
+    turns: int = 2  # how often the policy is learned, the first time as by DRLearner
+
+    def fit(self, log: BanditLog, weights: npt.ArrayLike | None = None, pooled: Self | None = None) -> Self:
+        """Learn ``policy_`` from ``log``, round t counting ``weights[t]`` times, drawn to what ``pooled`` learned."""
+        require_count("turns", self.turns)
+        super().fit(log, weights, pooled)
+        counts, centre = checked_weights(log, weights), None if pooled is None else pooled.coefs_
+        for _ in range(1, self.turns):
+            probs = self.policy_.predict_proba(log.contexts, log.action_mask)[np.arange(len(log)), log.arrays.actions]
+            noisy = counts * robust_weights(probs, log.arrays.propensities)
+            # A policy that the log never followed, or that it followed without fail, has no such rounds.
+            if noisy.sum() > 0:
+                modelled = cross_fitted(log, noisy, self.ridge, kind_of(log, self.rewards), self.n_folds)
+                self._learn(SoftmaxLearner._objective(self, log, counts, centre, modelled=modelled))
+        return self
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class DMLearner(Params):
     """Take the action whose modelled reward is highest: the direct method, right where its linear model is."""
 
+    rewards: RewardKind | Auto = "auto"  # how the reward model takes them to be distributed
     ridge: float | Auto = "auto"  # of the reward model, in rounds; auto: what the rewards make most likely
 
-    def fit(self, log: BanditLog, weights: npt.ArrayLike | None = None) -> Self:
-        """Learn ``policy_`` from ``log``, round t counting ``weights[t]`` times."""
+    def fit(self, log: BanditLog, weights: npt.ArrayLike | None = None, pooled: Self | None = None) -> Self:
+        """Learn ``policy_``, round t counting ``weights[t]`` times; the model is drawn to that of ``pooled``."""
         require_choices(log)
-        coefs = _reward_model(log, checked_weights(log, weights), self.ridge).coefs
-        units = log.joint.scales(log.arrays.rows)
-        steepness = GREEDY / max(float(np.abs(coefs * units).max()), 1e-300)
-        self.policy_ = SoftmaxPolicy(steepness * coefs, log.joint)
+        require(self.ridge == "auto" or self.ridge >= 0, f"ridge must be at least 0; got {self.ridge}.")
+        counts, kind = checked_weights(log, weights), kind_of(log, self.rewards)
+        centre = None if pooled is None else pooled.reward_model_.coefs
+        return self.take(fit_rewards(log, counts[:, None], self.ridge, kind, centre)[0], log)
+
+    def take(self, model: RewardModel, log: BanditLog) -> Self:
+        """Learn ``policy_`` from a reward model that was fitted to ``log`` already."""
+        largest = float(np.abs(model.coefs * log.joint.scales(log.arrays.rows)).max())
+        self.reward_model_ = model
+        self.policy_ = SoftmaxPolicy(model.coefs * (GREEDY / max(largest, 1e-300)), log.joint)
         return self
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
-class POEMLearner(_SoftmaxLearner):
-    """Maximise inverse propensity scores minus λ of their standard error (counterfactual risk minimisation)."""
-
-    variance_penalty: float = 1.0  # λ: higher stays nearer to what the log can support
-
-    def _variance_penalty(self) -> float:
-        require(self.variance_penalty >= 0, f"variance_penalty must be at least 0; got {self.variance_penalty}.")
-        return self.variance_penalty
-
-
 # Learners by the name of what they maximise.
-LEARNERS: dict[str, type[IPSLearner | DMLearner | DRLearner | POEMLearner]] = {
+LEARNERS: dict[str, type[SoftmaxLearner | DMLearner]] = {
     "ips": IPSLearner,
+    "snips": SNIPSLearner,
     "dm": DMLearner,
     "dr": DRLearner,
+    "mrdr": MRDRLearner,
     "poem": POEMLearner,
+    "cross-entropy": CrossEntropyLearner,
 }

@@ -2,35 +2,43 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from seachange.kernels.objectives import objective_sums
+from seachange.kernels.objectives import ALONE, CROSS_ENTROPY, SQUARES, VALUE, WEIGHTS, objective_sums
 from seachange.log.bandit_log import BanditLog
-from seachange.policies.rewards import RewardModel
+from seachange.policies.tiles import Tiles, tiles_of
 from seachange.protocols import Floats
+
+# Rounds are laid out once, for all passes, where that takes at most so many numbers.
+MOST_KEPT = 1 << 27
 
 
 @dataclass(frozen=True, eq=False)
 class Objective:
-    """J(θ) = mean y + τ mean H - λ √(Var y / N) - (l2 / 2) s Σ_j (u_j θ_j)².
+    """J(θ) = mean y + τ mean H - λ √(Var y / N) - (l2 / 2) s Σ_j (u_j (θ_j - θ°_j))².
 
     y_t = Σ_a π(a | x_t) r̂(x_t, a) + min{M, π(a_t | x_t) / p_t} (r_t - r̂(x_t, a_t)),  r̂ = 0 without a reward model
 
     Means are weighted, N is the sum of the weights, s the mean absolute reward and u_j the root mean square of feature
-    j, so that the penalty means the same whatever the units of rewards and features.
+    j, so that the penalty means the same whatever the units of rewards and features. ``normalised``: Σ y / Σ w in place
+    of mean y, w the weights of y. ``surrogate``: y_t = (r_t / p_t) log π(a_t | x_t).
     """
 
     log: BanditLog
     weights: Floats  # (n,) u_t
-    reward_model: RewardModel | None
-    clip: float  # M
-    temperature: float  # τ
-    variance_penalty: float  # λ
-    l2: float
+    modelled: Floats | None = None  # (n, K) or (1, K) r̂
+    clip: float = np.inf  # M
+    temperature: float = 0.0  # τ
+    variance_penalty: float = 0.0  # λ
+    l2: float = 0.0
+    centre: Floats | None = None  # (B, D) θ°; None: 0
+    normalised: bool = False
+    surrogate: bool = False
 
     @cached_property
     def scale(self) -> float:
@@ -43,35 +51,73 @@ class Objective:
         return self.log.joint.scales(self.log.arrays.rows)
 
     @cached_property
-    def _chunks(self) -> list[tuple[Any, ...]]:
-        """The kernel's arguments, chunk by chunk."""
-        return [
-            (*self.log[rounds].arrays, self.weights[rounds], self._modelled(rounds))
-            for rounds in self.log.chunk_slices()
-        ]
+    def _kept(self) -> list[Tiles] | None:
+        """All tiles, where there is room for them."""
+        rows = self.log.arrays.rows
+        size = len(self.log) * (rows.shape[1] * rows.shape[2] + (0 if self.modelled is None else self.log.n_actions))
+        sparse = self.modelled is None and not self.normalised and self.temperature == 0
+        return list(self._laid_out()) if self.log.spool is None and (sparse or size <= MOST_KEPT) else None
 
-    def _modelled(self, rounds: slice) -> Floats:
-        if self.reward_model is None:
-            return np.zeros((1, self.log.n_actions))
-        return self.reward_model.predict(self.log[rounds])
+    def _laid_out(self) -> Iterator[Tiles]:
+        """Rounds that matter, in tiles: without a reward a round moves neither y nor its variance."""
+        for part in self.log.chunk_slices():
+            chunk, weights = self.log[part], self.weights[part]
+            matters = weights > 0
+            if self.modelled is None and not self.normalised and self.temperature == 0:
+                matters &= chunk.arrays.rewards != 0
+            modelled = self.modelled if self.modelled is None or len(self.modelled) == 1 else self.modelled[part]
+            if matters.any():
+                yield tiles_of(chunk, np.flatnonzero(matters), weights, modelled, self.clip)
+
+    def pulled(self, l2: float) -> Objective:
+        """The same with another ``l2``."""
+        return self._with(l2=l2)
+
+    @cached_property
+    def as_surrogate(self) -> Objective:
+        """The concave objective that stands for this one, of rounds with a reward alone."""
+        return Objective(log=self.log, weights=self.weights, l2=self.l2, centre=self.centre, surrogate=True)
+
+    @cached_property
+    def as_value(self) -> Objective:
+        """What a surrogate stands for, of the same tiles."""
+        return self._with(surrogate=False)
+
+    def _with(self, **changes: Any) -> Objective:
+        other = replace(self, **changes)
+        other.__dict__["_kept"] = self._kept
+        return other
+
+    def relative_error(self, coefs: Floats) -> float:
+        """Standard error of mean y at θ = ``coefs``, in units of the mean absolute reward."""
+        total, means, slopes = float(self.weights.sum()), np.zeros(3), np.zeros((3, *coefs.shape))
+        for tiles in self._kept or self._laid_out():
+            objective_sums(*tiles, coefs, VALUE, SQUARES, False, means, slopes)
+        return float(np.sqrt(max(means[1] / total - (means[0] / total) ** 2, 0.0) / total)) / self.scale
 
     def value_and_gradient(self, coefs: Floats) -> tuple[float, Floats]:
         """J and ∂J/∂θ at θ = ``coefs``, (B, D)."""
         total = float(self.weights.sum())
         means, slopes = np.zeros(3), np.zeros((3, *coefs.shape))
-        for chunk in self._chunks:
-            sums, gradients = objective_sums(  # type: ignore[call-arg]
-                *chunk, coefs, self.clip, self.variance_penalty > 0, self.temperature > 0
+        beside = WEIGHTS if self.normalised else SQUARES if self.variance_penalty > 0 else ALONE
+        for tiles in self._kept or self._laid_out():
+            objective_sums(
+                *tiles, coefs, CROSS_ENTROPY if self.surrogate else VALUE, beside, self.temperature > 0, means, slopes
             )
-            means += sums / total
-            slopes += gradients / total
-        value = means[0] + self.temperature * means[2]
-        slope = slopes[0] + self.temperature * slopes[2]
+        means /= total
+        slopes /= total
+        value, slope = means[0], slopes[0]
+        if self.normalised:
+            # Without weight there is nothing to divide by, and nothing is known.
+            value = means[0] / means[1] if means[1] > 0 else 0.0
+            slope = (slopes[0] - value * slopes[1]) / means[1] if means[1] > 0 else 0.0 * slope
+        value, slope = value + self.temperature * means[2], slope + self.temperature * slopes[2]
         # Var y / N with the unbiased variance; rounding must not make it negative.
         spread = (means[1] - means[0] ** 2) / (total - 1) if total > 1 else 0.0
         if self.variance_penalty > 0 and spread > 0:
             spread_slope = (slopes[1] - 2 * means[0] * slopes[0]) / (total - 1)
             value -= self.variance_penalty * np.sqrt(spread)
-            slope -= self.variance_penalty * spread_slope / (2 * np.sqrt(spread))
+            slope = slope - self.variance_penalty * spread_slope / (2 * np.sqrt(spread))
         penalty = self.l2 * self.scale * np.square(self.units)
-        return float(value - np.sum(penalty * np.square(coefs)) / 2), slope - penalty * coefs
+        away = coefs if self.centre is None else coefs - self.centre
+        return float(value - np.sum(penalty * np.square(away)) / 2), slope - penalty * away

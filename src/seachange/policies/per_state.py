@@ -12,6 +12,8 @@ import numpy.typing as npt
 
 from seachange.errors import ParameterError, SeachangeWarning
 from seachange.log.bandit_log import BanditLog
+from seachange.policies.learners import DMLearner, SoftmaxLearner
+from seachange.policies.rewards import RewardModel
 from seachange.policies.softmax import SoftmaxPolicy, advice_of
 from seachange.protocols import Floats, Policy, PolicyLearner
 from seachange.states.labels import StateLabels
@@ -47,25 +49,40 @@ class PolicySet:
         return np.stack([policy.predict_proba(contexts, action_mask) for policy in self.policies], axis=1)
 
 
-def learn_per_state(log: BanditLog, labels: StateLabels, learner: PolicyLearner, *, soft: bool = False) -> PolicySet:
+def learn_per_state(
+    log: BanditLog,
+    labels: StateLabels,
+    learner: PolicyLearner,
+    *,
+    soft: bool = False,
+    reward_models: Sequence[RewardModel] | None = None,
+) -> PolicySet:
     """π̂_z = argmax_π Σ_t u_t(z) V̂_t(π) for every state z.
 
-    u_t(z) is 1 where the label says z and 0 elsewhere; ``soft``: the label's probability of z. A state without rounds
-    gets the policy of the whole log.
+    u_t(z) is 1 where the label says z and 0 elsewhere; ``soft``: the label's probability of z. Our own learners draw
+    the policy of a state to that of the whole log, the more the fewer rounds it has; a state without rounds gets the
+    latter. ``reward_models``, one a state, are those of an HMM: a ``DMLearner`` need not fit its own.
     """
     if len(labels.states) != len(log):
         raise ParameterError(
             f"labels must have one entry a round; they have {len(labels.states)} for {len(log)} rounds."
         )
-    policies: list[Policy] = []
-    pooled: Policy | None = None
-    for state, weights in enumerate(labels.weights(soft)):
-        if weights.sum() > 0:
-            policies.append(copy(learner).fit(log, weights).policy_)
-            continue
+    if isinstance(learner, DMLearner) and reward_models is not None:
+        return PolicySet(tuple(copy(learner).take(model, log).policy_ for model in reward_models), labels.expected_stay)
+    memberships = list(labels.weights(soft))
+    borrows = isinstance(learner, DMLearner | SoftmaxLearner) and len(memberships) > 1
+    empty = [state for state, weights in enumerate(memberships) if not weights.sum() > 0]
+    for state in empty:
         warnings.warn(
             f"state {state} has no rounds; it gets the policy of the whole log.", SeachangeWarning, stacklevel=2
         )
-        pooled = copy(learner).fit(log).policy_ if pooled is None else pooled
-        policies.append(pooled)
+    pooled = copy(learner).fit(log) if empty or borrows else None
+    policies: list[Policy] = []
+    for state, weights in enumerate(memberships):
+        if state in empty:
+            policies.append(pooled.policy_)  # type: ignore[union-attr]
+        elif borrows:
+            policies.append(copy(learner).fit(log, weights, pooled).policy_)  # type: ignore[call-arg]
+        else:
+            policies.append(copy(learner).fit(log, weights).policy_)
     return PolicySet(tuple(policies), labels.expected_stay)

@@ -3,40 +3,72 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal
 
 import numpy as np
+from scipy.special import expit
 
 from seachange.kernels.regression import modelled_rewards, penalised_gram, regression_sums, scaled_inverse, solve_ridge
-from seachange.log.bandit_log import BanditLog
-from seachange.params import Auto
+from seachange.log.bandit_log import BanditLog, first_that_is_no_click
+from seachange.params import Auto, require
 from seachange.protocols import Floats
+from seachange.states.pooled import click_centre, click_fit
 from seachange.states.shrinkage import likeliest_ridge
+
+RewardKind = Literal["gaussian", "bernoulli"]
 
 
 @dataclass(frozen=True, eq=False)
 class RewardModel:
-    """r̂(x, a) = c · f(x, a), by weighted least squares with a ridge."""
+    """r̂(x, a) = c · f(x, a) by weighted least squares with a ridge; of clicks 1 / (1 + exp(-c · f(x, a)))."""
 
     coefs: Floats  # (B, D)
     inverse_gram: Floats  # (B, D, D): (Σ u f f' + ridge I)⁻¹
+    kind: RewardKind = "gaussian"
 
     def predict(self, log: BanditLog) -> Floats:
         """r̂(x_t, a) of every round and action: (n, K), or (1, K) for a log without contexts."""
-        return np.ascontiguousarray(modelled_rewards(log.arrays.rows, self.coefs))
+        scores = np.ascontiguousarray(modelled_rewards(log.arrays.rows, self.coefs), dtype=np.float64)
+        return np.asarray(expit(scores)) if self.kind == "bernoulli" else scores
 
 
-def fit_rewards(log: BanditLog, weights: Floats, ridge: float | Auto) -> list[RewardModel]:
+def kind_of(log: BanditLog, wanted: RewardKind | Auto) -> RewardKind:
+    """What rewards are, where that is to be seen from the log."""
+    require(
+        wanted in ("auto", "gaussian", "bernoulli"), f"rewards must be auto, gaussian or bernoulli; got {wanted!r}."
+    )
+    if wanted == "gaussian":
+        return "gaussian"
+    other = first_that_is_no_click(log)
+    require(wanted == "auto" or other is None, f'rewards="bernoulli" needs rewards of 0 or 1; the log has {other}.')
+    return "bernoulli" if other is None else "gaussian"
+
+
+def fit_rewards(
+    log: BanditLog,
+    weights: Floats,
+    ridge: float | Auto,
+    kind: RewardKind = "gaussian",
+    centre: Floats | None = None,
+) -> list[RewardModel]:
     """One reward model for every column of ``weights``, (n, L).
 
-    ``ridge`` counts in rounds; "auto" is the one that the rewards make most likely. It pulls towards the mean reward
-    where there is an intercept to hold it, and to 0 where actions have vectors of their own.
+    ``ridge`` counts in rounds; "auto" is the one that the rewards make most likely. It pulls towards ``centre`` (B, D),
+    or else towards the mean reward where there is an intercept to hold it, and to 0 where actions have vectors of their
+    own.
     """
+    if kind == "bernoulli":
+        return [_click_model(log, np.ascontiguousarray(column), ridge, centre) for column in weights.T]
     n_blocks, n_features = log.joint.shape
     scales = log.joint.scales(log.arrays.rows)
-    offsets = np.zeros(weights.shape[1])
-    if log.joint.kind != "per action":
+    centres = np.zeros((weights.shape[1], n_blocks, n_features))
+    if centre is not None:
+        centres[:] = centre
+    elif log.joint.kind != "per action":
         counts = weights.sum(axis=0)
-        offsets = np.divide(log.arrays.rewards @ weights, counts, out=offsets, where=counts > 0)
+        means = np.divide(log.arrays.rewards @ weights, counts, out=np.zeros(len(counts)), where=counts > 0)
+        centres[..., -1] = means[:, None]
     grams = np.zeros((weights.shape[1], n_blocks, n_features, n_features))
     moments, totals = np.zeros((weights.shape[1], n_blocks, n_features)), np.zeros((weights.shape[1], 2))
     for rounds in log.chunk_slices():
@@ -45,17 +77,51 @@ def fit_rewards(log: BanditLog, weights: Floats, ridge: float | Auto) -> list[Re
         grams += sums[0]
         moments += sums[1]
         totals += sums[2]
-    # Moments of r - offset: the intercept is the last feature, which is always 1.
-    moments -= offsets[:, None, None] * grams[..., -1]
-    squares = totals[:, 0] - np.square(offsets) * totals[:, 1]
+    # Of what the centre leaves of the rewards.
+    explained = np.einsum("zbij,zbj->zbi", grams, centres)
+    squares = totals[:, 0] - np.einsum("zbi,zbi->z", centres, 2 * moments - explained)
+    moments -= explained
     models = []
-    for z, offset in enumerate(offsets):
+    for z in range(weights.shape[1]):
         used = ridge
         if used == "auto":
-            used = likeliest_ridge(grams[z], moments[z], float(squares[z]), float(totals[z, 1]), scales)
+            used = likeliest_ridge(grams[z], moments[z], max(float(squares[z]), 0.0), float(totals[z, 1]), scales)
         penalties = used * np.square(scales)
-        coefs = solve_ridge(grams[z], moments[z], penalties)
-        if log.joint.kind != "per action":
-            coefs[..., -1] += offset
+        coefs = centres[z] + solve_ridge(grams[z], moments[z], penalties)
         models.append(RewardModel(coefs, scaled_inverse(penalised_gram(grams[z], penalties))))
     return models
+
+
+def _click_model(log: BanditLog, weights: Floats, ridge: float | Auto, centre: Floats | None) -> RewardModel:
+    """Logistic regression of clicks."""
+    scales = log.joint.scales(log.arrays.rows)
+    start = click_centre(log, weights) if centre is None else centre
+    fit = click_fit(log, scales, weights, start, None if ridge == "auto" else ridge)
+    penalties = fit.ridge * np.square(scales)
+    return RewardModel(fit.coefs, scaled_inverse(penalised_gram(fit.grams[0], penalties)), "bernoulli")
+
+
+def robust_weights(probs: Floats, propensities: Floats) -> Floats:
+    """(n,) π(a_t | x_t) (1 - p_t) / p_t²: how a model's errors become variance of the doubly robust value."""
+    return np.asarray(probs * (1 - propensities) / np.square(propensities))
+
+
+def time_blocks(weights: Floats, n_blocks: int) -> list[slice]:
+    """Runs of rounds with about the same weight each."""
+    reached = np.cumsum(weights) / weights.sum()
+    edges = [0, *(np.searchsorted(reached, np.arange(1, n_blocks) / n_blocks) + 1).tolist(), len(weights)]
+    return [slice(start, stop) for start, stop in pairwise(edges) if stop > start]
+
+
+def cross_fitted(
+    log: BanditLog, weights: Floats, ridge: float | Auto, kind: RewardKind = "gaussian", n_folds: int = 5
+) -> Floats:
+    """(n, K) r̂(x_t, a) from models that saw no round of the run of time that t is in; with one fold, all of them."""
+    predicted = np.empty((len(log), log.n_actions))
+    for block in time_blocks(weights, n_folds):
+        others = weights.copy()
+        if n_folds > 1:
+            others[block] = 0.0
+        model = fit_rewards(log, others[:, None], ridge, kind)[0]
+        predicted[block] = model.predict(log[block])
+    return predicted

@@ -1,9 +1,10 @@
 """Simulated worlds and deployments in them."""
 
 from seachange.deploy.decision import Trace
+from seachange.simulate.clicks import Clicks
 from seachange.simulate.rollout import rollout
 from seachange.simulate.rounds import Rounds
 from seachange.simulate.shop import Shop
 from seachange.simulate.synthetic import Synthetic, paper_states
 
-__all__ = ["Rounds", "Shop", "Synthetic", "Trace", "paper_states", "rollout"]
+__all__ = ["Clicks", "Rounds", "Shop", "Synthetic", "Trace", "paper_states", "rollout"]

@@ -10,7 +10,7 @@ import numpy as np
 
 from seachange.engine import one_thread
 from seachange.errors import NoChangeWarning, SeachangeWarning
-from seachange.log.bandit_log import BanditLog, require_log, require_rounds
+from seachange.log.bandit_log import BanditLog, first_that_is_no_click, require_log, require_rounds
 from seachange.log.moments import moments_of, skewness_of
 from seachange.params import Auto, Params, require, require_count
 from seachange.states.alignment import in_the_order_of, regression_of
@@ -212,9 +212,7 @@ class HMMOracle(Params):
 
     def _kind_of(self, log: BanditLog) -> Rewards:
         """How the rewards of ``log`` are distributed."""
-        rewards = (log.arrays.rewards[rounds] for rounds in log.chunk_slices())
-        others = (part[np.isfinite(part) & (part != 0) & (part != 1)] for part in rewards)
-        other = next((float(part[0]) for part in others if len(part)), None)
+        other = first_that_is_no_click(log)
         if self.rewards == "bernoulli":
             require(other is None, f'rewards="bernoulli" needs rewards of 0 or 1; the log has {other}.')
         if self.rewards == "auto":

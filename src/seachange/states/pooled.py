@@ -29,13 +29,16 @@ class PooledFit(NamedTuple):
     coefs: Floats  # (B, D)
     grams: Floats  # (1, B, D, D) curvature of the log-likelihood, times the noise variance
     cost: float  # of its coefficients in BIC
+    ridge: float  # in rounds
 
 
 def pooled_fit(log: BanditLog, scales: Floats) -> PooledFit:
     """Least squares with the likeliest ridge; ``scales`` (D,) are the units of the features."""
     n_blocks, n_features = log.joint.shape
     grams, moments = np.zeros((1, n_blocks, n_features, n_features)), np.zeros((1, n_blocks, n_features))
-    centre, squares = _centre(log, clicks=False), 0.0
+    centre, squares = np.zeros(log.joint.shape), 0.0
+    if log.joint.kind != "per action":
+        centre[:, -1] = moments_of(log.arrays.rewards).mean
     for chunk in log.chunks():
         arrays, ones = residual_log(chunk, centre).arrays, np.ones((len(chunk), 1))
         sums = regression_sums(arrays.rows, arrays.actions, arrays.rewards, ones, n_blocks)
@@ -45,39 +48,56 @@ def pooled_fit(log: BanditLog, scales: Floats) -> PooledFit:
     rounds = moments_of(log.arrays.rewards).n_seen
     ridge = likeliest_ridge(grams, moments, squares, rounds, scales)
     deviations = solve_ridge(grams, moments, ridge * np.square(scales))
-    return PooledFit(np.asarray(centre + deviations[0]), grams, occam(grams, ridge, scales, rounds))
+    return PooledFit(np.asarray(centre + deviations[0]), grams, occam(grams, ridge, scales, rounds), ridge)
 
 
 def pooled_click_fit(log: BanditLog, scales: Floats) -> PooledFit:
     """The same where rewards are clicks, by logistic regression."""
-    centre = _centre(log, clicks=True)
-    coefs, ridge = centre[None], STABLE_CLICK_RIDGE
-    for _ in range(MOST_TURNS):
-        penalties = ridge * np.square(scales)
-        coefs, grams = _click_fit(log, coefs, centre, penalties)
+    ones = np.ones(len(log))
+    return click_fit(log, scales, ones, click_centre(log, ones))
+
+
+def click_fit(log: BanditLog, scales: Floats, weights: Floats, centre: Floats, ridge: float | None = None) -> PooledFit:
+    """Logistic regression of clicks, round t counting ``weights[t]`` times, drawn to ``centre`` (B, D).
+
+    ``ridge`` counts in rounds; without one it is the likeliest.
+    """
+    coefs, used = centre[None], STABLE_CLICK_RIDGE if ridge is None else ridge
+    for _ in range(MOST_TURNS if ridge is None else 1):
+        penalties = used * np.square(scales)
+        coefs, grams = _click_fit(log, weights, coefs, centre, penalties)
+        if ridge is not None:
+            break
         # At the maximum the likelihood's slope is what the ridge pulls with.
         linear = np.einsum("zbij,zbj->zbi", grams, coefs - centre) + penalties * (coefs - centre)
-        before, ridge = ridge, max(evidence_ridge(grams, linear, 1.0, scales), STABLE_CLICK_RIDGE)
-        if abs(ridge - before) <= SAME_RIDGE * ridge:
+        before, used = used, max(evidence_ridge(grams, linear, 1.0, scales), STABLE_CLICK_RIDGE)
+        if abs(used - before) <= SAME_RIDGE * used:
             break
-    return PooledFit(np.asarray(coefs[0]), grams, occam(grams, ridge, scales, moments_of(log.arrays.rewards).n_seen))
+    rounds = float(np.sum(weights, where=np.isfinite(log.arrays.rewards)))
+    return PooledFit(np.asarray(coefs[0]), grams, occam(grams, used, scales, rounds), used)
 
 
-def _centre(log: BanditLog, clicks: bool) -> Floats:
-    """(B, D) the coefficients of a log of which nothing is known but its mean reward, where there is an intercept."""
+def click_centre(log: BanditLog, weights: Floats) -> Floats:
+    """(B, D) the coefficients of clicks of which nothing is known but their rate, where there is an intercept."""
     centre = np.zeros(log.joint.shape)
     if log.joint.kind != "per action":
-        seen, mean, _ = moments_of(log.arrays.rewards)
-        rate = min(max(mean, 0.5 / seen), 1 - 0.5 / seen)
-        centre[:, -1] = np.log(rate / (1 - rate)) if clicks else mean
+        rewards = log.arrays.rewards
+        seen = float(np.sum(weights, where=np.isfinite(rewards)))
+        clicks = float(np.sum(weights * rewards, where=np.isfinite(rewards)))
+        # Half a click more and half a click less than there could be keep the rate from 0 and 1.
+        least = 0.5 / max(seen, 1.0)
+        rate = min(max(clicks / max(seen, 1e-300), least), 1 - least)
+        centre[:, -1] = np.log(rate / (1 - rate))
     return centre
 
 
-def _click_fit(log: BanditLog, coefs: Floats, centre: Floats, penalties: Floats) -> tuple[Floats, Floats]:
+def _click_fit(
+    log: BanditLog, weights: Floats, coefs: Floats, centre: Floats, penalties: Floats
+) -> tuple[Floats, Floats]:
     """Logistic regression by Newton's method from ``coefs`` (1, B, D) on; the coefficients, and the curvature there."""
     best, step = -np.inf, np.zeros_like(coefs)
     for _ in range(MOST_NEWTON_STEPS):
-        value, grams, moments = _click_sums(log, coefs + step)
+        value, grams, moments = _click_sums(log, weights, coefs + step)
         value -= 0.5 * float(np.sum(penalties * np.square(coefs + step - centre)))
         gain = value - best
         if gain < -SAME_VALUE * abs(value):
@@ -91,19 +111,19 @@ def _click_fit(log: BanditLog, coefs: Floats, centre: Floats, penalties: Floats)
     return coefs, curvature
 
 
-def _click_sums(log: BanditLog, coefs: Floats) -> tuple[float, Floats, Floats]:
+def _click_sums(log: BanditLog, weights: Floats, coefs: Floats) -> tuple[float, Floats, Floats]:
     """Log-likelihood, curvature and slope of clicks under ``coefs`` (1, B, D)."""
     n_blocks, n_features = log.joint.shape
     grams, moments = np.zeros((1, n_blocks, n_features, n_features)), np.zeros((1, n_blocks, n_features))
     likelihood = 0.0
-    for chunk in log.chunks():
-        arrays, scores = chunk.arrays, np.empty((len(chunk), 1))
+    for rounds in log.chunk_slices():
+        arrays, scores, counts = log[rounds].arrays, np.empty((rounds.stop - rounds.start, 1)), weights[rounds]
         round_scores(arrays.rows, arrays.actions, coefs, scores)
-        sums = logistic_sums(arrays.rows, arrays.actions, arrays.rewards, np.ones((len(chunk), 1)), scores, n_blocks)
+        sums = logistic_sums(arrays.rows, arrays.actions, arrays.rewards, counts[:, None], scores, n_blocks)
         grams += sums[0]
         moments += sums[1]
         signed = np.where(arrays.rewards > 0.5, scores[:, 0], -scores[:, 0])
-        likelihood -= float(np.sum(np.logaddexp(0.0, -signed), where=np.isfinite(arrays.rewards)))
+        likelihood -= float(np.sum(counts * np.logaddexp(0.0, -signed), where=np.isfinite(arrays.rewards)))
     return likelihood, grams, moments
 
 

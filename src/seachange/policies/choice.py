@@ -1,0 +1,174 @@
+"""Which objective to learn policies by: candidates are fitted to a part of the log and judged on the rest."""
+
+from __future__ import annotations
+
+from copy import copy
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from seachange.log.bandit_log import BanditLog
+from seachange.params import Params, require, require_count
+from seachange.policies.learners import (
+    CrossEntropyLearner,
+    DMLearner,
+    DRLearner,
+    IPSLearner,
+    SoftmaxLearner,
+    checked_weights,
+    require_choices,
+)
+from seachange.policies.rewards import RewardModel, fit_rewards, kind_of, time_blocks
+from seachange.protocols import Floats, Policy
+
+Learner = SoftmaxLearner | DMLearner
+
+# Largest weights that candidates are clipped at, where the log has weights beyond the second.
+CLIPS = (100.0, 20.0)
+# Pulls of the coefficients that are tried, as multiples of "auto".
+PULLS = (0.3, 3.0)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """What a way of learning would earn, as judged on times it did not learn from."""
+
+    name: str
+    value: float  # doubly robust, a round
+    behind: float  # how much less than the best
+    behind_error: float  # standard error of that
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which of the candidates was taken: the first."""
+
+    candidates: tuple[Candidate, ...]  # best first
+    n_blocks: int  # of time, each of which was held out once
+
+    @property
+    def reason(self) -> str:
+        """In a sentence."""
+        best, *others = self.candidates
+        told = "; ".join(f"{each.name} {each.behind:.2g} ± {each.behind_error:.2g} less" for each in others[:3])
+        return (
+            f"{best.name} earns most on held-out time, {best.value:.4g} a round by a doubly robust estimate over "
+            f"{self.n_blocks} blocks{' (' if told else ''}{told}{')' if told else ''}."
+        )
+
+
+def sensible_candidates(log: BanditLog) -> dict[str, Learner]:
+    """Learners that may be best on ``log``, by name."""
+    found: dict[str, Learner] = {"dm": DMLearner()}
+    if kind_of(log, "auto") == "bernoulli":
+        found["dm, least squares"] = DMLearner(rewards="gaussian")
+    if float(log.arrays.rewards.min()) >= 0:
+        found["cross-entropy"] = CrossEntropyLearner()
+    largest = float(1 / log.arrays.propensities.min())
+    for clip in CLIPS if largest > CLIPS[1] else CLIPS[:1]:
+        told = f", clip {clip:g}" if largest > CLIPS[1] else ""
+        found[f"ips{told}"] = IPSLearner(clip=clip)
+        found[f"dr{told}"] = DRLearner(clip=clip)
+    return found
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class AutoLearner(Params):
+    """Learn by whatever earns most on times that were held out, by a doubly robust estimate."""
+
+    n_folds: int = 3  # blocks of time, each of which is held out once
+
+    def fit(self, log: BanditLog, weights: npt.ArrayLike | None = None) -> Self:
+        """Learn ``policy_`` and ``choice_``, round t counting ``weights[t]`` times."""
+        require_choices(log)
+        counts = checked_weights(log, weights)
+        self.learner_, self.choice_ = choose_objective(log, counts[:, None], n_folds=self.n_folds)
+        self.policy_ = self.learner_.fit(log, counts).policy_
+        return self
+
+
+def choose_objective(
+    log: BanditLog, membership: Floats, *, n_folds: int = 3, candidates: dict[str, Learner] | None = None
+) -> tuple[Learner, Choice]:
+    """The candidate whose policies, one for each column of ``membership`` (n, L), earn most on held-out blocks of time.
+
+    Of a candidate's policies π_z learned without a block, a round of the block says
+
+    y_t = Σ_z u_t(z) [Σ_a π_z(a | x_t) r̂_z(x_t, a) + (π_z(a_t | x_t) / p_t) (r_t - r̂_z(x_t, a_t))]
+
+    with r̂_z from outside the block, too.
+    """
+    require_count("n_folds", n_folds)
+    require(n_folds >= 2, "objectives are compared on held-out time: n_folds must be at least 2.")
+    trial = _Trial(log, membership, n_folds)
+    trial.hold(sensible_candidates(log) if candidates is None else candidates)
+    if candidates is None:
+        trial.hold(variants(trial.best, trial.learners[trial.best], log, membership))
+    return copy(trial.learners[trial.best]), trial.choice
+
+
+def variants(name: str, learner: Learner, log: BanditLog, membership: Floats) -> dict[str, Learner]:
+    """The same objective with more and less pull, and as soft as it was found."""
+    if not isinstance(learner, SoftmaxLearner):
+        return {}
+    pull = copy(learner).fit(log, np.ascontiguousarray(membership.sum(axis=1))).optimisation_.l2
+    found: dict[str, Learner] = {
+        f"{name}, l2 {factor * pull:.2g}": replace(learner, l2=factor * pull) for factor in PULLS
+    }
+    return found | {f"{name}, as soft as found": replace(learner, steepness=1.0)}
+
+
+class _Trial:
+    """Candidates on the same held-out blocks."""
+
+    def __init__(self, log: BanditLog, membership: Floats, n_folds: int) -> None:
+        self.log, self.membership, self.n_folds = log, membership, n_folds
+        self.blocks = time_blocks(membership.sum(axis=1), n_folds)
+        self.learners: dict[str, Learner] = {}
+        self.values: dict[str, Floats] = {}
+        kind = kind_of(log, "auto")
+        self.models = [fit_rewards(log, self._outside(block), "auto", kind) for block in self.blocks]
+
+    def hold(self, learners: dict[str, Learner]) -> None:
+        """Judge some more candidates."""
+        for name, learner in learners.items():
+            values = np.zeros(len(self.log))
+            for block, models in zip(self.blocks, self.models, strict=True):
+                outside, held_out = self._outside(block), self.log[block]
+                for z, model in enumerate(models):
+                    if outside[:, z].sum() > 0:
+                        policy = copy(learner).fit(self.log, np.ascontiguousarray(outside[:, z])).policy_
+                        values[block] += self.membership[block, z] * _doubly_robust(held_out, policy, model)
+            self.learners[name], self.values[name] = learner, values
+
+    def _outside(self, block: slice) -> Floats:
+        membership = self.membership.copy()
+        membership[block] = 0.0
+        return membership
+
+    @property
+    def best(self) -> str:
+        """The candidate that earns most."""
+        return max(self.values, key=lambda name: float(self.values[name].sum()))
+
+    @property
+    def choice(self) -> Choice:
+        """All candidates so far."""
+        total, best = self.membership.sum(), self.values[self.best]
+        judged = []
+        for name, values in self.values.items():
+            gap = best - values
+            error = float(np.sqrt(len(gap)) * gap.std() / total)
+            judged.append(Candidate(name, float(values.sum() / total), float(gap.sum() / total), error))
+        return Choice(tuple(sorted(judged, key=lambda each: each.behind)), len(self.blocks))
+
+
+def _doubly_robust(log: BanditLog, policy: Policy, model: RewardModel) -> Floats:
+    """(n,) what each round says of ``policy``."""
+    probs, everyone = policy.predict_proba(log.contexts, log.action_mask), np.arange(len(log))
+    predicted = np.broadcast_to(model.predict(log), probs.shape)
+    ratios = probs[everyone, log.arrays.actions] / log.arrays.propensities
+    residuals = log.arrays.rewards - predicted[everyone, log.arrays.actions]
+    return np.asarray(np.einsum("ta,ta->t", probs, predicted) + ratios * residuals)
