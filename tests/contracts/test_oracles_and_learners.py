@@ -16,7 +16,10 @@ ORACLES = [
     sc.KnownStates(STATES),
     sc.SingleState(),
 ]
-LEARNERS = [sc.IPSLearner(), sc.DRLearner(), sc.POEMLearner()]
+LEARNERS = [
+    sc.IPSLearner(), sc.SNIPSLearner(), sc.DMLearner(), sc.DRLearner(), sc.MRDRLearner(), sc.POEMLearner(),
+    sc.CrossEntropyLearner(), sc.AutoLearner(),
+]  # fmt: skip
 KINDS = ("none", "shared", "per action")
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import seachange as sc
@@ -24,7 +24,9 @@ def random_log(kind, n, generator, masked):
         mask[np.arange(n), actions] = True
         columns["action_mask"] = mask
     propensities = generator.uniform(0.2, 0.9, n)
-    return sc.BanditLog.from_arrays(actions, generator.normal(0.5, 1, n), propensities, n_actions=3, **columns)
+    # Some rounds earn nothing: those are the ones that may be skipped.
+    rewards = np.where(generator.random(n) < 0.3, 0.0, generator.normal(0.5, 1, n))
+    return sc.BanditLog.from_arrays(actions, rewards, propensities, n_actions=3, **columns)
 
 
 def objective_for(log, generator, *, modelled, **settings_):
@@ -43,20 +45,34 @@ def written_out(objective, coefs):
     predicted = np.zeros((len(log), log.n_actions))
     if objective.modelled is not None:
         predicted = np.broadcast_to(objective.modelled, predicted.shape)
-    ratio = np.minimum(objective.clip, probs[everyone, log.actions] / log.propensities)
+    own = probs[everyone, log.actions]
+    ratio = np.minimum(objective.clip, own / log.propensities)
     y = (probs * predicted).sum(axis=1) + ratio * (log.rewards - predicted[everyone, log.actions])
+    if objective.surrogate:
+        y = log.rewards / log.propensities * np.log(own)
     entropy = -np.sum(probs * np.log(np.where(probs > 0, probs, 1)), axis=1)
     mean = np.average(y, weights=u)
     variance = np.sum(u * (y - mean) ** 2) / (u.sum() - 1)
     scale = np.average(np.abs(log.rewards), weights=u)
     units = np.sqrt(np.mean(log.contexts**2, axis=tuple(range(log.contexts.ndim - 1))))
     units = units if log.joint.kind == "per action" else np.append(units, 1.0)
+    centre = 0 if objective.centre is None else objective.centre
     return (
-        mean
+        (np.sum(u * y) / np.sum(u * ratio) if objective.normalised else mean)
         + objective.temperature * np.average(entropy, weights=u)
         - objective.variance_penalty * np.sqrt(variance / u.sum())
-        - objective.l2 * scale / 2 * np.sum((units * coefs) ** 2)
+        - objective.l2 * scale / 2 * np.sum((units * (coefs - centre)) ** 2)
     )
+
+
+def assert_gradient(objective, coefs, generator):
+    value, gradient = objective.value_and_gradient(coefs)
+    assert value == pytest.approx(written_out(objective, coefs), abs=1e-12)
+    direction = generator.normal(size=coefs.shape)
+    step = 1e-6
+    ahead, _ = objective.value_and_gradient(coefs + step * direction)
+    behind, _ = objective.value_and_gradient(coefs - step * direction)
+    assert np.sum(gradient * direction) == pytest.approx((ahead - behind) / (2 * step), abs=1e-5, rel=1e-5)
 
 
 @settings(max_examples=40, deadline=None)
@@ -78,14 +94,53 @@ def test_value_is_the_definition_and_gradient_its_slope(
     objective = objective_for(
         log, generator, modelled=modelled, clip=clip, temperature=temperature, variance_penalty=variance_penalty, l2=l2
     )
-    coefs = generator.normal(size=log.joint.shape)
-    value, gradient = objective.value_and_gradient(coefs)
-    assert value == pytest.approx(written_out(objective, coefs), abs=1e-12)
-    direction = generator.normal(size=coefs.shape)
-    step = 1e-6
-    ahead, _ = objective.value_and_gradient(coefs + step * direction)
-    behind, _ = objective.value_and_gradient(coefs - step * direction)
-    assert np.sum(gradient * direction) == pytest.approx((ahead - behind) / (2 * step), abs=1e-5, rel=1e-5)
+    assert_gradient(objective, generator.normal(size=log.joint.shape), generator)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    kind=st.sampled_from(["none", "shared", "per action"]),
+    masked=st.booleans(),
+    clip=st.sampled_from([np.inf, 1.5]),
+    temperature=st.sampled_from([0.0, 0.3]),
+    form=st.sampled_from(["normalised", "surrogate"]),
+    drawn=st.booleans(),
+    n=st.sampled_from([1, 40, 128, 129]),
+    seed=st.integers(0, 1000),
+)
+def test_ratios_and_surrogates_have_their_definition_and_slope(kind, masked, clip, temperature, form, drawn, n, seed):
+    generator = np.random.default_rng(seed)
+    log = random_log(kind, n, generator, masked)
+    centre = generator.normal(size=log.joint.shape) if drawn else None
+    objective = objective_for(
+        log, generator, modelled=False, clip=clip, temperature=temperature, l2=0.1, centre=centre, **{form: True}
+    )
+    # A small log may hold no reward at all, and then has no scale.
+    assume(np.abs(log.rewards).max() > 0)
+    assert_gradient(objective, generator.normal(size=log.joint.shape), generator)
+
+
+@pytest.mark.parametrize("settings_", [{}, {"variance_penalty": 1.0}, {"surrogate": True}])
+def test_rounds_without_a_reward_are_skipped_and_count(settings_):
+    generator = np.random.default_rng(0)
+    log = random_log("shared", 400, generator, masked=True)
+    objective = objective_for(log, generator, modelled=False, **settings_)
+    kept = sum(int((tiles.weights > 0).sum()) for tiles in objective._laid_out())
+    assert kept == int((log.rewards != 0).sum()) < 400
+    assert_gradient(objective, generator.normal(size=log.joint.shape), generator)
+
+
+def test_float32_features_give_the_same_to_their_precision():
+    generator = np.random.default_rng(0)
+    features, actions = generator.normal(size=(300, 4, 5)).astype(np.float32), generator.integers(4, size=300)
+    columns = actions, generator.random(300), np.full(300, 0.25)
+    single = sc.BanditLog.from_arrays(*columns, action_features=features)
+    double = sc.BanditLog.from_arrays(*columns, action_features=features.astype(np.float64))
+    assert single.arrays.rows.dtype == np.float32
+    coefs = generator.normal(size=single.joint.shape)
+    one, other = (Objective(log, np.ones(300)).value_and_gradient(coefs) for log in (single, double))
+    assert one[0] == pytest.approx(other[0], rel=1e-14)
+    np.testing.assert_allclose(one[1], other[1], rtol=1e-12)
 
 
 def test_chunks_add_up(monkeypatch):

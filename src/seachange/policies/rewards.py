@@ -116,12 +116,22 @@ def time_blocks(weights: Floats, n_blocks: int) -> list[slice]:
 def cross_fitted(
     log: BanditLog, weights: Floats, ridge: float | Auto, kind: RewardKind = "gaussian", n_folds: int = 5
 ) -> Floats:
-    """(n, K) r̂(x_t, a) from models that saw no round of the run of time that t is in; with one fold, all of them."""
+    """(n, K) r̂(x_t, a) from models that saw no round of the run of time that t is in; with one fold, all of them.
+
+    A logistic model has the ridge of the whole log: each of its fits is then a few steps away from that.
+    """
     predicted = np.empty((len(log), log.n_actions))
+    scales = log.joint.scales(log.arrays.rows)
+    if kind == "bernoulli":
+        whole = click_fit(log, scales, weights, click_centre(log, weights), None if ridge == "auto" else ridge)
     for block in time_blocks(weights, n_folds):
         others = weights.copy()
         if n_folds > 1:
             others[block] = 0.0
-        model = fit_rewards(log, others[:, None], ridge, kind)[0]
-        predicted[block] = model.predict(log[block])
+        if kind == "bernoulli":
+            centre = click_centre(log, others)
+            coefs = click_fit(log, scales, others, centre, whole.ridge, start=whole.coefs).coefs
+            predicted[block] = expit(modelled_rewards(log[block].arrays.rows, coefs))
+        else:
+            predicted[block] = fit_rewards(log, others[:, None], ridge)[0].predict(log[block])
     return predicted

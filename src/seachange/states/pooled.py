@@ -57,12 +57,19 @@ def pooled_click_fit(log: BanditLog, scales: Floats) -> PooledFit:
     return click_fit(log, scales, ones, click_centre(log, ones))
 
 
-def click_fit(log: BanditLog, scales: Floats, weights: Floats, centre: Floats, ridge: float | None = None) -> PooledFit:
+def click_fit(
+    log: BanditLog,
+    scales: Floats,
+    weights: Floats,
+    centre: Floats,
+    ridge: float | None = None,
+    start: Floats | None = None,
+) -> PooledFit:
     """Logistic regression of clicks, round t counting ``weights[t]`` times, drawn to ``centre`` (B, D).
 
-    ``ridge`` counts in rounds; without one it is the likeliest.
+    ``ridge`` counts in rounds; without one it is the likeliest. The search begins at ``start``, or at the centre.
     """
-    coefs, used = centre[None], STABLE_CLICK_RIDGE if ridge is None else ridge
+    coefs, used = (centre if start is None else start)[None], STABLE_CLICK_RIDGE if ridge is None else ridge
     for _ in range(MOST_TURNS if ridge is None else 1):
         penalties = used * np.square(scales)
         coefs, grams = _click_fit(log, weights, coefs, centre, penalties)

@@ -1,0 +1,87 @@
+"""The objective is chosen on held-out time, and the choice is told."""
+
+import numpy as np
+import pytest
+
+import seachange as sc
+from seachange.policies.choice import choose_objective
+from seachange.simulate import Clicks
+
+
+def test_the_choice_is_the_best_on_held_out_time_and_says_so():
+    log = Clicks(horizon=6000, click_rate=0.2).log(0)
+    learner = sc.AutoLearner().fit(log)
+    names = [candidate.name for candidate in learner.choice_.candidates]
+    assert {"dm", "dm, least squares", "cross-entropy"} <= set(names)
+    assert len(set(names)) == len(names)
+    values = [candidate.value for candidate in learner.choice_.candidates]
+    assert values == sorted(values, reverse=True)
+    assert learner.choice_.candidates[0].behind == 0
+    assert learner.choice_.reason.startswith(f"{names[0]} earns most on held-out time")
+
+
+def test_held_out_values_are_the_doubly_robust_ones_written_out():
+    log = Clicks(horizon=900, click_rate=0.3, n_actions=3, n_features=2).log(0)
+    _, choice = choose_objective(log, np.ones((900, 1)), n_folds=3, candidates={"ips": sc.IPSLearner(l2=0.1)})
+    values = []
+    for start in (0, 300, 600):
+        held_out = log[start : start + 300]
+        outside = np.r_[0:start, start + 300 : 900]
+        weights = np.isin(np.arange(900), outside).astype(float)
+        policy = sc.IPSLearner(l2=0.1).fit(log, weights).policy_
+        model = sc.DMLearner().fit(log, weights).reward_model_
+        probs, predicted = policy.predict_proba(held_out.contexts), model.predict(held_out)
+        chosen = np.arange(300), held_out.actions
+        ratios = probs[chosen] / held_out.propensities
+        values.append((probs * predicted).sum(axis=1) + ratios * (held_out.rewards - predicted[chosen]))
+    assert choice.candidates[0].value == pytest.approx(np.concatenate(values).mean(), abs=1e-12)
+
+
+def test_what_a_block_earned_decides_nothing_about_the_policies_judged_on_it():
+    """Policies judged on a block are learned without it: rewards that are noise earn nothing."""
+    generator = np.random.default_rng(0)
+    n = 3000
+    contexts, actions = generator.normal(size=(n, 5)), generator.integers(5, size=n)
+    log = sc.BanditLog.from_arrays(actions, generator.normal(size=n), np.full(n, 0.2), contexts=contexts)
+    _, choice = choose_objective(log, np.ones((n, 1)))
+    # The standard error of a value is about √5 / √n = 0.04; the best of seven is a little lucky.
+    assert choice.candidates[0].value < 0.15
+
+
+def test_states_are_judged_by_their_own_policies(make_log):
+    log = make_log("none", n=1200)
+    states = (6 * np.arange(1200) // 1200) % 2
+    membership = (states[:, None] == np.arange(2)).astype(float)
+    learner, choice = choose_objective(log, membership)
+    pooled = choose_objective(log, np.ones((1200, 1)))[1]
+    assert choice.candidates[0].value > pooled.candidates[0].value + 0.1
+    assert "policy_" not in vars(learner)
+
+
+def test_negative_rewards_have_no_cross_entropy_candidate():
+    log = Clicks(horizon=500, click_rate=0.3).log(0)
+    choice = sc.AutoLearner().fit(log.with_rewards(log.rewards - 0.5)).choice_
+    assert not any("cross-entropy" in candidate.name for candidate in choice.candidates)
+
+
+def test_rare_actions_bring_clips_in():
+    generator = np.random.default_rng(0)
+    actions = generator.choice(3, size=2000, p=[0.98, 0.01, 0.01])
+    log = sc.BanditLog.from_arrays(actions, generator.random(2000), np.array([0.98, 0.01, 0.01])[actions])
+    names = [candidate.name for candidate in sc.AutoLearner().fit(log).choice_.candidates]
+    assert {"ips, clip 100", "ips, clip 20", "dr, clip 100", "dr, clip 20"} <= set(names)
+
+
+def test_learn_chooses_by_default_and_the_model_file_remembers(make_log, tmp_path):
+    log = make_log("shared", n=1200)
+    model = sc.learn(log, oracle="none")
+    assert model.choice is not None
+    assert type(model.learner).__name__ in ("DMLearner", "CrossEntropyLearner", "IPSLearner", "DRLearner")
+    model.save(tmp_path / "model.seachange")
+    assert sc.load(tmp_path / "model.seachange").choice == model.choice
+    assert sc.learn(log, oracle="none", objective="ips").choice is None
+
+
+def test_one_block_cannot_be_held_out(make_log):
+    with pytest.raises(ValueError, match="n_folds must be at least 2"):
+        sc.AutoLearner(n_folds=1).fit(make_log("none"))

@@ -1,0 +1,108 @@
+"""Reward models: their maximum, what they are drawn to, and what cross-fitted ones never saw."""
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from scipy.special import expit
+
+import seachange as sc
+from seachange.policies.rewards import cross_fitted, fit_rewards, kind_of, robust_weights, time_blocks
+
+pytestmark = pytest.mark.small
+KINDS = ("none", "shared", "per action")
+
+
+def click_log(kind, n=400, seed=0):
+    generator = np.random.default_rng(seed)
+    columns = {}
+    if kind == "shared":
+        columns["contexts"] = generator.normal(size=(n, 2))
+    if kind == "per action":
+        columns["action_features"] = generator.normal(size=(n, 3, 2))
+    actions = generator.integers(3, size=n)
+    clicks = (generator.random(n) < np.array([0.2, 0.4, 0.7])[actions]).astype(float)
+    return sc.BanditLog.from_arrays(actions, clicks, np.full(n, 1 / 3), n_actions=3, **columns), generator
+
+
+def own_features(log):
+    """f(x_t, a_t) written out, (n, B D)."""
+    n, (n_blocks, n_features) = len(log), log.joint.shape
+    rows = np.broadcast_to(log.arrays.rows, (n, *log.arrays.rows.shape[1:]))
+    features = np.zeros((n, n_blocks, n_features))
+    for t in range(n):
+        action = log.actions[t]
+        features[t, action if n_blocks > 1 else 0] = rows[t, action if rows.shape[1] > 1 else 0]
+    return features.reshape(n, -1)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_click_model_is_at_the_maximum_of_its_penalised_likelihood(kind):
+    log, generator = click_log(kind)
+    weights, centre = generator.random(len(log)), generator.normal(size=log.joint.shape)
+    features, scales = own_features(log), np.tile(log.joint.scales(log.arrays.rows), log.joint.shape[0])
+
+    def loss(coefs):
+        likelihood = weights @ (log.rewards * (features @ coefs) - np.logaddexp(0, features @ coefs))
+        return 0.5 * 3.0 * np.sum((scales * (coefs - centre.ravel())) ** 2) - likelihood
+
+    model = fit_rewards(log, weights[:, None], 3.0, "bernoulli", centre)[0]
+    exact = minimize(loss, np.zeros(features.shape[1]), method="BFGS", options={"gtol": 1e-9}).x
+    np.testing.assert_allclose(model.coefs.ravel(), exact, atol=1e-4)
+    np.testing.assert_allclose(model.predict(log)[-1, log.actions[-1]], expit(features[-1] @ exact), atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_least_squares_are_drawn_to_their_centre(kind):
+    log, generator = click_log(kind)
+    weights, centre = generator.random(len(log)), generator.normal(size=log.joint.shape)
+    features, scales = own_features(log), np.tile(log.joint.scales(log.arrays.rows), log.joint.shape[0])
+    gram = (features.T * weights) @ features + 3.0 * np.diag(scales**2)
+    exact = np.linalg.solve(gram, features.T @ (weights * log.rewards) + 3.0 * scales**2 * centre.ravel())
+    model = fit_rewards(log, weights[:, None], 3.0, centre=centre)[0]
+    np.testing.assert_allclose(model.coefs.ravel(), exact, atol=1e-9)
+    drawn = fit_rewards(log, weights[:, None], 1e9, centre=centre)[0]
+    np.testing.assert_allclose(drawn.coefs, centre, atol=1e-5)
+
+
+@pytest.mark.parametrize("reward_kind", ["gaussian", "bernoulli"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_prediction_saw_its_own_block(kind, reward_kind):
+    log, generator = click_log(kind)
+    weights = generator.random(len(log))
+    before = cross_fitted(log, weights, 1.0, reward_kind, n_folds=4)
+    for block in time_blocks(weights, 4):
+        flipped = log.rewards.copy()
+        flipped[block] = 1 - flipped[block]
+        after = cross_fitted(log.with_rewards(flipped), weights, 1.0, reward_kind, n_folds=4)
+        np.testing.assert_allclose(after[block], before[block], atol=1e-6)
+        assert np.abs(after - before).max() > 1e-3
+
+
+def test_blocks_share_the_weight_and_cover_every_round():
+    weights = np.concatenate([np.zeros(50), np.ones(10), np.zeros(40), np.full(20, 0.5)])
+    blocks = time_blocks(weights, 4)
+    assert [block.start for block in blocks[1:]] == [block.stop for block in blocks[:-1]]
+    assert blocks[0].start == 0
+    assert blocks[-1].stop == 120
+    assert [weights[block].sum() for block in blocks] == [5, 5, 5, 5]
+
+
+def test_clicks_are_seen_from_the_rewards():
+    log, _ = click_log("none")
+    assert kind_of(log, "auto") == "bernoulli"
+    assert kind_of(log.with_rewards(log.rewards + 0.5), "auto") == "gaussian"
+    with pytest.raises(ValueError, match=r"rewards of 0 or 1; the log has 0.5"):
+        kind_of(log.with_rewards(log.rewards / 2), "bernoulli")
+
+
+def test_robust_weights_are_where_the_correction_is_noisy():
+    np.testing.assert_allclose(robust_weights(np.array([0.5, 1.0, 1.0]), np.array([0.5, 1.0, 0.1])), [1.0, 0.0, 90.0])
+
+
+@pytest.mark.parametrize("clicks", [0.0, 1.0])
+def test_clicks_of_one_kind_only_have_a_model(clicks):
+    log, _ = click_log("shared")
+    model = fit_rewards(log.with_rewards(np.full(len(log), clicks)), np.ones((len(log), 1)), "auto", "bernoulli")[0]
+    predicted = model.predict(log)
+    assert np.isfinite(predicted).all()
+    assert np.abs(predicted - clicks).max() < 0.01
