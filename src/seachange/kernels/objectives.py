@@ -9,7 +9,6 @@ from __future__ import annotations
 import numpy as np
 
 from seachange.kernels.compiler import fused
-from seachange.kernels.emission import weighed_sum
 from seachange.kernels.exponential import exp_of
 from seachange.kernels.rows import SIDE_BY_SIDE, columns_for
 from seachange.kernels.short_chains import add_dots
@@ -49,7 +48,7 @@ def objective_sums(
     for tile in range(chosen.shape[0]):
         taken, counts = chosen[tile], weights[tile]
         for a in range(n_actions):
-            weighed_sum(features[tile, a if own_row else 0], everywhere, coefs[a if own_block else 0], probs[a])
+            scores_of(features[tile, a if own_row else 0], coefs[a if own_block else 0], probs[a])
         softmax_columns(probs, allowed[tile : tile + 1], direct, own)
         for i in range(SIDE_BY_SIDE):
             direct[i], seconds[i], entropy[i], own[i] = 0.0, 0.0, 0.0, probs[taken[i], i]
@@ -91,6 +90,19 @@ def round_values(own, direct, residuals, inverses, limits, goal, beside, values,
             values[i] = pushes[i] * np.log(max(own[i], LEAST))
     for i in range(SIDE_BY_SIDE if beside != ALONE else 0):
         seconds[i] = values[i] * values[i] if beside == SQUARES else min(own[i], limits[i]) * inverses[i]
+
+
+@fused
+def scores_of(features, coefs, scores):
+    """Σ_j θ(j) features(j) into ``scores`` (S,): a feature at a time, in the order in which memory has them."""
+    for j in range(coefs.size):
+        row, coef = features[j], coefs[j]
+        if j == 0:
+            for i in range(SIDE_BY_SIDE):
+                scores[i] = row[i] * coef
+        else:
+            for i in range(SIDE_BY_SIDE):
+                scores[i] += row[i] * coef
 
 
 @fused
