@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
+from seachange.engine import one_thread
 from seachange.errors import RefusedError, SeachangeWarning
 from seachange.evaluation.diagnostics import Diagnostics, diagnostics_of
 from seachange.evaluation.formulas import ESTIMATORS, Parts
@@ -75,16 +76,17 @@ def evaluate(
     for name in names:
         wanted.require_possible(name, (switch if name == "switch-dr" else shrinkage) == "auto")
     needs: frozenset[Need] = frozenset().union(*(ESTIMATORS[name].needs for name in names))
-    terms, support = terms_of(
-        log,
-        distribution_of(log, policy, labels, soft),
-        membership_of(log, labels, soft),
-        clip,
-        needs,
-        modelled,
-        limits=wanted.reward_range if wanted.bounded else None,
-        forward=interval == "sequence",
-    )
+    with one_thread():
+        terms, support = terms_of(
+            log,
+            distribution_of(log, policy, labels, soft),
+            membership_of(log, labels, soft),
+            clip,
+            needs,
+            modelled,
+            limits=wanted.reward_range if wanted.bounded else None,
+            forward=interval == "sequence",
+        )
     _refuse(diagnostics_of(log, support, clip), force)
     latent = isinstance(policy, PolicySet) and labels is not None and labels.from_rewards
     bound = min(clip, support.weight_bound)

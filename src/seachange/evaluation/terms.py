@@ -12,6 +12,7 @@ import numpy.typing as npt
 from seachange.evaluation.clusters import Clusters
 from seachange.evaluation.cross_fitting import FOLDS, CrossFit, fit_across
 from seachange.evaluation.support import Distribution, Support, SupportSums, parts_of, support_of
+from seachange.kernels.weights import expect
 from seachange.log.bandit_log import BanditLog
 from seachange.params import require
 from seachange.protocols import Floats
@@ -42,9 +43,8 @@ class Predictions:
 
     def add(self, rounds: slice, probs: Floats) -> None:
         """Predict ``rounds``, for which the policy has the probabilities ``probs``."""
-        predicted = self.predict(rounds)
-        self.modelled[rounds] = predicted[np.arange(len(predicted)), self.log.arrays.actions[rounds]]
-        self.direct[rounds] = np.einsum("ta,ta->t", probs, predicted)
+        predicted, actions = self.predict(rounds), self.log.arrays.actions[rounds]
+        expect(probs, predicted, actions, self.direct[rounds], self.modelled[rounds])
 
 
 def terms_of(
@@ -68,12 +68,12 @@ def terms_of(
     plain = robust = fit = targets = None
     if modelled is not None:
         plain = robust = Predictions(log, _given(log, modelled, limits))
-    else:
+    elif needs:
         folds = Clusters(log).folds(FOLDS)
         if "model" in needs:
             fit = fit_across(log, membership, folds, forward=forward)
             plain = Predictions(log, _within(fit, limits))
-            targets = fit.targets() if "fit error" in needs else None
+            targets = np.zeros_like(fit.coefs) if "fit error" in needs else None
         if "robust model" in needs:
             p = log.arrays.propensities
             importance = support_of(log, probs_of).weights * (1 - p) / p
@@ -112,7 +112,7 @@ def _given(log: BanditLog, modelled: npt.ArrayLike, limits: tuple[float, float] 
     if limits is not None:
         inside = limits[0] <= low and high <= limits[1]
         require(inside, f"modelled must stay in reward_range={limits} for this interval; it goes from {low} to {high}.")
-    return lambda rounds: predicted[rounds]
+    return lambda rounds: np.ascontiguousarray(predicted[rounds])
 
 
 def _within(fit: CrossFit, limits: tuple[float, float] | None) -> Callable[[slice], Floats]:

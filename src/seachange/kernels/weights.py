@@ -1,0 +1,37 @@
+"""Weights and predicted rewards of rounds, from the probabilities of a policy."""
+
+from __future__ import annotations
+
+from seachange.kernels.compiler import reordered
+
+
+@reordered
+def weigh(probs, actions, propensities, unseen, rounding, weights):
+    """w_t = π(a_t | x_t) / p_t.
+
+    Returns Σ_t Σ_a π(a | x_t) ``unseen`` (a), and the first round whose probabilities are below 0 or do not add up to
+    1 within ``rounding``, or -1.
+    """
+    missed, unsound = 0.0, -1
+    for t in range(actions.size):
+        total, least = 0.0, 0.0
+        for a in range(probs.shape[1]):
+            total += probs[t, a]
+            least = min(least, probs[t, a])
+            missed += probs[t, a] * unseen[a]
+        # NaN fails every comparison.
+        if not (abs(total - 1.0) <= rounding and least >= 0.0) and unsound < 0:
+            unsound = t
+        weights[t] = probs[t, actions[t]] / propensities[t]
+    return missed, unsound
+
+
+@reordered
+def expect(probs, predicted, actions, direct, modelled):
+    """Σ_a π(a | x_t) r̂(x_t, a), and r̂(x_t, a_t)."""
+    for t in range(actions.size):
+        total = 0.0
+        for a in range(probs.shape[1]):
+            total += probs[t, a] * predicted[t, a]
+        direct[t] = total
+        modelled[t] = predicted[t, actions[t]]
