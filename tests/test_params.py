@@ -79,12 +79,15 @@ def test_an_unknown_parameter_is_named_and_changes_nothing(estimator, learned):
 
 
 def test_an_unknown_parameter_is_named_with_the_known_ones():
-    with pytest.raises(ParameterError, match="it has clip, temperature, l2, max_iterations, ridge"):
+    with pytest.raises(
+        ParameterError, match="it has clip, temperature, l2, borrow, steepness, max_iterations, rewards, ridge, n_folds"
+    ):
         sc.DRLearner().set_params(klip=3)
 
 
 @pytest.mark.parametrize(
-    "cls", [sc.HMMOracle, sc.ChangePointOracle, sc.SingleState, sc.IPSLearner, sc.DRLearner, sc.POEMLearner]
+    "cls",
+    [sc.HMMOracle, sc.ChangePointOracle, sc.SingleState, sc.IPSLearner, sc.DRLearner, sc.POEMLearner, sc.AutoLearner],
 )
 def test_hyperparameters_are_given_by_name_only(cls):
     with pytest.raises(TypeError):

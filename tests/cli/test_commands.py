@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 
+import msgspec
 import numpy as np
 import polars
 import pytest
@@ -104,8 +105,10 @@ def test_learn_in_json_is_one_document_with_the_prose_beside_it(folder, tmp_path
         "model": str(tmp_path / "m.seachange"),
         "n_states": 2,
         "changes": len(model.labels.change_points),
+        "choice": msgspec.to_builtins(model.choice),
     }
     assert "2 states" in stderr
+    assert "earns most on held-out time" in " ".join(stderr.split())
 
 
 def test_states_are_those_of_the_model(folder):
