@@ -20,10 +20,14 @@ if TYPE_CHECKING:
     from seachange.deploy import Exp4S as Exp4S
     from seachange.deploy import PosteriorSampling as PosteriorSampling
     from seachange.deploy import SinglePolicy as SinglePolicy
+    from seachange.errors import RefusedError as RefusedError
     from seachange.errors import SeachangeError as SeachangeError
     from seachange.errors import SeachangeWarning as SeachangeWarning
+    from seachange.evaluation import Diagnostics as Diagnostics
     from seachange.evaluation import ValueEstimate as ValueEstimate
+    from seachange.evaluation import diagnose as diagnose
     from seachange.evaluation import evaluate as evaluate
+    from seachange.evaluation import evaluate_states as evaluate_states
     from seachange.learning import learn as learn
     from seachange.log import BanditLog as BanditLog
     from seachange.log import read_log as read_log
@@ -46,8 +50,8 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "deploy": ("Decision", "DeploymentState", "Exp4S", "PosteriorSampling", "SinglePolicy"),
-    "errors": ("SeachangeError", "SeachangeWarning"),
-    "evaluation": ("ValueEstimate", "evaluate"),
+    "errors": ("RefusedError", "SeachangeError", "SeachangeWarning"),
+    "evaluation": ("Diagnostics", "ValueEstimate", "diagnose", "evaluate", "evaluate_states"),
     "learning": ("learn",),
     "log": ("BanditLog", "read_log"),
     "model": ("SwitchingModel", "load"),

@@ -3,6 +3,7 @@
 SeachangeError
 ├── LogError (ValueError)           the log breaks a rule: which one, where, how often, what to do
 ├── ParameterError (ValueError)     a setting cannot work with this log
+├── RefusedError (ValueError)       the log cannot support the answer: why, and what would cure it
 ├── NotFittedError (AttributeError) something learned was asked for before ``fit``
 ├── ModelFileError (ValueError)     a model file that cannot be trusted or understood
 └── OutputError (OSError)           an output that exists already or cannot be written
@@ -24,6 +25,10 @@ class LogError(SeachangeError, ValueError):
 
 class ParameterError(SeachangeError, ValueError):
     """A setting cannot work, by itself or with this log."""
+
+
+class RefusedError(SeachangeError, ValueError):
+    """An answer that the log cannot support; ``force`` gives it all the same."""
 
 
 class NotFittedError(SeachangeError, AttributeError):

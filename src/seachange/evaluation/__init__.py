@@ -1,5 +1,17 @@
-"""What a policy would earn, said before it is deployed, with intervals."""
+"""What a policy would earn, said before it is deployed, with intervals, or refused."""
 
-from seachange.evaluation.estimators import ESTIMATORS, ValueEstimate, evaluate, evaluate_logging, evaluate_states
+from seachange.evaluation.diagnostics import Diagnostics, diagnose
+from seachange.evaluation.estimators import evaluate, evaluate_logging, evaluate_states
+from seachange.evaluation.formulas import ESTIMATORS
+from seachange.evaluation.value_estimate import IntervalKind, ValueEstimate
 
-__all__ = ["ESTIMATORS", "ValueEstimate", "evaluate", "evaluate_logging", "evaluate_states"]
+__all__ = [
+    "ESTIMATORS",
+    "Diagnostics",
+    "IntervalKind",
+    "ValueEstimate",
+    "diagnose",
+    "evaluate",
+    "evaluate_logging",
+    "evaluate_states",
+]

@@ -137,7 +137,7 @@ class ChangePointOracle(Params):
         if series.order is not None:
             rounds[series.order] = rounds.copy()
         found = np.sort(series.rounds(changes.places))
-        return labels_from_states(rounds, len(fitted.state_values), log, change_points=found)
+        return labels_from_states(rounds, len(fitted.state_values), log, change_points=found, from_rewards=True)
 
     def settings_for(self, log: BanditLog) -> tuple[Ints, float]:
         """Windows and threshold as given or, where "auto", from the null (fit) or the theorem (reward)."""

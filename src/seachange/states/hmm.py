@@ -152,7 +152,8 @@ class HMMOracle(Params):
         """Label every round of ``log`` by the smoothed posterior of the fitted model."""
         require_log(log, "an oracle")
         posteriors = self.model_.smooth(log)
-        return labels_from_states(np.argmax(posteriors, axis=1), self.model_.n_states, log, posteriors)
+        states = np.argmax(posteriors, axis=1)
+        return labels_from_states(states, self.model_.n_states, log, posteriors, from_rewards=True)
 
     def _no_evidence(self, log: BanditLog) -> str:
         report, tried = self.report_, self.report_.state_counts[1:]

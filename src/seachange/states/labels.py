@@ -23,6 +23,7 @@ class StateLabels:
     change_points: Ints  # first round of each new segment
     n_chains: int = 1  # independent sequences, each of which starts a segment of its own
     state_probs: Floats | None = None  # (n, L) Q_t(z), where the oracle is not certain
+    from_rewards: bool = False  # whether a round's own reward, or later ones, helped to find its state
 
     @property
     def expected_stay(self) -> float:
@@ -42,7 +43,13 @@ class StateLabels:
 
 
 def labels_from_states(
-    states: Ints, n_states: int, log: BanditLog, state_probs: Floats | None = None, change_points: Ints | None = None
+    states: Ints,
+    n_states: int,
+    log: BanditLog,
+    state_probs: Floats | None = None,
+    change_points: Ints | None = None,
+    *,
+    from_rewards: bool = False,
 ) -> StateLabels:
     """Labels whose change-points, unless given, are the rounds whose state differs from the one before in its chain."""
     require_rounds(log, "an oracle")
@@ -50,7 +57,12 @@ def labels_from_states(
     changed = states[order][1:] != states[order][:-1]
     found = np.sort(order[1:][changed & ~starts[1:]])
     return StateLabels(
-        states, n_states, found if change_points is None else change_points, int(starts.sum()), state_probs
+        states,
+        n_states,
+        found if change_points is None else change_points,
+        int(starts.sum()),
+        state_probs,
+        from_rewards,
     )
 
 

@@ -1,0 +1,48 @@
+"""What is independent in a log: sequences where it has them, else rounds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from seachange.log.bandit_log import BanditLog
+from seachange.protocols import Floats, Ints
+
+
+@dataclass(frozen=True, eq=False)
+class Clusters:
+    """Rounds that may depend on each other, together."""
+
+    log: BanditLog
+
+    @cached_property
+    def places(self) -> Ints | None:
+        """(n,) the cluster of every round, numbered in the order in which they begin; None where each is its own."""
+        if self.log.sequences is None:
+            return None
+        _, first, place = np.unique(self.log.sequences, return_index=True, return_inverse=True)
+        rank = np.empty(len(first), dtype=np.int64)
+        rank[np.argsort(first)] = np.arange(len(first))
+        return np.asarray(rank[place.reshape(-1)], dtype=np.int64)
+
+    @property
+    def n_rounds(self) -> int:
+        """n."""
+        return len(self.log)
+
+    @cached_property
+    def sizes(self) -> Floats:
+        """(G,) rounds of each cluster."""
+        return np.ones(len(self.log)) if self.places is None else np.bincount(self.places).astype(np.float64)
+
+    def sums(self, values: Floats) -> Floats:
+        """(G,) sums of ``values`` (n,)."""
+        return values if self.places is None else np.asarray(np.bincount(self.places, values), dtype=np.float64)
+
+    def folds(self, n_folds: int) -> Ints:
+        """(n,) a fold for every round: blocks of time, no cluster cut in two."""
+        before = np.cumsum(self.sizes) - self.sizes
+        folds = (before * min(n_folds, len(self.sizes)) / len(self.log)).astype(np.int64)
+        return folds if self.places is None else folds[self.places]

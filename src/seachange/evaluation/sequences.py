@@ -1,0 +1,50 @@
+"""Confidence sequences: bounds that hold at all rounds at once, so that one may look at any time."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.special import zeta
+
+from seachange.evaluation.clusters import Clusters
+from seachange.protocols import Floats
+
+# η and s of the stitched boundary: the ratio of one epoch of variance to the last, and how fast the epochs' share of
+# the error falls.
+EPOCH, DECAY = 2.0, 1.4
+
+
+def running_interval(
+    terms: Floats, limits: tuple[float, float], guesses: tuple[float, float], clusters: Clusters, confidence: float
+) -> tuple[Floats, Floats]:
+    """(G,) lower and upper bounds on the mean of E[term | past] so far, after each cluster.
+
+    S / N ± u(V) / N with S the sum of the terms, N the rounds, V = Σ (term - guess)², where the guess of a term is the
+    mean of those before it, held within ``guesses``; u is ``stitched_boundary``. Empirical-Bernstein sequence of
+    Howard et al. (2021), theorem 4: with probability ``confidence`` it holds at all times at once, for terms within
+    ``limits`` whatever their distribution, also where the mean moves. The lower bound needs only the lower limit and
+    the largest guess: terms far above do not loosen it.
+    """
+    sums, sizes = clusters.sums(terms), clusters.sizes
+    totals, rounds = np.cumsum(sums), np.cumsum(sizes)
+    low, high = guesses
+    guess = np.full(len(sums), (low + high) / 2)
+    guess[1:] = np.clip(totals[:-1] / rounds[:-1], low, high)
+    variances = np.cumsum(np.square(sums - sizes * guess))
+    largest, error = float(sizes.max()), (1 - confidence) / 2
+    below = stitched_boundary(variances, largest * (high - limits[0]), error)
+    above = stitched_boundary(variances, largest * (limits[1] - low), error)
+    return (totals - below) / rounds, (totals + above) / rounds
+
+
+def stitched_boundary(variances: Floats, scale: float, error: float) -> Floats:
+    """u(v) = c (√(k₁² v' ℓ + k₂² ℓ²) + k₂ ℓ), v' = max(v / c², 1), ℓ = s log(1 + log_η v') + log(ζ(s) / α).
+
+    A sum with variance process v and steps below c crosses it with probability at most α, at any time. k₁ = (η^¼ +
+    η^-¼) / √2, k₂ = (√η + 1) / 2 (Howard et al. 2021, theorem 1).
+    """
+    if scale == 0:
+        return np.zeros_like(variances)
+    first, second = (EPOCH**0.25 + EPOCH**-0.25) / np.sqrt(2), (np.sqrt(EPOCH) + 1) / 2
+    scaled = np.maximum(variances / scale**2, 1.0)
+    level = DECAY * np.log1p(np.log(scaled) / np.log(EPOCH)) + np.log(zeta(DECAY) / error)
+    return scale * np.asarray(np.sqrt(first**2 * scaled * level + second**2 * np.square(level)) + second * level)

@@ -1,0 +1,169 @@
+"""The probabilities of a policy along a log, and how much of them the log can speak of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from seachange.errors import ParameterError
+from seachange.log.bandit_log import BanditLog
+from seachange.params import require
+from seachange.policies.per_state import PolicySet
+from seachange.protocols import Floats, Policy
+from seachange.states.labels import StateLabels
+
+Judged: TypeAlias = Policy | PolicySet | Floats
+Distribution: TypeAlias = Callable[[slice], Floats]
+# Probabilities that are held at a time.
+ENTRIES = 1 << 20
+# How far from 1 the probabilities of a round may add up to.
+ROUNDING = 1e-6
+
+
+@dataclass(frozen=True, eq=False)
+class Support:
+    """How a log bears on a policy."""
+
+    weights: Floats  # (n,) π(a_t | x_t) / p_t
+    weight_bound: float  # no weight can be larger, as far as the propensities of the log tell
+    unseen_mass: float  # mean probability of actions that the log never took
+    unsupported_mass: float | None  # mean probability of actions that it could not take, where that is known
+
+
+def membership_of(log: BanditLog, labels: StateLabels | None, soft: bool) -> Floats:
+    """(n, L) q_t(z): 0 or 1 unless ``soft``; one state without labels."""
+    if labels is None:
+        return np.ones((len(log), 1))
+    found = len(labels.states)
+    require(found == len(log), f"labels must have one entry a round; they have {found} for {len(log)} rounds.")
+    require(not soft or labels.state_probs is not None, "soft=True needs labels with state_probs; these have none.")
+    return np.ascontiguousarray(labels.weights(soft).T)
+
+
+def distribution_of(log: BanditLog, policy: Judged, labels: StateLabels | None, soft: bool) -> Distribution:
+    """π(a | x_t) of a run of rounds, (m, K), checked; of a ``PolicySet``: Σ_z q_t(z) π_z(a | x_t)."""
+    given = _unchecked(log, policy, labels, soft)
+
+    def checked(rounds: slice) -> Floats:
+        probs, start = given(rounds), rounds.start
+        wanted = (rounds.stop - start, log.n_actions)
+        if probs.shape != wanted:
+            raise ParameterError(f"the policy must give probabilities {wanted}; it gave {probs.shape}.")
+        # NaN fails both comparisons.
+        sound = (np.abs(probs.sum(axis=1) - 1) <= ROUNDING) & (probs.min(axis=1) >= 0)
+        if not sound.all():
+            row = int(sound.argmin())
+            raise ParameterError(
+                f"the policy must give probabilities that add up to 1; those of row {start + row} go from "
+                f"{probs[row].min():g} up and add up to {probs[row].sum():g}."
+            )
+        if (mask := log[rounds].action_mask) is not None:
+            hidden = np.where(mask, 0.0, probs).sum(axis=1)
+            if (hidden > ROUNDING).any():
+                row = int(hidden.argmax())
+                raise ParameterError(
+                    f"the policy must leave out actions that could not be shown; in row {start + row} it gives them "
+                    f"{hidden[row]:g}. predict_proba gets the action_mask: put 0 where it is false."
+                )
+        return probs
+
+    return checked
+
+
+def _unchecked(log: BanditLog, policy: Judged, labels: StateLabels | None, soft: bool) -> Distribution:
+    if isinstance(policy, PolicySet):
+        policies = policy
+        if labels is None:
+            raise ParameterError("a PolicySet needs labels: which round belongs to which state.")
+        count = labels.n_states
+        require(count <= len(policies), f"{count} states need as many policies; there are {len(policies)}.")
+        membership = membership_of(log, labels, soft)
+        return lambda rounds: _mixture(log[rounds], policies, membership[rounds])
+    if isinstance(policy, np.ndarray):
+        stored: Floats = np.asarray(policy, dtype=np.float64)
+        wanted = (len(log), log.n_actions)
+        require(stored.shape == wanted, f"probabilities must have shape {wanted}; these have {stored.shape}.")
+        return lambda rounds: stored[rounds]
+    if isinstance(policy, Policy):
+        alone = policy
+        return lambda rounds: _probabilities(log[rounds], alone)
+    raise ParameterError(
+        "a policy must have predict_proba(contexts, action_mask), or be an array of its probabilities (n, K); "
+        "for a model: evaluate(log, model.policies, labels=model.label_ahead(log))."
+    )
+
+
+def _probabilities(part: BanditLog, policy: Policy) -> Floats:
+    return np.asarray(policy.predict_proba(part.contexts, part.action_mask), dtype=np.float64)
+
+
+def _mixture(part: BanditLog, policies: PolicySet, membership: Floats) -> Floats:
+    """Σ_z q_t(z) π_z(a | x_t), each policy asked only of the rounds it has a share in."""
+    mixed = np.zeros((len(part), part.n_actions))
+    contexts, mask = part.contexts, part.action_mask
+    for state in range(membership.shape[1]):
+        share = membership[:, state]
+        members = np.flatnonzero(share)
+        if len(members) == 0:
+            continue
+        everyone = len(members) == len(part)
+        shown = mask if mask is None or everyone else mask[members]
+        probs = policies[state].predict_proba(contexts if everyone else contexts[members], shown)
+        mixed[members] += share[members, None] * probs
+    return mixed
+
+
+def parts_of(log: BanditLog) -> list[slice]:
+    """Runs of rounds whose probabilities fit into memory side by side."""
+    return log.chunk_slices(max(ENTRIES // log.n_actions, 1))
+
+
+class SupportSums:
+    """``Support``, gathered from one run of rounds after the other."""
+
+    def __init__(self, log: BanditLog) -> None:
+        self.log = log
+        self.weights = np.empty(len(log))
+        self.taken = np.bincount(log.arrays.actions, minlength=log.n_actions) > 0
+        self.unseen, self.unsupported, self.largest = 0.0, 0.0, 0.0
+
+    def add(self, rounds: slice, probs: Floats) -> None:
+        """Count ``rounds``, whose probabilities are ``probs`` (m, K)."""
+        arrays = self.log[rounds].arrays
+        self.weights[rounds] = probs[np.arange(len(probs)), arrays.actions] / arrays.propensities
+        if not self.taken.all():
+            self.unseen += float(probs[:, ~self.taken].sum())
+        if self.log.logging_probs is not None:
+            logging = self.log.logging_probs[rounds]
+            self.unsupported += float(probs[logging <= 0].sum())
+            ratios = np.divide(probs, logging, out=np.zeros_like(probs), where=logging > 0)
+            self.largest = max(self.largest, float(ratios.max()))
+
+    def total(self) -> Support:
+        """The sums of all rounds."""
+        n, known = len(self.log), self.log.logging_probs is not None
+        # What is not known of the logging policy: that it never gave an action less than the least that is in the log.
+        bound = self.largest if known else 1 / float(self.log.arrays.propensities.min())
+        return Support(
+            self.weights,
+            max(bound, float(self.weights.max())),
+            self.unseen / n,
+            self.unsupported / n if known else None,
+        )
+
+
+def support_of(log: BanditLog, probs_of: Distribution) -> Support:
+    """How ``log`` bears on the policy with the probabilities ``probs_of``."""
+    sums = SupportSums(log)
+    for rounds in parts_of(log):
+        sums.add(rounds, probs_of(rounds))
+    return sums.total()
+
+
+def effective_samples(weights: Floats) -> float:
+    """(Σ w)² / Σ w²."""
+    squares = float(weights @ weights)
+    return float(weights.sum()) ** 2 / squares if squares > 0 else 0.0

@@ -1,0 +1,151 @@
+"""ValueEstimate: a value with the interval that was asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+
+from seachange.errors import ParameterError
+from seachange.evaluation.clusters import Clusters
+from seachange.evaluation.formulas import ESTIMATORS, Parts
+from seachange.evaluation.intervals import (
+    bernstein_interval,
+    bernstein_ratio,
+    bootstrap_interval,
+    normal_interval,
+    standard_error,
+)
+from seachange.evaluation.sequences import running_interval
+from seachange.evaluation.support import effective_samples
+from seachange.log.bandit_log import BanditLog
+from seachange.params import require
+from seachange.protocols import Floats
+
+IntervalKind = Literal["normal", "bootstrap", "bernstein", "sequence"]
+# Fewer effective rounds than this have no spread to make an interval of.
+FEWEST = 2.0
+
+
+@dataclass(frozen=True)
+class ValueEstimate:
+    """Mean reward a round that a policy would earn, as one estimator sees it."""
+
+    estimator: str
+    value: float
+    std_error: float
+    low: float
+    high: float
+    effective_samples: float  # (Σ w)² / Σ w²: rounds of the log that speak for the policy
+    max_weight: float  # largest weight, after clipping
+    interval: str = "normal"
+    confidence: float = 0.95
+    setting: float | None = None  # τ of switch-dr, λ of dr-os
+    latent: bool = False  # the paper's estimator: states that were found with the help of the rewards they weigh
+
+
+@dataclass(frozen=True, eq=False)
+class Wanted:
+    """Which interval, and all that it may need."""
+
+    kind: IntervalKind
+    confidence: float
+    clusters: Clusters
+    reward_range: tuple[float, float]
+    seed: int = 0
+
+    @property
+    def bounded(self) -> bool:
+        """Whether the interval stands on the range of the rewards."""
+        return self.kind in ("bernstein", "sequence")
+
+    def require_possible(self, name: str, automatic: bool) -> None:
+        """Raise where the estimator ``name`` has no such interval."""
+        if not self.bounded:
+            return
+        if ESTIMATORS[name].limits is None and (self.kind, name) != ("bernstein", "snips"):
+            others = ", ".join(each for each in ESTIMATORS if ESTIMATORS[each].limits is not None)
+            raise ParameterError(
+                f'interval="{self.kind}" is for means of terms whose range is known: {others}'
+                f'{", and for snips" if self.kind == "bernstein" else ""}; {name} is none. "bootstrap" is for all.'
+            )
+        if automatic and name in ("switch-dr", "dr-os"):
+            setting = "switch" if name == "switch-dr" else "shrinkage"
+            raise ParameterError(
+                f'interval="{self.kind}" needs a {setting} that was not chosen by the rewards it judges; give a number.'
+            )
+
+    def answer(self, name: str, parts: Parts, weights: Floats, weight_bound: float, latent: bool) -> ValueEstimate:
+        """The estimate that ``parts`` make, with its interval."""
+        effective = effective_samples(weights)
+        known = min(effective, float(weights.sum())) >= FEWEST
+        value, error = parts.value, standard_error(parts, self.clusters) if known else np.inf
+        low, high = self._interval(name, parts, value, error, weight_bound)
+        return ValueEstimate(
+            estimator=name,
+            value=value,
+            std_error=error,
+            low=low,
+            high=high,
+            effective_samples=effective,
+            max_weight=float(weights.max()),
+            interval=self.kind,
+            confidence=self.confidence,
+            setting=parts.setting,
+            latent=latent,
+        )
+
+    def _interval(
+        self, name: str, parts: Parts, value: float, error: float, weight_bound: float
+    ) -> tuple[float, float]:
+        if self.kind == "normal":
+            return normal_interval(value, error, self.clusters, self.confidence)
+        if self.kind == "bootstrap":
+            return bootstrap_interval(parts, value, error, self.clusters, self.confidence, self.seed)
+        if self.kind == "sequence":
+            lower, upper = self.running(name, parts, weight_bound)
+            return float(lower[-1]), float(upper[-1])
+        if name == "snips":
+            return bernstein_ratio(parts, weight_bound, self.reward_range, self.clusters, self.confidence)
+        terms, limits = self._terms(name, parts, weight_bound)
+        return bernstein_interval(terms, limits, self.clusters, self.confidence)
+
+    def running(self, name: str, parts: Parts, weight_bound: float) -> tuple[Floats, Floats]:
+        """(G,) the bounds of the confidence sequence after each cluster."""
+        terms, limits = self._terms(name, parts, weight_bound)
+        return running_interval(terms, limits, self.reward_range, self.clusters, self.confidence)
+
+    def _terms(self, name: str, parts: Parts, weight_bound: float) -> tuple[Floats, tuple[float, float]]:
+        """The terms of a mean and the limits they are known to keep."""
+        limits_of = ESTIMATORS[name].limits
+        assert limits_of is not None, "require_possible was asked"
+        assert parts.plain is not None, "what has limits is a mean"
+        return parts.plain, limits_of(min(weight_bound, parts.most_weight), *self.reward_range)
+
+
+def wanted_interval(
+    log: BanditLog, kind: IntervalKind, confidence: float, reward_range: tuple[float, float] | None, seed: int
+) -> Wanted:
+    """What a user asked for, checked."""
+    kinds = get_args(IntervalKind)
+    require(kind in kinds, f"interval must be one of {', '.join(kinds)}; got {kind!r}.")
+    require(0 < confidence < 1, f"confidence must be between 0 and 1; got {confidence}.")
+    rewards = log.arrays.rewards
+    least, most = float(rewards.min()), float(rewards.max())
+    if reward_range is None:
+        clicks = kind in ("normal", "bootstrap") or bool(((rewards == 0) | (rewards == 1)).all())
+        require(
+            clicks,
+            f'interval="{kind}" needs reward_range=(least, most) that rewards can be; these go from {least:g} to '
+            f"{most:g}, and only the range of clicks, all 0 or 1, is known without it.",
+        )
+        reward_range = (0.0, 1.0)
+    else:
+        low, high = reward_range
+        require(low < high, f"reward_range must be (least, most); got {reward_range}.")
+        require(
+            low <= least and most <= high,
+            f"reward_range must hold all rewards; it is {reward_range} and they go from {least:g} to {most:g}.",
+        )
+    return Wanted(kind, confidence, Clusters(log), (float(reward_range[0]), float(reward_range[1])), seed)
