@@ -24,9 +24,11 @@ if TYPE_CHECKING:
     from seachange.errors import SeachangeError as SeachangeError
     from seachange.errors import SeachangeWarning as SeachangeWarning
     from seachange.evaluation import Diagnostics as Diagnostics
+    from seachange.evaluation import OnlineEstimate as OnlineEstimate
     from seachange.evaluation import ValueEstimate as ValueEstimate
     from seachange.evaluation import diagnose as diagnose
     from seachange.evaluation import evaluate as evaluate
+    from seachange.evaluation import evaluate_online as evaluate_online
     from seachange.evaluation import evaluate_states as evaluate_states
     from seachange.learning import learn as learn
     from seachange.log import BanditLog as BanditLog
@@ -51,7 +53,9 @@ if TYPE_CHECKING:
 _HOMES = {
     "deploy": ("Decision", "DeploymentState", "Exp4S", "PosteriorSampling", "SinglePolicy"),
     "errors": ("RefusedError", "SeachangeError", "SeachangeWarning"),
-    "evaluation": ("Diagnostics", "ValueEstimate", "diagnose", "evaluate", "evaluate_states"),
+    "evaluation": (
+        "Diagnostics", "OnlineEstimate", "ValueEstimate", "diagnose", "evaluate", "evaluate_online", "evaluate_states",
+    ),
     "learning": ("learn",),
     "log": ("BanditLog", "read_log"),
     "model": ("SwitchingModel", "load"),

@@ -1,5 +1,6 @@
 """What a policy would earn, said before it is deployed, with intervals, or refused."""
 
+from seachange.evaluation.adaptive import OnlineEstimate, evaluate_online
 from seachange.evaluation.diagnostics import Diagnostics, diagnose
 from seachange.evaluation.estimators import evaluate, evaluate_logging, evaluate_states
 from seachange.evaluation.formulas import ESTIMATORS
@@ -9,9 +10,11 @@ __all__ = [
     "ESTIMATORS",
     "Diagnostics",
     "IntervalKind",
+    "OnlineEstimate",
     "ValueEstimate",
     "diagnose",
     "evaluate",
     "evaluate_logging",
+    "evaluate_online",
     "evaluate_states",
 ]

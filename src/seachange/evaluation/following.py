@@ -2,49 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from seachange.deploy.belief import BeliefDeployer
 from seachange.errors import ParameterError
-from seachange.evaluation.time_blocks import BlockedRewards
+from seachange.evaluation.clusters import Clusters
+from seachange.evaluation.cross_fitting import CrossFit
 from seachange.kernels.adaptive import Acceptance, Followed, LoggedRounds, include, largest_ratios
 from seachange.log.bandit_log import BanditLog
-from seachange.protocols import Bools, Deployer, Floats, Ints
+from seachange.protocols import Bools, Deployer, Floats
 
 CHUNK_ROUNDS = 1 << 14
 
 
-@dataclass(frozen=True, eq=False)
-class Course:
-    """The order in which a deployment meets the rounds of a log: one sequence after the other, each along time."""
-
-    order: Ints | None  # (n,) which round comes when; None: as they are
-    starts: Bools  # (n,) whether a sequence starts, in that order
-    chains: Ints  # (n,) the number of the sequence, in that order
-
-    def chunks(self, log: BanditLog) -> Iterator[tuple[slice, BanditLog]]:
-        """The log in this order, with the place of each chunk."""
-        for rounds in log.chunk_slices(CHUNK_ROUNDS):
-            yield rounds, log[rounds] if self.order is None else log.take(self.order[rounds])
-
-    def along(self, column: Any) -> Any:
-        """A column of the log in this order."""
-        return column if self.order is None else column[self.order]
+def in_sequence(log: BanditLog) -> BanditLog:
+    """The log with one sequence after the other, in the order in which they begin, each along time."""
+    places = Clusters(log).places
+    if places is None or bool((np.diff(places) >= 0).all()):
+        return log
+    return log.take(np.argsort(places, kind="stable"))
 
 
-def course_of(log: BanditLog) -> Course:
-    """A log's sequences one after the other; a log without is one sequence."""
-    chains, order = np.zeros(len(log), dtype=np.int64), None
-    if log.sequences is not None:
-        chains = np.unique(log.sequences, return_inverse=True)[1]
-        order = np.argsort(chains, kind="stable")
-        chains = chains[order]
-    starts = np.concatenate([[True], np.diff(chains) > 0])
-    return Course(order, starts, chains)
+def _starts(log: BanditLog) -> Bools:
+    """(n,) whether a sequence starts, of a log that is ``in_sequence``."""
+    starts = np.zeros(len(log), dtype=bool) if log.sequences is None else log.sequences != np.roll(log.sequences, 1)
+    starts[0] = True
+    return starts
 
 
 def fixed_acceptance(rate: float) -> Acceptance:
@@ -60,47 +46,48 @@ def adaptive_acceptance(highest: float, quantile: float, n: int) -> Acceptance:
 def follow(
     log: BanditLog,
     deployer: Deployer,
-    course: Course,
     acceptances: Sequence[Acceptance],
     seeds: Sequence[int],
-    rewards: BlockedRewards | None = None,
+    rewards: CrossFit | None = None,
 ) -> tuple[list[Followed], Floats]:
-    """What ``deployer`` would have done in each round of ``course``, had it lived through the accepted ones before.
+    """What ``deployer`` would have done in each round of ``log``, had it lived through the accepted ones before.
 
-    It starts anew with every sequence. One walk for each acceptance, its uniform numbers by a seed of its own; with
-    them r̂(x_t, a_t), (n,), which is 0 without ``rewards``.
+    The log is ``in_sequence``; the deployer starts anew with every sequence. There is one walk for each acceptance, its
+    uniform numbers by a seed of its own; with them comes r̂(x_t, a_t), (n,), which is 0 without ``rewards``.
     """
-    n = len(log)
+    n, starts = len(log), _starts(log)
     walks = [Followed(np.empty(n), np.zeros(n), np.empty(n), np.empty(n, dtype=bool)) for _ in acceptances]
     generators = [np.random.default_rng([seed, 5]) for seed in seeds]
     states: list[Any] = [None] * len(walks)
     modelled = np.zeros(n)
-    blocks: Any = None if rewards is None else course.along(rewards.blocks)
     step = _by_kernel if isinstance(deployer, BeliefDeployer) else _by_hand
-    for rounds, chunk in course.chunks(log):
+    for rounds in log.chunk_slices(CHUNK_ROUNDS):
+        chunk = log[rounds]
+        arrays = chunk.arrays
         predicted = np.zeros((1, log.n_actions))
         if rewards is not None:
-            predicted = rewards.predict(chunk, blocks[rounds])
-            modelled[rounds] = predicted[np.arange(len(chunk)), chunk.arrays.actions]
+            predicted = rewards.predict(rounds)
+            modelled[rounds] = predicted[np.arange(len(chunk)), arrays.actions]
         advice = _advice(deployer, chunk) if isinstance(deployer, BeliefDeployer) else np.empty((0, 0, 0))
         for i, (acceptance, walk) in enumerate(zip(acceptances, walks, strict=True)):
             past = LoggedRounds(
-                course.starts[rounds], advice, chunk.arrays.mask, chunk.arrays.actions, chunk.arrays.rewards,
-                chunk.arrays.propensities, generators[i].random(len(chunk)), predicted,
+                starts[rounds], advice, arrays.mask, arrays.actions, arrays.rewards, arrays.propensities,
+                generators[i].random(len(chunk)), predicted,
             )  # fmt: skip
             part = Followed(*(array[rounds] for array in walk))  # type: ignore[arg-type]
             states[i] = step(deployer, states[i], chunk, past, acceptance, part)
     return walks, modelled
 
 
-def ratio_bounds(log: BanditLog, deployer: BeliefDeployer, course: Course) -> Floats:
-    """(n,) the largest π_t(a_t | x_t) / p_t that any belief of ``deployer`` could give."""
+def ratio_bounds(log: BanditLog, deployer: Deployer) -> Floats:
+    """(n,) the largest π_t(a_t | x_t) / p_t that any belief of ``deployer`` could give; 1 / p_t where it has none."""
+    if not isinstance(deployer, BeliefDeployer):
+        return np.asarray(1 / log.arrays.propensities)
     ratios = np.zeros(len(log))
-    for rounds, chunk in course.chunks(log):
-        arrays, advice = chunk.arrays, _advice(deployer, chunk)
-        largest_ratios(
-            advice, arrays.mask, deployer.exploration, arrays.actions, arrays.propensities, ratios[rounds]
-        )  # fmt: skip
+    for rounds in log.chunk_slices(CHUNK_ROUNDS):
+        chunk = log[rounds]
+        mask, actions, propensities = chunk.arrays.mask, chunk.arrays.actions, chunk.arrays.propensities
+        largest_ratios(_advice(deployer, chunk), mask, deployer.exploration, actions, propensities, ratios[rounds])
     return ratios
 
 
@@ -155,6 +142,5 @@ def _by_hand(
         if acceptance.upper.size > 0:
             ratio = past.propensities[t] / probs[action] if probs[action] > 0 else np.inf
             include(acceptance.lower, acceptance.upper, acceptance.sizes, acceptance.quantile, ratio)
-            if found.accepted[t]:
-                acceptance.rate[0] = min(acceptance.highest, -acceptance.lower[0])
+            acceptance.rate[0] = min(acceptance.highest, -acceptance.lower[0])
     return state

@@ -1,8 +1,8 @@
 """A deployment led along a log: rounds it could have lived through are accepted, and only those teach it.
 
 Round t is accepted where u_t p_t < c π_t(a_t | x_t), u_t uniform: with c π / p ≤ 1 the accepted rounds are those of the
-deployment itself. c is fixed (replay), or the smaller of c_max and a quantile of the p / π seen so far (DR-ns), set
-anew whenever a round is accepted. The steps are those of ``act`` and ``update``, to the bit.
+deployment itself. c is fixed (replay), or the smaller of c_max and a quantile of the p / π of earlier rounds (DR-ns).
+The steps are those of ``act`` and ``update``, to the bit.
 """
 
 from __future__ import annotations
@@ -112,8 +112,7 @@ def judge_round(t, belief, initial, past, acceptance, found, exploration, probs)
     if acceptance.upper.size > 0:
         ratio = propensity / probs[action]
         include(acceptance.lower, acceptance.upper, acceptance.sizes, acceptance.quantile, ratio)
-        if accepted:
-            acceptance.rate[0] = min(acceptance.highest, -acceptance.lower[0])
+        acceptance.rate[0] = min(acceptance.highest, -acceptance.lower[0])
     return accepted
 
 
