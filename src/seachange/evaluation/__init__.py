@@ -3,18 +3,28 @@
 from seachange.evaluation.adaptive import OnlineEstimate, evaluate_online
 from seachange.evaluation.diagnostics import Diagnostics, diagnose
 from seachange.evaluation.estimators import evaluate, evaluate_logging, evaluate_states
+from seachange.evaluation.forecasting import Forecast, forecast
 from seachange.evaluation.formulas import ESTIMATORS
+from seachange.evaluation.future import FutureEstimate, evaluate_future
+from seachange.evaluation.over_time import ValuesOverTime, evaluate_by_period, evaluate_over_time
 from seachange.evaluation.value_estimate import IntervalKind, ValueEstimate
 
 __all__ = [
     "ESTIMATORS",
     "Diagnostics",
+    "Forecast",
+    "FutureEstimate",
     "IntervalKind",
     "OnlineEstimate",
     "ValueEstimate",
+    "ValuesOverTime",
     "diagnose",
     "evaluate",
+    "evaluate_by_period",
+    "evaluate_future",
     "evaluate_logging",
     "evaluate_online",
+    "evaluate_over_time",
     "evaluate_states",
+    "forecast",
 ]

@@ -88,19 +88,15 @@ def evaluate_over_time(
     require(clip > 0, f"clip must be positive; got {clip}.")
     require_rewards(log, "evaluating a policy over time")
     moving, order = _moving(log, policy, estimator, labels, clip)
-    reason = "given"
-    if half_life is not None:
-        if half_life == "auto":
-            half_life, reason = _choose(moving, [float(n) for n in _grid(len(log))], fades=True)
-        require(0 < half_life < np.inf, f"half_life must be positive and finite; got {half_life}.")
+    fades, length, reason = half_life is not None, window if half_life is None else half_life, "given"
+    if length is None or length == "auto":
+        length, reason = _choose(moving, fades)
+    if fades:
+        require(0 < length < np.inf, f"half_life must be positive and finite; got {length}.")
     else:
-        if window is None or window == "auto":
-            chosen, reason = _choose(moving, [float(n) for n in _grid(len(log))], fades=False)
-            window = int(chosen)
-        require_count("window", window)
+        require_count("window", length)
     rounds = np.unique(np.linspace(0, len(log), min(points, len(log)) + 1).astype(np.int64)[1:] - 1)
-    length = float(window if half_life is None else half_life)
-    values, errors, effective = (each[rounds] for each in _values(moving, length, half_life is not None))
+    values, errors, effective = (each[rounds] for each in _values(moving, length, fades))
     reach = float(norm.ppf(0.5 + confidence / 2))
     return ValuesOverTime(
         estimator=estimator,
@@ -111,8 +107,8 @@ def evaluate_over_time(
         low=values - reach * errors,
         high=values + reach * errors,
         effective_samples=effective,
-        window=None if half_life is not None else window,
-        half_life=half_life,
+        window=None if fades else int(length),
+        half_life=length if fades else None,
         reason=reason,
         confidence=confidence,
     )
@@ -240,8 +236,9 @@ def _grid(n: int) -> list[int]:
     return lengths or [n]
 
 
-def _choose(moving: Moving, lengths: list[float], fades: bool) -> tuple[float, str]:
+def _choose(moving: Moving, fades: bool) -> tuple[int, str]:
     """The length whose values foretell the next round best, or the longest that does about as well."""
+    lengths = _grid(len(moving.above))
     start = max(int(WARM_UP * len(moving.above)), 1)
     what = "half-life" if fades else "window"
     if len(moving.above) - start < 2:
@@ -251,10 +248,9 @@ def _choose(moving: Moving, lengths: list[float], fades: bool) -> tuple[float, s
         values = _values(moving, length, fades)[0][start - 1 : -1]
         losses.append(np.square(moving.above[start:] - values * moving.below[start:]))
     best = int(np.argmin([loss.mean() for loss in losses]))
-    for i, loss in enumerate(losses):
-        excess = loss - losses[best]
-        if i == best or excess.mean() <= excess.std() / np.sqrt(len(excess)):
-            gain = 1 - loss.mean() / losses[0].mean() if losses[0].mean() > 0 else 0.0
-            compared = "as well as any" if i == 0 else f"{gain:.2%} better than the whole log"
-            return lengths[i], f"a {what} of {lengths[i]:,.0f} rounds foretells the next round {compared}"
-    return lengths[best], ""
+    excesses = [loss - losses[best] for loss in losses]
+    longest = next(i for i, e in enumerate(excesses) if i == best or e.mean() <= e.std() / np.sqrt(len(e)))
+    compared = "as well as any"
+    if longest > 0:
+        compared = f"{1 - losses[longest].mean() / losses[0].mean():.2%} better than the whole log"
+    return lengths[longest], f"a {what} of {lengths[longest]:,} rounds foretells the next round {compared}"

@@ -16,6 +16,8 @@ from seachange.protocols import Floats
 DEGREES, FADES = (0, 1), (1.0, 0.8, 0.5, 0.25)
 # Past forecasts that a choice is made by, at least.
 LEAST_FORECASTS = 5
+# What is left of a squared error, at least, without the noise of what was missed: both are known from few periods.
+LEAST_SHARE = 0.5
 
 
 @dataclass(frozen=True)
@@ -49,9 +51,9 @@ def forecast(past: ValuesOverTime, ahead: int = 1, *, season: int | None = None,
     there is a ``season``, its first two waves: sin and cos of 2π k i / season. Degree and fading are those whose
     forecasts of past periods, each from the ones before it, missed least.
 
-    The interval is V̂ ± t s for the value to come: s² is what such forecasts missed past estimates by, on average,
-    without what those estimates themselves were off by, but no less than the fit's own variance; t has as many degrees
-    of freedom as there were past forecasts.
+    The interval is V̂ ± t s for the value to come: s² is the mean square of what past forecasts missed, each chosen by
+    the ones before it, without the noise of the estimates they missed, but no less than half of it nor than the
+    variance of the fit; t has as many degrees of freedom as there were past forecasts.
     """
     require_count("ahead", ahead)
     require(season is None or season >= 2, f"season must be at least 2 periods; got {season}.")
@@ -59,19 +61,20 @@ def forecast(past: ValuesOverTime, ahead: int = 1, *, season: int | None = None,
     require(past.periods is not None, "a forecast needs values of periods: evaluate_by_period gives them.")
     series = _known(past)
     tried = [(degree, fade) for degree in DEGREES for fade in FADES]
-    # All are compared on the same periods: those before which the richest can be fitted, with two to spare.
+    # All are compared on the same periods: those before which the richest can be fitted, with one to spare.
     first = _features(series.periods, max(DEGREES), season).shape[1] + 1
     if len(series.values) < first + ahead - 1 + LEAST_FORECASTS:
         raise RefusedError(
             f"no forecast: it needs {first + ahead - 1 + LEAST_FORECASTS} past periods with a value, and there are "
             f"{len(series.values)}. A longer log, shorter periods{', or no season' if season else ''} would cure it."
         )
-    missed = {each: _missed(series, *each, season, ahead, first) for each in tried}
-    degree, fade = min(tried, key=lambda each: float(np.mean(missed[each] ** 2)))
-    errors, later = missed[degree, fade], series.variances[first + ahead - 1 :]
+    missed = np.stack([_missed(series, *each, season, ahead, first) for each in tried])
+    degree, fade = tried[int(np.argmin(np.square(missed).sum(axis=1)))]
+    errors, later = _missed_by_the_chosen(missed), series.variances[first + ahead - 1 :]
     target = series.periods[-1] + ahead
     value, variance = _foretold(series, degree, fade, season, float(target))
-    spread = np.sqrt(max(float(np.mean(errors**2) - later.mean()), variance))
+    square = float(np.mean(errors**2))
+    spread = np.sqrt(max(square - float(later.mean()), LEAST_SHARE * square, variance))
     reach = float(student.ppf(0.5 + confidence / 2, len(errors))) * spread
     return Forecast(
         value=value,
@@ -82,7 +85,7 @@ def forecast(past: ValuesOverTime, ahead: int = 1, *, season: int | None = None,
         degree=degree,
         fade=fade,
         season=season,
-        past_error=float(np.sqrt(np.mean(errors**2))),
+        past_error=float(np.sqrt(square)),
         n_periods=len(series.values),
         confidence=confidence,
     )
@@ -126,3 +129,12 @@ def _missed(series: _Series, degree: int, fade: float, season: int | None, ahead
         before = _Series(series.periods[:known], series.values[:known], series.variances[:known])
         errors.append(series.values[i] - _foretold(before, degree, fade, season, float(series.periods[i]))[0])
     return np.array(errors)
+
+
+def _missed_by_the_chosen(missed: Floats) -> Floats:
+    """(m,) what would have been missed by always taking the kind of forecast, of (kinds, m), that missed least so far.
+
+    The kind that is chosen in the end looks better in hindsight than it is.
+    """
+    before = np.cumsum(np.square(missed), axis=1) - np.square(missed)
+    return np.asarray(missed[np.argmin(before, axis=0), np.arange(missed.shape[1])])
