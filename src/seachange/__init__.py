@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from seachange.evaluation import evaluate_over_time as evaluate_over_time
     from seachange.evaluation import evaluate_states as evaluate_states
     from seachange.evaluation import forecast as forecast
+    from seachange.evaluation import watch as watch
     from seachange.learning import learn as learn
     from seachange.log import BanditLog as BanditLog
     from seachange.log import read_log as read_log
@@ -63,7 +64,7 @@ _HOMES = {
     "evaluation": (
         "Diagnostics", "Forecast", "FutureEstimate", "OnlineEstimate", "ValueEstimate", "ValuesOverTime", "diagnose",
         "evaluate", "evaluate_by_period", "evaluate_future", "evaluate_online", "evaluate_over_time",
-        "evaluate_states", "forecast",
+        "evaluate_states", "forecast", "watch",
     ),
     "learning": ("learn",),
     "log": ("BanditLog", "read_log"),

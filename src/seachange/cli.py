@@ -38,6 +38,14 @@ Seed = Annotated[int, typer.Option(help="The same seed gives the same result.")]
 Force = Annotated[bool, typer.Option("--force", help="Write over what exists.")]
 DropBadRows = Annotated[bool, typer.Option("--drop-bad-rows", help="Leave out rows that break a rule of logs.")]
 Confidence = Annotated[float, typer.Option(help="Of the intervals.")]
+Online = Annotated[
+    bool, typer.Option("--online", help="Also what the switching policy itself, as it learns, would have earned.")
+]
+OverTime = Annotated[
+    str, typer.Option(help="Also by period, with a forecast of the next: hour, day, week, or a number of rounds.")
+]
+
+METHODS: tuple[Literal["replay", "dr-ns"], ...] = ("replay", "dr-ns")
 
 
 def main() -> None:
@@ -146,6 +154,8 @@ def evaluate(
     model: ModelFile,
     columns: Columns = "",
     clip: Annotated[float, typer.Option(help="Largest weight of a round.")] = float("inf"),
+    online: Online = False,
+    over_time: OverTime = "",
     confidence: Confidence = 0.95,
     drop_bad_rows: DropBadRows = False,
     seed: Seed = 0,
@@ -171,7 +181,12 @@ def evaluate(
     known = "known only from earlier" if isinstance(loaded.oracle, HMMOracle) else "found with the help of these"
     states = f", states {known} rewards" if loaded.n_states > 1 else ""
     console.print(estimates_table(f"Mean reward a round{states}", rows, confidence))
-    _finish(console, json, {"estimates": [{"policy": who, **msgspec.to_builtins(e)} for who, e in rows]})
+    result: dict[str, Any] = {"estimates": [{"policy": who, **msgspec.to_builtins(e)} for who, e in rows]}
+    if online:
+        result["online"] = _evaluate_online(console, table, loaded, confidence, seed)
+    if over_time:
+        result |= _evaluate_over_time(console, table, loaded, labels, over_time, clip, confidence)
+    _finish(console, json, result)
 
 
 @replicate.command()
@@ -206,6 +221,41 @@ def synthetic(
         figures.draw_reward_by_states(figure, result["figure"], runs)
         figures.write_csv(figure.with_suffix(".csv"), result["figure"])
     _finish(console, json, result, f"Written: {figure} and {figure.with_suffix('.csv')}" if figure else "")
+
+
+def _evaluate_online(console: Console, log: BanditLog, model: Any, confidence: float, seed: int) -> list[Any]:
+    """Replay and DR-ns of the model's deployer."""
+    from seachange.evaluation.adaptive import evaluate_online
+    from seachange.report.progress import working
+    from seachange.report.values_tables import online_table
+
+    with working("Leading the deployment along the log"):
+        found = [evaluate_online(log, model.deployer(), m, confidence=confidence, seed=seed) for m in METHODS]
+    console.print("", online_table(found))
+    for note in dict.fromkeys(f"{each.estimator}: {note}" for each in found for note in each.notes):
+        _note(note)
+    return [msgspec.to_builtins(each) for each in found]
+
+
+def _evaluate_over_time(
+    console: Console, log: BanditLog, model: Any, labels: Any, period: str, clip: float, confidence: float
+) -> dict[str, Any]:
+    """Values by period, and a forecast of the next where there are enough."""
+    from seachange.errors import RefusedError
+    from seachange.evaluation.forecasting import forecast
+    from seachange.evaluation.over_time import evaluate_by_period
+    from seachange.report.values_tables import as_document, forecast_told, periods_table
+
+    length: Any = int(period) if period.isdecimal() else period
+    past = evaluate_by_period(log, model.policies, length, labels=labels, clip=clip, confidence=confidence)
+    console.print("", periods_table(past))
+    try:
+        told = forecast(past, confidence=confidence)
+    except RefusedError as refusal:
+        _note(str(refusal))
+        return {"over_time": as_document(past), "forecast": None}
+    console.print(f"\n{forecast_told(told)}", soft_wrap=True, markup=False)
+    return {"over_time": as_document(past), "forecast": msgspec.to_builtins(told)}
 
 
 def _console(json: bool) -> Console:

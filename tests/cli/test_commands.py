@@ -154,6 +154,37 @@ def test_evaluate_prints_a_table(folder):
     assert stderr == ""
 
 
+def test_evaluate_online_judges_the_deployment_and_says_that_time_is_thinned(folder):
+    arguments = ("evaluate", folder / "late.csv", folder / "shop.seachange", "--columns", COLUMNS, "--online")
+    result, stderr = succeed_in_json(*arguments, "--seed", "3", "--confidence", "0.9")
+    model, log = sc.load(folder / "shop.seachange"), late_log(folder)
+    for found, method in zip(result["online"], ("replay", "dr-ns"), strict=True):
+        expected = sc.evaluate_online(log, model.deployer(), method, confidence=0.9, seed=3)
+        assert found["estimator"] == method
+        for name in ("value", "std_error", "low", "high", "acceptance_rate"):
+            assert found[name] == pytest.approx(getattr(expected, name), abs=1e-12)
+        assert 0 < found["n_accepted"] < len(log)
+        assert found["notes"] == list(expected.notes)
+        assert f"{method}: {expected.notes[0][:30]}" in stderr
+    assert "lived through a thinned log" in stderr
+    assert "as it learns" in stderr
+
+
+def test_evaluate_over_time_gives_periods_and_a_forecast(folder):
+    arguments = ("evaluate", folder / "late.csv", folder / "shop.seachange", "--columns", COLUMNS)
+    result, stderr = succeed_in_json(*arguments, "--over-time", "50")
+    assert [each["last_round"] for each in result["over_time"]] == list(range(49, 800, 50))
+    model, log = sc.load(folder / "shop.seachange"), late_log(folder)
+    expected = sc.evaluate_by_period(log, model.policies, 50, labels=model.label_ahead(log))
+    assert [each["value"] for each in result["over_time"]] == pytest.approx(expected.values.tolist())
+    assert result["forecast"]["value"] == pytest.approx(sc.forecast(expected).value)
+    assert "The next period:" in stderr
+    few, stderr = succeed_in_json(*arguments, "--over-time", "400")
+    assert few["forecast"] is None
+    assert "no forecast: it needs 8 past periods" in stderr
+    assert "period must be a number of rounds or one of" in fail(ParameterError, *arguments, "--over-time", "month")
+
+
 def test_evaluate_says_that_states_were_known_beforehand_only_where_they_were(folder, tmp_path):
     claim = "states known only from earlier rewards"
     arguments = (folder / "late.csv", folder / "shop.seachange", "--columns", COLUMNS)

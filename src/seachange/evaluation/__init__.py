@@ -2,11 +2,12 @@
 
 from seachange.evaluation.adaptive import OnlineEstimate, evaluate_online
 from seachange.evaluation.diagnostics import Diagnostics, diagnose
-from seachange.evaluation.estimators import evaluate, evaluate_logging, evaluate_states
+from seachange.evaluation.estimators import evaluate, evaluate_logging, evaluate_states, watch
 from seachange.evaluation.forecasting import Forecast, forecast
 from seachange.evaluation.formulas import ESTIMATORS
 from seachange.evaluation.future import FutureEstimate, evaluate_future
 from seachange.evaluation.over_time import ValuesOverTime, evaluate_by_period, evaluate_over_time
+from seachange.evaluation.sequences import Watched
 from seachange.evaluation.value_estimate import IntervalKind, ValueEstimate
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "OnlineEstimate",
     "ValueEstimate",
     "ValuesOverTime",
+    "Watched",
     "diagnose",
     "evaluate",
     "evaluate_by_period",
@@ -27,4 +29,5 @@ __all__ = [
     "evaluate_over_time",
     "evaluate_states",
     "forecast",
+    "watch",
 ]

@@ -9,6 +9,7 @@ from typing import TypeAlias
 import numpy as np
 
 from seachange.errors import ParameterError
+from seachange.kernels.weights import weigh
 from seachange.log.bandit_log import BanditLog
 from seachange.params import require
 from seachange.policies.per_state import PolicySet
@@ -18,7 +19,7 @@ from seachange.states.labels import StateLabels
 Judged: TypeAlias = Policy | PolicySet | Floats
 Distribution: TypeAlias = Callable[[slice], Floats]
 # Probabilities that are held at a time.
-ENTRIES = 1 << 20
+ENTRIES = 1 << 17
 # How far from 1 the probabilities of a round may add up to.
 ROUNDING = 1e-6
 
@@ -48,25 +49,17 @@ def distribution_of(log: BanditLog, policy: Judged, labels: StateLabels | None, 
     given = _unchecked(log, policy, labels, soft)
 
     def checked(rounds: slice) -> Floats:
-        probs, start = given(rounds), rounds.start
-        wanted = (rounds.stop - start, log.n_actions)
+        probs: Floats = np.ascontiguousarray(given(rounds), dtype=np.float64)
+        wanted = (rounds.stop - rounds.start, log.n_actions)
         if probs.shape != wanted:
             raise ParameterError(f"the policy must give probabilities {wanted}; it gave {probs.shape}.")
-        # NaN fails both comparisons.
-        sound = (np.abs(probs.sum(axis=1) - 1) <= ROUNDING) & (probs.min(axis=1) >= 0)
-        if not sound.all():
-            row = int(sound.argmin())
-            raise ParameterError(
-                f"the policy must give probabilities that add up to 1; those of row {start + row} go from "
-                f"{probs[row].min():g} up and add up to {probs[row].sum():g}."
-            )
         if (mask := log[rounds].action_mask) is not None:
             hidden = np.where(mask, 0.0, probs).sum(axis=1)
             if (hidden > ROUNDING).any():
                 row = int(hidden.argmax())
                 raise ParameterError(
-                    f"the policy must leave out actions that could not be shown; in row {start + row} it gives them "
-                    f"{hidden[row]:g}. predict_proba gets the action_mask: put 0 where it is false."
+                    f"the policy must leave out actions that could not be shown; in row {rounds.start + row} it gives "
+                    f"them {hidden[row]:g}. predict_proba gets the action_mask: put 0 where it is false."
                 )
         return probs
 
@@ -83,7 +76,7 @@ def _unchecked(log: BanditLog, policy: Judged, labels: StateLabels | None, soft:
         membership = membership_of(log, labels, soft)
         return lambda rounds: _mixture(log[rounds], policies, membership[rounds])
     if isinstance(policy, np.ndarray):
-        stored: Floats = np.asarray(policy, dtype=np.float64)
+        stored = policy
         wanted = (len(log), log.n_actions)
         require(stored.shape == wanted, f"probabilities must have shape {wanted}; these have {stored.shape}.")
         return lambda rounds: stored[rounds]
@@ -97,7 +90,7 @@ def _unchecked(log: BanditLog, policy: Judged, labels: StateLabels | None, soft:
 
 
 def _probabilities(part: BanditLog, policy: Policy) -> Floats:
-    return np.asarray(policy.predict_proba(part.contexts, part.action_mask), dtype=np.float64)
+    return policy.predict_proba(part.contexts, part.action_mask)
 
 
 def _mixture(part: BanditLog, policies: PolicySet, membership: Floats) -> Floats:
@@ -127,15 +120,21 @@ class SupportSums:
     def __init__(self, log: BanditLog) -> None:
         self.log = log
         self.weights = np.empty(len(log))
-        self.taken = np.bincount(log.arrays.actions, minlength=log.n_actions) > 0
+        self.never_taken = (np.bincount(log.arrays.actions, minlength=log.n_actions) == 0).astype(np.float64)
         self.unseen, self.unsupported, self.largest = 0.0, 0.0, 0.0
 
     def add(self, rounds: slice, probs: Floats) -> None:
         """Count ``rounds``, whose probabilities are ``probs`` (m, K)."""
         arrays = self.log[rounds].arrays
-        self.weights[rounds] = probs[np.arange(len(probs)), arrays.actions] / arrays.propensities
-        if not self.taken.all():
-            self.unseen += float(probs[:, ~self.taken].sum())
+        unseen, row = weigh(
+            probs, arrays.actions, arrays.propensities, self.never_taken, ROUNDING, self.weights[rounds]
+        )
+        if row >= 0:
+            raise ParameterError(
+                f"the policy must give probabilities that add up to 1; those of row {rounds.start + row} go from "
+                f"{probs[row].min():g} up and add up to {probs[row].sum():g}."
+            )
+        self.unseen += unseen
         if self.log.logging_probs is not None:
             logging = self.log.logging_probs[rounds]
             self.unsupported += float(probs[logging <= 0].sum())

@@ -12,11 +12,12 @@ import numpy.typing as npt
 from seachange.evaluation.clusters import Clusters
 from seachange.evaluation.cross_fitting import FOLDS, CrossFit, fit_across
 from seachange.evaluation.support import Distribution, Support, SupportSums, parts_of, support_of
+from seachange.kernels.weights import expect
 from seachange.log.bandit_log import BanditLog
 from seachange.params import require
 from seachange.protocols import Floats
 
-# r̂; what fitting it costs the direct method; the r̂ of MRDR.
+# r̂; what fitting it costs where weights do not make up for it; the r̂ of MRDR.
 Need = Literal["model", "fit error", "robust model"]
 
 
@@ -28,7 +29,7 @@ class Terms:
     rewards: Floats  # (n,)
     modelled: Floats  # (n,) r̂(x_t, a_t)
     direct: Floats  # (n,) Σ_a π(a | x_t) r̂(x_t, a)
-    fit_errors: Floats  # (n,) what the noise of round t put into Σ direct by way of the fits
+    fit_errors: Callable[[Floats], Floats]  # of weights w: (n,) what noise put into Σ direct + w (r - r̂) by the fits
     robust_modelled: Floats  # (n,) the same two of the r̂ of MRDR
     robust_direct: Floats
 
@@ -42,9 +43,8 @@ class Predictions:
 
     def add(self, rounds: slice, probs: Floats) -> None:
         """Predict ``rounds``, for which the policy has the probabilities ``probs``."""
-        predicted = self.predict(rounds)
-        self.modelled[rounds] = predicted[np.arange(len(predicted)), self.log.arrays.actions[rounds]]
-        self.direct[rounds] = np.einsum("ta,ta->t", probs, predicted)
+        predicted, actions = self.predict(rounds), self.log.arrays.actions[rounds]
+        expect(probs, predicted, actions, self.direct[rounds], self.modelled[rounds])
 
 
 def terms_of(
@@ -68,12 +68,12 @@ def terms_of(
     plain = robust = fit = targets = None
     if modelled is not None:
         plain = robust = Predictions(log, _given(log, modelled, limits))
-    else:
+    elif needs:
         folds = Clusters(log).folds(FOLDS)
         if "model" in needs:
             fit = fit_across(log, membership, folds, forward=forward)
             plain = Predictions(log, _within(fit, limits))
-            targets = fit.targets() if "fit error" in needs else None
+            targets = np.zeros_like(fit.coefs) if "fit error" in needs else None
         if "robust model" in needs:
             p = log.arrays.propensities
             importance = support_of(log, probs_of).weights * (1 - p) / p
@@ -88,15 +88,18 @@ def terms_of(
         if fit is not None and targets is not None:
             fit.add_targets(targets, rounds, probs)
     support, rewards = sums.total(), log.arrays.rewards
-    errors = zero
-    if fit is not None and plain is not None and targets is not None:
-        errors = fit.fit_errors(targets, rewards - plain.modelled)
+
+    def fit_errors(weights: Floats) -> Floats:
+        if fit is None or plain is None or targets is None:
+            return zero
+        return fit.fit_errors(targets, weights, rewards - plain.modelled)
+
     terms = Terms(
         weights=np.minimum(clip, support.weights),
         rewards=rewards,
         modelled=plain.modelled if plain else zero,
         direct=plain.direct if plain else zero,
-        fit_errors=errors,
+        fit_errors=fit_errors,
         robust_modelled=robust.modelled if robust else zero,
         robust_direct=robust.direct if robust else zero,
     )
@@ -112,7 +115,7 @@ def _given(log: BanditLog, modelled: npt.ArrayLike, limits: tuple[float, float] 
     if limits is not None:
         inside = limits[0] <= low and high <= limits[1]
         require(inside, f"modelled must stay in reward_range={limits} for this interval; it goes from {low} to {high}.")
-    return lambda rounds: predicted[rounds]
+    return lambda rounds: np.ascontiguousarray(predicted[rounds])
 
 
 def _within(fit: CrossFit, limits: tuple[float, float] | None) -> Callable[[slice], Floats]:
