@@ -167,7 +167,7 @@ def evaluate(
     from seachange.report.tables import estimates_table
     from seachange.states import HMMOracle
 
-    console, loaded = _console(json), load(model)
+    console, loaded, period = _console(json), load(model), _period(over_time)
     table = _read(log, columns, drop_bad_rows, loaded)
     if table.fingerprint() == loaded.provenance.fingerprint:
         _note("the model was learned from this very log: the estimates are too good.")
@@ -184,8 +184,8 @@ def evaluate(
     result: dict[str, Any] = {"estimates": [{"policy": who, **msgspec.to_builtins(e)} for who, e in rows]}
     if online:
         result["online"] = _evaluate_online(console, table, loaded, confidence, seed)
-    if over_time:
-        result |= _evaluate_over_time(console, table, loaded, labels, over_time, clip, confidence)
+    if period:
+        result |= _evaluate_over_time(console, table, loaded, labels, period, clip, confidence)
     _finish(console, json, result)
 
 
@@ -238,7 +238,7 @@ def _evaluate_online(console: Console, log: BanditLog, model: Any, confidence: f
 
 
 def _evaluate_over_time(
-    console: Console, log: BanditLog, model: Any, labels: Any, period: str, clip: float, confidence: float
+    console: Console, log: BanditLog, model: Any, labels: Any, period: Any, clip: float, confidence: float
 ) -> dict[str, Any]:
     """Values by period, and a forecast of the next where there are enough."""
     from seachange.errors import RefusedError
@@ -246,8 +246,7 @@ def _evaluate_over_time(
     from seachange.evaluation.over_time import evaluate_by_period
     from seachange.report.values_tables import as_document, forecast_told, periods_table
 
-    length: Any = int(period) if period.isdecimal() else period
-    past = evaluate_by_period(log, model.policies, length, labels=labels, clip=clip, confidence=confidence)
+    past = evaluate_by_period(log, model.policies, period, labels=labels, clip=clip, confidence=confidence)
     console.print("", periods_table(past))
     try:
         told = forecast(past, confidence=confidence)
@@ -312,6 +311,16 @@ def _read(path: Path, columns: str, drop_bad_rows: bool, model: Any = None, miss
     for rule, count in log.dropped:
         _note(f"{count:,} rows left out: {rule}.")
     return log
+
+
+def _period(text: str) -> Any:
+    if text in ("", "hour", "day", "week"):
+        return text
+    if not text.isdecimal() or int(text) < 1:
+        raise typer.BadParameter(
+            f"{text!r} should be hour, day, week or a number of rounds from 1 on", param_hint="--over-time"
+        )
+    return int(text)
 
 
 def _state_count(text: str) -> Any:

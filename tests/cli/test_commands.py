@@ -182,7 +182,7 @@ def test_evaluate_over_time_gives_periods_and_a_forecast(folder):
     few, stderr = succeed_in_json(*arguments, "--over-time", "400")
     assert few["forecast"] is None
     assert "no forecast: it needs 8 past periods" in stderr
-    assert "period must be a number of rounds or one of" in fail(ParameterError, *arguments, "--over-time", "month")
+    assert "should be hour, day, week or a number of rounds" in misuse(*arguments, "--over-time", "month")
 
 
 def test_evaluate_says_that_states_were_known_beforehand_only_where_they_were(folder, tmp_path):

@@ -78,3 +78,28 @@ def test_in_a_changing_world_replay_is_the_thinned_deployment():
     assert values.mean() < earned["full"].mean() - 10 * error
     for each in estimates:
         assert f"the world changes {1 / each.acceptance_rate:.3g} times as fast for it" in each.notes[0]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("method", ["replay", "dr-ns"])
+def test_a_learned_switching_policy_is_judged_as_its_thinned_deployment(method):
+    """Contexts, an HMM and unequal propensities: against deployments through each log's own moods, thinned alike."""
+    env = Shop(seed=0)
+    deployer = sc.learn(env.log(0)).deployer()
+    gaps, full = [], np.mean([rollout(env, deployer, run).expected_rewards.mean() for run in range(20)])
+    for run in range(1, 25):
+        estimate = sc.evaluate_online(env.log(run), deployer, method)
+        lived = np.floor(np.arange(estimate.n_accepted) / estimate.acceptance_rate).astype(int)
+        moods = env.log_states(run)[lived.clip(max=env.horizon - 1)]
+        earned = []
+        for again in range(5):
+            generator = np.random.default_rng([run, again])
+            rounds = env._rounds(moods, generator)
+            uniforms = generator.random(len(moods))
+            _, trace = deployer.run(deployer.init(), rounds.contexts, rounds.mean_rewards, rounds.rewards, uniforms)
+            earned.append(trace.expected_rewards.mean())
+        gaps.append((estimate.value - np.mean(earned), full - estimate.value))
+    thinned, missing = np.mean(gaps, axis=0)
+    error = np.std(gaps, axis=0, ddof=1) / np.sqrt(len(gaps))
+    assert abs(thinned) < 4.5 * error[0]
+    assert missing > 4.5 * error[1]

@@ -74,11 +74,11 @@ def forecast(past: ValuesOverTime, ahead: int = 1, *, season: int | None = None,
     target = series.periods[-1] + ahead
     value, variance = _foretold(series, degree, fade, season, float(target))
     square = float(np.mean(errors**2))
-    spread = np.sqrt(max(square - float(later.mean()), LEAST_SHARE * square, variance))
+    spread = float(np.sqrt(max(square - float(later.mean()), LEAST_SHARE * square, variance)))
     reach = float(student.ppf(0.5 + confidence / 2, len(errors))) * spread
     return Forecast(
         value=value,
-        std_error=float(spread),
+        std_error=spread,
         low=value - reach,
         high=value + reach,
         ahead=ahead,
