@@ -24,8 +24,9 @@ def main() -> None:
             started, worked = time.perf_counter(), time.process_time()
             estimate = sc.evaluate_online(log, deployer, method, repeats=repeats)
             seconds, work = time.perf_counter() - started, time.process_time() - worked
+            speed = f"{rounds / seconds / 1e6:8.2f} M rounds/s"
             print(
-                f"{method:8}{count(repeats):10}{seconds:8.2f} s ({work:.2f} s of work){rounds / seconds / 1e6:8.2f} M rounds/s"
+                f"{method:8}{count(repeats):10}{seconds:8.2f} s ({work:.2f} s of work){speed}"
                 f"   value {estimate.value:.4f} ± {estimate.std_error:.4f}, {estimate.acceptance_rate:.1%} accepted"
             )
 

@@ -28,6 +28,8 @@ class CrossFit:
     coefs: Floats  # (F, L, B, D) c
     grams: Floats  # (F, L, B, D, D) Σ u f f' of what each fit saw
     penalties: Floats  # (D,)
+    offsets: Floats  # (F, L) mean rewards, to which the ridge pulls
+    counts: Floats  # (F, L) Σ u
 
     def predict(self, rounds: slice) -> Floats:
         """r̂ of ``rounds`` and all actions: (m, K)."""
@@ -55,8 +57,9 @@ class CrossFit:
     def fit_errors(self, targets: Floats, weights: Floats, residuals: Floats) -> Floats:
         """(n,) what the noise of each reward put into Σ_t Σ_a π(a | x_t) r̂(x_t, a) + w_t (r_t - r̂_t) through the fits.
 
-        e_s = Σ_z q_s(z) f(x_s, a_s)' (Σ_k G_kz⁻¹ h_kz) (r_s - r̂_s), over the folds k whose fit saw round s; h are the
-        ``targets`` less Σ_t q_t(z) w_t f(x_t, a_t), 0 on average where w are the whole weights, and G Gram matrices.
+        e_s = Σ_z q_s(z) Σ_k f(x_s, a_s)' v_kz (r_s - r̂_s) + λ' v_kz (r_s - o_kz) / N_kz, v = (G + diag(λ))⁻¹ h, over
+        the folds k whose fit saw round s: by way of the regression, and of the mean o of N rewards to which its ridge
+        pulls. h are the ``targets`` less Σ_t q_t(z) w_t f(x_t, a_t), which is 0 on average where w are whole weights.
         """
         left = np.zeros_like(targets)
         for rounds, fold, state, share in self._shares():
@@ -64,11 +67,16 @@ class CrossFit:
             add_own_features(arrays.rows, arrays.actions, share * weights[rounds], left[fold, state])
         pulls = solve_ridge(self.grams, targets - left, self.penalties)
         through = np.einsum("ks,kzbd->szbd", self.seen, pulls)
+        by_mean = np.zeros(self.counts.shape)
+        if self.log.joint.kind != "per action":
+            np.divide(self.penalties[-1] * pulls[..., -1].sum(axis=-1), self.counts, out=by_mean, where=self.counts > 0)
+        slopes, levels = self.seen.T @ by_mean, self.seen.T @ (by_mean * self.offsets)
         errors = np.zeros(len(self.log))
         for rounds, fold, state, share in self._shares():
             arrays = self.log[rounds].arrays
             shares = share * residuals[rounds]
             add_own_scores(arrays.rows, arrays.actions, shares, through[fold, state], errors[rounds])
+            errors[rounds] += share * (slopes[fold, state] * arrays.rewards - levels[fold, state])
         return errors
 
     def _shares(self) -> Iterator[tuple[slice, int, int, Floats]]:
@@ -114,7 +122,7 @@ def fit_across(
     penalties = RIDGE * np.square(scales)
     coefs = solve_ridge(grams, moments - offsets[..., None, None] * grams[..., -1], penalties)
     coefs[..., -1] += offsets[..., None]
-    return CrossFit(log, fold_of, membership, seen, coefs, grams, penalties)
+    return CrossFit(log, fold_of, membership, seen, coefs, grams, penalties, offsets, counts)
 
 
 def _shares(folds: Ints, membership: Floats) -> list[tuple[int, int, Floats]]:

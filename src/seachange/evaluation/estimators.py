@@ -189,7 +189,7 @@ def evaluate_states(
                 seed=seed,
             )
         except RefusedError as refusal:
-            warnings.warn(f"state {state} has no value: {refusal}", SeachangeWarning, stacklevel=2)
+            warnings.warn(f"state {state}: {refusal}", SeachangeWarning, stacklevel=2)
             results.append(None)
     return results
 
@@ -207,7 +207,6 @@ def _refuse(found: Diagnostics, force: bool) -> None:
     reasons = "; ".join(found.refusals)
     if reasons and not force:
         raise RefusedError(f"no value: {reasons}. force=True gives the numbers all the same.")
-    if reasons:
-        warnings.warn(f"forced, and not to be relied on: {reasons}.", SeachangeWarning, stacklevel=4)
-    for note in found.notes:
-        warnings.warn(note, SeachangeWarning, stacklevel=4)
+    told = (f"forced, and not to be relied on: {reasons}.",) if reasons else ()
+    if told or found.notes:
+        warnings.warn(" ".join((*told, *found.notes)), SeachangeWarning, stacklevel=4)
