@@ -30,6 +30,7 @@ bench: $(VENV)/installed $(VENV)/kernels .bench-venv/installed  ## ratios agains
 	$(BIN)/python benchmarks/cores_and_memory.py
 	$(BIN)/python benchmarks/change_points.py --peer-python $(BENCH_BIN)/python
 	$(BIN)/python benchmarks/compile_time.py
+	$(BIN)/python benchmarks/online_evaluation.py
 
 bench-scaling: $(VENV)/installed $(VENV)/kernels  ## seconds and memory of a fit against rounds, and the figure
 	$(BIN)/python benchmarks/scaling.py --figure docs/figures/scaling.png
@@ -37,6 +38,7 @@ bench-scaling: $(VENV)/installed $(VENV)/kernels  ## seconds and memory of a fit
 figures: demo  ## the figures that the documentation shows
 	cp demo-output/recovery.png docs/figures/
 	$(BIN)/seachange replicate synthetic --runs 10 --figure docs/figures/reward-by-states.png --force
+	$(BIN)/python benchmarks/future_values.py --figure docs/figures/future-values.png
 
 clean:
 	rm -rf $(VENV) .bench-venv .pytest_cache .mypy_cache .ruff_cache .hypothesis demo-output replicate-output

@@ -24,10 +24,19 @@ if TYPE_CHECKING:
     from seachange.errors import SeachangeError as SeachangeError
     from seachange.errors import SeachangeWarning as SeachangeWarning
     from seachange.evaluation import Diagnostics as Diagnostics
+    from seachange.evaluation import Forecast as Forecast
+    from seachange.evaluation import FutureEstimate as FutureEstimate
+    from seachange.evaluation import OnlineEstimate as OnlineEstimate
     from seachange.evaluation import ValueEstimate as ValueEstimate
+    from seachange.evaluation import ValuesOverTime as ValuesOverTime
     from seachange.evaluation import diagnose as diagnose
     from seachange.evaluation import evaluate as evaluate
+    from seachange.evaluation import evaluate_by_period as evaluate_by_period
+    from seachange.evaluation import evaluate_future as evaluate_future
+    from seachange.evaluation import evaluate_online as evaluate_online
+    from seachange.evaluation import evaluate_over_time as evaluate_over_time
     from seachange.evaluation import evaluate_states as evaluate_states
+    from seachange.evaluation import forecast as forecast
     from seachange.evaluation import watch as watch
     from seachange.learning import learn as learn
     from seachange.log import BanditLog as BanditLog
@@ -56,7 +65,11 @@ if TYPE_CHECKING:
 _HOMES = {
     "deploy": ("Decision", "DeploymentState", "Exp4S", "PosteriorSampling", "SinglePolicy"),
     "errors": ("RefusedError", "SeachangeError", "SeachangeWarning"),
-    "evaluation": ("Diagnostics", "ValueEstimate", "diagnose", "evaluate", "evaluate_states", "watch"),
+    "evaluation": (
+        "Diagnostics", "Forecast", "FutureEstimate", "OnlineEstimate", "ValueEstimate", "ValuesOverTime", "diagnose",
+        "evaluate", "evaluate_by_period", "evaluate_future", "evaluate_online", "evaluate_over_time",
+        "evaluate_states", "forecast", "watch",
+    ),
     "learning": ("learn",),
     "log": ("BanditLog", "read_log"),
     "model": ("SwitchingModel", "load"),

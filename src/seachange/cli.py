@@ -38,6 +38,14 @@ Seed = Annotated[int, typer.Option(help="The same seed gives the same result.")]
 Force = Annotated[bool, typer.Option("--force", help="Write over what exists.")]
 DropBadRows = Annotated[bool, typer.Option("--drop-bad-rows", help="Leave out rows that break a rule of logs.")]
 Confidence = Annotated[float, typer.Option(help="Of the intervals.")]
+Online = Annotated[
+    bool, typer.Option("--online", help="Also what the switching policy itself, as it learns, would have earned.")
+]
+OverTime = Annotated[
+    str, typer.Option(help="Also by period, with a forecast of the next: hour, day, week, or a number of rounds.")
+]
+
+METHODS: tuple[Literal["replay", "dr-ns"], ...] = ("replay", "dr-ns")
 
 
 def main() -> None:
@@ -157,6 +165,8 @@ def evaluate(
         str, typer.Option(help="By what, the answer first: of ips,snips,dm,dr,sndr,switch-dr,dr-os,mrdr.")
     ] = "auto",
     clip: Annotated[float, typer.Option(help="Largest weight of a round.")] = float("inf"),
+    online: Online = False,
+    over_time: OverTime = "",
     interval: Annotated[
         Literal["normal", "bootstrap", "bernstein", "sequence"],
         typer.Option(help="How intervals are made; the last two hold for all log sizes and need a reward range."),
@@ -176,7 +186,7 @@ def evaluate(
     from seachange.model import load
     from seachange.report.tables import answer_told, estimates_table, ground_told
 
-    console, loaded = _console(json), load(model)
+    console, loaded, period = _console(json), load(model), _period(over_time)
     usual = "dr,snips,ips,dm" if interval in ("normal", "bootstrap") else "dr,ips"
     names = (usual if estimators == "auto" else estimators).replace(" ", "").split(",")
     table = _read(log, columns, drop_bad_rows, loaded)
@@ -204,7 +214,12 @@ def evaluate(
     console.print(estimates_table(f"Mean reward a round{states}", rows, confidence), "")
     console.print(ground_told(found), soft_wrap=True, markup=False)
     told = [{"policy": who, **msgspec.to_builtins(estimate)} for who, estimate in rows]
-    _finish(console, json, {"estimates": told, "diagnostics": found})
+    result: dict[str, Any] = {"estimates": told, "diagnostics": found}
+    if online:
+        result["online"] = _evaluate_online(console, table, loaded, confidence, seed)
+    if period:
+        result |= _evaluate_over_time(console, table, loaded, labels, period, clip, confidence)
+    _finish(console, json, result)
 
 
 @replicate.command()
@@ -239,6 +254,40 @@ def synthetic(
         figures.draw_reward_by_states(figure, result["figure"], runs)
         figures.write_csv(figure.with_suffix(".csv"), result["figure"])
     _finish(console, json, result, f"Written: {figure} and {figure.with_suffix('.csv')}" if figure else "")
+
+
+def _evaluate_online(console: Console, log: BanditLog, model: Any, confidence: float, seed: int) -> list[Any]:
+    """Replay and DR-ns of the model's deployer."""
+    from seachange.evaluation.adaptive import evaluate_online
+    from seachange.report.progress import working
+    from seachange.report.values_tables import online_table
+
+    with working("Leading the deployment along the log"):
+        found = [evaluate_online(log, model.deployer(), m, confidence=confidence, seed=seed) for m in METHODS]
+    console.print("", online_table(found))
+    for note in dict.fromkeys(f"{each.estimator}: {note}" for each in found for note in each.notes):
+        _note(note)
+    return [msgspec.to_builtins(each) for each in found]
+
+
+def _evaluate_over_time(
+    console: Console, log: BanditLog, model: Any, labels: Any, period: Any, clip: float, confidence: float
+) -> dict[str, Any]:
+    """Values by period, and a forecast of the next where there are enough."""
+    from seachange.errors import RefusedError
+    from seachange.evaluation.forecasting import forecast
+    from seachange.evaluation.over_time import evaluate_by_period
+    from seachange.report.values_tables import as_document, forecast_told, periods_table
+
+    past = evaluate_by_period(log, model.policies, period, labels=labels, clip=clip, confidence=confidence)
+    console.print("", periods_table(past))
+    try:
+        told = forecast(past, confidence=confidence)
+    except RefusedError as refusal:
+        _note(str(refusal))
+        return {"over_time": as_document(past), "forecast": None}
+    console.print(f"\n{forecast_told(told)}", soft_wrap=True, markup=False)
+    return {"over_time": as_document(past), "forecast": msgspec.to_builtins(told)}
 
 
 def _console(json: bool) -> Console:
@@ -295,6 +344,16 @@ def _read(path: Path, columns: str, drop_bad_rows: bool, model: Any = None, miss
     for rule, count in log.dropped:
         _note(f"{count:,} rows left out: {rule}.")
     return log
+
+
+def _period(text: str) -> Any:
+    if text in ("", "hour", "day", "week"):
+        return text
+    if not text.isdecimal() or int(text) < 1:
+        raise typer.BadParameter(
+            f"{text!r} should be hour, day, week or a number of rounds from 1 on", param_hint="--over-time"
+        )
+    return int(text)
 
 
 def _range(text: str) -> tuple[float, float] | None:

@@ -105,7 +105,7 @@ def test_learn_in_json_is_one_document_with_the_prose_beside_it(folder, tmp_path
         "model": str(tmp_path / "m.seachange"),
         "n_states": 2,
         "changes": len(model.labels.change_points),
-        "choice": msgspec.to_builtins(model.choice),
+        "choice": msgspec.json.decode(msgspec.json.encode(model.choice)),
     }
     assert "2 states" in stderr
     assert "earns most on held-out time" in " ".join(stderr.split())
@@ -156,6 +156,37 @@ def test_evaluate_prints_a_table(folder):
     assert "switching policy" in stdout
     assert "95% interval" in stdout
     assert stderr == ""
+
+
+def test_evaluate_online_judges_the_deployment_and_says_that_time_is_thinned(folder):
+    arguments = ("evaluate", folder / "late.csv", folder / "shop.seachange", "--columns", COLUMNS, "--online")
+    result, stderr = succeed_in_json(*arguments, "--seed", "3", "--confidence", "0.9")
+    model, log = sc.load(folder / "shop.seachange"), late_log(folder)
+    for found, method in zip(result["online"], ("replay", "dr-ns"), strict=True):
+        expected = sc.evaluate_online(log, model.deployer(), method, confidence=0.9, seed=3)
+        assert found["estimator"] == method
+        for name in ("value", "std_error", "low", "high", "acceptance_rate"):
+            assert found[name] == pytest.approx(getattr(expected, name), abs=1e-12)
+        assert 0 < found["n_accepted"] < len(log)
+        assert found["notes"] == list(expected.notes)
+        assert f"{method}: {expected.notes[0][:30]}" in stderr
+    assert "lived through a thinned log" in stderr
+    assert "as it learns" in stderr
+
+
+def test_evaluate_over_time_gives_periods_and_a_forecast(folder):
+    arguments = ("evaluate", folder / "late.csv", folder / "shop.seachange", "--columns", COLUMNS)
+    result, stderr = succeed_in_json(*arguments, "--over-time", "50")
+    assert [each["last_round"] for each in result["over_time"]] == list(range(49, 800, 50))
+    model, log = sc.load(folder / "shop.seachange"), late_log(folder)
+    expected = sc.evaluate_by_period(log, model.policies, 50, labels=model.label_ahead(log))
+    assert [each["value"] for each in result["over_time"]] == pytest.approx(expected.values.tolist())
+    assert result["forecast"]["value"] == pytest.approx(sc.forecast(expected).value)
+    assert "The next period:" in stderr
+    few, stderr = succeed_in_json(*arguments, "--over-time", "400")
+    assert few["forecast"] is None
+    assert "no forecast: it needs 8 past periods" in stderr
+    assert "should be hour, day, week or a number of rounds" in misuse(*arguments, "--over-time", "month")
 
 
 def test_evaluate_begins_with_the_answer_and_ends_with_what_it_stands_on(folder):

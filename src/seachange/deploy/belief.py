@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from seachange.deploy.decision import Decision, DeploymentState, Trace
 from seachange.errors import ParameterError
+from seachange.kernels.adaptive import Acceptance, Followed, LoggedRounds
 from seachange.kernels.belief import draw_action, mix_advice, replay
 from seachange.params import require
 from seachange.policies.per_state import PolicySet
@@ -46,6 +47,11 @@ class BeliefDeployer(ABC):
     def _run(self, belief: Floats, contexts: Floats, advice: Floats, mask: Bools, uniforms: Floats,
              mean_rewards: Floats, rewards: Floats, trace: Trace) -> None:  # fmt: skip
         """Run a chunk of rounds by kernel: fill ``trace`` (but for its rewards), move ``belief``; both in place."""
+
+    @abstractmethod
+    def follow(self, belief: Floats, contexts: Floats, past: LoggedRounds, acceptance: Acceptance,
+               found: Followed) -> None:  # fmt: skip
+        """Live through a chunk of a log by kernel: fill ``found``, move ``belief`` and ``acceptance``; in place."""
 
     def init(self) -> DeploymentState:
         """The state before the first round."""

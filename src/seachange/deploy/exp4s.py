@@ -12,6 +12,7 @@ import numpy as np
 from seachange.deploy.belief import BeliefDeployer, as_policy_set
 from seachange.deploy.decision import Decision, Trace
 from seachange.errors import ParameterError
+from seachange.kernels.adaptive import Acceptance, Followed, LoggedRounds, follow_exp4s
 from seachange.kernels.belief import exp4s_evidence
 from seachange.kernels.rollout import run_exp4s
 from seachange.params import Auto, require
@@ -97,4 +98,14 @@ class Exp4S(BeliefDeployer):
             belief, advice, mask, uniforms, mean_rewards, rewards, self.exploration, self.rate(rewards.shape[1]),
             low, high - low, self.transition, trace.state_probs, trace.actions, trace.propensities,
             trace.expected_rewards,
+        )  # fmt: skip
+
+    def follow(self, belief: Floats, contexts: Floats, past: LoggedRounds, acceptance: Acceptance,
+               found: Followed) -> None:  # fmt: skip
+        """Live through a chunk of a log."""
+        low, high = self.reward_range
+        rate = self.rate(past.advice.shape[2])
+        follow_exp4s(
+            belief, self.initial_belief, past, acceptance, found, self.exploration, rate, low, high - low,
+            self.transition,
         )  # fmt: skip

@@ -8,6 +8,7 @@ import numpy as np
 
 from seachange.deploy.belief import BeliefDeployer, as_policy_set
 from seachange.deploy.decision import Decision, Trace
+from seachange.kernels.adaptive import Acceptance, Followed, LoggedRounds, follow_posterior
 from seachange.kernels.emission import reward_evidence, state_scores
 from seachange.kernels.rollout import run_posterior
 from seachange.params import require
@@ -71,4 +72,13 @@ class PosteriorSampling(BeliefDeployer):
             belief, advice, mask, uniforms, mean_rewards, rewards, self.exploration, self.hmm.joint.rows(contexts),
             self.hmm.reward_coefs, self.hmm.noise_variances, self.transition, trace.state_probs, trace.actions,
             trace.propensities, trace.expected_rewards,
+        )  # fmt: skip
+
+    def follow(self, belief: Floats, contexts: Floats, past: LoggedRounds, acceptance: Acceptance,
+               found: Followed) -> None:  # fmt: skip
+        """Live through a chunk of a log."""
+        self._require_clicks(past.rewards)
+        follow_posterior(
+            belief, self.initial_belief, past, acceptance, found, self.exploration, self.hmm.joint.rows(contexts),
+            self.hmm.reward_coefs, self.hmm.noise_variances, self.transition,
         )  # fmt: skip

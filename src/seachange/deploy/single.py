@@ -8,6 +8,7 @@ import numpy as np
 
 from seachange.deploy.belief import BeliefDeployer
 from seachange.deploy.decision import Decision, Trace
+from seachange.kernels.adaptive import Acceptance, Followed, LoggedRounds, follow_fixed
 from seachange.kernels.rollout import run_fixed
 from seachange.policies.per_state import PolicySet
 from seachange.protocols import Bools, Floats, Policy
@@ -52,3 +53,8 @@ class SinglePolicy(BeliefDeployer):
             trace.expected_rewards,
         )  # fmt: skip
         trace.state_probs[:] = 1.0
+
+    def follow(self, belief: Floats, contexts: Floats, past: LoggedRounds, acceptance: Acceptance,
+               found: Followed) -> None:  # fmt: skip
+        """Live through a chunk of a log."""
+        follow_fixed(belief, self.initial_belief, past, acceptance, found, self.exploration)

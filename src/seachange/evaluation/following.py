@@ -1,0 +1,146 @@
+"""Leading a deployment along a log: by kernel where it holds a belief, by its own ``act`` and ``update`` where not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from seachange.deploy.belief import BeliefDeployer
+from seachange.errors import ParameterError
+from seachange.evaluation.clusters import Clusters
+from seachange.evaluation.cross_fitting import CrossFit
+from seachange.kernels.adaptive import Acceptance, Followed, LoggedRounds, include, largest_ratios
+from seachange.log.bandit_log import BanditLog
+from seachange.protocols import Bools, Deployer, Floats
+
+CHUNK_ROUNDS = 1 << 14
+
+
+def in_sequence(log: BanditLog) -> BanditLog:
+    """The log with one sequence after the other, in the order in which they begin, each along time."""
+    places = Clusters(log).places
+    if places is None or bool((np.diff(places) >= 0).all()):
+        return log
+    return log.take(np.argsort(places, kind="stable"))
+
+
+def _starts(log: BanditLog) -> Bools:
+    """(n,) whether a sequence starts, of a log that is ``in_sequence``."""
+    starts = np.zeros(len(log), dtype=bool) if log.sequences is None else log.sequences != np.roll(log.sequences, 1)
+    starts[0] = True
+    return starts
+
+
+def fixed_acceptance(rate: float) -> Acceptance:
+    """c = ``rate``, whatever comes."""
+    return Acceptance(np.array([rate]), rate, 0.0, np.empty(0), np.empty(0), np.zeros(2, np.int64))
+
+
+def adaptive_acceptance(highest: float, quantile: float, n: int) -> Acceptance:
+    """c = the smaller of ``highest`` and the ``quantile`` of p / π over at most ``n`` rounds."""
+    return Acceptance(np.array([highest]), highest, quantile, np.empty(n), np.empty(n), np.zeros(2, np.int64))
+
+
+def follow(
+    log: BanditLog,
+    deployer: Deployer,
+    acceptances: Sequence[Acceptance],
+    seeds: Sequence[int],
+    rewards: CrossFit | None = None,
+) -> tuple[list[Followed], Floats]:
+    """What ``deployer`` would have done in each round of ``log``, had it lived through the accepted ones before.
+
+    The log is ``in_sequence``; the deployer starts anew with every sequence. There is one walk for each acceptance, its
+    uniform numbers by a seed of its own; with them comes r̂(x_t, a_t), (n,), which is 0 without ``rewards``.
+    """
+    n, starts = len(log), _starts(log)
+    walks = [Followed(np.empty(n), np.zeros(n), np.empty(n), np.empty(n, dtype=bool)) for _ in acceptances]
+    generators = [np.random.default_rng([seed, 5]) for seed in seeds]
+    states: list[Any] = [None] * len(walks)
+    modelled = np.zeros(n)
+    step = _by_kernel if isinstance(deployer, BeliefDeployer) else _by_hand
+    for rounds in log.chunk_slices(CHUNK_ROUNDS):
+        chunk = log[rounds]
+        arrays = chunk.arrays
+        predicted = np.zeros((1, log.n_actions))
+        if rewards is not None:
+            predicted = rewards.predict(rounds)
+            modelled[rounds] = predicted[np.arange(len(chunk)), arrays.actions]
+        advice = _advice(deployer, chunk) if isinstance(deployer, BeliefDeployer) else np.empty((0, 0, 0))
+        for i, (acceptance, walk) in enumerate(zip(acceptances, walks, strict=True)):
+            past = LoggedRounds(
+                starts[rounds], advice, arrays.mask, arrays.actions, arrays.rewards, arrays.propensities,
+                generators[i].random(len(chunk)), predicted,
+            )  # fmt: skip
+            part = Followed(*(array[rounds] for array in walk))  # type: ignore[arg-type]
+            states[i] = step(deployer, states[i], chunk, past, acceptance, part)
+    return walks, modelled
+
+
+def ratio_bounds(log: BanditLog, deployer: Deployer) -> Floats:
+    """(n,) the largest π_t(a_t | x_t) / p_t that any belief of ``deployer`` could give; 1 / p_t where it has none."""
+    if not isinstance(deployer, BeliefDeployer):
+        return np.asarray(1 / log.arrays.propensities)
+    ratios = np.zeros(len(log))
+    for rounds in log.chunk_slices(CHUNK_ROUNDS):
+        chunk = log[rounds]
+        mask, actions, propensities = chunk.arrays.mask, chunk.arrays.actions, chunk.arrays.propensities
+        largest_ratios(_advice(deployer, chunk), mask, deployer.exploration, actions, propensities, ratios[rounds])
+    return ratios
+
+
+def _advice(deployer: BeliefDeployer, chunk: BanditLog) -> Floats:
+    advice = np.ascontiguousarray(deployer.policies.advice(chunk.contexts, chunk.action_mask), dtype=np.float64)
+    expected = (len(chunk), len(deployer.initial_belief), chunk.n_actions)
+    if advice.shape != expected:
+        raise ParameterError(
+            f"the deployer's policies must give advice {expected} for this log; it is {advice.shape}. "
+            "Was it learned from a log with the same actions?"
+        )
+    if not np.isfinite(advice).all():
+        row = int((~np.isfinite(advice)).any(axis=(1, 2)).argmax())
+        raise ParameterError(
+            f"the deployer's policies must advise finite probabilities; row {row} of a chunk has none."
+        )
+    return advice
+
+
+def _by_kernel(
+    deployer: Any, belief: Any, chunk: BanditLog, past: LoggedRounds, acceptance: Acceptance, found: Followed
+) -> Any:
+    belief = deployer.initial_belief.copy() if belief is None else belief
+    deployer.follow(belief, chunk.contexts, past, acceptance, found)
+    return belief
+
+
+def _by_hand(
+    deployer: Any, state: Any, chunk: BanditLog, past: LoggedRounds, acceptance: Acceptance, found: Followed
+) -> Any:
+    """The same for whatever has ``init``, ``act`` and ``update``, round by round."""
+    contexts, masks = chunk.contexts, chunk.action_mask
+    for t, action in enumerate(past.actions):
+        if past.starts[t]:
+            state = deployer.init()
+        context = None if chunk.joint.kind == "none" else contexts[t]
+        mask = None if masks is None else masks[t]
+        probs = deployer.act(state, context, 0.5, mask).probs
+        found.chosen[t], found.rates[t] = probs[action], acceptance.rate[0]
+        found.direct[t] = probs @ past.modelled[t if len(past.modelled) > 1 else 0]
+        found.accepted[t] = past.uniforms[t] * past.propensities[t] < acceptance.rate[0] * probs[action]
+        if found.accepted[t]:
+            # In the middle of the action's share, which makes the decision the one that was logged.
+            decision = deployer.act(state, context, float(probs[:action].sum() + probs[action] / 2), mask)
+            if decision.action != action:
+                raise ParameterError(
+                    f"{type(deployer).__name__} cannot be led along a log: act() must choose the first action whose "
+                    f"cumulative probability exceeds its uniform number; in place of {action} it chose "
+                    f"{decision.action}."
+                )
+            state = deployer.update(state, decision, float(past.rewards[t]))
+        if acceptance.upper.size > 0:
+            ratio = past.propensities[t] / probs[action] if probs[action] > 0 else np.inf
+            include(acceptance.lower, acceptance.upper, acceptance.sizes, acceptance.quantile, ratio)
+            acceptance.rate[0] = min(acceptance.highest, -acceptance.lower[0])
+    return state

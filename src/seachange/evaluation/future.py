@@ -1,0 +1,158 @@
+"""The value at a time to come, from rounds at which the same was expected of the world (OPFV, Shimizu et al. 2025)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from seachange.errors import RefusedError
+from seachange.evaluation.clusters import Clusters
+from seachange.evaluation.cross_fitting import FOLDS, fit_across
+from seachange.evaluation.diagnostics import LEAST_EFFECTIVE
+from seachange.evaluation.formulas import Parts
+from seachange.evaluation.intervals import normal_interval, standard_error
+from seachange.evaluation.support import Distribution, Judged, distribution_of, effective_samples, parts_of
+from seachange.evaluation.time_features import TimeFeature, features_of, times_of
+from seachange.evaluation.value_estimate import ValueEstimate
+from seachange.log.bandit_log import BanditLog, require_rewards
+from seachange.params import require
+from seachange.protocols import Floats, Ints
+
+# Pseudo-rounds that pull what an action earns at a time to what it earns at any.
+SHRINKAGE = 20.0
+# Standard errors by which contexts of the time to come differ from others more than chance makes them.
+SURPRISING = 4.5
+
+
+@dataclass(frozen=True, kw_only=True)
+class FutureEstimate(ValueEstimate):
+    """Mean reward a round that a policy would earn at a time to come."""
+
+    share: float  # of the log's rounds that are like that time
+    n_alike: int  # how many those are
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class _Times:
+    """Which rounds are like the time to come."""
+
+    cells: Ints  # (n,) the number of φ(t_i)
+    wanted: Floats  # (C,) how often each φ comes at the times to come
+    seen: Floats  # (C,) how often each is in the log
+
+    @property
+    def weights(self) -> Floats:
+        """(n,) 1{φ(t_i) = φ(t')} / p(φ(t')); of several times to come, their mean."""
+        return np.asarray((self.wanted / self.seen)[self.cells])
+
+
+def evaluate_future(
+    log: BanditLog,
+    policy: Judged,
+    at: npt.ArrayLike,
+    *,
+    recurs: TimeFeature = "weekday",
+    contexts: Literal["all", "alike"] = "all",
+    confidence: float = 0.95,
+    force: bool = False,
+) -> FutureEstimate:
+    """Estimate what ``policy`` would earn a round at the time ``at``, which may be still to come.
+
+    V̂ = 1/n Σ_i [1{φ(t_i) = φ(t')} / p̂(φ(t')) w_i (r_i - f̂(x_i, t_i, a_i)) + Σ_a π(a | x_i) f̂(x_i, t', a)]
+
+    ``recurs`` is φ: "hour", "weekday", "hour of the week", or a function from times to labels (holidays, say); ``at``
+    is one time or several, whose mean value is meant. f̂ = r̂(x, a) + what action a earns more at φ, both fitted on other
+    blocks of time. What φ does not tell apart, such as a trend, is not foretold.
+
+    ``contexts`` says whose contexts will come: those of "all" rounds, or only of rounds "alike", where they follow φ,
+    too; a note says where they do. Raises ``RefusedError`` where too few rounds are alike; ``force`` answers.
+    """
+    require(contexts in ("all", "alike"), f'contexts must be "all" or "alike"; got {contexts!r}.')
+    require(0 < confidence < 1, f"confidence must be between 0 and 1; got {confidence}.")
+    require_rewards(log, "evaluating a policy at a time to come")
+    times = _alike(times_of(log, "a value at a time to come"), np.atleast_1d(np.asarray(at)), recurs)
+    weights, residuals, direct = _terms(log, distribution_of(log, policy, None, False), times)
+    alike = times.weights
+    effective = effective_samples(alike * weights)
+    if effective < LEAST_EFFECTIVE and not force:
+        raise RefusedError(
+            f"no value: {effective:.1f} effective rounds of {len(log):,} are like that time and speak for this policy, "
+            f"and at least {LEAST_EFFECTIVE:.0f} are needed. A longer log, or times that recur more often, would cure "
+            "it. force=True gives the number all the same."
+        )
+    clusters, notes = Clusters(log), []
+    own = Parts(None, alike * direct, alike)
+    gap = standard_error(Parts(direct, -alike * direct, alike), clusters)
+    if contexts == "all" and abs(direct.mean() - own.value) > SURPRISING * gap:
+        notes.append('contexts differ at that time from those of all rounds: contexts="alike" takes only theirs.')
+    plain = alike * weights * residuals
+    parts = Parts(plain + direct) if contexts == "all" else Parts(plain, alike * direct, alike)
+    error = standard_error(parts, clusters)
+    low, high = normal_interval(parts.value, error, clusters, confidence)
+    return FutureEstimate(
+        estimator="opfv",
+        value=parts.value,
+        std_error=error,
+        low=low,
+        high=high,
+        effective_samples=effective,
+        max_weight=float((alike * weights).max()),
+        confidence=confidence,
+        share=float((alike > 0).mean()),
+        n_alike=int((alike > 0).sum()),
+        notes=tuple(notes),
+    )
+
+
+def _alike(times: npt.NDArray[Any], at: npt.NDArray[Any], recurs: TimeFeature) -> _Times:
+    labels, cells = np.unique(features_of(times, recurs), return_inverse=True)
+    sought = features_of(at, recurs)
+    strange = sought[~np.isin(sought, labels)]
+    if len(strange):
+        raise RefusedError(
+            f"no value: the log has no round whose time is like {strange[0]!s} by recurs={_name(recurs)}; it has "
+            f"{', '.join(str(label) for label in labels[:8])}. A longer log, or a coarser recurs, would cure it."
+        )
+    wanted = np.bincount(np.searchsorted(labels, sought), minlength=len(labels)) / len(sought)
+    cells = cells.reshape(-1)
+    return _Times(cells, wanted, np.bincount(cells, minlength=len(labels)) / len(cells))
+
+
+def _terms(log: BanditLog, probs_of: Distribution, times: _Times) -> tuple[Floats, Floats, Floats]:
+    """w_i, r_i - f̂(x_i, t_i, a_i) and Σ_a π(a | x_i) f̂(x_i, t', a), each (n,)."""
+    n, n_actions, arrays = len(log), log.n_actions, log.arrays
+    folds = Clusters(log).folds(FOLDS)
+    fit = fit_across(log, np.ones((n, 1)), folds)
+    weights, direct, modelled = np.empty(n), np.empty(n), np.empty(n)
+    for rounds in parts_of(log):
+        probs, predicted = probs_of(rounds), fit.predict(rounds)
+        everyone, actions = np.arange(len(probs)), arrays.actions[rounds]
+        weights[rounds] = probs[everyone, actions] / arrays.propensities[rounds]
+        modelled[rounds] = predicted[everyone, actions]
+        direct[rounds] = np.einsum("ta,ta->t", probs, predicted)
+    residuals = arrays.rewards - modelled
+    more = _more_at_times(residuals, folds, times.cells, arrays.actions, len(times.seen), n_actions)
+    # f̂(x, t', a) differs from r̂(x, a) by what a earns more at the times to come.
+    expected = np.einsum("c,fca->fa", times.wanted, more)
+    for rounds in parts_of(log):
+        direct[rounds] += np.einsum("ta,ta->t", probs_of(rounds), expected[folds[rounds]])
+    return weights, residuals - more[folds, times.cells, arrays.actions], direct
+
+
+def _more_at_times(residuals: Floats, folds: Ints, cells: Ints, actions: Ints, n_cells: int, n_actions: int) -> Floats:
+    """(folds, C, K) what an action earns more at φ than at any time, by the rounds of other folds; shrunk to 0."""
+    n_folds = int(folds.max()) + 1
+    shape = (n_folds, n_cells, n_actions)
+    places = np.ravel_multi_index((folds, cells, actions), shape)
+    sums = np.bincount(places, residuals, minlength=int(np.prod(shape))).reshape(shape)
+    counts = np.bincount(places, minlength=int(np.prod(shape))).reshape(shape)
+    others, elsewhere = sums.sum(axis=0) - sums, counts.sum(axis=0) - counts
+    return np.asarray(others / (elsewhere + SHRINKAGE))
+
+
+def _name(recurs: TimeFeature) -> str:
+    return getattr(recurs, "__name__", "a function") if callable(recurs) else f'"{recurs}"'

@@ -1,0 +1,64 @@
+"""What recurs in time: the hour of the day, the day of the week; and periods that pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from seachange.errors import LogError, ParameterError
+from seachange.log.bandit_log import BanditLog
+from seachange.protocols import Ints
+
+Period = Literal["hour", "day", "week"]
+Recurrence = Literal["hour", "weekday", "hour of the week"]
+TimeFeature: TypeAlias = Recurrence | Callable[[npt.NDArray[Any]], npt.ArrayLike]
+
+SECONDS = {"hour": 3600, "day": 86_400, "week": 604_800}
+# The first of January 1970 was a Thursday.
+FROM_MONDAY = 3 * 86_400
+
+
+def seconds_of(times: npt.ArrayLike) -> Ints:
+    """Seconds since 1970, from datetime64 or from seconds."""
+    array = np.asarray(times)
+    if array.dtype.kind == "M":
+        return array.astype("datetime64[s]").astype(np.int64)
+    if array.dtype.kind not in "iuf" or not np.isfinite(array).all():
+        raise ParameterError(f"times must be datetime64 or seconds since 1970; got {array.dtype}.")
+    return np.asarray(np.floor(array), dtype=np.int64)
+
+
+def times_of(log: BanditLog, purpose: str) -> npt.NDArray[Any]:
+    """The log's times, or an error that says what wants them."""
+    if log.times is None:
+        raise LogError(f"{purpose} needs the times of the rounds; this log has none. Give times to the log.")
+    return log.times
+
+
+def period_of(log: BanditLog, period: Period) -> Ints:
+    """(n,) the number of the period each round lies in."""
+    if period not in SECONDS:
+        raise ParameterError(f"period must be a number of rounds or one of {', '.join(SECONDS)}; got {period!r}.")
+    seconds = seconds_of(times_of(log, f'period="{period}"'))
+    return (seconds + (FROM_MONDAY if period == "week" else 0)) // SECONDS[period]
+
+
+def features_of(times: npt.ArrayLike, feature: TimeFeature) -> npt.NDArray[Any]:
+    """φ(t) of every time: a label, the same whenever the same is expected of the world."""
+    array = np.atleast_1d(np.asarray(times))
+    if callable(feature):
+        labels = np.asarray(feature(array))
+        if labels.shape != array.shape:
+            raise ParameterError(f"the time feature must give one label a time, {array.shape}; it gave {labels.shape}.")
+        return labels
+    seconds = seconds_of(array)
+    if feature == "hour":
+        return seconds // 3600 % 24
+    if feature == "weekday":
+        return (seconds + FROM_MONDAY) // 86_400 % 7
+    if feature == "hour of the week":
+        return (seconds + FROM_MONDAY) // 3600 % 168
+    raise ParameterError(f'recurs must be "hour", "weekday", "hour of the week" or a function; got {feature!r}.')
