@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from seachange.evaluation import evaluate as evaluate
     from seachange.learning import learn as learn
     from seachange.log import BanditLog as BanditLog
+    from seachange.log import PropensityReport as PropensityReport
+    from seachange.log import estimate_logging_probs as estimate_logging_probs
+    from seachange.log import estimate_propensities as estimate_propensities
+    from seachange.log import propensity_report as propensity_report
     from seachange.log import read_log as read_log
     from seachange.model import SwitchingModel as SwitchingModel
     from seachange.model import load as load
@@ -49,7 +53,10 @@ _HOMES = {
     "errors": ("SeachangeError", "SeachangeWarning"),
     "evaluation": ("ValueEstimate", "evaluate"),
     "learning": ("learn",),
-    "log": ("BanditLog", "read_log"),
+    "log": (
+        "BanditLog", "PropensityReport", "estimate_logging_probs", "estimate_propensities", "propensity_report",
+        "read_log",
+    ),
     "model": ("SwitchingModel", "load"),
     "policies": (
         "DMLearner", "DRLearner", "IPSLearner", "POEMLearner", "PolicySet", "SoftmaxPolicy", "learn_per_state",

@@ -37,12 +37,16 @@ Json = Annotated[bool, typer.Option("--json", help="One JSON document on standar
 Seed = Annotated[int, typer.Option(help="The same seed gives the same result.")]
 Force = Annotated[bool, typer.Option("--force", help="Write over what exists.")]
 DropBadRows = Annotated[bool, typer.Option("--drop-bad-rows", help="Leave out rows that break a rule of logs.")]
+EstimatePropensities = Annotated[
+    bool, typer.Option("--estimate-propensities", help="For logs whose propensities nobody wrote down.")
+]
 Confidence = Annotated[float, typer.Option(help="Of the intervals.")]
 
 
 def main() -> None:
     """Run a command; our errors end it with one line and exit code 2."""
     warnings.showwarning = _show_warning
+    warnings.simplefilter("once", SeachangeWarning)
     try:
         app()
     except SeachangeError as error:
@@ -74,6 +78,7 @@ def learn(
     oracle: Annotated[Literal["hmm", "change-point", "none"], typer.Option(help="What finds the states.")] = "hmm",
     states: Annotated[str, typer.Option(help="How many states: auto, or a number.")] = "auto",
     objective: Annotated[Literal["ips", "dm", "dr", "poem"], typer.Option(help="What a policy maximises.")] = "dr",
+    estimate_propensities: EstimatePropensities = False,
     drop_bad_rows: DropBadRows = False,
     seed: Seed = 0,
     force: Force = False,
@@ -86,6 +91,8 @@ def learn(
 
     console, target, count = _console(json), claim_file(out, force=force), _state_count(states)
     table = _read(log, columns, drop_bad_rows)
+    if estimate_propensities:
+        table = _with_estimates(table, seed, console)
     console.print(log_table(table), "")
     model = learning.learn(table, oracle=oracle, n_states=count, objective=objective, seed=seed)
     console.print(states_table(table, model.labels))
@@ -147,6 +154,7 @@ def evaluate(
     columns: Columns = "",
     clip: Annotated[float, typer.Option(help="Largest weight of a round.")] = float("inf"),
     confidence: Confidence = 0.95,
+    estimate_propensities: EstimatePropensities = False,
     drop_bad_rows: DropBadRows = False,
     seed: Seed = 0,
     json: Json = False,
@@ -159,6 +167,8 @@ def evaluate(
 
     console, loaded = _console(json), load(model)
     table = _read(log, columns, drop_bad_rows, loaded)
+    if estimate_propensities:
+        table = _with_estimates(table, seed, console)
     if table.fingerprint() == loaded.provenance.fingerprint:
         _note("the model was learned from this very log: the estimates are too good.")
     labels = loaded.label_ahead(table)
@@ -264,6 +274,21 @@ def _read(path: Path, columns: str, drop_bad_rows: bool, model: Any = None, miss
     return log
 
 
+def _with_estimates(log: BanditLog, seed: int, console: Console) -> BanditLog:
+    """The log with estimated propensities, which are shown beside what was taken."""
+    from seachange.log import estimate_logging_probs, propensity_report
+    from seachange.report.progress import working
+    from seachange.report.propensities import propensities_view
+
+    if log.propensities_known:
+        _note("this log has propensities of its own; --estimate-propensities changes nothing.")
+        return log
+    with working("Estimating propensities"):
+        probs = estimate_logging_probs(log, seed=seed)
+    console.print(propensities_view(propensity_report(log, probs)), "")
+    return log.with_propensities(probs, estimated=True)
+
+
 def _state_count(text: str) -> Any:
     if text == "auto":
         return "auto"
@@ -284,9 +309,11 @@ def _note(text: str) -> None:
 
 def _in_options(error: SeachangeError) -> str:
     """An error in the words of the command line."""
+    from seachange.log.bandit_log import PROPENSITY_CURE
     from seachange.log.validation import MISSING_HINT
 
-    return str(error).replace('on_bad_rows="drop"', "--drop-bad-rows").replace(MISSING_HINT, "")
+    told = str(error).replace('on_bad_rows="drop"', "--drop-bad-rows").replace(MISSING_HINT, "")
+    return told.replace(PROPENSITY_CURE, "--columns propensity=..., or estimate them: --estimate-propensities")
 
 
 def _plain(message: object) -> str:

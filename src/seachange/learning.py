@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Literal
 
 from seachange.errors import LogError, ParameterError
-from seachange.log.bandit_log import BanditLog
+from seachange.log.bandit_log import BanditLog, require_propensities, warn_of_estimates
 from seachange.model import SwitchingModel
 from seachange.params import Auto
-from seachange.policies.learners import LEARNERS, require_choices
+from seachange.policies.learners import LEARNERS, DMLearner, require_choices
 from seachange.policies.per_state import learn_per_state
 from seachange.protocols import PolicyLearner, StateOracle
 from seachange.provenance import Provenance
@@ -41,6 +41,9 @@ def learn(
     require_choices(log)
     state_oracle = oracle_named(oracle, n_states, seed, align_to) if isinstance(oracle, str) else oracle
     learner = learner_named(objective) if isinstance(objective, str) else objective
+    if not isinstance(learner, DMLearner):
+        require_propensities(log, 'learning by anything but objective="dm"')
+        warn_of_estimates(log, "learning")
     labels = state_oracle.fit(log).predict(log)
     policies = learn_per_state(log, labels, learner)
     return SwitchingModel(

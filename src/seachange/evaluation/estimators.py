@@ -11,7 +11,7 @@ import numpy as np
 from scipy.stats import norm
 
 from seachange.errors import ParameterError, SeachangeWarning
-from seachange.log.bandit_log import BanditLog, require_rewards
+from seachange.log.bandit_log import BanditLog, require_propensities, require_rewards, warn_of_estimates
 from seachange.params import require
 from seachange.policies.per_state import PolicySet
 from seachange.policies.rewards import fit_rewards
@@ -72,6 +72,8 @@ def evaluate(
     require(clip > 0, f"clip must be positive; got {clip}.")
     require(0 < confidence < 1, f"confidence must be between 0 and 1; got {confidence}.")
     require_rewards(log, "evaluating a policy")
+    require_propensities(log, "evaluating a policy")
+    warn_of_estimates(log, "evaluating a policy")
     terms = _terms(log, policy, clip, labels)
     if problem := _lack_of_support(terms.weights, clip):
         warnings.warn(problem, SeachangeWarning, stacklevel=2)

@@ -11,7 +11,7 @@ from scipy.optimize import minimize
 
 from seachange.engine import one_thread
 from seachange.errors import LogError, ParameterError
-from seachange.log.bandit_log import BanditLog, require_rewards
+from seachange.log.bandit_log import BanditLog, require_propensities, require_rewards
 from seachange.params import Auto, Params, require, require_count
 from seachange.policies.objectives import Objective
 from seachange.policies.rewards import RewardModel, fit_rewards
@@ -85,6 +85,7 @@ class _SoftmaxLearner(Params):
         require(self.l2 >= 0, f"l2 must be at least 0; got {self.l2}.")
         require_count("max_iterations", self.max_iterations)
         require_choices(log)
+        require_propensities(log, f"{type(self).__name__} (DMLearner does without)")
         return checked_weights(log, weights)
 
 
