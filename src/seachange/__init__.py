@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from seachange.policies import POEMLearner as POEMLearner
     from seachange.policies import PolicySet as PolicySet
     from seachange.policies import SoftmaxPolicy as SoftmaxPolicy
+    from seachange.policies import TabularLearner as TabularLearner
+    from seachange.policies import TabularPolicy as TabularPolicy
     from seachange.policies import learn_per_state as learn_per_state
     from seachange.states import ChangePointOracle as ChangePointOracle
     from seachange.states import HMMOracle as HMMOracle
@@ -59,7 +61,8 @@ _HOMES = {
     ),
     "model": ("SwitchingModel", "load"),
     "policies": (
-        "DMLearner", "DRLearner", "IPSLearner", "POEMLearner", "PolicySet", "SoftmaxPolicy", "learn_per_state",
+        "DMLearner", "DRLearner", "IPSLearner", "POEMLearner", "PolicySet", "SoftmaxPolicy", "TabularLearner",
+        "TabularPolicy", "learn_per_state",
     ),
     "states": (
         "ChangePointOracle", "HMMOracle", "KnownStates", "LiveFilter", "SingleState", "StateLabels",

@@ -41,7 +41,7 @@ def learn(
     require_choices(log)
     state_oracle = oracle_named(oracle, n_states, seed, align_to) if isinstance(oracle, str) else oracle
     learner = learner_named(objective) if isinstance(objective, str) else objective
-    if not isinstance(learner, DMLearner):
+    if not isinstance(learner, DMLearner) and getattr(learner, "objective", None) != "dm":
         require_propensities(log, 'learning by anything but objective="dm"')
         warn_of_estimates(log, "learning")
     labels = state_oracle.fit(log).predict(log)

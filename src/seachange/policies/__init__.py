@@ -4,6 +4,8 @@ from seachange.policies.learners import DMLearner, DRLearner, IPSLearner, POEMLe
 from seachange.policies.per_state import PolicySet, learn_per_state
 from seachange.policies.rewards import RewardModel
 from seachange.policies.softmax import SoftmaxPolicy
+from seachange.policies.tabular import TabularPolicy
+from seachange.policies.tabular_learner import TabularLearner, TabularOptimum
 
 __all__ = [
     "DMLearner",
@@ -13,5 +15,8 @@ __all__ = [
     "PolicySet",
     "RewardModel",
     "SoftmaxPolicy",
+    "TabularLearner",
+    "TabularOptimum",
+    "TabularPolicy",
     "learn_per_state",
 ]
