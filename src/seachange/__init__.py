@@ -22,8 +22,11 @@ if TYPE_CHECKING:
     from seachange.deploy import SinglePolicy as SinglePolicy
     from seachange.errors import SeachangeError as SeachangeError
     from seachange.errors import SeachangeWarning as SeachangeWarning
+    from seachange.evaluation import Bound as Bound
+    from seachange.evaluation import ModelBounds as ModelBounds
     from seachange.evaluation import ValueEstimate as ValueEstimate
     from seachange.evaluation import evaluate as evaluate
+    from seachange.evaluation import model_bounds as model_bounds
     from seachange.learning import learn as learn
     from seachange.log import BanditLog as BanditLog
     from seachange.log import PropensityReport as PropensityReport
@@ -53,7 +56,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "deploy": ("Decision", "DeploymentState", "Exp4S", "PosteriorSampling", "SinglePolicy"),
     "errors": ("SeachangeError", "SeachangeWarning"),
-    "evaluation": ("ValueEstimate", "evaluate"),
+    "evaluation": ("Bound", "ModelBounds", "ValueEstimate", "evaluate", "model_bounds"),
     "learning": ("learn",),
     "log": (
         "BanditLog", "PropensityReport", "estimate_logging_probs", "estimate_propensities", "propensity_report",

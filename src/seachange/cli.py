@@ -184,6 +184,44 @@ def evaluate(
     _finish(console, json, {"estimates": [{"policy": who, **msgspec.to_builtins(e)} for who, e in rows]})
 
 
+@app.command()
+def bounds(
+    log: LogFile,
+    model: ModelFile,
+    columns: Columns = "",
+    delta: Annotated[
+        float, typer.Option(help="Probability that states, and that rewards, are allowed to fail.")
+    ] = 0.05,
+    max_ratio: Annotated[
+        float | None, typer.Option(help="M, the largest π / π_0; else 1 / the least propensity.")
+    ] = None,
+    min_change: Annotated[
+        float | None, typer.Option(help="Δ, the smallest change of mean reward; else the smallest found.")
+    ] = None,
+    wrong_rounds: Annotated[
+        float | None, typer.Option(help="ε, rounds with a wrong state; else what the oracle says of itself.")
+    ] = None,
+    estimate_propensities: EstimatePropensities = False,
+    drop_bad_rows: DropBadRows = False,
+    seed: Seed = 0,
+    json: Json = False,
+) -> None:
+    """What the paper's theorems promise for a model, as printed and corrected, and when they say nothing."""
+    from seachange.evaluation import model_bounds
+    from seachange.model import load
+    from seachange.report.bounds import bounds_document, bounds_view
+
+    console, loaded = _console(json), load(model)
+    table = _read(log, columns, drop_bad_rows, loaded)
+    if estimate_propensities:
+        table = _with_estimates(table, seed, console)
+    found = model_bounds(
+        table, loaded, delta=delta, max_ratio=max_ratio, min_change=min_change, wrong_rounds=wrong_rounds
+    )
+    console.print(bounds_view(found))
+    _finish(console, json, bounds_document(found))
+
+
 @replicate.command()
 def synthetic(
     runs: Annotated[int, typer.Option(min=1, help="Independent worlds; run i has seed SEED + i.")] = 10,

@@ -31,12 +31,12 @@ from seachange.evaluation import evaluate
 
 def test_help_lists_the_commands():
     stdout, _ = succeed("--help")
-    for command in ("demo", "learn", "states", "evaluate", "replicate"):
+    for command in ("demo", "learn", "states", "evaluate", "bounds", "replicate"):
         assert command in stdout
     assert "synthetic" in succeed("replicate", "--help")[0]
 
 
-@pytest.mark.parametrize("command", ["demo", "learn", "states", "evaluate", "replicate synthetic"])
+@pytest.mark.parametrize("command", ["demo", "learn", "states", "evaluate", "bounds", "replicate synthetic"])
 def test_every_command_takes_json_and_a_seed(command):
     stdout, _ = succeed(*command.split(), "--help")
     assert "--json" in stdout
