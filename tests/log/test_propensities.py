@@ -84,6 +84,7 @@ def test_without_contexts_they_are_the_frequencies_of_the_other_blocks():
         np.testing.assert_allclose(probs[2 * block : 2 * block + 2], [expected, expected])
 
 
+@pytest.mark.small
 @pytest.mark.parametrize("kind", ["shared", "per action", "masked"])
 def test_the_gradient_is_that_of_the_log_likelihood(kind):
     log, _ = logged_by_softmax(kind, 40)
@@ -156,16 +157,16 @@ def test_units_and_offsets_of_features_change_nothing():
 
 
 def test_ips_with_estimates_is_as_near_to_the_truth_as_its_error_says():
-    """z-scores of the IPS value of a fixed policy over 40 logs, propensities estimated: no bias to be seen."""
+    """z-scores of the IPS value of a fixed policy over 20 logs, propensities estimated: no bias to be seen."""
     scores = []
-    for seed in range(40):
+    for seed in range(20):
         log, truth = logged_by_softmax("shared", 1_500, seed, sharp=0.5)
         means = np.array([0.2, 0.4, 0.6, 0.8])
         log = log.with_rewards((np.random.default_rng(seed).random(1_500) < means[log.actions]).astype(float))
         weights = 0.25 / sc.estimate_propensities(log) * log.rewards
         with_truth = 0.25 / truth[np.arange(1_500), log.actions] * log.rewards
         scores.append((weights.mean() - 0.5) / (with_truth.std(ddof=1) / np.sqrt(1_500)))
-    assert abs(np.mean(scores)) < 4.5 * max(np.std(scores, ddof=1), 0.2) / np.sqrt(40)
+    assert abs(np.mean(scores)) < 4.5 * max(np.std(scores, ddof=1), 0.2) / np.sqrt(20)
     assert np.sqrt(np.mean(np.square(scores))) < 1.5
 
 
@@ -255,6 +256,7 @@ def test_fewer_rounds_than_coefficients_are_said():
 
 
 @pytest.mark.filterwarnings("ignore::seachange.errors.SeachangeWarning")
+@pytest.mark.small
 @pytest.mark.parametrize("n", [1, 2, 3, 7])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_handful_of_rounds_gives_probabilities(kind, n):

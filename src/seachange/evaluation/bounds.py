@@ -129,7 +129,7 @@ def ips_error_bound(
         name="IPS error",
         bounds="|V - V̂| of a fixed policy, in total reward",
         printed=max_ratio * (wrong_rounds + math.sqrt(2 * n_rounds * math.log(4 / delta_rewards))),
-        printed_flaw="twice as large as needed; for rewards in [0, 1] only",
+        printed_flaw="its second term is more than twice what is needed; for rewards in [0, 1] only",
         corrected=max_ratio * (_size(reward_range) * wrong_rounds + statistical),
         n_rounds=n_rounds,
         total=n_rounds * _span(reward_range),
