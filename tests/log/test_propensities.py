@@ -54,7 +54,7 @@ def test_the_logging_policy_is_found_at_the_rate_of_its_coefficients(kind):
             for log, truth in (logged_by_softmax(kind, n, seed) for seed in range(3))
         ]
         distances.append(np.mean(found))
-    assert distances[0] < 0.03
+    assert distances[0] < 0.04
     assert distances[1] < 1.5 * distances[0] / 2
 
 
@@ -157,7 +157,7 @@ def test_units_and_offsets_of_features_change_nothing():
 
 
 def test_ips_with_estimates_is_as_near_to_the_truth_as_its_error_says():
-    """z-scores of the IPS value of a fixed policy over 20 logs, propensities estimated: no bias to be seen."""
+    """z-scores of the IPS value of a fixed policy over 20 logs, propensities estimated: no bias beyond chance."""
     scores = []
     for seed in range(20):
         log, truth = logged_by_softmax("shared", 1_500, seed, sharp=0.5)
