@@ -23,9 +23,11 @@ if TYPE_CHECKING:
     from seachange.errors import RefusedError as RefusedError
     from seachange.errors import SeachangeError as SeachangeError
     from seachange.errors import SeachangeWarning as SeachangeWarning
+    from seachange.evaluation import Bound as Bound
     from seachange.evaluation import Diagnostics as Diagnostics
     from seachange.evaluation import Forecast as Forecast
     from seachange.evaluation import FutureEstimate as FutureEstimate
+    from seachange.evaluation import ModelBounds as ModelBounds
     from seachange.evaluation import OnlineEstimate as OnlineEstimate
     from seachange.evaluation import ValueEstimate as ValueEstimate
     from seachange.evaluation import ValuesOverTime as ValuesOverTime
@@ -37,9 +39,14 @@ if TYPE_CHECKING:
     from seachange.evaluation import evaluate_over_time as evaluate_over_time
     from seachange.evaluation import evaluate_states as evaluate_states
     from seachange.evaluation import forecast as forecast
+    from seachange.evaluation import model_bounds as model_bounds
     from seachange.evaluation import watch as watch
     from seachange.learning import learn as learn
     from seachange.log import BanditLog as BanditLog
+    from seachange.log import PropensityReport as PropensityReport
+    from seachange.log import estimate_logging_probs as estimate_logging_probs
+    from seachange.log import estimate_propensities as estimate_propensities
+    from seachange.log import propensity_report as propensity_report
     from seachange.log import read_log as read_log
     from seachange.model import SwitchingModel as SwitchingModel
     from seachange.model import load as load
@@ -53,6 +60,8 @@ if TYPE_CHECKING:
     from seachange.policies import PolicySet as PolicySet
     from seachange.policies import SNIPSLearner as SNIPSLearner
     from seachange.policies import SoftmaxPolicy as SoftmaxPolicy
+    from seachange.policies import TabularLearner as TabularLearner
+    from seachange.policies import TabularPolicy as TabularPolicy
     from seachange.policies import learn_per_state as learn_per_state
     from seachange.states import ChangePointOracle as ChangePointOracle
     from seachange.states import HMMOracle as HMMOracle
@@ -66,16 +75,19 @@ _HOMES = {
     "deploy": ("Decision", "DeploymentState", "Exp4S", "PosteriorSampling", "SinglePolicy"),
     "errors": ("RefusedError", "SeachangeError", "SeachangeWarning"),
     "evaluation": (
-        "Diagnostics", "Forecast", "FutureEstimate", "OnlineEstimate", "ValueEstimate", "ValuesOverTime", "diagnose",
-        "evaluate", "evaluate_by_period", "evaluate_future", "evaluate_online", "evaluate_over_time",
-        "evaluate_states", "forecast", "watch",
+        "Bound", "Diagnostics", "Forecast", "FutureEstimate", "ModelBounds", "OnlineEstimate", "ValueEstimate",
+        "ValuesOverTime", "diagnose", "evaluate", "evaluate_by_period", "evaluate_future", "evaluate_online",
+        "evaluate_over_time", "evaluate_states", "forecast", "model_bounds", "watch",
     ),
     "learning": ("learn",),
-    "log": ("BanditLog", "read_log"),
+    "log": (
+        "BanditLog", "PropensityReport", "estimate_logging_probs", "estimate_propensities", "propensity_report",
+        "read_log",
+    ),
     "model": ("SwitchingModel", "load"),
     "policies": (
         "AutoLearner", "CrossEntropyLearner", "DMLearner", "DRLearner", "IPSLearner", "MRDRLearner", "POEMLearner",
-        "PolicySet", "SNIPSLearner", "SoftmaxPolicy", "learn_per_state",
+        "PolicySet", "SNIPSLearner", "SoftmaxPolicy", "TabularLearner", "TabularPolicy", "learn_per_state",
     ),
     "states": (
         "ChangePointOracle", "HMMOracle", "KnownStates", "LiveFilter", "SingleState", "StateLabels",

@@ -37,6 +37,9 @@ Json = Annotated[bool, typer.Option("--json", help="One JSON document on standar
 Seed = Annotated[int, typer.Option(help="The same seed gives the same result.")]
 Force = Annotated[bool, typer.Option("--force", help="Write over what exists.")]
 DropBadRows = Annotated[bool, typer.Option("--drop-bad-rows", help="Leave out rows that break a rule of logs.")]
+EstimatePropensities = Annotated[
+    bool, typer.Option("--estimate-propensities", help="For logs whose propensities nobody wrote down.")
+]
 Confidence = Annotated[float, typer.Option(help="Of the intervals.")]
 Online = Annotated[
     bool, typer.Option("--online", help="Also what the switching policy itself, as it learns, would have earned.")
@@ -51,6 +54,7 @@ METHODS: tuple[Literal["replay", "dr-ns"], ...] = ("replay", "dr-ns")
 def main() -> None:
     """Run a command; our errors end it with one line and exit code 2."""
     warnings.showwarning = _show_warning
+    warnings.simplefilter("once", SeachangeWarning)
     try:
         app()
     except SeachangeError as error:
@@ -85,6 +89,7 @@ def learn(
         Literal["auto", "ips", "snips", "dm", "dr", "mrdr", "poem", "cross-entropy"],
         typer.Option(help="What a policy maximises; auto: what earns most on held-out time."),
     ] = "auto",
+    estimate_propensities: EstimatePropensities = False,
     drop_bad_rows: DropBadRows = False,
     seed: Seed = 0,
     force: Force = False,
@@ -97,6 +102,8 @@ def learn(
 
     console, target, count = _console(json), claim_file(out, force=force), _state_count(states)
     table = _read(log, columns, drop_bad_rows)
+    if estimate_propensities:
+        table = _with_estimates(table, seed, console)
     console.print(log_table(table), "")
     model = learning.learn(table, oracle=oracle, n_states=count, objective=objective, seed=seed)
     console.print(states_table(table, model.labels))
@@ -173,6 +180,7 @@ def evaluate(
     ] = "normal",
     reward_range: Annotated[str, typer.Option(help="Least and most a reward can be: 0,1.")] = "",
     confidence: Confidence = 0.95,
+    estimate_propensities: EstimatePropensities = False,
     drop_bad_rows: DropBadRows = False,
     seed: Seed = 0,
     force: Annotated[
@@ -190,6 +198,8 @@ def evaluate(
     usual = "dr,snips,ips,dm" if interval in ("normal", "bootstrap") else "dr,ips"
     names = (usual if estimators == "auto" else estimators).replace(" ", "").split(",")
     table = _read(log, columns, drop_bad_rows, loaded)
+    if estimate_propensities:
+        table = _with_estimates(table, seed, console)
     if overlap := loaded.provenance.overlap(table):
         _note(f"{overlap}: where they are the same rounds, the estimates are too good.")
     labels, span = loaded.label_ahead(table), _range(reward_range)
@@ -220,6 +230,44 @@ def evaluate(
     if period:
         result |= _evaluate_over_time(console, table, loaded, labels, period, clip, confidence)
     _finish(console, json, result)
+
+
+@app.command()
+def bounds(
+    log: LogFile,
+    model: ModelFile,
+    columns: Columns = "",
+    delta: Annotated[
+        float, typer.Option(help="Probability that states, and that rewards, are allowed to fail.")
+    ] = 0.05,
+    max_ratio: Annotated[
+        float | None, typer.Option(help="M, the largest π / π_0; else 1 / the least propensity.")
+    ] = None,
+    min_change: Annotated[
+        float | None, typer.Option(help="Δ, the smallest change of mean reward; else the smallest found.")
+    ] = None,
+    wrong_rounds: Annotated[
+        float | None, typer.Option(help="ε, rounds with a wrong state; else what the oracle says of itself.")
+    ] = None,
+    estimate_propensities: EstimatePropensities = False,
+    drop_bad_rows: DropBadRows = False,
+    seed: Seed = 0,
+    json: Json = False,
+) -> None:
+    """What the paper's theorems promise for a model, as printed and corrected, and when they say nothing."""
+    from seachange.evaluation import model_bounds
+    from seachange.model import load
+    from seachange.report.bounds import bounds_document, bounds_view
+
+    console, loaded = _console(json), load(model)
+    table = _read(log, columns, drop_bad_rows, loaded)
+    if estimate_propensities:
+        table = _with_estimates(table, seed, console)
+    found = model_bounds(
+        table, loaded, delta=delta, max_ratio=max_ratio, min_change=min_change, wrong_rounds=wrong_rounds
+    )
+    console.print(bounds_view(found))
+    _finish(console, json, bounds_document(found))
 
 
 @replicate.command()
@@ -366,6 +414,21 @@ def _range(text: str) -> tuple[float, float] | None:
     return low, high
 
 
+def _with_estimates(log: BanditLog, seed: int, console: Console) -> BanditLog:
+    """The log with estimated propensities, which are shown beside what was taken."""
+    from seachange.log import estimate_logging_probs, propensity_report
+    from seachange.report.progress import working
+    from seachange.report.propensities import propensities_view
+
+    if log.propensities_known:
+        _note("this log has propensities of its own; --estimate-propensities changes nothing.")
+        return log
+    with working("Estimating propensities"):
+        probs = estimate_logging_probs(log, seed=seed)
+    console.print(propensities_view(propensity_report(log, probs)), "")
+    return log.with_propensities(probs, estimated=True)
+
+
 def _state_count(text: str) -> Any:
     if text == "auto":
         return "auto"
@@ -386,9 +449,15 @@ def _note(text: str) -> None:
 
 def _in_options(error: SeachangeError) -> str:
     """An error in the words of the command line."""
+    from seachange.log.bandit_log import PROPENSITY_CURE
     from seachange.log.validation import MISSING_HINT
 
-    words = {'on_bad_rows="drop"': "--drop-bad-rows", "force=True": "--force", MISSING_HINT: ""}
+    words = {
+        'on_bad_rows="drop"': "--drop-bad-rows",
+        "force=True": "--force",
+        MISSING_HINT: "",
+        PROPENSITY_CURE: "--columns propensity=..., or estimate them: --estimate-propensities",
+    }
     message = str(error)
     for ours, option in words.items():
         message = message.replace(ours, option)

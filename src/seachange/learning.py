@@ -7,11 +7,11 @@ from typing import Literal
 import numpy as np
 
 from seachange.errors import LogError, ParameterError
-from seachange.log.bandit_log import BanditLog
+from seachange.log.bandit_log import BanditLog, require_propensities, warn_of_estimates
 from seachange.model import SwitchingModel
 from seachange.params import Auto
 from seachange.policies.choice import AutoLearner, choose_objective
-from seachange.policies.learners import LEARNERS, require_choices
+from seachange.policies.learners import LEARNERS, DMLearner, require_choices
 from seachange.policies.per_state import learn_per_state
 from seachange.policies.rewards import RewardKind, RewardModel
 from seachange.protocols import PolicyLearner, StateOracle
@@ -45,8 +45,12 @@ def learn(
         )
     require_choices(log)
     state_oracle = oracle_named(oracle, n_states, seed, align_to) if isinstance(oracle, str) else oracle
+    learner = learner_named(objective) if isinstance(objective, str) else objective
+    if not isinstance(learner, DMLearner) and getattr(learner, "objective", None) != "dm":
+        require_propensities(log, 'learning by anything but objective="dm"')
+        warn_of_estimates(log, "learning")
     labels = state_oracle.fit(log).predict(log)
-    learner, choice = learner_named(objective) if isinstance(objective, str) else objective, None
+    choice = None
     if objective == "auto":
         learner, choice = choose_objective(log, np.ascontiguousarray(labels.weights(soft=False).T))
     policies = learn_per_state(log, labels, learner, reward_models=reward_models_of(state_oracle))

@@ -8,13 +8,15 @@ import numpy as np
 
 from seachange.archive import Arrays
 
-SCHEMA = 2
+SCHEMA = 3
 
 
 def migrated(manifest: dict[str, Any], arrays: Arrays) -> dict[str, Any]:
     """The manifest as the present schema has it; ``arrays`` gains what it lacks."""
     if manifest.get("schema") == 1:
         _from_first(manifest, arrays)
+    if manifest.get("schema") == 2:
+        _from_second(manifest)
     return manifest
 
 
@@ -46,4 +48,10 @@ def _from_first(manifest: dict[str, Any], arrays: Arrays) -> None:
             "cut_state_rounds": np.zeros((len(values), 1)),
             "cut_noise_variances": np.ones(1),
         }
-    manifest["schema"] = SCHEMA
+    manifest["schema"] = 2
+
+
+def _from_second(manifest: dict[str, Any]) -> None:
+    """Schema 2 knew no logs without propensities."""
+    manifest["provenance"]["propensity_source"] = "logged"
+    manifest["schema"] = 3

@@ -21,7 +21,9 @@ from seachange.policies.choice import AutoLearner, Choice
 from seachange.policies.learners import LEARNERS
 from seachange.policies.per_state import PolicySet
 from seachange.policies.softmax import SoftmaxPolicy
-from seachange.protocols import Ints, PolicyLearner, StateOracle
+from seachange.policies.tabular import TabularPolicy
+from seachange.policies.tabular_learner import TabularLearner
+from seachange.protocols import Ints, Policy, PolicyLearner, StateOracle
 from seachange.provenance import Provenance
 from seachange.states.change_point import ChangePointOracle, Segmentation, Statistic
 from seachange.states.hmm import HMMOracle, HMMReport
@@ -34,7 +36,11 @@ CUT_ARRAYS = (
     "state_values", "state_coefs", "state_precisions", "state_rounds", "noise_variances",
 )  # fmt: skip
 MAY_BE_NAN = ("cut_state_values", "cut_state_coefs", "cut_p_values")
-LEARNER_KINDS = {learner.__name__: learner for learner in (AutoLearner, *LEARNERS.values())}
+LEARNER_KINDS: dict[str, Any] = {
+    learner.__name__: learner for learner in (AutoLearner, *LEARNERS.values(), TabularLearner)
+}
+# The arrays of a table, by field.
+TABLE_ARRAYS = ("contexts", "masks", "probs", "fallback")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -61,9 +67,7 @@ def write_parts(model: ModelParts, path: str | Path) -> None:
         raise ParameterError(
             f"a model file knows the learners {', '.join(LEARNER_KINDS)}, not {type(model.learner).__name__}."
         )
-    coefs = [policy.coefs for policy in model.policies if isinstance(policy, SoftmaxPolicy)]
-    if len(coefs) < model.n_states:
-        raise ParameterError("a model file holds softmax policies; this model has others.")
+    policies = _policy_arrays(model.policies)
     states = model.labels.states
     starts = np.flatnonzero(np.diff(states, prepend=-1))
     packages = {name: version(name) for name in ("seachange", "numpy", "numba")}
@@ -78,8 +82,7 @@ def write_parts(model: ModelParts, path: str | Path) -> None:
         n_chains=model.labels.n_chains,
         choice=model.choice,
     )
-    arrays |= {
-        "policies": np.stack(coefs),
+    arrays |= policies | {
         "segment_starts": starts,
         "segment_states": states[starts],
         "change_points": model.labels.change_points,
@@ -142,7 +145,7 @@ def _restored(encoded: bytes, arrays: Arrays) -> ModelParts:
             raise ModelFileError(f"{name} must hold finite numbers.")
     provenance = manifest.provenance
     joint, n_states = provenance.joint, manifest.n_states
-    _require_shape("policies", arrays["policies"], (n_states, *joint.shape))
+    policies = _restored_policies(arrays, joint, n_states)
     _require_range("segment_states", arrays["segment_states"], 0, n_states)
     _require_range("change_points", arrays["change_points"], 1, provenance.n_rounds)
     if len(provenance.action_names) != joint.n_actions or len(provenance.context_names) != joint.n_features:
@@ -151,7 +154,7 @@ def _restored(encoded: bytes, arrays: Arrays) -> ModelParts:
     states = np.repeat(arrays["segment_states"], lengths)
     _require_shape("segments", states, (provenance.n_rounds,))
     return ModelParts(
-        policies=PolicySet(tuple(SoftmaxPolicy(coefs, joint) for coefs in arrays["policies"]), manifest.expected_stay),
+        policies=PolicySet(policies, manifest.expected_stay),
         oracle=_restored_oracle(manifest.oracle, arrays, joint, states, n_states),
         labels=StateLabels(
             states,
@@ -164,6 +167,39 @@ def _restored(encoded: bytes, arrays: Arrays) -> ModelParts:
         provenance=provenance,
         choice=manifest.choice,
     )
+
+
+def _policy_arrays(policies: PolicySet) -> Arrays:
+    """Softmax policies as one array of coefficients, or tables as four arrays each."""
+    coefs = [policy.coefs for policy in policies if isinstance(policy, SoftmaxPolicy)]
+    if len(coefs) == len(policies):
+        return {"policies": np.stack(coefs)}
+    arrays: Arrays = {}
+    for state, policy in enumerate(policies):
+        if not isinstance(policy, TabularPolicy):
+            raise ParameterError("a model file holds softmax policies, or tables; this model has others.")
+        arrays |= {f"table_{state}_{name}": getattr(policy, name) for name in TABLE_ARRAYS}
+        arrays[f"table_{state}_masks"] = policy.masks.astype(np.int8)
+    return arrays
+
+
+def _restored_policies(arrays: Arrays, joint: JointFeatures, n_states: int) -> tuple[Policy, ...]:
+    if "table_0_probs" not in arrays:
+        _require_shape("policies", arrays["policies"], (n_states, *joint.shape))
+        return tuple(SoftmaxPolicy(coefs, joint) for coefs in arrays["policies"])
+    tables = []
+    width = joint.n_features * (joint.n_actions if joint.kind == "per action" else 1)
+    for state in range(n_states):
+        part = {name: arrays[f"table_{state}_{name}"] for name in TABLE_ARRAYS}
+        n_rows = len(part["probs"])
+        shapes = {"contexts": (n_rows, width), "masks": (n_rows, joint.n_actions), "probs": (n_rows, joint.n_actions)}
+        for name, shape in {**shapes, "fallback": (joint.n_actions,)}.items():
+            _require_shape(f"table_{state}_{name}", part[name], shape)
+        for name in ("probs", "fallback"):
+            if (part[name] < 0).any() or (np.abs(part[name].sum(axis=-1) - 1) > 1e-6).any():
+                raise ModelFileError(f"table_{state}_{name} must hold probabilities that sum to 1.")
+        tables.append(TabularPolicy(**(part | {"masks": part["masks"] != 0}), joint=joint))
+    return tuple(tables)
 
 
 def _oracle_part(oracle: StateOracle) -> tuple[_Part, Arrays]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from seachange.log.bandit_log import BanditLog
+from seachange.log.bandit_log import BanditLog, PropensitySource
 from seachange.log.joint import JointFeatures
 
 
@@ -22,6 +22,7 @@ class Provenance:
     mean_reward: float
     reward_range: tuple[float, float]  # (0, 1), or least to largest where rewards leave it
     time_range: tuple[str, str] | None
+    propensity_source: PropensitySource
 
     @classmethod
     def of(cls, log: BanditLog) -> Provenance:
@@ -39,6 +40,7 @@ class Provenance:
             mean_reward=float(np.nanmean(rewards)),
             reward_range=(low, high if high > low else low + 1.0),
             time_range=None if log.times is None else (str(log.times.min()), str(log.times.max())),
+            propensity_source=log.propensity_source,
         )
 
     def overlap(self, log: BanditLog) -> str | None:

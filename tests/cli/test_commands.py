@@ -32,12 +32,12 @@ from seachange.evaluation import evaluate
 
 def test_help_lists_the_commands():
     stdout, _ = succeed("--help")
-    for command in ("demo", "learn", "states", "evaluate", "replicate"):
+    for command in ("demo", "learn", "states", "evaluate", "bounds", "replicate"):
         assert command in stdout
     assert "synthetic" in succeed("replicate", "--help")[0]
 
 
-@pytest.mark.parametrize("command", ["demo", "learn", "states", "evaluate", "replicate synthetic"])
+@pytest.mark.parametrize("command", ["demo", "learn", "states", "evaluate", "bounds", "replicate synthetic"])
 def test_every_command_takes_json_and_a_seed(command):
     stdout, _ = succeed(*command.split(), "--help")
     assert "--json" in stdout
@@ -312,7 +312,7 @@ def test_columns_must_be_known_words_and_columns_of_the_log(folder, tmp_path):
     target = ("learn", folder / "early.csv", "-o", tmp_path / "m", "--columns")
     assert "does not know 'colour'" in fail(LogError, *target, "colour=red")
     assert "no column 'item'" in fail(LogError, *target, "action=item")
-    assert "no column for action and reward and propensity" in fail(LogError, *target, "")
+    assert "no column for action and reward;" in fail(LogError, *target, "")
 
 
 @pytest.mark.parametrize(

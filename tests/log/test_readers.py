@@ -233,7 +233,7 @@ def test_times_that_are_text_are_refused(frame):
         BanditLog.from_frame(frame(table(time=["yesterday"] * 6)))
 
 
-@pytest.mark.parametrize("word", ["action", "reward", "propensity"])
+@pytest.mark.parametrize("word", ["action", "reward"])
 def test_a_missing_column_is_named_with_those_there_are(frame, word):
     with pytest.raises(LogError) as caught:
         BanditLog.from_frame(frame(table(**{word: None})))
@@ -244,7 +244,7 @@ def test_a_missing_column_is_named_with_those_there_are(frame, word):
 
 
 def test_all_missing_columns_are_named_at_once(frame):
-    with pytest.raises(LogError, match="no column for action and reward and propensity; it has item id, "):
+    with pytest.raises(LogError, match="no column for action and reward; it has item id, "):
         BanditLog.from_frame(frame(oddly_named()))
 
 

@@ -11,7 +11,7 @@ FILES = Path(__file__).parent / "files"
 
 
 def first_log():
-    """The log that the files of schema 1 were learned from."""
+    """The log that the files were learned from."""
     generator = np.random.default_rng(0)
     states, actions = np.repeat([0, 1, 0, 1], 200), generator.integers(3, size=800)
     means = np.array([[0.1, 0.2, 0.3], [0.9, 0.7, 0.5]])[states, actions]
@@ -22,10 +22,14 @@ def first_log():
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ["schema-1-hmm", "schema-1-hmm-auto", "schema-1-change-point"])
-def test_a_model_of_schema_1_sees_the_states_it_saw_and_saves_as_a_present_one(name, tmp_path):
+@pytest.mark.parametrize(
+    "name",
+    ["schema-1-hmm", "schema-1-hmm-auto", "schema-1-change-point", "schema-2-hmm", "schema-2-change-point"],
+)
+def test_a_model_of_an_earlier_schema_sees_the_states_it_saw_and_saves_as_a_present_one(name, tmp_path):
     log, model = first_log(), sc.load(FILES / f"{name}.seachange")
     assert model.provenance.fingerprint == log.fingerprint()
+    assert model.provenance.propensity_source == "logged"
     np.testing.assert_array_equal(model.oracle.predict(log).states, model.labels.states)
     deployer = model.deployer()
     decision = deployer.act(deployer.init(), [0.3], 0.4)

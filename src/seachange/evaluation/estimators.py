@@ -19,7 +19,7 @@ from seachange.evaluation.terms import Need, Terms, terms_of
 from seachange.evaluation.value_estimate import IntervalKind as IntervalKind
 from seachange.evaluation.value_estimate import ValueEstimate as ValueEstimate
 from seachange.evaluation.value_estimate import Wanted, wanted_interval
-from seachange.log.bandit_log import BanditLog
+from seachange.log.bandit_log import BanditLog, require_propensities, warn_of_estimates
 from seachange.params import Auto, require
 from seachange.policies.per_state import PolicySet
 from seachange.states.labels import StateLabels
@@ -122,6 +122,8 @@ def _terms(
 ) -> tuple[Terms, float]:
     """The terms of these estimators and the largest weight there can be, unless the log cannot support them."""
     require(clip > 0, f"clip must be positive; got {clip}.")
+    require_propensities(log, "evaluating a policy")
+    warn_of_estimates(log, "evaluating a policy")
     for word, setting in (("switch", switch), ("shrinkage", shrinkage)):
         sound = setting == "auto" or (not isinstance(setting, str) and setting >= 0)
         require(sound, f'{word} must be at least 0, or "auto"; got {setting!r}.')

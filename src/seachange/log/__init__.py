@@ -1,7 +1,17 @@
 """Logs of decisions: what was seen, what was done, what came of it, and with which probability it was done."""
 
 from seachange.log.bandit_log import BanditLog
+from seachange.log.calibration import PropensityReport, propensity_report
 from seachange.log.joint import JointFeatures
+from seachange.log.propensities import estimate_logging_probs, estimate_propensities
 from seachange.log.readers import read_log
 
-__all__ = ["BanditLog", "JointFeatures", "read_log"]
+__all__ = [
+    "BanditLog",
+    "JointFeatures",
+    "PropensityReport",
+    "estimate_logging_probs",
+    "estimate_propensities",
+    "propensity_report",
+    "read_log",
+]

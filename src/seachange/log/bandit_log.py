@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from seachange.errors import LogError, ParameterError
+from seachange.errors import LogError, ParameterError, SeachangeWarning
 from seachange.log.columns import columns_from_arrays
 from seachange.log.joint import JointFeatures, LogArrays
-from seachange.log.validation import OnBadRows, validated
+from seachange.log.validation import OnBadRows, require_probabilities, validated
 from seachange.protocols import Bools, Floats, Ints
 
 if TYPE_CHECKING:
@@ -22,6 +23,11 @@ if TYPE_CHECKING:
     from seachange.log.spool import Spool
 
 CHUNK_ROWS = 1 << 17
+PROPENSITY_CURE = (
+    'columns={"propensity": ...}, or estimate them: '
+    "log.with_propensities(sc.estimate_propensities(log), estimated=True)"
+)
+PropensitySource = Literal["logged", "estimated", "unknown"]
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -36,6 +42,7 @@ class BanditLog:
     action_names: tuple[str, ...]
     context_names: tuple[str, ...]
     logging_probs: Floats | None = None
+    propensity_source: PropensitySource = "logged"
     times: npt.NDArray[Any] | None = None
     sequences: npt.NDArray[Any] | None = None
     dropped: tuple[tuple[str, int], ...] = ()  # rules that rows broke which were left out, and how many did
@@ -52,7 +59,7 @@ class BanditLog:
         cls,
         actions: npt.ArrayLike,
         rewards: npt.ArrayLike,
-        propensities: npt.ArrayLike,
+        propensities: npt.ArrayLike | None = None,
         *,
         contexts: npt.ArrayLike | None = None,
         action_features: Any = None,
@@ -68,6 +75,7 @@ class BanditLog:
     ) -> BanditLog:
         """Check arrays and copy them into a log.
 
+        propensities     (n,): None where nobody wrote them down; ``estimate_propensities`` may then stand in for them
         contexts         (n, d): one vector a round, shared by all actions, f(x, a) = [x, 1] in action a's block
         action_features  (n, K, d): one vector an action and round, f(x, a) = that vector; or (rows, offsets) where
                          round t has the actions rows[offsets[t]:offsets[t + 1]] and an action is a place in its list
@@ -108,9 +116,9 @@ class BanditLog:
 
         ``columns`` says where things are: ``{"action": "item_id", "reward": "click", "propensity": "pscore"}``, and
         where there are any ``"time"``, ``"sequence"`` and ``"contexts"`` (a list). Words left out are looked for under
-        their own name; contexts left out are all other numeric columns but the
-        index of a table (columns without a name, ``Unnamed: 0``). ``action_names`` fixes the order of the actions
-        (a model's, say); otherwise it is the sorted order of those that occur.
+        their own name, and a table without propensities becomes a log without them; contexts left out are all other
+        numeric columns but the index of a table (columns without a name, ``Unnamed: 0``). ``action_names`` fixes the
+        order of the actions (a model's, say); otherwise it is the sorted order of those that occur.
         """
         from seachange.log.readers.frame import columns_of_frame
 
@@ -138,7 +146,18 @@ class BanditLog:
     @property
     def propensities(self) -> Floats:
         """(n,) p_t = π_0(a_t | x_t)."""
+        require_propensities(self, "log.propensities")
         return self.arrays.propensities
+
+    @property
+    def propensities_known(self) -> bool:
+        """Whether there are propensities, logged or estimated."""
+        return self.propensity_source != "unknown"
+
+    @property
+    def propensities_estimated(self) -> bool:
+        """Whether the propensities are estimates of what nobody wrote down."""
+        return self.propensity_source == "estimated"
 
     @property
     def contexts(self) -> Floats:
@@ -178,6 +197,24 @@ class BanditLog:
         """The same rounds with other rewards."""
         return replace(self, arrays=self.arrays._replace(rewards=np.ascontiguousarray(rewards, dtype=np.float64)))
 
+    def with_propensities(self, propensities: npt.ArrayLike, *, estimated: bool = False) -> BanditLog:
+        """The same rounds with other propensities, (n,), or the whole logging distribution, (n, K)."""
+        given = np.array(propensities, dtype=np.float64)
+        if given.shape not in ((len(self),), (len(self), self.n_actions)):
+            raise LogError(
+                f"propensities must have shape ({len(self)},), or ({len(self)}, {self.n_actions}) for the whole "
+                f"logging distribution; they have {given.shape}."
+            )
+        whole = given if given.ndim == 2 else None
+        taken = given if whole is None else whole[np.arange(len(self)), self.actions]
+        require_probabilities(taken, whole)
+        return replace(
+            self,
+            arrays=self.arrays._replace(propensities=np.ascontiguousarray(taken)),
+            logging_probs=whole,
+            propensity_source="estimated" if estimated else "logged",
+        )
+
     def take(self, rounds: Ints) -> BanditLog:
         """The rounds with these indices, copied: to disk where sequences come from there."""
         if self.spool is None or self.sequences is None:
@@ -206,6 +243,7 @@ class BanditLog:
             action_names=self.action_names,
             context_names=self.context_names,
             logging_probs=part(self.logging_probs),
+            propensity_source=self.propensity_source,
             times=part(self.times),
             sequences=part(self.sequences),
             spool=self.spool,
@@ -288,4 +326,25 @@ def require_rewards(log: BanditLog, purpose: str) -> None:
         raise LogError(
             f"{purpose} needs a reward in every round; {missing} of {len(log)} have none. "
             "Leave those rounds out with log.take(numpy.flatnonzero(~numpy.isnan(log.rewards)))."
+        )
+
+
+def require_propensities(log: BanditLog, purpose: str) -> None:
+    """Raise where ``purpose`` needs propensities that the log does not have."""
+    require_log(log, purpose)
+    if not log.propensities_known:
+        raise LogError(
+            f"{purpose} needs the propensities of the actions taken, and this log has none. Name their column, "
+            f"{PROPENSITY_CURE}."
+        )
+
+
+def warn_of_estimates(log: BanditLog, purpose: str) -> None:
+    """Say that ``purpose`` rests on estimated propensities, where it does; for functions that a user calls."""
+    if log.propensities_estimated:
+        warnings.warn(
+            f"{purpose} uses estimated propensities: it is as right as they are, and no interval counts their error. "
+            "sc.propensity_report says how well they are calibrated.",
+            SeachangeWarning,
+            stacklevel=3,
         )

@@ -23,7 +23,7 @@ class Columns:
 
     actions: Floats  # (n,)
     rewards: Floats  # (n,)
-    propensities: Floats  # (n,)
+    propensities: Floats | None  # (n,)
     contexts: Floats | None  # (n, d)
     action_features: Floats | None  # (n, K, d)
     action_mask: Bools | None  # (n, K)
@@ -43,7 +43,7 @@ def columns_from_arrays(
     *,
     actions: npt.ArrayLike,
     rewards: npt.ArrayLike,
-    propensities: npt.ArrayLike,
+    propensities: npt.ArrayLike | None,
     contexts: npt.ArrayLike | None,
     action_features: Any,
     action_mask: npt.ArrayLike | None,
@@ -60,7 +60,7 @@ def columns_from_arrays(
     arrays: dict[str, Any] = {
         "actions": _column("actions", actions),
         "rewards": _column("rewards", rewards),
-        "propensities": _column("propensities", propensities),
+        "propensities": None if propensities is None else _column("propensities", propensities),
     }
     n = len(arrays["actions"])
     if n == 0:
@@ -89,6 +89,10 @@ def columns_from_arrays(
     if isinstance(action_features, tuple):
         in_list = np.arange(known)[None, :] < np.diff(np.asarray(action_features[1]))[:, None]
         arrays["action_mask"] = in_list if arrays["action_mask"] is None else arrays["action_mask"] & in_list
+    if arrays["propensities"] is None and arrays["logging_probs"] is not None:
+        # Actions that are none are bad rows, whatever is read here.
+        taken = np.nan_to_num(np.clip(arrays["actions"], 0, known - 1)).astype(np.int64)
+        arrays["propensities"] = arrays["logging_probs"][np.arange(n), taken]
     return Columns(**arrays, n_actions=known, action_names=action_names, context_names=context_names)
 
 

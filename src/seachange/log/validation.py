@@ -68,12 +68,13 @@ def _fields(columns: Columns, keep: Any) -> dict[str, Any]:
             joint.mask(None if mask is None or mask.all() else mask, len(actions)),
             actions.astype(np.int64),
             columns.rewards[keep],
-            columns.propensities[keep],
+            np.full(len(actions), np.nan) if columns.propensities is None else columns.propensities[keep],
         ),
         "joint": joint,
         "action_names": _names("action_names", columns.action_names, columns.n_actions, "action "),
         "context_names": _names("context_names", columns.context_names, joint.n_features, "x"),
         "logging_probs": kept(columns.logging_probs),
+        "propensity_source": "unknown" if columns.propensities is None else "logged",
         "times": kept(columns.times),
         "sequences": kept(columns.sequences),
     }
@@ -89,13 +90,10 @@ def _joint(columns: Columns) -> tuple[JointFeatures, Floats]:
 
 
 def _broken_rules(columns: Columns, missing_rewards: bool) -> list[Broken]:
-    actions, rewards, propensities, n_actions = (
-        columns.actions, columns.rewards, columns.propensities, columns.n_actions,
-    )  # fmt: skip
+    actions, rewards, n_actions = columns.actions, columns.rewards, columns.n_actions
     with np.errstate(invalid="ignore"):
         bad_action = ~((actions >= 0) & (actions < n_actions) & (actions == np.floor(actions)))
         bad_reward = ~(np.abs(rewards) <= LARGEST) & ~(missing_rewards & np.isnan(rewards))
-        bad_propensity = ~((propensities > 0) & (propensities <= 1))
     places = f"actions must be whole numbers from 0 to {n_actions - 1}"
     action_rule = places if columns.action_names is None else f"every round must have one of the {n_actions} actions"
     hint = "" if missing_rewards else MISSING_HINT
@@ -103,12 +101,38 @@ def _broken_rules(columns: Columns, missing_rewards: bool) -> list[Broken]:
     return [
         Broken(bad_action, action_rule, actions),
         Broken(bad_reward, f"rewards must be finite and at most {LARGEST:g} in size{hint}", rewards),
-        Broken(bad_propensity, "propensities must be in (0, 1]", propensities),
+        *_broken_propensities(columns.propensities),
         *_broken_features("contexts", columns.contexts, columns.context_names),
         *_broken_features("action_features", columns.action_features, None),
         *_broken_distributions(columns, taken),
         *_broken_labels(columns),
     ]
+
+
+def _broken_propensities(propensities: Floats | None) -> list[Broken]:
+    if propensities is None:
+        return []
+    with np.errstate(invalid="ignore"):
+        outside = ~((propensities > 0) & (propensities <= 1))
+    return [Broken(outside, "propensities must be in (0, 1]", propensities)]
+
+
+def _broken_probs(probs: Floats) -> list[Broken]:
+    sums = probs.sum(axis=1)
+    off = ~(np.abs(sums - 1) <= PROBABILITY_TOLERANCE) | (probs < 0).any(axis=1)
+    return [Broken(off, "logging_probs must be non-negative and sum to 1", sums)]
+
+
+def require_probabilities(propensities: Floats, logging_probs: Floats | None) -> None:
+    """Raise where propensities (n,), or whole logging distributions (n, K), break a rule of logs."""
+    rules = _broken_propensities(propensities) + ([] if logging_probs is None else _broken_probs(logging_probs))
+    for broken in rules:
+        if broken.rows.any():
+            row = int(broken.rows.argmax())
+            raise LogError(
+                f"{broken.rule}; row {row} has {_shown(broken.values[row])} ({int(broken.rows.sum())} of "
+                f"{len(propensities)} rows are bad)."
+            )
 
 
 def _broken_features(name: str, array: Floats | None, names: Sequence[str] | None) -> list[Broken]:
@@ -131,11 +155,9 @@ def _broken_distributions(columns: Columns, taken: Ints) -> list[Broken]:
     if columns.action_mask is not None:
         forbidden = ~columns.action_mask[everyone, taken]
         broken.append(Broken(forbidden, "action_mask must allow the action that was taken", columns.actions))
-    if columns.logging_probs is not None:
-        probs, sums = columns.logging_probs, columns.logging_probs.sum(axis=1)
-        off = ~(np.abs(sums - 1) <= PROBABILITY_TOLERANCE) | (probs < 0).any(axis=1)
-        broken.append(Broken(off, "logging_probs must be non-negative and sum to 1", sums))
-        stated = probs[everyone, taken]
+    if columns.logging_probs is not None and columns.propensities is not None:
+        broken += _broken_probs(columns.logging_probs)
+        stated = columns.logging_probs[everyone, taken]
         differs = ~(np.abs(stated - columns.propensities) <= PROBABILITY_TOLERANCE)
         broken.append(Broken(differs, "logging_probs at the action taken must equal propensities", stated))
     return broken

@@ -13,6 +13,8 @@ from seachange.policies.learners import (
 from seachange.policies.per_state import PolicySet, learn_per_state
 from seachange.policies.rewards import RewardModel
 from seachange.policies.softmax import SoftmaxPolicy
+from seachange.policies.tabular import TabularPolicy
+from seachange.policies.tabular_learner import TabularLearner, TabularOptimum
 
 __all__ = [
     "AutoLearner",
@@ -26,5 +28,8 @@ __all__ = [
     "RewardModel",
     "SNIPSLearner",
     "SoftmaxPolicy",
+    "TabularLearner",
+    "TabularOptimum",
+    "TabularPolicy",
     "learn_per_state",
 ]

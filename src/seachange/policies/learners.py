@@ -11,7 +11,7 @@ from scipy.optimize import minimize
 
 from seachange.engine import one_thread
 from seachange.errors import LogError, ParameterError
-from seachange.log.bandit_log import BanditLog, require_rewards
+from seachange.log.bandit_log import BanditLog, require_propensities, require_rewards
 from seachange.params import Auto, Params, require, require_count
 from seachange.policies.objectives import Objective
 from seachange.policies.rewards import RewardKind, RewardModel, cross_fitted, fit_rewards, kind_of, robust_weights
@@ -130,6 +130,7 @@ class SoftmaxLearner(Params):
         require(given == "auto" or 0 < given < np.inf, f"steepness must be auto or positive; got {given}.")
         require_count("max_iterations", self.max_iterations)
         require_choices(log)
+        require_propensities(log, f"{type(self).__name__} (DMLearner does without)")
         return checked_weights(log, weights)
 
 

@@ -32,17 +32,24 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], n_t
 
 def log_table(log: BanditLog) -> Table:
     """What is in a log."""
-    rewards, propensities = log.rewards, log.propensities
+    rewards = log.rewards
     rows = [
         ("rounds", f"{len(log):,}"),
         ("actions", f"{log.n_actions}: {', '.join(_some(log.action_names))}"),
         ("contexts", contexts_told(log.joint, log.context_names)),
         ("rewards", f"mean {np.nanmean(rewards):.4f}, from {np.nanmin(rewards):g} to {np.nanmax(rewards):g}"),
-        ("propensities", f"from {propensities.min():.4f} to {propensities.max():.4f}"),
+        ("propensities", _propensities(log)),
     ]
     if log.times is not None:
         rows.append(("time", f"{_time(log.times.min())} to {_time(log.times.max())}"))
     return table("The log", ("", ""), rows, n_text=2)
+
+
+def _propensities(log: BanditLog) -> str:
+    if not log.propensities_known:
+        return "none"
+    told = f"from {log.propensities.min():.4f} to {log.propensities.max():.4f}"
+    return f"{told}, estimated" if log.propensities_estimated else told
 
 
 def contexts_told(joint: JointFeatures, names: Sequence[str]) -> str:

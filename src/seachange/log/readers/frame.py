@@ -24,7 +24,7 @@ COLUMN_WORDS: dict[str, tuple[str, ...]] = {
     "time": ("time", "timestamp"),
     "sequence": ("sequence",),
 }
-REQUIRED = ("action", "reward", "propensity")
+REQUIRED = ("action", "reward")
 # What becomes of a pandas index without a name in a file: it numbers rows and is no context.
 ROW_NUMBERS = re.compile(r"|Unnamed: \d+|__index_level_\d+__")
 
@@ -53,7 +53,7 @@ def columns_of_frame(
     return {
         "actions": actions,
         "rewards": table[places["reward"]].to_numpy(),
-        "propensities": table[places["propensity"]].to_numpy(),
+        "propensities": table[places["propensity"]].to_numpy() if "propensity" in places else None,
         "contexts": table.select(list(contexts)).to_numpy() if contexts else None,
         "times": _times(table[places["time"]]) if "time" in places else None,
         "sequences": table[places["sequence"]].to_numpy() if "sequence" in places else None,

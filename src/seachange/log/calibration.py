@@ -1,0 +1,148 @@
+"""How far propensities can be believed: predicted against observed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from seachange.errors import LogError
+from seachange.log.bandit_log import BanditLog, require_rounds
+from seachange.log.choice_model import ChoiceModel, ChoiceSample
+from seachange.log.validation import require_probabilities
+from seachange.params import require_count
+from seachange.protocols import Floats
+
+# Normal quantile of 95 % intervals.
+REACH = 1.959963984540054
+
+
+@dataclass(frozen=True)
+class ReliabilityBin:
+    """Actions that could be taken with about this propensity, and how often they were."""
+
+    low: float
+    high: float
+    n_choices: int  # pairs of a round and an action
+    predicted: float  # mean propensity
+    observed: float  # share that was taken
+    observed_low: float  # 95 % interval (Wilson)
+    observed_high: float
+
+
+@dataclass(frozen=True)
+class ActionCalibration:
+    """One action: Σ 1 / p over the rounds that took it should be the number of rounds that could."""
+
+    action: str
+    n_taken: int
+    predicted_taken: float  # Σ_t p_t(a)
+    inverse_mean: float  # Σ_{t: a_t = a} 1 / p_t over the rounds that could take it; 1 expected
+    inverse_error: float  # standard error of that
+
+
+@dataclass(frozen=True)
+class PropensityReport:
+    """Calibration of propensities on a log."""
+
+    n_rounds: int
+    calibration_error: float  # Σ over bins of their share of choices × |observed - predicted|
+    error_by_chance: float  # what that would be on average if the propensities were right
+    log_loss: float  # mean of -log p_t
+    marginal_log_loss: float  # the same of how often actions were taken
+    least: float  # smallest p_t
+    bins: tuple[ReliabilityBin, ...]
+    actions: tuple[ActionCalibration, ...]
+
+
+def propensity_report(log: BanditLog, probs: npt.ArrayLike, *, bins: int = 10) -> PropensityReport:
+    """Hold ``probs``, (n, K) as ``estimate_logging_probs`` gives or a log's own ``logging_probs``, against ``log``.
+
+    Bins hold equal shares of Σ p, so that each expects as many takings. The whole distribution is needed: the
+    propensities of actions that were taken do not show how often those of the same propensity were not.
+    """
+    require_rounds(log, "a report on propensities")
+    require_count("bins", bins)
+    given = np.asarray(probs, dtype=np.float64)
+    if given.shape != (len(log), log.n_actions):
+        raise LogError(
+            f"a report on propensities needs the whole logging distribution, shape ({len(log)}, {log.n_actions}); "
+            f"got {given.shape}. sc.estimate_logging_probs estimates it."
+        )
+    everyone = np.arange(len(log))
+    taken = given[everyone, log.actions]
+    require_probabilities(taken, given)
+    allowed = np.broadcast_to(log.arrays.mask, given.shape)
+    table = _reliability(given[allowed], _hits(log)[allowed], bins)
+    total = sum(row.n_choices for row in table)
+    sample = ChoiceSample(log, everyone)
+    return PropensityReport(
+        n_rounds=len(log),
+        calibration_error=sum(row.n_choices * abs(row.observed - row.predicted) for row in table) / total,
+        # E|Z| of a normal Z with the spread of the observed share.
+        error_by_chance=sum(
+            row.n_choices * np.sqrt(2 / np.pi * row.predicted * (1 - row.predicted) / row.n_choices) for row in table
+        )
+        / total,
+        log_loss=float(-np.log(taken).mean()),
+        marginal_log_loss=ChoiceModel.plain(sample).log_loss(sample) / len(log),
+        least=float(taken.min()),
+        bins=table,
+        actions=_by_action(log, given, taken),
+    )
+
+
+def _hits(log: BanditLog) -> npt.NDArray[np.bool_]:
+    """(n, K): whether the action was taken."""
+    return np.asarray(log.actions[:, None] == np.arange(log.n_actions))
+
+
+def _reliability(probs: Floats, hits: npt.NDArray[np.bool_], n_bins: int) -> tuple[ReliabilityBin, ...]:
+    ordered = np.sort(probs)
+    mass = np.cumsum(ordered)
+    cuts = np.searchsorted(mass, mass[-1] * np.arange(1, n_bins) / n_bins)
+    edges = np.unique(ordered[np.minimum(cuts, len(ordered) - 1)])
+    places = np.searchsorted(edges, probs, side="left")  # equal propensities share a bin
+    counts = np.bincount(places, minlength=len(edges) + 1)
+    sums, takings = np.bincount(places, probs, len(counts)), np.bincount(places, hits, len(counts))
+    rows = []
+    for place in np.flatnonzero(counts):
+        members, share = probs[places == place], takings[place] / counts[place]
+        low, high = _wilson(float(share), int(counts[place]))
+        rows.append(
+            ReliabilityBin(
+                low=float(members.min()),
+                high=float(members.max()),
+                n_choices=int(counts[place]),
+                predicted=float(sums[place] / counts[place]),
+                observed=float(share),
+                observed_low=low,
+                observed_high=high,
+            )
+        )
+    return tuple(rows)
+
+
+def _wilson(share: float, count: int) -> tuple[float, float]:
+    """95 % interval of a share of ``count`` trials."""
+    squared = REACH**2 / count
+    centre = (share + squared / 2) / (1 + squared)
+    reach = REACH / (1 + squared) * np.sqrt(share * (1 - share) / count + squared / (4 * count))
+    return max(float(centre - reach), 0.0), min(float(centre + reach), 1.0)
+
+
+def _by_action(log: BanditLog, probs: Floats, taken: Floats) -> tuple[ActionCalibration, ...]:
+    n_actions = log.n_actions
+    shown = np.broadcast_to(log.arrays.mask, probs.shape).sum(axis=0)
+    counts = np.bincount(log.actions, minlength=n_actions)
+    inverse = np.bincount(log.actions, 1 / taken, n_actions)
+    squares = np.bincount(log.actions, 1 / np.square(taken), n_actions)
+    rounds = np.maximum(shown, 1)
+    means = inverse / rounds
+    errors = np.sqrt(np.maximum(squares / rounds - np.square(means), 0.0) / rounds)
+    predicted = probs.sum(axis=0)
+    return tuple(
+        ActionCalibration(name, int(counts[a]), float(predicted[a]), float(means[a]), float(errors[a]))
+        for a, name in enumerate(log.action_names)
+    )

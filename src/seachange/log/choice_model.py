@@ -1,0 +1,137 @@
+"""Which action was taken, as a logit model of contexts: the policy that made a log, as far as the log shows it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Self
+
+import numpy as np
+
+from seachange.engine import one_thread
+from seachange.kernels.choices import choice_probs, choice_sums
+from seachange.log.bandit_log import BanditLog
+from seachange.protocols import Floats, Ints
+
+# Rounds that are looked at together where their features are summed up.
+ROWS = 1 << 15
+
+
+@dataclass(frozen=True, eq=False)
+class ChoiceSample:
+    """Some rounds of a log."""
+
+    log: BanditLog
+    rounds: Ints  # (m,)
+
+    def __len__(self) -> int:
+        """m."""
+        return len(self.rounds)
+
+    @cached_property
+    def frequencies(self) -> Floats:
+        """(K,) how often an action was taken when it could be; one imagined round takes all of them alike."""
+        n_actions, mask = self.log.n_actions, self.log.arrays.mask
+        taken = np.bincount(self.log.actions[self.rounds], minlength=n_actions)
+        shown = mask[self.rounds].sum(axis=0) if self.log.masked else len(self)
+        return np.asarray((taken + 1 / n_actions) / (shown + 1.0))
+
+    def feature_moments(self) -> tuple[Floats, Floats]:
+        """(d,) mean and standard deviation of every feature; 1 where it never varies."""
+        n_features = self.log.joint.n_features
+        if n_features == 0 or len(self) == 0:
+            return np.zeros(n_features), np.ones(n_features)
+        parts = [self.rounds[start : start + ROWS] for start in range(0, len(self), ROWS)]
+        contexts = self.log.contexts
+        count = len(self) * (contexts.shape[1] if contexts.ndim == 3 else 1)
+        sums, squares = np.zeros(n_features), np.zeros(n_features)
+        for part in parts:
+            sums += contexts[part].reshape(-1, n_features).sum(axis=0, dtype=np.float64)
+        means = sums / count
+        for part in parts:
+            squares += np.square(contexts[part].reshape(-1, n_features) - means).sum(axis=0)
+        scales = np.sqrt(squares / count)
+        # A constant differs from its mean by rounding, which is not a scale.
+        return means, np.where(scales > 1e-12 * np.abs(means), scales, 1.0)
+
+
+@dataclass(frozen=True, eq=False)
+class ChoiceModel:
+    """π_0(a | x) ∝ f(a) exp(b_a + θ_a · x̃) over the actions that may be shown; θ is common where actions have vectors.
+
+    f are the frequencies of actions, x̃ features of mean 0 and variance 1. Coefficients of 0 are the frequencies.
+    """
+
+    frequencies: Floats  # (K,)
+    means: Floats  # (d,)
+    scales: Floats  # (d,)
+    intercepts: Floats  # (K,) b
+    slopes: Floats  # (K, d), or (1, d) where actions have vectors of their own
+
+    @classmethod
+    def plain(cls, sample: ChoiceSample) -> Self:
+        """The model that knows only how often actions were taken."""
+        joint = sample.log.joint
+        means, scales = sample.feature_moments()
+        slopes = np.zeros((joint.shape[0], joint.n_features))
+        return cls(sample.frequencies, means, scales, np.zeros(joint.n_actions), slopes)
+
+    def without_contexts(self) -> ChoiceModel:
+        """The frequencies that the model starts from."""
+        return replace(self, intercepts=np.zeros_like(self.intercepts), slopes=np.zeros_like(self.slopes))
+
+    def fit(self, sample: ChoiceSample, ridge: float) -> ChoiceModel:
+        """Maximise Σ_t log π_0(a_t | x_t) - (ridge / 2) (|θ|² + |b|²) from here; ``ridge`` counts in rounds.
+
+        The maximum is unique, so where the search starts changes nothing but the time.
+        """
+        from scipy.optimize import minimize
+
+        if len(sample) == 0 or sample.log.n_actions == 1:
+            return self
+
+        def descend(flat: Floats) -> tuple[float, Floats]:
+            loss, slope = self._with(flat)._loss(sample)
+            return (loss + ridge / 2 * float(flat @ flat)) / len(sample), (slope + ridge * flat) / len(sample)
+
+        start = np.concatenate([self.intercepts, self.slopes.ravel()])
+        options = {"maxiter": 300, "ftol": 1e-11, "gtol": 1e-6}
+        with one_thread():
+            found = minimize(descend, start, jac=True, method="L-BFGS-B", options=options)
+        return self._with(found.x)
+
+    def probs(self, sample: ChoiceSample) -> Floats:
+        """(m, K) π_0(a | x_t)."""
+        arrays = sample.log.arrays
+        found = np.empty((len(sample), len(self.intercepts)))
+        choice_probs(arrays.rows, arrays.mask, sample.rounds, *self._raw(sample), found)
+        return found
+
+    def log_loss(self, sample: ChoiceSample) -> float:
+        """Σ_t -log π_0(a_t | x_t)."""
+        return self._loss(sample)[0]
+
+    def _with(self, flat: Floats) -> ChoiceModel:
+        n_actions = len(self.intercepts)
+        return replace(self, intercepts=flat[:n_actions], slopes=flat[n_actions:].reshape(self.slopes.shape))
+
+    def _raw(self, sample: ChoiceSample) -> tuple[Floats, Floats]:
+        """Scores as base(a) + c · f(x, a) in the log's own features, (K,) and (B, D)."""
+        base, coefs = np.log(self.frequencies) + self.intercepts, np.zeros(sample.log.joint.shape)
+        coefs[:, : len(self.means)] = self.slopes / self.scales
+        if len(self.slopes) > 1:  # otherwise the shift is the same for all actions
+            base = base - coefs[:, : len(self.means)] @ self.means
+        return base, coefs
+
+    def _loss(self, sample: ChoiceSample) -> tuple[float, Floats]:
+        """Σ_t -log π_0(a_t | x_t) and its gradient in (b, θ)."""
+        arrays = sample.log.arrays
+        base, coefs = self._raw(sample)
+        intercepts, raw = np.zeros_like(base), np.zeros_like(coefs)
+        loss = choice_sums(
+            arrays.rows, arrays.mask, arrays.actions, sample.rounds, base, coefs, intercepts, raw
+        )  # fmt: skip
+        slopes = raw[:, : len(self.means)]
+        if len(self.slopes) > 1:
+            slopes = slopes - intercepts[:, None] * self.means
+        return float(loss), np.concatenate([intercepts, (slopes / self.scales).ravel()])

@@ -1,0 +1,194 @@
+"""Propensities that nobody wrote down, estimated from what was taken."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+
+from seachange.errors import SeachangeWarning
+from seachange.log.bandit_log import BanditLog, require_rounds
+from seachange.log.choice_model import ChoiceModel, ChoiceSample
+from seachange.params import require_count
+from seachange.protocols import Floats, Ints
+
+# Ridges, in rounds, that held-out log-loss chooses from, the heaviest first: each fit starts from the one before.
+RIDGES = (1000.0, 100.0, 10.0, 1.0, 0.1)
+# Scores of (round, action) that ridge and sharpness are chosen on; more would not choose better.
+CHOICE_CELLS = 100_000
+# Scores that are worked on at a time.
+CELLS = 1 << 20
+# The context decides the action where it is foreseen with more than this.
+DECIDED = 0.99
+
+
+def estimate_propensities(log: BanditLog, *, folds: int = 5, seed: int = 0) -> Floats:
+    """(n,) estimates of p_t = π_0(a_t | x_t), in (0, 1]: ``estimate_logging_probs`` at the actions taken.
+
+    >>> import seachange as sc
+    >>> log = sc.simulate.Shop(seed=0).log(seed=0)
+    >>> log = log.with_propensities(sc.estimate_propensities(log), estimated=True)
+    """
+    found = np.empty(len(log))
+    for rounds, probs in _estimates(log, folds, seed):
+        found[rounds] = probs[np.arange(len(rounds)), log.actions[rounds]]
+    _warn_of_support(log, found)
+    return found
+
+
+def estimate_logging_probs(log: BanditLog, *, folds: int = 5, seed: int = 0) -> Floats:
+    """(n, K) estimates of the whole logging distribution π_0(a | x_t).
+
+    A logit model of the action on the context (``ChoiceModel``), with an intercept for every action and a ridge that
+    held-out log-loss chooses; without contexts the frequencies of actions. The log is cut into ``folds`` blocks of
+    time, and the rounds of a block are foreseen by the model of the others. What contexts say is then scaled,
+
+    π_0(a | x) ∝ f(a) (m(a | x) / f(a))^b
+
+    with f the frequencies, m the model and b the sharpness that foresees best in the other blocks: 1 trusts the model,
+    0 trusts frequencies alone. One imagined round that takes all actions alike keeps every probability above 0.
+    ``seed`` draws the rounds that ridge and sharpness are chosen on where a log is large.
+    """
+    found = log.room(len(log), log.n_actions)
+    for rounds, probs in _estimates(log, folds, seed):
+        found[rounds] = probs
+    _warn_of_support(log, found[np.arange(len(log)), log.actions])
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class _Block:
+    """A block of time, and the model of the others."""
+
+    rounds: Ints
+    n_others: int
+    model: ChoiceModel
+    sharpness: float = 1.0  # b
+
+
+def _estimates(log: BanditLog, folds: int, seed: int) -> Iterator[tuple[Ints, Floats]]:
+    """Rounds, and their estimated distributions."""
+    require_rounds(log, "estimating propensities")
+    require_count("folds", folds)
+    for block in _fitted(log, min(folds, len(log)), np.random.default_rng(seed)):
+        size = max(CELLS // log.n_actions, 1)
+        for start in range(0, len(block.rounds), size):
+            rounds = block.rounds[start : start + size]
+            sample = ChoiceSample(log, rounds)
+            plain, model = block.model.without_contexts().probs(sample), block.model.probs(sample)
+            allowed = np.broadcast_to(log.arrays.mask if not log.masked else log.arrays.mask[rounds], model.shape)
+            probs = _sharpened(plain, model, block.sharpness)
+            alike = allowed / allowed.sum(axis=1, keepdims=True)
+            # The frequencies of a log without masks hold the imagined round already.
+            yield rounds, probs if _is_table(log) else (block.n_others * probs + alike) / (block.n_others + 1)
+
+
+def _fitted(log: BanditLog, folds: int, generator: np.random.Generator) -> list[_Block]:
+    """One model a block, of the rounds outside it."""
+    cuts = np.linspace(0, len(log), folds + 1).astype(np.int64)
+    blocks = [np.arange(start, end) for start, end in pairwise(cuts)]
+    # One block leaves no others: the log is then foreseen by itself.
+    others = blocks if folds == 1 else [np.concatenate(blocks[:i] + blocks[i + 1 :]) for i in range(folds)]
+    trained = [ChoiceSample(log, rounds) for rounds in others]
+    models = [ChoiceModel.plain(sample) for sample in trained]
+    if not _is_table(log):
+        size = max(CHOICE_CELLS // log.n_actions, 200)
+        few = [_thinned(rounds, max(size // folds, 1), generator) for rounds in blocks]
+        ridge = _likeliest_ridge(log, few)
+        # The whole log's fit is near all others.
+        near = ChoiceModel.plain(ChoiceSample(log, np.arange(len(log)))).fit(
+            ChoiceSample(log, np.concatenate(few)), ridge
+        )
+        starts = [replace(near, frequencies=m.frequencies, means=m.means, scales=m.scales) for m in models]
+        models = [start.fit(sample, ridge) for start, sample in zip(starts, trained, strict=True)]
+    fitted = [_Block(rounds, len(sample), model) for rounds, sample, model in zip(blocks, trained, models, strict=True)]
+    if _is_table(log) or folds == 1:
+        return fitted
+    return [
+        replace(block, sharpness=_sharpness(log, fitted[:i] + fitted[i + 1 :], few[:i] + few[i + 1 :]))
+        for i, block in enumerate(fitted)
+    ]
+
+
+def _is_table(log: BanditLog) -> bool:
+    """Whether frequencies are all there is to know."""
+    return log.joint.kind == "none" and not log.masked
+
+
+def _thinned(rounds: Ints, most: int, generator: np.random.Generator) -> Ints:
+    return rounds if len(rounds) <= most else np.sort(generator.choice(rounds, most, replace=False))
+
+
+def _likeliest_ridge(log: BanditLog, blocks: list[Ints]) -> float:
+    """The ridge under which blocks of time foresee each other best."""
+    if len(blocks) == 1:
+        return 1.0
+    losses = np.zeros(len(RIDGES))
+    for i, held in enumerate(blocks):
+        sample = ChoiceSample(log, np.concatenate(blocks[:i] + blocks[i + 1 :]))
+        model = ChoiceModel.plain(sample)
+        for j, ridge in enumerate(RIDGES):
+            model = model.fit(sample, ridge)
+            losses[j] += model.log_loss(ChoiceSample(log, held))
+    return RIDGES[int(np.argmin(losses))]
+
+
+def _sharpness(log: BanditLog, blocks: list[_Block], few: list[Ints]) -> float:
+    """b that makes the actions of these blocks likeliest, each foreseen by the model of the others."""
+    from scipy.optimize import minimize_scalar
+
+    taken, plains, models = [], [], []
+    for block, rounds in zip(blocks, few, strict=True):
+        sample = ChoiceSample(log, rounds)
+        taken.append(log.actions[rounds])
+        plains.append(block.model.without_contexts().probs(sample))
+        models.append(block.model.probs(sample))
+    plain, model, actions = np.concatenate(plains), np.concatenate(models), np.concatenate(taken)
+    everyone = np.arange(len(actions))
+
+    def loss(sharpness: float) -> float:
+        probs = _sharpened(plain, model, sharpness)[everyone, actions]
+        return -float(np.log(np.maximum(probs, np.finfo(float).tiny)).sum())
+
+    return float(minimize_scalar(loss, bounds=(0.0, 2.0), method="bounded").x)
+
+
+def _sharpened(plain: Floats, model: Floats, sharpness: float) -> Floats:
+    """(n, K) distributions ∝ f (m / f)^b, 0 where f is."""
+    tiny = np.finfo(float).tiny
+    base = np.log(np.maximum(plain, tiny))
+    scores = base + sharpness * (np.log(np.maximum(model, tiny)) - base)
+    scores = np.exp(np.where(plain > 0, scores - scores.max(axis=1, keepdims=True), -np.inf))
+    return np.asarray(scores / scores.sum(axis=1, keepdims=True))
+
+
+def _warn_of_support(log: BanditLog, propensities: Floats) -> None:
+    """Say where estimates cannot help: what was never taken, and what the context decides."""
+    if log.n_actions == 1:
+        return
+    taken = np.bincount(log.actions, minlength=log.n_actions)
+    never = np.flatnonzero(taken == 0)
+    decided = float(np.mean(propensities > DECIDED))
+    if len(never) == log.n_actions - 1:
+        problem = f"only {log.action_names[int(taken.argmax())]!r} was ever taken: nothing can be learned of the others"
+    elif decided > 0.5:
+        problem = (
+            f"the context decides the action in {decided:.0%} of the rounds: of the other actions there the log says "
+            "nothing, whatever their estimated propensity"
+        )
+    elif len(never):
+        problem = (
+            f"{len(never)} of {log.n_actions} actions were never taken ({log.action_names[int(never[0])]!r}, say): a "
+            "policy that takes them cannot be judged"
+        )
+    elif not _is_table(log) and len(log) <= log.joint.size:
+        problem = (
+            f"{len(log)} rounds are too few for the {log.joint.size} coefficients of a logging policy: the estimates "
+            "lean on how often actions were taken"
+        )
+    else:
+        return
+    warnings.warn(f"{problem}.", SeachangeWarning, stacklevel=3)

@@ -1,0 +1,84 @@
+"""What the paper's bounds say of a model, for a terminal and for a program."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from rich.console import Group
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from seachange.report.tables import table
+
+if TYPE_CHECKING:
+    from seachange.evaluation.bounds import Bound
+    from seachange.evaluation.filled_bounds import ModelBounds, Quantities
+
+MARKS = {True: "✓", False: "✗", None: "?"}
+
+
+def bounds_view(found: ModelBounds) -> Group:
+    """The quantities, the bounds, and what each of them needs."""
+    parts: list[Any] = [_quantities(found.quantities), "", _bounds(found.bounds)]
+    for bound in found.bounds:
+        parts += ["", Text(f"{bound.name}: {bound.bounds}", style="bold"), _story(bound)]
+        parts += [escape(f"  {MARKS[condition.holds]} {condition.rule}") for condition in bound.conditions]
+    return Group(*parts)
+
+
+def bounds_document(found: ModelBounds) -> dict[str, Any]:
+    """The same for a program; what is infinite is null."""
+    return {
+        "quantities": msgspec.to_builtins(found.quantities),
+        "bounds": [
+            {**msgspec.to_builtins(bound), "vacuous": bound.vacuous, "verdict": bound.verdict} for bound in found.bounds
+        ],
+    }
+
+
+def _quantities(q: Quantities) -> Table:
+    low, high = q.reward_range
+    rows = [
+        ("T", f"{q.n_rounds:,}", "rounds of the model's log"),
+        ("S", f"{q.n_segments:,}", f"segments, the shortest of {q.shortest_segment:,} rounds"),
+        ("L, K", f"{q.n_states}, {q.n_actions}", "states, actions"),
+        ("M", f"{q.max_ratio:,.4g}", "largest π / π_0"),
+        ("Δ", f"{q.min_change:.4g}", "smallest change of mean reward"),
+        ("w", f"{q.window:,.0f}", "window of the paper's detector"),
+        ("ε", f"{q.wrong_rounds:,.0f}", "rounds with a wrong state"),
+        ("log N", f"{q.log_class_size:,.0f}", q.policy_class),
+        ("ℓ", f"{q.expected_stay:,.0f}", "expected stay in a state"),
+        ("r", f"{low:g} to {high:g}", "range of rewards"),
+        ("δ", f"{q.delta:g}", "for states and for rewards, each"),
+    ]
+    return table("What the bounds are made of", ("", "", ""), rows, n_text=3)
+
+
+def _bounds(bounds: tuple[Bound, ...]) -> Table:
+    rows = [(b.name, _number(b.printed), _number(b.corrected), _number(b.total), _chance(b), b.verdict) for b in bounds]
+    columns = ("bound", "printed", "corrected", "at stake", "holds", "")
+    return table("The paper's bounds", columns, rows)
+
+
+def _story(bound: Bound) -> str:
+    """What it comes to, in a sentence."""
+    flaw = f" Printed: {_number(bound.printed)} ({bound.printed_flaw})." if bound.printed_flaw else ""
+    if bound.vacuous:
+        told = f"says nothing: {_number(bound.corrected)} is no less than the {_number(bound.total)} at stake."
+    elif bound.broken:
+        told = f"{_number(bound.corrected)}, but it does not apply: {len(bound.broken)} of its conditions fail."
+    else:
+        told = f"at most {_number(bound.corrected)} of {_number(bound.total)}."
+    return escape(f"  {told}{flaw}")
+
+
+def _chance(bound: Bound) -> str:
+    return "on average" if bound.probability is None else f"{bound.probability:.0%}"
+
+
+def _number(value: float) -> str:
+    if value == float("inf"):
+        return "∞"
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:,.3g}"

@@ -1,0 +1,63 @@
+"""Logs whose propensities nobody wrote down, on the command line."""
+
+import subprocess
+import sys
+
+import pytest
+
+import seachange as sc
+from cli.shop import COLUMNS, MAPPING, NAMES, succeed, succeed_in_json, table_of_two_worlds
+
+WITHOUT = ",".join(pair for pair in COLUMNS.split(",") if not pair.startswith("propensity"))
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory):
+    """A log without propensities."""
+    path = tmp_path_factory.mktemp("bare") / "bare.csv"
+    table_of_two_worlds(0).drop(NAMES["propensity"]).write_csv(path)
+    return path
+
+
+def in_a_shell(*arguments):
+    command = [sys.executable, "-m", "seachange", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, encoding="utf-8")
+
+
+def test_states_are_found_without_propensities(bare):
+    result, _ = succeed_in_json("states", bare, "--columns", WITHOUT, "--oracle", "change-point", "--states", "2")
+    assert result["n_states"] == 2
+
+
+def test_learning_without_propensities_names_the_option(bare, tmp_path):
+    done = in_a_shell("learn", bare, "-o", tmp_path / "m", "--columns", WITHOUT, "--oracle", "none")
+    assert done.returncode == 2
+    assert "--columns propensity=..., or estimate them: --estimate-propensities" in done.stderr
+    assert not (tmp_path / "m").exists()
+
+
+def test_the_direct_method_learns_without_propensities(bare, tmp_path):
+    succeed("learn", bare, "-o", tmp_path / "m", "--columns", WITHOUT, "--oracle", "none", "--objective", "dm")
+    assert sc.load(tmp_path / "m").provenance.propensity_source == "unknown"
+
+
+def test_estimates_are_shown_used_and_said_once(bare, tmp_path):
+    arguments = ("--columns", WITHOUT, "--estimate-propensities")
+    done = in_a_shell("learn", bare, "-o", tmp_path / "m", *arguments, "--oracle", "none", "--objective", "ips")
+    assert done.returncode == 0, done.stderr
+    assert "calibration error" in done.stdout
+    assert done.stderr.count("Note: learning uses estimated propensities") == 1
+    model = sc.load(tmp_path / "m")
+    assert model.provenance.propensity_source == "estimated"
+    log = sc.read_log(bare, {word: MAPPING[word] for word in ("action", "reward", "time")})
+    log = log.with_propensities(sc.estimate_propensities(log), estimated=True)
+    assert model.provenance.fingerprint == log.fingerprint()
+    done = in_a_shell("evaluate", bare, tmp_path / "m", *arguments, "--json")
+    assert done.stderr.count("uses estimated propensities") == 1
+
+
+def test_a_log_that_has_propensities_keeps_them(folder, tmp_path):
+    arguments = ("--columns", COLUMNS, "--oracle", "none", "--estimate-propensities")
+    _, stderr = succeed("learn", folder / "early.csv", "-o", tmp_path / "m", *arguments)
+    assert "changes nothing" in stderr
+    assert sc.load(tmp_path / "m").provenance.propensity_source == "logged"
