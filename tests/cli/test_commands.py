@@ -36,7 +36,10 @@ def test_help_lists_the_commands():
     assert "synthetic" in succeed("replicate", "--help")[0]
 
 
-@pytest.mark.parametrize("command", ["demo", "learn", "states", "evaluate", "replicate synthetic"])
+@pytest.mark.parametrize(
+    "command",
+    ["demo", "learn", "states", "evaluate", "replicate synthetic", "replicate obp-synthetic", "replicate open-bandit"],
+)
 def test_every_command_takes_json_and_a_seed(command):
     stdout, _ = succeed(*command.split(), "--help")
     assert "--json" in stdout
