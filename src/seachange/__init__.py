@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from seachange.evaluation import diagnose as diagnose
     from seachange.evaluation import evaluate as evaluate
     from seachange.evaluation import evaluate_states as evaluate_states
+    from seachange.evaluation import watch as watch
     from seachange.learning import learn as learn
     from seachange.log import BanditLog as BanditLog
     from seachange.log import read_log as read_log
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "deploy": ("Decision", "DeploymentState", "Exp4S", "PosteriorSampling", "SinglePolicy"),
     "errors": ("RefusedError", "SeachangeError", "SeachangeWarning"),
-    "evaluation": ("Diagnostics", "ValueEstimate", "diagnose", "evaluate", "evaluate_states"),
+    "evaluation": ("Diagnostics", "ValueEstimate", "diagnose", "evaluate", "evaluate_states", "watch"),
     "learning": ("learn",),
     "log": ("BanditLog", "read_log"),
     "model": ("SwitchingModel", "load"),

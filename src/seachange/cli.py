@@ -147,33 +147,58 @@ def evaluate(
     log: LogFile,
     model: ModelFile,
     columns: Columns = "",
+    estimators: Annotated[
+        str, typer.Option(help="By what, the answer first: of ips,snips,dm,dr,sndr,switch-dr,dr-os,mrdr.")
+    ] = "auto",
     clip: Annotated[float, typer.Option(help="Largest weight of a round.")] = float("inf"),
+    interval: Annotated[
+        Literal["normal", "bootstrap", "bernstein", "sequence"],
+        typer.Option(help="How intervals are made; the last two hold for all log sizes and need a reward range."),
+    ] = "normal",
+    reward_range: Annotated[str, typer.Option(help="Least and most a reward can be: 0,1.")] = "",
     confidence: Confidence = 0.95,
     drop_bad_rows: DropBadRows = False,
     seed: Seed = 0,
+    force: Annotated[
+        bool, typer.Option("--force", help="Give numbers that the log cannot support, with the reason.")
+    ] = False,
     json: Json = False,
 ) -> None:
-    """What the model's policies would have earned on a log, with intervals."""
-    from seachange.evaluation import estimators
+    """What the model's policies would have earned on a log, with intervals, or why that cannot be said."""
+    from seachange.evaluation import diagnose
+    from seachange.evaluation import estimators as judging
     from seachange.model import load
-    from seachange.report.tables import estimates_table
-    from seachange.states import HMMOracle
+    from seachange.report.tables import answer_told, estimates_table, ground_told
 
     console, loaded = _console(json), load(model)
+    usual = "dr,snips,ips,dm" if interval in ("normal", "bootstrap") else "dr,ips"
+    names = (usual if estimators == "auto" else estimators).replace(" ", "").split(",")
     table = _read(log, columns, drop_bad_rows, loaded)
-    if table.fingerprint() == loaded.provenance.fingerprint:
-        _note("the model was learned from this very log: the estimates are too good.")
-    labels = loaded.label_ahead(table)
-    whole = estimators.evaluate(table, loaded.policies, clip=clip, confidence=confidence, labels=labels)
-    rows = [("logging policy", estimators.evaluate_logging(table, confidence))]
-    rows += [("switching policy" if loaded.n_states > 1 else "policy", estimate) for estimate in whole]
+    if overlap := loaded.provenance.overlap(table):
+        _note(f"{overlap}: where they are the same rounds, the estimates are too good.")
+    labels, span = loaded.label_ahead(table), _range(reward_range)
+    asked: dict[str, Any] = {
+        "clip": clip,
+        "confidence": confidence,
+        "interval": interval,
+        "reward_range": span,
+        "seed": seed,
+    }
+    whole = judging.evaluate(table, loaded.policies, names, labels=labels, force=force, **asked)
+    logged = judging.evaluate_logging(table, confidence)
+    who = "switching policy" if loaded.n_states > 1 else "policy"
+    rows = [("logging policy", logged), *((who, estimate) for estimate in whole)]
     if loaded.n_states > 1:
-        parts = estimators.evaluate_states(table, loaded.policies, labels, clip=clip, confidence=confidence)
+        parts = judging.evaluate_states(table, loaded.policies, labels, names[0], **asked)
         rows += [(f"in state {z}", estimate) for z, estimate in enumerate(parts) if estimate is not None]
-    known = "known only from earlier" if isinstance(loaded.oracle, HMMOracle) else "found with the help of these"
+    found = diagnose(table, loaded.policies, labels, clip)
+    known = "found with the help of these" if labels.from_rewards else "known only from earlier"
     states = f", states {known} rewards" if loaded.n_states > 1 else ""
-    console.print(estimates_table(f"Mean reward a round{states}", rows, confidence))
-    _finish(console, json, {"estimates": [{"policy": who, **msgspec.to_builtins(e)} for who, e in rows]})
+    console.print(answer_told(who, whole[0], logged), "", soft_wrap=True)
+    console.print(estimates_table(f"Mean reward a round{states}", rows, confidence), "")
+    console.print(ground_told(found), soft_wrap=True, markup=False)
+    told = [{"policy": who, **msgspec.to_builtins(estimate)} for who, estimate in rows]
+    _finish(console, json, {"estimates": told, "diagnostics": found})
 
 
 @replicate.command()
@@ -307,6 +332,16 @@ def _read(path: Path, columns: str, drop_bad_rows: bool, model: Any = None, miss
     return log
 
 
+def _range(text: str) -> tuple[float, float] | None:
+    if not text:
+        return None
+    try:
+        low, high = (float(end) for end in text.split(","))
+    except ValueError as error:
+        raise typer.BadParameter(f"{text!r} should be LEAST,MOST", param_hint="--reward-range") from error
+    return low, high
+
+
 def _state_count(text: str) -> Any:
     if text == "auto":
         return "auto"
@@ -329,7 +364,11 @@ def _in_options(error: SeachangeError) -> str:
     """An error in the words of the command line."""
     from seachange.log.validation import MISSING_HINT
 
-    return str(error).replace('on_bad_rows="drop"', "--drop-bad-rows").replace(MISSING_HINT, "")
+    words = {'on_bad_rows="drop"': "--drop-bad-rows", "force=True": "--force", MISSING_HINT: ""}
+    message = str(error)
+    for ours, option in words.items():
+        message = message.replace(ours, option)
+    return message
 
 
 def _plain(message: object) -> str:

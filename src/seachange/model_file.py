@@ -149,7 +149,13 @@ def _restored(encoded: bytes, arrays: Arrays) -> ModelParts:
     return ModelParts(
         policies=PolicySet(tuple(SoftmaxPolicy(coefs, joint) for coefs in arrays["policies"]), manifest.expected_stay),
         oracle=_restored_oracle(manifest.oracle, arrays, joint, states, n_states),
-        labels=StateLabels(states, n_states, arrays["change_points"], manifest.n_chains),
+        labels=StateLabels(
+            states,
+            n_states,
+            arrays["change_points"],
+            manifest.n_chains,
+            from_rewards=manifest.oracle.kind in ("HMMOracle", "ChangePointOracle"),
+        ),
         learner=LEARNER_KINDS[manifest.learner.kind](**manifest.learner.hyperparameters()),
         provenance=provenance,
     )

@@ -40,3 +40,20 @@ class Provenance:
             reward_range=(low, high if high > low else low + 1.0),
             time_range=None if log.times is None else (str(log.times.min()), str(log.times.max())),
         )
+
+    def overlap(self, log: BanditLog) -> str | None:
+        """What of ``log`` the model may have learned from; None where nothing speaks for it."""
+        if log.fingerprint() == self.fingerprint:
+            return "the model was learned from this very log"
+        if log.times is None or self.time_range is None:
+            return None
+        try:
+            first, last = (np.array(moment, dtype=log.times.dtype) for moment in self.time_range)
+        except ValueError:
+            return None
+        # Not the last moment itself: a log is often cut between rounds of the same time.
+        share = float(np.mean((log.times >= first) & (log.times < last)))
+        if share == 0:
+            return None
+        times = f"{self.time_range[0]} to {self.time_range[1]}"
+        return f"{share:.1%} of these rounds are from the time that the model was learned from ({times})"

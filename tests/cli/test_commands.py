@@ -133,10 +133,11 @@ def test_states_are_found_anew_without_a_model(folder):
 
 
 def test_evaluate_gives_the_estimates_of_the_library(folder):
-    arguments = ("--columns", COLUMNS, "--clip", "2", "--confidence", "0.9")
+    arguments = ("--columns", COLUMNS, "--clip", "20", "--confidence", "0.9", "--estimators", "dr, ips,sndr")
     result, stderr = succeed_in_json("evaluate", folder / "late.csv", folder / "shop.seachange", *arguments)
     model, log = sc.load(folder / "shop.seachange"), late_log(folder)
-    expected = evaluate(log, model.policies, clip=2, confidence=0.9, labels=model.label_ahead(log))
+    names = ("dr", "ips", "sndr")
+    expected = evaluate(log, model.policies, names, clip=20, confidence=0.9, labels=model.label_ahead(log))
     found = [row for row in result["estimates"] if row["policy"] == "switching policy"]
     assert [row["estimator"] for row in found] == [estimate.estimator for estimate in expected]
     for row, estimate in zip(found, expected, strict=True):
@@ -157,6 +158,45 @@ def test_evaluate_prints_a_table(folder):
     assert stderr == ""
 
 
+def test_evaluate_begins_with_the_answer_and_ends_with_what_it_stands_on(folder):
+    stdout, _ = succeed("evaluate", folder / "late.csv", folder / "shop.seachange", "--columns", COLUMNS)
+    lines = stdout.strip().splitlines()
+    assert lines[0].startswith("The switching policy would earn 0.")
+    assert "(by dr); the log earned 0." in lines[0]
+    assert lines[-1].startswith("Ground: ")
+    assert "effective rounds of 800" in lines[-1]
+
+
+def test_evaluate_with_bounds_needs_the_range_of_rewards_that_are_not_clicks(folder):
+    arguments = ("evaluate", folder / "late.csv", folder / "shop.seachange", "--columns", COLUMNS)
+    assert "reward_range" in fail(ParameterError, *arguments, "--interval", "bernstein")
+    for interval in ("bernstein", "sequence"):
+        result, _ = succeed_in_json(*arguments, "--interval", interval, "--reward-range", "-1,2")
+        found = next(row for row in result["estimates"] if row["policy"] == "switching policy")
+        assert (found["estimator"], found["interval"]) == ("dr", interval)
+        assert found["low"] < found["value"] < found["high"]
+    assert "LEAST,MOST" in misuse(*arguments, "--reward-range", "much")
+
+
+def test_evaluate_refuses_what_the_log_cannot_support_with_exit_code_2(folder, tmp_path):
+    table_of_two_worlds(1).head(20).write_csv(tmp_path / "short.csv")
+    done = in_a_shell("evaluate", tmp_path / "short.csv", folder / "shop.seachange", "--columns", COLUMNS)
+    assert done.returncode == 2
+    assert "effective rounds of 20" in done.stderr
+    assert "--force gives the numbers all the same" in done.stderr
+    assert done.stdout == ""
+
+
+def test_a_later_log_that_shares_time_with_the_one_that_was_learned_from_is_noted(folder, tmp_path):
+    table = table_of_two_worlds(1)
+    table.with_columns(polars.col(NAMES["time"]) + 600).write_csv(tmp_path / "shifted.csv")
+    arguments = ("evaluate", tmp_path / "shifted.csv", folder / "shop.seachange", "--columns", COLUMNS)
+    assert "24.9% of these rounds are from the time that the model was learned from (0" in succeed(*arguments)[1]
+    table.with_columns(polars.col(NAMES["time"]) + 799).write_csv(tmp_path / "later.csv")
+    arguments = ("evaluate", tmp_path / "later.csv", folder / "shop.seachange", "--columns", COLUMNS)
+    assert succeed(*arguments)[1] == ""
+
+
 def test_evaluate_says_that_states_were_known_beforehand_only_where_they_were(folder, tmp_path):
     claim = "states known only from earlier rewards"
     arguments = (folder / "late.csv", folder / "shop.seachange", "--columns", COLUMNS)
@@ -171,15 +211,15 @@ def test_evaluating_on_the_log_that_was_learned_from_is_noted(folder):
     assert result["estimates"]
 
 
-@pytest.mark.filterwarnings(
-    "ignore::seachange.errors.SeachangeWarning"
-)  # of a third of the policy, this log says nothing
 def test_a_log_in_another_order_of_first_actions_is_read_with_the_actions_of_the_model(folder, tmp_path):
     table_of_two_worlds(1).filter(polars.col(NAMES["action"]) != "boots").write_csv(tmp_path / "no-boots.csv")
-    result, _ = succeed_in_json("evaluate", tmp_path / "no-boots.csv", folder / "shop.seachange", "--columns", COLUMNS)
+    # The rounds that are left are no fair sample of what the log's propensities say, and that is noticed.
+    arguments = ("evaluate", tmp_path / "no-boots.csv", folder / "shop.seachange", "--columns", COLUMNS)
+    with pytest.warns(SeachangeWarning, match=r"state \d: no value: the weights of this policy average .*, not 1"):
+        result, _ = succeed_in_json(*arguments)
     model = sc.load(folder / "shop.seachange")
     log = sc.read_log(tmp_path / "no-boots.csv", MAPPING, action_names=ITEMS)
-    expected = evaluate(log, model.policies, labels=model.label_ahead(log))[0]
+    expected = evaluate(log, model.policies, ("dr",), labels=model.label_ahead(log))[0]
     found = next(row for row in result["estimates"] if row["policy"] == "switching policy")
     assert found["value"] == pytest.approx(expected.value, rel=1e-12)
 
@@ -191,7 +231,8 @@ def test_an_action_that_the_model_does_not_know_is_named_and_can_be_dropped(fold
     arguments = ("evaluate", tmp_path / "rugs.csv", folder / "shop.seachange", "--columns", COLUMNS)
     message = fail(LogError, *arguments)
     assert "'rugs' is not one of boots, coats, lamps" in message
-    result, _ = succeed_in_json(*arguments, "--drop-bad-rows")
+    with pytest.warns(SeachangeWarning, match="the propensities are too small"):
+        result, _ = succeed_in_json(*arguments, "--drop-bad-rows", "--force")
     n = table.filter(column != "rugs").height
     assert result["estimates"][0]["effective_samples"] == pytest.approx(n)
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from seachange.kernels.regression import modelled_rewards, regression_sums, solve_ridge
-from seachange.kernels.rows import own_rows
+from seachange.kernels.weights import add_own_features, add_own_scores
 from seachange.log.bandit_log import BanditLog
 from seachange.protocols import Bools, Floats, Ints
 
@@ -51,24 +52,29 @@ class CrossFit:
             else:
                 targets[fold, state] += shared.T @ rows[:, 0]
 
-    def fit_errors(self, targets: Floats, residuals: Floats) -> Floats:
-        """(n,) by how much the noise of each round's reward moved Σ_t Σ_a π(a | x_t) r̂(x_t, a), by way of the fits.
+    def fit_errors(self, targets: Floats, weights: Floats, residuals: Floats) -> Floats:
+        """(n,) what the noise of each reward put into Σ_t Σ_a π(a | x_t) r̂(x_t, a) + w_t (r_t - r̂_t) through the fits.
 
-        e_s = Σ_z q_s(z) f(x_s, a_s)' (Σ_k G_kz⁻¹ g_kz) (r_s - r̂_s), over the folds k whose fit saw round s, with g the
-        ``targets`` and G the Gram matrices.
+        e_s = Σ_z q_s(z) f(x_s, a_s)' (Σ_k G_kz⁻¹ h_kz) (r_s - r̂_s), over the folds k whose fit saw round s; h are the
+        ``targets`` less Σ_t q_t(z) w_t f(x_t, a_t), 0 on average where w are the whole weights, and G Gram matrices.
         """
-        pulls = solve_ridge(self.grams, targets, self.penalties)
+        left = np.zeros_like(targets)
+        for rounds, fold, state, share in self._shares():
+            arrays = self.log[rounds].arrays
+            add_own_features(arrays.rows, arrays.actions, share * weights[rounds], left[fold, state])
+        pulls = solve_ridge(self.grams, targets - left, self.penalties)
         through = np.einsum("ks,kzbd->szbd", self.seen, pulls)
         errors = np.zeros(len(self.log))
-        for rounds in self.log.chunk_slices():
+        for rounds, fold, state, share in self._shares():
             arrays = self.log[rounds].arrays
-            count = len(arrays.actions)
-            features = own_rows(arrays.rows, arrays.actions, np.arange(count))
-            blocks = arrays.actions if targets.shape[2] > 1 else np.zeros(count, dtype=np.int64)
-            for fold, state, share in _shares(self.fold_of[rounds], self.membership[rounds]):
-                leverage = np.sum(through[fold, state][blocks] * features, axis=1)
-                errors[rounds] += share * leverage * residuals[rounds]
+            shares = share * residuals[rounds]
+            add_own_scores(arrays.rows, arrays.actions, shares, through[fold, state], errors[rounds])
         return errors
+
+    def _shares(self) -> Iterator[tuple[slice, int, int, Floats]]:
+        for rounds in self.log.chunk_slices():
+            for fold, state, share in _shares(self.fold_of[rounds], self.membership[rounds]):
+                yield rounds, fold, state, share
 
 
 def fit_across(

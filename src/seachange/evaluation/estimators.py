@@ -13,12 +13,13 @@ from seachange.engine import one_thread
 from seachange.errors import RefusedError, SeachangeWarning
 from seachange.evaluation.diagnostics import Diagnostics, diagnostics_of
 from seachange.evaluation.formulas import ESTIMATORS, Parts
+from seachange.evaluation.sequences import Watched
 from seachange.evaluation.support import Judged, distribution_of, membership_of
-from seachange.evaluation.terms import Need, terms_of
+from seachange.evaluation.terms import Need, Terms, terms_of
 from seachange.evaluation.value_estimate import IntervalKind as IntervalKind
 from seachange.evaluation.value_estimate import ValueEstimate as ValueEstimate
-from seachange.evaluation.value_estimate import wanted_interval
-from seachange.log.bandit_log import BanditLog, require_rewards
+from seachange.evaluation.value_estimate import Wanted, wanted_interval
+from seachange.log.bandit_log import BanditLog
 from seachange.params import Auto, require
 from seachange.policies.per_state import PolicySet
 from seachange.states.labels import StateLabels
@@ -67,14 +68,63 @@ def evaluate(
     Raises ``RefusedError`` where the log cannot support an answer; ``force`` gives it all the same, with a warning.
     """
     names = _names(estimators)
+    wanted = wanted_interval(log, interval, confidence, reward_range, seed)
+    for name in names:
+        wanted.require_possible(name, (switch if name == "switch-dr" else shrinkage) == "auto")
+    terms, bound = _terms(log, policy, names, wanted, clip, labels, soft, modelled, switch, shrinkage, force)
+    latent = isinstance(policy, PolicySet) and labels is not None and labels.from_rewards
+    with one_thread():
+        return [
+            wanted.answer(name, ESTIMATORS[name].parts(terms, switch, shrinkage), terms.weights, bound, latent)
+            for name in names
+        ]
+
+
+def watch(
+    log: BanditLog,
+    policy: Judged,
+    estimator: str = "ips",
+    *,
+    clip: float = np.inf,
+    confidence: float = 0.95,
+    labels: StateLabels | None = None,
+    soft: bool = False,
+    reward_range: tuple[float, float] | None = None,
+    modelled: npt.ArrayLike | None = None,
+    switch: float | Auto = "auto",
+    shrinkage: float | Auto = "auto",
+    force: bool = False,
+) -> Watched:
+    """The estimate and its confidence sequence as they stood after each round, or each sequence where there are any.
+
+    With probability ``confidence`` all of the intervals hold at once, so that one may stop at any of them. The words
+    mean what they mean to ``evaluate``, whose interval="sequence" is the last of these.
+    """
+    (name,) = _names(estimator)
+    wanted = wanted_interval(log, "sequence", confidence, reward_range, 0)
+    wanted.require_possible(name, (switch if name == "switch-dr" else shrinkage) == "auto")
+    terms, bound = _terms(log, policy, (name,), wanted, clip, labels, soft, modelled, switch, shrinkage, force)
+    return wanted.running(name, ESTIMATORS[name].parts(terms, switch, shrinkage), bound)
+
+
+def _terms(
+    log: BanditLog,
+    policy: Judged,
+    names: Sequence[str],
+    wanted: Wanted,
+    clip: float,
+    labels: StateLabels | None,
+    soft: bool,
+    modelled: npt.ArrayLike | None,
+    switch: float | Auto,
+    shrinkage: float | Auto,
+    force: bool,
+) -> tuple[Terms, float]:
+    """The terms of these estimators and the largest weight there can be, unless the log cannot support them."""
     require(clip > 0, f"clip must be positive; got {clip}.")
     for word, setting in (("switch", switch), ("shrinkage", shrinkage)):
         sound = setting == "auto" or (not isinstance(setting, str) and setting >= 0)
         require(sound, f'{word} must be at least 0, or "auto"; got {setting!r}.')
-    require_rewards(log, "evaluating a policy")
-    wanted = wanted_interval(log, interval, confidence, reward_range, seed)
-    for name in names:
-        wanted.require_possible(name, (switch if name == "switch-dr" else shrinkage) == "auto")
     needs: frozenset[Need] = frozenset().union(*(ESTIMATORS[name].needs for name in names))
     with one_thread():
         terms, support = terms_of(
@@ -82,18 +132,13 @@ def evaluate(
             distribution_of(log, policy, labels, soft),
             membership_of(log, labels, soft),
             clip,
-            needs,
+            needs - {"fit error"} if wanted.bounded else needs,
             modelled,
             limits=wanted.reward_range if wanted.bounded else None,
-            forward=interval == "sequence",
+            forward=wanted.kind == "sequence",
         )
     _refuse(diagnostics_of(log, support, clip), force)
-    latent = isinstance(policy, PolicySet) and labels is not None and labels.from_rewards
-    bound = min(clip, support.weight_bound)
-    return [
-        wanted.answer(name, ESTIMATORS[name].parts(terms, switch, shrinkage), terms.weights, bound, latent)
-        for name in names
-    ]
+    return terms, min(clip, support.weight_bound)
 
 
 def evaluate_logging(
@@ -105,7 +150,6 @@ def evaluate_logging(
     seed: int = 0,
 ) -> ValueEstimate:
     """The value of the policy that made the log, which needs no weights: its mean reward."""
-    require_rewards(log, "evaluating the logging policy")
     wanted = wanted_interval(log, interval, confidence, reward_range, seed)
     return wanted.answer("mean", Parts(log.arrays.rewards), np.ones(len(log)), 1.0, latent=False)
 
@@ -145,7 +189,7 @@ def evaluate_states(
                 seed=seed,
             )
         except RefusedError as refusal:
-            warnings.warn(f"state {state} has no value: {refusal}", SeachangeWarning, stacklevel=2)
+            warnings.warn(f"state {state}: {refusal}", SeachangeWarning, stacklevel=2)
             results.append(None)
     return results
 
@@ -163,7 +207,6 @@ def _refuse(found: Diagnostics, force: bool) -> None:
     reasons = "; ".join(found.refusals)
     if reasons and not force:
         raise RefusedError(f"no value: {reasons}. force=True gives the numbers all the same.")
-    if reasons:
-        warnings.warn(f"forced, and not to be relied on: {reasons}.", SeachangeWarning, stacklevel=3)
-    for note in found.notes:
-        warnings.warn(note, SeachangeWarning, stacklevel=3)
+    told = (f"forced, and not to be relied on: {reasons}.",) if reasons else ()
+    if told or found.notes:
+        warnings.warn(" ".join((*told, *found.notes)), SeachangeWarning, stacklevel=4)

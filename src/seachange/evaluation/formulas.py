@@ -61,8 +61,8 @@ def snips(terms: Terms, switch: float | Auto, shrinkage: float | Auto) -> Parts:
 
 
 def dm(terms: Terms, switch: float | Auto, shrinkage: float | Auto) -> Parts:
-    """Mean of Σ_a π(a | x) r̂(x, a); the noise of the fits is spread, not value."""
-    return Parts(terms.direct + (terms.fit_errors - terms.fit_errors.mean()))
+    """Mean of Σ_a π(a | x) r̂(x, a)."""
+    return Parts(_corrected(terms, np.zeros(len(terms.weights)), whole=False))
 
 
 def dr(terms: Terms, switch: float | Auto, shrinkage: float | Auto) -> Parts:
@@ -82,7 +82,7 @@ def switch_dr(terms: Terms, switch: float | Auto, shrinkage: float | Auto) -> Pa
         return np.where(terms.weights <= threshold, terms.weights, 0.0)
 
     chosen = _least_error(terms, _thresholds(terms.weights), switched) if switch == "auto" else float(switch)
-    return Parts(_corrected(terms, switched(chosen)), setting=chosen, most_weight=chosen)
+    return Parts(_corrected(terms, switched(chosen), whole=False), setting=chosen, most_weight=chosen)
 
 
 def dr_os(terms: Terms, switch: float | Auto, shrinkage: float | Auto) -> Parts:
@@ -96,7 +96,7 @@ def dr_os(terms: Terms, switch: float | Auto, shrinkage: float | Auto) -> Parts:
 
     squares = np.square(_thresholds(terms.weights))
     chosen = _least_error(terms, squares, shrunk) if shrinkage == "auto" else float(shrinkage)
-    return Parts(_corrected(terms, shrunk(chosen)), setting=chosen, most_weight=np.sqrt(chosen) / 2)
+    return Parts(_corrected(terms, shrunk(chosen), whole=False), setting=chosen, most_weight=np.sqrt(chosen) / 2)
 
 
 def mrdr(terms: Terms, switch: float | Auto, shrinkage: float | Auto) -> Parts:
@@ -104,8 +104,14 @@ def mrdr(terms: Terms, switch: float | Auto, shrinkage: float | Auto) -> Parts:
     return Parts(terms.robust_direct + terms.weights * (terms.rewards - terms.robust_modelled))
 
 
-def _corrected(terms: Terms, weights: Floats) -> Floats:
-    return terms.direct + weights * (terms.rewards - terms.modelled)
+def _corrected(terms: Terms, weights: Floats, *, whole: bool = True) -> Floats:
+    """d + w (r - r̂); with weights that are not ``whole``, the noise of the fits is in its spread, not in its mean."""
+    corrected: Floats = terms.direct + weights * (terms.rewards - terms.modelled)
+    if whole:
+        return corrected
+    errors = terms.fit_errors(weights)
+    corrected += errors - errors.mean()
+    return corrected
 
 
 def _thresholds(weights: Floats) -> Floats:
@@ -123,7 +129,7 @@ def _least_error(terms: Terms, settings: Floats, changed: Callable[[float], Floa
     best, least = float(settings[-1]), np.inf
     for setting in settings[::-1]:
         weights = changed(float(setting))
-        variance = float(np.var(_corrected(terms, weights))) / n
+        variance = float(np.var(_corrected(terms, weights, whole=False))) / n
         lost = (weights - terms.weights) * residuals
         error = variance + max(float(lost.mean()) ** 2 - float(np.var(lost)) / n, 0.0)
         if error < least:
@@ -142,13 +148,14 @@ def _corrected_limits(weight: float, low: float, high: float) -> tuple[float, fl
 
 
 _MODEL: frozenset[Need] = frozenset({"model"})
+_MODEL_AND_ERROR: frozenset[Need] = frozenset({"model", "fit error"})
 ESTIMATORS = {
     "ips": Estimator(ips, limits=_weighted_limits),
     "snips": Estimator(snips),
-    "dm": Estimator(dm, frozenset({"model", "fit error"})),
+    "dm": Estimator(dm, _MODEL_AND_ERROR),
     "dr": Estimator(dr, _MODEL, _corrected_limits),
     "sndr": Estimator(sndr, _MODEL),
-    "switch-dr": Estimator(switch_dr, _MODEL, _corrected_limits),
-    "dr-os": Estimator(dr_os, _MODEL, _corrected_limits),
+    "switch-dr": Estimator(switch_dr, _MODEL_AND_ERROR, _corrected_limits),
+    "dr-os": Estimator(dr_os, _MODEL_AND_ERROR, _corrected_limits),
     "mrdr": Estimator(mrdr, frozenset({"robust model"}), _corrected_limits),
 }

@@ -1,4 +1,4 @@
-"""Intervals about an estimate: normal, bootstrap and empirical Bernstein; rounds of one sequence count as one."""
+"""Standard errors, and normal and empirical-Bernstein intervals; rounds of one sequence count as one."""
 
 from __future__ import annotations
 
@@ -8,15 +8,7 @@ from scipy.stats import t as student
 
 from seachange.evaluation.clusters import Clusters
 from seachange.evaluation.formulas import Parts
-from seachange.kernels.resampling import resampled
 from seachange.protocols import Floats
-
-RESAMPLES = 1000
-# The bootstrap draws groups of neighbouring rounds where there are more rounds than this: an error of the spread of
-# 1 in √(2 · 4096), one hundredth.
-MOST_GROUPS = 4096
-# Picks that are drawn at a time.
-PICKS = 1 << 21
 
 
 def standard_error(parts: Parts, clusters: Clusters) -> float:
@@ -41,36 +33,6 @@ def normal_interval(value: float, error: float, clusters: Clusters, confidence: 
         return -np.inf, np.inf
     reach = float(student.ppf(0.5 + confidence / 2, len(clusters.sizes) - 1)) * error
     return value - reach, value + reach
-
-
-def bootstrap_interval(
-    parts: Parts, value: float, error: float, clusters: Clusters, confidence: float, seed: int
-) -> tuple[float, float]:
-    """Studentised bootstrap: V̂ - s t*, t* the quantiles of (V* - V̂) / s* over resamples of whole clusters.
-
-    Numerators and denominators are drawn together. Holds under the conditions of the normal interval and follows
-    skewed terms more closely. Of more than 4096 clusters, groups of neighbours are drawn.
-    """
-    if not 0 < error < np.inf:
-        return (value, value) if error == 0 else (-np.inf, np.inf)
-    n_groups = min(len(clusters.sizes), MOST_GROUPS)
-    starts = np.arange(n_groups) * len(clusters.sizes) // n_groups
-    sums = np.zeros((n_groups, 4))
-    sums[:, 1] = np.add.reduceat(clusters.sizes, starts)
-    for place, column in ((0, parts.plain), (2, parts.above), (3, parts.below)):
-        if column is not None:
-            sums[:, place] = np.add.reduceat(clusters.sums(column), starts)
-    generator = np.random.default_rng(seed)
-    estimates, errors = np.empty(RESAMPLES), np.empty(RESAMPLES)
-    at_once = max(PICKS // n_groups, 1)
-    for start in range(0, RESAMPLES, at_once):
-        stop = min(start + at_once, RESAMPLES)
-        picks = generator.integers(n_groups, size=(stop - start, n_groups), dtype=np.uint16)
-        resampled(picks, sums, estimates[start:stop], errors[start:stop])
-    moved = parts.level + estimates - value
-    ratios = np.divide(moved, errors, out=np.zeros(RESAMPLES), where=errors > 0)
-    upper, lower = np.quantile(ratios, [0.5 + confidence / 2, 0.5 - confidence / 2])
-    return value - float(upper) * error, value - float(lower) * error
 
 
 def bernstein_interval(

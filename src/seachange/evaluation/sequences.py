@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from scipy.special import zeta
 
@@ -13,10 +15,19 @@ from seachange.protocols import Floats
 EPOCH, DECAY = 2.0, 1.4
 
 
+@dataclass(frozen=True, eq=False)
+class Watched:
+    """An estimate and its confidence sequence, after each round or, where a log has them, each sequence."""
+
+    values: Floats  # (G,)
+    low: Floats  # (G,)
+    high: Floats  # (G,)
+
+
 def running_interval(
     terms: Floats, limits: tuple[float, float], guesses: tuple[float, float], clusters: Clusters, confidence: float
-) -> tuple[Floats, Floats]:
-    """(G,) lower and upper bounds on the mean of E[term | past] so far, after each cluster.
+) -> Watched:
+    """Bounds on the mean of E[term | past] so far, after each cluster.
 
     S / N ± u(V) / N with S the sum of the terms, N the rounds, V = Σ (term - guess)², where the guess of a term is the
     mean of those before it, held within ``guesses``; u is ``stitched_boundary``. Empirical-Bernstein sequence of
@@ -33,7 +44,7 @@ def running_interval(
     largest, error = float(sizes.max()), (1 - confidence) / 2
     below = stitched_boundary(variances, largest * (high - limits[0]), error)
     above = stitched_boundary(variances, largest * (limits[1] - low), error)
-    return (totals - below) / rounds, (totals + above) / rounds
+    return Watched(totals / rounds, (totals - below) / rounds, (totals + above) / rounds)
 
 
 def stitched_boundary(variances: Floats, scale: float, error: float) -> Floats:

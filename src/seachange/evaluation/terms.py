@@ -17,7 +17,7 @@ from seachange.log.bandit_log import BanditLog
 from seachange.params import require
 from seachange.protocols import Floats
 
-# r̂; what fitting it costs the direct method; the r̂ of MRDR.
+# r̂; what fitting it costs where weights do not make up for it; the r̂ of MRDR.
 Need = Literal["model", "fit error", "robust model"]
 
 
@@ -29,7 +29,7 @@ class Terms:
     rewards: Floats  # (n,)
     modelled: Floats  # (n,) r̂(x_t, a_t)
     direct: Floats  # (n,) Σ_a π(a | x_t) r̂(x_t, a)
-    fit_errors: Floats  # (n,) what the noise of round t put into Σ direct by way of the fits
+    fit_errors: Callable[[Floats], Floats]  # of weights w: (n,) what noise put into Σ direct + w (r - r̂) by the fits
     robust_modelled: Floats  # (n,) the same two of the r̂ of MRDR
     robust_direct: Floats
 
@@ -88,15 +88,18 @@ def terms_of(
         if fit is not None and targets is not None:
             fit.add_targets(targets, rounds, probs)
     support, rewards = sums.total(), log.arrays.rewards
-    errors = zero
-    if fit is not None and plain is not None and targets is not None:
-        errors = fit.fit_errors(targets, rewards - plain.modelled)
+
+    def fit_errors(weights: Floats) -> Floats:
+        if fit is None or plain is None or targets is None:
+            return zero
+        return fit.fit_errors(targets, weights, rewards - plain.modelled)
+
     terms = Terms(
         weights=np.minimum(clip, support.weights),
         rewards=rewards,
         modelled=plain.modelled if plain else zero,
         direct=plain.direct if plain else zero,
-        fit_errors=errors,
+        fit_errors=fit_errors,
         robust_modelled=robust.modelled if robust else zero,
         robust_direct=robust.direct if robust else zero,
     )

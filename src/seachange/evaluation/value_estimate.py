@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal, get_args
 
 import numpy as np
 
 from seachange.errors import ParameterError
+from seachange.evaluation.bootstrap import bootstrap_interval, draw_counts
 from seachange.evaluation.clusters import Clusters
 from seachange.evaluation.formulas import ESTIMATORS, Parts
 from seachange.evaluation.intervals import (
     bernstein_interval,
     bernstein_ratio,
-    bootstrap_interval,
     normal_interval,
     standard_error,
 )
-from seachange.evaluation.sequences import running_interval
+from seachange.evaluation.sequences import Watched, running_interval
 from seachange.evaluation.support import effective_samples
-from seachange.log.bandit_log import BanditLog
+from seachange.log.bandit_log import BanditLog, require_rewards
 from seachange.params import require
 from seachange.protocols import Floats
 
@@ -54,6 +55,11 @@ class Wanted:
     clusters: Clusters
     reward_range: tuple[float, float]
     seed: int = 0
+
+    @cached_property
+    def _counts(self) -> Floats:
+        """The bootstrap's resamples, the same for all estimators."""
+        return draw_counts(len(self.clusters.sizes), self.seed)
 
     @property
     def bounded(self) -> bool:
@@ -102,17 +108,17 @@ class Wanted:
         if self.kind == "normal":
             return normal_interval(value, error, self.clusters, self.confidence)
         if self.kind == "bootstrap":
-            return bootstrap_interval(parts, value, error, self.clusters, self.confidence, self.seed)
+            return bootstrap_interval(parts, value, error, self.clusters, self.confidence, self._counts)
         if self.kind == "sequence":
-            lower, upper = self.running(name, parts, weight_bound)
-            return float(lower[-1]), float(upper[-1])
+            watched = self.running(name, parts, weight_bound)
+            return float(watched.low[-1]), float(watched.high[-1])
         if name == "snips":
             return bernstein_ratio(parts, weight_bound, self.reward_range, self.clusters, self.confidence)
         terms, limits = self._terms(name, parts, weight_bound)
         return bernstein_interval(terms, limits, self.clusters, self.confidence)
 
-    def running(self, name: str, parts: Parts, weight_bound: float) -> tuple[Floats, Floats]:
-        """(G,) the bounds of the confidence sequence after each cluster."""
+    def running(self, name: str, parts: Parts, weight_bound: float) -> Watched:
+        """The confidence sequence after each cluster."""
         terms, limits = self._terms(name, parts, weight_bound)
         return running_interval(terms, limits, self.reward_range, self.clusters, self.confidence)
 
@@ -128,6 +134,7 @@ def wanted_interval(
     log: BanditLog, kind: IntervalKind, confidence: float, reward_range: tuple[float, float] | None, seed: int
 ) -> Wanted:
     """What a user asked for, checked."""
+    require_rewards(log, "evaluating a policy")
     kinds = get_args(IntervalKind)
     require(kind in kinds, f"interval must be one of {', '.join(kinds)}; got {kind!r}.")
     require(0 < confidence < 1, f"confidence must be between 0 and 1; got {confidence}.")

@@ -35,3 +35,25 @@ def expect(probs, predicted, actions, direct, modelled):
             total += probs[t, a] * predicted[t, a]
         direct[t] = total
         modelled[t] = predicted[t, actions[t]]
+
+
+@reordered
+def add_own_features(rows, actions, shares, totals):
+    """Σ_t s_t f(x_t, a_t), added to ``totals`` (B, D)."""
+    many, own_row, own_block = rows.shape[0] > 1, rows.shape[1] > 1, totals.shape[0] > 1
+    for t in range(actions.size):
+        k, r, b = t if many else 0, actions[t] if own_row else 0, actions[t] if own_block else 0
+        for j in range(totals.shape[1]):
+            totals[b, j] += shares[t] * rows[k, r, j]
+
+
+@reordered
+def add_own_scores(rows, actions, shares, coefs, scores):
+    """s_t c · f(x_t, a_t), added to ``scores`` (n,)."""
+    many, own_row, own_block = rows.shape[0] > 1, rows.shape[1] > 1, coefs.shape[0] > 1
+    for t in range(actions.size):
+        k, r, b = t if many else 0, actions[t] if own_row else 0, actions[t] if own_block else 0
+        score = 0.0
+        for j in range(coefs.shape[1]):
+            score += coefs[b, j] * rows[k, r, j]
+        scores[t] += shares[t] * score

@@ -11,7 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from seachange.evaluation.estimators import ValueEstimate
+    from seachange.evaluation.diagnostics import Diagnostics
+    from seachange.evaluation.value_estimate import ValueEstimate
     from seachange.experiments.estimator_errors import EstimatorResult
     from seachange.experiments.synthetic import MethodResult
     from seachange.log.bandit_log import BanditLog
@@ -74,12 +75,38 @@ def states_table(log: BanditLog, labels: StateLabels) -> Table:
 def estimates_table(title: str, estimates: Sequence[tuple[str, ValueEstimate]], confidence: float) -> Table:
     """Values with intervals, a row for each policy and estimator."""
     rows = [
-        (who, e.estimator, _value(e.value), f"{_value(e.low)} to {_value(e.high)}", f"{e.effective_samples:,.0f}",
+        (who, _estimator(e), _value(e.value), f"{_value(e.low)} to {_value(e.high)}", f"{e.effective_samples:,.0f}",
          f"{e.max_weight:.1f}")
         for who, e in estimates
     ]  # fmt: skip
-    columns = ("policy", "by", "value", f"{confidence:.0%} interval", "eff. rounds", "max weight")
+    kinds = {e.interval for _, e in estimates} - {"normal"}
+    interval = " ".join((f"{confidence:.0%}", *kinds, "interval"))
+    columns = ("policy", "by", "value", interval, "eff. rounds", "max weight")
     return table(title, columns, rows, n_text=2)
+
+
+def answer_told(who: str, estimate: ValueEstimate, logged: ValueEstimate) -> str:
+    """The one sentence that was asked for."""
+    return (
+        f"The {who} would earn {_value(estimate.value)} a round, {estimate.confidence:.0%} interval "
+        f"{_value(estimate.low)} to {_value(estimate.high)} (by {_estimator(estimate)}); the log earned "
+        f"{_value(logged.value)}."
+    )
+
+
+def ground_told(found: Diagnostics) -> str:
+    """What the estimates stand on, in one line."""
+    parts = [
+        f"{found.effective_samples:,.0f} effective rounds of {found.n_rounds:,} ({found.effective_share:.1%})",
+        f"overlap {found.overlap:.1%}",
+        f"largest weight {found.largest_weights[0][1]:.4g} (row {found.largest_weights[0][0]})",
+        f"mean weight {found.mean_weight:.3f} ({found.mean_weight_z:+.1f} standard errors from 1)",
+    ]
+    if found.clipped_mass > 0:
+        parts.append(f"{found.clipped_mass:.1%} of the weight cut off")
+    if found.unseen_mass > 0:
+        parts.append(f"{found.unseen_mass:.1%} of its choices never in the log")
+    return f"Ground: {'; '.join(parts)}."
 
 
 def replication_table(results: Sequence[MethodResult], n_runs: int, n_states: int) -> Table:
@@ -113,6 +140,12 @@ def shown_name(name: str, longest: int = 20) -> str:
     """A name from a log, cut where it is long, with nothing in it that a terminal would obey."""
     plain = "".join(sign if sign.isprintable() else "�" for sign in name)
     return plain if len(plain) <= longest else f"{plain[: longest - 1]}…"
+
+
+def _estimator(estimate: ValueEstimate) -> str:
+    """The estimator's name, with what was set in it and whether it is the paper's."""
+    setting = "" if estimate.setting is None else f" ({estimate.setting:.3g})"
+    return f"{'latent ' if estimate.latent else ''}{estimate.estimator}{setting}"
 
 
 def _value(value: float) -> str:
