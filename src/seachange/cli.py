@@ -40,6 +40,8 @@ DropBadRows = Annotated[bool, typer.Option("--drop-bad-rows", help="Leave out ro
 EstimatePropensities = Annotated[
     bool, typer.Option("--estimate-propensities", help="For logs whose propensities nobody wrote down.")
 ]
+CORES = os.cpu_count() or 1
+Workers = Annotated[int, typer.Option(min=1, help="Processes; changes nothing but the time.")]
 Confidence = Annotated[float, typer.Option(help="Of the intervals.")]
 Online = Annotated[
     bool, typer.Option("--online", help="Also what the switching policy itself, as it learns, would have earned.")
@@ -277,7 +279,7 @@ def synthetic(
     figure: Annotated[
         Path | None, typer.Option(help="Also draw reward against k = 1…10 here, with a CSV beside it.")
     ] = None,
-    workers: Annotated[int, typer.Option(min=1, help="Processes; changes nothing but the time.")] = os.cpu_count() or 1,
+    workers: Workers = CORES,
     seed: Seed = 0,
     force: Force = False,
     json: Json = False,
@@ -302,6 +304,47 @@ def synthetic(
         figures.draw_reward_by_states(figure, result["figure"], runs)
         figures.write_csv(figure.with_suffix(".csv"), result["figure"])
     _finish(console, json, result, f"Written: {figure} and {figure.with_suffix('.csv')}" if figure else "")
+
+
+@replicate.command("obp-synthetic")
+def obp_synthetic(
+    runs: Annotated[int, typer.Option(min=1, help="Worlds; run i has seed SEED + i.")] = 20,
+    workers: Workers = CORES,
+    seed: Annotated[int, typer.Option(help="0: the published worlds.")] = 0,
+    json: Json = False,
+) -> None:
+    """Open Bandit Pipeline's synthetic table: how wrong seven estimators are."""
+    from seachange.experiments import obp_synthetic as experiment
+    from seachange.experiments.estimator_errors import summarise
+    from seachange.report import progress, tables
+
+    console, seeds = _console(json), range(seed, seed + runs)
+    done = list(progress.tracked(experiment.replicate(seeds, workers), runs, "runs"))
+    rows = summarise(done, experiment.PUBLISHED, experiment.PUBLISHED_RUNS)
+    title = f"A soft policy among 30 actions, {tables.count_of(runs, 'world')}"
+    console.print(tables.errors_table(title, rows, runs, experiment.PUBLISHED_RUNS))
+    _finish(console, json, {"experiment": "obp-synthetic", "runs": runs, "seed": seed, "rows": rows})
+
+
+@replicate.command("open-bandit")
+def open_bandit(
+    data: Annotated[Path, typer.Option(help="Folder of Open Bandit's small sample: random/all, bts/all.")],
+    runs: Annotated[int, typer.Option(min=1, help="Bootstraps; number i has seed SEED + i.")] = 30,
+    workers: Workers = CORES,
+    seed: Annotated[int, typer.Option(help="0: the published bootstraps.")] = 0,
+    json: Json = False,
+) -> None:
+    """Open Bandit Pipeline's table on its sample: Thompson sampling judged from uniform choices."""
+    from seachange.experiments import open_bandit as experiment
+    from seachange.experiments.estimator_errors import summarise
+    from seachange.report import progress, tables
+
+    console, seeds, sample = _console(json), range(seed, seed + runs), experiment.read_sample(data)
+    done = list(progress.tracked(experiment.replicate(sample, seeds, workers), runs, "bootstraps"))
+    rows = summarise(done, experiment.PUBLISHED, experiment.PUBLISHED_RUNS)
+    title = f"Thompson sampling judged from uniform choices, {tables.count_of(runs, 'bootstrap')}"
+    console.print(tables.errors_table(title, rows, runs, experiment.PUBLISHED_RUNS))
+    _finish(console, json, {"experiment": "open-bandit", "runs": runs, "seed": seed, "rows": rows})
 
 
 def _evaluate_online(console: Console, log: BanditLog, model: Any, confidence: float, seed: int) -> list[Any]:

@@ -37,7 +37,13 @@ def test_help_lists_the_commands():
     assert "synthetic" in succeed("replicate", "--help")[0]
 
 
-@pytest.mark.parametrize("command", ["demo", "learn", "states", "evaluate", "bounds", "replicate synthetic"])
+COMMANDS = [
+    "demo", "learn", "states", "evaluate", "bounds", "replicate synthetic", "replicate obp-synthetic",
+    "replicate open-bandit",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_takes_json_and_a_seed(command):
     stdout, _ = succeed(*command.split(), "--help")
     assert "--json" in stdout

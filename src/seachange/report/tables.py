@@ -13,6 +13,7 @@ from rich.text import Text
 if TYPE_CHECKING:
     from seachange.evaluation.diagnostics import Diagnostics
     from seachange.evaluation.value_estimate import ValueEstimate
+    from seachange.experiments.estimator_errors import EstimatorResult
     from seachange.experiments.synthetic import MethodResult
     from seachange.log.bandit_log import BanditLog
     from seachange.log.joint import JointFeatures
@@ -124,6 +125,17 @@ def replication_table(results: Sequence[MethodResult], n_runs: int, n_states: in
     ]  # fmt: skip
     title = f"Mean reward on the synthetic problem, k = {n_states}, {n_runs} runs (mean ± standard deviation)"
     return table(title, ("method", "paper", "paper-like", "our defaults", "of the oracle"), rows)
+
+
+def errors_table(title: str, results: Sequence[EstimatorResult], n_runs: int, published_runs: int) -> Table:
+    """Published relative errors of estimators beside ours, mean ± standard error."""
+    rows = [
+        (r.estimator, f"{r.published:.4f} ± {r.published_std / published_runs**0.5:.4f}",
+         f"{r.mean:.4f} ± {r.std / n_runs**0.5:.4f}", "yes" if r.within else "no")
+        for r in results
+    ]  # fmt: skip
+    columns = ("estimator", "published", "ours", "within 3 standard errors")
+    return table(f"{title}: relative error, mean ± standard error", columns, rows)
 
 
 def count_of(n: int, thing: str) -> str:
