@@ -86,6 +86,7 @@ def test_the_kernels_are_acting_and_updating_to_the_bit(deployers, make_log, nam
     assert 10 < walk.accepted.sum() < n
 
 
+@pytest.mark.small
 @given(st.lists(st.one_of(st.floats(0, 10), st.just(np.inf)), min_size=1, max_size=60), st.floats(0, 0.999))
 @settings(max_examples=60, deadline=None)
 def test_the_kept_quantile_is_that_of_sorting(values, quantile):
@@ -136,6 +137,7 @@ def enumerated(n_rounds, accept, logging, means, deployer):
     return totals
 
 
+@pytest.mark.small
 def test_accepted_rounds_are_those_of_the_deployment_by_enumeration():
     """With c π / p ≤ 1, what replay and DR-ns sum up has the expectation of the deployment's own rewards."""
     logging, means, rate = np.array([0.4, 0.6]), np.array([0.8, 0.3]), 0.4
@@ -174,6 +176,7 @@ def test_accepted_rounds_are_those_of_the_deployment_by_enumeration():
         assert total == pytest.approx(expected, abs=1e-12)
 
 
+@pytest.mark.small
 def test_uniform_logging_and_a_sure_policy_are_the_classical_replay(make_log):
     """Accepted are the rounds in which the log did what the policy would have done."""
     log = make_log("none", 600, seed=1)
@@ -187,6 +190,7 @@ def test_uniform_logging_and_a_sure_policy_are_the_classical_replay(make_log):
     assert estimate.notes == ()
 
 
+@pytest.mark.small
 def test_dr_ns_of_one_policy_is_dr_whatever_is_accepted(make_log):
     log, policy = make_log("shared", 900, seed=2), Fixed([0.2, 0.5, 0.3])
     (dr,) = sc.evaluate(log, policy, ("dr",))
@@ -280,6 +284,14 @@ def test_a_lower_bound_accepts_more_corrects_and_says_so():
         assert abs(estimate.value - 0.55) < 4.5 * estimate.std_error
     assert bounded.max_weight == pytest.approx(5)
     assert any("above bound=5" in note for note in bounded.notes)
+
+
+@pytest.mark.small
+def test_actions_that_the_deployment_never_takes_are_no_trouble(make_log):
+    log = make_log("none", 300, seed=1)
+    estimate = sc.evaluate_online(log, sc.SinglePolicy(Fixed([0.0, 0.5, 0.5])), "dr-ns", repeats=2)
+    assert np.isfinite([estimate.value, estimate.std_error, estimate.low, estimate.high]).all()
+    assert estimate.acceptance_rate == pytest.approx(2 / 3, abs=0.1)
 
 
 def test_thinning_is_said_where_there_is_a_belief(deployers, make_log):

@@ -110,7 +110,7 @@ def judge_round(t, belief, initial, past, acceptance, found, exploration, probs)
     accepted = past.uniforms[t] * propensity < acceptance.rate[0] * probs[action]
     found.accepted[t] = accepted
     if acceptance.upper.size > 0:
-        ratio = propensity / probs[action]
+        ratio = propensity / probs[action] if probs[action] > 0.0 else np.inf
         include(acceptance.lower, acceptance.upper, acceptance.sizes, acceptance.quantile, ratio)
         acceptance.rate[0] = min(acceptance.highest, -acceptance.lower[0])
     return accepted
