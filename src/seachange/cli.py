@@ -213,7 +213,7 @@ def evaluate(
         "seed": seed,
     }
     whole = judging.evaluate(table, loaded.policies, names, labels=labels, force=force, **asked)
-    logged = judging.evaluate_logging(table, confidence)
+    logged = judging.evaluate_logging(table, confidence, interval=interval, reward_range=span, seed=seed)
     who = "switching policy" if loaded.n_states > 1 else "policy"
     rows = [("logging policy", logged), *((who, estimate) for estimate in whole)]
     if loaded.n_states > 1:

@@ -139,7 +139,7 @@ def sampled_log(n, seed):
 @pytest.mark.parametrize("estimator", ["ips", "snips", "dm", "dr"])
 def test_standard_errors_are_the_spread_over_logs(estimator):
     exact = np.sum(CONTEXT_PROBS[:, None] * TARGET.probs * CLICK)
-    estimates = [sc.evaluate(sampled_log(600, seed), TARGET, (estimator,))[0] for seed in range(200)]
+    estimates = [sc.evaluate(sampled_log(1500, seed), TARGET, (estimator,))[0] for seed in range(200)]
     values = np.array([estimate.value for estimate in estimates])
     stated = np.mean([estimate.std_error for estimate in estimates])
     # The spread of 200 values is known to a factor of 1 ± 3 / √400.

@@ -170,3 +170,16 @@ def test_intervals_that_cannot_be_had_are_named(words, message):
     log = log_of(np.linspace(0.1, 0.9, 50))
     with pytest.raises(ParameterError, match=message):
         sc.evaluate(log, mostly(0, 50), **{"estimators": ("dr",), **words})
+
+
+@pytest.mark.parametrize("interval", INTERVALS)
+def test_the_logging_policy_has_every_interval_and_it_is_that_of_weights_of_one(interval):
+    log = log_of((np.random.default_rng(6).random(400) < 0.4).astype(float))
+    logged = sc.evaluation.evaluate_logging(log, interval=interval)
+    (judged,) = sc.evaluate(log, np.full((400, 2), 0.5), ("ips",), interval=interval)
+    assert logged.low <= logged.value <= logged.high
+    if interval in ("normal", "bootstrap"):
+        assert (logged.low, logged.high) == pytest.approx((judged.low, judged.high))
+    else:
+        # That no weight was above 1 is known of the one and not of the other.
+        assert judged.low <= logged.low < logged.high < judged.high

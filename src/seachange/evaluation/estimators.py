@@ -128,13 +128,15 @@ def _terms(
         sound = setting == "auto" or (not isinstance(setting, str) and setting >= 0)
         require(sound, f'{word} must be at least 0, or "auto"; got {setting!r}.')
     needs: frozenset[Need] = frozenset().union(*(ESTIMATORS[name].needs for name in names))
+    # Whole weights make up for the noise of the fits.
+    whole = not {"dm", "switch-dr", "dr-os"} & set(names)
     with one_thread():
         terms, support = terms_of(
             log,
             distribution_of(log, policy, labels, soft),
             membership_of(log, labels, soft),
             clip,
-            needs - {"fit error"} if wanted.bounded else needs,
+            needs - {"fit error"} if wanted.bounded or (whole and np.isinf(clip)) else needs,
             modelled,
             limits=wanted.reward_range if wanted.bounded else None,
             forward=wanted.kind == "sequence",

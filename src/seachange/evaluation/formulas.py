@@ -67,7 +67,7 @@ def dm(terms: Terms, switch: float | Auto, shrinkage: float | Auto) -> Parts:
 
 def dr(terms: Terms, switch: float | Auto, shrinkage: float | Auto) -> Parts:
     """Mean of Σ_a π(a | x) r̂(x, a) + w (r - r̂)."""
-    return Parts(_corrected(terms, terms.weights))
+    return Parts(_corrected(terms, terms.weights, whole=not terms.clipped))
 
 
 def sndr(terms: Terms, switch: float | Auto, shrinkage: float | Auto) -> Parts:
@@ -153,7 +153,7 @@ ESTIMATORS = {
     "ips": Estimator(ips, limits=_weighted_limits),
     "snips": Estimator(snips),
     "dm": Estimator(dm, _MODEL_AND_ERROR),
-    "dr": Estimator(dr, _MODEL, _corrected_limits),
+    "dr": Estimator(dr, _MODEL_AND_ERROR, _corrected_limits),
     "sndr": Estimator(sndr, _MODEL),
     "switch-dr": Estimator(switch_dr, _MODEL_AND_ERROR, _corrected_limits),
     "dr-os": Estimator(dr_os, _MODEL_AND_ERROR, _corrected_limits),

@@ -26,6 +26,7 @@ class Terms:
     """All that an estimator may need of a log and a policy; what no estimator asked for is 0."""
 
     weights: Floats  # (n,) w_t = min{M, π(a_t | x_t) / p_t}
+    clipped: bool  # whether M cut any of them
     rewards: Floats  # (n,)
     modelled: Floats  # (n,) r̂(x_t, a_t)
     direct: Floats  # (n,) Σ_a π(a | x_t) r̂(x_t, a)
@@ -96,6 +97,7 @@ def terms_of(
 
     terms = Terms(
         weights=np.minimum(clip, support.weights),
+        clipped=bool(support.weights.max() > clip),
         rewards=rewards,
         modelled=plain.modelled if plain else zero,
         direct=plain.direct if plain else zero,

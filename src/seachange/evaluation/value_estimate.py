@@ -124,9 +124,11 @@ class Wanted:
 
     def _terms(self, name: str, parts: Parts, weight_bound: float) -> tuple[Floats, tuple[float, float]]:
         """The terms of a mean and the limits they are known to keep."""
+        assert parts.plain is not None, "what has limits is a mean"
+        if name == "mean":
+            return parts.plain, self.reward_range
         limits_of = ESTIMATORS[name].limits
         assert limits_of is not None, "require_possible was asked"
-        assert parts.plain is not None, "what has limits is a mean"
         return parts.plain, limits_of(min(weight_bound, parts.most_weight), *self.reward_range)
 
 
