@@ -29,6 +29,7 @@ bench: $(VENV)/installed $(VENV)/kernels .bench-venv/installed  ## ratios agains
 	$(BIN)/python benchmarks/cold_fit.py --peer-python $(BENCH_BIN)/python
 	$(BIN)/python benchmarks/cores_and_memory.py
 	$(BIN)/python benchmarks/change_points.py --peer-python $(BENCH_BIN)/python
+	$(BIN)/python benchmarks/estimates.py --peer-python $(BENCH_BIN)/python
 	$(BIN)/python benchmarks/compile_time.py
 	$(BIN)/python benchmarks/online_evaluation.py
 
@@ -60,8 +61,9 @@ $(VENV)/kernels: $(wildcard src/seachange/kernels/*.py) | $(VENV)/bin/python
 	find src -name '*.nb[ic]' -delete
 	touch $@
 
-.bench-venv/installed: benchmarks/requirements.txt
+.bench-venv/installed: benchmarks/requirements.txt benchmarks/requirements-obp.txt
 	$(PYTHON) -m venv .bench-venv
 	$(BENCH_BIN)/python -m pip install --quiet --upgrade pip
 	$(BENCH_BIN)/python -m pip install --quiet --requirement benchmarks/requirements.txt
+	$(BENCH_BIN)/python -m pip install --quiet --no-deps --ignore-requires-python --requirement benchmarks/requirements-obp.txt
 	touch $@

@@ -26,8 +26,9 @@ ESTIMATORS = ("ips", "snips", "dr")
 INTERVALS = ("normal", "bootstrap")
 N_ACTIONS, N_FEATURES = 10, 6
 BAR = 10.0
-# What resampling leaves open: the ends of an interval are quantiles of as many resamples.
-ALLOWED_WIDTH = 6.0
+# The ends of a bootstrap's interval are two quantiles of its resamples: standard error of its width, relative, times
+# √resamples, for normal estimates; and how many of these errors chance hardly ever makes.
+WIDTH_ERROR, SURPRISING = 0.96, 4.5
 
 
 def main() -> int:
@@ -111,7 +112,7 @@ def disagreements(row: dict[str, Any], resamples: int) -> list[str]:
         lines.append(f"DISAGREE: {row['estimator']} is {row['value']} here and {row['peer_value']} there")
     off = row["peer_width"] / row["width"] - 1
     # Its bootstrap of SNIPW holds the denominator fixed, which makes other intervals.
-    if row["estimator"] != "snips" and abs(off) > ALLOWED_WIDTH / np.sqrt(2 * resamples):
+    if row["estimator"] != "snips" and abs(off) > SURPRISING * WIDTH_ERROR / np.sqrt(resamples):
         lines.append(f"DISAGREE: width of {row['estimator']}, {row['interval']}, by {off:.1%}")
     return lines
 
