@@ -12,11 +12,12 @@ import numpy as np
 import polars as pl
 import pytest
 
+import seachange as sc
 from cli.shop import fail, succeed_in_json
-from seachange.errors import LogError
+from seachange.errors import LogError, RefusedError
 from seachange.evaluation.estimators import ValueEstimate
 from seachange.experiments import obp_synthetic, open_bandit
-from seachange.experiments.estimator_errors import Published, chosen_by_slope, summarise
+from seachange.experiments.estimator_errors import Published, chosen_by_slope, relative_errors, summarise
 from seachange.experiments.reward_model import cross_fitted_rewards
 from seachange.experiments.thompson import CLICKS, SKIPS, place_probs
 
@@ -128,6 +129,16 @@ def test_a_position_without_clicks_has_a_model_all_the_same():
     predicted = cross_fitted_rewards(generator.normal(size=(60, 1)), np.eye(2), actions, rewards, positions)
     assert (predicted[positions == 0] == 0).all()
     assert (predicted[positions == 1] > 0).all()
+
+
+def test_errors_are_measured_also_where_no_value_would_be_given(make_log):
+    log = make_log(n=60)
+    probs = np.tile([1.0, 0.0, 0.0], (60, 1))
+    with pytest.raises(RefusedError):
+        sc.evaluate(log, probs)
+    errors = relative_errors(log, probs, np.full((60, 3), 0.25), 0.5)
+    assert errors["dm"] == pytest.approx(0.5)
+    assert all(np.isfinite(error) for error in errors.values())
 
 
 def estimate(value, error):
