@@ -52,7 +52,7 @@ def written_out(objective, coefs):
         y = log.rewards / log.propensities * np.log(own)
     entropy = -np.sum(probs * np.log(np.where(probs > 0, probs, 1)), axis=1)
     mean = np.average(y, weights=u)
-    variance = np.sum(u * (y - mean) ** 2) / (u.sum() - 1)
+    variance = np.sum(u * (y - mean) ** 2) / (u.sum() - 1) if objective.variance_penalty > 0 else 0.0
     scale = np.average(np.abs(log.rewards), weights=u)
     units = np.sqrt(np.mean(log.contexts**2, axis=tuple(range(log.contexts.ndim - 1))))
     units = units if log.joint.kind == "per action" else np.append(units, 1.0)

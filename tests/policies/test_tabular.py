@@ -190,7 +190,7 @@ def test_the_softmax_learner_reaches_the_optimum_from_below():
     best = sc.TabularLearner().fit(log).optimum_.value
     gaps = []
     for l2 in (1e-1, 1e-3, 1e-5, 1e-7, 1e-9):
-        policy = sc.IPSLearner(l2=l2, temperature=0.0, clip=np.inf).fit(log).policy_
+        policy = sc.IPSLearner(l2=l2, steepness=1.0, clip=np.inf).fit(log).policy_
         gaps.append(best - value_of(log, policy.predict_proba(log.contexts)))
     assert all(gap > -1e-12 for gap in gaps)
     assert (np.diff(gaps) < 0).all()

@@ -16,7 +16,7 @@ from seachange.evaluation.following import adaptive_acceptance, fixed_acceptance
 from seachange.evaluation.support import effective_samples
 from seachange.evaluation.value_estimate import ValueEstimate
 from seachange.kernels.adaptive import Followed
-from seachange.log.bandit_log import BanditLog, require_rewards
+from seachange.log.bandit_log import BanditLog, require_propensities, require_rewards
 from seachange.params import Auto, require, require_count
 from seachange.protocols import Deployer, Floats
 
@@ -82,6 +82,7 @@ def evaluate_online(
     require_count("repeats", repeats)
     require(0 < confidence < 1, f"confidence must be between 0 and 1; got {confidence}.")
     require_rewards(log, "evaluating a deployment")
+    require_propensities(log, "evaluating a deployment")
     if not isinstance(deployer, Deployer):
         raise ParameterError(
             f"evaluate_online judges a deployer, with init, act and update; got a {type(deployer).__name__}. "

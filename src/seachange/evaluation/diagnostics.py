@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from seachange.evaluation.support import Judged, Support, distribution_of, effective_samples, support_of
-from seachange.log.bandit_log import BanditLog, require_rounds
+from seachange.log.bandit_log import BanditLog, require_propensities, require_rounds
 from seachange.params import require
 from seachange.states.labels import StateLabels
 
@@ -53,6 +53,7 @@ def diagnose(
 ) -> Diagnostics:
     """Say how well ``log`` can speak of ``policy``, before any value is claimed."""
     require_rounds(log, "diagnosing a policy")
+    require_propensities(log, "diagnosing a policy")
     require(clip > 0, f"clip must be positive; got {clip}.")
     return diagnostics_of(log, support_of(log, distribution_of(log, policy, labels, soft)), clip)
 

@@ -68,6 +68,7 @@ def evaluate(
     Raises ``RefusedError`` where the log cannot support an answer; ``force`` gives it all the same, with a warning.
     """
     names = _names(estimators)
+    warn_of_estimates(log, "evaluating a policy")
     wanted = wanted_interval(log, interval, confidence, reward_range, seed)
     for name in names:
         wanted.require_possible(name, (switch if name == "switch-dr" else shrinkage) == "auto")
@@ -123,7 +124,6 @@ def _terms(
     """The terms of these estimators and the largest weight there can be, unless the log cannot support them."""
     require(clip > 0, f"clip must be positive; got {clip}.")
     require_propensities(log, "evaluating a policy")
-    warn_of_estimates(log, "evaluating a policy")
     for word, setting in (("switch", switch), ("shrinkage", shrinkage)):
         sound = setting == "auto" or (not isinstance(setting, str) and setting >= 0)
         require(sound, f'{word} must be at least 0, or "auto"; got {setting!r}.')

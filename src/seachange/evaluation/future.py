@@ -17,7 +17,7 @@ from seachange.evaluation.intervals import normal_interval, standard_error
 from seachange.evaluation.support import Distribution, Judged, distribution_of, effective_samples, parts_of
 from seachange.evaluation.time_features import TimeFeature, features_of, times_of
 from seachange.evaluation.value_estimate import ValueEstimate
-from seachange.log.bandit_log import BanditLog, require_rewards
+from seachange.log.bandit_log import BanditLog, require_propensities, require_rewards
 from seachange.params import require
 from seachange.protocols import Floats, Ints
 
@@ -74,6 +74,7 @@ def evaluate_future(
     require(contexts in ("all", "alike"), f'contexts must be "all" or "alike"; got {contexts!r}.')
     require(0 < confidence < 1, f"confidence must be between 0 and 1; got {confidence}.")
     require_rewards(log, "evaluating a policy at a time to come")
+    require_propensities(log, "evaluating a policy at a time to come")
     times = _alike(times_of(log, "a value at a time to come"), np.atleast_1d(np.asarray(at)), recurs)
     weights, residuals, direct = _terms(log, distribution_of(log, policy, None, False), times)
     alike = times.weights

@@ -15,7 +15,7 @@ from seachange.evaluation.support import Judged, distribution_of, membership_of
 from seachange.evaluation.terms import terms_of
 from seachange.evaluation.time_features import Period, period_of
 from seachange.evaluation.value_estimate import FEWEST
-from seachange.log.bandit_log import BanditLog, require_rewards
+from seachange.log.bandit_log import BanditLog, require_propensities, require_rewards
 from seachange.params import Auto, require, require_count
 from seachange.protocols import Floats, Ints
 from seachange.states.labels import StateLabels
@@ -87,6 +87,7 @@ def evaluate_over_time(
     require(0 < confidence < 1, f"confidence must be between 0 and 1; got {confidence}.")
     require(clip > 0, f"clip must be positive; got {clip}.")
     require_rewards(log, "evaluating a policy over time")
+    require_propensities(log, "evaluating a policy over time")
     moving, order = _moving(log, policy, estimator, labels, clip)
     fades, length, reason = half_life is not None, window if half_life is None else half_life, "given"
     if length is None or length == "auto":
@@ -133,6 +134,7 @@ def evaluate_by_period(
     require(0 < confidence < 1, f"confidence must be between 0 and 1; got {confidence}.")
     require(clip > 0, f"clip must be positive; got {clip}.")
     require_rewards(log, "evaluating a policy over time")
+    require_propensities(log, "evaluating a policy over time")
     moving, order = _moving(log, policy, estimator, labels, clip)
     if isinstance(period, str):
         places = period_of(log, period)[order]

@@ -9,7 +9,7 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from seachange.log.bandit_log import BanditLog
+from seachange.log.bandit_log import BanditLog, require_propensities
 from seachange.params import Params, require, require_count
 from seachange.policies.learners import (
     CrossEntropyLearner,
@@ -28,7 +28,7 @@ Learner = SoftmaxLearner | DMLearner
 # Largest weights that candidates are clipped at, where the log has weights beyond the second.
 CLIPS = (100.0, 20.0)
 # Pulls of the coefficients that are tried, as multiples of "auto".
-PULLS = (0.3, 3.0)
+PULLS = (0.1, 3.0)
 
 
 @dataclass(frozen=True)
@@ -102,6 +102,7 @@ def choose_objective(
     """
     require_count("n_folds", n_folds)
     require(n_folds >= 2, "objectives are compared on held-out time: n_folds must be at least 2.")
+    require_propensities(log, "choosing an objective (DMLearner does without)")
     trial = _Trial(log, membership, n_folds)
     trial.hold(sensible_candidates(log) if candidates is None else candidates)
     if candidates is None:

@@ -21,7 +21,9 @@ from seachange.protocols import Floats
 # A softmax so steep that it takes the best action: its largest coefficient, in units of the features, is this.
 GREEDY = 1e6
 # The pull "auto": so many times the squared relative standard error of the value, and not less than the second.
-PULL, LEAST_PULL = 2.0, 1e-6
+PULL, LEAST_PULL = 20.0, 1e-6
+# The surrogate takes actions as often as they are rewarded; the best policy takes the best one more often.
+STEEPER_THAN_SURROGATE = 4.0
 # How much steeper than it was found a policy may be made.
 STEEPER = np.geomspace(1.0, 1e3, 13)
 
@@ -60,7 +62,7 @@ class SoftmaxLearner(Params):
 
     clip: float = 100.0  # M: lower trades bias for variance; below 1 / p it costs value
     temperature: float = 0.0  # τ: higher keeps the policy more random; in units of reward
-    l2: float | Auto = "auto"  # pull of the coefficients to 0; in units of the mean absolute reward and of each feature
+    l2: float | Auto = "auto"  # pull of coefficients to where they start; in units of mean absolute reward and features
     borrow: float = 10.0  # rounds with which the policy of the whole log counts for one of its states
     steepness: float | Auto = "auto"  # what coefficients are multiplied with at last, against the pull; auto: what pays
     max_iterations: int = 500
@@ -75,6 +77,8 @@ class SoftmaxLearner(Params):
     def _learn(self, objective: Objective) -> None:
         """Climb to a maximum; ``policy_``, ``coefs_`` and ``optimisation_`` say which."""
         start = self._start(objective)
+        if objective.centre is None:
+            objective = objective.drawn_to(start)
         if self.l2 == "auto":
             objective = objective.pulled(objective.l2 + max(PULL * objective.relative_error(start) ** 2, LEAST_PULL))
         coefs, found = self._climb(objective, start)
@@ -88,7 +92,8 @@ class SoftmaxLearner(Params):
         start = np.zeros(objective.log.joint.shape) if objective.centre is None else objective.centre
         if objective.surrogate or float(objective.log.arrays.rewards.min()) < 0:
             return start
-        return self._climb(objective.as_surrogate.pulled(max(objective.l2, LEAST_PULL)), start)[0]
+        surrogate = objective.as_surrogate.pulled(max(objective.l2, LEAST_PULL))
+        return STEEPER_THAN_SURROGATE * self._climb(surrogate, start)[0]
 
     def _objective(self, log: BanditLog, counts: Floats, centre: Floats | None, **settings: Any) -> Objective:
         return Objective(

@@ -69,6 +69,10 @@ class Objective:
             if matters.any():
                 yield tiles_of(chunk, np.flatnonzero(matters), weights, modelled, self.clip)
 
+    def drawn_to(self, centre: Floats) -> Objective:
+        """The same with another ``centre``."""
+        return self._with(centre=centre)
+
     def pulled(self, l2: float) -> Objective:
         """The same with another ``l2``."""
         return self._with(l2=l2)
