@@ -1,0 +1,171 @@
+"""evaluate, bounds: what a model would earn, and what theorems promise."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import msgspec
+import typer
+from rich.console import Console
+
+from seachange.cli.options import (
+    Columns,
+    Confidence,
+    DropBadRows,
+    EstimatePropensities,
+    Json,
+    LogFile,
+    ModelFile,
+    Online,
+    OverTime,
+    Seed,
+    app,
+)
+from seachange.cli.reading import period_of, range_of, read, with_estimates
+from seachange.cli.speaking import console_for, finish, note
+
+if TYPE_CHECKING:
+    from seachange.log.bandit_log import BanditLog
+
+METHODS: tuple[Literal["replay", "dr-ns"], ...] = ("replay", "dr-ns")
+
+
+@app.command()
+def evaluate(
+    log: LogFile,
+    model: ModelFile,
+    columns: Columns = "",
+    estimators: Annotated[
+        str, typer.Option(help="By what, the answer first: of ips,snips,dm,dr,sndr,switch-dr,dr-os,mrdr.")
+    ] = "auto",
+    clip: Annotated[float, typer.Option(help="Largest weight of a round.")] = float("inf"),
+    online: Online = False,
+    over_time: OverTime = "",
+    interval: Annotated[
+        Literal["normal", "bootstrap", "bernstein", "sequence"],
+        typer.Option(help="How intervals are made; the last two hold for all log sizes and need a reward range."),
+    ] = "normal",
+    reward_range: Annotated[str, typer.Option(help="Least and most a reward can be: 0,1.")] = "",
+    confidence: Confidence = 0.95,
+    estimate_propensities: EstimatePropensities = False,
+    drop_bad_rows: DropBadRows = False,
+    seed: Seed = 0,
+    force: Annotated[
+        bool, typer.Option("--force", help="Give numbers that the log cannot support, with the reason.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """What the model's policies would have earned on a log, with intervals, or why that cannot be said."""
+    from seachange.evaluation import diagnose
+    from seachange.evaluation import estimators as judging
+    from seachange.model import load
+    from seachange.report.tables import answer_told, estimates_table, ground_told
+
+    console, loaded, period = console_for(json), load(model), period_of(over_time)
+    usual = "dr,snips,ips,dm" if interval in ("normal", "bootstrap") else "dr,ips"
+    names = (usual if estimators == "auto" else estimators).replace(" ", "").split(",")
+    table = read(log, columns, drop_bad_rows, loaded)
+    if estimate_propensities:
+        table = with_estimates(table, seed, console)
+    if overlap := loaded.provenance.overlap(table):
+        note(f"{overlap}: where they are the same rounds, the estimates are too good.")
+    labels, span = loaded.label_ahead(table), range_of(reward_range)
+    asked: dict[str, Any] = {
+        "clip": clip,
+        "confidence": confidence,
+        "interval": interval,
+        "reward_range": span,
+        "seed": seed,
+    }
+    whole = judging.evaluate(table, loaded.policies, names, labels=labels, force=force, **asked)
+    logged = judging.evaluate_logging(table, confidence, interval=interval, reward_range=span, seed=seed)
+    who = "switching policy" if loaded.n_states > 1 else "policy"
+    rows = [("logging policy", logged), *((who, estimate) for estimate in whole)]
+    if loaded.n_states > 1:
+        parts = judging.evaluate_states(table, loaded.policies, labels, names[0], **asked)
+        rows += [(f"in state {z}", estimate) for z, estimate in enumerate(parts) if estimate is not None]
+    found = diagnose(table, loaded.policies, labels, clip)
+    known = "found with the help of these" if labels.from_rewards else "known only from earlier"
+    states = f", states {known} rewards" if loaded.n_states > 1 else ""
+    console.print(answer_told(who, whole[0], logged), "", soft_wrap=True)
+    console.print(estimates_table(f"Mean reward a round{states}", rows, confidence), "")
+    console.print(ground_told(found), soft_wrap=True, markup=False)
+    told = [{"policy": who, **msgspec.to_builtins(estimate)} for who, estimate in rows]
+    result: dict[str, Any] = {"estimates": told, "diagnostics": found}
+    if online:
+        result["online"] = _evaluate_online(console, table, loaded, confidence, seed)
+    if period:
+        result |= _evaluate_over_time(console, table, loaded, labels, period, clip, confidence)
+    finish(console, json, result)
+
+
+@app.command()
+def bounds(
+    log: LogFile,
+    model: ModelFile,
+    columns: Columns = "",
+    delta: Annotated[
+        float, typer.Option(help="Probability that states, and that rewards, are allowed to fail.")
+    ] = 0.05,
+    max_ratio: Annotated[
+        float | None, typer.Option(help="M, the largest π / π_0; else 1 / the least propensity.")
+    ] = None,
+    min_change: Annotated[
+        float | None, typer.Option(help="Δ, the smallest change of mean reward; else the smallest found.")
+    ] = None,
+    wrong_rounds: Annotated[
+        float | None, typer.Option(help="ε, rounds with a wrong state; else what the oracle says of itself.")
+    ] = None,
+    estimate_propensities: EstimatePropensities = False,
+    drop_bad_rows: DropBadRows = False,
+    seed: Seed = 0,
+    json: Json = False,
+) -> None:
+    """What the paper's theorems promise for a model, as printed and corrected, and when they say nothing."""
+    from seachange.evaluation import model_bounds
+    from seachange.model import load
+    from seachange.report.bounds import bounds_document, bounds_view
+
+    console, loaded = console_for(json), load(model)
+    table = read(log, columns, drop_bad_rows, loaded)
+    if estimate_propensities:
+        table = with_estimates(table, seed, console)
+    found = model_bounds(
+        table, loaded, delta=delta, max_ratio=max_ratio, min_change=min_change, wrong_rounds=wrong_rounds
+    )
+    console.print(bounds_view(found))
+    finish(console, json, bounds_document(found))
+
+
+def _evaluate_online(console: Console, log: BanditLog, model: Any, confidence: float, seed: int) -> list[Any]:
+    """Replay and DR-ns of the model's deployer."""
+    from seachange.evaluation.adaptive import evaluate_online
+    from seachange.report.progress import working
+    from seachange.report.values_tables import online_table
+
+    with working("Leading the deployment along the log"):
+        found = [evaluate_online(log, model.deployer(), m, confidence=confidence, seed=seed) for m in METHODS]
+    console.print("", online_table(found))
+    for said in dict.fromkeys(f"{each.estimator}: {words}" for each in found for words in each.notes):
+        note(said)
+    return [msgspec.to_builtins(each) for each in found]
+
+
+def _evaluate_over_time(
+    console: Console, log: BanditLog, model: Any, labels: Any, period: Any, clip: float, confidence: float
+) -> dict[str, Any]:
+    """Values by period, and a forecast of the next where there are enough."""
+    from seachange.errors import RefusedError
+    from seachange.evaluation.forecasting import forecast
+    from seachange.evaluation.over_time import evaluate_by_period
+    from seachange.report.values_tables import as_document, forecast_told, periods_table
+
+    past = evaluate_by_period(log, model.policies, period, labels=labels, clip=clip, confidence=confidence)
+    console.print("", periods_table(past))
+    try:
+        told = forecast(past, confidence=confidence)
+    except RefusedError as refusal:
+        note(str(refusal))
+        return {"over_time": as_document(past), "forecast": None}
+    console.print(f"\n{forecast_told(told)}", soft_wrap=True, markup=False)
+    return {"over_time": as_document(past), "forecast": msgspec.to_builtins(told)}
