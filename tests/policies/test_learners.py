@@ -106,6 +106,23 @@ def test_every_state_gets_its_own_policy(make_log):
     assert policies.expected_stay == 200
 
 
+@pytest.mark.parametrize("lowest", [0.0, -2.0])
+@pytest.mark.parametrize("learner", LEARNERS, ids=repr)
+def test_a_state_keeps_its_best_action_whatever_is_best_on_the_whole(learner, lowest):
+    """One action is by far the best on the whole log; the smaller state has another, and must not be drawn away."""
+    generator = np.random.default_rng(0)
+    states, actions = np.repeat([0, 1], [4500, 1500]), generator.integers(3, size=6000)
+    means = np.array([[0.2, 0.4, 0.9], [0.7, 0.3, 0.2]])[states, actions]
+    rewards = np.maximum(means + generator.normal(0, 0.5, 6000), lowest)
+    log = sc.BanditLog.from_arrays(actions, rewards, np.full(6000, 1 / 3))
+    if lowest < 0 and isinstance(learner, sc.CrossEntropyLearner):
+        pytest.skip("cross-entropy is for rewards from 0 on")
+    policies = sc.learn_per_state(log, sc.KnownStates(states).fit(log).predict(log), learner)
+    advice = policies.advice(np.zeros((1, 0)))[0]
+    assert advice.argmax(axis=1).tolist() == [2, 0]
+    assert advice.max(axis=1).min() > 0.9
+
+
 def test_probabilities_of_states_weigh_softly(make_log):
     log = make_log("none", n=900)
     states = (6 * np.arange(900) // 900) % 2

@@ -20,8 +20,8 @@ from seachange.protocols import Floats
 
 # A softmax so steep that it takes the best action: its largest coefficient, in units of the features, is this.
 GREEDY = 1e6
-# The pull "auto": so many times the squared relative standard error of the value, and not less than the second.
-PULL, LEAST_PULL = 20.0, 1e-6
+# The pull "auto": so many times the squared relative standard error of the value, and not less than the last.
+PULL_TO_ZERO, PULL_TO_SURROGATE, LEAST_PULL = 2.0, 20.0, 1e-6
 # The surrogate takes actions as often as they are rewarded; the best policy takes the best one more often.
 STEEPER_THAN_SURROGATE = 4.0
 # How much steeper than it was found a policy may be made.
@@ -63,43 +63,47 @@ class SoftmaxLearner(Params):
     clip: float = 100.0  # M: lower trades bias for variance; below 1 / p it costs value
     temperature: float = 0.0  # τ: higher keeps the policy more random; in units of reward
     l2: float | Auto = "auto"  # pull of coefficients to where they start; in units of mean absolute reward and features
-    borrow: float = 10.0  # rounds with which the policy of the whole log counts for one of its states
+    borrow: float = 10.0  # rounds with which the surrogate of the whole log counts for that of one of its states
     steepness: float | Auto = "auto"  # what coefficients are multiplied with at last, against the pull; auto: what pays
     max_iterations: int = 500
 
     def fit(self, log: BanditLog, weights: npt.ArrayLike | None = None, pooled: Self | None = None) -> Self:
         """Learn ``policy_`` from ``log``, round t counting ``weights[t]`` times, drawn to what ``pooled`` learned."""
-        counts = self._checked_weights(log, weights)
-        centre = None if pooled is None else pooled.coefs_
-        self._learn(self._objective(log, counts, centre))
+        self._learn(self._objective(log, self._checked_weights(log, weights)), pooled)
         return self
 
-    def _learn(self, objective: Objective) -> None:
+    def _learn(self, objective: Objective, pooled: Self | None) -> None:
         """Climb to a maximum; ``policy_``, ``coefs_`` and ``optimisation_`` say which."""
-        start = self._start(objective)
-        if objective.centre is None:
-            objective = objective.drawn_to(start)
+        start, pull = self._start(objective, pooled)
         if self.l2 == "auto":
-            objective = objective.pulled(objective.l2 + max(PULL * objective.relative_error(start) ** 2, LEAST_PULL))
-        coefs, found = self._climb(objective, start)
+            objective = objective.pulled(max(pull * objective.relative_error(start) ** 2, LEAST_PULL))
+        coefs, found = self._climb(objective.drawn_to(start), start)
         steepness = self._steepness(objective, coefs)
         self.coefs_, self.policy_ = coefs, SoftmaxPolicy(steepness * coefs, objective.log.joint)
         value = -float(found.fun) * objective.scale
         self.optimisation_ = Optimisation(value, int(found.nit), found.status == 0, objective.l2, steepness)
 
-    def _start(self, objective: Objective) -> Floats:
-        """Where to climb from: the maximum of the concave surrogate, where rewards have one."""
-        start = np.zeros(objective.log.joint.shape) if objective.centre is None else objective.centre
-        if objective.surrogate or float(objective.log.arrays.rewards.min()) < 0:
-            return start
-        surrogate = objective.as_surrogate.pulled(max(objective.l2, LEAST_PULL))
-        return STEEPER_THAN_SURROGATE * self._climb(surrogate, start)[0]
+    def _start(self, objective: Objective, pooled: Self | None) -> tuple[Floats, float]:
+        """Where to climb from, and how strongly coefficients are drawn there.
 
-    def _objective(self, log: BanditLog, counts: Floats, centre: Floats | None, **settings: Any) -> Objective:
+        Where rewards are from 0 on that is the maximum of the concave surrogate, ``surrogate_coefs_``, which is drawn
+        to the pooled one's. With losses there is no surrogate; a state then has nothing to borrow.
+        """
+        start, self.surrogate_coefs_ = np.zeros(objective.log.joint.shape), None
+        if float(objective.log.arrays.rewards.min()) < 0:
+            return start, PULL_TO_ZERO
+        surrogate = objective.as_surrogate.pulled(LEAST_PULL)
+        if pooled is not None and pooled.surrogate_coefs_ is not None:
+            start = pooled.surrogate_coefs_
+            borrowed = self.borrow / float(objective.weights.sum())
+            surrogate = surrogate.drawn_to(start).pulled(max(borrowed, LEAST_PULL))
+        self.surrogate_coefs_ = self._climb(surrogate, start)[0]
+        return STEEPER_THAN_SURROGATE * self.surrogate_coefs_, PULL_TO_SURROGATE
+
+    def _objective(self, log: BanditLog, counts: Floats, **settings: Any) -> Objective:
+        l2 = 0.0 if self.l2 == "auto" else self.l2
         return Objective(
-            log=log, weights=counts, clip=self.clip, temperature=self.temperature, centre=centre,
-            l2=(0.0 if self.l2 == "auto" else self.l2) + (0.0 if centre is None else self.borrow / float(counts.sum())),
-            **settings,
+            log=log, weights=counts, clip=self.clip, temperature=self.temperature, l2=l2, **settings
         )  # fmt: skip
 
     def _climb(self, objective: Objective, start: Floats) -> tuple[Floats, Any]:
@@ -148,8 +152,8 @@ class IPSLearner(SoftmaxLearner):
 class SNIPSLearner(SoftmaxLearner):
     """Maximise self-normalised inverse propensity scores: Σ w_t r_t / Σ w_t, w_t = min{M, π(a_t | x_t) / p_t}."""
 
-    def _objective(self, log: BanditLog, counts: Floats, centre: Floats | None, **settings: Any) -> Objective:
-        return super()._objective(log, counts, centre, normalised=True, **settings)
+    def _objective(self, log: BanditLog, counts: Floats, **settings: Any) -> Objective:
+        return super()._objective(log, counts, normalised=True, **settings)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -158,9 +162,9 @@ class POEMLearner(SoftmaxLearner):
 
     variance_penalty: float = 1.0  # λ: higher stays nearer to what the log can support
 
-    def _objective(self, log: BanditLog, counts: Floats, centre: Floats | None, **settings: Any) -> Objective:
+    def _objective(self, log: BanditLog, counts: Floats, **settings: Any) -> Objective:
         require(self.variance_penalty >= 0, f"variance_penalty must be at least 0; got {self.variance_penalty}.")
-        return super()._objective(log, counts, centre, variance_penalty=self.variance_penalty, **settings)
+        return super()._objective(log, counts, variance_penalty=self.variance_penalty, **settings)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -170,10 +174,15 @@ class CrossEntropyLearner(SoftmaxLearner):
     log π(a) ≥ 1 - 1 / π(a): it grows where inverse propensity scores do, and hates to give a rewarded action up.
     """
 
-    def _objective(self, log: BanditLog, counts: Floats, centre: Floats | None, **settings: Any) -> Objective:
+    def _objective(self, log: BanditLog, counts: Floats, **settings: Any) -> Objective:
         least = float(log.arrays.rewards.min())
         require(least >= 0, f"cross-entropy needs rewards from 0 on; the log has {least}. Use IPSLearner.")
-        return super()._objective(log, counts, centre, surrogate=True, **settings)
+        return super()._objective(log, counts, surrogate=True, **settings)
+
+    def _start(self, objective: Objective, pooled: Self | None) -> tuple[Floats, float]:
+        """Its own maximum, with the pull that was asked for, is what it is to find: it starts at the pooled one's."""
+        start = np.zeros(objective.log.joint.shape) if pooled is None else pooled.coefs_
+        return start, PULL_TO_ZERO
 
     def _steepness(self, objective: Objective, coefs: Floats) -> float:
         return super()._steepness(objective.as_value, coefs)
@@ -190,11 +199,11 @@ class DRLearner(SoftmaxLearner):
     ridge: float | Auto = "auto"  # of the reward model, in rounds; auto: what the rewards make most likely
     n_folds: int = 5  # runs of rounds, each of which is modelled from the others
 
-    def _objective(self, log: BanditLog, counts: Floats, centre: Floats | None, **settings: Any) -> Objective:
+    def _objective(self, log: BanditLog, counts: Floats, **settings: Any) -> Objective:
         require(self.ridge == "auto" or self.ridge >= 0, f"ridge must be at least 0; got {self.ridge}.")
         require_count("n_folds", self.n_folds)
         modelled = cross_fitted(log, counts, self.ridge, kind_of(log, self.rewards), self.n_folds)
-        return super()._objective(log, counts, centre, modelled=modelled, **settings)
+        return super()._objective(log, counts, modelled=modelled, **settings)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -211,14 +220,14 @@ class MRDRLearner(DRLearner):
         """Learn ``policy_`` from ``log``, round t counting ``weights[t]`` times, drawn to what ``pooled`` learned."""
         require_count("turns", self.turns)
         super().fit(log, weights, pooled)
-        counts, centre = checked_weights(log, weights), None if pooled is None else pooled.coefs_
+        counts = checked_weights(log, weights)
         for _ in range(1, self.turns):
             probs = self.policy_.predict_proba(log.contexts, log.action_mask)[np.arange(len(log)), log.arrays.actions]
             noisy = counts * robust_weights(probs, log.arrays.propensities)
             # A policy that the log never followed, or that it followed without fail, has no such rounds.
             if noisy.sum() > 0:
                 modelled = cross_fitted(log, noisy, self.ridge, kind_of(log, self.rewards), self.n_folds)
-                self._learn(SoftmaxLearner._objective(self, log, counts, centre, modelled=modelled))
+                self._learn(SoftmaxLearner._objective(self, log, counts, modelled=modelled), pooled)
         return self
 
 
