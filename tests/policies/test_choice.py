@@ -17,7 +17,20 @@ def test_the_choice_is_the_best_on_held_out_time_and_says_so():
     values = [candidate.value for candidate in learner.choice_.candidates]
     assert values == sorted(values, reverse=True)
     assert learner.choice_.candidates[0].behind == 0
-    assert learner.choice_.reason.startswith(f"{names[0]} earns most on held-out time")
+    taken = learner.choice_.candidates[names.index(learner.choice_.chosen)]
+    assert taken.behind <= taken.behind_error
+    assert learner.choice_.reason.startswith(f"{learner.choice_.chosen} ")
+    assert "on held-out time" in learner.choice_.reason
+
+
+def test_the_plainest_of_those_that_earn_as_much_is_taken():
+    log = Clicks(horizon=900, click_rate=0.3, n_actions=3, n_features=2).log(0)
+    same = {"first": sc.DMLearner(), "second": sc.DMLearner()}
+    assert choose_objective(log, np.ones((900, 1)), candidates=same)[1].chosen == "first"
+    hopeless = {"hopeless": sc.IPSLearner(temperature=1e6), "dm": sc.DMLearner()}
+    choice = choose_objective(log, np.ones((900, 1)), candidates=hopeless)[1]
+    assert choice.chosen == "dm"
+    assert choice.reason.startswith("dm earns most")
 
 
 def test_held_out_values_are_the_doubly_robust_ones_written_out():

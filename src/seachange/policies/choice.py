@@ -43,29 +43,33 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Choice:
-    """Which of the candidates was taken: the first."""
+    """Which of the candidates was taken: the plainest that is within a standard error of the best."""
 
+    chosen: str
     candidates: tuple[Candidate, ...]  # best first
     n_blocks: int  # of time, each of which was held out once
 
     @property
     def reason(self) -> str:
         """In a sentence."""
-        best, *others = self.candidates
-        told = "; ".join(f"{each.name} {each.behind:.2g} ± {each.behind_error:.2g} less" for each in others[:3])
+        best = self.candidates[0]
+        taken = next(each for each in self.candidates if each.name == self.chosen)
+        others = [each for each in self.candidates if each is not taken]
+        told = "; ".join(f"{each.name} {each.value:.4g}" for each in others[:3])
+        why = "earns most" if taken is best else f"is plainer than {best.name} and earns as much, to a standard error,"
         return (
-            f"{best.name} earns most on held-out time, {best.value:.4g} a round by a doubly robust estimate over "
+            f"{taken.name} {why} on held-out time: {taken.value:.4g} a round by a doubly robust estimate over "
             f"{self.n_blocks} blocks{' (' if told else ''}{told}{')' if told else ''}."
         )
 
 
 def sensible_candidates(log: BanditLog) -> dict[str, Learner]:
-    """Learners that may be best on ``log``, by name."""
+    """Learners that may be best on ``log``, by name, the plainest first."""
     found: dict[str, Learner] = {"dm": DMLearner()}
-    if kind_of(log, "auto") == "bernoulli":
-        found["dm, least squares"] = DMLearner(rewards="gaussian")
     if float(log.arrays.rewards.min()) >= 0:
         found["cross-entropy"] = CrossEntropyLearner()
+    if kind_of(log, "auto") == "bernoulli":
+        found["dm, least squares"] = DMLearner(rewards="gaussian")
     largest = float(1 / log.arrays.propensities.min())
     for clip in CLIPS if largest > CLIPS[1] else CLIPS[:1]:
         told = f", clip {clip:g}" if largest > CLIPS[1] else ""
@@ -92,7 +96,9 @@ class AutoLearner(Params):
 def choose_objective(
     log: BanditLog, membership: Floats, *, n_folds: int = 3, candidates: dict[str, Learner] | None = None
 ) -> tuple[Learner, Choice]:
-    """The candidate whose policies, one for each column of ``membership`` (n, L), earn most on held-out blocks of time.
+    """The plainest candidate whose policies, one for each column of ``membership`` (n, L), earn most on held-out time.
+
+    That is: not less than the best by more than the standard error of the difference.
 
     Of a candidate's policies π_z learned without a block, a round of the block says
 
@@ -106,8 +112,10 @@ def choose_objective(
     trial = _Trial(log, membership, n_folds)
     trial.hold(sensible_candidates(log) if candidates is None else candidates)
     if candidates is None:
-        trial.hold(variants(trial.best, trial.learners[trial.best], log, membership))
-    return copy(trial.learners[trial.best]), trial.choice
+        chosen = trial.choice.chosen
+        trial.hold(variants(chosen, trial.learners[chosen], log, membership))
+    choice = trial.choice
+    return copy(trial.learners[choice.chosen]), choice
 
 
 def variants(name: str, learner: Learner, log: BanditLog, membership: Floats) -> dict[str, Learner]:
@@ -150,20 +158,16 @@ class _Trial:
         return membership
 
     @property
-    def best(self) -> str:
-        """The candidate that earns most."""
-        return max(self.values, key=lambda name: float(self.values[name].sum()))
-
-    @property
     def choice(self) -> Choice:
-        """All candidates so far."""
-        total, best = self.membership.sum(), self.values[self.best]
+        """The candidates so far, and which of them to take."""
+        total, best = self.membership.sum(), max(self.values.values(), key=np.sum)
         judged = []
         for name, values in self.values.items():
             gap = best - values
             error = float(np.sqrt(len(gap)) * gap.std() / total)
             judged.append(Candidate(name, float(values.sum() / total), float(gap.sum() / total), error))
-        return Choice(tuple(sorted(judged, key=lambda each: each.behind)), len(self.blocks))
+        chosen = next(each.name for each in judged if each.behind <= each.behind_error)
+        return Choice(chosen, tuple(sorted(judged, key=lambda each: each.behind)), len(self.blocks))
 
 
 def _doubly_robust(log: BanditLog, policy: Policy, model: RewardModel) -> Floats:
