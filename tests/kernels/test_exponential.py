@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numba import njit
 
-from seachange.kernels.exponential import exp_of
+from seachange.kernels.exponential import exp_of, exp_of_single
 
 pytestmark = pytest.mark.small
 
@@ -35,3 +35,19 @@ def test_an_element_does_not_depend_on_its_neighbours():
     for i in range(0, 300, 7):
         assert exps(values[i : i + 1])[0] == together[i]
         assert exp_of(values[i]) == together[i]
+
+
+@njit
+def single_exps(values):
+    """exp_of_single() in the kind of loop it is made for."""
+    found = np.empty(values.size, np.float32)
+    for i in range(values.size):
+        found[i] = exp_of_single(values[i])
+    return found
+
+
+def test_single_precision_is_exp_to_three_units_in_the_last_place():
+    values = -np.random.default_rng(0).exponential(10, 2000).clip(max=86).astype(np.float32)
+    np.testing.assert_allclose(single_exps(values), np.exp(values.astype(np.float64)), rtol=3.6e-7)
+    ends = np.array([0.0, -0.0, -87.0, -1e30, -np.inf], np.float32)
+    np.testing.assert_allclose(single_exps(ends), np.exp(ends.clip(min=-87).astype(np.float64)), rtol=3.6e-7)

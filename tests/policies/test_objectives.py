@@ -138,9 +138,23 @@ def test_float32_features_give_the_same_to_their_precision():
     double = sc.BanditLog.from_arrays(*columns, action_features=features.astype(np.float64))
     assert single.arrays.rows.dtype == np.float32
     coefs = generator.normal(size=single.joint.shape)
-    one, other = (Objective(log, np.ones(300)).value_and_gradient(coefs) for log in (single, double))
-    assert one[0] == pytest.approx(other[0], rel=1e-14)
-    np.testing.assert_allclose(one[1], other[1], rtol=1e-12)
+    for settings_ in ({}, {"normalised": True}, {"variance_penalty": 1.0, "temperature": 0.1}, {"surrogate": True}):
+        one, other = (Objective(log, np.ones(300), **settings_).value_and_gradient(coefs) for log in (single, double))
+        assert one[0] == pytest.approx(other[0], rel=1e-6)
+        np.testing.assert_allclose(one[1], other[1], rtol=1e-4, atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    "learner", [sc.IPSLearner(), sc.DRLearner(), sc.POEMLearner(), sc.CrossEntropyLearner()], ids=repr
+)
+def test_climbing_in_single_precision_converges(learner):
+    world = sc.simulate.Clicks(seed=3, horizon=20_000)
+    double = world.log(0)
+    columns = double.actions, double.rewards, double.propensities
+    single = sc.BanditLog.from_arrays(*columns, contexts=double.contexts.astype(np.float32))
+    found, other = learner.clone().fit(single), learner.clone().fit(double)
+    assert found.optimisation_.converged
+    assert found.optimisation_.value == pytest.approx(other.optimisation_.value, rel=1e-4)
 
 
 def test_chunks_add_up(monkeypatch):

@@ -12,6 +12,9 @@ LN2_HIGH, LN2_LOW = 6.93145751953125e-1, 1.42860682030941723212e-6
 # Adding this to a number rounds it to a whole one and leaves that in the lowest bits.
 ROUNDER = 6755399441055744.0
 LOWEST = -700.0
+# The same for single precision.
+LN2_HIGH_SINGLE, LN2_LOW_SINGLE = np.float32(0.693359375), np.float32(-2.12194440e-4)
+ROUNDER_SINGLE, LOWEST_SINGLE = np.float32(12582912.0), np.float32(-87.0)
 
 
 @fused
@@ -40,3 +43,20 @@ def exp_of(value):
     # k moves from the lowest bits to where a number has its exponent.
     power = np.int64((rounded.view(np.int64) + 1023) << 52).view(np.float64)
     return (series * r + 1.0) * power
+
+
+@fused
+def exp_of_single(value):
+    """The same in single precision, where 7 terms are enough; e^-87 stands for all that is smaller."""
+    v = max(np.float32(value), LOWEST_SINGLE)
+    rounded = np.float32(v * np.float32(LOG2_E) + ROUNDER_SINGLE)
+    k = rounded - ROUNDER_SINGLE
+    r = (v - k * LN2_HIGH_SINGLE) - k * LN2_LOW_SINGLE
+    series = np.float32(1.0 / 720.0)
+    series = series * r + np.float32(1.0 / 120.0)
+    series = series * r + np.float32(1.0 / 24.0)
+    series = series * r + np.float32(1.0 / 6.0)
+    series = series * r + np.float32(0.5)
+    series = series * r + np.float32(1.0)
+    power = np.int32((rounded.view(np.int32) + np.int32(127)) << np.int32(23)).view(np.float32)
+    return (series * r + np.float32(1.0)) * power

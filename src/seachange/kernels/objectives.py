@@ -1,7 +1,7 @@
 """Off-policy objectives of a softmax policy: value and gradient in one pass over tiles of rounds.
 
 A tile holds ``SIDE_BY_SIDE`` rounds in columns, for vector instructions; columns that fill up the last tile have no
-weight. Sums add up over tiles.
+weight. Arithmetic within a tile is that of the features, in single precision or double; sums over tiles are in double.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from seachange.kernels.compiler import fused
-from seachange.kernels.exponential import exp_of
-from seachange.kernels.rows import SIDE_BY_SIDE, columns_for
+from seachange.kernels.exponential import exp_of, exp_of_single
+from seachange.kernels.rows import SIDE_BY_SIDE
 from seachange.kernels.short_chains import add_dots
 
 # What a round counts for: its clipped weight, or the logarithm of the chosen action's probability.
@@ -32,131 +32,176 @@ def objective_sums(
     CROSS_ENTROPY  y = e log π(a_t) / p
 
     v is y² (SQUARES), min{π(a_t), l} / p (WEIGHTS) or 0 (ALONE); H = -Σ_a π(a) log π(a) where ``entropies`` asks for
-    it. By tile: ``features`` (R, D, S), ``allowed`` and ``modelled`` m (K, S), the ``chosen`` actions, ``residuals`` e,
+    it. By tile: ``features`` (D, R S), ``allowed`` and ``modelled`` m (K, S), the ``chosen`` actions, ``residuals`` e,
     ``inverses`` 1 / p, ``limits`` l and ``weights`` u (S,). Without a mask or a model there are no tiles of them.
     """
-    n_actions = max(features.shape[1], coefs.shape[0])
-    own_row, own_block, known = features.shape[1] > 1, coefs.shape[0] > 1, modelled.shape[0] > 0
-    probs, slopes, room, everywhere = (
-        columns_for(n_actions),
-        columns_for(n_actions),
-        columns_for(7),
-        slice(0, SIDE_BY_SIDE),
-    )
-    summed, values, seconds, entropy = room[:3], room[0], room[1], room[2]
-    direct, own, pushes, clipped = room[3], room[4], room[5], room[6]
+    n_blocks, n_sides, kind = coefs.shape[0], features.shape[2], features.dtype
+    n_actions = n_blocks * n_sides // SIDE_BY_SIDE
+    odds, slopes = np.empty((n_actions, SIDE_BY_SIDE), kind), np.empty((n_actions, SIDE_BY_SIDE), kind)
+    # Actions that share their coefficients lie side by side.
+    wide_odds, wide_slopes = odds.reshape(n_blocks, n_sides), slopes.reshape(n_blocks, n_sides)
+    room = np.zeros((10, SIDE_BY_SIDE), kind)
+    summed, values, seconds, entropy, shares, direct = room[:3], room[0], room[1], room[2], room[3], room[4]
+    own, pushes, factors, levels, pushed = room[5], room[6], room[7], room[8], room[9]
     for tile in range(chosen.shape[0]):
-        taken, counts = chosen[tile], weights[tile]
-        for a in range(n_actions):
-            scores_of(features[tile, a if own_row else 0], coefs[a if own_block else 0], probs[a])
-        softmax_columns(probs, allowed[tile : tile + 1], direct, own)
+        taken, counts, model = chosen[tile], weights[tile], modelled[tile : tile + 1]
+        for b in range(n_blocks):
+            scores_of(features[tile], coefs[b], wide_odds[b])
+        odds_of(odds, allowed[tile : tile + 1], model, levels, shares, direct)
         for i in range(SIDE_BY_SIDE):
-            direct[i], seconds[i], entropy[i], own[i] = 0.0, 0.0, 0.0, probs[taken[i], i]
-        for a in range(n_actions if known else 0):
+            own[i] = odds[taken[i], i]
+        round_values(shares, direct, own, residuals[tile], inverses[tile], limits[tile], goal, values, pushes)
+        slope_parts(shares, direct, pushes, counts, factors, levels, pushed)
+        value_slopes(odds, model, factors, levels, taken, pushed, slopes)
+        add_gradients(features[tile], wide_slopes, gradients[0])
+        if beside == SQUARES:
             for i in range(SIDE_BY_SIDE):
-                direct[i] += probs[a, i] * modelled[tile, a, i]
-        round_values(
-            own, direct, residuals[tile], inverses[tile], limits[tile], goal, beside, values, seconds, pushes, clipped
-        )
-        for what in range(3):
-            if (what == 1 and beside == ALONE) or (what == 2 and not entropies):
-                continue
-            if what == 2:
-                entropy_slopes(probs, counts, entropy, slopes)
-            elif what == 1 and beside == WEIGHTS:
-                value_slopes(probs, modelled[:0], direct, clipped, taken, counts, slopes)
-            else:
-                value_slopes(probs, modelled[tile : tile + 1], direct, pushes, taken, counts, slopes)
-            for a in range(n_actions):
-                slope = slopes[a]
-                if what == 1 and beside == SQUARES:
-                    for i in range(SIDE_BY_SIDE):
-                        slope[i] *= 2.0 * values[i]
-                add_dots(features[tile, a if own_row else 0], everywhere, slope, gradients[what, a if own_block else 0])
-        add_dots(summed, everywhere, counts, sums)
-
-
-@fused
-def round_values(own, direct, residuals, inverses, limits, goal, beside, values, seconds, pushes, clipped):
-    """y and v of a tile's rounds, and by how much they move with log π(a_t): ``pushes`` for y, ``clipped`` for v."""
-    for i in range(SIDE_BY_SIDE):
-        # A clipped weight no longer moves with the policy.
-        clipped[i] = own[i] * inverses[i] if own[i] < limits[i] else 0.0
-        pushes[i] = clipped[i] * residuals[i]
-        values[i] = direct[i] + residuals[i] * inverses[i] * min(own[i], limits[i])
-    if goal == CROSS_ENTROPY:
-        for i in range(SIDE_BY_SIDE):
-            pushes[i] = residuals[i] * inverses[i]
-            values[i] = pushes[i] * np.log(max(own[i], LEAST))
-    for i in range(SIDE_BY_SIDE if beside != ALONE else 0):
-        seconds[i] = values[i] * values[i] if beside == SQUARES else min(own[i], limits[i]) * inverses[i]
+                seconds[i] = values[i] * values[i]
+            for i in range(SIDE_BY_SIDE):
+                factors[i] *= values[i] + values[i]
+                pushed[i] *= values[i] + values[i]
+            value_slopes(odds, model, factors, levels, taken, pushed, slopes)
+            add_gradients(features[tile], wide_slopes, gradients[1])
+        elif beside == WEIGHTS:
+            clipped_weights(own, inverses[tile], limits[tile], seconds, pushes)
+            direct[:] = 0.0
+            slope_parts(shares, direct, pushes, counts, factors, levels, pushed)
+            value_slopes(odds, model[:0], factors, levels, taken, pushed, slopes)
+            add_gradients(features[tile], wide_slopes, gradients[1])
+        if entropies:
+            entropy_slopes(odds, shares, counts, entropy, slopes)
+            add_gradients(features[tile], wide_slopes, gradients[2])
+        add_dots(summed, slice(0, SIDE_BY_SIDE), counts, sums)
 
 
 @fused
 def scores_of(features, coefs, scores):
-    """Σ_j θ(j) features(j) into ``scores`` (S,): a feature at a time, in the order in which memory has them."""
+    """Σ_j θ(j) features(j) into ``scores``: a feature at a time, in the order in which memory has them."""
     for j in range(coefs.size):
         row, coef = features[j], coefs[j]
         if j == 0:
-            for i in range(SIDE_BY_SIDE):
+            for i in range(row.size):
                 scores[i] = row[i] * coef
         else:
-            for i in range(SIDE_BY_SIDE):
+            for i in range(row.size):
                 scores[i] += row[i] * coef
 
 
 @fused
-def softmax_columns(logits, allowed, highest, totals):
-    """exp(logit - max) / Σ in place of the logits (K, S), 0 where ``allowed`` (1 or 0, K, S) is false."""
-    masked = allowed.shape[0] > 0
-    for i in range(SIDE_BY_SIDE):
-        highest[i], totals[i] = -np.inf, 0.0
-    for a in range(logits.shape[0]):
-        row = logits[a]
-        for i in range(SIDE_BY_SIDE):
-            if not masked or allowed[0, a, i]:
+def odds_of(scores, allowed, modelled, highest, totals, direct):
+    """Odds exp(score - max) in place of scores (K, S), 0 where not ``allowed``; their sum and Σ odds m are written."""
+    masked, known = allowed.shape[0] > 0, modelled.shape[0] > 0
+    highest[:], totals[:], direct[:] = -np.inf, 0.0, 0.0
+    for a in range(scores.shape[0]):
+        row = scores[a]
+        if masked:
+            for i in range(SIDE_BY_SIDE):
+                if allowed[0, a, i]:
+                    highest[i] = max(highest[i], row[i])
+        else:
+            for i in range(SIDE_BY_SIDE):
                 highest[i] = max(highest[i], row[i])
-    for a in range(logits.shape[0]):
-        row = logits[a]
-        for i in range(SIDE_BY_SIDE):
-            row[i] = exp_of(min(row[i] - highest[i], 0.0))
+    for a in range(scores.shape[0]):
+        row = scores[a]
+        exp_below(row, highest)
         if masked:
             for i in range(SIDE_BY_SIDE):
                 if not allowed[0, a, i]:
                     row[i] = 0.0
         for i in range(SIDE_BY_SIDE):
             totals[i] += row[i]
-    for i in range(SIDE_BY_SIDE):
-        totals[i] = 1.0 / totals[i]
-    for a in range(logits.shape[0]):
-        row = logits[a]
-        for i in range(SIDE_BY_SIDE):
-            row[i] *= totals[i]
+        if known:
+            model = modelled[0, a]
+            for i in range(SIDE_BY_SIDE):
+                direct[i] += row[i] * model[i]
 
 
 @fused
-def value_slopes(probs, modelled, direct, pushes, taken, counts, slopes):
+def exp_below(row, highest):
+    """exp(min{row - highest, 0}) in place of ``row``, as exactly as its numbers are."""
+    if row.itemsize == 4:
+        for i in range(SIDE_BY_SIDE):
+            row[i] = exp_of_single(min(row[i] - highest[i], np.float32(0)))
+    else:
+        for i in range(SIDE_BY_SIDE):
+            row[i] = exp_of(min(row[i] - highest[i], 0.0))
+
+
+@fused
+def round_values(totals, direct, own, residuals, inverses, limits, goal, values, pushes):
+    """y of a tile's rounds, and by how much it moves with log π(a_t): ``pushes``.
+
+    Of odds ``own`` and Σ odds m ``direct`` become π(a_t) and Σ π m; ``totals`` become 1 / Σ odds.
+    """
+    for i in range(SIDE_BY_SIDE):
+        totals[i] = 1 / totals[i]
+    for i in range(SIDE_BY_SIDE):
+        own[i] *= totals[i]
+        direct[i] *= totals[i]
+    if goal == CROSS_ENTROPY:
+        for i in range(SIDE_BY_SIDE):
+            pushes[i] = residuals[i] * inverses[i]
+            values[i] = pushes[i] * np.log(max(own[i], LEAST))
+    else:
+        clipped_weights(own, inverses, limits, values, pushes)
+        for i in range(SIDE_BY_SIDE):
+            pushes[i] *= residuals[i]
+            values[i] = values[i] * residuals[i] + direct[i]
+
+
+@fused
+def clipped_weights(own, inverses, limits, weights, pushes):
+    """min{π(a_t), l} / p, and by how much it moves with log π(a_t): not at all where it is clipped."""
+    for i in range(SIDE_BY_SIDE):
+        weights[i] = min(own[i], limits[i]) * inverses[i]
+    for i in range(SIDE_BY_SIDE):
+        pushes[i] = weights[i] if own[i] < limits[i] else 0.0
+
+
+@fused
+def slope_parts(shares, direct, pushes, counts, factors, levels, pushed):
+    """u / Σ odds, Σ π m + push and u push: what ``value_slopes`` is made of."""
+    for i in range(SIDE_BY_SIDE):
+        factors[i] = counts[i] * shares[i]
+    for i in range(SIDE_BY_SIDE):
+        levels[i] = direct[i] + pushes[i]
+    for i in range(SIDE_BY_SIDE):
+        pushed[i] = counts[i] * pushes[i]
+
+
+@fused
+def value_slopes(odds, modelled, factors, levels, taken, pushed, slopes):
     """u [π(a) (m(a) - Σ π m - push) + push 1{a = a_t}] into ``slopes`` (K, S): what y gains with each logit."""
     known = modelled.shape[0] > 0
-    for a in range(probs.shape[0]):
-        prob, slope = probs[a], slopes[a]
+    for a in range(odds.shape[0]):
+        odd, slope = odds[a], slopes[a]
         if known:
+            model = modelled[0, a]
             for i in range(SIDE_BY_SIDE):
-                slope[i] = counts[i] * prob[i] * (modelled[0, a, i] - direct[i] - pushes[i])
+                slope[i] = odd[i] * factors[i] * (model[i] - levels[i])
         else:
             for i in range(SIDE_BY_SIDE):
-                slope[i] = -counts[i] * prob[i] * pushes[i]
-    for i in range(SIDE_BY_SIDE):
-        slopes[taken[i], i] += counts[i] * pushes[i]
+                slope[i] = -odd[i] * factors[i] * levels[i]
+        for i in range(SIDE_BY_SIDE):
+            if taken[i] == a:
+                slope[i] += pushed[i]
 
 
 @fused
-def entropy_slopes(probs, counts, entropy, slopes):
+def entropy_slopes(odds, shares, counts, entropy, slopes):
     """H into ``entropy``, and what u H gains with each logit, -u π(a) (log π(a) + H), into ``slopes`` (K, S)."""
-    for a in range(probs.shape[0]):
+    entropy[:] = 0.0
+    for a in range(odds.shape[0]):
         for i in range(SIDE_BY_SIDE):
-            slopes[a, i] = np.log(max(probs[a, i], LEAST))
-            entropy[i] -= probs[a, i] * slopes[a, i]
-    for a in range(probs.shape[0]):
+            slopes[a, i] = np.log(max(odds[a, i] * shares[i], LEAST))
+            entropy[i] -= odds[a, i] * shares[i] * slopes[a, i]
+    for a in range(odds.shape[0]):
         for i in range(SIDE_BY_SIDE):
-            slopes[a, i] = -counts[i] * probs[a, i] * (slopes[a, i] + entropy[i])
+            slopes[a, i] = -counts[i] * odds[a, i] * shares[i] * (slopes[a, i] + entropy[i])
+
+
+@fused
+def add_gradients(features, slopes, gradients):
+    """What coefficients (B, D) gain by ``slopes`` (B, R S) of the scores."""
+    for b in range(slopes.shape[0]):
+        add_dots(features, slice(0, features.shape[1]), slopes[b], gradients[b])

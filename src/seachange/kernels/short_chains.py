@@ -158,7 +158,7 @@ def backward_group(widths, transition, evidence, filtered, inverses, first_state
 @reordered
 def add_dots(rows, columns, weights, totals):
     """Σ_i weights(i) rows(j, i) of these columns is added to totals(j)."""
-    size, fours = columns.stop - columns.start, totals.size // 4 * 4
+    size, fours, zero = columns.stop - columns.start, totals.size // 4 * 4, weights.dtype.type(0)
     for j in range(0, fours, 4):
         first, second, third, fourth = (
             rows[j, columns],
@@ -166,7 +166,7 @@ def add_dots(rows, columns, weights, totals):
             rows[j + 2, columns],
             rows[j + 3, columns],
         )
-        a, b, c, d = 0.0, 0.0, 0.0, 0.0
+        a, b, c, d = zero, zero, zero, zero
         for i in range(size):
             a += first[i] * weights[i]
             b += second[i] * weights[i]
@@ -177,8 +177,7 @@ def add_dots(rows, columns, weights, totals):
         totals[j + 2] += c
         totals[j + 3] += d
     for j in range(fours, totals.size):
-        row = rows[j, columns]
-        a = 0.0
+        row, a = rows[j, columns], zero
         for i in range(size):
             a += row[i] * weights[i]
         totals[j] += a

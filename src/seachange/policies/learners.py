@@ -26,6 +26,8 @@ PULL_TO_ZERO, PULL_TO_SURROGATE, LEAST_PULL = 2.0, 20.0, 1e-6
 STEEPER_THAN_SURROGATE = 4.0
 # How much steeper than it was found a policy may be made.
 STEEPER = np.geomspace(1.0, 1e3, 13)
+# Values that differ by less, in units of mean absolute reward, are the same.
+FLAT = 1e-7
 
 
 def require_choices(log: BanditLog) -> None:
@@ -115,7 +117,9 @@ class SoftmaxLearner(Params):
             value, gradient = objective.value_and_gradient(flat.reshape(shape) / units)
             return -value / scale, -(gradient / units).ravel() / scale
 
-        options = {"maxiter": self.max_iterations, "ftol": 1e-10, "gtol": 1e-7}
+        # Nothing is gained by steps that rounding hides.
+        hidden = float(np.finfo(objective.log.arrays.rows.dtype).eps)
+        options = {"maxiter": self.max_iterations, "ftol": max(hidden, 1e-10), "gtol": max(1e3 * hidden, 1e-7)}
         with one_thread():
             found = minimize(descend, (start * units).ravel(), jac=True, method="L-BFGS-B", options=options)
         return found.x.reshape(shape) / units, found
@@ -127,8 +131,9 @@ class SoftmaxLearner(Params):
         if objective.l2 == 0:
             return 1.0
         unpulled = objective.pulled(0.0)
-        values = [unpulled.value_and_gradient(factor * coefs)[0] for factor in STEEPER]
-        return float(STEEPER[int(np.argmax(values))])
+        values = np.array([unpulled.value_and_gradient(factor * coefs)[0] for factor in STEEPER])
+        # Where values are flat, rounding must not decide.
+        return float(STEEPER[int(np.argmax(values >= values.max() - FLAT * objective.scale))])
 
     def _checked_weights(self, log: BanditLog, weights: npt.ArrayLike | None) -> Floats:
         require(self.clip > 0, f"clip must be positive; got {self.clip}.")

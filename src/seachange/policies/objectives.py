@@ -96,7 +96,7 @@ class Objective:
         """Standard error of mean y at θ = ``coefs``, in units of the mean absolute reward."""
         total, means, slopes = float(self.weights.sum()), np.zeros(3), np.zeros((3, *coefs.shape))
         for tiles in self._kept or self._laid_out():
-            objective_sums(*tiles, coefs, VALUE, SQUARES, False, means, slopes)
+            objective_sums(*tiles, coefs.astype(tiles.features.dtype), VALUE, SQUARES, False, means, slopes)
         return float(np.sqrt(max(means[1] / total - (means[0] / total) ** 2, 0.0) / total)) / self.scale
 
     def value_and_gradient(self, coefs: Floats) -> tuple[float, Floats]:
@@ -106,7 +106,13 @@ class Objective:
         beside = WEIGHTS if self.normalised else SQUARES if self.variance_penalty > 0 else ALONE
         for tiles in self._kept or self._laid_out():
             objective_sums(
-                *tiles, coefs, CROSS_ENTROPY if self.surrogate else VALUE, beside, self.temperature > 0, means, slopes
+                *tiles,
+                coefs.astype(tiles.features.dtype),
+                CROSS_ENTROPY if self.surrogate else VALUE,
+                beside,
+                self.temperature > 0,
+                means,
+                slopes,
             )
         means /= total
         slopes /= total
