@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Literal
 
 import numpy as np
 
-from seachange.errors import LogError, ParameterError
+from seachange.errors import LogError, ParameterError, SeachangeWarning
 from seachange.log.bandit_log import BanditLog, require_propensities, warn_of_estimates
 from seachange.model import SwitchingModel
 from seachange.params import Auto
@@ -44,6 +45,9 @@ def learn(
             f"learn needs a BanditLog; a {type(log).__name__} becomes one by BanditLog.from_frame or read_log."
         )
     require_choices(log)
+    if isinstance(objective, type):
+        raise ParameterError(f"objective must be a name or a learner object: {objective.__name__}(), not the class.")
+    _say_what_is_odd(log)
     state_oracle = oracle_named(oracle, n_states, seed, align_to) if isinstance(oracle, str) else oracle
     learner = learner_named(objective) if isinstance(objective, str) else objective
     if not isinstance(learner, DMLearner) and getattr(learner, "objective", None) != "dm":
@@ -58,6 +62,25 @@ def learn(
         policies=policies, oracle=state_oracle, labels=labels, learner=learner, provenance=Provenance.of(log),
         choice=choice,
     )  # fmt: skip
+
+
+def _say_what_is_odd(log: BanditLog) -> None:
+    """Logs that can be learned from, but hardly in earnest."""
+    rewards = log.arrays.rewards
+    if rewards.min() == rewards.max():
+        warnings.warn(
+            f"all rewards are {rewards[0]:g}: every policy earns the same, and there is nothing to learn.",
+            SeachangeWarning,
+            stacklevel=3,
+        )
+    n_taken = len(np.unique(log.arrays.actions))
+    if log.propensities_known and n_taken > 1 and float(log.arrays.propensities.min()) == 1:
+        warnings.warn(
+            f"all propensities are 1, yet {n_taken} actions were taken: they look filled in, not logged. Leave them out "
+            "and estimate them (sc.estimate_propensities, --estimate-propensities), or log the real ones.",
+            SeachangeWarning,
+            stacklevel=3,
+        )
 
 
 def reward_models_of(oracle: StateOracle) -> list[RewardModel] | None:

@@ -90,8 +90,11 @@ def test_float32_contexts_learn_the_same(make_log, kind):
     assert narrow.contexts.dtype == np.float32
     one, two = (sc.HMMOracle(n_states=2).fit(each).model_.reward_coefs for each in (narrow, wide))
     np.testing.assert_allclose(one, two, atol=1e-6)
-    first, second = (sc.DRLearner().fit(each).policy_.predict_proba(each.contexts) for each in (narrow, wide))
-    np.testing.assert_allclose(first, second, atol=1e-4)
+    # Climbing stops where single precision sees no more to gain.
+    first, second = (sc.DRLearner().fit(each) for each in (narrow, wide))
+    assert first.optimisation_.value == pytest.approx(second.optimisation_.value, rel=1e-5)
+    probs = [learner.policy_.predict_proba(wide.contexts) for learner in (first, second)]
+    np.testing.assert_allclose(*probs, atol=0.05)
 
 
 def test_sc_learn_takes_objects_and_names_alike(make_log):

@@ -5,6 +5,7 @@ import pytest
 
 import seachange as sc
 from seachange.policies.choice import choose_objective
+from seachange.policies.rewards import fit_rewards, kind_of
 from seachange.simulate import Clicks
 
 
@@ -98,3 +99,54 @@ def test_learn_chooses_by_default_and_the_model_file_remembers(make_log, tmp_pat
 def test_one_block_cannot_be_held_out(make_log):
     with pytest.raises(ValueError, match="n_folds must be at least 2"):
         sc.AutoLearner(n_folds=1).fit(make_log("none"))
+
+
+def test_a_plainer_one_within_a_standard_error_is_taken_before_the_best():
+    log = Clicks(horizon=900, click_rate=0.3, n_actions=3, n_features=2).log(0)
+    near = {"plain": sc.DMLearner(ridge=1.0), "best": sc.DMLearner(ridge=1000.0)}
+    choice = choose_objective(log, np.ones((900, 1)), candidates=near)[1]
+    assert choice.candidates[0].name == "best"
+    plain = choice.candidates[1]
+    assert 0 < plain.behind < plain.behind_error
+    assert choice.chosen == "plain"
+    assert "plainer than best and earns as much" in choice.reason
+
+
+def test_a_tiny_propensity_does_not_decide():
+    log = Clicks(horizon=3000, click_rate=0.3, n_actions=3, n_features=2).log(0)
+    propensities = log.propensities.copy()
+    propensities[7] = 1e-6
+    columns = log.actions, log.rewards, propensities
+    choice = sc.AutoLearner().fit(sc.BanditLog.from_arrays(*columns, contexts=log.contexts)).choice_
+    assert all(0 < candidate.value < 1 for candidate in choice.candidates)
+    assert all(candidate.behind_error < 0.1 for candidate in choice.candidates)
+
+
+def test_candidates_are_learned_as_they_are_deployed_states_borrowing_from_the_whole(make_log):
+    log = make_log("shared", n=900)
+    membership = np.zeros((900, 2))
+    membership[:860, 0], membership[860:, 1] = 1.0, 1.0
+    _, choice = choose_objective(log, membership, candidates={"ips": sc.IPSLearner(l2=0.1)})
+    blocks, values = [slice(0, 300), slice(300, 600), slice(600, 900)], np.zeros(900)
+    for block in blocks:
+        outside = membership.copy()
+        outside[block] = 0.0
+        pooled = sc.IPSLearner(l2=0.1).fit(log, outside.sum(axis=1))
+        for z in range(2):
+            own = sc.IPSLearner(l2=0.1).fit(log, outside[:, z], pooled) if outside[:, z].sum() > 0 else pooled
+            model = fit_rewards(log, outside[:, z : z + 1], "auto", kind_of(log, "auto"))[0]
+            held_out, chosen = log[block], (np.arange(300), log.actions[block])
+            probs, predicted = own.policy_.predict_proba(held_out.contexts), model.predict(held_out)
+            ratios = probs[chosen] / held_out.propensities
+            y = (probs * predicted).sum(axis=1) + ratios * (held_out.rewards - predicted[chosen])
+            values[block] += membership[block, z] * y
+    assert choice.candidates[0].value == pytest.approx(values.mean(), abs=1e-9)
+
+
+def test_more_coefficients_than_rewarded_rounds_leave_the_plain_candidates():
+    generator = np.random.default_rng(0)
+    actions = generator.integers(400, size=1500)
+    rewards = (generator.random(1500) < 0.05).astype(float)
+    log = sc.BanditLog.from_arrays(actions, rewards, np.full(1500, 1 / 400), n_actions=400)
+    choice = sc.AutoLearner().fit(log).choice_
+    assert not any(candidate.name.startswith(("ips", "dr")) for candidate in choice.candidates)

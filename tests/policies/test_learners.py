@@ -5,6 +5,9 @@ import pytest
 
 import seachange as sc
 from seachange.errors import SeachangeWarning
+from seachange.policies.objectives import Objective
+from seachange.policies.rewards import cross_fitted
+from seachange.states.labels import labels_from_states
 
 LEARNERS = [
     sc.IPSLearner(), sc.SNIPSLearner(), sc.DRLearner(n_folds=1), sc.DRLearner(), sc.MRDRLearner(), sc.POEMLearner(),
@@ -147,3 +150,31 @@ def test_learning_per_state_leaves_the_learner_as_it_was(make_log):
     learner = sc.IPSLearner()
     sc.learn_per_state(make_log(), sc.SingleState().fit(make_log()).predict(make_log()), learner)
     assert "policy_" not in vars(learner)
+
+
+def test_more_robust_models_are_weighed_by_the_noise_of_the_correction():
+    """The second turn of MRDR is DR on models whose rounds weigh π(a_t | x_t) (1 - p_t) / p_t²."""
+    log = sc.simulate.Clicks(horizon=3000, click_rate=0.3, n_actions=4, n_features=2).log(0)
+    generator = np.random.default_rng(0)
+    log = sc.BanditLog.from_arrays(log.actions, log.rewards, generator.uniform(0.1, 0.9, 3000), contexts=log.contexts)
+    robust, first = sc.MRDRLearner(l2=0.1).fit(log), sc.DRLearner(l2=0.1).fit(log)
+    probs = first.policy_.predict_proba(log.contexts)[np.arange(3000), log.actions]
+    noisy = probs * (1 - log.propensities) / log.propensities**2
+    by_hand = sc.DRLearner(l2=0.1)
+    modelled = cross_fitted(log, noisy, "auto", "bernoulli")
+    by_hand._learn(Objective(log, np.ones(3000), modelled, clip=100.0, l2=0.1), None)
+    np.testing.assert_allclose(robust.coefs_, by_hand.coefs_, atol=1e-10)
+    assert np.abs(robust.coefs_ - first.coefs_).max() > 1e-3
+
+
+@pytest.mark.parametrize("learner", [sc.IPSLearner(), sc.DMLearner()], ids=repr)
+def test_a_state_with_few_rounds_borrows_from_the_whole_log(learner):
+    log = sc.simulate.Clicks(horizon=3000, click_rate=0.3, n_actions=4, n_features=2).log(0)
+    states = (np.arange(3000) >= 2960).astype(int)
+    policies = sc.learn_per_state(log, labels_from_states(states, 2, log), learner)
+    pooled = learner.clone().fit(log)
+    for state in range(2):
+        weights = (states == state).astype(float)
+        borrowing, alone = learner.clone().fit(log, weights, pooled), learner.clone().fit(log, weights)
+        np.testing.assert_array_equal(policies[state].coefs, borrowing.policy_.coefs)
+        assert np.abs(borrowing.policy_.coefs - alone.policy_.coefs).max() > 1e-3

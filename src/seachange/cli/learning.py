@@ -50,6 +50,7 @@ def learn(
     """Learn a switching policy from a log."""
     from seachange import learning
     from seachange.outputs import claim_file
+    from seachange.report.progress import working
     from seachange.report.tables import log_table, states_table
 
     console, target, count = console_for(json), claim_file(out, force=force), state_count(states)
@@ -57,7 +58,8 @@ def learn(
     if estimate_propensities:
         table = with_estimates(table, seed, console)
     console.print(log_table(table), "")
-    model = learning.learn(table, oracle=oracle, n_states=count, objective=objective, seed=seed)
+    with working("Learning"):
+        model = learning.learn(table, oracle=oracle, n_states=count, objective=objective, seed=seed)
     console.print(states_table(table, model.labels))
     if model.choice is not None:
         console.print(f"\nObjective: {model.choice.reason}", soft_wrap=True)

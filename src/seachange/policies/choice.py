@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from copy import copy
 from dataclasses import dataclass, replace
 from typing import Self
@@ -9,6 +10,7 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
+from seachange.errors import SeachangeWarning
 from seachange.log.bandit_log import BanditLog, require_propensities
 from seachange.params import Params, require, require_count
 from seachange.policies.learners import (
@@ -20,6 +22,7 @@ from seachange.policies.learners import (
     checked_weights,
     require_choices,
 )
+from seachange.policies.per_state import policies_of
 from seachange.policies.rewards import RewardModel, fit_rewards, kind_of, time_blocks
 from seachange.protocols import Floats, Policy
 
@@ -27,8 +30,10 @@ Learner = SoftmaxLearner | DMLearner
 
 # Largest weights that candidates are clipped at, where the log has weights beyond the second.
 CLIPS = (100.0, 20.0)
-# Pulls of the coefficients that are tried, as multiples of "auto".
-PULLS = (0.1, 3.0)
+# Pulls that are tried beside "auto": to the surrogate's maximum, and where policies are drawn to 0.
+PULLS, PULLS_TO_ZERO = (2000.0, 20.0, 2.0), (0.2, 6.0)
+# Weights beyond this do not decide between candidates: one round would.
+MOST_WEIGHT = 100.0
 
 
 @dataclass(frozen=True)
@@ -70,6 +75,9 @@ def sensible_candidates(log: BanditLog) -> dict[str, Learner]:
         found["cross-entropy"] = CrossEntropyLearner()
     if kind_of(log, "auto") == "bernoulli":
         found["dm, least squares"] = DMLearner(rewards="gaussian")
+    if np.prod(log.joint.shape) > np.count_nonzero(log.arrays.rewards):
+        # More coefficients than rewarded rounds: what climbs on weighted rewards would learn them by heart, and slowly.
+        return found
     largest = float(1 / log.arrays.propensities.min())
     for clip in CLIPS if largest > CLIPS[1] else CLIPS[:1]:
         told = f", clip {clip:g}" if largest > CLIPS[1] else ""
@@ -102,7 +110,7 @@ def choose_objective(
 
     Of a candidate's policies π_z learned without a block, a round of the block says
 
-    y_t = Σ_z u_t(z) [Σ_a π_z(a | x_t) r̂_z(x_t, a) + (π_z(a_t | x_t) / p_t) (r_t - r̂_z(x_t, a_t))]
+    y_t = Σ_z u_t(z) [Σ_a π_z(a | x_t) r̂_z(x_t, a) + min{M, π_z(a_t | x_t) / p_t} (r_t - r̂_z(x_t, a_t))]
 
     with r̂_z from outside the block, too.
     """
@@ -113,18 +121,18 @@ def choose_objective(
     trial.hold(sensible_candidates(log) if candidates is None else candidates)
     if candidates is None:
         chosen = trial.choice.chosen
-        trial.hold(variants(chosen, trial.learners[chosen], log, membership))
+        trial.hold(variants(chosen, trial.learners[chosen], log))
     choice = trial.choice
     return copy(trial.learners[choice.chosen]), choice
 
 
-def variants(name: str, learner: Learner, log: BanditLog, membership: Floats) -> dict[str, Learner]:
+def variants(name: str, learner: Learner, log: BanditLog) -> dict[str, Learner]:
     """The same objective with more and less pull, and as soft as it was found."""
     if not isinstance(learner, SoftmaxLearner):
         return {}
-    pull = copy(learner).fit(log, np.ascontiguousarray(membership.sum(axis=1))).optimisation_.l2
+    to_zero = isinstance(learner, CrossEntropyLearner) or float(log.arrays.rewards.min()) < 0
     found: dict[str, Learner] = {
-        f"{name}, l2 {factor * pull:.2g}": replace(learner, l2=factor * pull) for factor in PULLS
+        f"{name}, pull {pull:g}": replace(learner, pull=pull) for pull in (PULLS_TO_ZERO if to_zero else PULLS)
     }
     return found | {f"{name}, as soft as found": replace(learner, steepness=1.0)}
 
@@ -146,10 +154,12 @@ class _Trial:
             values = np.zeros(len(self.log))
             for block, models in zip(self.blocks, self.models, strict=True):
                 outside, held_out = self._outside(block), self.log[block]
-                for z, model in enumerate(models):
-                    if outside[:, z].sum() > 0:
-                        policy = copy(learner).fit(self.log, np.ascontiguousarray(outside[:, z])).policy_
-                        values[block] += self.membership[block, z] * _doubly_robust(held_out, policy, model)
+                with warnings.catch_warnings():
+                    # What is to be said of a learner is said when it learns from the whole log.
+                    warnings.simplefilter("ignore", SeachangeWarning)
+                    policies = policies_of(self.log, list(np.ascontiguousarray(outside.T)), learner)
+                for z, (policy, model) in enumerate(zip(policies, models, strict=True)):
+                    values[block] += self.membership[block, z] * _doubly_robust(held_out, policy, model)
             self.learners[name], self.values[name] = learner, values
 
     def _outside(self, block: slice) -> Floats:
@@ -174,6 +184,6 @@ def _doubly_robust(log: BanditLog, policy: Policy, model: RewardModel) -> Floats
     """(n,) what each round says of ``policy``."""
     probs, everyone = policy.predict_proba(log.contexts, log.action_mask), np.arange(len(log))
     predicted = np.broadcast_to(model.predict(log), probs.shape)
-    ratios = probs[everyone, log.arrays.actions] / log.arrays.propensities
+    ratios = np.minimum(probs[everyone, log.arrays.actions] / log.arrays.propensities, MOST_WEIGHT)
     residuals = log.arrays.rewards - predicted[everyone, log.arrays.actions]
     return np.asarray(np.einsum("ta,ta->t", probs, predicted) + ratios * residuals)

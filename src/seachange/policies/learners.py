@@ -13,17 +13,17 @@ from seachange.engine import one_thread
 from seachange.errors import LogError, ParameterError
 from seachange.log.bandit_log import BanditLog, require_propensities, require_rewards
 from seachange.params import Auto, Params, require, require_count
+from seachange.policies.chosen import chosen_probs, say_what_clipping_costs
 from seachange.policies.objectives import Objective
+from seachange.policies.pulls import LEAST_PULL, STEEPER_THAN_SURROGATE, pull_that_pays, pull_to
 from seachange.policies.rewards import RewardKind, RewardModel, cross_fitted, fit_rewards, kind_of, robust_weights
 from seachange.policies.softmax import SoftmaxPolicy
 from seachange.protocols import Floats
 
 # A softmax so steep that it takes the best action: its largest coefficient, in units of the features, is this.
 GREEDY = 1e6
-# The pull "auto": so many times the squared relative standard error of the value, and not less than the last.
-PULL_TO_ZERO, PULL_TO_SURROGATE, LEAST_PULL = 2.0, 20.0, 1e-6
-# The surrogate takes actions as often as they are rewarded; the best policy takes the best one more often.
-STEEPER_THAN_SURROGATE = 4.0
+# The pull "auto" to 0, where there is no surrogate: so many times the squared relative standard error of the value.
+PULL_TO_ZERO = 2.0
 # How much steeper than it was found a policy may be made.
 STEEPER = np.geomspace(1.0, 1e3, 13)
 # Values that differ by less, in units of mean absolute reward, are the same.
@@ -65,42 +65,52 @@ class SoftmaxLearner(Params):
     clip: float = 100.0  # M: lower trades bias for variance; below 1 / p it costs value
     temperature: float = 0.0  # τ: higher keeps the policy more random; in units of reward
     l2: float | Auto = "auto"  # pull of coefficients to where they start; in units of mean absolute reward and features
+    pull: float | Auto = "auto"  # l2 in squared relative errors of the value; auto: what pays on half a log
     borrow: float = 10.0  # rounds with which the surrogate of the whole log counts for that of one of its states
     steepness: float | Auto = "auto"  # what coefficients are multiplied with at last, against the pull; auto: what pays
     max_iterations: int = 500
 
     def fit(self, log: BanditLog, weights: npt.ArrayLike | None = None, pooled: Self | None = None) -> Self:
         """Learn ``policy_`` from ``log``, round t counting ``weights[t]`` times, drawn to what ``pooled`` learned."""
-        self._learn(self._objective(log, self._checked_weights(log, weights)), pooled)
+        counts = self._checked_weights(log, weights)
+        if pooled is None:
+            say_what_clipping_costs(log, counts, self.clip, stacklevel=3)
+        self._learn(self._objective(log, counts), pooled)
         return self
 
     def _learn(self, objective: Objective, pooled: Self | None) -> None:
         """Climb to a maximum; ``policy_``, ``coefs_`` and ``optimisation_`` say which."""
-        start, pull = self._start(objective, pooled)
-        if self.l2 == "auto":
-            objective = objective.pulled(max(pull * objective.relative_error(start) ** 2, LEAST_PULL))
-        coefs, found = self._climb(objective.drawn_to(start), start)
+        start, surrogate = self._start(objective, pooled)
+        if self.l2 != "auto":
+            objective = objective.drawn_to(start)
+        elif self.pull != "auto":
+            objective = pull_to(objective, start, self.pull)
+        elif surrogate is None:
+            objective = pull_to(objective, start, PULL_TO_ZERO)
+        else:
+            objective = pull_to(objective, start, pull_that_pays(objective, surrogate, start, self._climb))
+        coefs, found = self._climb(objective, start)
         steepness = self._steepness(objective, coefs)
         self.coefs_, self.policy_ = coefs, SoftmaxPolicy(steepness * coefs, objective.log.joint)
         value = -float(found.fun) * objective.scale
         self.optimisation_ = Optimisation(value, int(found.nit), found.status == 0, objective.l2, steepness)
 
-    def _start(self, objective: Objective, pooled: Self | None) -> tuple[Floats, float]:
-        """Where to climb from, and how strongly coefficients are drawn there.
+    def _start(self, objective: Objective, pooled: Self | None) -> tuple[Floats, Objective | None]:
+        """Where to climb from, and the surrogate that says so.
 
         Where rewards are from 0 on that is the maximum of the concave surrogate, ``surrogate_coefs_``, which is drawn
         to the pooled one's. With losses there is no surrogate; a state then has nothing to borrow.
         """
         start, self.surrogate_coefs_ = np.zeros(objective.log.joint.shape), None
         if float(objective.log.arrays.rewards.min()) < 0:
-            return start, PULL_TO_ZERO
+            return start, None
         surrogate = objective.as_surrogate.pulled(LEAST_PULL)
         if pooled is not None and pooled.surrogate_coefs_ is not None:
             start = pooled.surrogate_coefs_
             borrowed = self.borrow / float(objective.weights.sum())
             surrogate = surrogate.drawn_to(start).pulled(max(borrowed, LEAST_PULL))
         self.surrogate_coefs_ = self._climb(surrogate, start)[0]
-        return STEEPER_THAN_SURROGATE * self.surrogate_coefs_, PULL_TO_SURROGATE
+        return STEEPER_THAN_SURROGATE * self.surrogate_coefs_, surrogate
 
     def _objective(self, log: BanditLog, counts: Floats, **settings: Any) -> Objective:
         l2 = 0.0 if self.l2 == "auto" else self.l2
@@ -139,6 +149,7 @@ class SoftmaxLearner(Params):
         require(self.clip > 0, f"clip must be positive; got {self.clip}.")
         require(self.temperature >= 0, f"temperature must be at least 0; got {self.temperature}.")
         require(self.l2 == "auto" or self.l2 >= 0, f"l2 must be auto or at least 0; got {self.l2}.")
+        require(self.pull == "auto" or self.pull >= 0, f"pull must be auto or at least 0; got {self.pull}.")
         require(self.borrow >= 0, f"borrow must be at least 0; got {self.borrow}.")
         given = self.steepness
         require(given == "auto" or 0 < given < np.inf, f"steepness must be auto or positive; got {given}.")
@@ -184,10 +195,10 @@ class CrossEntropyLearner(SoftmaxLearner):
         require(least >= 0, f"cross-entropy needs rewards from 0 on; the log has {least}. Use IPSLearner.")
         return super()._objective(log, counts, surrogate=True, **settings)
 
-    def _start(self, objective: Objective, pooled: Self | None) -> tuple[Floats, float]:
+    def _start(self, objective: Objective, pooled: Self | None) -> tuple[Floats, Objective | None]:
         """Its own maximum, with the pull that was asked for, is what it is to find: it starts at the pooled one's."""
         start = np.zeros(objective.log.joint.shape) if pooled is None else pooled.coefs_
-        return start, PULL_TO_ZERO
+        return start, None
 
     def _steepness(self, objective: Objective, coefs: Floats) -> float:
         return super()._steepness(objective.as_value, coefs)
@@ -227,8 +238,7 @@ class MRDRLearner(DRLearner):
         super().fit(log, weights, pooled)
         counts = checked_weights(log, weights)
         for _ in range(1, self.turns):
-            probs = self.policy_.predict_proba(log.contexts, log.action_mask)[np.arange(len(log)), log.arrays.actions]
-            noisy = counts * robust_weights(probs, log.arrays.propensities)
+            noisy = counts * robust_weights(chosen_probs(log, self.policy_), log.arrays.propensities)
             # A policy that the log never followed, or that it followed without fail, has no such rounds.
             if noisy.sum() > 0:
                 modelled = cross_fitted(log, noisy, self.ridge, kind_of(log, self.rewards), self.n_folds)

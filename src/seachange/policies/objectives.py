@@ -55,15 +55,19 @@ class Objective:
         """All tiles, where there is room for them."""
         rows = self.log.arrays.rows
         size = len(self.log) * (rows.shape[1] * rows.shape[2] + (0 if self.modelled is None else self.log.n_actions))
-        sparse = self.modelled is None and not self.normalised and self.temperature == 0
-        return list(self._laid_out()) if self.log.spool is None and (sparse or size <= MOST_KEPT) else None
+        return list(self._laid_out()) if self.log.spool is None and (self._sparse or size <= MOST_KEPT) else None
+
+    @property
+    def _sparse(self) -> bool:
+        """Whether a round without a reward moves neither y nor its variance."""
+        return self.modelled is None and not self.normalised and self.temperature == 0
 
     def _laid_out(self) -> Iterator[Tiles]:
-        """Rounds that matter, in tiles: without a reward a round moves neither y nor its variance."""
+        """Rounds that matter, in tiles."""
         for part in self.log.chunk_slices():
             chunk, weights = self.log[part], self.weights[part]
             matters = weights > 0
-            if self.modelled is None and not self.normalised and self.temperature == 0:
+            if self._sparse:
                 matters &= chunk.arrays.rewards != 0
             modelled = self.modelled if self.modelled is None or len(self.modelled) == 1 else self.modelled[part]
             if matters.any():
@@ -80,6 +84,8 @@ class Objective:
     @cached_property
     def as_surrogate(self) -> Objective:
         """The concave objective that stands for this one, of rounds with a reward alone."""
+        if self._sparse:
+            return self._with(surrogate=True, variance_penalty=0.0)
         return Objective(log=self.log, weights=self.weights, l2=self.l2, centre=self.centre, surrogate=True)
 
     @cached_property

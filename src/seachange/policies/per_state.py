@@ -70,19 +70,25 @@ def learn_per_state(
     if isinstance(learner, DMLearner) and reward_models is not None:
         return PolicySet(tuple(copy(learner).take(model, log).policy_ for model in reward_models), labels.expected_stay)
     memberships = list(labels.weights(soft))
-    borrows = isinstance(learner, DMLearner | SoftmaxLearner) and len(memberships) > 1
-    empty = [state for state, weights in enumerate(memberships) if not weights.sum() > 0]
-    for state in empty:
-        warnings.warn(
-            f"state {state} has no rounds; it gets the policy of the whole log.", SeachangeWarning, stacklevel=2
-        )
-    pooled = copy(learner).fit(log) if empty or borrows else None
-    policies: list[Policy] = []
     for state, weights in enumerate(memberships):
-        if state in empty:
+        if not weights.sum() > 0:
+            warnings.warn(
+                f"state {state} has no rounds; it gets the policy of the whole log.", SeachangeWarning, stacklevel=2
+            )
+    return PolicySet(policies_of(log, memberships, learner), labels.expected_stay)
+
+
+def policies_of(log: BanditLog, memberships: Sequence[Floats], learner: PolicyLearner) -> tuple[Policy, ...]:
+    """π̂_z of every (n,) ``memberships``; one without rounds gets the policy of all of them together."""
+    empty = [not weights.sum() > 0 for weights in memberships]
+    borrows = isinstance(learner, DMLearner | SoftmaxLearner) and len(memberships) > 1
+    pooled = copy(learner).fit(log, np.sum(memberships, axis=0)) if borrows or any(empty) else None
+    policies: list[Policy] = []
+    for nothing, weights in zip(empty, memberships, strict=True):
+        if nothing:
             policies.append(pooled.policy_)  # type: ignore[union-attr]
         elif borrows:
             policies.append(copy(learner).fit(log, weights, pooled).policy_)  # type: ignore[call-arg]
         else:
             policies.append(copy(learner).fit(log, weights).policy_)
-    return PolicySet(tuple(policies), labels.expected_stay)
+    return tuple(policies)

@@ -13,11 +13,14 @@ from seachange.engine import one_thread
 from seachange.errors import ParameterError, SeachangeWarning
 from seachange.log.bandit_log import BanditLog, require_propensities
 from seachange.params import Auto, Params, require
+from seachange.policies.chosen import say_what_clipping_costs
 from seachange.policies.learners import checked_weights, require_choices
-from seachange.policies.rewards import fit_rewards
+from seachange.policies.rewards import cross_fitted, kind_of
 from seachange.policies.tabular import Situations, TabularPolicy, restricted, situations_of
 from seachange.protocols import Floats, Ints
 
+# Runs of rounds, each of which is modelled from the others.
+FOLDS = 5
 # Entries of a table beyond which a log is taken to have contexts that are numbers, not kinds.
 MOST_CELLS = 500_000
 
@@ -37,10 +40,11 @@ class TabularLearner(Params):
 
     V̂_t(π) = Σ_a π(a | x_t) r̂(x_t, a) + min{M, π(a_t | x_t) / p_t} (r_t - r̂(x_t, a_t)),  r̂ = 0 under "ips"
 
-    "dm" has the first term alone. ``max_ratio`` is the paper's class of clipped policies, π(a | x) / π_0(a | x) ≤ M for
-    all a and x, which needs the whole logging distribution. ``clip`` clips weights instead: rounds of one context,
-    action and propensity whose rewards (residuals under "dr") sum to less than 0 are then not clipped, since that would
-    make losses look smaller than they are and the problem no longer linear; the optimum is one of a lower bound.
+    Under "dr" r̂ of a round is fitted to other times only; "dm" has the first term alone. ``max_ratio`` is the paper's
+    class of clipped policies, π(a | x) / π_0(a | x) ≤ M for all a and x, which needs the whole logging distribution.
+    ``clip`` clips weights instead: rounds of one context, action and propensity whose rewards (residuals under "dr")
+    sum to less than 0 are then not clipped, since that would make losses look smaller than they are and the problem no
+    longer linear; the optimum is one of a lower bound.
     """
 
     objective: Literal["ips", "dm", "dr"] = "ips"
@@ -65,6 +69,8 @@ class TabularLearner(Params):
                 SeachangeWarning,
                 stacklevel=2,
             )
+        if self.clip is not None and self.objective != "dm":
+            say_what_clipping_costs(log, counts, self.clip, stacklevel=3)
         programme = self._programme(log, counts, situations)
         everywhere = Situations(
             situations.contexts[:1, :0],
@@ -101,9 +107,8 @@ class TabularLearner(Params):
         cells = situations.of_round * log.n_actions + log.actions
         gains, residuals = np.zeros(n_cells), log.rewards
         if self.objective != "ips":
-            modelled = np.broadcast_to(
-                fit_rewards(log, counts[:, None], self.ridge)[0].predict(log), (len(log), log.n_actions)
-            )
+            kind, n_folds = kind_of(log, "auto"), FOLDS if self.objective == "dr" else 1
+            modelled = cross_fitted(log, counts, self.ridge, kind, n_folds)
             places = situations.of_round[:, None] * log.n_actions + np.arange(log.n_actions)
             gains += np.bincount(places.ravel(), (counts[:, None] * modelled).ravel(), n_cells)
             residuals = residuals - modelled[np.arange(len(log)), log.actions]

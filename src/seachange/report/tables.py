@@ -49,7 +49,7 @@ def log_table(log: BanditLog) -> Table:
 def _propensities(log: BanditLog) -> str:
     if not log.propensities_known:
         return "none"
-    told = f"from {log.propensities.min():.4f} to {log.propensities.max():.4f}"
+    told = f"from {log.propensities.min():.4g} to {log.propensities.max():.4g}"
     return f"{told}, estimated" if log.propensities_estimated else told
 
 

@@ -1,0 +1,76 @@
+"""How strongly policies are drawn to the surrogate's maximum, and what clipping costs."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+import seachange as sc
+from seachange.policies.objectives import Objective
+from seachange.policies.pulls import LEAST_PULL, PULLS, STEEPER_THAN_SURROGATE, pull_to
+from seachange.simulate import Clicks
+from seachange.states.labels import labels_from_states
+
+
+def test_the_pull_is_so_many_squared_relative_errors():
+    log = Clicks(horizon=2000, click_rate=0.2).log(0)
+    objective, start = Objective(log, np.ones(2000)), np.random.default_rng(0).normal(size=log.joint.shape)
+    probs = sc.SoftmaxPolicy(start, log.joint).predict_proba(log.contexts)[np.arange(2000), log.actions]
+    y = probs / log.propensities * log.rewards
+    error = y.std() / np.sqrt(2000) / log.rewards.mean()
+    pulled = pull_to(objective, start, 7.0)
+    assert pulled.l2 == pytest.approx(7 * error**2, rel=1e-9)
+    np.testing.assert_array_equal(pulled.centre, start)
+    assert pull_to(objective, start, 0.0).l2 == LEAST_PULL
+
+
+def pull_of(learner):
+    """The one of PULLS that a learner with l2="auto" took."""
+    return learner.optimisation_.l2
+
+
+@pytest.mark.parametrize(("quadratic", "pull"), [(0.0, PULLS[0]), (0.6, PULLS[-1])])
+def test_a_world_that_the_surrogate_fits_keeps_policies_there_another_lets_them_go(quadratic, pull):
+    for seed in (0, 1, 2):
+        log = Clicks(seed=seed, horizon=60_000, click_rate=0.2, quadratic=quadratic).log(seed)
+        auto, told = sc.IPSLearner().fit(log), sc.IPSLearner(pull=pull).fit(log)
+        assert pull_of(auto) == pull_of(told)
+        np.testing.assert_array_equal(auto.coefs_, told.coefs_)
+
+
+def test_an_endless_pull_stays_at_the_surrogate_and_none_leaves_it():
+    log = Clicks(horizon=3000, click_rate=0.2).log(0)
+    held, free = sc.IPSLearner(pull=1e12).fit(log), sc.IPSLearner(pull=0.0).fit(log)
+    start = STEEPER_THAN_SURROGATE * held.surrogate_coefs_
+    np.testing.assert_allclose(held.coefs_, start, atol=1e-6)
+    assert np.abs(free.coefs_ - start).max() > 0.1
+
+
+def test_a_half_without_rewards_keeps_the_strongest_pull():
+    rewards = np.zeros(100)
+    rewards[3] = 1.0
+    log = sc.BanditLog.from_arrays(np.arange(100) % 3, rewards, np.full(100, 1 / 3))
+    assert pull_of(sc.IPSLearner().fit(log)) == pull_of(sc.IPSLearner(pull=PULLS[0]).fit(log))
+
+
+@pytest.mark.parametrize("learner", [sc.IPSLearner, sc.DRLearner, sc.TabularLearner])
+def test_a_clip_below_one_over_p_is_said_with_what_it_costs(learner):
+    generator = np.random.default_rng(0)
+    actions = generator.integers(10, size=4000)
+    rewards = (generator.random(4000) < np.where(actions == 3, 0.5, 0.1)).astype(float)
+    log = sc.BanditLog.from_arrays(actions, rewards, np.full(4000, 0.1))
+    with pytest.warns(sc.SeachangeWarning, match=r"clip=2 is below 1 / p in 100.0% .* with 20.0% .* clip=10 clips"):
+        learner(clip=2.0).fit(log)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        learner(clip=10.0).fit(log)
+
+
+def test_a_state_that_borrows_says_nothing_twice():
+    generator = np.random.default_rng(0)
+    actions = generator.integers(10, size=1000)
+    log = sc.BanditLog.from_arrays(actions, (actions == 3).astype(float), np.full(1000, 0.1))
+    labels = labels_from_states(np.arange(1000) // 500, 2, log)
+    with pytest.warns(sc.SeachangeWarning, match="clip=2") as said:
+        sc.learn_per_state(log, labels, sc.IPSLearner(clip=2.0))
+    assert len(said) == 1
