@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import seachange as sc
+from seachange.errors import ParameterError
 
 
 @pytest.mark.parametrize("reward", [0.0, 1.0, -2.5])
@@ -22,5 +23,5 @@ def test_propensities_that_were_filled_in_are_said(make_log):
 
 
 def test_a_class_is_no_learner(make_log):
-    with pytest.raises(sc.ParameterError, match=r"a learner object: DRLearner\(\), not the class"):
+    with pytest.raises(ParameterError, match=r"a learner object: DRLearner\(\), not the class"):
         sc.learn(make_log("none"), oracle="none", objective=sc.DRLearner)

@@ -76,7 +76,7 @@ def _say_what_is_odd(log: BanditLog) -> None:
     n_taken = len(np.unique(log.arrays.actions))
     if log.propensities_known and n_taken > 1 and float(log.arrays.propensities.min()) == 1:
         warnings.warn(
-            f"all propensities are 1, yet {n_taken} actions were taken: they look filled in, not logged. Leave them out "
+            f"all propensities are 1, yet {n_taken} actions were taken: they look filled in. Leave them out "
             "and estimate them (sc.estimate_propensities, --estimate-propensities), or log the real ones.",
             SeachangeWarning,
             stacklevel=3,
