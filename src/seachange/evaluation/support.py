@@ -163,6 +163,9 @@ def support_of(log: BanditLog, probs_of: Distribution) -> Support:
 
 
 def effective_samples(weights: Floats) -> float:
-    """(Σ w)² / Σ w²."""
-    squares = float(weights @ weights)
-    return float(weights.sum()) ** 2 / squares if squares > 0 else 0.0
+    """(Σ w)² / Σ w², of weights from 0 up; in units of the largest, so that no square leaves the numbers."""
+    largest = float(weights.max())
+    if not largest > 0:
+        return 0.0
+    shares = weights / largest
+    return float(shares.sum()) ** 2 / float(shares @ shares)

@@ -9,14 +9,16 @@ from typing import Literal, get_args
 import numpy as np
 
 from seachange.errors import ParameterError
-from seachange.evaluation.bootstrap import bootstrap_interval, draw_counts
+from seachange.evaluation.bootstrap import LEAST_IN_SPREAD, bootstrap_interval, draw_counts
 from seachange.evaluation.clusters import Clusters
 from seachange.evaluation.formulas import ESTIMATORS, Parts
 from seachange.evaluation.intervals import (
     bernstein_interval,
     bernstein_ratio,
+    gamma_interval,
+    influences,
     normal_interval,
-    standard_error,
+    spread_of,
 )
 from seachange.evaluation.sequences import Watched, running_interval
 from seachange.evaluation.support import effective_samples
@@ -86,8 +88,12 @@ class Wanted:
         """The estimate that ``parts`` make, with its interval."""
         effective = effective_samples(weights)
         known = min(effective, float(weights.sum())) >= FEWEST
-        value, error = parts.value, standard_error(parts, self.clusters) if known else np.inf
-        low, high = self._interval(name, parts, value, error, weight_bound)
+        value, found = parts.value, influences(parts, self.clusters)
+        error = spread_of(found) if known else np.inf
+        if self.kind == "bootstrap" and 0 < error < np.inf and effective_samples(np.square(found)) < LEAST_IN_SPREAD:
+            low, high = gamma_interval(value, found, weights, self.clusters.log.arrays.rewards, self.confidence)
+        else:
+            low, high = self._interval(name, parts, value, error, weight_bound)
         return ValueEstimate(
             estimator=name,
             value=value,
