@@ -11,6 +11,7 @@ import numpy as np
 from seachange.errors import ParameterError
 from seachange.kernels.weights import weigh
 from seachange.log.bandit_log import BanditLog
+from seachange.log.validation import LEAST_PROPENSITY
 from seachange.params import require
 from seachange.policies.per_state import PolicySet
 from seachange.protocols import Floats, Policy
@@ -32,6 +33,7 @@ class Support:
     weight_bound: float  # no weight can be larger, as far as the propensities of the log tell
     unseen_mass: float  # mean probability of actions that the log never took
     unsupported_mass: float | None  # mean probability of actions that it could not take, where that is known
+    round_bounds: Floats  # (n,) no weight of the round could have been larger, as far as its own propensities tell
 
 
 def membership_of(log: BanditLog, labels: StateLabels | None, soft: bool) -> Floats:
@@ -121,7 +123,10 @@ class SupportSums:
         self.log = log
         self.weights = np.empty(len(log))
         self.never_taken = (np.bincount(log.arrays.actions, minlength=log.n_actions) == 0).astype(np.float64)
-        self.unseen, self.unsupported, self.largest = 0.0, 0.0, 0.0
+        # What is not known of the logging policy: that it never gave an action less than the least that is in the log.
+        known = log.logging_probs is not None
+        self.round_bounds: Floats = np.empty(len(log)) if known else 1 / log.arrays.propensities
+        self.unseen, self.unsupported = 0.0, 0.0
 
     def add(self, rounds: slice, probs: Floats) -> None:
         """Count ``rounds``, whose probabilities are ``probs`` (m, K)."""
@@ -137,20 +142,17 @@ class SupportSums:
         self.unseen += unseen
         if self.log.logging_probs is not None:
             logging = self.log.logging_probs[rounds]
-            self.unsupported += float(probs[logging <= 0].sum())
-            ratios = np.divide(probs, logging, out=np.zeros_like(probs), where=logging > 0)
-            self.largest = max(self.largest, float(ratios.max()))
+            possible = logging >= LEAST_PROPENSITY
+            self.unsupported += float(probs[~possible].sum())
+            ratios = np.divide(probs, logging, out=np.zeros_like(probs), where=possible)
+            self.round_bounds[rounds] = ratios.max(axis=1)
 
     def total(self) -> Support:
         """The sums of all rounds."""
         n, known = len(self.log), self.log.logging_probs is not None
-        # What is not known of the logging policy: that it never gave an action less than the least that is in the log.
-        bound = self.largest if known else 1 / float(self.log.arrays.propensities.min())
+        bounds = np.maximum(self.round_bounds, self.weights)  # rounding can put a weight above its bound
         return Support(
-            self.weights,
-            max(bound, float(self.weights.max())),
-            self.unseen / n,
-            self.unsupported / n if known else None,
+            self.weights, float(bounds.max()), self.unseen / n, self.unsupported / n if known else None, bounds
         )
 
 

@@ -20,7 +20,7 @@ from seachange.evaluation.intervals import (
     normal_interval,
     spread_of,
 )
-from seachange.evaluation.sequences import Watched, running_interval
+from seachange.evaluation.sequences import Level, Watched, running_interval
 from seachange.evaluation.support import effective_samples
 from seachange.log.bandit_log import BanditLog, require_rewards
 from seachange.params import require
@@ -120,22 +120,22 @@ class Wanted:
             return float(watched.low[-1]), float(watched.high[-1])
         if name == "snips":
             return bernstein_ratio(parts, weight_bound, self.reward_range, self.clusters, self.confidence)
-        terms, limits = self._terms(name, parts, weight_bound)
-        return bernstein_interval(terms, limits, self.clusters, self.confidence)
+        terms, (least, most) = self._terms(name, parts, weight_bound)
+        return bernstein_interval(terms, (float(least), float(most)), self.clusters, self.confidence)
 
-    def running(self, name: str, parts: Parts, weight_bound: float) -> Watched:
+    def running(self, name: str, parts: Parts, weight_bound: Level) -> Watched:
         """The confidence sequence after each cluster."""
         terms, limits = self._terms(name, parts, weight_bound)
         return running_interval(terms, limits, self.reward_range, self.clusters, self.confidence)
 
-    def _terms(self, name: str, parts: Parts, weight_bound: float) -> tuple[Floats, tuple[float, float]]:
+    def _terms(self, name: str, parts: Parts, weight_bound: Level) -> tuple[Floats, tuple[Level, Level]]:
         """The terms of a mean and the limits they are known to keep."""
         assert parts.plain is not None, "what has limits is a mean"
         if name == "mean":
             return parts.plain, self.reward_range
         limits_of = ESTIMATORS[name].limits
         assert limits_of is not None, "require_possible was asked"
-        return parts.plain, limits_of(min(weight_bound, parts.most_weight), *self.reward_range)
+        return parts.plain, limits_of(np.minimum(weight_bound, parts.most_weight), *self.reward_range)
 
 
 def wanted_interval(
