@@ -62,4 +62,4 @@ def stitched_boundary(variances: Floats, scale: Level, error: float) -> Floats:
     first, second = (EPOCH**0.25 + EPOCH**-0.25) / np.sqrt(2), (np.sqrt(EPOCH) + 1) / 2
     scaled = np.maximum(np.divide(variances, scale**2, out=np.ones_like(variances), where=scale > 0), 1.0)
     level = DECAY * np.log1p(np.log(scaled) / np.log(EPOCH)) + np.log(zeta(DECAY) / error)
-    return scale * np.asarray(np.sqrt(first**2 * scaled * level + second**2 * np.square(level)) + second * level)
+    return np.asarray(scale * (np.sqrt(first**2 * scaled * level + second**2 * np.square(level)) + second * level))
