@@ -13,7 +13,8 @@ RESAMPLES = 1000
 MOST_GROUPS = 4096
 # Resamples that are counted at a time, in the fastest memory.
 AT_ONCE = 32
-# With fewer effective clusters in the spread, (Σ ψ²)² / Σ ψ⁴ of their influences, too many resamples lack them all.
+# With fewer effective clusters in the spread, (Σ ψ²)² / Σ ψ⁴ of their influences, or of the rewards' distances from
+# their mean, too many resamples lack them all.
 LEAST_IN_SPREAD = 10.0
 # No score counts a spread below this share of the log's: rounding leaves some where there is none.
 LEAST_SPREAD = 0.1

@@ -63,6 +63,12 @@ class Wanted:
         """The bootstrap's resamples, the same for all estimators."""
         return draw_counts(len(self.clusters.sizes), self.seed)
 
+    @cached_property
+    def _rare(self) -> bool:
+        """Whether few rewards differ from the rest: small weights, or models, may hide that in an estimate's terms."""
+        rewards = self.clusters.log.arrays.rewards
+        return _few(rewards - rewards.mean())
+
     @property
     def bounded(self) -> bool:
         """Whether the interval stands on the range of the rewards."""
@@ -90,7 +96,7 @@ class Wanted:
         known = min(effective, float(weights.sum())) >= FEWEST
         value, found = parts.value, influences(parts, self.clusters)
         error = spread_of(found) if known else np.inf
-        if self.kind == "bootstrap" and 0 < error < np.inf and effective_samples(np.square(found)) < LEAST_IN_SPREAD:
+        if self.kind == "bootstrap" and 0 < error < np.inf and (self._rare or _few(found)):
             low, high = gamma_interval(value, found, weights, self.clusters.log.arrays.rewards, self.confidence)
         else:
             low, high = self._interval(name, parts, value, error, weight_bound)
@@ -136,6 +142,11 @@ class Wanted:
         limits_of = ESTIMATORS[name].limits
         assert limits_of is not None, "require_possible was asked"
         return parts.plain, limits_of(np.minimum(weight_bound, parts.most_weight), *self.reward_range)
+
+
+def _few(differences: Floats) -> bool:
+    """Whether few of these make all of their spread."""
+    return 0 < effective_samples(np.square(differences)) < LEAST_IN_SPREAD
 
 
 def wanted_interval(
