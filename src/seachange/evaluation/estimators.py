@@ -107,7 +107,7 @@ def watch(
     wanted = wanted_interval(log, "sequence", confidence, reward_range, 0)
     wanted.require_possible(name, (switch if name == "switch-dr" else shrinkage) == "auto")
     terms, support = _terms(log, policy, (name,), wanted, clip, labels, soft, modelled, switch, shrinkage, force)
-    bounds = np.minimum(clip, wanted.clusters.largest_so_far(support.round_bounds))
+    bounds = np.minimum(clip, wanted.clusters.largest_so_far(support.round_bounds(log.arrays.propensities)))
     return wanted.running(name, ESTIMATORS[name].parts(terms, switch, shrinkage), bounds)
 
 

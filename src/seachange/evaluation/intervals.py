@@ -23,7 +23,9 @@ def influences(parts: Parts, clusters: Clusters) -> Floats:
         if not mean > 0:
             return np.full(len(clusters.sizes), np.inf)
         linear = linear + (parts.above - parts.ratio * parts.below) / mean
-    return clusters.sums(linear) / clusters.n_rounds
+    found = clusters.sums(linear)
+    found /= clusters.n_rounds
+    return found
 
 
 def standard_error(parts: Parts, clusters: Clusters) -> float:

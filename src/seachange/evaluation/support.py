@@ -33,7 +33,12 @@ class Support:
     weight_bound: float  # no weight can be larger, as far as the propensities of the log tell
     unseen_mass: float  # mean probability of actions that the log never took
     unsupported_mass: float | None  # mean probability of actions that it could not take, where that is known
-    round_bounds: Floats  # (n,) no weight of the round could have been larger, as far as its own propensities tell
+    largest_ratios: Floats | None = None  # (n,) the largest π / π_0 of a round's actions, where that is known
+
+    def round_bounds(self, propensities: Floats) -> Floats:
+        """(n,) no weight of the round could have been larger, as far as its own propensities tell."""
+        bounds = 1 / propensities if self.largest_ratios is None else self.largest_ratios
+        return np.maximum(bounds, self.weights)  # rounding can put a weight above its bound
 
 
 def membership_of(log: BanditLog, labels: StateLabels | None, soft: bool) -> Floats:
@@ -123,9 +128,7 @@ class SupportSums:
         self.log = log
         self.weights = np.empty(len(log))
         self.never_taken = (np.bincount(log.arrays.actions, minlength=log.n_actions) == 0).astype(np.float64)
-        # What is not known of the logging policy: that it never gave an action less than the least that is in the log.
-        known = log.logging_probs is not None
-        self.round_bounds: Floats = np.empty(len(log)) if known else 1 / log.arrays.propensities
+        self.largest_ratios = None if log.logging_probs is None else np.empty(len(log))
         self.unseen, self.unsupported = 0.0, 0.0
 
     def add(self, rounds: slice, probs: Floats) -> None:
@@ -140,19 +143,24 @@ class SupportSums:
                 f"{probs[row].min():g} up and add up to {probs[row].sum():g}."
             )
         self.unseen += unseen
-        if self.log.logging_probs is not None:
+        if self.log.logging_probs is not None and self.largest_ratios is not None:
             logging = self.log.logging_probs[rounds]
             possible = logging >= LEAST_PROPENSITY
             self.unsupported += float(probs[~possible].sum())
             ratios = np.divide(probs, logging, out=np.zeros_like(probs), where=possible)
-            self.round_bounds[rounds] = ratios.max(axis=1)
+            self.largest_ratios[rounds] = ratios.max(axis=1)
 
     def total(self) -> Support:
         """The sums of all rounds."""
-        n, known = len(self.log), self.log.logging_probs is not None
-        bounds = np.maximum(self.round_bounds, self.weights)  # rounding can put a weight above its bound
+        n, ratios = len(self.log), self.largest_ratios
+        # What is not known of the logging policy: that it never gave an action less than the least that is in the log.
+        bound = 1 / float(self.log.arrays.propensities.min()) if ratios is None else float(ratios.max())
         return Support(
-            self.weights, float(bounds.max()), self.unseen / n, self.unsupported / n if known else None, bounds
+            self.weights,
+            max(bound, float(self.weights.max())),
+            self.unseen / n,
+            None if ratios is None else self.unsupported / n,
+            ratios,
         )
 
 

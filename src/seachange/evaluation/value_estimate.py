@@ -94,10 +94,10 @@ class Wanted:
         """The estimate that ``parts`` make, with its interval."""
         effective = effective_samples(weights)
         known = min(effective, float(weights.sum())) >= FEWEST
-        value, found = parts.value, influences(parts, self.clusters)
-        error = spread_of(found) if known else np.inf
-        if self.kind == "bootstrap" and 0 < error < np.inf and (self._rare or _few(found)):
-            low, high = gamma_interval(value, found, weights, self.clusters.log.arrays.rewards, self.confidence)
+        value, (error, few) = parts.value, self._spread(parts) if known else (np.inf, False)
+        if few and 0 < error < np.inf:
+            found, rewards = influences(parts, self.clusters), self.clusters.log.arrays.rewards
+            low, high = gamma_interval(value, found, weights, rewards, self.confidence)
         else:
             low, high = self._interval(name, parts, value, error, weight_bound)
         return ValueEstimate(
@@ -113,6 +113,11 @@ class Wanted:
             setting=parts.setting,
             latent=latent,
         )
+
+    def _spread(self, parts: Parts) -> tuple[float, bool]:
+        """The standard error, and for the bootstrap whether few clusters make it."""
+        found = influences(parts, self.clusters)
+        return spread_of(found), self.kind == "bootstrap" and (self._rare or _few(found))
 
     def _interval(
         self, name: str, parts: Parts, value: float, error: float, weight_bound: float
