@@ -82,6 +82,8 @@ def test_watching_a_log_that_grew_changes_nothing_that_was_seen(estimator, clust
     assert seen < len(whole.values)
     for name in ("values", "low", "high"):
         assert getattr(whole, name)[:seen] == pytest.approx(getattr(first, name), rel=1e-9)
+    (last,) = sc.evaluate(log, probs, (estimator,), interval="sequence")
+    assert (whole.low[-1], whole.high[-1]) == pytest.approx((last.low, last.high), rel=1e-12)
 
 
 @pytest.mark.filterwarnings("ignore::seachange.errors.SeachangeWarning")
