@@ -1,10 +1,17 @@
 """What a log can and cannot say of a policy."""
 
+import re
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import seachange as sc
 from seachange.errors import ParameterError, RefusedError, SeachangeWarning
+from seachange.evaluation.diagnostics import diagnostics_of, highest_clip
+from seachange.evaluation.support import effective_samples, support_of
 
 pytestmark = pytest.mark.small
 
@@ -46,19 +53,124 @@ def test_the_overlap_is_the_mass_that_both_policies_share():
     assert sc.diagnose(log, fixed(target, n)).overlap == pytest.approx(np.minimum(logging, target).sum(), abs=0.005)
 
 
-def test_a_log_of_few_rounds_is_refused_with_the_cure():
+def test_a_log_of_few_rounds_is_refused_with_the_only_cure():
     log = uniform_log(20)
-    with pytest.raises(RefusedError, match=r"20.0 effective rounds of 20.*A longer log.*force=True"):
+    with pytest.raises(
+        RefusedError, match=r"20.0 effective rounds of 20.*cure it: a longer log, of some 30 rounds. force"
+    ):
         sc.evaluate(log, fixed([1 / 3] * 3, 20))
     with pytest.warns(SeachangeWarning, match="not to be relied on"):
         sc.evaluate(log, fixed([1 / 3] * 3, 20), force=True)
 
 
+def test_no_longer_log_nor_clip_is_said_to_cure_a_policy_that_the_log_never_followed():
+    actions = np.random.default_rng(0).integers(2, size=500)
+    log = sc.BanditLog.from_arrays(actions, np.ones(500), np.full(500, 0.5), n_actions=3)
+    few, off = sc.diagnose(log, fixed([0, 0, 1], 500)).refusals
+    assert few.endswith(
+        "cure it: a policy that takes actions which the log took, or a log that took those of the policy"
+    )
+    assert off.endswith("100% of its choices are actions that the log never took. Log them sometimes")
+    (half,) = sc.diagnose(log, fixed([0.25, 0.25, 0.5], 500)).refusals
+    assert half.endswith(
+        "50% of its choices are actions that the log never took. Leave out those actions, or log with some exploration"
+    )
+
+
+def rare_log(n, share, seed=0):
+    """Two actions, the second in a small share of the rounds."""
+    actions = (np.random.default_rng(seed).random(n) < share).astype(int)
+    return sc.BanditLog.from_arrays(actions, np.ones(n), np.where(actions == 1, share, 1 - share), n_actions=2)
+
+
+def test_the_log_that_is_long_enough_is_long_enough():
+    (refusal,) = sc.diagnose(rare_log(300, 0.05), fixed([0.1, 0.9], 300)).refusals
+    needed = int(re.search(r"a longer log, of some ([\d,]+) rounds", refusal)[1].replace(",", ""))
+    assert needed < 2_000
+    for seed in range(10):
+        found = sc.diagnose(rare_log(needed, 0.05, seed), fixed([0.1, 0.9], needed))
+        assert found.effective_samples > 0.7 * 30
+    # One rare round is no measure of how often such come: the weight is.
+    (refusal,) = sc.diagnose(one_rare_round(1e-6), fixed([0.1, 0.9], 1000)).refusals
+    assert "of some 27,000,0" in refusal
+    assert "clip" not in refusal
+
+
+@given(st.integers(0, 2**32), st.floats(0.5, 4.0), st.integers(31, 200))
+@settings(max_examples=40, deadline=None)
+def test_a_clip_is_offered_where_it_works_and_only_there(seed, sigma, n):
+    """Against trying every weight as a clip."""
+    generator = np.random.default_rng(seed)
+    propensities = np.exp(-np.abs(generator.normal(0, sigma, size=n)))
+    log = sc.BanditLog.from_arrays(np.zeros(n, dtype=int), np.ones(n), propensities, n_actions=1)
+    found = sc.diagnose(log, np.ones((n, 1)))
+    w = 1 / propensities
+    able = [clip for clip in w if np.minimum(w, clip).sum() ** 2 / np.sum(np.minimum(w, clip) ** 2) >= 30]
+    assert highest_clip(w, 30.0) == max(able)
+    few = next((each for each in found.refusals if "effective rounds" in each), None)
+    assert (few is None) == (found.effective_samples >= 30)
+    if few is None:
+        return
+    offered = re.search(r"clip=([\d.e+]+) \(which cuts off ([\d.]+)%", few)
+    assert (offered is not None) == (1 - np.minimum(w, max(able)).sum() / w.sum() <= 0.5)
+    if offered is not None:
+        clipped = sc.diagnose(log, np.ones((n, 1)), clip=float(offered[1]))
+        assert clipped.effective_samples >= 30
+        assert clipped.clipped_mass == pytest.approx(float(offered[2]) / 100, abs=0.002)
+
+
+def test_weights_that_are_no_numbers_are_refused():
+    log = uniform_log()
+    support = support_of(log, lambda rounds: fixed([1 / 3] * 3, rounds.stop - rounds.start))
+    assert diagnostics_of(log, support, np.inf).sound
+    spoilt = support.weights.copy()
+    spoilt[3] = np.nan
+    found = diagnostics_of(log, replace(support, weights=spoilt), np.inf)
+    assert len(found.refusals) == 2
+    assert not found.sound
+
+
+@given(st.integers(0, 2**32), st.floats(-300, 300))
+@settings(max_examples=25, deadline=None)
+def test_effective_rounds_do_not_depend_on_the_unit_of_weights(seed, exponent):
+    weights = np.random.default_rng(seed).exponential(size=50)
+    plain = weights.sum() ** 2 / np.sum(weights**2)
+    assert effective_samples(weights * 10.0**exponent) == pytest.approx(plain, rel=1e-9)
+
+
+def one_rare_round(propensity):
+    actions, propensities = np.zeros(1000, dtype=int), np.full(1000, 1 - propensity)
+    actions[17], propensities[17] = 1, propensity
+    return sc.BanditLog.from_arrays(actions, np.ones(1000), propensities, n_actions=2)
+
+
+@pytest.mark.parametrize("interval", ["normal", "bootstrap", "bernstein", "sequence"])
+@pytest.mark.parametrize("propensity", [1e-6, 1e-12])
+def test_no_interval_of_tiny_propensities_is_nan(propensity, interval):
+    names = ("ips", "dr", "mrdr") if interval in ("bernstein", "sequence") else tuple(sc.evaluation.ESTIMATORS)
+    with pytest.warns(SeachangeWarning, match="forced"):
+        estimates = sc.evaluate(
+            one_rare_round(propensity), fixed([0.1, 0.9], 1000), names, interval=interval, force=True
+        )
+    assert np.isfinite([estimate.value for estimate in estimates]).all()
+    assert not np.isnan([[e.std_error, e.low, e.high, e.effective_samples, e.max_weight] for e in estimates]).any()
+    found = sc.diagnose(one_rare_round(propensity), fixed([0.1, 0.9], 1000))
+    assert np.isfinite([found.effective_samples, found.mean_weight, found.mean_weight_z, found.overlap]).all()
+
+
+def test_actions_that_are_logged_with_next_to_no_probability_are_those_that_could_not_be_taken():
+    logging = fixed([0.5, 0.5, 1e-320], 400)
+    actions = np.random.default_rng(0).integers(2, size=400)
+    log = sc.BanditLog.from_arrays(actions, np.ones(400), np.full(400, 0.5), logging_probs=logging)
+    probs = fixed([0.48, 0.48, 0.04], 400)
+    assert sc.diagnose(log, probs).unsupported_mass == pytest.approx(0.04)
+    with pytest.warns(SeachangeWarning, match="could not take"):
+        (found,) = sc.evaluate(log, probs, ("ips",), interval="bernstein")
+    assert found.high - found.low < 1
+
+
 def test_tiny_propensities_are_a_diagnosis_and_no_infinity():
-    n = 1000
-    actions, propensities = np.zeros(n, dtype=int), np.full(n, 1 - 1e-6)
-    actions[17], propensities[17] = 1, 1e-6
-    log = sc.BanditLog.from_arrays(actions, np.ones(n), propensities, n_actions=2)
+    n, log = 1000, one_rare_round(1e-6)
     with pytest.raises(RefusedError, match=r"1.0 effective rounds of 1,000.*row 17, is 9e\+05"):
         sc.evaluate(log, fixed([0.1, 0.9], n))
     found = sc.diagnose(log, fixed([0.1, 0.9], n))

@@ -8,6 +8,7 @@ import pytest
 import seachange as sc
 from seachange.errors import ParameterError, RefusedError, SeachangeWarning
 from seachange.evaluation import evaluate_logging, evaluate_states
+from seachange.policies.rewards import fit_rewards
 
 pytestmark = pytest.mark.small
 # Logs of one or two rounds say too little of any policy, and that is said.
@@ -92,6 +93,27 @@ def test_dr_with_models_of_other_rounds_is_unbiased_by_enumeration(estimator):
     exact = np.sum(CONTEXT_PROBS[:, None] * TARGET.probs * CLICK)
     expected = sum(p * sc.evaluate(log, TARGET, (estimator,), **TINY)[0].value for p, log in every_log(3))
     assert expected == pytest.approx(exact, abs=1e-14)
+
+
+@pytest.mark.parametrize("interval", ["normal", "bernstein"])
+def test_mrdr_is_dr_with_the_fits_of_its_own_weights(interval):
+    """r̂ of a block of time by least squares on the others with π (1 - p) / p², and within the range where it counts."""
+    log = sampled_log(400, 5)
+    x, everyone = log.contexts[:, 0].astype(int), np.arange(400)
+    taken, p = TARGET.probs[x, log.actions], log.propensities
+    predicted = np.empty((400, 2))
+    for block in np.split(everyone, 5):
+        noisy = taken * (1 - p) / p**2
+        noisy[block] = 0.0
+        (model,) = fit_rewards(log, noisy[:, None], 1.0)
+        predicted[block] = model.predict(log)[block]
+    if interval == "bernstein":
+        predicted = np.clip(predicted, 0, 1)
+    expected = np.mean(
+        (TARGET.probs[x] * predicted).sum(axis=1) + taken / p * (log.rewards - predicted[everyone, log.actions])
+    )
+    (found,) = sc.evaluate(log, TARGET, ("mrdr",), interval=interval)
+    assert found.value == pytest.approx(expected, rel=1e-9)
 
 
 @pytest.mark.filterwarnings("ignore:clip=3 cuts off")
@@ -233,7 +255,9 @@ def test_nothing_is_claimed_of_actions_that_were_never_taken():
 
 def test_a_policy_half_of_which_the_log_never_tried_is_refused():
     log = sc.BanditLog.from_arrays([0] * 400, np.tile([0.0, 1.0], 200), [1.0] * 400, n_actions=2)
-    with pytest.raises(RefusedError, match=r"average 0.50, not 1.*50% of its choices never"):
+    with pytest.raises(
+        RefusedError, match=r"average 0.50, not 1: 50% of its choices are actions that the log never took"
+    ):
         sc.evaluate(log, Half(), ("ips",))
 
 

@@ -114,6 +114,47 @@ def test_the_bernstein_interval_is_its_formula():
     assert (low, high) == pytest.approx((terms.mean() - radius, terms.mean() + radius), rel=1e-12)
 
 
+@pytest.mark.parametrize("known", [False, True])
+def test_bernstein_counts_on_the_largest_weight_that_could_have_been(known):
+    """One round could have taken an action 20 times as often as it was; its propensity, 0.95, does not tell."""
+    generator, n = np.random.default_rng(3), 400
+    logging, probs = np.full((n, 2), 0.5), np.full((n, 2), 0.5)
+    logging[7], probs[7] = [0.95, 0.05], [0.0, 1.0]
+    actions = generator.integers(2, size=n)
+    actions[7] = 0
+    rewards = (generator.random(n) < 0.3).astype(float)
+    log = sc.BanditLog.from_arrays(
+        actions, rewards, logging[np.arange(n), actions], n_actions=2, logging_probs=logging if known else None
+    )
+    (found,) = sc.evaluate(log, probs, ("ips",), interval="bernstein")
+    terms = probs[np.arange(n), actions] / log.propensities * rewards
+    depth, largest = np.log(4 / 0.05), 20 if known else 2
+    radius = np.sqrt(2 * terms.var(ddof=1) * depth / n) + 7 * largest * depth / (3 * (n - 1))
+    assert (found.low, found.high) == pytest.approx((terms.mean() - radius, terms.mean() + radius), rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("name", "left"),
+    [("switch-dr", lambda w: w * (w <= 1.7)), ("dr-os", lambda w: w * 7.0 / (w**2 + 7.0)), ("dr", lambda w: w)],
+)
+def test_bernstein_counts_on_what_a_setting_leaves_of_any_weight(name, left):
+    """The most that it leaves is found by trying all weights that the least propensity, 1/8, allows."""
+    generator, n = np.random.default_rng(4), 500
+    first = generator.choice([0.125, 0.5, 0.875], size=n)
+    actions = (generator.random(n) > first).astype(int)
+    propensities = np.where(actions == 0, first, 1 - first)
+    log = sc.BanditLog.from_arrays(actions, (generator.random(n) < 0.4).astype(float), propensities, n_actions=2)
+    probs, modelled = mostly(0, n), generator.random((n, 2))
+    (found,) = sc.evaluate(log, probs, (name,), interval="bernstein", modelled=modelled, switch=1.7, shrinkage=7.0)
+    everyone = np.arange(n)
+    w = left(probs[everyone, log.actions] / propensities)
+    terms = (probs * modelled).sum(axis=1) + w * (log.rewards - modelled[everyone, log.actions])
+    most = left(np.linspace(0, 8, 800_001)).max()
+    depth = np.log(4 / 0.05)
+    radius = np.sqrt(2 * terms.var(ddof=1) * depth / n) + 7 * (1 + 2 * most) * depth / (3 * (n - 1))
+    assert (found.low, found.high) == pytest.approx((terms.mean() - radius, terms.mean() + radius), rel=1e-5)
+
+
 def test_the_bernstein_interval_of_snips_ends_where_the_mean_of_w_r_less_v_leaves_its_radius():
     generator = np.random.default_rng(2)
     log = log_of((generator.random(2000) < 0.3).astype(float))

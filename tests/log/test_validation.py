@@ -52,6 +52,9 @@ BROKEN = {
     "negative propensity": ("propensities", {3: -0.5}, "propensities must be in (0, 1]", "-0.5"),
     "propensity above 1": ("propensities", {2: 1.5, 3: 0, 9: NAN}, "propensities must be in (0, 1]", "1.5"),
     "NaN propensity": ("propensities", {0: NAN}, "propensities must be in (0, 1]", "nan"),
+    "propensity of nothing": (
+        "propensities", {1: 1e-200, 4: 9e-13, 6: 5e-324}, "propensities must be at least 1e-12", "1e-200",
+    ),
     "NaN reward": ("rewards", {5: NAN}, "rewards must be finite", "nan"),
     "infinite reward": ("rewards", {5: -INF, 6: INF}, "rewards must be finite", "-inf"),
     "action too large": ("actions", {4: 2}, "actions must be whole numbers from 0 to 1", "2"),
@@ -135,8 +138,14 @@ def test_the_message_of_the_design_is_the_message():
     )
 
 
-def test_propensities_are_right_up_to_1():
-    assert len(BanditLog.from_arrays([0, 0], [0, 1], [1.0, np.nextafter(0, 1)])) == 2
+def test_propensities_are_right_from_a_trillionth_up_to_1():
+    assert len(BanditLog.from_arrays([0, 0], [0, 1], [1.0, 1e-12])) == 2
+
+
+def test_a_propensity_of_nothing_has_its_cure():
+    log = BanditLog.from_arrays([0, 0], [0, 1], n_actions=1)
+    with pytest.raises(LogError, match=r"write down what the actions were chosen with.*row 1 has 1e-13 \(1 of 2 rows"):
+        log.with_propensities(np.array([0.5, 1e-13]))
 
 
 def test_missing_rewards_lets_nan_stand_and_nothing_else():

@@ -13,6 +13,11 @@ RESAMPLES = 1000
 MOST_GROUPS = 4096
 # Resamples that are counted at a time, in the fastest memory.
 AT_ONCE = 32
+# With fewer effective clusters in the spread, (Σ ψ²)² / Σ ψ⁴ of their influences, or of the rewards' distances from
+# their mean, too many resamples lack them all.
+LEAST_IN_SPREAD = 10.0
+# No score counts a spread below this share of the log's: rounding leaves some where there is none.
+LEAST_SPREAD = 0.1
 
 
 def draw_counts(n_clusters: int, seed: int) -> Floats:
@@ -35,7 +40,8 @@ def bootstrap_interval(
     """V̂ - s t*, t* the quantiles of (V* - V̂) / s* over resamples of whole clusters.
 
     Numerators and denominators are drawn together, so that a ratio that is the same in every cluster has no width.
-    Holds under the conditions of the normal interval, and follows skewed terms more closely.
+    Holds under the conditions of the normal interval, and follows skewed terms more closely. With c rewarded rounds
+    e^-c of the resamples have no reward and no spread: ``LEAST_IN_SPREAD`` is where it begins to hold.
     """
     if not 0 < error < np.inf:
         return (value, value) if error == 0 else (-np.inf, np.inf)
@@ -52,7 +58,7 @@ def bootstrap_interval(
     if parts.above is not None and parts.below is not None:
         ratios.append((grouped(parts.above - parts.ratio * parts.below), grouped(parts.below)))
     moved, errors = _moved(ratios, counts)
-    scores = np.divide(moved, errors, out=np.zeros(len(moved)), where=errors > 0)
+    scores = moved / np.maximum(errors, LEAST_SPREAD * error)
     upper, lower = np.quantile(scores, [0.5 + confidence / 2, 0.5 - confidence / 2])
     return value - float(upper) * error, value - float(lower) * error
 

@@ -8,7 +8,7 @@ reward and 0, or two rewards, can be apart.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from seachange.evaluation.policy_classes import PolicyClass
@@ -155,22 +155,22 @@ def optimality_gap_bound(
 
     log N and s are the class's (see ``PolicyClass``). Printed: 2 M ε(δ₁ / 2) + 2 M √(2 T log(4 / δ₂)).
     """
-    _check(n_rounds, 1, delta_states, delta_rewards)
-    require(max_ratio > 0, f"max_ratio must be positive; got {max_ratio}.")
+    one = ips_error_bound(
+        n_rounds=n_rounds, max_ratio=max_ratio, wrong_rounds=wrong_rounds,
+        delta_states=delta_states, delta_rewards=delta_rewards, reward_range=reward_range,
+    )  # fmt: skip
     span, size = _span(reward_range), _size(reward_range)
     certainty = math.log(2 / delta_rewards) + policy_class.choice_price
     pointwise = math.sqrt(n_rounds * certainty / 2)
     uniform = math.sqrt(n_rounds * (certainty + policy_class.log_size) / 2)
-    return Bound(
+    return replace(
+        one,
         name=name,
         bounds="V(Π*) - V(Π̂) with states known, in total reward",
-        printed=2 * max_ratio * (wrong_rounds + math.sqrt(2 * n_rounds * math.log(4 / delta_rewards))),
+        printed=2 * one.printed,
         printed_flaw="unproved: a lemma for a fixed policy is used for the learned one",
         corrected=max_ratio * (size * (2 * wrong_rounds + policy_class.slack) + span * (pointwise + uniform)),
-        n_rounds=n_rounds,
         total=n_rounds * (reward_range[1] - reward_range[0]),
-        probability=1 - (delta_states + delta_rewards),
-        conditions=(),
     )
 
 
@@ -198,15 +198,13 @@ def corollary_bound(
     )  # fmt: skip
     logarithm = math.log(16 * n_rounds / delta_states)
     states = 16 * max_ratio * n_segments * logarithm / min_change**2 if min_change > 0 else math.inf
-    return Bound(
-        **{
-            **vars(gap),
-            "bounds": "V(Π*) - V(Π̂) with the paper's detector, in total reward",
-            "printed": states + 2 * max_ratio * math.sqrt(2 * n_rounds * math.log(4 / delta_rewards)),
-            "conditions": (
-                Condition(f"segments are longer than 4 w = {4 * window:,.0f} rounds", shortest_segment > 4 * window),
-            ),
-        }
+    return replace(
+        gap,
+        bounds="V(Π*) - V(Π̂) with the paper's detector, in total reward",
+        printed=states + 2 * max_ratio * math.sqrt(2 * n_rounds * math.log(4 / delta_rewards)),
+        conditions=(
+            Condition(f"segments are longer than 4 w = {4 * window:,.0f} rounds", shortest_segment > 4 * window),
+        ),
     )
 
 

@@ -10,6 +10,9 @@ import numpy as np
 from seachange.log.bandit_log import BanditLog
 from seachange.protocols import Floats, Ints
 
+# Clusters of the first of the folds that grow.
+FIRST_FOLD = 32
+
 
 @dataclass(frozen=True, eq=False)
 class Clusters:
@@ -46,3 +49,19 @@ class Clusters:
         before = np.cumsum(self.sizes) - self.sizes
         folds = (before * min(n_folds, len(self.sizes)) / len(self.log)).astype(np.int64)
         return folds if self.places is None else folds[self.places]
+
+    def growing_folds(self) -> Ints:
+        """(n,) a fold for every round: the first clusters, and then each as many as all before it.
+
+        What comes later does not change them.
+        """
+        folds = np.frexp(np.arange(len(self.sizes)) // FIRST_FOLD)[1].astype(np.int64)
+        return folds if self.places is None else folds[self.places]
+
+    def largest_so_far(self, values: Floats) -> Floats:
+        """(G,) the largest of ``values`` (n,) in each cluster and those before it."""
+        tops = values
+        if self.places is not None:
+            tops = np.full(len(self.sizes), -np.inf)
+            np.maximum.at(tops, self.places, values)
+        return np.asarray(np.maximum.accumulate(tops), dtype=np.float64)

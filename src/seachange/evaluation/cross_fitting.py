@@ -27,7 +27,7 @@ class CrossFit:
     seen: Bools  # (F, F) whether the fit for the first fold saw the second
     coefs: Floats  # (F, L, B, D) c
     grams: Floats  # (F, L, B, D, D) Σ u f f' of what each fit saw
-    penalties: Floats  # (D,)
+    penalties: Floats  # (F, D)
     offsets: Floats  # (F, L) mean rewards, to which the ridge pulls
     counts: Floats  # (F, L) Σ u
 
@@ -65,11 +65,12 @@ class CrossFit:
         for rounds, fold, state, share in self._shares():
             arrays = self.log[rounds].arrays
             add_own_features(arrays.rows, arrays.actions, share * weights[rounds], left[fold, state])
-        pulls = solve_ridge(self.grams, targets - left, self.penalties)
+        pulls = _solved(self.grams, targets - left, self.penalties)
         through = np.einsum("ks,kzbd->szbd", self.seen, pulls)
         by_mean = np.zeros(self.counts.shape)
         if self.log.joint.kind != "per action":
-            np.divide(self.penalties[-1] * pulls[..., -1].sum(axis=-1), self.counts, out=by_mean, where=self.counts > 0)
+            pulled = self.penalties[:, -1:] * pulls[..., -1].sum(axis=-1)
+            np.divide(pulled, self.counts, out=by_mean, where=self.counts > 0)
         slopes, levels = self.seen.T @ by_mean, self.seen.T @ (by_mean * self.offsets)
         errors = np.zeros(len(self.log))
         for rounds, fold, state, share in self._shares():
@@ -93,7 +94,7 @@ def fit_across(
     Round t counts q_t(z) times its ``importance``. The ridge pulls to the mean reward where there is an intercept to
     hold it. A state without rounds in those folds gets the fit of all states.
     """
-    shape, scales = log.joint.shape, log.joint.scales(log.arrays.rows)
+    shape = log.joint.shape
     n_folds, n_states = int(fold_of.max()) + 1, membership.shape[1]
     grams, moments = np.zeros((n_folds, n_states, *shape, shape[1])), np.zeros((n_folds, n_states, *shape))
     counts = np.zeros((n_folds, n_states))
@@ -119,10 +120,28 @@ def fit_across(
     if log.joint.kind != "per action":
         # The intercept is the last feature, which is always 1.
         np.divide(moments[..., -1].sum(axis=-1), counts, out=offsets, where=counts > 0)
-    penalties = RIDGE * np.square(scales)
-    coefs = solve_ridge(grams, moments - offsets[..., None, None] * grams[..., -1], penalties)
+    penalties = np.broadcast_to(RIDGE * np.square(log.joint.scales(log.arrays.rows)), (n_folds, shape[1]))
+    if forward:
+        penalties = RIDGE * _squares_seen(log, fold_of, seen)
+    coefs = _solved(grams, moments - offsets[..., None, None] * grams[..., -1], penalties)
     coefs[..., -1] += offsets[..., None]
     return CrossFit(log, fold_of, membership, seen, coefs, grams, penalties, offsets, counts)
+
+
+def _solved(grams: Floats, moments: Floats, penalties: Floats) -> Floats:
+    """(G + diag(λ))⁻¹ m of every fold, each with its own λ."""
+    return np.stack([solve_ridge(*fold) for fold in zip(grams, moments, penalties, strict=True)])
+
+
+def _squares_seen(log: BanditLog, fold_of: Ints, seen: Bools) -> Floats:
+    """(F, D) mean square of each feature over the rounds that each fit saw, 1 where it is always 0."""
+    rows, n_folds = log.arrays.rows, len(seen)
+    if len(rows) < len(log):
+        return np.ones((n_folds, rows.shape[2]))
+    parts = [rows[fold_of == fold] for fold in range(n_folds)]
+    squares = seen @ np.stack([np.einsum("nrd,nrd->d", part, part, dtype=np.float64) for part in parts])
+    counts = rows.shape[1] * (seen @ np.bincount(fold_of, minlength=n_folds))
+    return np.where(squares > 0, squares / np.maximum(counts, 1)[:, None], 1.0)
 
 
 def _shares(folds: Ints, membership: Floats) -> list[tuple[int, int, Floats]]:

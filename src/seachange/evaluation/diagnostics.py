@@ -10,6 +10,7 @@ import numpy as np
 from seachange.evaluation.support import Judged, Support, distribution_of, effective_samples, support_of
 from seachange.log.bandit_log import BanditLog, require_propensities, require_rounds
 from seachange.params import require
+from seachange.protocols import Floats
 from seachange.states.labels import StateLabels
 
 # With fewer effective rounds the standard error itself is known to no better than one in seven, 1 / √(2 · 30).
@@ -20,6 +21,8 @@ MOST_MISSING = 0.05
 SURPRISING = 4.5
 # Shares that are worth a note: of weight that was cut off, and of weight that one round has.
 NOTABLE, DOMINANT = 0.01, 0.05
+# What is left of a policy by a clip that cuts off more is another policy.
+MOST_CUT = 0.5
 LARGEST = 5
 
 
@@ -86,34 +89,82 @@ def diagnostics_of(log: BanditLog, support: Support, clip: float) -> Diagnostics
         refusals=(),
         notes=(),
     )
-    return replace(found, refusals=tuple(_refusals(found, error)), notes=tuple(_notes(found, error, clip)))
+    return replace(
+        found, refusals=tuple(_refusals(found, weights, error, clip)), notes=tuple(_notes(found, error, clip))
+    )
 
 
-def _refusals(found: Diagnostics, error: float) -> Iterator[str]:
-    """Why no value should be given."""
-    if found.effective_samples < LEAST_EFFECTIVE:
+def _refusals(found: Diagnostics, weights: Floats, error: float, clip: float) -> Iterator[str]:
+    """Why no value should be given: what cannot be compared, NaN, is no reason to give one."""
+    if not found.effective_samples >= LEAST_EFFECTIVE:
         row, weight = found.largest_weights[0]
         yield (
             f"the log speaks too little of this policy: {found.effective_samples:.1f} effective rounds of "
             f"{found.n_rounds:,}, and at least {LEAST_EFFECTIVE:.0f} are needed (the largest weight, of row {row}, is "
-            f"{weight:.4g}). A longer log, a policy closer to the one that logged, or a lower clip would cure it"
+            f"{weight:.4g}). What would cure it: {_cures(found, weights, clip)}"
         )
-    if (found.unsupported_mass or 0.0) > MOST_MISSING:
+    unsupported = found.unsupported_mass or 0.0
+    if not unsupported <= MOST_MISSING:
         yield (
-            f"the policy would spend {found.unsupported_mass:.1%} of its rounds on actions that the log could not take "
-            "(logging_probs is 0), and nothing is known of what they earn. Mask those actions, or log with some "
-            "exploration"
+            f"the policy would spend {unsupported:.1%} of its rounds on actions that the log could not take "
+            f"(logging_probs is 0), and nothing is known of what they earn. {_or_explore('Mask', unsupported)}"
         )
     off = found.mean_weight - 1
-    if abs(off) > max(SURPRISING * error, MOST_MISSING):
-        cause = (
+    if not abs(off) <= max(SURPRISING * error, MOST_MISSING):
+        yield f"the weights of this policy average {found.mean_weight:.2f}, not 1: {_cause(found, error)}"
+
+
+def _cures(found: Diagnostics, weights: Floats, clip: float) -> str:
+    """What would make the effective rounds enough, as far as these weights tell."""
+    if not found.effective_samples > 0:
+        return "a policy that takes actions which the log took, or a log that took those of the policy"
+    clipped = np.minimum(weights, clip)
+    # (Σ w)² / Σ w² is at least n times the mean weight over the largest; a mean above 1 is luck.
+    needed = np.ceil(LEAST_EFFECTIVE * float(clipped.max()) / min(float(clipped.mean()), 1.0))
+    cures = [f"a longer log, of some {needed:,.0f} rounds"]
+    if found.n_rounds >= LEAST_EFFECTIVE:
+        cures.append("a policy closer to the one that logged")
+    clip = highest_clip(clipped, LEAST_EFFECTIVE)
+    lost = 1 - float(np.minimum(weights, clip).sum()) / float(weights.sum())
+    if lost <= MOST_CUT:
+        cures.append(f"clip={0.9995 * clip:.4g} (which cuts off {lost:.1%} of the policy's weight)")
+    return ", or ".join(cures)
+
+
+def highest_clip(weights: Floats, effective: float) -> float:
+    """The largest of these weights at which clipping leaves ``effective`` rounds; 0 where none does.
+
+    (Σ min{M, w})² / Σ min{M, w}² falls as M grows, from the number of weights that are above 0.
+    """
+    rising = np.sort(weights[weights > 0])
+    shares = rising / rising[-1]
+    above = np.arange(len(shares))[::-1]
+    sums, squares = np.cumsum(shares) + above * shares, np.cumsum(np.square(shares)) + above * np.square(shares)
+    enough = np.flatnonzero(np.square(sums) >= effective * squares)
+    return float(rising[enough[-1]]) if len(enough) else 0.0
+
+
+def _cause(found: Diagnostics, error: float) -> str:
+    """Why weights do not average 1, and the cure."""
+    missing = 1 - found.mean_weight
+    if missing < 0:
+        return (
             "the propensities are too small, or are not those of the logged actions. Check how they were written down"
-            if off > 0
-            else "it would take actions that the log never or hardly ever took "
-            f"({found.unseen_mass:.0%} of its choices never), or the propensities are too large. Leave those actions "
-            "out of the policy, log with some exploration, or check the propensities"
         )
-        yield f"the weights of this policy average {found.mean_weight:.2f}, not 1: {cause}"
+    if found.unseen_mass + SURPRISING * error >= missing:
+        return (
+            f"{found.unseen_mass:.0%} of its choices are actions that the log never took. "
+            f"{_or_explore('Leave out', found.unseen_mass)}"
+        )
+    return (
+        "in some rounds it would take actions that the log never or hardly ever took in such rounds, or the "
+        "propensities are too large. Log with some exploration, or check how the propensities were written down"
+    )
+
+
+def _or_explore(remedy: str, mass: float) -> str:
+    """What to do about actions that the log knows nothing of; a policy of nothing else cannot do without them."""
+    return f"{remedy} those actions, or log with some exploration" if mass < 1 - MOST_MISSING else "Log them sometimes"
 
 
 def _notes(found: Diagnostics, error: float, clip: float) -> Iterator[str]:

@@ -14,7 +14,7 @@ from seachange.errors import RefusedError, SeachangeWarning
 from seachange.evaluation.diagnostics import Diagnostics, diagnostics_of
 from seachange.evaluation.formulas import ESTIMATORS, Parts
 from seachange.evaluation.sequences import Watched
-from seachange.evaluation.support import Judged, distribution_of, membership_of
+from seachange.evaluation.support import Judged, Support, distribution_of, membership_of
 from seachange.evaluation.terms import Need, Terms, terms_of
 from seachange.evaluation.value_estimate import IntervalKind as IntervalKind
 from seachange.evaluation.value_estimate import ValueEstimate as ValueEstimate
@@ -72,7 +72,8 @@ def evaluate(
     wanted = wanted_interval(log, interval, confidence, reward_range, seed)
     for name in names:
         wanted.require_possible(name, (switch if name == "switch-dr" else shrinkage) == "auto")
-    terms, bound = _terms(log, policy, names, wanted, clip, labels, soft, modelled, switch, shrinkage, force)
+    terms, support = _terms(log, policy, names, wanted, clip, labels, soft, modelled, switch, shrinkage, force)
+    bound = min(clip, support.weight_bound)
     latent = isinstance(policy, PolicySet) and labels is not None and labels.from_rewards
     with one_thread():
         return [
@@ -98,14 +99,16 @@ def watch(
 ) -> Watched:
     """The estimate and its confidence sequence as they stood after each round, or each sequence where there are any.
 
-    With probability ``confidence`` all of the intervals hold at once, so that one may stop at any of them. The words
-    mean what they mean to ``evaluate``, whose interval="sequence" is the last of these.
+    With probability ``confidence`` all of the intervals hold at once, so that one may stop at any of them. What the
+    log gains later changes none of them: a log that is watched anew as it grows is one sequence. The words mean what
+    they mean to ``evaluate``, whose interval="sequence" is the last of these.
     """
     (name,) = _names(estimator)
     wanted = wanted_interval(log, "sequence", confidence, reward_range, 0)
     wanted.require_possible(name, (switch if name == "switch-dr" else shrinkage) == "auto")
-    terms, bound = _terms(log, policy, (name,), wanted, clip, labels, soft, modelled, switch, shrinkage, force)
-    return wanted.running(name, ESTIMATORS[name].parts(terms, switch, shrinkage), bound)
+    terms, support = _terms(log, policy, (name,), wanted, clip, labels, soft, modelled, switch, shrinkage, force)
+    bounds = np.minimum(clip, wanted.clusters.largest_so_far(support.round_bounds(log.arrays.propensities)))
+    return wanted.running(name, ESTIMATORS[name].parts(terms, switch, shrinkage), bounds)
 
 
 def _terms(
@@ -120,8 +123,8 @@ def _terms(
     switch: float | Auto,
     shrinkage: float | Auto,
     force: bool,
-) -> tuple[Terms, float]:
-    """The terms of these estimators and the largest weight there can be, unless the log cannot support them."""
+) -> tuple[Terms, Support]:
+    """The terms of these estimators and how the log bears on the policy, unless it cannot support them."""
     require(clip > 0, f"clip must be positive; got {clip}.")
     require_propensities(log, "evaluating a policy")
     for word, setting in (("switch", switch), ("shrinkage", shrinkage)):
@@ -142,7 +145,7 @@ def _terms(
             forward=wanted.kind == "sequence",
         )
     _refuse(diagnostics_of(log, support, clip), force)
-    return terms, min(clip, support.weight_bound)
+    return terms, support
 
 
 def evaluate_logging(

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from seachange.evaluation.sequences import Level
 from seachange.evaluation.terms import Need, Terms
 from seachange.params import Auto
 from seachange.protocols import Floats
@@ -46,7 +47,7 @@ class Estimator:
 
     parts: Callable[[Terms, float | Auto, float | Auto], Parts]
     needs: frozenset[Need] = frozenset()
-    limits: Callable[[float, float, float], tuple[float, float]] | None = None  # of largest weight and reward range
+    limits: Callable[[Level, float, float], tuple[Level, Level]] | None = None  # of largest weight and reward range
 
 
 def ips(terms: Terms, switch: float | Auto, shrinkage: float | Auto) -> Parts:
@@ -137,12 +138,12 @@ def _least_error(terms: Terms, settings: Floats, changed: Callable[[float], Floa
     return best
 
 
-def _weighted_limits(weight: float, low: float, high: float) -> tuple[float, float]:
+def _weighted_limits(weight: Level, low: float, high: float) -> tuple[Level, Level]:
     """Of w r."""
-    return min(weight * low, 0.0), max(weight * high, 0.0)
+    return weight * min(low, 0.0), weight * max(high, 0.0)
 
 
-def _corrected_limits(weight: float, low: float, high: float) -> tuple[float, float]:
+def _corrected_limits(weight: Level, low: float, high: float) -> tuple[Level, Level]:
     """Of d + w (r - r̂), r̂ in the range of rewards."""
     return low - weight * (high - low), high + weight * (high - low)
 

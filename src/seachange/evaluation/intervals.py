@@ -1,9 +1,10 @@
-"""Standard errors, and normal and empirical-Bernstein intervals; rounds of one sequence count as one."""
+"""Standard errors, and normal, gamma and empirical-Bernstein intervals; rounds of one sequence count as one."""
 
 from __future__ import annotations
 
 import numpy as np
 from scipy.optimize import brentq
+from scipy.stats import pearson3
 from scipy.stats import t as student
 
 from seachange.evaluation.clusters import Clusters
@@ -11,17 +12,31 @@ from seachange.evaluation.formulas import Parts
 from seachange.protocols import Floats
 
 
-def standard_error(parts: Parts, clusters: Clusters) -> float:
-    """√(G / (G - 1) Σ_g ψ_g²) / n, ψ_g the cluster's sum of (plain - mean) + (above - ratio below) / mean(below)."""
+def influences(parts: Parts, clusters: Clusters) -> Floats:
+    """(G,) ψ_g / n, ψ_g the cluster's sum of (plain - mean) + (above - ratio below) / mean(below).
+
+    What each cluster puts into V̂ beyond its mean; infinite where the ratio has nothing below.
+    """
     linear = np.zeros(clusters.n_rounds) if parts.plain is None else parts.plain - parts.plain.mean()
     if parts.above is not None and parts.below is not None:
         mean = float(parts.below.mean())
         if not mean > 0:
-            return np.inf
+            return np.full(len(clusters.sizes), np.inf)
         linear = linear + (parts.above - parts.ratio * parts.below) / mean
-    sums = clusters.sums(linear)
-    count = len(sums)
-    return float(np.sqrt(sums @ sums * count / (count - 1)) / clusters.n_rounds) if count > 1 else np.inf
+    found = clusters.sums(linear)
+    found /= clusters.n_rounds
+    return found
+
+
+def standard_error(parts: Parts, clusters: Clusters) -> float:
+    """√(G / (G - 1) Σ_g ψ_g²) / n of the clusters' ``influences``; infinite of one cluster."""
+    return spread_of(influences(parts, clusters))
+
+
+def spread_of(found: Floats) -> float:
+    """The standard error that these influences make."""
+    count = len(found)
+    return float(np.sqrt(found @ found * count / (count - 1))) if count > 1 else np.inf
 
 
 def normal_interval(value: float, error: float, clusters: Clusters, confidence: float) -> tuple[float, float]:
@@ -33,6 +48,34 @@ def normal_interval(value: float, error: float, clusters: Clusters, confidence: 
         return -np.inf, np.inf
     reach = float(student.ppf(0.5 + confidence / 2, len(clusters.sizes) - 1)) * error
     return value - reach, value + reach
+
+
+def gamma_interval(
+    value: float, found: Floats, weights: Floats, rewards: Floats, confidence: float
+) -> tuple[float, float]:
+    """V̂ where few clusters make all of its spread, as where few rounds have a reward; ``found`` are the influences.
+
+    Each end is a quantile of a gamma distribution, moved to the mean V̂ + ψ', with the variance Σ ψ² + ψ'² and the
+    skewness 2 (Σ ψ³ + ψ'³) / (Σ ψ² + ψ'²)^1.5, mirrored where that is below 0. ψ' is one more round that only chance
+    kept away: the farthest influence to that side that was seen, or where it is farther ± w' δ' / n, w' = Σ w² / Σ w
+    the mean weight of the policy's own choices and δ' = Σ δ² / Σ δ of the distances of rewards from their mean, to that
+    side. Of c clicks with equal weights in a long log the ends are the exact ones of a Poisson mean (Garwood 1936);
+    with other weights this is the idea of Fay and Feuer (1997), who take the largest weight for w'.
+    """
+    spread, away = float(np.sqrt(found @ found)), rewards - rewards.mean()
+    scaled = found / spread
+    third = float(np.sum(scaled**3))
+    typical = float(weights @ weights / weights.sum()) / (len(weights) * spread)
+
+    def end(side: float, share: float) -> float:
+        farthest, distances = float((side * scaled).max()), np.maximum(side * away, 0.0)
+        total = float(distances.sum())
+        more = side * max(farthest, typical * float(distances @ distances) / total if total > 0 else 0.0)
+        variance = 1 + more**2
+        skewness = 2 * (third + more**3) / variance**1.5
+        return value + spread * float(pearson3.ppf(share, skewness, loc=more, scale=np.sqrt(variance)))
+
+    return end(-1.0, 0.5 - confidence / 2), end(1.0, 0.5 + confidence / 2)
 
 
 def bernstein_interval(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from scipy.special import zeta
@@ -13,6 +14,9 @@ from seachange.protocols import Floats
 # η and s of the stitched boundary: the ratio of one epoch of variance to the last, and how fast the epochs' share of
 # the error falls.
 EPOCH, DECAY = 2.0, 1.4
+
+# One number, or one for every cluster.
+Level: TypeAlias = float | Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,7 +29,7 @@ class Watched:
 
 
 def running_interval(
-    terms: Floats, limits: tuple[float, float], guesses: tuple[float, float], clusters: Clusters, confidence: float
+    terms: Floats, limits: tuple[Level, Level], guesses: tuple[float, float], clusters: Clusters, confidence: float
 ) -> Watched:
     """Bounds on the mean of E[term | past] so far, after each cluster.
 
@@ -33,7 +37,8 @@ def running_interval(
     mean of those before it, held within ``guesses``; u is ``stitched_boundary``. Empirical-Bernstein sequence of
     Howard et al. (2021), theorem 4: with probability ``confidence`` it holds at all times at once, for terms within
     ``limits`` whatever their distribution, also where the mean moves. The lower bound needs only the lower limit and
-    the largest guess: terms far above do not loosen it.
+    the largest guess: terms far above do not loosen it. Limits that are known only from the clusters so far, (G,), and
+    the largest cluster so far make bounds that no later cluster changes.
     """
     sums, sizes = clusters.sums(terms), clusters.sizes
     totals, rounds = np.cumsum(sums), np.cumsum(sizes)
@@ -41,21 +46,20 @@ def running_interval(
     guess = np.full(len(sums), (low + high) / 2)
     guess[1:] = np.clip(totals[:-1] / rounds[:-1], low, high)
     variances = np.cumsum(np.square(sums - sizes * guess))
-    largest, error = float(sizes.max()), (1 - confidence) / 2
+    largest, error = np.maximum.accumulate(sizes), (1 - confidence) / 2
     below = stitched_boundary(variances, largest * (high - limits[0]), error)
     above = stitched_boundary(variances, largest * (limits[1] - low), error)
     return Watched(totals / rounds, (totals - below) / rounds, (totals + above) / rounds)
 
 
-def stitched_boundary(variances: Floats, scale: float, error: float) -> Floats:
+def stitched_boundary(variances: Floats, scale: Level, error: float) -> Floats:
     """u(v) = c (√(k₁² v' ℓ + k₂² ℓ²) + k₂ ℓ), v' = max(v / c², 1), ℓ = s log(1 + log_η v') + log(ζ(s) / α).
 
-    A sum with variance process v and steps below c crosses it with probability at most α, at any time. k₁ = (η^¼ +
-    η^-¼) / √2, k₂ = (√η + 1) / 2 (Howard et al. 2021, theorem 1).
+    A sum with variance process v and steps below c crosses it with probability at most α, at any time; without steps
+    up, c at most 0, it stays at 0. k₁ = (η^¼ + η^-¼) / √2, k₂ = (√η + 1) / 2 (Howard et al. 2021, theorem 1).
     """
-    if scale == 0:
-        return np.zeros_like(variances)
+    scale = np.maximum(scale, 0.0)
     first, second = (EPOCH**0.25 + EPOCH**-0.25) / np.sqrt(2), (np.sqrt(EPOCH) + 1) / 2
-    scaled = np.maximum(variances / scale**2, 1.0)
+    scaled = np.maximum(np.divide(variances, scale**2, out=np.ones_like(variances), where=scale > 0), 1.0)
     level = DECAY * np.log1p(np.log(scaled) / np.log(EPOCH)) + np.log(zeta(DECAY) / error)
-    return scale * np.asarray(np.sqrt(first**2 * scaled * level + second**2 * np.square(level)) + second * level)
+    return np.asarray(scale * (np.sqrt(first**2 * scaled * level + second**2 * np.square(level)) + second * level))

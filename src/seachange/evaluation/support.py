@@ -11,6 +11,7 @@ import numpy as np
 from seachange.errors import ParameterError
 from seachange.kernels.weights import weigh
 from seachange.log.bandit_log import BanditLog
+from seachange.log.validation import LEAST_PROPENSITY
 from seachange.params import require
 from seachange.policies.per_state import PolicySet
 from seachange.protocols import Floats, Policy
@@ -32,6 +33,12 @@ class Support:
     weight_bound: float  # no weight can be larger, as far as the propensities of the log tell
     unseen_mass: float  # mean probability of actions that the log never took
     unsupported_mass: float | None  # mean probability of actions that it could not take, where that is known
+    largest_ratios: Floats | None = None  # (n,) the largest π / π_0 of a round's actions, where that is known
+
+    def round_bounds(self, propensities: Floats) -> Floats:
+        """(n,) no weight of the round could have been larger, as far as its own propensities tell."""
+        bounds = 1 / propensities if self.largest_ratios is None else self.largest_ratios
+        return np.maximum(bounds, self.weights)  # rounding can put a weight above its bound
 
 
 def membership_of(log: BanditLog, labels: StateLabels | None, soft: bool) -> Floats:
@@ -121,7 +128,8 @@ class SupportSums:
         self.log = log
         self.weights = np.empty(len(log))
         self.never_taken = (np.bincount(log.arrays.actions, minlength=log.n_actions) == 0).astype(np.float64)
-        self.unseen, self.unsupported, self.largest = 0.0, 0.0, 0.0
+        self.largest_ratios = None if log.logging_probs is None else np.empty(len(log))
+        self.unseen, self.unsupported = 0.0, 0.0
 
     def add(self, rounds: slice, probs: Floats) -> None:
         """Count ``rounds``, whose probabilities are ``probs`` (m, K)."""
@@ -135,22 +143,24 @@ class SupportSums:
                 f"{probs[row].min():g} up and add up to {probs[row].sum():g}."
             )
         self.unseen += unseen
-        if self.log.logging_probs is not None:
+        if self.log.logging_probs is not None and self.largest_ratios is not None:
             logging = self.log.logging_probs[rounds]
-            self.unsupported += float(probs[logging <= 0].sum())
-            ratios = np.divide(probs, logging, out=np.zeros_like(probs), where=logging > 0)
-            self.largest = max(self.largest, float(ratios.max()))
+            possible = logging >= LEAST_PROPENSITY
+            self.unsupported += float(probs[~possible].sum())
+            ratios = np.divide(probs, logging, out=np.zeros_like(probs), where=possible)
+            self.largest_ratios[rounds] = ratios.max(axis=1)
 
     def total(self) -> Support:
         """The sums of all rounds."""
-        n, known = len(self.log), self.log.logging_probs is not None
+        n, ratios = len(self.log), self.largest_ratios
         # What is not known of the logging policy: that it never gave an action less than the least that is in the log.
-        bound = self.largest if known else 1 / float(self.log.arrays.propensities.min())
+        bound = 1 / float(self.log.arrays.propensities.min()) if ratios is None else float(ratios.max())
         return Support(
             self.weights,
             max(bound, float(self.weights.max())),
             self.unseen / n,
-            self.unsupported / n if known else None,
+            None if ratios is None else self.unsupported / n,
+            ratios,
         )
 
 
@@ -163,6 +173,9 @@ def support_of(log: BanditLog, probs_of: Distribution) -> Support:
 
 
 def effective_samples(weights: Floats) -> float:
-    """(Σ w)² / Σ w²."""
-    squares = float(weights @ weights)
-    return float(weights.sum()) ** 2 / squares if squares > 0 else 0.0
+    """(Σ w)² / Σ w², of weights from 0 up; in units of the largest, so that no square leaves the numbers."""
+    largest = float(weights.max())
+    if not largest > 0:
+        return 0.0
+    shares = weights / largest
+    return float(shares.sum()) ** 2 / float(shares @ shares)

@@ -15,6 +15,7 @@ from seachange.evaluation.support import Distribution, Support, SupportSums, par
 from seachange.kernels.weights import expect
 from seachange.log.bandit_log import BanditLog
 from seachange.params import require
+from seachange.policies.rewards import robust_weights
 from seachange.protocols import Floats
 
 # r̂; what fitting it costs where weights do not make up for it; the r̂ of MRDR.
@@ -62,22 +63,22 @@ def terms_of(
     """The terms that ``needs`` names, and how the log bears on the policy.
 
     ``modelled`` (n, K) stands in for our r̂, which is otherwise fitted to other folds (where ``forward``, to those
-    before) and, with ``limits``, held between them. The r̂ of MRDR is least squares with the weights
-    π(a_t | x_t) (1 - p_t) / p_t² (Farajtabar et al. 2018).
+    before, of folds that do not change as the log grows) and, with ``limits``, held between them. The r̂ of MRDR is
+    least squares with ``robust_weights`` (Farajtabar et al. 2018).
     """
     sums, zero = SupportSums(log), np.broadcast_to(0.0, len(log))
     plain = robust = fit = targets = None
     if modelled is not None:
         plain = robust = Predictions(log, _given(log, modelled, limits))
     elif needs:
-        folds = Clusters(log).folds(FOLDS)
+        folds = Clusters(log).growing_folds() if forward else Clusters(log).folds(FOLDS)
         if "model" in needs:
             fit = fit_across(log, membership, folds, forward=forward)
             plain = Predictions(log, _within(fit, limits))
             targets = np.zeros_like(fit.coefs) if "fit error" in needs else None
         if "robust model" in needs:
             p = log.arrays.propensities
-            importance = support_of(log, probs_of).weights * (1 - p) / p
+            importance = robust_weights(support_of(log, probs_of).weights * p, p)
             robust = Predictions(log, _within(fit_across(log, membership, folds, importance, forward=forward), limits))
     for rounds in parts_of(log):
         probs = probs_of(rounds)

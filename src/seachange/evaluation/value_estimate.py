@@ -9,16 +9,18 @@ from typing import Literal, get_args
 import numpy as np
 
 from seachange.errors import ParameterError
-from seachange.evaluation.bootstrap import bootstrap_interval, draw_counts
+from seachange.evaluation.bootstrap import LEAST_IN_SPREAD, bootstrap_interval, draw_counts
 from seachange.evaluation.clusters import Clusters
 from seachange.evaluation.formulas import ESTIMATORS, Parts
 from seachange.evaluation.intervals import (
     bernstein_interval,
     bernstein_ratio,
+    gamma_interval,
+    influences,
     normal_interval,
-    standard_error,
+    spread_of,
 )
-from seachange.evaluation.sequences import Watched, running_interval
+from seachange.evaluation.sequences import Level, Watched, running_interval
 from seachange.evaluation.support import effective_samples
 from seachange.log.bandit_log import BanditLog, require_rewards
 from seachange.params import require
@@ -61,6 +63,12 @@ class Wanted:
         """The bootstrap's resamples, the same for all estimators."""
         return draw_counts(len(self.clusters.sizes), self.seed)
 
+    @cached_property
+    def _rare(self) -> bool:
+        """Whether few rewards differ from the rest: small weights, or models, may hide that in an estimate's terms."""
+        rewards = self.clusters.log.arrays.rewards
+        return _few(rewards - rewards.mean())
+
     @property
     def bounded(self) -> bool:
         """Whether the interval stands on the range of the rewards."""
@@ -86,8 +94,12 @@ class Wanted:
         """The estimate that ``parts`` make, with its interval."""
         effective = effective_samples(weights)
         known = min(effective, float(weights.sum())) >= FEWEST
-        value, error = parts.value, standard_error(parts, self.clusters) if known else np.inf
-        low, high = self._interval(name, parts, value, error, weight_bound)
+        value, (error, few) = parts.value, self._spread(parts) if known else (np.inf, False)
+        if few and 0 < error < np.inf:
+            found, rewards = influences(parts, self.clusters), self.clusters.log.arrays.rewards
+            low, high = gamma_interval(value, found, weights, rewards, self.confidence)
+        else:
+            low, high = self._interval(name, parts, value, error, weight_bound)
         return ValueEstimate(
             estimator=name,
             value=value,
@@ -102,6 +114,11 @@ class Wanted:
             latent=latent,
         )
 
+    def _spread(self, parts: Parts) -> tuple[float, bool]:
+        """The standard error, and for the bootstrap whether few clusters make it."""
+        found = influences(parts, self.clusters)
+        return spread_of(found), self.kind == "bootstrap" and (self._rare or _few(found))
+
     def _interval(
         self, name: str, parts: Parts, value: float, error: float, weight_bound: float
     ) -> tuple[float, float]:
@@ -114,22 +131,27 @@ class Wanted:
             return float(watched.low[-1]), float(watched.high[-1])
         if name == "snips":
             return bernstein_ratio(parts, weight_bound, self.reward_range, self.clusters, self.confidence)
-        terms, limits = self._terms(name, parts, weight_bound)
-        return bernstein_interval(terms, limits, self.clusters, self.confidence)
+        terms, (least, most) = self._terms(name, parts, weight_bound)
+        return bernstein_interval(terms, (float(least), float(most)), self.clusters, self.confidence)
 
-    def running(self, name: str, parts: Parts, weight_bound: float) -> Watched:
+    def running(self, name: str, parts: Parts, weight_bound: Level) -> Watched:
         """The confidence sequence after each cluster."""
         terms, limits = self._terms(name, parts, weight_bound)
         return running_interval(terms, limits, self.reward_range, self.clusters, self.confidence)
 
-    def _terms(self, name: str, parts: Parts, weight_bound: float) -> tuple[Floats, tuple[float, float]]:
+    def _terms(self, name: str, parts: Parts, weight_bound: Level) -> tuple[Floats, tuple[Level, Level]]:
         """The terms of a mean and the limits they are known to keep."""
         assert parts.plain is not None, "what has limits is a mean"
         if name == "mean":
             return parts.plain, self.reward_range
         limits_of = ESTIMATORS[name].limits
         assert limits_of is not None, "require_possible was asked"
-        return parts.plain, limits_of(min(weight_bound, parts.most_weight), *self.reward_range)
+        return parts.plain, limits_of(np.minimum(weight_bound, parts.most_weight), *self.reward_range)
+
+
+def _few(differences: Floats) -> bool:
+    """Whether few of these make all of their spread."""
+    return 0 < effective_samples(np.square(differences)) < LEAST_IN_SPREAD
 
 
 def wanted_interval(

@@ -16,8 +16,11 @@ from seachange.protocols import Bools, Floats, Ints
 OnBadRows = Literal["raise", "drop"]
 # A row sum or a stated propensity may be off by this much, to allow for rounding where the log was written.
 PROBABILITY_TOLERANCE = 1e-6
+# Nothing that is less likely than this was ever logged: such a propensity stands for something else.
+LEAST_PROPENSITY = 1e-12
 # Squares of rewards and features, and their sums, must stay numbers.
 LARGEST = 1e100
+TINY_HINT = " (nothing less likely was ever logged: write down what the actions were chosen with, or leave them out)"
 MISSING_HINT = " (missing_rewards=True lets NaN stand for rounds nobody observed)"
 
 
@@ -114,7 +117,11 @@ def _broken_propensities(propensities: Floats | None) -> list[Broken]:
         return []
     with np.errstate(invalid="ignore"):
         outside = ~((propensities > 0) & (propensities <= 1))
-    return [Broken(outside, "propensities must be in (0, 1]", propensities)]
+        tiny = ~outside & (propensities < LEAST_PROPENSITY)
+    return [
+        Broken(outside, "propensities must be in (0, 1]", propensities),
+        Broken(tiny, f"propensities must be at least {LEAST_PROPENSITY:g}{TINY_HINT}", propensities),
+    ]
 
 
 def _broken_probs(probs: Floats) -> list[Broken]:
