@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,7 @@ from seachange.deploy.belief import BeliefDeployer
 from seachange.deploy.exp4s import Exp4S
 from seachange.deploy.posterior import PosteriorSampling
 from seachange.deploy.single import SinglePolicy
-from seachange.errors import ParameterError
+from seachange.errors import ParameterError, SeachangeWarning
 from seachange.log.bandit_log import BanditLog
 from seachange.log.readers import read_log
 from seachange.log.validation import OnBadRows
@@ -71,8 +72,21 @@ class SwitchingModel(ModelParts):
                     f"{what} of the log are {', '.join(theirs)}; the model's are {', '.join(ours)}. "
                     "model.read_log reads a file as the model needs it."
                 )
+        n_sequences = 1 if log.sequences is None else len(np.unique(log.sequences))
+        if self.n_states > 1 and self.labels.n_chains == 1 and n_sequences > 1:
+            _warn(
+                f"the model was learned from one sequence of rounds; this log has {n_sequences:,}, in each of which "
+                "states start anew. Where sequences are users of one world that changes for all, leave them out."
+            )
         if not isinstance(self.oracle, HMMOracle):
-            return self.oracle.predict(log)
+            labels = self.oracle.predict(log)
+            if labels.from_rewards and self.n_states > 1:
+                _warn(
+                    f"a {type(self.oracle).__name__} finds states with the help of the rewards: values by them are "
+                    "those of a policy that is told the states. evaluate_online(log, model.deployer()) says what the "
+                    "deployment would earn."
+                )
+            return labels
         probs = self.oracle.model_.forecast(log)
         return labels_from_states(np.argmax(probs, axis=1), self.n_states, log, probs)
 
@@ -90,3 +104,7 @@ class SwitchingModel(ModelParts):
 def load(path: str | Path) -> SwitchingModel:
     """Read a model that ``SwitchingModel.save`` wrote; a file from a stranger is safe to load."""
     return SwitchingModel(**vars(read_parts(path)))
+
+
+def _warn(said: str) -> None:
+    warnings.warn(said, SeachangeWarning, stacklevel=3)

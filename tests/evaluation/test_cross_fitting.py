@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import seachange as sc
-from seachange.evaluation.clusters import Clusters
 from seachange.evaluation.cross_fitting import FOLDS, fit_across
+from seachange.log.clusters import Clusters
 from seachange.policies.rewards import fit_rewards
 
 pytestmark = pytest.mark.small

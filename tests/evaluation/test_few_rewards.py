@@ -8,9 +8,9 @@ from scipy.stats import chi2
 
 import seachange as sc
 from seachange.evaluation.bootstrap import bootstrap_interval, draw_counts
-from seachange.evaluation.clusters import Clusters
 from seachange.evaluation.formulas import Parts
 from seachange.evaluation.intervals import gamma_interval, standard_error
+from seachange.log.clusters import Clusters
 
 pytestmark = pytest.mark.small
 K = 4

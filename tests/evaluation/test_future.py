@@ -87,9 +87,9 @@ def test_opfv_is_unbiased_by_enumeration_of_its_formula():
 
 def test_the_estimate_is_its_formula():
     """Against the sums written out, with the same f̂ made by hand for a log without contexts."""
-    from seachange.evaluation.clusters import Clusters
     from seachange.evaluation.cross_fitting import FOLDS, RIDGE
     from seachange.evaluation.future import SHRINKAGE
+    from seachange.log.clusters import Clusters
 
     generator = np.random.default_rng(0)
     n = 700

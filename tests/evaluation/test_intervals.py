@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 import seachange as sc
 from seachange.errors import ParameterError
 from seachange.evaluation.bootstrap import bootstrap_interval, draw_counts
-from seachange.evaluation.clusters import Clusters
 from seachange.evaluation.formulas import Parts
 from seachange.evaluation.intervals import bernstein_interval, standard_error
 from seachange.evaluation.sequences import running_interval, stitched_boundary
+from seachange.log.clusters import Clusters
 
 pytestmark = pytest.mark.small
 INTERVALS = ("normal", "bootstrap", "bernstein", "sequence")

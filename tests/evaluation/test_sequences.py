@@ -7,8 +7,8 @@ import pytest
 from scipy.special import zeta
 
 import seachange as sc
-from seachange.evaluation.clusters import FIRST_FOLD, Clusters
 from seachange.evaluation.sequences import running_interval, stitched_boundary
+from seachange.log.clusters import FIRST_FOLD, Clusters
 
 pytestmark = pytest.mark.small
 CLICK, LOGGING, TARGET = np.array([0.2, 0.9]), np.array([0.25, 0.75]), np.array([0.6, 0.4])

@@ -31,6 +31,7 @@ def test_a_loaded_model_is_the_saved_one(tmp_path, oracle, objective):
     assert loaded.n_states == (1 if oracle == "none" else 2)
 
 
+@pytest.mark.filterwarnings("ignore:a ChangePointOracle finds states:seachange.errors.SeachangeWarning")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("oracle", ["hmm", "change-point", "reward"])
 def test_a_loaded_model_sees_the_same_states_in_another_log(tmp_path, kind, oracle):

@@ -6,7 +6,7 @@ from scipy.optimize import minimize
 from scipy.special import expit
 
 import seachange as sc
-from seachange.policies.rewards import cross_fitted, fit_rewards, kind_of, robust_weights, time_blocks
+from seachange.policies.rewards import cross_fitted, fit_rewards, folds_of, kind_of, robust_weights
 
 pytestmark = pytest.mark.small
 KINDS = ("none", "shared", "per action")
@@ -70,7 +70,9 @@ def test_no_prediction_saw_its_own_block(kind, reward_kind):
     log, generator = click_log(kind)
     weights = generator.random(len(log))
     before = cross_fitted(log, weights, 1.0, reward_kind, n_folds=4)
-    for block in time_blocks(weights, 4):
+    folds = folds_of(log, weights, 4)
+    assert len(folds) == 4
+    for block, _ in folds:
         flipped = log.rewards.copy()
         flipped[block] = 1 - flipped[block]
         after = cross_fitted(log.with_rewards(flipped), weights, 1.0, reward_kind, n_folds=4)
@@ -80,11 +82,39 @@ def test_no_prediction_saw_its_own_block(kind, reward_kind):
 
 def test_blocks_share_the_weight_and_cover_every_round():
     weights = np.concatenate([np.zeros(50), np.ones(10), np.zeros(40), np.full(20, 0.5)])
-    blocks = time_blocks(weights, 4)
-    assert [block.start for block in blocks[1:]] == [block.stop for block in blocks[:-1]]
-    assert blocks[0].start == 0
-    assert blocks[-1].stop == 120
-    assert [weights[block].sum() for block in blocks] == [5, 5, 5, 5]
+    log = sc.BanditLog.from_arrays(np.arange(120) % 3, np.ones(120), np.full(120, 1 / 3))
+    folds = folds_of(log, weights, 4)
+    assert all(fold.inside.all() for fold in folds)
+    assert [fold.span.start for fold in folds[1:]] == [fold.span.stop for fold in folds[:-1]]
+    assert folds[0].span.start == 0
+    assert folds[-1].span.stop == 120
+    assert [weights[fold.span].sum() for fold in folds] == [5, 5, 5, 5]
+    np.testing.assert_array_equal(folds[0].without(weights)[folds[0].span], 0.0)
+    assert folds[0].without(weights).sum() == 15
+
+
+def test_no_sequence_is_cut_in_two():
+    """Users whose rounds interleave are each modelled from other users alone."""
+    log, generator = click_log("shared")
+    users = generator.integers(20, size=len(log))
+    columns = log.actions, log.rewards, log.propensities
+    log = sc.BanditLog.from_arrays(*columns, contexts=log.contexts, sequences=users)
+    fold_of = np.full(len(log), -1)
+    for number, fold in enumerate(folds_of(log, np.ones(len(log)), 5)):
+        fold_of[fold.span][fold.inside] = number
+    assert set(fold_of) == set(range(5))
+    assert all(len(set(fold_of[users == user])) == 1 for user in range(20))
+    before = cross_fitted(log, np.ones(len(log)), 1.0)
+    flipped = np.where(users == 3, 1 - log.rewards, log.rewards)
+    after = cross_fitted(log.with_rewards(flipped), np.ones(len(log)), 1.0)
+    np.testing.assert_allclose(after[users == 3], before[users == 3], atol=1e-12)
+
+
+def test_one_sequence_is_cut_as_a_log_without_sequences():
+    log, _ = click_log("shared")
+    columns = log.actions, log.rewards, log.propensities
+    one = sc.BanditLog.from_arrays(*columns, contexts=log.contexts, sequences=np.zeros(len(log), dtype=int))
+    assert len(folds_of(one, np.ones(len(one)), 5)) == 5
 
 
 def test_clicks_are_seen_from_the_rewards():

@@ -10,13 +10,13 @@ from scipy.stats import t as student
 
 from seachange.deploy.belief import BeliefDeployer
 from seachange.errors import ParameterError, RefusedError
-from seachange.evaluation.clusters import Clusters
 from seachange.evaluation.cross_fitting import FOLDS, fit_across
 from seachange.evaluation.following import adaptive_acceptance, fixed_acceptance, follow, in_sequence, ratio_bounds
 from seachange.evaluation.support import effective_samples
 from seachange.evaluation.value_estimate import ValueEstimate
 from seachange.kernels.adaptive import Followed
 from seachange.log.bandit_log import BanditLog, require_propensities, require_rewards
+from seachange.log.clusters import Clusters
 from seachange.params import Auto, require, require_count
 from seachange.protocols import Deployer, Floats
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from seachange.evaluation.clusters import Clusters
 from seachange.evaluation.formulas import Parts
+from seachange.log.clusters import Clusters
 from seachange.protocols import Floats
 
 RESAMPLES = 1000

@@ -9,10 +9,10 @@ import numpy as np
 
 from seachange.deploy.belief import BeliefDeployer
 from seachange.errors import ParameterError
-from seachange.evaluation.clusters import Clusters
 from seachange.evaluation.cross_fitting import CrossFit
 from seachange.kernels.adaptive import Acceptance, Followed, LoggedRounds, include, largest_ratios
 from seachange.log.bandit_log import BanditLog
+from seachange.log.clusters import Clusters
 from seachange.protocols import Bools, Deployer, Floats
 
 CHUNK_ROUNDS = 1 << 14

@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 from seachange.errors import RefusedError
-from seachange.evaluation.clusters import Clusters
 from seachange.evaluation.cross_fitting import FOLDS, fit_across
 from seachange.evaluation.diagnostics import LEAST_EFFECTIVE
 from seachange.evaluation.formulas import Parts
@@ -18,6 +17,7 @@ from seachange.evaluation.support import Distribution, Judged, distribution_of, 
 from seachange.evaluation.time_features import TimeFeature, features_of, times_of
 from seachange.evaluation.value_estimate import ValueEstimate
 from seachange.log.bandit_log import BanditLog, require_propensities, require_rewards
+from seachange.log.clusters import Clusters
 from seachange.params import require
 from seachange.protocols import Floats, Ints
 

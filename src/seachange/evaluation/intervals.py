@@ -7,8 +7,8 @@ from scipy.optimize import brentq
 from scipy.stats import pearson3
 from scipy.stats import t as student
 
-from seachange.evaluation.clusters import Clusters
 from seachange.evaluation.formulas import Parts
+from seachange.log.clusters import Clusters
 from seachange.protocols import Floats
 
 

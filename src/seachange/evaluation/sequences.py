@@ -8,7 +8,7 @@ from typing import TypeAlias
 import numpy as np
 from scipy.special import zeta
 
-from seachange.evaluation.clusters import Clusters
+from seachange.log.clusters import Clusters
 from seachange.protocols import Floats
 
 # η and s of the stitched boundary: the ratio of one epoch of variance to the last, and how fast the epochs' share of

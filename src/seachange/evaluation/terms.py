@@ -9,11 +9,11 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from seachange.evaluation.clusters import Clusters
 from seachange.evaluation.cross_fitting import FOLDS, CrossFit, fit_across
 from seachange.evaluation.support import Distribution, Support, SupportSums, parts_of, support_of
 from seachange.kernels.weights import expect
 from seachange.log.bandit_log import BanditLog
+from seachange.log.clusters import Clusters
 from seachange.params import require
 from seachange.policies.rewards import robust_weights
 from seachange.protocols import Floats

@@ -10,7 +10,6 @@ import numpy as np
 
 from seachange.errors import ParameterError
 from seachange.evaluation.bootstrap import LEAST_IN_SPREAD, bootstrap_interval, draw_counts
-from seachange.evaluation.clusters import Clusters
 from seachange.evaluation.formulas import ESTIMATORS, Parts
 from seachange.evaluation.intervals import (
     bernstein_interval,
@@ -23,6 +22,7 @@ from seachange.evaluation.intervals import (
 from seachange.evaluation.sequences import Level, Watched, running_interval
 from seachange.evaluation.support import effective_samples
 from seachange.log.bandit_log import BanditLog, require_rewards
+from seachange.log.clusters import Clusters
 from seachange.params import require
 from seachange.protocols import Floats
 

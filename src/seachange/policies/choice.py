@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from seachange.errors import SeachangeWarning
 from seachange.log.bandit_log import BanditLog, require_propensities
+from seachange.log.clusters import Clusters
 from seachange.params import Params, require, require_count
 from seachange.policies.learners import (
     CrossEntropyLearner,
@@ -23,7 +24,7 @@ from seachange.policies.learners import (
     require_choices,
 )
 from seachange.policies.per_state import policies_of
-from seachange.policies.rewards import RewardModel, fit_rewards, kind_of, time_blocks
+from seachange.policies.rewards import RewardModel, fit_rewards, folds_of, kind_of
 from seachange.protocols import Floats, Policy
 
 Learner = SoftmaxLearner | DMLearner
@@ -141,31 +142,27 @@ class _Trial:
     """Candidates on the same held-out blocks."""
 
     def __init__(self, log: BanditLog, membership: Floats, n_folds: int) -> None:
-        self.log, self.membership, self.n_folds = log, membership, n_folds
-        self.blocks = time_blocks(membership.sum(axis=1), n_folds)
+        self.log, self.membership, self.clusters = log, membership, Clusters(log)
+        self.folds = folds_of(log, membership.sum(axis=1), n_folds)
         self.learners: dict[str, Learner] = {}
         self.values: dict[str, Floats] = {}
         kind = kind_of(log, "auto")
-        self.models = [fit_rewards(log, self._outside(block), "auto", kind) for block in self.blocks]
+        self.models = [fit_rewards(log, fold.without(membership), "auto", kind) for fold in self.folds]
 
     def hold(self, learners: dict[str, Learner]) -> None:
         """Judge some more candidates."""
         for name, learner in learners.items():
             values = np.zeros(len(self.log))
-            for block, models in zip(self.blocks, self.models, strict=True):
-                outside, held_out = self._outside(block), self.log[block]
+            for fold, models in zip(self.folds, self.models, strict=True):
+                outside = np.ascontiguousarray(fold.without(self.membership).T)
                 with warnings.catch_warnings():
                     # What is to be said of a learner is said when it learns from the whole log.
                     warnings.simplefilter("ignore", SeachangeWarning)
-                    policies = policies_of(self.log, list(np.ascontiguousarray(outside.T)), learner)
+                    policies = policies_of(self.log, list(outside), learner)
                 for z, (policy, model) in enumerate(zip(policies, models, strict=True)):
-                    values[block] += self.membership[block, z] * _doubly_robust(held_out, policy, model)
+                    share = self.membership[fold.span, z] * fold.inside
+                    values[fold.span] += share * _doubly_robust(self.log[fold.span], policy, model)
             self.learners[name], self.values[name] = learner, values
-
-    def _outside(self, block: slice) -> Floats:
-        membership = self.membership.copy()
-        membership[block] = 0.0
-        return membership
 
     @property
     def choice(self) -> Choice:
@@ -173,11 +170,11 @@ class _Trial:
         total, best = self.membership.sum(), max(self.values.values(), key=np.sum)
         judged = []
         for name, values in self.values.items():
-            gap = best - values
-            error = float(np.sqrt(len(gap)) * gap.std() / total)
-            judged.append(Candidate(name, float(values.sum() / total), float(gap.sum() / total), error))
+            gaps = self.clusters.sums(best - values)
+            error = float(np.sqrt(len(gaps)) * gaps.std() / total)
+            judged.append(Candidate(name, float(values.sum() / total), float(gaps.sum() / total), error))
         chosen = next(each.name for each in judged if each.behind <= each.behind_error)
-        return Choice(chosen, tuple(sorted(judged, key=lambda each: each.behind)), len(self.blocks))
+        return Choice(chosen, tuple(sorted(judged, key=lambda each: each.behind)), len(self.folds))
 
 
 def _doubly_robust(log: BanditLog, policy: Policy, model: RewardModel) -> Floats:

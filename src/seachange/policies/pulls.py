@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from seachange.log.clusters import Clusters
 from seachange.policies.chosen import chosen_probs
 from seachange.policies.objectives import Objective
-from seachange.policies.rewards import time_blocks
 from seachange.policies.softmax import SoftmaxPolicy
 from seachange.protocols import Floats, Ints
 
@@ -38,9 +38,7 @@ def pull_that_pays(objective: Objective, surrogate: Objective, start: Floats, cl
     half.
     """
     log, weights = objective.log, objective.weights
-    odd = np.zeros(len(log), dtype=bool)
-    for block in time_blocks(weights, BLOCKS)[1::2]:
-        odd[block] = True
+    odd = Clusters(log).folds(BLOCKS, weights) % 2 == 1
     rewarded = np.flatnonzero((log.arrays.rewards != 0) & (weights > 0))
     earned = np.zeros((len(PULLS), len(rewarded)))
     for half in (odd, ~odd):

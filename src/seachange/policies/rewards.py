@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from scipy.special import expit
 
 from seachange.kernels.regression import modelled_rewards, penalised_gram, regression_sums, scaled_inverse, solve_ridge
 from seachange.log.bandit_log import BanditLog, first_that_is_no_click
+from seachange.log.clusters import Clusters
 from seachange.params import Auto, require
-from seachange.protocols import Floats
+from seachange.protocols import Bools, Floats
 from seachange.states.pooled import click_centre, click_fit
 from seachange.states.shrinkage import likeliest_ridge
 
@@ -106,17 +106,33 @@ def robust_weights(probs: Floats, propensities: Floats) -> Floats:
     return np.asarray(probs * (1 - propensities) / np.square(propensities))
 
 
-def time_blocks(weights: Floats, n_blocks: int) -> list[slice]:
-    """Runs of rounds with about the same weight each."""
-    reached = np.cumsum(weights) / weights.sum()
-    edges = [0, *(np.searchsorted(reached, np.arange(1, n_blocks) / n_blocks) + 1).tolist(), len(weights)]
-    return [slice(start, stop) for start, stop in pairwise(edges) if stop > start]
+class Fold(NamedTuple):
+    """Rounds that are left out together."""
+
+    span: slice  # from the first of them to the last
+    inside: Bools  # which rounds of the span they are
+
+    def without(self, weights: Floats) -> Floats:
+        """(n, …) ``weights``, 0 inside the fold."""
+        others = weights.copy()
+        others[self.span][self.inside] = 0.0
+        return others
+
+
+def folds_of(log: BanditLog, weights: Floats, n_folds: int) -> list[Fold]:
+    """Blocks of time with about as much of ``weights`` (n,) each, no sequence cut in two."""
+    fold_of, found = Clusters(log).folds(n_folds, weights), []
+    for fold in range(int(fold_of.max()) + 1):
+        rounds = np.flatnonzero(fold_of == fold)
+        span = slice(int(rounds[0]), int(rounds[-1]) + 1)
+        found.append(Fold(span, fold_of[span] == fold))
+    return found
 
 
 def cross_fitted(
     log: BanditLog, weights: Floats, ridge: float | Auto, kind: RewardKind = "gaussian", n_folds: int = 5
 ) -> Floats:
-    """(n, K) r̂(x_t, a) from models that saw no round of the run of time that t is in; with one fold, all of them.
+    """(n, K) r̂(x_t, a) from models that saw no round of the block of time that t is in; with one fold, all of them.
 
     A logistic model has the ridge of the whole log: each of its fits is then a few steps away from that.
     """
@@ -124,14 +140,13 @@ def cross_fitted(
     scales = log.joint.scales(log.arrays.rows)
     if kind == "bernoulli":
         whole = click_fit(log, scales, weights, click_centre(log, weights), None if ridge == "auto" else ridge)
-    for block in time_blocks(weights, n_folds):
-        others = weights.copy()
-        if n_folds > 1:
-            others[block] = 0.0
+    for fold in folds_of(log, weights, n_folds):
+        seen, held_out = weights if n_folds == 1 else fold.without(weights), log[fold.span]
         if kind == "bernoulli":
-            centre = click_centre(log, others)
-            coefs = click_fit(log, scales, others, centre, whole.ridge, start=whole.coefs).coefs
-            predicted[block] = expit(modelled_rewards(log[block].arrays.rows, coefs))
+            coefs = click_fit(log, scales, seen, click_centre(log, seen), whole.ridge, start=whole.coefs).coefs
+            modelled = expit(modelled_rewards(held_out.arrays.rows, coefs))
         else:
-            predicted[block] = fit_rewards(log, others[:, None], ridge)[0].predict(log[block])
+            modelled = fit_rewards(log, seen[:, None], ridge)[0].predict(held_out)
+        everywhere = np.broadcast_to(modelled, (len(held_out), log.n_actions))
+        predicted[fold.span][fold.inside] = everywhere[fold.inside]
     return predicted

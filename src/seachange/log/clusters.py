@@ -44,11 +44,19 @@ class Clusters:
         """(G,) sums of ``values`` (n,)."""
         return values if self.places is None else np.asarray(np.bincount(self.places, values), dtype=np.float64)
 
-    def folds(self, n_folds: int) -> Ints:
-        """(n,) a fold for every round: blocks of time, no cluster cut in two."""
-        before = np.cumsum(self.sizes) - self.sizes
-        folds = (before * min(n_folds, len(self.sizes)) / len(self.log)).astype(np.int64)
-        return folds if self.places is None else folds[self.places]
+    def folds(self, n_folds: int, weights: Floats | None = None) -> Ints:
+        """(n,) a fold for every round: blocks of time, as much of ``weights`` (n,) in each, no cluster cut in two.
+
+        One cluster cannot be compared with others: its rounds are taken as they are in a log without sequences.
+        """
+        whole = self.places is None or len(self.sizes) == 1
+        counts = np.ones(len(self.log)) if weights is None else weights
+        counts = counts if whole else self.sums(counts)
+        before = np.cumsum(counts) - counts
+        folds = (before * min(n_folds, len(counts)) / counts.sum()).astype(np.int64)
+        # Rounds without weight at the end are of the last fold; a fold that a large cluster skips is none.
+        folds = np.unique(np.minimum(folds, n_folds - 1), return_inverse=True)[1].reshape(-1)
+        return folds if whole else np.asarray(folds[self.places])
 
     def growing_folds(self) -> Ints:
         """(n,) a fold for every round: the first clusters, and then each as many as all before it.
