@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from seachange.errors import RefusedError, SeachangeWarning
 from seachange.evaluation.support import Judged, Support, distribution_of, effective_samples, support_of
 from seachange.log.bandit_log import BanditLog, require_propensities, require_rounds
 from seachange.params import require
@@ -58,8 +60,18 @@ def diagnose(
     return diagnostics_of(log, support_of(log, distribution_of(log, policy, labels, soft)), clip)
 
 
-def diagnostics_of(log: BanditLog, support: Support, clip: float) -> Diagnostics:
-    """The diagnostics of weights that are known."""
+def require_sound(found: Diagnostics, force: bool) -> None:
+    """Raise where no value should be given; say what should be said with one."""
+    reasons = "; ".join(found.refusals)
+    if reasons and not force:
+        raise RefusedError(f"no value: {reasons}. force=True gives the numbers all the same.")
+    told = (f"forced, and not to be relied on: {reasons}.",) if reasons else ()
+    if told or found.notes:
+        warnings.warn(" ".join((*told, *found.notes)), SeachangeWarning, stacklevel=4)
+
+
+def diagnostics_of(log: BanditLog, support: Support, clip: float, *, clips: bool = True) -> Diagnostics:
+    """The diagnostics of weights that are known; ``clips`` says whether the one who asks could clip them lower."""
     n, weights, rewards = len(log), support.weights, log.arrays.rewards
     clipped = np.minimum(weights, clip)
     total, mean = float(weights.sum()), float(weights.mean())
@@ -86,17 +98,18 @@ def diagnostics_of(log: BanditLog, support: Support, clip: float) -> Diagnostics
         refusals=(),
         notes=(),
     )
-    return replace(found, refusals=tuple(_refusals(found, error)), notes=tuple(_notes(found, error, clip)))
+    return replace(found, refusals=tuple(_refusals(found, error, clips)), notes=tuple(_notes(found, error, clip)))
 
 
-def _refusals(found: Diagnostics, error: float) -> Iterator[str]:
+def _refusals(found: Diagnostics, error: float, clips: bool) -> Iterator[str]:
     """Why no value should be given."""
     if found.effective_samples < LEAST_EFFECTIVE:
         row, weight = found.largest_weights[0]
+        closer = "a policy closer to the one that logged"
         yield (
             f"the log speaks too little of this policy: {found.effective_samples:.1f} effective rounds of "
             f"{found.n_rounds:,}, and at least {LEAST_EFFECTIVE:.0f} are needed (the largest weight, of row {row}, is "
-            f"{weight:.4g}). A longer log, a policy closer to the one that logged, or a lower clip would cure it"
+            f"{weight:.4g}). A longer log{f', {closer}, or a lower clip' if clips else f' or {closer}'} would cure it"
         )
     if (found.unsupported_mass or 0.0) > MOST_MISSING:
         yield (

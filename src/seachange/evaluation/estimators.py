@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from seachange.engine import one_thread
 from seachange.errors import RefusedError, SeachangeWarning
-from seachange.evaluation.diagnostics import Diagnostics, diagnostics_of
+from seachange.evaluation.diagnostics import diagnostics_of, require_sound
 from seachange.evaluation.formulas import ESTIMATORS, Parts
 from seachange.evaluation.sequences import Watched
 from seachange.evaluation.support import Judged, distribution_of, membership_of
@@ -141,7 +141,7 @@ def _terms(
             limits=wanted.reward_range if wanted.bounded else None,
             forward=wanted.kind == "sequence",
         )
-    _refuse(diagnostics_of(log, support, clip), force)
+    require_sound(diagnostics_of(log, support, clip), force)
     return terms, min(clip, support.weight_bound)
 
 
@@ -204,13 +204,3 @@ def _names(estimators: Sequence[str]) -> tuple[str, ...]:
     require(not unknown, f"estimators are {', '.join(ESTIMATORS)}; there is no {unknown[0] if unknown else ''!r}.")
     require(bool(names), f"name at least one estimator: {', '.join(ESTIMATORS)}.")
     return names
-
-
-def _refuse(found: Diagnostics, force: bool) -> None:
-    """Raise where no value should be given; say what should be said with one."""
-    reasons = "; ".join(found.refusals)
-    if reasons and not force:
-        raise RefusedError(f"no value: {reasons}. force=True gives the numbers all the same.")
-    told = (f"forced, and not to be relied on: {reasons}.",) if reasons else ()
-    if told or found.notes:
-        warnings.warn(" ".join((*told, *found.notes)), SeachangeWarning, stacklevel=4)
