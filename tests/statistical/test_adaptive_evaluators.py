@@ -89,11 +89,11 @@ def test_a_learned_switching_policy_is_judged_as_its_thinned_deployment(method):
     gaps, full = [], np.mean([rollout(env, deployer, run).expected_rewards.mean() for run in range(20)])
     for run in range(1, 25):
         estimate = sc.evaluate_online(env.log(run), deployer, method)
-        lived = np.floor(np.arange(estimate.n_accepted) / estimate.acceptance_rate).astype(int)
-        moods = env.log_states(run)[lived.clip(max=env.horizon - 1)]
         earned = []
         for again in range(5):
             generator = np.random.default_rng([run, again])
+            # A round is accepted as by a coin, whatever it holds.
+            moods = env.log_states(run)[generator.random(env.horizon) < estimate.acceptance_rate]
             rounds = env._rounds(moods, generator)
             uniforms = generator.random(len(moods))
             _, trace = deployer.run(deployer.init(), rounds.contexts, rounds.mean_rewards, rounds.rewards, uniforms)

@@ -39,3 +39,8 @@ Online = Annotated[
 OverTime = Annotated[
     str, typer.Option(help="Also by period, with a forecast of the next: hour, day, week, or a number of rounds.")
 ]
+At = Annotated[
+    str,
+    typer.Option(help="Also the value at a time to come: 2026-02-21T12:00, or seconds since 1970; several by comma."),
+]
+Recurs = Annotated[str, typer.Option(help="What recurs until then: hour, weekday, or 'hour of the week'.")]

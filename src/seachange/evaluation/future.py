@@ -36,6 +36,8 @@ from seachange.states.labels import StateLabels
 SHRINKAGE = 20.0
 # Standard errors by which contexts of the time to come differ from others more than chance makes them.
 SURPRISING = 4.5
+# Means that differ by less, as a share of them, do not.
+ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,18 +109,12 @@ def evaluate_future(
     terms = _terms(log, probs_of, membership, times)
     alike, weights, direct = terms.alike, terms.alike * terms.weights, terms.direct
     effective = effective_samples(weights)
-    if effective < LEAST_EFFECTIVE and not force:
-        raise RefusedError(
-            f"no value: {effective:.1f} effective rounds of {len(log):,} are like that time and speak for this policy, "
-            f"and at least {LEAST_EFFECTIVE:.0f} are needed. {_cure(effective, recurs)} would cure it. force=True gives "
-            "the number all the same."
-        )
-    part = log.take(np.flatnonzero(alike))
-    require_sound(diagnostics_of(part, terms.support, np.inf, clips=False), force)
+    _require_ground(log, terms, effective, recurs, force)
     clusters, notes = Clusters(log), []
     own = Parts(None, alike * direct, alike)
     gap = standard_error(Parts(direct, -alike * direct, alike), clusters)
-    if contexts == "all" and abs(direct.mean() - own.value) > SURPRISING * gap:
+    apart = abs(float(direct.mean()) - own.value)
+    if contexts == "all" and apart > max(SURPRISING * gap, ROUNDING * abs(own.value)):
         notes.append('contexts differ at that time from those of all rounds: contexts="alike" takes only theirs.')
     plain = weights * terms.residuals
     parts = Parts(plain + direct) if contexts == "all" else Parts(plain, alike * direct, alike)
@@ -138,6 +134,21 @@ def evaluate_future(
         n_alike=int((alike > 0).sum()),
         notes=tuple(notes),
     )
+
+
+def _require_ground(log: BanditLog, terms: _Terms, effective: float, recurs: TimeFeature, force: bool) -> None:
+    """Raise where the rounds that are like the time to come cannot speak of the policy."""
+    if effective < LEAST_EFFECTIVE and not force:
+        more = ", times that recur more often," if recurs != "hour" else ""
+        longer = f"A longer log{more} or a policy closer to the one that logged"
+        raise RefusedError(
+            f"no value: {effective:.1f} effective rounds of {len(log):,} are like that time and speak for this policy, "
+            f"and at least {LEAST_EFFECTIVE:.0f} are needed. "
+            f"{longer if effective > 0 else 'A policy of actions that the log took at such times'} would cure it. "
+            "force=True gives the number all the same."
+        )
+    part = log.take(np.flatnonzero(terms.alike))
+    require_sound(diagnostics_of(part, terms.support, np.inf, clips=False), force)
 
 
 def _alike(times: npt.NDArray[Any], at: npt.NDArray[Any], recurs: TimeFeature) -> _Times:
@@ -183,11 +194,3 @@ def _more_at_times(residuals: Floats, folds: Ints, cells: Ints, actions: Ints, n
 
 def _name(recurs: TimeFeature) -> str:
     return getattr(recurs, "__name__", "a function") if callable(recurs) else f'"{recurs}"'
-
-
-def _cure(effective: float, recurs: TimeFeature) -> str:
-    """What gives more rounds that speak; none would, if none does."""
-    if effective == 0:
-        return "Actions that the log took at such times"
-    finer = recurs in ("weekday", "hour of the week") or callable(recurs)
-    return f"A longer log{', times that recur more often,' if finer else ''} or a policy closer to the one that logged"
