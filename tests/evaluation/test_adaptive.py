@@ -1,5 +1,6 @@
 """Replay and DR-ns: the arithmetic of a deployment led along a log."""
 
+import re
 from dataclasses import dataclass, replace
 from itertools import product
 
@@ -7,9 +8,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import t as student
 
 import seachange as sc
-from seachange.errors import ParameterError, RefusedError
+from seachange.errors import ParameterError, RefusedError, SeachangeWarning
+from seachange.evaluation.clusters import Clusters
+from seachange.evaluation.cross_fitting import FOLDS, fit_across
 from seachange.evaluation.following import (
     adaptive_acceptance,
     fixed_acceptance,
@@ -255,8 +259,11 @@ def test_whoever_keeps_the_protocol_is_judged_alike(deployers, make_log):
     log, ours = masked(make_log("shared", 300, seed=8)), deployers["exp4s", "shared"]
     for method in ("replay", "dr-ns"):
         setting = {"bound": 6.0} if method == "replay" else {}
-        one = sc.evaluate_online(log, ours, method, repeats=2, **setting)
-        two = sc.evaluate_online(log, Custom(ours), method, repeats=2, **setting)
+        # Masks that came after the propensities make weights that do not average 1.
+        with pytest.warns(SeachangeWarning, match="the propensities are too small"):
+            one = sc.evaluate_online(log, ours, method, repeats=2, force=True, **setting)
+        with pytest.warns(SeachangeWarning, match="the propensities are too small"):
+            two = sc.evaluate_online(log, Custom(ours), method, repeats=2, force=True, **setting)
         assert (two.value, two.n_accepted) == (pytest.approx(one.value, abs=1e-12), one.n_accepted)
         assert "Custom was asked round by round" in two.notes[0]
 
@@ -310,13 +317,139 @@ def test_a_tiny_propensity_is_diagnosed_not_infinite(deployers):
     propensities = np.array(log.propensities)
     propensities[10] = 1e-6
     log = replace(log, arrays=log.arrays._replace(propensities=propensities))
-    with pytest.raises(
-        RefusedError, match=r"lived through \d of 900 rounds, and needs at least 2: π / p may be as large"
+    for settings_ in ({}, {"bound": 4.0}, {"method": "dr-ns", "quantile": 0.01}):
+        with pytest.raises(
+            RefusedError, match=r"speaks too little .* effective rounds .*\(the largest weight, of row 10"
+        ):
+            sc.evaluate_online(log, deployers["exp4s", "none"], **settings_)
+    with pytest.warns(SeachangeWarning, match="forced"):
+        robust = sc.evaluate_online(log, deployers["exp4s", "none"], "dr-ns", quantile=0.01, force=True)
+    assert robust.effective_samples < 2
+    assert np.isfinite(robust.value)
+    assert (robust.low, robust.high) == (-np.inf, np.inf)
+
+
+def test_a_cure_is_named_only_where_it_works(make_log):
+    """A bound below the one that was used, a higher quantile, a longer log: each with what it promises kept."""
+    generator = np.random.default_rng(0)
+    n, logging = 4_000, np.array([0.02, 0.98])
+    rare = generator.random(n) < 0.0005
+    probs = np.where(rare[:, None], [[0.001, 0.999]], logging[None, :])
+    actions = (generator.random(n) >= logging[0]).astype(int)
+    actions[np.flatnonzero(rare)[0]] = 0
+    log = sc.BanditLog.from_arrays(
+        actions, generator.random(n), probs[np.arange(n), actions], contexts=generator.normal(size=(n, 1))
+    )
+    deployer = sc.SinglePolicy(Fixed([0.2, 0.8]))
+    for method, cure in (("replay", r"bound=(?P<bound>10), which 99.9% of π / p keep to"),
+                         ("dr-ns", r"quantile=(?P<quantile>0.001), with beliefs that are less exact")):  # fmt: skip
+        exact = {"quantile": 0.0} if method == "dr-ns" else {}
+        told = rf"lived through \d+ of 4,000 rounds, and needs at least 30: {cure} or a log of some [\d,]+ rounds"
+        with pytest.raises(RefusedError, match=told) as refused:
+            sc.evaluate_online(log, deployer, method, **exact)
+        (setting,) = re.search(told, str(refused.value)).groupdict().items()
+        better = sc.evaluate_online(log, deployer, method, **{setting[0]: float(setting[1])})
+        assert better.n_accepted >= 30
+    with pytest.raises(RefusedError, match=r'needs at least 30: highest_rate="auto" or a log of some') as refused:
+        sc.evaluate_online(log, deployer, "dr-ns", quantile=0.01, highest_rate=0.002)
+    # The bound is 1, and none is lower: a longer log alone would do.
+    few = make_log("none", 60)
+    with pytest.raises(RefusedError, match=r"needs at least 30: a log of some \d+ rounds like these would cure it"):
+        sc.evaluate_online(few, sc.SinglePolicy(Fixed([1.0, 0.0, 0.0])))
+
+
+def test_a_few_accepted_rounds_can_be_forced_but_not_one(make_log):
+    log, deployer = make_log("none", 300), sc.SinglePolicy(Fixed([1.0, 0.0, 0.0]))
+    taken = np.flatnonzero(log.actions == 0)
+    short = log[: taken[5] + 1]
+    with pytest.warns(
+        SeachangeWarning, match=f"forced, .*lived through 6 of {len(short)} rounds, and needs at least 30"
     ):
-        sc.evaluate_online(log, deployers["exp4s", "none"])
-    assert np.isfinite(sc.evaluate_online(log, deployers["exp4s", "none"], bound=4.0).high)
-    robust = sc.evaluate_online(log, deployers["exp4s", "none"], "dr-ns", quantile=0.01)
-    assert np.isfinite([robust.value, robust.std_error, robust.low, robust.high]).all()
+        forced = sc.evaluate_online(short, deployer, force=True)
+    own = short.rewards[taken[:6]]
+    assert forced.value == pytest.approx(own.mean())
+    assert forced.high - forced.value == pytest.approx(student.ppf(0.975, 5) * own.std(ddof=1) / np.sqrt(6))
+    with pytest.raises(RefusedError, match="lived through 1 of"):
+        sc.evaluate_online(log[: taken[0] + 1], deployer, force=True)
+
+
+@pytest.mark.parametrize("logging_known", [False, True])
+def test_what_lies_beyond_the_log_is_that_of_the_beliefs(deployers, make_log, logging_known):
+    """The share of π_t on actions that the log could not take, along the walk, by acting and updating."""
+    deployer, n = deployers["exp4s", "none"], 120
+    log = make_log("none", 300, seed=3)
+    log = log.take(np.flatnonzero(log.actions < 2)[:n])
+    beyond = np.tile([0.0, 0.0, 1.0], (n, 1))
+    if logging_known:
+        beyond = np.eye(3)[(np.asarray(log.actions) + 1) % 3]
+        log = replace(log, logging_probs=np.where(beyond > 0, 0.0, 0.5))
+    for each in (deployer, Custom(deployer)):
+        (walk,), _ = follow(log, each, [fixed_acceptance(0.3)], [7])
+        state = deployer.init()
+        for t in range(n):
+            decision = deployer.act(state, None, 0.5)
+            assert walk.beyond[t] == pytest.approx(decision.probs @ beyond[t], abs=1e-15)
+            if walk.accepted[t]:
+                action = log.actions[t]
+                middle = decision.probs[:action].sum() + decision.probs[action] / 2
+                state = deployer.update(state, deployer.act(state, None, middle), log.rewards[t])
+
+
+def listing(log, deployer, modelled, uniforms, quantile, c_max, every_round=False):
+    """V / C by the listing of DR-ns (Dudík, Erhan, Langford, Li 2012), line by line; T is the length of the log.
+
+    Where ``every_round``, c follows each round, as ours does, and not accepted rounds only.
+    """
+    state, c, total, weight, ratios = deployer.init(), c_max, 0.0, 0.0, []
+    for k in range(len(log)):
+        action, reward, p = log.actions[k], log.rewards[k], log.propensities[k]
+        context = None if log.joint.kind == "none" else log.contexts[k]
+        probs = deployer.act(state, context, 0.5).probs
+        r_k = probs @ modelled[k] + probs[action] / p * (reward - modelled[k, action])
+        total, weight = total + c * r_k, weight + c
+        ratios.append(p / probs[action] if probs[action] > 0 else np.inf)
+        accepted = uniforms[k] <= c * probs[action] / p
+        if accepted:
+            decision = deployer.act(state, context, probs[:action].sum() + probs[action] / 2)
+            state = deployer.update(state, decision, reward)
+        if accepted or every_round:
+            c = min(c_max, np.quantile(ratios, quantile, method="inverted_cdf"))
+    return total / weight
+
+
+@pytest.mark.parametrize(("name", "kind"), product(NAMES, KINDS))
+def test_dr_ns_is_the_listing(deployers, make_log, name, kind):
+    log, deployer = make_log(kind, 400, seed=9), deployers[name, kind]
+    seed = np.random.SeedSequence(4).generate_state(2)[1]
+    uniforms = np.random.default_rng([seed, 5]).random(400)
+    fit = fit_across(log, np.ones((400, 1)), Clusters(log).folds(FOLDS))
+    modelled = fit.predict(slice(0, 400))
+    # No p / π is below 1/3: c stays at c_max, whenever it is set.
+    ours = sc.evaluate_online(log, deployer, "dr-ns", highest_rate=0.3, quantile=0.0, repeats=1, seed=4)
+    assert ours.value == pytest.approx(listing(log, deployer, modelled, uniforms, 0.0, 0.3), abs=1e-12)
+    # Where c moves, it does so after every round.
+    ours = sc.evaluate_online(log, deployer, "dr-ns", highest_rate=1.0, quantile=0.05, repeats=1, seed=4)
+    assert ours.value == pytest.approx(listing(log, deployer, modelled, uniforms, 0.05, 1.0, True), abs=1e-12)
+
+
+def test_walks_that_differ_by_their_beliefs_widen_the_error(make_log):
+    """s = √Σ ē² m / (m - 1) + √(the variance between walks that rewards do not explain), from the walks themselves."""
+    log = make_log("none", 900, seed=5)
+    policies = sc.PolicySet(tuple(Fixed(each) for each in np.eye(3)))
+    # Bets all on the first rewards, and never changes its mind again.
+    deployer = sc.Exp4S(policies, expected_stay=1e9, learning_rate=3.0)
+    estimate = sc.evaluate_online(log, deployer, repeats=4, seed=2)
+    seeds = np.random.SeedSequence(2).generate_state(5)[1:].tolist()
+    walks, _ = follow(log, deployer, [fixed_acceptance(1 / 3)] * 4, seeds)
+    moves = np.array([w.accepted * (log.rewards - log.rewards[w.accepted].mean()) / w.accepted.sum() for w in walks])
+    values = np.array([log.rewards[w.accepted].mean() for w in walks])
+    by_rewards = np.square(moves - moves.mean(axis=0)).sum() / 3
+    between = values.var(ddof=1) - by_rewards
+    taken = np.mean([w.accepted.sum() for w in walks])
+    of_rewards = np.square(moves.mean(axis=0)).sum() * taken / (taken - 1)
+    assert between > by_rewards
+    assert estimate.value == pytest.approx(values.mean(), abs=1e-12)
+    assert estimate.std_error == pytest.approx(np.sqrt(of_rewards) + np.sqrt(between), rel=1e-9)
 
 
 def test_what_cannot_be_is_refused_with_the_cure(deployers, make_log):

@@ -24,7 +24,7 @@ from seachange.cli.options import (
     app,
 )
 from seachange.cli.reading import period_of, range_of, read, times_to_come, with_estimates
-from seachange.cli.speaking import console_for, finish, note
+from seachange.cli.speaking import console_for, finish, in_options, note
 
 if TYPE_CHECKING:
     from seachange.log.bandit_log import BanditLog
@@ -146,15 +146,22 @@ def bounds(
 def _evaluate_online(
     console: Console, log: BanditLog, model: Any, confidence: float, seed: int, force: bool
 ) -> list[Any]:
-    """Replay and DR-ns of the model's deployer."""
+    """Replay and DR-ns of the model's deployer, where they are not refused."""
+    from seachange.errors import RefusedError
     from seachange.evaluation.adaptive import evaluate_online
     from seachange.report.progress import working
     from seachange.report.values_tables import online_table
 
+    found = []
     with working("Leading the deployment along the log"):
-        asked: dict[str, Any] = {"confidence": confidence, "seed": seed, "force": force}
-        found = [evaluate_online(log, model.deployer(), method, **asked) for method in METHODS]
-    console.print("", online_table(found))
+        for method in METHODS:
+            try:
+                asked: dict[str, Any] = {"confidence": confidence, "seed": seed, "force": force}
+                found.append(evaluate_online(log, model.deployer(), method, **asked))
+            except RefusedError as refusal:
+                note(f"{method}: {in_options(refusal)}")
+    if found:
+        console.print("", online_table(found))
     for said in dict.fromkeys(f"{each.estimator}: {words}" for each in found for words in each.notes):
         note(said)
     return [msgspec.to_builtins(each) for each in found]
@@ -183,11 +190,17 @@ def _evaluate_over_time(
 def _evaluate_future(
     console: Console, log: BanditLog, model: Any, labels: Any, at: Any, recurs: Any, confidence: float, force: bool
 ) -> Any:
-    """The value at a time to come."""
+    """The value at a time to come, or nothing where it is refused."""
+    from seachange.errors import RefusedError
     from seachange.evaluation.future import evaluate_future
     from seachange.report.values_tables import future_told
 
-    found = evaluate_future(log, model.policies, at, recurs=recurs, labels=labels, confidence=confidence, force=force)
+    asked: dict[str, Any] = {"recurs": recurs, "labels": labels, "confidence": confidence, "force": force}
+    try:
+        found = evaluate_future(log, model.policies, at, **asked)
+    except RefusedError as refusal:
+        note(in_options(refusal))
+        return None
     console.print(f"\n{future_told(found, at, recurs)}", soft_wrap=True, markup=False)
     for words in found.notes:
         note(words)

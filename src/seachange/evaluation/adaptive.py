@@ -102,7 +102,9 @@ def _replay(
     log: BanditLog, deployer: Deployer, seeds: list[int], bound: float | Auto, confidence: float, force: bool
 ) -> OnlineEstimate:
     ratios = ratio_bounds(log, deployer)
-    largest, common = max(float(ratios.max()), 1.0), max(float(np.quantile(ratios, COMMON)), 1.0)
+    # No mean of two ratios: one of them may be the one in a thousand.
+    common = max(float(np.quantile(ratios, COMMON, method="lower")), 1.0)
+    largest = max(float(ratios.max()), 1.0)
     used = largest if bound == "auto" else bound
     walks, _ = follow(log, deployer, [fixed_acceptance(1 / used) for _ in seeds], seeds)
     lower = [Offer(f"bound={common:.3g}, which {COMMON:.1%} of π / p keep to", 1 / common)] if common < used else []

@@ -37,7 +37,8 @@ def deployment_diagnostics(log: BanditLog, walks: list[Followed], offers: Sequen
     """How the log bears on the deployment that was led along it.
 
     c_t w_t over the mean of c are its weights, which average 1 where the log took all that the deployment would do. A
-    refusal for want of accepted rounds names the first offer that would cure it. Raises where nothing can be forced.
+    refusal for want of accepted rounds names the first offer that would cure it; none would where few rounds have all
+    the weight. Raises where nothing can be forced.
     """
     weights = [walk.chosen / log.propensities for walk in walks]
     rate = float(np.mean([walk.rates.mean() for walk in walks]))
@@ -48,13 +49,15 @@ def deployment_diagnostics(log: BanditLog, walks: list[Followed], offers: Sequen
     fewest = min(int(walk.accepted.sum()) for walk in walks)
     if fewest >= LEAST_ACCEPTED:
         return found
-    reason = (
+    helpful = offers if found.effective_samples >= LEAST_EFFECTIVE else ()
+    reasons = (
         f"the deployment lived through {fewest} of {len(log):,} rounds, and needs at least {LEAST_ACCEPTED}: "
-        f"{_cures(log, walks, weights, offers)} would cure it"
+        f"{_cures(log, walks, weights, helpful)} would cure it",
+        *found.refusals,
     )
     if fewest < FEWEST:
-        raise RefusedError(f"no value: {reason}.")
-    return replace(found, refusals=(reason, *found.refusals))
+        raise RefusedError(f"no value: {'; '.join(reasons)}.")
+    return replace(found, refusals=reasons)
 
 
 def readier(weights: list[Floats], quantile: float, highest_rate: float) -> list[Offer]:

@@ -106,10 +106,11 @@ def _refusals(found: Diagnostics, error: float, clips: bool) -> Iterator[str]:
     if found.effective_samples < LEAST_EFFECTIVE:
         row, weight = found.largest_weights[0]
         closer = "a policy closer to the one that logged"
+        cure = f"A longer log, {closer}, or a lower clip" if clips else f"A longer log or {closer}"
         yield (
             f"the log speaks too little of this policy: {found.effective_samples:.1f} effective rounds of "
             f"{found.n_rounds:,}, and at least {LEAST_EFFECTIVE:.0f} are needed (the largest weight, of row {row}, is "
-            f"{weight:.4g}). A longer log{f', {closer}, or a lower clip' if clips else f' or {closer}'} would cure it"
+            f"{weight:.4g}). {cure if found.effective_samples > 0 else closer.capitalize()} would cure it"
         )
     if (found.unsupported_mass or 0.0) > MOST_MISSING:
         yield (

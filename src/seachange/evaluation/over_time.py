@@ -28,6 +28,8 @@ MovingEstimator = Literal["ips", "snips", "dr"]
 TRIED, LEAST_WINDOW = 12, 20
 # Share of the log that passes before predictions count.
 WARM_UP = 0.1
+# Sums that are less, as a share of what they were made of, are rounding.
+ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
@@ -232,19 +234,20 @@ def _between(moving: Moving, starts: Ints) -> tuple[_Found, Moves]:
         np.add.reduceat(each, starts)
         for each in (moving.above, moving.below, moving.weights, np.square(moving.weights))
     )
-    values, totals = np.divide(above, below, out=np.zeros(len(starts)), where=below > 0), np.maximum(below, 1e-300)
-    period = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(moving.above)))
-    spread = (moving.above - values[period] * moving.below) / totals[period]
+    values, period = _ratio(above, below), np.repeat(np.arange(len(starts)), np.diff(starts, append=len(moving.above)))
+    spread = _ratio(moving.above - values[period] * moving.below, below[period])
     cells, cell = np.unique(period * moving.n_places + moving.places, return_inverse=True)
     moves = Moves(cells // moving.n_places, cells % moving.n_places, _totals(cell, spread))
-    together = _totals(cell, moving.weights)
-    found = _Found(
-        values=values,
-        squares=_totals(moves.values, np.square(moves.moves)),
-        effective=np.square(heard) / np.maximum(squares, 1e-300),
-        independent=np.square(heard) / np.maximum(_totals(moves.values, np.square(together)), 1e-300),
+    together = _totals(moves.values, np.square(_totals(cell, moving.weights)))
+    return (
+        _Found(
+            values=values,
+            squares=_totals(moves.values, np.square(moves.moves)),
+            effective=_ratio(heard**2, squares),
+            independent=_ratio(heard**2, together),
+        ),
+        moves,
     )
-    return found, moves
 
 
 def _totals(places: Ints, terms: Floats) -> Floats:
@@ -252,45 +255,53 @@ def _totals(places: Ints, terms: Floats) -> Floats:
     return np.asarray(np.bincount(places, terms), dtype=np.float64)
 
 
+def _ratio(above: Floats, below: Floats) -> Floats:
+    """Above / below; 0 where nothing is below."""
+    return np.divide(above, below, out=np.zeros(len(above)), where=below > 0)
+
+
 def _sums(series: Floats, length: float, fades: bool) -> Floats:
     """Σ_s u_ts series_s for every t."""
     if fades:
         return np.asarray(lfilter([1.0], [1.0, -(0.5 ** (1 / length))], series))
-    totals, window = np.cumsum(series), int(length)
-    totals[window:] -= np.cumsum(series)[:-window] if window < len(series) else 0.0
+    until, window = np.cumsum(series), int(length)
+    totals = until.copy()
+    totals[window:] -= until[:-window] if window < len(series) else 0.0
+    # What rounding leaves of equal sums is nothing.
+    totals[np.abs(totals) < ROUNDING * np.abs(until)] = 0.0
     return totals
 
 
+def _values(moving: Moving, length: float, fades: bool) -> Floats:
+    """V̂_t for every t, from sums about the whole log's value, for precision."""
+    level = _level(moving)
+    above = _sums(moving.above - level * moving.below, length, fades)
+    return level + _ratio(above, _sums(moving.below, length, fades))
+
+
 def _level(moving: Moving) -> float:
-    """The whole log's value, about which sums are taken, for precision."""
+    """The whole log's value."""
     total = float(moving.below.sum())
     return float(moving.above.sum()) / total if total > 0 else 0.0
-
-
-def _values(moving: Moving, length: float, fades: bool) -> Floats:
-    """V̂_t for every t."""
-    level = _level(moving)
-    totals = np.maximum(_sums(moving.below, length, fades), 1e-300)
-    return np.asarray(level + _sums(moving.above - level * moving.below, length, fades) / totals)
 
 
 def _within(moving: Moving, length: float, fades: bool, rounds: Ints) -> _Found:
     """V̂_t at these rounds, with Σ_g (Σ u (above - V̂_t below))² / (Σ u below)², g the sequences within the window."""
     level, n = _level(moving), len(moving.above)
-    centred = moving.above - level * moving.below
+    centred, below, weights = moving.above - level * moving.below, moving.below, moving.weights
     fade, window = (0.5 ** (1 / length), n) if fades else (1.0, min(int(length), n))
 
     def products(first: Floats, second: Floats, places: Ints = moving.places) -> Floats:
         return np.asarray(products_together(places, int(places.max()) + 1, first, second, fade, window))[rounds]
 
-    shift, weights, below = _values(moving, length, fades)[rounds] - level, moving.weights, moving.below
+    shift = _values(moving, length, fades)[rounds] - level
     squares = products(centred, centred) - 2 * shift * products(centred, below) + shift**2 * products(below, below)
-    heard, totals = _sums(weights, length, fades)[rounds], np.maximum(_sums(below, length, fades)[rounds], 1e-300)
+    heard, totals = (_sums(each, length, fades)[rounds] for each in (weights, below))
     return _Found(
         values=level + shift,
-        squares=np.maximum(squares, 0.0) / totals**2,
-        effective=heard**2 / np.maximum(products(weights, weights, np.arange(n)), 1e-300),
-        independent=heard**2 / np.maximum(products(weights, weights), 1e-300),
+        squares=_ratio(np.maximum(squares, 0.0), totals**2),
+        effective=_ratio(heard**2, products(weights, weights, np.arange(n))),
+        independent=_ratio(heard**2, products(weights, weights)),
     )
 
 

@@ -121,47 +121,27 @@ def judge_round(t, belief, initial, past, acceptance, found, exploration, probs)
 
 
 @compiled
-def follow_belief(belief, initial, past, acceptance, found, exploration, transition, evidence_of, settings):
-    """A deployment along a chunk of a log, whose belief each accepted round moves by what ``evidence_of`` says of it.
-
-    ``belief`` and ``acceptance`` are moved in place, ``found`` is filled.
-    """
-    probs, evidence, scratch = np.empty(past.advice.shape[2]), np.empty(belief.size), np.empty(belief.size)
+def follow_exp4s(belief, initial, past, acceptance, found, exploration, learning_rate, low, span, transition):
+    """Exp4.S along a chunk of a log; ``belief`` and ``acceptance`` are moved in place, ``found`` is filled."""
+    probs, column, evidence = np.empty(past.advice.shape[2]), np.empty(belief.size), np.empty(belief.size)
     for t in range(past.actions.size):
         if judge_round(t, belief, initial, past, acceptance, found, exploration, probs):
-            evidence_of(t, past, found, settings, scratch, evidence)
-            advance(belief, evidence, transition, scratch)
-
-
-@compiled
-def exp4s_round(t, past, found, settings, column, evidence):
-    """Evidence of round t for Exp4.S; ``settings`` are η, the least reward and the range of rewards."""
-    learning_rate, low, span = settings
-    for z in range(column.size):
-        column[z] = past.advice[t, z, past.actions[t]]
-    exp4s_evidence(column, found.chosen[t], 1.0 - (past.rewards[t] - low) / span, learning_rate, evidence)
-
-
-@compiled
-def posterior_round(t, past, found, settings, scores, evidence):
-    """Evidence of round t for the states of an HMM; ``settings`` are features, coefficients and variances."""
-    rows, coefs, variances = settings
-    state_scores(rows[t if rows.shape[0] > 1 else 0], past.actions[t], coefs, scores)
-    reward_evidence(scores, past.rewards[t], variances, evidence)
-
-
-@compiled
-def follow_exp4s(belief, initial, past, acceptance, found, exploration, learning_rate, low, span, transition):
-    """Exp4.S along a chunk of a log."""
-    settings = (learning_rate, low, span)
-    follow_belief(belief, initial, past, acceptance, found, exploration, transition, exp4s_round, settings)
+            cost = 1.0 - (past.rewards[t] - low) / span
+            for z in range(belief.size):
+                column[z] = past.advice[t, z, past.actions[t]]
+            exp4s_evidence(column, found.chosen[t], cost, learning_rate, evidence)
+            advance(belief, evidence, transition, column)
 
 
 @compiled
 def follow_posterior(belief, initial, past, acceptance, found, exploration, rows, coefs, variances, transition):
-    """HMM posterior sampling along a chunk of a log."""
-    settings = (rows, coefs, variances)
-    follow_belief(belief, initial, past, acceptance, found, exploration, transition, posterior_round, settings)
+    """HMM posterior sampling along a chunk of a log; the same conventions."""
+    probs, scores, evidence = np.empty(past.advice.shape[2]), np.empty(belief.size), np.empty(belief.size)
+    for t in range(past.actions.size):
+        if judge_round(t, belief, initial, past, acceptance, found, exploration, probs):
+            state_scores(rows[t if rows.shape[0] > 1 else 0], past.actions[t], coefs, scores)
+            reward_evidence(scores, past.rewards[t], variances, evidence)
+            advance(belief, evidence, transition, scores)
 
 
 @compiled
