@@ -288,7 +288,6 @@ def test_nothing_is_claimed_of_windows_that_do_not_speak_for_the_policy(make_log
 
 
 def test_a_window_without_weight_after_one_with_much_is_empty():
-    """Sums that differ by rounding alone do not speak."""
     actions = np.repeat([0, 1, 0], 100)
     log = sc.BanditLog.from_arrays(actions, np.linspace(0.1, 0.9, 300), np.full(300, 0.7), n_actions=2)
     found = sc.evaluate_over_time(log, np.tile([1.0, 0.0], (300, 1)), "snips", window=20, points=300)

@@ -28,8 +28,6 @@ MovingEstimator = Literal["ips", "snips", "dr"]
 TRIED, LEAST_WINDOW = 12, 20
 # Share of the log that passes before predictions count.
 WARM_UP = 0.1
-# Sums that are less, as a share of what they were made of, are rounding.
-ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
@@ -264,11 +262,8 @@ def _sums(series: Floats, length: float, fades: bool) -> Floats:
     """Σ_s u_ts series_s for every t."""
     if fades:
         return np.asarray(lfilter([1.0], [1.0, -(0.5 ** (1 / length))], series))
-    until, window = np.cumsum(series), int(length)
-    totals = until.copy()
-    totals[window:] -= until[:-window] if window < len(series) else 0.0
-    # What rounding leaves of equal sums is nothing.
-    totals[np.abs(totals) < ROUNDING * np.abs(until)] = 0.0
+    totals, window = np.cumsum(series), int(length)
+    totals[window:] -= np.cumsum(series)[:-window] if window < len(series) else 0.0
     return totals
 
 
