@@ -22,7 +22,8 @@ def stationary(n_logs, seed, horizon=6_000):
     found = {method: [] for method in ("replay", "dr-ns")}
     for log in map(env.log, range(n_logs)):
         for method, estimates in found.items():
-            estimates.append(sc.evaluate_online(log, deployer, method, seed=seed))
+            # Of the few logs that say too little, too: leaving them out would be a choice of values.
+            estimates.append(sc.evaluate_online(log, deployer, method, seed=seed, force=True))
     truths = {}
     for method, estimates in found.items():
         length = round(np.mean([each.n_accepted for each in estimates]))
@@ -51,6 +52,7 @@ def test_both_agree_with_deployments_and_dr_ns_varies_half_as_much():
 
 
 @pytest.mark.long
+@pytest.mark.filterwarnings("ignore:forced:seachange.errors.SeachangeWarning")
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_both_agree_with_deployments_over_200_logs(seed):
     assert agrees(200, seed) < 0.5
