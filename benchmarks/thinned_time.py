@@ -13,7 +13,7 @@ from seachange.simulate import Shop, rollout
 def main() -> None:
     """Learn from one log of the shop, judge on others, deploy in the same moods."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--logs", type=int, default=24)
+    parser.add_argument("--logs", type=int, default=100)
     n_logs = parser.parse_args().logs
     env = Shop(seed=0)
     deployer = sc.learn(env.log(0)).deployer()
@@ -32,12 +32,11 @@ def main() -> None:
 
 
 def deployed(env: Shop, deployer, run: int, estimate: sc.OnlineEstimate, again: int = 5) -> float:
-    """Mean reward of deployments through the moods of a log, of which as many rounds are left as were accepted."""
-    lived = np.floor(np.arange(estimate.n_accepted) / estimate.acceptance_rate).astype(int)
-    moods = env.log_states(run)[lived.clip(max=env.horizon - 1)]
+    """Mean reward of deployments through the moods of a log, in rounds that a coin leaves as often as were accepted."""
     earned = []
     for seed in range(again):
         generator = np.random.default_rng([run, seed])
+        moods = env.log_states(run)[generator.random(env.horizon) < estimate.acceptance_rate]
         rounds = env._rounds(moods, generator)
         uniforms = generator.random(len(moods))
         _, trace = deployer.run(deployer.init(), rounds.contexts, rounds.mean_rewards, rounds.rewards, uniforms)

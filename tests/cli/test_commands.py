@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import warnings
 
 import msgspec
 import numpy as np
@@ -180,6 +181,17 @@ def test_evaluate_online_judges_the_deployment_and_says_that_time_is_thinned(fol
     assert "as it learns" in stderr
 
 
+def test_evaluate_online_says_where_the_deployment_lived_through_too_little(folder, tmp_path):
+    polars.read_csv(folder / "late.csv").head(60).write_csv(tmp_path / "short.csv")
+    arguments = ("evaluate", tmp_path / "short.csv", folder / "shop.seachange", "--columns", COLUMNS, "--online")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        result, _ = succeed_in_json(*arguments, "--force")
+    told = [str(each.message) for each in caught]
+    assert sum("forced, and not to be relied on: the deployment lived through" in each for each in told) == 2
+    assert [each["estimator"] for each in result["online"]] == ["replay", "dr-ns"]
+
+
 def test_evaluate_over_time_gives_periods_and_a_forecast(folder):
     arguments = ("evaluate", folder / "late.csv", folder / "shop.seachange", "--columns", COLUMNS)
     result, stderr = succeed_in_json(*arguments, "--over-time", "50")
@@ -193,6 +205,25 @@ def test_evaluate_over_time_gives_periods_and_a_forecast(folder):
     assert few["forecast"] is None
     assert "no forecast: it needs 8 past periods" in stderr
     assert "should be hour, day, week or a number of rounds" in misuse(*arguments, "--over-time", "month")
+
+
+def test_evaluate_at_a_time_to_come(folder):
+    """Times are rounds in this shop: the seconds of a quarter of an hour."""
+    arguments = ("evaluate", folder / "late.csv", folder / "shop.seachange", "--columns", COLUMNS)
+    result, stderr = succeed_in_json(*arguments, "--at", "1970-01-08T00:10, 1970-01-15", "--confidence", "0.9")
+    model, log = sc.load(folder / "shop.seachange"), late_log(folder)
+    labels, days = model.label_ahead(log), np.array([7, 14]) * 86_400
+    expected = sc.evaluate_future(log, model.policies, days, labels=labels, confidence=0.9)
+    for name in ("value", "std_error", "low", "high", "effective_samples", "share", "n_alike"):
+        assert result["future"][name] == pytest.approx(getattr(expected, name), rel=1e-12)
+    assert f"At 2 times from 1970-01-08 00:10 to 1970-01-15 00:00: {expected.value:.4f}, 90% interval" in stderr
+    stdout, _ = succeed(*arguments, "--at", "600", "--recurs", "hour")
+    assert "from 800 rounds at such times by hour" in stdout
+    refused, stderr = succeed_in_json(*arguments, "--at", "1970-01-02")
+    assert refused["future"] is None
+    assert "no value: the log has no round whose time is like 4" in stderr
+    assert "'hour of the week'" in misuse(*arguments, "--at", "600", "--recurs", "month")
+    assert "should be times such as 2026-02-21T12:00" in misuse(*arguments, "--at", "tomorrow")
 
 
 def test_evaluate_begins_with_the_answer_and_ends_with_what_it_stands_on(folder):
@@ -239,7 +270,12 @@ def test_evaluate_says_that_states_were_known_beforehand_only_where_they_were(fo
     arguments = (folder / "late.csv", folder / "shop.seachange", "--columns", COLUMNS)
     assert claim in succeed("evaluate", *arguments)[0]
     succeed("learn", folder / "early.csv", "-o", tmp_path / "m", *QUICK, "--oracle", "change-point")
-    assert claim not in succeed("evaluate", folder / "late.csv", tmp_path / "m", "--columns", COLUMNS)[0]
+    with pytest.warns(SeachangeWarning, match="finds states with the help of the rewards"):
+        told, _ = succeed("evaluate", folder / "late.csv", tmp_path / "m", "--columns", COLUMNS)
+    assert claim not in told
+    # What the deployment would earn is the answer; being told the states, it would earn more.
+    assert "(by dr-ns)" in told.splitlines()[0]
+    assert "latent dr" in told
 
 
 def test_evaluating_on_the_log_that_was_learned_from_is_noted(folder):

@@ -1,6 +1,6 @@
 """Replay and DR-ns: the arithmetic of a deployment led along a log."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -9,7 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import seachange as sc
-from seachange.errors import ParameterError, RefusedError
+from evaluation.deployments import KINDS, NAMES, Custom, Fixed, masked
+from seachange.errors import ParameterError, RefusedError, SeachangeWarning
+from seachange.evaluation.cross_fitting import FOLDS, fit_across
 from seachange.evaluation.following import (
     adaptive_acceptance,
     fixed_acceptance,
@@ -18,44 +20,7 @@ from seachange.evaluation.following import (
     ratio_bounds,
 )
 from seachange.kernels.adaptive import include
-
-KINDS = ("none", "shared", "per action")
-NAMES = ("exp4s", "posterior", "single")
-
-
-@pytest.fixture(scope="module")
-def deployers():
-    """{(name, kind of context): deployer}, learned from small logs."""
-    from conftest import build_log
-
-    made = {}
-    for kind in KINDS:
-        model = sc.learn(build_log(kind, 1200), oracle=sc.HMMOracle(n_states=2), objective="ips")
-        made["exp4s", kind] = sc.Exp4S(model.policies, expected_stay=50, learning_rate=0.3, exploration=0.1)
-        made["posterior", kind] = sc.PosteriorSampling(model.policies, hmm=model.oracle.model_, exploration=0.05)
-        made["single", kind] = sc.SinglePolicy(model.policies[0], exploration=0.2)
-    return made
-
-
-class Fixed:
-    """The same probabilities in every round."""
-
-    def __init__(self, probs):
-        self.probs = np.array(probs)
-
-    def predict_proba(self, contexts, action_mask=None):
-        probs = np.tile(self.probs, (len(contexts), 1))
-        if action_mask is None:
-            return probs
-        probs = probs * action_mask
-        return probs / probs.sum(axis=1, keepdims=True)
-
-
-def masked(log, seed=0):
-    """The same log where some actions could not be shown, those that were taken excepted."""
-    mask = np.random.default_rng(seed).random((len(log), 3)) < 0.6
-    mask[np.arange(len(log)), log.actions] = True
-    return replace(log, arrays=log.arrays._replace(mask=mask))
+from seachange.log.clusters import Clusters
 
 
 @pytest.mark.parametrize(("name", "kind", "adaptive"), list(product(NAMES, KINDS, [False, True])))
@@ -229,34 +194,15 @@ def test_chunks_and_order_of_rounds_change_nothing(deployers, make_log, monkeypa
         assert cut.n_accepted == estimate.n_accepted
 
 
-@dataclass(frozen=True)
-class Custom:
-    """Nothing but the protocol, around one of ours."""
-
-    inner: object
-
-    def init(self):
-        return self.inner.init()
-
-    def act(self, state, context, uniform, action_mask=None):
-        return self.inner.act(state, context, uniform, action_mask)
-
-    def update(self, state, decision, reward):
-        return self.inner.update(state, decision, reward)
-
-    def amend(self, state, decision, reward):
-        return self.inner.amend(state, decision, reward)
-
-    def state_probs(self, state):
-        return self.inner.state_probs(state)
-
-
 def test_whoever_keeps_the_protocol_is_judged_alike(deployers, make_log):
     log, ours = masked(make_log("shared", 300, seed=8)), deployers["exp4s", "shared"]
     for method in ("replay", "dr-ns"):
         setting = {"bound": 6.0} if method == "replay" else {}
-        one = sc.evaluate_online(log, ours, method, repeats=2, **setting)
-        two = sc.evaluate_online(log, Custom(ours), method, repeats=2, **setting)
+        # Masks that came after the propensities make weights that do not average 1.
+        with pytest.warns(SeachangeWarning, match="the propensities are too small"):
+            one = sc.evaluate_online(log, ours, method, repeats=2, force=True, **setting)
+        with pytest.warns(SeachangeWarning, match="the propensities are too small"):
+            two = sc.evaluate_online(log, Custom(ours), method, repeats=2, force=True, **setting)
         assert (two.value, two.n_accepted) == (pytest.approx(one.value, abs=1e-12), one.n_accepted)
         assert "Custom was asked round by round" in two.notes[0]
 
@@ -303,20 +249,63 @@ def test_thinning_is_said_where_there_is_a_belief(deployers, make_log):
     assert any("repeats=2" in n for n in sc.evaluate_online(log, deployers["single", "none"], repeats=1).notes)
 
 
-def test_a_tiny_propensity_is_diagnosed_not_infinite(deployers):
-    from conftest import build_log
+def listing(log, deployer, modelled, uniforms, quantile, c_max, every_round=False):
+    """V / C by the listing of DR-ns (Dudík, Erhan, Langford, Li 2012), line by line; T is the length of the log.
 
-    log = build_log("none", 900)
-    propensities = np.array(log.propensities)
-    propensities[10] = 1e-6
-    log = replace(log, arrays=log.arrays._replace(propensities=propensities))
-    with pytest.raises(
-        RefusedError, match=r"lived through \d of 900 rounds, and needs at least 2: π / p may be as large"
-    ):
-        sc.evaluate_online(log, deployers["exp4s", "none"])
-    assert np.isfinite(sc.evaluate_online(log, deployers["exp4s", "none"], bound=4.0).high)
-    robust = sc.evaluate_online(log, deployers["exp4s", "none"], "dr-ns", quantile=0.01)
-    assert np.isfinite([robust.value, robust.std_error, robust.low, robust.high]).all()
+    Where ``every_round``, c follows each round, as ours does, and not accepted rounds only.
+    """
+    state, c, total, weight, ratios = deployer.init(), c_max, 0.0, 0.0, []
+    for k in range(len(log)):
+        action, reward, p = log.actions[k], log.rewards[k], log.propensities[k]
+        context = None if log.joint.kind == "none" else log.contexts[k]
+        probs = deployer.act(state, context, 0.5).probs
+        r_k = probs @ modelled[k] + probs[action] / p * (reward - modelled[k, action])
+        total, weight = total + c * r_k, weight + c
+        ratios.append(p / probs[action] if probs[action] > 0 else np.inf)
+        accepted = uniforms[k] <= c * probs[action] / p
+        if accepted:
+            decision = deployer.act(state, context, probs[:action].sum() + probs[action] / 2)
+            state = deployer.update(state, decision, reward)
+        if accepted or every_round:
+            c = min(c_max, np.quantile(ratios, quantile, method="inverted_cdf"))
+    return total / weight
+
+
+@pytest.mark.parametrize(("name", "kind"), list(product(NAMES, KINDS)))
+def test_dr_ns_is_the_listing(deployers, make_log, name, kind):
+    log, deployer = make_log(kind, 400, seed=9), deployers[name, kind]
+    seed = np.random.SeedSequence(4).generate_state(2)[1]
+    uniforms = np.random.default_rng([seed, 5]).random(400)
+    fit = fit_across(log, np.ones((400, 1)), Clusters(log).folds(FOLDS))
+    modelled = fit.predict(slice(0, 400))
+    # No p / π is below 1/3: c stays at c_max, whenever it is set.
+    ours = sc.evaluate_online(log, deployer, "dr-ns", highest_rate=0.3, quantile=0.0, repeats=1, seed=4)
+    assert ours.value == pytest.approx(listing(log, deployer, modelled, uniforms, 0.0, 0.3), abs=1e-12)
+    # Where c moves, it does so after every round.
+    ours = sc.evaluate_online(log, deployer, "dr-ns", highest_rate=1.0, quantile=0.05, repeats=1, seed=4)
+    assert ours.value == pytest.approx(listing(log, deployer, modelled, uniforms, 0.05, 1.0, True), abs=1e-12)
+
+
+def test_walks_that_differ_by_their_beliefs_widen_the_error(make_log):
+    """s = √Σ ē² m / (m - 1) + √(the variance between walks that rewards do not explain), from the walks themselves."""
+    actions = np.random.default_rng(5).integers(3, size=900)
+    rewards = np.array([0.9, 0.6, 0.3])[actions] + make_log("none", 900).rewards / 10
+    log = sc.BanditLog.from_arrays(actions, rewards, np.full(900, 1 / 3))
+    policies = sc.PolicySet(tuple(Fixed(each) for each in np.eye(3)))
+    # Rewards above the range that it knows are a triumph: it bets all on the first, and never changes its mind.
+    deployer = sc.Exp4S(policies, expected_stay=1e9, learning_rate=9.0, reward_range=(-1.0, 0.0))
+    estimate = sc.evaluate_online(log, deployer, repeats=8, seed=2)
+    seeds = np.random.SeedSequence(2).generate_state(9)[1:].tolist()
+    walks, _ = follow(log, deployer, [fixed_acceptance(1 / 3)] * 8, seeds)
+    moves = np.array([w.accepted * (log.rewards - log.rewards[w.accepted].mean()) / w.accepted.sum() for w in walks])
+    values = np.array([log.rewards[w.accepted].mean() for w in walks])
+    by_rewards = np.square(moves - moves.mean(axis=0)).sum() / 7
+    between = values.var(ddof=1) - by_rewards
+    taken = np.mean([w.accepted.sum() for w in walks])
+    of_rewards = np.square(moves.mean(axis=0)).sum() * taken / (taken - 1)
+    assert between > by_rewards
+    assert estimate.value == pytest.approx(values.mean(), abs=1e-12)
+    assert estimate.std_error == pytest.approx(np.sqrt(of_rewards) + np.sqrt(between), rel=1e-9)
 
 
 def test_what_cannot_be_is_refused_with_the_cure(deployers, make_log):

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import seachange as sc
-from seachange.errors import LogError, ParameterError, RefusedError
-from seachange.evaluation.over_time import ValuesOverTime
+from seachange.errors import LogError, ParameterError, RefusedError, SeachangeWarning
+from seachange.evaluation.over_time import Moves, ValuesOverTime
 from seachange.evaluation.time_features import features_of
 from seachange.policies import SoftmaxPolicy
 from seachange.simulate import Weekly
@@ -127,8 +127,9 @@ def test_the_estimate_is_its_formula():
 
     tiled = np.tile(probs, (n, 1))
     alike = _alike(log.times, np.array([times[-1] + 86_400]), "weekday")
-    weights, residuals, direct = _terms(log, distribution_of(log, tiled, None, False), alike)
-    ours = alike.weights * weights * residuals + direct
+    found = _terms(log, distribution_of(log, tiled, None, False), np.ones((n, 1)), alike)
+    np.testing.assert_array_equal(found.alike, alike.weights)
+    ours = found.alike * found.weights * found.residuals + found.direct
     np.testing.assert_allclose(ours[::50], terms[::50], atol=1e-10)
     assert sc.evaluate_future(log, tiled, times[-1] + 86_400).value == pytest.approx(ours.mean(), abs=1e-12)
 
@@ -160,6 +161,30 @@ def test_contexts_that_follow_the_rhythm_are_noticed():
     assert abs(alike.value - 0.8) < 4.5 * alike.std_error
 
 
+def test_contexts_that_do_not_matter_are_not_noticed(make_log):
+    """All actions earn alike: what is expected of rounds differs by rounding only."""
+    log = replace(make_log("shared", 700).with_rewards(np.full(700, 0.3)), times=np.arange(700) * 3600)
+    told = sc.evaluate_future(log, np.full((700, 3), 1 / 3), 0)
+    assert (told.value, told.notes) == (pytest.approx(0.3), ())
+
+
+def test_a_policy_for_each_state_is_judged_by_labels(make_log):
+    """Two states that labels tell apart are the one policy that does the same in each round."""
+    from seachange.states.labels import StateLabels
+
+    log = replace(make_log("none", 700), times=np.arange(700) * 3600)
+    states, probs = np.arange(700) // 350, np.array([[0.2, 0.3, 0.5], [0.6, 0.3, 0.1]])
+    labels, joint = StateLabels(states, 2, np.array([350])), log.joint
+    policies = sc.PolicySet(tuple(SoftmaxPolicy(np.log(each)[:, None], joint) for each in probs))
+    ours = sc.evaluate_future(log, policies, 86_400, labels=labels)
+    plain = sc.evaluate_future(log, probs[states], 86_400)
+    assert ours.effective_samples == pytest.approx(plain.effective_samples)
+    # The reward models differ: one for each state, and one for both.
+    assert ours.value == pytest.approx(plain.value, abs=0.5 * plain.std_error)
+    with pytest.raises(ParameterError, match="a PolicySet needs labels"):
+        sc.evaluate_future(log, policies, 86_400)
+
+
 def test_time_features():
     monday = np.datetime64("2026-01-05T13:30")
     assert features_of(monday, "weekday").tolist() == [0]
@@ -183,7 +208,9 @@ def test_what_the_log_cannot_tell_is_refused(make_log):
     rare = np.tile([1.0, 0.0, 0.0], (200, 1))
     with pytest.raises(RefusedError, match="at least 30 are needed"):
         sc.evaluate_future(timed, rare, 86_400 * 7 + 3600, recurs="hour")
-    assert np.isfinite(sc.evaluate_future(timed, rare, 86_400 * 7 + 3600, recurs="hour", force=True).value)
+    with pytest.warns(SeachangeWarning, match=r"forced, .* 17.0 effective rounds of 60, and at least 30 are needed"):
+        forced = sc.evaluate_future(timed, rare, 86_400 * 7 + 3600, recurs="hour", force=True)
+    assert np.isfinite(forced.std_error)
 
 
 def series(values, errors):
@@ -254,8 +281,36 @@ def test_a_forecast_of_a_log_is_of_its_next_day():
     assert told.low < env.value(policy, 0) < told.high
 
 
+@pytest.mark.parametrize("share", [0.2, 0.9])
+def test_no_more_than_half_of_what_was_missed_is_taken_for_noise(share):
+    """s² is what was missed less the noise of the estimates, here a ``share`` of it, and at least half of it."""
+    values = 0.5 + 0.02 * np.random.default_rng(1).normal(size=40)
+    missed = sc.forecast(series(values, np.full(40, 1e-9))).past_error
+    told = sc.forecast(series(values, np.full(40, np.sqrt(share) * missed)))
+    assert told.past_error == missed
+    assert told.std_error == pytest.approx(np.sqrt(max(1 - share, 0.5)) * missed, rel=1e-9)
+
+
+def test_what_sequences_do_to_several_periods_is_counted_once_more():
+    """s² grows by Σ_g (Σ_i pull_i m_gi)² - Σ_gi (pull_i m_gi)², here of a plain mean of 20 periods by two sequences."""
+    moves = np.array([[0.03, -0.03]] * 20)
+    values, errors = np.where(np.arange(20) % 2, 0.52, 0.48), np.sqrt(np.square(moves).sum(axis=1))
+    plain = series(values, errors)
+    shared = replace(plain, moves=Moves(np.repeat(np.arange(20), 2), np.tile([0, 1], 20), moves.ravel()))
+    one, two = sc.forecast(plain), sc.forecast(shared)
+    assert (two.value, two.past_error, two.degree, two.fade) == (one.value, one.past_error, 0, 1.0)
+    common = 2 * 0.03**2 * (1 - 1 / 20)
+    noise = max(errors[0] ** 2 - common, 0)
+    unexplained = max(two.past_error**2 - noise, 0.5 * two.past_error**2, errors[0] ** 2 / 20)
+    assert two.std_error == pytest.approx(np.sqrt(unexplained + common), rel=1e-7)
+    assert two.std_error > 1.5 * one.std_error
+
+
 def test_too_few_periods_are_refused():
     with pytest.raises(RefusedError, match="no forecast: it needs 8 past periods with a value, and there are 4"):
         sc.forecast(series(np.arange(4.0), np.ones(4)))
+    unknown = series(np.arange(9.0), np.append(np.ones(6), [np.inf] * 3))
+    with pytest.raises(RefusedError, match=r"there are 6 \(3 more have too few rounds for one: there, longer periods"):
+        sc.forecast(unknown)
     with pytest.raises(ParameterError, match="season must be at least 2"):
         sc.forecast(series(np.arange(40.0), np.ones(40)), season=1)

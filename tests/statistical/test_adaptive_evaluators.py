@@ -22,7 +22,8 @@ def stationary(n_logs, seed, horizon=6_000):
     found = {method: [] for method in ("replay", "dr-ns")}
     for log in map(env.log, range(n_logs)):
         for method, estimates in found.items():
-            estimates.append(sc.evaluate_online(log, deployer, method, seed=seed))
+            # Of the few logs that say too little, too: leaving them out would be a choice of values.
+            estimates.append(sc.evaluate_online(log, deployer, method, seed=seed, force=True))
     truths = {}
     for method, estimates in found.items():
         length = round(np.mean([each.n_accepted for each in estimates]))
@@ -51,6 +52,7 @@ def test_both_agree_with_deployments_and_dr_ns_varies_half_as_much():
 
 
 @pytest.mark.long
+@pytest.mark.filterwarnings("ignore:forced:seachange.errors.SeachangeWarning")
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_both_agree_with_deployments_over_200_logs(seed):
     assert agrees(200, seed) < 0.5
@@ -89,11 +91,11 @@ def test_a_learned_switching_policy_is_judged_as_its_thinned_deployment(method):
     gaps, full = [], np.mean([rollout(env, deployer, run).expected_rewards.mean() for run in range(20)])
     for run in range(1, 25):
         estimate = sc.evaluate_online(env.log(run), deployer, method)
-        lived = np.floor(np.arange(estimate.n_accepted) / estimate.acceptance_rate).astype(int)
-        moods = env.log_states(run)[lived.clip(max=env.horizon - 1)]
         earned = []
         for again in range(5):
             generator = np.random.default_rng([run, again])
+            # A round is accepted as by a coin, whatever it holds.
+            moods = env.log_states(run)[generator.random(env.horizon) < estimate.acceptance_rate]
             rounds = env._rounds(moods, generator)
             uniforms = generator.random(len(moods))
             _, trace = deployer.run(deployer.init(), rounds.contexts, rounds.mean_rewards, rounds.rewards, uniforms)

@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 
 from seachange.cli.options import (
+    At,
     Columns,
     Confidence,
     DropBadRows,
@@ -18,13 +19,15 @@ from seachange.cli.options import (
     ModelFile,
     Online,
     OverTime,
+    Recurs,
     Seed,
     app,
 )
-from seachange.cli.reading import period_of, range_of, read, with_estimates
-from seachange.cli.speaking import console_for, finish, note
+from seachange.cli.reading import period_of, range_of, read, times_to_come, with_estimates
+from seachange.cli.speaking import console_for, finish, in_options, note
 
 if TYPE_CHECKING:
+    from seachange.evaluation.adaptive import OnlineEstimate
     from seachange.log.bandit_log import BanditLog
 
 METHODS: tuple[Literal["replay", "dr-ns"], ...] = ("replay", "dr-ns")
@@ -41,6 +44,8 @@ def evaluate(
     clip: Annotated[float, typer.Option(help="Largest weight of a round.")] = float("inf"),
     online: Online = False,
     over_time: OverTime = "",
+    at: At = "",
+    recurs: Recurs = "weekday",
     interval: Annotated[
         Literal["normal", "bootstrap", "bernstein", "sequence"],
         typer.Option(help="How intervals are made; the last two hold for all log sizes and need a reward range."),
@@ -61,7 +66,7 @@ def evaluate(
     from seachange.model import load
     from seachange.report.tables import answer_told, estimates_table, ground_told
 
-    console, loaded, period = console_for(json), load(model), period_of(over_time)
+    console, loaded, period, times = console_for(json), load(model), period_of(over_time), times_to_come(at)
     usual = "dr,snips,ips,dm" if interval in ("normal", "bootstrap") else "dr,ips"
     names = (usual if estimators == "auto" else estimators).replace(" ", "").split(",")
     table = read(log, columns, drop_bad_rows, loaded)
@@ -82,20 +87,25 @@ def evaluate(
     who = "switching policy" if loaded.n_states > 1 else "policy"
     rows = [("logging policy", logged), *((who, estimate) for estimate in whole)]
     if loaded.n_states > 1:
-        parts = judging.evaluate_states(table, loaded.policies, labels, names[0], **asked)
+        parts = judging.evaluate_states(table, loaded.policies, labels, names[0], force=force, **asked)
         rows += [(f"in state {z}", estimate) for z, estimate in enumerate(parts) if estimate is not None]
     found = diagnose(table, loaded.policies, labels, clip)
+    # Values by states that rewards helped to find are none that a deployment could earn: it is led along the log then.
+    told_states = loaded.n_states > 1 and labels.from_rewards
+    lived = _evaluate_online(table, loaded, confidence, seed, force) if online or told_states else []
     known = "found with the help of these" if labels.from_rewards else "known only from earlier"
     states = f", states {known} rewards" if loaded.n_states > 1 else ""
-    console.print(answer_told(who, whole[0], logged), "", soft_wrap=True)
+    console.print(answer_told(who, lived[-1] if told_states and lived else whole[0], logged), "", soft_wrap=True)
     console.print(estimates_table(f"Mean reward a round{states}", rows, confidence), "")
     console.print(ground_told(found), soft_wrap=True, markup=False)
     told = [{"policy": who, **msgspec.to_builtins(estimate)} for who, estimate in rows]
     result: dict[str, Any] = {"estimates": told, "diagnostics": found}
-    if online:
-        result["online"] = _evaluate_online(console, table, loaded, confidence, seed)
+    if online or told_states:
+        result["online"] = _show_online(console, lived)
     if period:
-        result |= _evaluate_over_time(console, table, loaded, labels, period, clip, confidence)
+        result |= _evaluate_over_time(console, table, loaded, labels, period, clip, confidence, force)
+    if len(times):
+        result["future"] = _evaluate_future(console, table, loaded, labels, times, recurs, confidence, force)
     finish(console, json, result)
 
 
@@ -137,22 +147,36 @@ def bounds(
     finish(console, json, bounds_document(found))
 
 
-def _evaluate_online(console: Console, log: BanditLog, model: Any, confidence: float, seed: int) -> list[Any]:
-    """Replay and DR-ns of the model's deployer."""
+def _evaluate_online(log: BanditLog, model: Any, confidence: float, seed: int, force: bool) -> list[OnlineEstimate]:
+    """Replay and DR-ns of the model's deployer, where they are not refused."""
+    from seachange.errors import RefusedError
     from seachange.evaluation.adaptive import evaluate_online
     from seachange.report.progress import working
+
+    found = []
+    with working("Leading the deployment along the log"):
+        for method in METHODS:
+            try:
+                asked: dict[str, Any] = {"confidence": confidence, "seed": seed, "force": force}
+                found.append(evaluate_online(log, model.deployer(), method, **asked))
+            except RefusedError as refusal:
+                note(f"{method}: {in_options(refusal)}")
+    return found
+
+
+def _show_online(console: Console, found: list[OnlineEstimate]) -> list[Any]:
+    """A table of them, and what to know before believing it."""
     from seachange.report.values_tables import online_table
 
-    with working("Leading the deployment along the log"):
-        found = [evaluate_online(log, model.deployer(), m, confidence=confidence, seed=seed) for m in METHODS]
-    console.print("", online_table(found))
+    if found:
+        console.print("", online_table(found))
     for said in dict.fromkeys(f"{each.estimator}: {words}" for each in found for words in each.notes):
         note(said)
     return [msgspec.to_builtins(each) for each in found]
 
 
 def _evaluate_over_time(
-    console: Console, log: BanditLog, model: Any, labels: Any, period: Any, clip: float, confidence: float
+    console: Console, log: BanditLog, model: Any, labels: Any, period: Any, clip: float, confidence: float, force: bool
 ) -> dict[str, Any]:
     """Values by period, and a forecast of the next where there are enough."""
     from seachange.errors import RefusedError
@@ -160,7 +184,7 @@ def _evaluate_over_time(
     from seachange.evaluation.over_time import evaluate_by_period
     from seachange.report.values_tables import as_document, forecast_told, periods_table
 
-    past = evaluate_by_period(log, model.policies, period, labels=labels, clip=clip, confidence=confidence)
+    past = evaluate_by_period(log, model.policies, period, labels=labels, clip=clip, confidence=confidence, force=force)
     console.print("", periods_table(past))
     try:
         told = forecast(past, confidence=confidence)
@@ -169,3 +193,23 @@ def _evaluate_over_time(
         return {"over_time": as_document(past), "forecast": None}
     console.print(f"\n{forecast_told(told)}", soft_wrap=True, markup=False)
     return {"over_time": as_document(past), "forecast": msgspec.to_builtins(told)}
+
+
+def _evaluate_future(
+    console: Console, log: BanditLog, model: Any, labels: Any, at: Any, recurs: Any, confidence: float, force: bool
+) -> Any:
+    """The value at a time to come, or nothing where it is refused."""
+    from seachange.errors import RefusedError
+    from seachange.evaluation.future import evaluate_future
+    from seachange.report.values_tables import future_told
+
+    asked: dict[str, Any] = {"recurs": recurs, "labels": labels, "confidence": confidence, "force": force}
+    try:
+        found = evaluate_future(log, model.policies, at, **asked)
+    except RefusedError as refusal:
+        note(in_options(refusal))
+        return None
+    console.print(f"\n{future_told(found, at, recurs)}", soft_wrap=True, markup=False)
+    for words in found.notes:
+        note(words)
+    return msgspec.to_builtins(found)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -38,4 +38,11 @@ Online = Annotated[
 ]
 OverTime = Annotated[
     str, typer.Option(help="Also by period, with a forecast of the next: hour, day, week, or a number of rounds.")
+]
+At = Annotated[
+    str,
+    typer.Option(help="Also the value at a time to come: 2026-02-21T12:00, or seconds since 1970; several by comma."),
+]
+Recurs = Annotated[
+    Literal["hour", "weekday", "hour of the week"], typer.Option(help="What makes times of the log like those of --at.")
 ]

@@ -69,6 +69,24 @@ def period_of(text: str) -> Any:
     return int(text)
 
 
+def times_to_come(text: str) -> Any:
+    """Times, all of them dates or all of them seconds; nothing where there are none."""
+    import numpy as np
+
+    parts = [part.strip() for part in text.split(",")] if text else []
+    for kind in ("float64", "datetime64[s]"):
+        try:
+            times = np.array(parts).astype(kind)
+        except ValueError:
+            continue
+        if np.isfinite(times).all():
+            return times
+    raise typer.BadParameter(
+        f"{text!r} should be times such as 2026-02-21T12:00, or seconds since 1970, with commas between them",
+        param_hint="--at",
+    )
+
+
 def range_of(text: str) -> tuple[float, float] | None:
     """Two ends."""
     if not text:

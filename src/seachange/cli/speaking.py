@@ -33,21 +33,22 @@ def show_warning(
     message: Warning | str, category: type[Warning], filename: str, lineno: int, file: Any = None, line: Any = None
 ) -> None:
     """A warning as a note."""
-    note(str(message) if issubclass(category, SeachangeWarning) else f"{filename}:{lineno}: {message}")
+    note(in_options(message) if issubclass(category, SeachangeWarning) else f"{filename}:{lineno}: {message}")
 
 
-def in_options(error: SeachangeError) -> str:
-    """An error in the words of the command line."""
+def in_options(said: SeachangeError | Warning | str) -> str:
+    """An error or a warning in the words of the command line."""
     from seachange.log.bandit_log import PROPENSITY_CURE
     from seachange.log.validation import MISSING_HINT
 
     words = {
         'on_bad_rows="drop"': "--drop-bad-rows",
         "force=True": "--force",
+        "evaluate_online(log, model.deployer())": "--online",
         MISSING_HINT: "",
         PROPENSITY_CURE: "--columns propensity=..., or estimate them: --estimate-propensities",
     }
-    message = str(error)
+    message = str(said)
     for ours, option in words.items():
         message = message.replace(ours, option)
     return message

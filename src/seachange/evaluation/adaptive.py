@@ -9,19 +9,19 @@ import numpy as np
 from scipy.stats import t as student
 
 from seachange.deploy.belief import BeliefDeployer
-from seachange.errors import ParameterError, RefusedError
+from seachange.errors import ParameterError
 from seachange.evaluation.cross_fitting import FOLDS, fit_across
+from seachange.evaluation.deployment_support import Offer, deployment_diagnostics, readier
+from seachange.evaluation.diagnostics import require_sound
 from seachange.evaluation.following import adaptive_acceptance, fixed_acceptance, follow, in_sequence, ratio_bounds
 from seachange.evaluation.support import effective_samples
-from seachange.evaluation.value_estimate import ValueEstimate
+from seachange.evaluation.value_estimate import FEWEST, ValueEstimate
 from seachange.kernels.adaptive import Followed
 from seachange.log.bandit_log import BanditLog, require_propensities, require_rewards
 from seachange.log.clusters import Clusters
 from seachange.params import Auto, require, require_count
 from seachange.protocols import Deployer, Floats
 
-# Fewer accepted rounds than this make no deployment.
-LEAST_ACCEPTED = 2
 # The bound on ratios that is offered where the surest one leaves hardly a round: so many keep to it.
 COMMON = 0.999
 # How many times larger the surest bound must be for the other to be offered.
@@ -53,6 +53,7 @@ def evaluate_online(
     highest_rate: float | Auto = "auto",
     repeats: int = 5,
     confidence: float = 0.95,
+    force: bool = False,
     seed: int = 0,
 ) -> OnlineEstimate:
     """Estimate what ``deployer`` would have earned a round, had it decided in the world of ``log``.
@@ -72,6 +73,9 @@ def evaluate_online(
     The log is walked ``repeats`` times with other random numbers, and the values are averaged. The standard error is
     that of the log's rewards, given the beliefs, plus the spread of values between walks that rewards do not explain.
     Where the log has sequences each is a deployment of its own, which starts anew, and its rounds count together.
+
+    Raises ``RefusedError`` where fewer than 30 rounds were accepted or the log cannot support what the deployment would
+    do; ``force`` answers all the same, with a warning, of at least 2.
     """
     require(method in ("replay", "dr-ns"), f'method must be "replay" or "dr-ns"; got {method!r}.')
     require(bound == "auto" or 1 <= bound < np.inf, f'bound must be "auto" or a number from 1 on; got {bound}.')
@@ -90,18 +94,21 @@ def evaluate_online(
         )
     log, seeds = in_sequence(log), np.random.SeedSequence(seed).generate_state(repeats + 1).tolist()
     if method == "replay":
-        return _replay(log, deployer, seeds[1:], bound, confidence)
-    return _dr_ns(log, deployer, seeds, quantile, highest_rate, confidence)
+        return _replay(log, deployer, seeds[1:], bound, confidence, force)
+    return _dr_ns(log, deployer, seeds, quantile, highest_rate, confidence, force)
 
 
 def _replay(
-    log: BanditLog, deployer: Deployer, seeds: list[int], bound: float | Auto, confidence: float
+    log: BanditLog, deployer: Deployer, seeds: list[int], bound: float | Auto, confidence: float, force: bool
 ) -> OnlineEstimate:
     ratios = ratio_bounds(log, deployer)
-    largest, common = max(float(ratios.max()), 1.0), max(float(np.quantile(ratios, COMMON)), 1.0)
+    # No mean of two ratios: one of them may be the one in a thousand.
+    common = max(float(np.quantile(ratios, COMMON, method="lower")), 1.0)
+    largest = max(float(ratios.max()), 1.0)
     used = largest if bound == "auto" else bound
     walks, _ = follow(log, deployer, [fixed_acceptance(1 / used) for _ in seeds], seeds)
-    _require_accepted(walks, f"π / p may be as large as {used:.3g}; bound={common:.3g}, which {COMMON:.1%} keep to, or")
+    lower = [Offer(f"bound={common:.3g}, which {COMMON:.1%} of π / p keep to", 1 / common)] if common < used else []
+    require_sound(deployment_diagnostics(log, walks, lower), force)
     counts = [np.where(w.accepted, np.maximum(w.chosen / (used * log.propensities), 1.0), 0.0) for w in walks]
     notes = _notes(walks, deployer)
     if bound == "auto" and used > WORTH_BOUNDING * common:
@@ -119,8 +126,10 @@ def _replay(
 
 
 def _dr_ns(
-    log: BanditLog, deployer: Deployer, seeds: list[int], quantile: float, highest_rate: float | Auto, confidence: float
-) -> OnlineEstimate:
+    log: BanditLog, deployer: Deployer, seeds: list[int], quantile: float, highest_rate: float | Auto,
+    confidence: float, force: bool,
+) -> OnlineEstimate:  # fmt: skip
+    given = np.inf if highest_rate == "auto" else highest_rate
     if highest_rate == "auto":
         first = adaptive_acceptance(1.0, quantile, len(log))
         follow(log, deployer, [first], seeds[:1])
@@ -128,8 +137,8 @@ def _dr_ns(
     acceptances = [adaptive_acceptance(highest_rate, quantile, len(log)) for _ in seeds[1:]]
     models = fit_across(log, np.ones((len(log), 1)), Clusters(log).folds(FOLDS))
     walks, modelled = follow(log, deployer, acceptances, seeds[1:], models)
-    _require_accepted(walks, "a higher quantile, with beliefs that are less exact, or")
     weights = [walk.chosen / log.propensities for walk in walks]
+    require_sound(deployment_diagnostics(log, walks, readier(weights, quantile, given)), force)
     terms = [walk.direct + w * (log.rewards - modelled) for walk, w in zip(walks, weights, strict=True)]
     rates = [walk.rates for walk in walks]
     notes = _notes(walks, deployer)
@@ -167,7 +176,8 @@ def _estimate(
     sums = clusters.sums(together) if len(clusters.sizes) > 1 else together
     degrees = min(len(sums), taken) - 1
     of_rewards = float(sums @ sums) * (degrees + 1) / degrees
-    value, error = float(values.mean()), float(np.sqrt(of_rewards) + np.sqrt(of_beliefs))
+    value, effective = float(values.mean()), effective_samples(np.mean(weights, axis=0))
+    error = float(np.sqrt(of_rewards) + np.sqrt(of_beliefs)) if effective >= FEWEST else np.inf
     reach = float(student.ppf(0.5 + confidence / 2, degrees)) * error
     return OnlineEstimate(
         estimator=name,
@@ -175,7 +185,7 @@ def _estimate(
         std_error=error,
         low=value - reach,
         high=value + reach,
-        effective_samples=effective_samples(np.mean(weights, axis=0)),
+        effective_samples=effective,
         max_weight=float(max(weight.max() for weight in weights)),
         confidence=confidence,
         acceptance_rate=taken / len(log),
@@ -199,12 +209,3 @@ def _notes(walks: list[Followed], deployer: Deployer) -> list[str]:
     if len(walks) == 1:
         notes.append("one walk does not tell how values differ with beliefs: the interval wants repeats=2 or more.")
     return notes
-
-
-def _require_accepted(walks: list[Followed], cure: str) -> None:
-    fewest = min(int(walk.accepted.sum()) for walk in walks)
-    if fewest < LEAST_ACCEPTED:
-        raise RefusedError(
-            f"no value: the deployment lived through {fewest} of {len(walks[0].accepted):,} rounds, and needs at least "
-            f"{LEAST_ACCEPTED}: {cure} a longer log would cure it."
-        )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from seachange.errors import RefusedError, SeachangeWarning
 from seachange.evaluation.support import Judged, Support, distribution_of, effective_samples, support_of
 from seachange.log.bandit_log import BanditLog, require_propensities, require_rounds
 from seachange.params import require
@@ -61,8 +63,18 @@ def diagnose(
     return diagnostics_of(log, support_of(log, distribution_of(log, policy, labels, soft)), clip)
 
 
-def diagnostics_of(log: BanditLog, support: Support, clip: float) -> Diagnostics:
-    """The diagnostics of weights that are known."""
+def require_sound(found: Diagnostics, force: bool) -> None:
+    """Raise where no value should be given; say what should be said with one."""
+    reasons = "; ".join(found.refusals)
+    if reasons and not force:
+        raise RefusedError(f"no value: {reasons}. force=True gives the numbers all the same.")
+    told = (f"forced, and not to be relied on: {reasons}.",) if reasons else ()
+    if told or found.notes:
+        warnings.warn(" ".join((*told, *found.notes)), SeachangeWarning, stacklevel=4)
+
+
+def diagnostics_of(log: BanditLog, support: Support, clip: float, *, clips: bool = True) -> Diagnostics:
+    """The diagnostics of weights that are known; ``clips`` says whether the one who asks could clip them lower."""
     n, weights, rewards = len(log), support.weights, log.arrays.rewards
     clipped = np.minimum(weights, clip)
     total, mean = float(weights.sum()), float(weights.mean())
@@ -90,18 +102,18 @@ def diagnostics_of(log: BanditLog, support: Support, clip: float) -> Diagnostics
         notes=(),
     )
     return replace(
-        found, refusals=tuple(_refusals(found, weights, error, clip)), notes=tuple(_notes(found, error, clip))
+        found, refusals=tuple(_refusals(found, weights, error, clip, clips)), notes=tuple(_notes(found, error, clip))
     )
 
 
-def _refusals(found: Diagnostics, weights: Floats, error: float, clip: float) -> Iterator[str]:
+def _refusals(found: Diagnostics, weights: Floats, error: float, clip: float, clips: bool) -> Iterator[str]:
     """Why no value should be given: what cannot be compared, NaN, is no reason to give one."""
     if not found.effective_samples >= LEAST_EFFECTIVE:
         row, weight = found.largest_weights[0]
         yield (
             f"the log speaks too little of this policy: {found.effective_samples:.1f} effective rounds of "
             f"{found.n_rounds:,}, and at least {LEAST_EFFECTIVE:.0f} are needed (the largest weight, of row {row}, is "
-            f"{weight:.4g}). What would cure it: {_cures(found, weights, clip)}"
+            f"{weight:.4g}). What would cure it: {_cures(found, weights, clip, clips)}"
         )
     unsupported = found.unsupported_mass or 0.0
     if not unsupported <= MOST_MISSING:
@@ -114,7 +126,7 @@ def _refusals(found: Diagnostics, weights: Floats, error: float, clip: float) ->
         yield f"the weights of this policy average {found.mean_weight:.2f}, not 1: {_cause(found, error)}"
 
 
-def _cures(found: Diagnostics, weights: Floats, clip: float) -> str:
+def _cures(found: Diagnostics, weights: Floats, clip: float, clips: bool) -> str:
     """What would make the effective rounds enough, as far as these weights tell."""
     if not found.effective_samples > 0:
         return "a policy that takes actions which the log took, or a log that took those of the policy"
@@ -124,7 +136,7 @@ def _cures(found: Diagnostics, weights: Floats, clip: float) -> str:
     cures = [f"a longer log, of some {needed:,.0f} rounds"]
     if found.n_rounds >= LEAST_EFFECTIVE:
         cures.append("a policy closer to the one that logged")
-    clip = highest_clip(clipped, LEAST_EFFECTIVE)
+    clip = highest_clip(clipped, LEAST_EFFECTIVE) if clips else 0.0
     lost = 1 - float(np.minimum(weights, clip).sum()) / float(weights.sum())
     if lost <= MOST_CUT:
         cures.append(f"clip={0.9995 * clip:.4g} (which cuts off {lost:.1%} of the policy's weight)")

@@ -5,13 +5,14 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from seachange.engine import one_thread
 from seachange.errors import RefusedError, SeachangeWarning
-from seachange.evaluation.diagnostics import Diagnostics, diagnostics_of
+from seachange.evaluation.diagnostics import diagnostics_of, require_sound
 from seachange.evaluation.formulas import ESTIMATORS, Parts
 from seachange.evaluation.sequences import Watched
 from seachange.evaluation.support import Judged, Support, distribution_of, membership_of
@@ -144,7 +145,7 @@ def _terms(
             limits=wanted.reward_range if wanted.bounded else None,
             forward=wanted.kind == "sequence",
         )
-    _refuse(diagnostics_of(log, support, clip), force)
+    require_sound(diagnostics_of(log, support, clip), force)
     return terms, support
 
 
@@ -182,22 +183,18 @@ def evaluate_states(
             results.append(None)
             continue
         part = replace(labels, states=labels.states[rounds], state_probs=None)
-        try:
-            results += evaluate(
-                log.take(rounds),
-                policies,
-                (estimator,),
-                clip=clip,
-                confidence=confidence,
-                labels=part,
-                interval=interval,
-                reward_range=reward_range,
-                force=force,
-                seed=seed,
-            )
-        except RefusedError as refusal:
-            warnings.warn(f"state {state}: {refusal}", SeachangeWarning, stacklevel=2)
-            results.append(None)
+        asked: dict[str, Any] = {
+            "clip": clip, "confidence": confidence, "interval": interval, "reward_range": reward_range, "seed": seed,
+        }  # fmt: skip
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always", SeachangeWarning)
+            try:
+                results += evaluate(log.take(rounds), policies, (estimator,), labels=part, force=force, **asked)
+            except RefusedError as refusal:
+                warnings.warn(str(refusal), SeachangeWarning, stacklevel=1)
+                results.append(None)
+        for each in said:
+            warnings.warn(f"state {state}: {each.message}", SeachangeWarning, stacklevel=2)
     return results
 
 
@@ -207,13 +204,3 @@ def _names(estimators: Sequence[str]) -> tuple[str, ...]:
     require(not unknown, f"estimators are {', '.join(ESTIMATORS)}; there is no {unknown[0] if unknown else ''!r}.")
     require(bool(names), f"name at least one estimator: {', '.join(ESTIMATORS)}.")
     return names
-
-
-def _refuse(found: Diagnostics, force: bool) -> None:
-    """Raise where no value should be given; say what should be said with one."""
-    reasons = "; ".join(found.refusals)
-    if reasons and not force:
-        raise RefusedError(f"no value: {reasons}. force=True gives the numbers all the same.")
-    told = (f"forced, and not to be relied on: {reasons}.",) if reasons else ()
-    if told or found.notes:
-        warnings.warn(" ".join((*told, *found.notes)), SeachangeWarning, stacklevel=4)

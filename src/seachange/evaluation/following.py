@@ -10,9 +10,11 @@ import numpy as np
 from seachange.deploy.belief import BeliefDeployer
 from seachange.errors import ParameterError
 from seachange.evaluation.cross_fitting import CrossFit
+from seachange.evaluation.support import SupportSums
 from seachange.kernels.adaptive import Acceptance, Followed, LoggedRounds, include, largest_ratios
 from seachange.log.bandit_log import BanditLog
 from seachange.log.clusters import Clusters
+from seachange.params import require
 from seachange.protocols import Bools, Deployer, Floats
 
 CHUNK_ROUNDS = 1 << 14
@@ -55,27 +57,31 @@ def follow(
     The log is ``in_sequence``; the deployer starts anew with every sequence. There is one walk for each acceptance, its
     uniform numbers by a seed of its own; with them comes r̂(x_t, a_t), (n,), which is 0 without ``rewards``.
     """
-    n, starts = len(log), _starts(log)
-    walks = [Followed(np.empty(n), np.zeros(n), np.empty(n), np.empty(n, dtype=bool)) for _ in acceptances]
+    n, starts, sums = len(log), _starts(log), SupportSums(log)
+    walks = [Followed(np.empty(n), np.zeros(n), np.zeros(n), np.empty(n), np.empty(n, dtype=bool)) for _ in acceptances]
     generators = [np.random.default_rng([seed, 5]) for seed in seeds]
     states: list[Any] = [None] * len(walks)
     modelled = np.zeros(n)
     step = _by_kernel if isinstance(deployer, BeliefDeployer) else _by_hand
     for rounds in log.chunk_slices(CHUNK_ROUNDS):
-        chunk = log[rounds]
-        arrays = chunk.arrays
+        chunk, advice = log[rounds], np.empty((0, 0, 0))
+        arrays, logging = chunk.arrays, chunk.logging_probs
+        beyond = sums.never_taken[None] if logging is None else (logging <= 0).astype(np.float64)
         predicted = np.zeros((1, log.n_actions))
         if rewards is not None:
             predicted = rewards.predict(rounds)
             modelled[rounds] = predicted[np.arange(len(chunk)), arrays.actions]
-        advice = _advice(deployer, chunk) if isinstance(deployer, BeliefDeployer) else np.empty((0, 0, 0))
+        if isinstance(deployer, BeliefDeployer):
+            advice = _advice(deployer, rounds, sums)
         for i, (acceptance, walk) in enumerate(zip(acceptances, walks, strict=True)):
             past = LoggedRounds(
                 starts[rounds], advice, arrays.mask, arrays.actions, arrays.rewards, arrays.propensities,
-                generators[i].random(len(chunk)), predicted,
+                generators[i].random(len(chunk)), predicted, beyond,
             )  # fmt: skip
             part = Followed(*(array[rounds] for array in walk))  # type: ignore[arg-type]
-            states[i] = step(deployer, states[i], chunk, past, acceptance, part)
+            states[i], probs = step(deployer, states[i], chunk, past, acceptance, part)
+            if probs is not None:
+                sums.add(rounds, probs)
     return walks, modelled
 
 
@@ -83,15 +89,19 @@ def ratio_bounds(log: BanditLog, deployer: Deployer) -> Floats:
     """(n,) the largest π_t(a_t | x_t) / p_t that any belief of ``deployer`` could give; 1 / p_t where it has none."""
     if not isinstance(deployer, BeliefDeployer):
         return np.asarray(1 / log.arrays.propensities)
-    ratios = np.zeros(len(log))
+    ratios, sums = np.zeros(len(log)), SupportSums(log)
     for rounds in log.chunk_slices(CHUNK_ROUNDS):
         chunk = log[rounds]
         mask, actions, propensities = chunk.arrays.mask, chunk.arrays.actions, chunk.arrays.propensities
-        largest_ratios(_advice(deployer, chunk), mask, deployer.exploration, actions, propensities, ratios[rounds])
+        largest_ratios(
+            _advice(deployer, rounds, sums), mask, deployer.exploration, actions, propensities, ratios[rounds]
+        )
     return ratios
 
 
-def _advice(deployer: BeliefDeployer, chunk: BanditLog) -> Floats:
+def _advice(deployer: BeliefDeployer, rounds: slice, sums: SupportSums) -> Floats:
+    """(m, L, K) what the experts advise in ``rounds``, each of them checked by ``sums``."""
+    chunk = sums.log[rounds]
     advice = np.ascontiguousarray(deployer.policies.advice(chunk.contexts, chunk.action_mask), dtype=np.float64)
     expected = (len(chunk), len(deployer.initial_belief), chunk.n_actions)
     if advice.shape != expected:
@@ -99,35 +109,36 @@ def _advice(deployer: BeliefDeployer, chunk: BanditLog) -> Floats:
             f"the deployer's policies must give advice {expected} for this log; it is {advice.shape}. "
             "Was it learned from a log with the same actions?"
         )
-    if not np.isfinite(advice).all():
-        row = int((~np.isfinite(advice)).any(axis=(1, 2)).argmax())
-        raise ParameterError(
-            f"the deployer's policies must advise finite probabilities; row {row} of a chunk has none."
-        )
+    for state in range(advice.shape[1]):
+        sums.add(rounds, np.ascontiguousarray(advice[:, state]))
     return advice
 
 
 def _by_kernel(
     deployer: Any, belief: Any, chunk: BanditLog, past: LoggedRounds, acceptance: Acceptance, found: Followed
-) -> Any:
+) -> tuple[Any, None]:
     belief = deployer.initial_belief.copy() if belief is None else belief
     deployer.follow(belief, chunk.contexts, past, acceptance, found)
-    return belief
+    return belief, None
 
 
 def _by_hand(
     deployer: Any, state: Any, chunk: BanditLog, past: LoggedRounds, acceptance: Acceptance, found: Followed
-) -> Any:
-    """The same for whatever has ``init``, ``act`` and ``update``, round by round."""
-    contexts, masks = chunk.contexts, chunk.action_mask
+) -> tuple[Any, Floats]:
+    """The same for whatever has ``init``, ``act`` and ``update``, round by round; with its probabilities."""
+    contexts, masks, all_probs = chunk.contexts, chunk.action_mask, np.empty((len(chunk), chunk.n_actions))
     for t, action in enumerate(past.actions):
         if past.starts[t]:
             state = deployer.init()
         context = None if chunk.joint.kind == "none" else contexts[t]
         mask = None if masks is None else masks[t]
         probs = deployer.act(state, context, 0.5, mask).probs
+        wanted = (chunk.n_actions,)
+        require(np.shape(probs) == wanted, f"decisions must have probs {wanted} for this log; got {np.shape(probs)}.")
+        all_probs[t] = probs
         found.chosen[t], found.rates[t] = probs[action], acceptance.rate[0]
         found.direct[t] = probs @ past.modelled[t if len(past.modelled) > 1 else 0]
+        found.beyond[t] = probs @ past.beyond[t if len(past.beyond) > 1 else 0]
         found.accepted[t] = past.uniforms[t] * past.propensities[t] < acceptance.rate[0] * probs[action]
         if found.accepted[t]:
             # In the middle of the action's share, which makes the decision the one that was logged.
@@ -143,4 +154,4 @@ def _by_hand(
             ratio = past.propensities[t] / probs[action] if probs[action] > 0 else np.inf
             include(acceptance.lower, acceptance.upper, acceptance.sizes, acceptance.quantile, ratio)
             acceptance.rate[0] = min(acceptance.highest, -acceptance.lower[0])
-    return state
+    return state, all_probs

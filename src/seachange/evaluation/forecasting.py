@@ -8,7 +8,7 @@ import numpy as np
 from scipy.stats import t as student
 
 from seachange.errors import RefusedError
-from seachange.evaluation.over_time import ValuesOverTime
+from seachange.evaluation.over_time import Moves, ValuesOverTime
 from seachange.params import require, require_count
 from seachange.protocols import Floats
 
@@ -42,6 +42,7 @@ class _Series:
     periods: Floats  # (m,)
     values: Floats  # (m,)
     variances: Floats  # (m,) of the estimates
+    moves: Moves | None = None  # what each sequence moved them by, of which these m are some
 
 
 def forecast(past: ValuesOverTime, ahead: int = 1, *, season: int | None = None, confidence: float = 0.95) -> Forecast:
@@ -53,7 +54,9 @@ def forecast(past: ValuesOverTime, ahead: int = 1, *, season: int | None = None,
 
     The interval is V̂ ± t s for the value to come: s² is the mean square of what past forecasts missed, each chosen by
     the ones before it, without the noise of the estimates they missed, but no less than half of it nor than the
-    variance of the fit; t has as many degrees of freedom as there were past forecasts.
+    variance of the fit; t has as many degrees of freedom as there were past forecasts. Sequences that live through
+    several periods move all of their estimates alike, which no past forecast missed: that part of the variance of the
+    fit is added.
     """
     require_count("ahead", ahead)
     require(season is None or season >= 2, f"season must be at least 2 periods; got {season}.")
@@ -66,15 +69,17 @@ def forecast(past: ValuesOverTime, ahead: int = 1, *, season: int | None = None,
     if len(series.values) < first + ahead - 1 + LEAST_FORECASTS:
         raise RefusedError(
             f"no forecast: it needs {first + ahead - 1 + LEAST_FORECASTS} past periods with a value, and there are "
-            f"{len(series.values)}. A longer log, shorter periods{', or no season' if season else ''} would cure it."
+            f"{len(series.values)}{_unknown(past)}. A longer log, shorter periods{', or no season' if season else ''} "
+            "would cure it."
         )
     missed = np.stack([_missed(series, *each, season, ahead, first) for each in tried])
     degree, fade = tried[int(np.argmin(np.square(missed).sum(axis=1)))]
     errors, later = _missed_by_the_chosen(missed), series.variances[first + ahead - 1 :]
     target = series.periods[-1] + ahead
-    value, variance = _foretold(series, degree, fade, season, float(target))
-    square = float(np.mean(errors**2))
-    spread = float(np.sqrt(max(square - float(later.mean()), LEAST_SHARE * square, variance)))
+    pull = _pull(series.periods, degree, fade, season, float(target))
+    value, variance, shared = float(pull @ series.values), float(pull**2 @ series.variances), _shared(series, pull)
+    square, noise = float(np.mean(errors**2)), max(float(later.mean()) - shared, 0.0)
+    spread = float(np.sqrt(max(square - noise, LEAST_SHARE * square, variance) + shared))
     reach = float(student.ppf(0.5 + confidence / 2, len(errors))) * spread
     return Forecast(
         value=value,
@@ -95,7 +100,18 @@ def _known(past: ValuesOverTime) -> _Series:
     """The periods of which something is known."""
     assert past.periods is not None, "asked before"
     known = np.isfinite(past.std_errors)
-    return _Series(past.periods[known].astype(float), past.values[known], np.square(past.std_errors[known]))
+    moves = past.moves
+    if moves is not None:
+        kept, place = known[moves.values], np.cumsum(known) - 1
+        moves = Moves(place[moves.values[kept]], moves.sequences[kept], moves.moves[kept])
+    return _Series(past.periods[known].astype(float), past.values[known], np.square(past.std_errors[known]), moves)
+
+
+def _unknown(past: ValuesOverTime) -> str:
+    """The periods of which nothing is known, if any, in words."""
+    count = int(np.isinf(past.std_errors).sum())
+    what = "rounds" if past.moves is None else "sequences"
+    return f" ({count} more have too few {what} for one: there, longer periods would)" if count else ""
 
 
 def _features(periods: Floats, degree: int, season: int | None) -> Floats:
@@ -108,17 +124,25 @@ def _features(periods: Floats, degree: int, season: int | None) -> Floats:
     return np.stack(columns, axis=1)
 
 
-def _foretold(series: _Series, degree: int, fade: float, season: int | None, target: float) -> tuple[float, float]:
-    """φ(target) · β̂ and its variance, from the noise of the estimates alone."""
+def _pull(periods: Floats, degree: int, fade: float, season: int | None, target: float) -> Floats:
+    """(m,) how much each period says of the target: φ(target) · β̂ = pull · V̂."""
     # Counted from the target, so that powers stay small and the level is the value foretold.
-    features = _features(series.periods - target, degree, season)
-    weights = fade ** (series.periods[-1] - series.periods)
+    features = _features(periods - target, degree, season)
+    weights = fade ** (periods[-1] - periods)
     row = _features(np.zeros(1), degree, season)[0]
     # Fading may leave fewer periods than coefficients: a whiff of ridge keeps them at what the shortest fit says.
     gram = (features * weights[:, None]).T @ features
     gram[np.diag_indices_from(gram)] *= 1 + 1e-9
-    pull = np.linalg.solve(gram, row) @ (features * weights[:, None]).T
-    return float(pull @ series.values), float(np.square(pull) @ series.variances)
+    return np.asarray(np.linalg.solve(gram, row) @ (features * weights[:, None]).T)
+
+
+def _shared(series: _Series, pull: Floats) -> float:
+    """Σ_g (Σ_i pull_i m_gi)² - Σ_gi (pull_i m_gi)²: of sequences g that move several periods i."""
+    if series.moves is None:
+        return 0.0
+    moved = pull[series.moves.values] * series.moves.moves
+    together = np.bincount(series.moves.sequences, moved)
+    return max(float(together @ together - moved @ moved), 0.0)
 
 
 def _missed(series: _Series, degree: int, fade: float, season: int | None, ahead: int, first: int) -> Floats:
@@ -126,8 +150,8 @@ def _missed(series: _Series, degree: int, fade: float, season: int | None, ahead
     errors = []
     for i in range(first + ahead - 1, len(series.values)):
         known = i - ahead + 1
-        before = _Series(series.periods[:known], series.values[:known], series.variances[:known])
-        errors.append(series.values[i] - _foretold(before, degree, fade, season, float(series.periods[i]))[0])
+        pull = _pull(series.periods[:known], degree, fade, season, float(series.periods[i]))
+        errors.append(series.values[i] - pull @ series.values[:known])
     return np.array(errors)
 
 

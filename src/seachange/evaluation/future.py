@@ -9,22 +9,35 @@ import numpy as np
 import numpy.typing as npt
 
 from seachange.errors import RefusedError
-from seachange.evaluation.cross_fitting import FOLDS, fit_across
-from seachange.evaluation.diagnostics import LEAST_EFFECTIVE
+from seachange.evaluation.cross_fitting import FOLDS
+from seachange.evaluation.diagnostics import LEAST_EFFECTIVE, diagnostics_of, require_sound
 from seachange.evaluation.formulas import Parts
 from seachange.evaluation.intervals import normal_interval, standard_error
-from seachange.evaluation.support import Distribution, Judged, distribution_of, effective_samples, parts_of
+from seachange.evaluation.support import (
+    Distribution,
+    Judged,
+    Support,
+    SupportSums,
+    distribution_of,
+    effective_samples,
+    membership_of,
+    parts_of,
+)
+from seachange.evaluation.terms import terms_of
 from seachange.evaluation.time_features import TimeFeature, features_of, times_of
-from seachange.evaluation.value_estimate import ValueEstimate
+from seachange.evaluation.value_estimate import FEWEST, ValueEstimate
 from seachange.log.bandit_log import BanditLog, require_propensities, require_rewards
 from seachange.log.clusters import Clusters
 from seachange.params import require
 from seachange.protocols import Floats, Ints
+from seachange.states.labels import StateLabels
 
 # Pseudo-rounds that pull what an action earns at a time to what it earns at any.
 SHRINKAGE = 20.0
 # Standard errors by which contexts of the time to come differ from others more than chance makes them.
 SURPRISING = 4.5
+# Means that differ by less, as a share of them, do not.
+ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +63,17 @@ class _Times:
         return np.asarray((self.wanted / self.seen)[self.cells])
 
 
+@dataclass(frozen=True, eq=False)
+class _Terms:
+    """What V̂ is made of."""
+
+    weights: Floats  # (n,) w_i
+    residuals: Floats  # (n,) r_i - f̂(x_i, t_i, a_i)
+    direct: Floats  # (n,) Σ_a π(a | x_i) f̂(x_i, t', a)
+    alike: Floats  # (n,) 1{φ(t_i) = φ(t')} / p̂(φ(t'))
+    support: Support  # of the rounds that are alike
+
+
 def evaluate_future(
     log: BanditLog,
     policy: Judged,
@@ -57,6 +81,7 @@ def evaluate_future(
     *,
     recurs: TimeFeature = "weekday",
     contexts: Literal["all", "alike"] = "all",
+    labels: StateLabels | None = None,
     confidence: float = 0.95,
     force: bool = False,
 ) -> FutureEstimate:
@@ -69,30 +94,32 @@ def evaluate_future(
     blocks of time. What φ does not tell apart, such as a trend, is not foretold.
 
     ``contexts`` says whose contexts will come: those of "all" rounds, or only of rounds "alike", where they follow φ,
-    too; a note says where they do. Raises ``RefusedError`` where too few rounds are alike; ``force`` answers.
+    too; a note says where they do. ``labels`` are for a ``PolicySet``, as in ``evaluate``: the states to come are
+    taken to be like those of the log.
+
+    Raises ``RefusedError`` where too few rounds are alike, or where those that are cannot support the policy; ``force``
+    answers all the same, with a warning.
     """
     require(contexts in ("all", "alike"), f'contexts must be "all" or "alike"; got {contexts!r}.')
     require(0 < confidence < 1, f"confidence must be between 0 and 1; got {confidence}.")
     require_rewards(log, "evaluating a policy at a time to come")
     require_propensities(log, "evaluating a policy at a time to come")
     times = _alike(times_of(log, "a value at a time to come"), np.atleast_1d(np.asarray(at)), recurs)
-    weights, residuals, direct = _terms(log, distribution_of(log, policy, None, False), times)
-    alike = times.weights
-    effective = effective_samples(alike * weights)
-    if effective < LEAST_EFFECTIVE and not force:
-        raise RefusedError(
-            f"no value: {effective:.1f} effective rounds of {len(log):,} are like that time and speak for this policy, "
-            f"and at least {LEAST_EFFECTIVE:.0f} are needed. A longer log, or times that recur more often, would cure "
-            "it. force=True gives the number all the same."
-        )
+    probs_of, membership = distribution_of(log, policy, labels, False), membership_of(log, labels, False)
+    terms = _terms(log, probs_of, membership, times)
+    alike, weights, direct = terms.alike, terms.alike * terms.weights, terms.direct
+    effective = effective_samples(weights)
+    _require_ground(log, terms, effective, recurs, force)
     clusters, notes = Clusters(log), []
     own = Parts(None, alike * direct, alike)
     gap = standard_error(Parts(direct, -alike * direct, alike), clusters)
-    if contexts == "all" and abs(direct.mean() - own.value) > SURPRISING * gap:
+    apart = abs(float(direct.mean()) - own.value)
+    if contexts == "all" and apart > max(SURPRISING * gap, ROUNDING * abs(own.value)):
         notes.append('contexts differ at that time from those of all rounds: contexts="alike" takes only theirs.')
-    plain = alike * weights * residuals
+    plain = weights * terms.residuals
     parts = Parts(plain + direct) if contexts == "all" else Parts(plain, alike * direct, alike)
-    error = standard_error(parts, clusters)
+    known = min(effective, float(weights.sum())) >= FEWEST
+    error = standard_error(parts, clusters) if known else np.inf
     low, high = normal_interval(parts.value, error, clusters, confidence)
     return FutureEstimate(
         estimator="opfv",
@@ -101,12 +128,27 @@ def evaluate_future(
         low=low,
         high=high,
         effective_samples=effective,
-        max_weight=float((alike * weights).max()),
+        max_weight=float(weights.max()),
         confidence=confidence,
         share=float((alike > 0).mean()),
         n_alike=int((alike > 0).sum()),
         notes=tuple(notes),
     )
+
+
+def _require_ground(log: BanditLog, terms: _Terms, effective: float, recurs: TimeFeature, force: bool) -> None:
+    """Raise where the rounds that are like the time to come cannot speak of the policy."""
+    if effective < LEAST_EFFECTIVE and not force:
+        more = ", times that recur more often," if recurs != "hour" else ""
+        longer = f"A longer log{more} or a policy closer to the one that logged"
+        raise RefusedError(
+            f"no value: {effective:.1f} effective rounds of {len(log):,} are like that time and speak for this policy, "
+            f"and at least {LEAST_EFFECTIVE:.0f} are needed. "
+            f"{longer if effective > 0 else 'A policy of actions that the log took at such times'} would cure it. "
+            "force=True gives the number all the same."
+        )
+    part = log.take(np.flatnonzero(terms.alike))
+    require_sound(diagnostics_of(part, terms.support, np.inf, clips=False), force)
 
 
 def _alike(times: npt.NDArray[Any], at: npt.NDArray[Any], recurs: TimeFeature) -> _Times:
@@ -123,25 +165,20 @@ def _alike(times: npt.NDArray[Any], at: npt.NDArray[Any], recurs: TimeFeature) -
     return _Times(cells, wanted, np.bincount(cells, minlength=len(labels)) / len(cells))
 
 
-def _terms(log: BanditLog, probs_of: Distribution, times: _Times) -> tuple[Floats, Floats, Floats]:
-    """w_i, r_i - f̂(x_i, t_i, a_i) and Σ_a π(a | x_i) f̂(x_i, t', a), each (n,)."""
-    n, n_actions, arrays = len(log), log.n_actions, log.arrays
-    folds = Clusters(log).folds(FOLDS)
-    fit = fit_across(log, np.ones((n, 1)), folds)
-    weights, direct, modelled = np.empty(n), np.empty(n), np.empty(n)
-    for rounds in parts_of(log):
-        probs, predicted = probs_of(rounds), fit.predict(rounds)
-        everyone, actions = np.arange(len(probs)), arrays.actions[rounds]
-        weights[rounds] = probs[everyone, actions] / arrays.propensities[rounds]
-        modelled[rounds] = predicted[everyone, actions]
-        direct[rounds] = np.einsum("ta,ta->t", probs, predicted)
-    residuals = arrays.rewards - modelled
-    more = _more_at_times(residuals, folds, times.cells, arrays.actions, len(times.seen), n_actions)
+def _terms(log: BanditLog, probs_of: Distribution, membership: Floats, times: _Times) -> _Terms:
+    arrays, folds, alike = log.arrays, Clusters(log).folds(FOLDS), times.weights
+    terms, _ = terms_of(log, probs_of, membership, np.inf, frozenset({"model"}))
+    residuals, direct = terms.rewards - terms.modelled, terms.direct.copy()
+    more = _more_at_times(residuals, folds, times.cells, arrays.actions, len(times.seen), log.n_actions)
     # f̂(x, t', a) differs from r̂(x, a) by what a earns more at the times to come.
     expected = np.einsum("c,fca->fa", times.wanted, more)
+    sums, before = SupportSums(log.take(np.flatnonzero(alike))), np.concatenate([[0], np.cumsum(alike > 0)])
     for rounds in parts_of(log):
-        direct[rounds] += np.einsum("ta,ta->t", probs_of(rounds), expected[folds[rounds]])
-    return weights, residuals - more[folds, times.cells, arrays.actions], direct
+        probs = probs_of(rounds)
+        direct[rounds] += np.einsum("ta,ta->t", probs, expected[folds[rounds]])
+        within = slice(int(before[rounds.start]), int(before[rounds.stop]))
+        sums.add(within, probs[alike[rounds] > 0])
+    return _Terms(terms.weights, residuals - more[folds, times.cells, arrays.actions], direct, alike, sums.total())
 
 
 def _more_at_times(residuals: Floats, folds: Ints, cells: Ints, actions: Ints, n_cells: int, n_actions: int) -> Floats:

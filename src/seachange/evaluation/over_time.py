@@ -8,14 +8,17 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 from scipy.signal import lfilter
-from scipy.stats import norm
+from scipy.stats import t as student
 
 from seachange.errors import LogError
+from seachange.evaluation.diagnostics import diagnostics_of, require_sound
 from seachange.evaluation.support import Judged, distribution_of, membership_of
-from seachange.evaluation.terms import terms_of
+from seachange.evaluation.terms import Need, terms_of
 from seachange.evaluation.time_features import Period, period_of
 from seachange.evaluation.value_estimate import FEWEST
+from seachange.kernels.together import products_together
 from seachange.log.bandit_log import BanditLog, require_propensities, require_rewards
+from seachange.log.clusters import Clusters
 from seachange.params import Auto, require, require_count
 from seachange.protocols import Floats, Ints
 from seachange.states.labels import StateLabels
@@ -25,6 +28,15 @@ MovingEstimator = Literal["ips", "snips", "dr"]
 TRIED, LEAST_WINDOW = 12, 20
 # Share of the log that passes before predictions count.
 WARM_UP = 0.1
+
+
+@dataclass(frozen=True, eq=False)
+class Moves:
+    """What each sequence moved the value of each period by: the square root of their squares' sum is its error."""
+
+    values: Ints  # (c,) the place of the value among those of all periods
+    sequences: Ints  # (c,)
+    moves: Floats  # (c,)
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,15 +56,33 @@ class ValuesOverTime:
     reason: str  # why these
     confidence: float
     periods: Ints | None = None  # (m,) the number of each period, from 0 on, where values are of periods
+    moves: Moves | None = None  # of periods, where the log has sequences, which may live on from one to the next
 
 
 @dataclass(frozen=True, eq=False)
 class Moving:
     """V̂_t = Σ_s u_ts above_s / Σ_s u_ts below_s, u the share of round s ≤ t in the window that ends at t."""
 
+    order: Ints  # (n,) the rows of the log along time
+    places: Ints  # (n,) which sequence a round is of; its own where the log has none
     above: Floats  # (n,)
     below: Floats  # (n,)
     weights: Floats  # (n,) w
+
+    @property
+    def n_places(self) -> int:
+        """How many sequences there are."""
+        return int(self.places.max()) + 1
+
+
+@dataclass(frozen=True, eq=False)
+class _Found:
+    """Values with what their errors are made of."""
+
+    values: Floats  # (m,)
+    squares: Floats  # (m,) Σ over sequences of what each moved the value by, squared
+    effective: Floats  # (m,) rounds that speak for the policy
+    independent: Floats  # (m,) the same of sequences, (Σ_g W_g)² / Σ_g W_g², W_g = Σ u w
 
 
 def evaluate_over_time(
@@ -66,6 +96,7 @@ def evaluate_over_time(
     labels: StateLabels | None = None,
     clip: float = np.inf,
     confidence: float = 0.95,
+    force: bool = False,
 ) -> ValuesOverTime:
     """Estimate what ``policy`` would have earned a round, at ``points`` rounds along ``log``.
 
@@ -78,17 +109,13 @@ def evaluate_over_time(
     best: E (y_t+1 - V̂_t)² is the noise of y plus the squared error of V̂_t for the value to come. Of those that do about
     as well (within a standard error of their difference) the longest is taken.
 
-    Intervals are normal and pointwise, of the mean value within the window. Where sequences lie side by side, rounds
-    are taken in the order of their times.
+    Intervals are V̂ ± t s, pointwise, of the mean value within the window. Where sequences lie side by side, rounds are
+    taken in the order of their times, and the rounds of a sequence within the window count together. Raises
+    ``RefusedError`` where the log cannot support the policy; ``force`` answers all the same, with a warning.
     """
-    require(estimator in ("ips", "snips", "dr"), f'estimator must be "ips", "snips" or "dr"; got {estimator!r}.')
     require(window is None or half_life is None, "give window or half_life, not both.")
     require_count("points", points)
-    require(0 < confidence < 1, f"confidence must be between 0 and 1; got {confidence}.")
-    require(clip > 0, f"clip must be positive; got {clip}.")
-    require_rewards(log, "evaluating a policy over time")
-    require_propensities(log, "evaluating a policy over time")
-    moving, order = _moving(log, policy, estimator, labels, clip)
+    moving = _moving(log, policy, estimator, labels, clip, confidence, force)
     fades, length, reason = half_life is not None, window if half_life is None else half_life, "given"
     if length is None or length == "auto":
         length, reason = _choose(moving, fades)
@@ -97,22 +124,9 @@ def evaluate_over_time(
     else:
         require_count("window", length)
     rounds = np.unique(np.linspace(0, len(log), min(points, len(log)) + 1).astype(np.int64)[1:] - 1)
-    values, errors, effective = (each[rounds] for each in _values(moving, length, fades))
-    reach = float(norm.ppf(0.5 + confidence / 2))
-    return ValuesOverTime(
-        estimator=estimator,
-        rounds=rounds,
-        times=None if log.times is None else log.times[order][rounds],
-        values=values,
-        std_errors=errors,
-        low=values - reach * errors,
-        high=values + reach * errors,
-        effective_samples=effective,
-        window=None if fades else int(length),
-        half_life=length if fades else None,
-        reason=reason,
-        confidence=confidence,
-    )
+    found = _within(moving, length, fades, rounds)
+    window, half_life = (None, float(length)) if fades else (int(length), None)
+    return _answer(log, moving, estimator, rounds, found, confidence, reason, window=window, half_life=half_life)
 
 
 def evaluate_by_period(
@@ -124,50 +138,25 @@ def evaluate_by_period(
     labels: StateLabels | None = None,
     clip: float = np.inf,
     confidence: float = 0.95,
+    force: bool = False,
 ) -> ValuesOverTime:
     """Estimate what ``policy`` would have earned a round in each period of ``log``, one after the other.
 
     ``period`` is a number of rounds, or "hour", "day" or "week" (from Monday on) by the log's times. The last period
-    may not be over. Periods without rounds have no value; ``forecast`` knows of them.
+    may not be over. Periods without rounds have no value; ``forecast`` knows of them. Where the log has sequences, the
+    rounds of a sequence within a period count together. ``force`` is that of ``evaluate_over_time``.
     """
-    require(estimator in ("ips", "snips", "dr"), f'estimator must be "ips", "snips" or "dr"; got {estimator!r}.')
-    require(0 < confidence < 1, f"confidence must be between 0 and 1; got {confidence}.")
-    require(clip > 0, f"clip must be positive; got {clip}.")
-    require_rewards(log, "evaluating a policy over time")
-    require_propensities(log, "evaluating a policy over time")
-    moving, order = _moving(log, policy, estimator, labels, clip)
+    moving = _moving(log, policy, estimator, labels, clip, confidence, force)
     if isinstance(period, str):
-        places = period_of(log, period)[order]
+        numbers = period_of(log, period)[moving.order]
     else:
         require_count("period", period)
-        places = np.arange(len(log)) // period
-    starts = np.flatnonzero(np.diff(places, prepend=places[0] - 1))
-    above, below, weights, squares = (
-        np.add.reduceat(each, starts)
-        for each in (moving.above, moving.below, moving.weights, np.square(moving.weights))
-    )
-    values = np.divide(above, below, out=np.zeros(len(starts)), where=below > 0)
-    spread = moving.above - np.repeat(values, np.diff(starts, append=len(log))) * moving.below
-    effective = np.square(weights) / np.maximum(squares, 1e-300)
-    errors = np.sqrt(np.add.reduceat(np.square(spread), starts)) / np.maximum(below, 1e-300)
-    errors, reach = known_errors(errors, effective), float(norm.ppf(0.5 + confidence / 2))
-    last = np.append(starts[1:], len(log)) - 1
-    told = f"each {period}" if isinstance(period, str) else f"each {period:,} rounds"
-    return ValuesOverTime(
-        estimator=estimator,
-        rounds=last,
-        times=None if log.times is None else log.times[order][last],
-        values=values,
-        std_errors=errors,
-        low=values - reach * errors,
-        high=values + reach * errors,
-        effective_samples=effective,
-        window=None,
-        half_life=None,
-        reason=told,
-        confidence=confidence,
-        periods=places[starts] - places[0],
-    )
+        numbers = np.arange(len(log)) // period
+    starts = np.flatnonzero(np.diff(numbers, prepend=numbers[0] - 1))
+    found, moves = _between(moving, starts)
+    last, told = np.append(starts[1:], len(log)) - 1, f"{period}" if isinstance(period, str) else f"{period:,} rounds"
+    periods, kept = numbers[starts] - numbers[0], moves if log.sequences is not None else None
+    return _answer(log, moving, estimator, last, found, confidence, f"each {told}", periods=periods, moves=kept)
 
 
 def along_time(log: BanditLog) -> Ints:
@@ -183,16 +172,90 @@ def along_time(log: BanditLog) -> Ints:
 
 
 def _moving(
-    log: BanditLog, policy: Judged, estimator: str, labels: StateLabels | None, clip: float
-) -> tuple[Moving, Ints]:
+    log: BanditLog, policy: Judged, estimator: str, labels: StateLabels | None, clip: float, confidence: float,
+    force: bool,
+) -> Moving:  # fmt: skip
+    """The terms along time, of what may be asked for and the log can support."""
+    require(estimator in ("ips", "snips", "dr"), f'estimator must be "ips", "snips" or "dr"; got {estimator!r}.')
+    require(0 < confidence < 1, f"confidence must be between 0 and 1; got {confidence}.")
+    require(clip > 0, f"clip must be positive; got {clip}.")
+    require_rewards(log, "evaluating a policy over time")
+    require_propensities(log, "evaluating a policy over time")
+    order, places = along_time(log), Clusters(log).places
     probs_of, membership = distribution_of(log, policy, labels, False), membership_of(log, labels, False)
-    terms, _ = terms_of(log, probs_of, membership, clip, frozenset({"model"}) if estimator == "dr" else frozenset())
-    order = along_time(log)
-    weights, rewards = terms.weights[order], terms.rewards[order]
+    needs: frozenset[Need] = frozenset({"model"}) if estimator == "dr" else frozenset()
+    terms, support = terms_of(log, probs_of, membership, clip, needs)
+    require_sound(diagnostics_of(log, support, clip), force)
+    above, below = terms.weights * (terms.rewards - terms.modelled) + terms.direct, np.ones(len(log))
     if estimator == "snips":
-        return Moving(weights * rewards, weights, weights), order
-    above = weights * (rewards - terms.modelled[order]) + terms.direct[order]
-    return Moving(above, np.ones(len(log)), weights), order
+        above, below = terms.weights * terms.rewards, terms.weights
+    own = order if places is None else places[order]
+    return Moving(order, own, above[order], below[order], terms.weights[order])
+
+
+def _answer(
+    log: BanditLog, moving: Moving, estimator: str, rounds: Ints, found: _Found, confidence: float, reason: str, *,
+    window: int | None = None, half_life: float | None = None, periods: Ints | None = None, moves: Moves | None = None,
+) -> ValuesOverTime:  # fmt: skip
+    errors, reach = intervals_of(found.squares, found.independent, confidence)
+    return ValuesOverTime(
+        estimator=estimator,
+        rounds=rounds,
+        times=None if log.times is None else log.times[moving.order][rounds],
+        values=found.values,
+        std_errors=errors,
+        low=found.values - reach,
+        high=found.values + reach,
+        effective_samples=found.effective,
+        window=window,
+        half_life=half_life,
+        reason=reason,
+        confidence=confidence,
+        periods=periods,
+        moves=moves,
+    )
+
+
+def intervals_of(squares: Floats, independent: Floats, confidence: float) -> tuple[Floats, Floats]:
+    """s = √(squares m / (m - 1)), about a mean of m that are independent, and t s, t with m - 1 degrees of freedom.
+
+    Both are infinite where nearly none speaks.
+    """
+    degrees = np.maximum(independent, FEWEST) - 1
+    errors = np.where(independent < FEWEST, np.inf, np.sqrt(squares * (degrees + 1) / degrees))
+    return errors, student.ppf(0.5 + confidence / 2, degrees) * errors
+
+
+def _between(moving: Moving, starts: Ints) -> tuple[_Found, Moves]:
+    """The values from one start to the next, and what each sequence moved them by."""
+    above, below, heard, squares = (
+        np.add.reduceat(each, starts)
+        for each in (moving.above, moving.below, moving.weights, np.square(moving.weights))
+    )
+    values, period = _ratio(above, below), np.repeat(np.arange(len(starts)), np.diff(starts, append=len(moving.above)))
+    spread = _ratio(moving.above - values[period] * moving.below, below[period])
+    cells, cell = np.unique(period * moving.n_places + moving.places, return_inverse=True)
+    moves = Moves(cells // moving.n_places, cells % moving.n_places, _totals(cell, spread))
+    together = _totals(moves.values, np.square(_totals(cell, moving.weights)))
+    return (
+        _Found(
+            values=values,
+            squares=_totals(moves.values, np.square(moves.moves)),
+            effective=_ratio(heard**2, squares),
+            independent=_ratio(heard**2, together),
+        ),
+        moves,
+    )
+
+
+def _totals(places: Ints, terms: Floats) -> Floats:
+    """The sum of terms at each place."""
+    return np.asarray(np.bincount(places, terms), dtype=np.float64)
+
+
+def _ratio(above: Floats, below: Floats) -> Floats:
+    """Above / below; 0 where nothing is below."""
+    return np.divide(above, below, out=np.zeros(len(above)), where=below > 0)
 
 
 def _sums(series: Floats, length: float, fades: bool) -> Floats:
@@ -204,32 +267,37 @@ def _sums(series: Floats, length: float, fades: bool) -> Floats:
     return totals
 
 
-def _values(moving: Moving, length: float, fades: bool) -> tuple[Floats, Floats, Floats]:
-    """V̂_t, its standard error and the effective rounds, for every t.
+def _values(moving: Moving, length: float, fades: bool) -> Floats:
+    """V̂_t for every t, from sums about the whole log's value, for precision."""
+    level = _level(moving)
+    above = _sums(moving.above - level * moving.below, length, fades)
+    return level + _ratio(above, _sums(moving.below, length, fades))
 
-    s² = Σ u² (above - V̂_t below)² / (Σ u below)², from sums of squares about the whole log's value, for precision.
-    """
-    above, below, weights = moving.above, moving.below, moving.weights
-    level = above.sum() / below.sum() if below.sum() > 0 else 0.0
-    centred = above - level * below
-    # Squares of fading weights fade twice as fast.
-    squared = length / 2 if fades else length
-    totals = np.maximum(_sums(below, length, fades), 1e-300)
-    shift = _sums(centred, length, fades) / totals
-    squares = (
-        _sums(centred * centred, squared, fades)
-        - 2 * shift * _sums(centred * below, squared, fades)
-        + shift * shift * _sums(below * below, squared, fades)
+
+def _level(moving: Moving) -> float:
+    """The whole log's value."""
+    total = float(moving.below.sum())
+    return float(moving.above.sum()) / total if total > 0 else 0.0
+
+
+def _within(moving: Moving, length: float, fades: bool, rounds: Ints) -> _Found:
+    """V̂_t at these rounds, with Σ_g (Σ u (above - V̂_t below))² / (Σ u below)², g the sequences within the window."""
+    level, n = _level(moving), len(moving.above)
+    centred, below, weights = moving.above - level * moving.below, moving.below, moving.weights
+    fade, window = (0.5 ** (1 / length), n) if fades else (1.0, min(int(length), n))
+
+    def products(first: Floats, second: Floats, places: Ints = moving.places) -> Floats:
+        return np.asarray(products_together(places, int(places.max()) + 1, first, second, fade, window))[rounds]
+
+    shift = _values(moving, length, fades)[rounds] - level
+    squares = products(centred, centred) - 2 * shift * products(centred, below) + shift**2 * products(below, below)
+    heard, totals = (_sums(each, length, fades)[rounds] for each in (weights, below))
+    return _Found(
+        values=level + shift,
+        squares=_ratio(np.maximum(squares, 0.0), totals**2),
+        effective=_ratio(heard**2, products(weights, weights, np.arange(n))),
+        independent=_ratio(heard**2, products(weights, weights)),
     )
-    heard = _sums(weights, length, fades)
-    effective = heard * heard / np.maximum(_sums(weights * weights, squared, fades), 1e-300)
-    return level + shift, known_errors(np.sqrt(np.maximum(squares, 0.0)) / totals, effective), effective
-
-
-def known_errors(errors: Floats, effective: Floats) -> Floats:
-    """Standard errors that were taken about a mean of few rounds, put right; infinite where nearly none speaks."""
-    degrees = np.maximum(effective - 1, FEWEST - 1)
-    return np.where(effective < FEWEST, np.inf, errors * np.sqrt((degrees + 1) / degrees))
 
 
 def _grid(n: int) -> list[int]:
@@ -247,12 +315,18 @@ def _choose(moving: Moving, fades: bool) -> tuple[int, str]:
         return lengths[0], f"{what} of all rounds: there are too few to compare"
     losses = []
     for length in lengths:
-        values = _values(moving, length, fades)[0][start - 1 : -1]
+        values = _values(moving, length, fades)[start - 1 : -1]
         losses.append(np.square(moving.above[start:] - values * moving.below[start:]))
     best = int(np.argmin([loss.mean() for loss in losses]))
     excesses = [loss - losses[best] for loss in losses]
-    longest = next(i for i, e in enumerate(excesses) if i == best or e.mean() <= e.std() / np.sqrt(len(e)))
+    longest = next(i for i, e in enumerate(excesses) if i == best or e.mean() <= _error(e, moving.places[start:]))
     compared = "as well as any"
     if longest > 0:
         compared = f"{1 - losses[longest].mean() / losses[0].mean():.2%} better than the whole log"
     return lengths[longest], f"a {what} of {lengths[longest]:,} rounds foretells the next round {compared}"
+
+
+def _error(terms: Floats, places: Ints) -> float:
+    """The standard error of a mean whose terms count together by place."""
+    sums = _totals(places, terms - terms.mean())
+    return float(np.sqrt(sums @ sums)) / len(terms)

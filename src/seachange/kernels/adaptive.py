@@ -28,6 +28,7 @@ class LoggedRounds(NamedTuple):
     propensities: npt.NDArray[np.float64]  # (n,)
     uniforms: npt.NDArray[np.float64]  # (n,) u_t
     modelled: npt.NDArray[np.float64]  # (n or 1, K) r̂(x_t, a)
+    beyond: npt.NDArray[np.float64]  # (n or 1, K) 1 where the log could not take an action, else 0
 
 
 class Acceptance(NamedTuple):
@@ -46,6 +47,7 @@ class Followed(NamedTuple):
 
     chosen: npt.NDArray[np.float64]  # (n,) π_t(a_t | x_t)
     direct: npt.NDArray[np.float64]  # (n,) Σ_a π_t(a | x_t) r̂(x_t, a)
+    beyond: npt.NDArray[np.float64]  # (n,) the share of π_t on actions that the log could not take
     rates: npt.NDArray[np.float64]  # (n,) c
     accepted: npt.NDArray[np.bool_]  # (n,)
 
@@ -98,15 +100,17 @@ def include(lower, upper, sizes, quantile, value):
 
 @compiled
 def judge_round(t, belief, initial, past, acceptance, found, exploration, probs):
-    """Whether the deployment takes round t; π_t(a_t), Σ_a π_t(a) r̂(x_t, a) and c are written down either way."""
+    """Whether the deployment takes round t; π_t(a_t), what π_t expects and c are written down either way."""
     if past.starts[t]:
         belief[:] = initial
     action, propensity = past.actions[t], past.propensities[t]
     mix_advice(belief, past.advice[t], exploration, past.mask[t if past.mask.shape[0] > 1 else 0], probs)
     found.chosen[t], found.rates[t] = probs[action], acceptance.rate[0]
     modelled = past.modelled[t if past.modelled.shape[0] > 1 else 0]
+    beyond = past.beyond[t if past.beyond.shape[0] > 1 else 0]
     for a in range(probs.size):
         found.direct[t] += probs[a] * modelled[a]
+        found.beyond[t] += probs[a] * beyond[a]
     accepted = past.uniforms[t] * propensity < acceptance.rate[0] * probs[action]
     found.accepted[t] = accepted
     if acceptance.upper.size > 0:
@@ -119,27 +123,25 @@ def judge_round(t, belief, initial, past, acceptance, found, exploration, probs)
 @compiled
 def follow_exp4s(belief, initial, past, acceptance, found, exploration, learning_rate, low, span, transition):
     """Exp4.S along a chunk of a log; ``belief`` and ``acceptance`` are moved in place, ``found`` is filled."""
-    probs, evidence, scratch = np.empty(past.advice.shape[2]), np.empty(belief.size), np.empty(belief.size)
-    column = np.empty(belief.size)
+    probs, column, evidence = np.empty(past.advice.shape[2]), np.empty(belief.size), np.empty(belief.size)
     for t in range(past.actions.size):
         if judge_round(t, belief, initial, past, acceptance, found, exploration, probs):
             cost = 1.0 - (past.rewards[t] - low) / span
             for z in range(belief.size):
                 column[z] = past.advice[t, z, past.actions[t]]
             exp4s_evidence(column, found.chosen[t], cost, learning_rate, evidence)
-            advance(belief, evidence, transition, scratch)
+            advance(belief, evidence, transition, column)
 
 
 @compiled
 def follow_posterior(belief, initial, past, acceptance, found, exploration, rows, coefs, variances, transition):
     """HMM posterior sampling along a chunk of a log; the same conventions."""
-    probs, evidence, scratch = np.empty(past.advice.shape[2]), np.empty(belief.size), np.empty(belief.size)
-    scores = np.empty(belief.size)
+    probs, scores, evidence = np.empty(past.advice.shape[2]), np.empty(belief.size), np.empty(belief.size)
     for t in range(past.actions.size):
         if judge_round(t, belief, initial, past, acceptance, found, exploration, probs):
             state_scores(rows[t if rows.shape[0] > 1 else 0], past.actions[t], coefs, scores)
             reward_evidence(scores, past.rewards[t], variances, evidence)
-            advance(belief, evidence, transition, scratch)
+            advance(belief, evidence, transition, scores)
 
 
 @compiled

@@ -13,6 +13,7 @@ from seachange.report.tables import count_of, table
 if TYPE_CHECKING:
     from seachange.evaluation.adaptive import OnlineEstimate
     from seachange.evaluation.forecasting import Forecast
+    from seachange.evaluation.future import FutureEstimate
     from seachange.evaluation.over_time import ValuesOverTime
 
 # Periods that are shown, the last ones; a document holds all.
@@ -57,6 +58,15 @@ def forecast_told(told: Forecast) -> str:
         f"The next period: {told.value:.4f}, {interval}, by {shape} "
         f"through {count_of(told.n_periods, 'period')}, {memory}; such forecasts missed past estimates by "
         f"{told.past_error:.4f}."
+    )
+
+
+def future_told(told: FutureEstimate, at: Sequence[Any], recurs: str) -> str:
+    """A value at a time to come, in a sentence."""
+    when = _moment(at[0]) if len(at) == 1 else f"{len(at)} times from {_moment(at[0])} to {_moment(at[-1])}"
+    return (
+        f"At {when}: {told.value:.4f}, {told.confidence:.0%} interval {told.low:.4f} to {told.high:.4f}, from "
+        f"{count_of(told.n_alike, 'round')} at such times by {recurs}, {told.effective_samples:,.0f} of them effective."
     )
 
 

@@ -1,0 +1,95 @@
+"""Which deployments a log can speak of, and what is said where it cannot."""
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.stats import t as student
+
+import seachange as sc
+from evaluation.deployments import Custom, Fixed
+from seachange.errors import RefusedError, SeachangeWarning
+from seachange.evaluation.following import fixed_acceptance, follow
+
+
+def test_a_tiny_propensity_is_diagnosed_not_infinite(deployers):
+    from conftest import build_log
+
+    log = build_log("none", 900)
+    propensities = np.array(log.propensities)
+    propensities[10] = 1e-6
+    log = replace(log, arrays=log.arrays._replace(propensities=propensities))
+    for settings_ in ({}, {"bound": 4.0}, {"method": "dr-ns", "quantile": 0.01}):
+        weighty = r"speaks too little .*\(the largest weight, of row 10, is [\d.e+]+\)"
+        with pytest.raises(RefusedError, match=weighty) as refused:
+            sc.evaluate_online(log, deployers["exp4s", "none"], **settings_)
+        # A lower bound would accept more, and that row would still have nearly all weight.
+        assert "bound=" not in str(refused.value)
+    with pytest.warns(SeachangeWarning, match="forced"):
+        robust = sc.evaluate_online(log, deployers["exp4s", "none"], "dr-ns", quantile=0.01, force=True)
+    assert robust.effective_samples < 2
+    assert np.isfinite(robust.value)
+    assert (robust.low, robust.high) == (-np.inf, np.inf)
+
+
+def test_a_cure_is_named_only_where_it_works(make_log):
+    """A bound below the one that was used, a higher quantile, a longer log: each with what it promises kept."""
+    generator = np.random.default_rng(0)
+    actions = (generator.random(1_000) >= 0.02).astype(int)
+    propensities = np.array([0.02, 0.98])[actions]
+    actions[500], propensities[500] = 0, 0.0045
+    log = sc.BanditLog.from_arrays(actions, generator.random(1_000), propensities)
+    deployer = sc.SinglePolicy(Fixed([0.2, 0.8]))
+    for method, cure in (("replay", r"bound=(?P<bound>10), which 99.9% of π / p keep to"),
+                         ("dr-ns", r"quantile=(?P<quantile>0.01), with beliefs that are less exact")):  # fmt: skip
+        exact = {"quantile": 0.0} if method == "dr-ns" else {}
+        told = rf"lived through \d+ of 1,000 rounds, and needs at least 30: {cure} or a log of some [\d,]+ rounds"
+        with pytest.raises(RefusedError, match=told) as refused:
+            sc.evaluate_online(log, deployer, method, **exact)
+        (setting,) = re.search(told, str(refused.value)).groupdict().items()
+        better = sc.evaluate_online(log, deployer, method, **{setting[0]: float(setting[1])})
+        assert better.n_accepted >= 30
+    with pytest.raises(RefusedError, match=r'needs at least 30: highest_rate="auto" or a log of some') as refused:
+        sc.evaluate_online(log, deployer, "dr-ns", quantile=0.01, highest_rate=0.015)
+    # The bound is 1, and none is lower: a longer log alone would do.
+    few = make_log("none", 60)
+    with pytest.raises(RefusedError, match=r"needs at least 30: a log of some \d+ rounds like these would cure it"):
+        sc.evaluate_online(few, sc.SinglePolicy(Fixed([1.0, 0.0, 0.0])))
+
+
+def test_a_few_accepted_rounds_can_be_forced_but_not_one(make_log):
+    log, deployer = make_log("none", 300), sc.SinglePolicy(Fixed([1.0, 0.0, 0.0]))
+    taken = np.flatnonzero(log.actions == 0)
+    short = log[: taken[5] + 1]
+    with pytest.warns(
+        SeachangeWarning, match=f"forced, .*lived through 6 of {len(short)} rounds, and needs at least 30"
+    ):
+        forced = sc.evaluate_online(short, deployer, force=True)
+    own = short.rewards[taken[:6]]
+    assert forced.value == pytest.approx(own.mean())
+    assert forced.high - forced.value == pytest.approx(student.ppf(0.975, 5) * own.std(ddof=1) / np.sqrt(6))
+    with pytest.raises(RefusedError, match="lived through 1 of"):
+        sc.evaluate_online(log[: taken[0] + 1], deployer, force=True)
+
+
+@pytest.mark.parametrize("logging_known", [False, True])
+def test_what_lies_beyond_the_log_is_that_of_the_beliefs(deployers, make_log, logging_known):
+    """The share of π_t on actions that the log could not take, along the walk, by acting and updating."""
+    deployer, n = deployers["exp4s", "none"], 120
+    log = make_log("none", 300, seed=3)
+    log = log.take(np.flatnonzero(log.actions < 2)[:n])
+    beyond = np.tile([0.0, 0.0, 1.0], (n, 1))
+    if logging_known:
+        beyond = np.eye(3)[(np.asarray(log.actions) + 1) % 3]
+        log = replace(log, logging_probs=np.where(beyond > 0, 0.0, 0.5))
+    for each in (deployer, Custom(deployer)):
+        (walk,), _ = follow(log, each, [fixed_acceptance(0.3)], [7])
+        state = deployer.init()
+        for t in range(n):
+            decision = deployer.act(state, None, 0.5)
+            assert walk.beyond[t] == pytest.approx(decision.probs @ beyond[t], abs=1e-15)
+            if walk.accepted[t]:
+                action = log.actions[t]
+                middle = decision.probs[:action].sum() + decision.probs[action] / 2
+                state = deployer.update(state, deployer.act(state, None, middle), log.rewards[t])
