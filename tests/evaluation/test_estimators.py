@@ -141,6 +141,7 @@ def test_every_estimator_is_its_formula():
     assert clipped[1].value == pytest.approx(np.mean(d + np.minimum(w, 3.0) * (r - m)), abs=1e-12)
 
 
+@pytest.mark.filterwarnings("ignore:fewer than 10 rounds:seachange.errors.SeachangeWarning")
 def test_the_ends_of_switching_and_shrinking_are_the_direct_method_and_dr():
     log = sampled_log(400, 6)
     dm, dr = sc.evaluate(log, TARGET, ("dm", "dr"))
@@ -187,6 +188,7 @@ def test_the_logging_policy_judged_by_weights_of_one_earns_the_mean_reward():
     assert evaluate_logging(log).value == pytest.approx(log.rewards.mean())
 
 
+@pytest.mark.filterwarnings("ignore:fewer than 10 rounds:seachange.errors.SeachangeWarning")
 def test_effective_samples_and_largest_weight_are_those_of_the_weights():
     log = sampled_log(100, 2)
     x = log.contexts[:, 0].astype(int)

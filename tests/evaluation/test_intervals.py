@@ -130,7 +130,8 @@ def test_bernstein_counts_on_the_largest_weight_that_could_have_been(known):
     terms = probs[np.arange(n), actions] / log.propensities * rewards
     depth, largest = np.log(4 / 0.05), 20 if known else 2
     radius = np.sqrt(2 * terms.var(ddof=1) * depth / n) + 7 * largest * depth / (3 * (n - 1))
-    assert (found.low, found.high) == pytest.approx((terms.mean() - radius, terms.mean() + radius), rel=1e-9)
+    # No policy earns less than the least reward.
+    assert (found.low, found.high) == pytest.approx((max(terms.mean() - radius, 0), terms.mean() + radius), rel=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -152,7 +153,28 @@ def test_bernstein_counts_on_what_a_setting_leaves_of_any_weight(name, left):
     most = left(np.linspace(0, 8, 800_001)).max()
     depth = np.log(4 / 0.05)
     radius = np.sqrt(2 * terms.var(ddof=1) * depth / n) + 7 * (1 + 2 * most) * depth / (3 * (n - 1))
-    assert (found.low, found.high) == pytest.approx((terms.mean() - radius, terms.mean() + radius), rel=1e-5)
+    assert (found.low, found.high) == pytest.approx((max(terms.mean() - radius, 0), terms.mean() + radius), rel=1e-5)
+
+
+@pytest.mark.parametrize("interval", ["bernstein", "sequence"])
+@pytest.mark.parametrize("reward_range", [(0.0, 1.0), (-2.0, 3.0), (0.5, 1.0)])
+def test_no_interval_leaves_what_a_policy_can_earn(interval, reward_range):
+    """Clipped rewards of at least 0.5 may be worth less than that, but not less than 0."""
+    generator, (least, most) = np.random.default_rng(0), reward_range
+    log = log_of(generator.uniform(max(least, 0.5), min(most, 1), 50))
+    (found,) = sc.evaluate(log, mostly(0, 50), ("ips",), interval=interval, reward_range=reward_range, confidence=0.999)
+    assert found.low >= min(least, 0)
+    assert found.high <= most
+    assert found.high == most or found.low == min(least, 0)
+
+
+def test_a_normal_interval_of_few_rewards_is_said_to_be_too_short():
+    rewards = np.zeros(1000)
+    rewards[[5, 300, 700]] = 1.0
+    with pytest.warns(sc.SeachangeWarning, match=r'fewer than 10 rounds.*interval="bootstrap" allows for it'):
+        sc.evaluate(log_of(rewards), mostly(0, 1000), ("ips",))
+    rewards[::10] = 1.0
+    sc.evaluate(log_of(rewards), mostly(0, 1000), ("ips",))
 
 
 def test_the_bernstein_interval_of_snips_ends_where_the_mean_of_w_r_less_v_leaves_its_radius():

@@ -44,6 +44,7 @@ def in_options(said: SeachangeError | Warning | str) -> str:
     words = {
         'on_bad_rows="drop"': "--drop-bad-rows",
         "force=True": "--force",
+        'interval="bootstrap"': "--interval bootstrap",
         "evaluate_online(log, model.deployer())": "--online",
         MISSING_HINT: "",
         PROPENSITY_CURE: "--columns propensity=..., or estimate them: --estimate-propensities",

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import warnings
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, get_args
 
 import numpy as np
+import numpy.typing as npt
 
-from seachange.errors import ParameterError
+from seachange.errors import ParameterError, SeachangeWarning
 from seachange.evaluation.bootstrap import LEAST_IN_SPREAD, bootstrap_interval, draw_counts
 from seachange.evaluation.formulas import ESTIMATORS, Parts
 from seachange.evaluation.intervals import (
@@ -95,10 +97,17 @@ class Wanted:
         effective = effective_samples(weights)
         known = min(effective, float(weights.sum())) >= FEWEST
         value, (error, few) = parts.value, self._spread(parts) if known else (np.inf, False)
-        if few and 0 < error < np.inf:
+        if few and self.kind == "normal":
+            warnings.warn(
+                f"fewer than {LEAST_IN_SPREAD:.0f} rounds, in effect, make all of an estimate's spread: normal "
+                'intervals are too short there; interval="bootstrap" allows for it.',
+                SeachangeWarning,
+                stacklevel=4,
+            )
+        elif few:
             found, rewards = influences(parts, self.clusters), self.clusters.log.arrays.rewards
             low, high = gamma_interval(value, found, weights, rewards, self.confidence)
-        else:
+        if not few or self.kind == "normal":
             low, high = self._interval(name, parts, value, error, weight_bound)
         return ValueEstimate(
             estimator=name,
@@ -115,9 +124,10 @@ class Wanted:
         )
 
     def _spread(self, parts: Parts) -> tuple[float, bool]:
-        """The standard error, and for the bootstrap whether few clusters make it."""
+        """The standard error, and whether few clusters make it where that matters."""
         found = influences(parts, self.clusters)
-        return spread_of(found), self.kind == "bootstrap" and (self._rare or _few(found))
+        error = spread_of(found)
+        return error, not self.bounded and 0 < error < np.inf and (self._rare or _few(found))
 
     def _interval(
         self, name: str, parts: Parts, value: float, error: float, weight_bound: float
@@ -132,12 +142,19 @@ class Wanted:
         if name == "snips":
             return bernstein_ratio(parts, weight_bound, self.reward_range, self.clusters, self.confidence)
         terms, (least, most) = self._terms(name, parts, weight_bound)
-        return bernstein_interval(terms, (float(least), float(most)), self.clusters, self.confidence)
+        low, high = bernstein_interval(terms, (float(least), float(most)), self.clusters, self.confidence)
+        return float(self._possible(low)), float(self._possible(high))
+
+    def _possible(self, values: npt.ArrayLike) -> Floats:
+        """The nearest values that a policy can have: its rewards, some of them clipped, are in their range."""
+        least, most = self.reward_range
+        return np.clip(np.asarray(values, dtype=np.float64), min(least, 0.0), max(most, 0.0))
 
     def running(self, name: str, parts: Parts, weight_bound: Level) -> Watched:
         """The confidence sequence after each cluster."""
         terms, limits = self._terms(name, parts, weight_bound)
-        return running_interval(terms, limits, self.reward_range, self.clusters, self.confidence)
+        watched = running_interval(terms, limits, self.reward_range, self.clusters, self.confidence)
+        return replace(watched, low=self._possible(watched.low), high=self._possible(watched.high))
 
     def _terms(self, name: str, parts: Parts, weight_bound: Level) -> tuple[Floats, tuple[Level, Level]]:
         """The terms of a mean and the limits they are known to keep."""
