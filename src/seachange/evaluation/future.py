@@ -34,6 +34,8 @@ from seachange.states.labels import StateLabels
 
 # Pseudo-rounds that pull what an action earns at a time to what it earns at any.
 SHRINKAGE = 20.0
+# Fewer times that are alike than this do not tell how times differ.
+FEW_TIMES = 8
 # Standard errors by which contexts of the time to come differ from others more than chance makes them.
 SURPRISING = 4.5
 # Means that differ by less, as a share of them, do not.
@@ -104,7 +106,8 @@ def evaluate_future(
     require(0 < confidence < 1, f"confidence must be between 0 and 1; got {confidence}.")
     require_rewards(log, "evaluating a policy at a time to come")
     require_propensities(log, "evaluating a policy at a time to come")
-    times = _alike(times_of(log, "a value at a time to come"), np.atleast_1d(np.asarray(at)), recurs)
+    logged = times_of(log, "a value at a time to come")
+    times = _alike(logged, np.atleast_1d(np.asarray(at)), recurs)
     probs_of, membership = distribution_of(log, policy, labels, False), membership_of(log, labels, False)
     terms = _terms(log, probs_of, membership, times)
     alike, weights, direct = terms.alike, terms.alike * terms.weights, terms.direct
@@ -116,6 +119,13 @@ def evaluate_future(
     apart = abs(float(direct.mean()) - own.value)
     if contexts == "all" and apart > max(SURPRISING * gap, ROUNDING * abs(own.value)):
         notes.append('contexts differ at that time from those of all rounds: contexts="alike" takes only theirs.')
+    here = np.concatenate([[False], alike[np.argsort(logged, kind="stable")] > 0])
+    n_times = int((here[1:] & ~here[:-1]).sum())
+    if n_times < FEW_TIMES:
+        notes.append(
+            f"the log has {n_times} such time{'' if n_times == 1 else 's'}: by how much one differs from the next beyond "
+            "the noise of rewards is not in the interval. A longer log would tell."
+        )
     plain = weights * terms.residuals
     parts = Parts(plain + direct) if contexts == "all" else Parts(plain, alike * direct, alike)
     known = min(effective, float(weights.sum())) >= FEWEST
