@@ -123,8 +123,8 @@ def evaluate_future(
     n_times = int((here[1:] & ~here[:-1]).sum())
     if n_times < FEW_TIMES:
         notes.append(
-            f"the log has {n_times} such time{'' if n_times == 1 else 's'}: by how much one differs from the next beyond "
-            "the noise of rewards is not in the interval. A longer log would tell."
+            f"the log has {n_times} such time{'' if n_times == 1 else 's'}: by how much one differs from the next "
+            "beyond the noise of rewards is not in the interval. A longer log would tell."
         )
     plain = weights * terms.residuals
     parts = Parts(plain + direct) if contexts == "all" else Parts(plain, alike * direct, alike)

@@ -32,7 +32,7 @@ Learner = SoftmaxLearner | DMLearner
 # Largest weights that candidates are clipped at, where the log has weights beyond the second.
 CLIPS = (100.0, 20.0)
 # Pulls that are tried beside "auto": to the surrogate's maximum, and where policies are drawn to 0.
-PULLS, PULLS_TO_ZERO = (2000.0, 20.0, 2.0), (0.2, 6.0)
+PULLS, PULLS_TO_ZERO = (2000.0, 2.0), (0.2, 6.0)
 # Weights beyond this do not decide between candidates: one round would.
 MOST_WEIGHT = 100.0
 

@@ -107,7 +107,7 @@ class SoftmaxLearner(Params):
         surrogate = objective.as_surrogate.pulled(LEAST_PULL)
         if pooled is not None and pooled.surrogate_coefs_ is not None:
             start = pooled.surrogate_coefs_
-            borrowed = self.borrow / float(objective.weights.sum())
+            borrowed = self.borrow / objective.total
             surrogate = surrogate.drawn_to(start).pulled(max(borrowed, LEAST_PULL))
         self.surrogate_coefs_ = self._climb(surrogate, start)[0]
         return STEEPER_THAN_SURROGATE * self.surrogate_coefs_, surrogate

@@ -41,9 +41,14 @@ class Objective:
     surrogate: bool = False
 
     @cached_property
+    def total(self) -> float:
+        """N: what all rounds count."""
+        return float(self.weights.sum())
+
+    @cached_property
     def scale(self) -> float:
         """s: weighted mean of |r|, or 1 where all rewards are 0."""
-        return float(np.sum(self.weights * np.abs(self.log.arrays.rewards)) / self.weights.sum()) or 1.0
+        return float(np.sum(self.weights * np.abs(self.log.arrays.rewards)) / self.total) or 1.0
 
     @cached_property
     def units(self) -> Floats:
@@ -73,7 +78,13 @@ class Objective:
             if matters.any():
                 yield tiles_of(chunk, np.flatnonzero(matters), weights, modelled, self.clip)
 
-    def drawn_to(self, centre: Floats) -> Objective:
+    def counting(self, weights: Floats) -> Objective:
+        """Inverse propensity scores, clipped as here, of rounds that count otherwise."""
+        other = Objective(log=self.log, weights=weights, clip=self.clip)
+        other.__dict__["units"] = self.units
+        return other
+
+    def drawn_to(self, centre: Floats | None) -> Objective:
         """The same with another ``centre``."""
         return self._with(centre=centre)
 
@@ -86,7 +97,7 @@ class Objective:
         """The concave objective that stands for this one, of rounds with a reward alone."""
         if self._sparse:
             return self._with(surrogate=True, variance_penalty=0.0)
-        return Objective(log=self.log, weights=self.weights, l2=self.l2, centre=self.centre, surrogate=True)
+        return self.counting(self.weights)._with(l2=self.l2, centre=self.centre, surrogate=True)
 
     @cached_property
     def as_value(self) -> Objective:
@@ -95,19 +106,19 @@ class Objective:
 
     def _with(self, **changes: Any) -> Objective:
         other = replace(self, **changes)
-        other.__dict__["_kept"] = self._kept
+        other.__dict__.update({name: getattr(self, name) for name in ("_kept", "units", "scale", "total")})
         return other
 
     def relative_error(self, coefs: Floats) -> float:
         """Standard error of mean y at θ = ``coefs``, in units of the mean absolute reward."""
-        total, means, slopes = float(self.weights.sum()), np.zeros(3), np.zeros((3, *coefs.shape))
+        total, means, slopes = self.total, np.zeros(3), np.zeros((3, *coefs.shape))
         for tiles in self._kept or self._laid_out():
             objective_sums(*tiles, coefs.astype(tiles.features.dtype), VALUE, SQUARES, False, means, slopes)
         return float(np.sqrt(max(means[1] / total - (means[0] / total) ** 2, 0.0) / total)) / self.scale
 
     def value_and_gradient(self, coefs: Floats) -> tuple[float, Floats]:
         """J and ∂J/∂θ at θ = ``coefs``, (B, D)."""
-        total = float(self.weights.sum())
+        total = self.total
         means, slopes = np.zeros(3), np.zeros((3, *coefs.shape))
         beside = WEIGHTS if self.normalised else SQUARES if self.variance_penalty > 0 else ALONE
         for tiles in self._kept or self._laid_out():

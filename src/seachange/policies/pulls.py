@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -46,8 +45,8 @@ def pull_that_pays(objective: Objective, surrogate: Objective, start: Floats, cl
         if len(judged) in (0, len(rewarded)):
             # A half without rewards teaches nothing.
             return PULLS[0]
-        scores = Objective(log=log, weights=weights * half, clip=objective.clip)
-        own = replace(surrogate, weights=scores.weights)
+        scores = objective.counting(weights * half)
+        own = scores.as_surrogate.pulled(surrogate.l2).drawn_to(surrogate.centre)
         centre = reached = STEEPER_THAN_SURROGATE * climb(own, start / STEEPER_THAN_SURROGATE)[0]
         for each, pull in enumerate(PULLS):
             reached = climb(pull_to(scores, centre, pull), reached)[0]
