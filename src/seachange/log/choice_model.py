@@ -11,6 +11,7 @@ import numpy as np
 from seachange.engine import one_thread
 from seachange.kernels.choices import choice_probs, choice_sums
 from seachange.log.bandit_log import BanditLog
+from seachange.log.rates import RatePrior
 from seachange.protocols import Floats, Ints
 
 # Rounds that are looked at together where their features are summed up.
@@ -29,19 +30,29 @@ class ChoiceSample:
         return len(self.rounds)
 
     @cached_property
-    def frequencies(self) -> Floats:
-        """(K,) how often an action was taken when it could be; one imagined round takes all of them alike."""
-        n_actions, mask = self.log.n_actions, self.log.arrays.mask
-        taken = np.bincount(self.log.actions[self.rounds], minlength=n_actions)
-        shown = mask[self.rounds].sum(axis=0) if self.log.masked else len(self)
-        return np.asarray((taken + 1 / n_actions) / (shown + 1.0))
+    def taken(self) -> Floats:
+        """(K,) rounds that took an action."""
+        return np.bincount(self.log.actions[self.rounds], minlength=self.log.n_actions).astype(np.float64)
+
+    @cached_property
+    def shown(self) -> Floats:
+        """(K,) rounds that could."""
+        if not self.log.masked:
+            return np.full(self.log.n_actions, float(len(self)))
+        parts = (self.log.arrays.mask[rounds] for rounds in self._parts())
+        return np.asarray(sum((part.sum(axis=0) for part in parts), np.zeros(self.log.n_actions)))
+
+    @cached_property
+    def prior(self) -> RatePrior:
+        """How often the actions of these rounds are taken."""
+        return RatePrior.of(self.taken, self.shown)
 
     def feature_moments(self) -> tuple[Floats, Floats]:
         """(d,) mean and standard deviation of every feature; 1 where it never varies."""
         n_features = self.log.joint.n_features
         if n_features == 0 or len(self) == 0:
             return np.zeros(n_features), np.ones(n_features)
-        parts = [self.rounds[start : start + ROWS] for start in range(0, len(self), ROWS)]
+        parts = self._parts()
         contexts = self.log.contexts
         count = len(self) * (contexts.shape[1] if contexts.ndim == 3 else 1)
         sums, squares = np.zeros(n_features), np.zeros(n_features)
@@ -54,12 +65,15 @@ class ChoiceSample:
         # A constant differs from its mean by rounding, which is not a scale.
         return means, np.where(scales > 1e-12 * np.abs(means), scales, 1.0)
 
+    def _parts(self) -> list[Ints]:
+        return [self.rounds[start : start + ROWS] for start in range(0, len(self), ROWS)]
+
 
 @dataclass(frozen=True, eq=False)
 class ChoiceModel:
     """π_0(a | x) ∝ f(a) exp(b_a + θ_a · x̃) over the actions that may be shown; θ is common where actions have vectors.
 
-    f are the frequencies of actions, x̃ features of mean 0 and variance 1. Coefficients of 0 are the frequencies.
+    f are the frequencies of actions as ``RatePrior`` sees them, x̃ features of mean 0 and variance 1. Coefficients of 0 are the frequencies.
     """
 
     frequencies: Floats  # (K,)
@@ -69,12 +83,15 @@ class ChoiceModel:
     slopes: Floats  # (K, d), or (1, d) where actions have vectors of their own
 
     @classmethod
-    def plain(cls, sample: ChoiceSample) -> Self:
-        """The model that knows only how often actions were taken."""
+    def plain(cls, sample: ChoiceSample, prior: RatePrior) -> Self:
+        """The model that knows only how often actions were taken, in the light of what rates there are."""
         joint = sample.log.joint
         means, scales = sample.feature_moments()
         slopes = np.zeros((joint.shape[0], joint.n_features))
-        return cls(sample.frequencies, means, scales, np.zeros(joint.n_actions), slopes)
+        rates = prior.means(sample.taken, sample.shown)
+        # As many rounds are expected as there are.
+        frequencies = rates * (len(sample) / (rates @ sample.shown) if len(sample) else 1.0)
+        return cls(frequencies, means, scales, np.zeros(joint.n_actions), slopes)
 
     def without_contexts(self) -> ChoiceModel:
         """The frequencies that the model starts from."""
@@ -83,15 +100,20 @@ class ChoiceModel:
     def fit(self, sample: ChoiceSample, ridge: float) -> ChoiceModel:
         """Maximise Σ_t log π_0(a_t | x_t) - (ridge / 2) (|θ|² + |b|²) from here; ``ridge`` counts in rounds.
 
-        The maximum is unique, so where the search starts changes nothing but the time.
+        An action counts as often taken as f(a) expects, so that intercepts do not follow chance where f does not. The
+        maximum is unique: where the search starts changes nothing but the time.
         """
         from scipy.optimize import minimize
 
         if len(sample) == 0 or sample.log.n_actions == 1:
             return self
 
+        surplus = np.zeros(len(self.intercepts) + self.slopes.size)
+        surplus[: len(self.intercepts)] = sample.taken - self.frequencies * sample.shown
+
         def descend(flat: Floats) -> tuple[float, Floats]:
             loss, slope = self._with(flat)._loss(sample)
+            loss, slope = loss + float(surplus @ flat), slope + surplus
             return (loss + ridge / 2 * float(flat @ flat)) / len(sample), (slope + ridge * flat) / len(sample)
 
         start = np.concatenate([self.intercepts, self.slopes.ravel()])

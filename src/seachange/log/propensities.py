@@ -12,6 +12,7 @@ import numpy as np
 from seachange.errors import SeachangeWarning
 from seachange.log.bandit_log import BanditLog, require_rounds
 from seachange.log.choice_model import ChoiceModel, ChoiceSample
+from seachange.log.rates import RatePrior
 from seachange.params import require_count
 from seachange.protocols import Floats, Ints
 
@@ -82,7 +83,7 @@ def _estimates(log: BanditLog, folds: int, seed: int) -> Iterator[tuple[Ints, Fl
             allowed = np.broadcast_to(log.arrays.mask if not log.masked else log.arrays.mask[rounds], model.shape)
             probs = _sharpened(plain, model, block.sharpness)
             alike = allowed / allowed.sum(axis=1, keepdims=True)
-            # The frequencies of a log without masks hold the imagined round already.
+            # Frequencies are above 0 as they are.
             yield rounds, probs if _is_table(log) else (block.n_others * probs + alike) / (block.n_others + 1)
 
 
@@ -93,15 +94,14 @@ def _fitted(log: BanditLog, folds: int, generator: np.random.Generator) -> list[
     # One block leaves no others: the log is then foreseen by itself.
     others = blocks if folds == 1 else [np.concatenate(blocks[:i] + blocks[i + 1 :]) for i in range(folds)]
     trained = [ChoiceSample(log, rounds) for rounds in others]
-    models = [ChoiceModel.plain(sample) for sample in trained]
+    whole = ChoiceSample(log, np.arange(len(log)))
+    models = [ChoiceModel.plain(sample, whole.prior) for sample in trained]
     if not _is_table(log):
         size = max(CHOICE_CELLS // log.n_actions, 200)
         few = [_thinned(rounds, max(size // folds, 1), generator) for rounds in blocks]
-        ridge = _likeliest_ridge(log, few)
+        ridge = _likeliest_ridge(log, few, whole.prior)
         # The whole log's fit is near all others.
-        near = ChoiceModel.plain(ChoiceSample(log, np.arange(len(log)))).fit(
-            ChoiceSample(log, np.concatenate(few)), ridge
-        )
+        near = ChoiceModel.plain(whole, whole.prior).fit(ChoiceSample(log, np.concatenate(few)), ridge)
         starts = [replace(near, frequencies=m.frequencies, means=m.means, scales=m.scales) for m in models]
         models = [start.fit(sample, ridge) for start, sample in zip(starts, trained, strict=True)]
     fitted = [_Block(rounds, len(sample), model) for rounds, sample, model in zip(blocks, trained, models, strict=True)]
@@ -122,14 +122,14 @@ def _thinned(rounds: Ints, most: int, generator: np.random.Generator) -> Ints:
     return rounds if len(rounds) <= most else np.sort(generator.choice(rounds, most, replace=False))
 
 
-def _likeliest_ridge(log: BanditLog, blocks: list[Ints]) -> float:
+def _likeliest_ridge(log: BanditLog, blocks: list[Ints], prior: RatePrior) -> float:
     """The ridge under which blocks of time foresee each other best."""
     if len(blocks) == 1:
         return 1.0
     losses = np.zeros(len(RIDGES))
     for i, held in enumerate(blocks):
         sample = ChoiceSample(log, np.concatenate(blocks[:i] + blocks[i + 1 :]))
-        model = ChoiceModel.plain(sample)
+        model = ChoiceModel.plain(sample, prior)
         for j, ridge in enumerate(RIDGES):
             model = model.fit(sample, ridge)
             losses[j] += model.log_loss(ChoiceSample(log, held))
