@@ -16,6 +16,8 @@ from seachange.protocols import Floats, Ints
 
 # Rounds that are looked at together where their features are summed up.
 ROWS = 1 << 15
+# Probabilities that are worked on at a time.
+CELLS = 1 << 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +41,7 @@ class ChoiceSample:
         """(K,) rounds that could."""
         if not self.log.masked:
             return np.full(self.log.n_actions, float(len(self)))
-        parts = (self.log.arrays.mask[rounds] for rounds in self._parts())
+        parts = (self.log.arrays.mask[rounds] for rounds in self.parts())
         return np.asarray(sum((part.sum(axis=0) for part in parts), np.zeros(self.log.n_actions)))
 
     @cached_property
@@ -52,7 +54,7 @@ class ChoiceSample:
         n_features = self.log.joint.n_features
         if n_features == 0 or len(self) == 0:
             return np.zeros(n_features), np.ones(n_features)
-        parts = self._parts()
+        parts = self.parts()
         contexts = self.log.contexts
         count = len(self) * (contexts.shape[1] if contexts.ndim == 3 else 1)
         sums, squares = np.zeros(n_features), np.zeros(n_features)
@@ -65,8 +67,9 @@ class ChoiceSample:
         # A constant differs from its mean by rounding, which is not a scale.
         return means, np.where(scales > 1e-12 * np.abs(means), scales, 1.0)
 
-    def _parts(self) -> list[Ints]:
-        return [self.rounds[start : start + ROWS] for start in range(0, len(self), ROWS)]
+    def parts(self, rows: int = ROWS) -> list[Ints]:
+        """The rounds, so many at a time."""
+        return [self.rounds[start : start + rows] for start in range(0, len(self), rows)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,11 +100,12 @@ class ChoiceModel:
         """The frequencies that the model starts from."""
         return replace(self, intercepts=np.zeros_like(self.intercepts), slopes=np.zeros_like(self.slopes))
 
-    def fit(self, sample: ChoiceSample, ridge: float) -> ChoiceModel:
+    def fit(self, sample: ChoiceSample, ridge: float, chance: Floats | float = 1.0) -> ChoiceModel:
         """Maximise Σ_t log π_0(a_t | x_t) - (ridge / 2) (|θ|² + |b|²) from here; ``ridge`` counts in rounds.
 
-        An action counts as often taken as f(a) expects, so that intercepts do not follow chance where f does not. The
-        maximum is unique: where the search starts changes nothing but the time.
+        Intercepts are to follow chance no more than f does: of c takings that f expects to be f s, c - u (c - f s)
+        count, with u the ``chance`` that contexts leave. The maximum is unique, so where the search starts changes
+        nothing but the time.
         """
         from scipy.optimize import minimize
 
@@ -109,7 +113,7 @@ class ChoiceModel:
             return self
 
         surplus = np.zeros(len(self.intercepts) + self.slopes.size)
-        surplus[: len(self.intercepts)] = sample.taken - self.frequencies * sample.shown
+        surplus[: len(self.intercepts)] = chance * (sample.taken - self.frequencies * sample.shown)
 
         def descend(flat: Floats) -> tuple[float, Floats]:
             loss, slope = self._with(flat)._loss(sample)
@@ -117,7 +121,7 @@ class ChoiceModel:
             return (loss + ridge / 2 * float(flat @ flat)) / len(sample), (slope + ridge * flat) / len(sample)
 
         start = np.concatenate([self.intercepts, self.slopes.ravel()])
-        options = {"maxiter": 300, "ftol": 1e-11, "gtol": 1e-6}
+        options = {"maxiter": 300, "ftol": 1e-9, "gtol": 1e-5}
         with one_thread():
             found = minimize(descend, start, jac=True, method="L-BFGS-B", options=options)
         return self._with(found.x)
@@ -129,9 +133,22 @@ class ChoiceModel:
         choice_probs(arrays.rows, arrays.mask, sample.rounds, *self._raw(sample), found)
         return found
 
+    def chance(self, sample: ChoiceSample) -> Floats:
+        """(K,) Σ_t π (1 - π) over Σ_t f (1 - f): the share of an action's takings that contexts leave to chance."""
+        left, all_of_it = (model._variances(sample) for model in (self, self.without_contexts()))
+        return np.asarray(np.minimum(left / np.maximum(all_of_it, np.finfo(float).tiny), 1.0))
+
     def log_loss(self, sample: ChoiceSample) -> float:
         """Σ_t -log π_0(a_t | x_t)."""
         return self._loss(sample)[0]
+
+    def _variances(self, sample: ChoiceSample) -> Floats:
+        """(K,) Σ_t π_0(a | x_t) (1 - π_0(a | x_t))."""
+        total = np.zeros(len(self.intercepts))
+        for rounds in sample.parts(max(CELLS // len(total), 1)):
+            probs = self.probs(ChoiceSample(sample.log, rounds))
+            total += (probs * (1 - probs)).sum(axis=0)
+        return total
 
     def _with(self, flat: Floats) -> ChoiceModel:
         n_actions = len(self.intercepts)

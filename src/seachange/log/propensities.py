@@ -11,17 +11,15 @@ import numpy as np
 
 from seachange.errors import SeachangeWarning
 from seachange.log.bandit_log import BanditLog, require_rounds
-from seachange.log.choice_model import ChoiceModel, ChoiceSample
+from seachange.log.choice_model import CELLS, ChoiceModel, ChoiceSample
 from seachange.log.rates import RatePrior
 from seachange.params import require_count
 from seachange.protocols import Floats, Ints
 
 # Ridges, in rounds, that held-out log-loss chooses from, the heaviest first: each fit starts from the one before.
 RIDGES = (1000.0, 100.0, 10.0, 1.0, 0.1)
-# Scores of (round, action) that ridge and sharpness are chosen on; more would not choose better.
-CHOICE_CELLS = 100_000
-# Scores that are worked on at a time.
-CELLS = 1 << 20
+# Rounds that ridge and sharpness are chosen on, and scores of (round, action) if that is fewer but not less than LEAST.
+CHOICE_ROUNDS, CHOICE_CELLS, LEAST_ROUNDS = 20_000, 400_000, 200
 # The context decides the action where it is foreseen with more than this.
 DECIDED = 0.99
 
@@ -75,9 +73,7 @@ def _estimates(log: BanditLog, folds: int, seed: int) -> Iterator[tuple[Ints, Fl
     require_rounds(log, "estimating propensities")
     require_count("folds", folds)
     for block in _fitted(log, min(folds, len(log)), np.random.default_rng(seed)):
-        size = max(CELLS // log.n_actions, 1)
-        for start in range(0, len(block.rounds), size):
-            rounds = block.rounds[start : start + size]
+        for rounds in ChoiceSample(log, block.rounds).parts(max(CELLS // log.n_actions, 1)):
             sample = ChoiceSample(log, rounds)
             plain, model = block.model.without_contexts().probs(sample), block.model.probs(sample)
             allowed = np.broadcast_to(log.arrays.mask if not log.masked else log.arrays.mask[rounds], model.shape)
@@ -97,13 +93,14 @@ def _fitted(log: BanditLog, folds: int, generator: np.random.Generator) -> list[
     whole = ChoiceSample(log, np.arange(len(log)))
     models = [ChoiceModel.plain(sample, whole.prior) for sample in trained]
     if not _is_table(log):
-        size = max(CHOICE_CELLS // log.n_actions, 200)
+        size = min(CHOICE_ROUNDS, max(CHOICE_CELLS // log.n_actions, LEAST_ROUNDS))
         few = [_thinned(rounds, max(size // folds, 1), generator) for rounds in blocks]
         ridge = _likeliest_ridge(log, few, whole.prior)
         # The whole log's fit is near all others.
         near = ChoiceModel.plain(whole, whole.prior).fit(ChoiceSample(log, np.concatenate(few)), ridge)
         starts = [replace(near, frequencies=m.frequencies, means=m.means, scales=m.scales) for m in models]
-        models = [start.fit(sample, ridge) for start, sample in zip(starts, trained, strict=True)]
+        chance = near.chance(ChoiceSample(log, np.concatenate(few)))
+        models = [start.fit(sample, ridge, chance) for start, sample in zip(starts, trained, strict=True)]
     fitted = [_Block(rounds, len(sample), model) for rounds, sample, model in zip(blocks, trained, models, strict=True)]
     if _is_table(log) or folds == 1:
         return fitted
@@ -126,14 +123,17 @@ def _likeliest_ridge(log: BanditLog, blocks: list[Ints], prior: RatePrior) -> fl
     """The ridge under which blocks of time foresee each other best."""
     if len(blocks) == 1:
         return 1.0
-    losses = np.zeros(len(RIDGES))
-    for i, held in enumerate(blocks):
-        sample = ChoiceSample(log, np.concatenate(blocks[:i] + blocks[i + 1 :]))
-        model = ChoiceModel.plain(sample, prior)
-        for j, ridge in enumerate(RIDGES):
-            model = model.fit(sample, ridge)
-            losses[j] += model.log_loss(ChoiceSample(log, held))
-    return RIDGES[int(np.argmin(losses))]
+    held = [ChoiceSample(log, rounds) for rounds in blocks]
+    others = [ChoiceSample(log, np.concatenate(blocks[:i] + blocks[i + 1 :])) for i in range(len(blocks))]
+    models = [ChoiceModel.plain(sample, prior) for sample in others]
+    likeliest, least = RIDGES[0], np.inf
+    for ridge in RIDGES:
+        models = [model.fit(sample, ridge, model.chance(sample)) for model, sample in zip(models, others, strict=True)]
+        loss = sum(model.log_loss(sample) for model, sample in zip(models, held, strict=True))
+        if loss > least:
+            break
+        likeliest, least = ridge, loss
+    return likeliest
 
 
 def _sharpness(log: BanditLog, blocks: list[_Block], few: list[Ints]) -> float:
@@ -153,7 +153,7 @@ def _sharpness(log: BanditLog, blocks: list[_Block], few: list[Ints]) -> float:
         probs = _sharpened(plain, model, sharpness)[everyone, actions]
         return -float(np.log(np.maximum(probs, np.finfo(float).tiny)).sum())
 
-    return float(minimize_scalar(loss, bounds=(0.0, 2.0), method="bounded").x)
+    return float(minimize_scalar(loss, bounds=(0.0, 2.0), method="bounded", options={"xatol": 1e-3}).x)
 
 
 def _sharpened(plain: Floats, model: Floats, sharpness: float) -> Floats:

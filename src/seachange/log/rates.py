@@ -34,7 +34,9 @@ class RatePrior:
     def of(cls, taken: Floats, shown: Floats) -> Self:
         """The prior of (K,) actions that were taken in so many of the rounds that could show them."""
         longest = max(float(shown.max()), 1.0)
-        highest = float(np.max(np.divide(taken * longest, shown, out=np.zeros(len(taken)), where=shown > 0), initial=1.0))
+        highest = float(
+            np.max(np.divide(taken * longest, shown, out=np.zeros(len(taken)), where=shown > 0), initial=1.0)
+        )
         counts = np.square(STEP / 2 * np.arange(1, int(2 / STEP * np.sqrt(highest)) + 2))
         # What is never taken may be as rare as one round in all.
         rare = np.geomspace(1 / len(taken), counts[0], max(int(2 * np.log2(len(taken) * counts[0])), 0), endpoint=False)
