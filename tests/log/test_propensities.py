@@ -11,6 +11,7 @@ from rich.console import Console
 import seachange as sc
 from seachange.errors import LogError, SeachangeWarning
 from seachange.log.choice_model import ChoiceModel, ChoiceSample
+from seachange.log.rates import RatePrior
 from seachange.report.propensities import propensities_view
 from seachange.report.tables import log_table
 
@@ -74,14 +75,15 @@ def test_estimates_are_distributions_that_keep_masks_and_agree_with_the_propensi
         assert (probs > 0).all()
 
 
-def test_without_contexts_they_are_the_frequencies_of_the_other_blocks():
+def test_without_contexts_they_are_the_expected_rates_of_the_other_blocks():
     actions = np.array([0, 0, 1, 0, 1, 1, 2, 0, 0, 0])
     log = sc.BanditLog.from_arrays(actions, np.ones(10))
     probs = sc.estimate_logging_probs(log, folds=5)
+    prior = RatePrior.of(np.bincount(actions).astype(float), np.full(3, 10.0))
     for block in range(5):
-        others = np.delete(actions, [2 * block, 2 * block + 1])
-        expected = (np.bincount(others, minlength=3) + 1 / 3) / 9
-        np.testing.assert_allclose(probs[2 * block : 2 * block + 2], [expected, expected])
+        others = np.bincount(np.delete(actions, [2 * block, 2 * block + 1]), minlength=3).astype(float)
+        rates = prior.means(others, np.full(3, 8.0))
+        np.testing.assert_allclose(probs[2 * block : 2 * block + 2], [rates / rates.sum()] * 2)
 
 
 @pytest.mark.small
@@ -89,7 +91,7 @@ def test_without_contexts_they_are_the_frequencies_of_the_other_blocks():
 def test_the_gradient_is_that_of_the_log_likelihood(kind):
     log, _ = logged_by_softmax(kind, 40)
     sample = ChoiceSample(log, np.arange(0, 40, 2))
-    start = ChoiceModel.plain(sample)
+    start = ChoiceModel.plain(sample, sample.prior)
     flat = np.random.default_rng(0).normal(size=len(start.intercepts) + start.slopes.size)
     _, slope = start._with(flat)._loss(sample)
     for i in range(len(flat)):
@@ -104,7 +106,7 @@ def test_a_shared_context_gives_what_scikit_learn_gives():
 
     log, _ = logged_by_softmax("shared", 3_000)
     sample = ChoiceSample(log, np.arange(3_000))
-    ours = ChoiceModel.plain(sample).fit(sample, ridge=1e-3).probs(sample)
+    ours = ChoiceModel.plain(sample, sample.prior).fit(sample, ridge=1e-3, chance=0.0).probs(sample)
     standard = (log.contexts - log.contexts.mean(axis=0)) / log.contexts.std(axis=0)
     theirs = LogisticRegression(C=1e3, tol=1e-8, max_iter=1000).fit(standard, log.actions).predict_proba(standard)
     np.testing.assert_allclose(ours, theirs, atol=2e-4)
@@ -119,24 +121,49 @@ def test_two_actions_with_vectors_are_a_logistic_regression_on_their_difference(
     actions = (generator.random(3_000) < 1 / (1 + np.exp(-gap @ [1.0, -0.5] - 0.3))).astype(int)
     log = sc.BanditLog.from_arrays(actions, np.ones(3_000), action_features=features)
     sample = ChoiceSample(log, np.arange(3_000))
-    ours = ChoiceModel.plain(sample).fit(sample, ridge=1e-3).probs(sample)[:, 1]
+    ours = ChoiceModel.plain(sample, sample.prior).fit(sample, ridge=1e-3, chance=0.0).probs(sample)[:, 1]
     theirs = LogisticRegression(C=1e3, tol=1e-8).fit(gap, actions).predict_proba(gap)[:, 1]
     np.testing.assert_allclose(ours, theirs, atol=2e-4)
 
 
 def test_a_round_is_foreseen_without_itself():
-    """Another action in the first block changes no estimate of the first block's other distributions."""
+    """Another action in the first block changes no model of the other blocks, but for the prior of all rates."""
     log, _ = logged_by_softmax("shared", 400)
     changed = log.actions.copy()
     changed[3] = (changed[3] + 1) % K
     other = sc.BanditLog.from_arrays(changed, log.rewards, contexts=log.contexts, n_actions=K)
-    first = ChoiceSample(log, np.arange(80, 400))
-    np.testing.assert_array_equal(ChoiceModel.plain(first).frequencies, ChoiceSample(other, first.rounds).frequencies)
-    ours, theirs = (ChoiceModel.plain(ChoiceSample(one, first.rounds)) for one in (log, other))
-    np.testing.assert_array_equal(
-        ours.fit(first, 1.0).probs(ChoiceSample(log, np.arange(80))),
-        theirs.fit(ChoiceSample(other, first.rounds), 1.0).probs(ChoiceSample(other, np.arange(80))),
+    prior = ChoiceSample(log, np.arange(400)).prior
+    ours, theirs = (
+        ChoiceModel.plain(sample, prior).fit(sample, 1.0).probs(ChoiceSample(one, np.arange(80)))
+        for one in (log, other)
+        for sample in [ChoiceSample(one, np.arange(80, 400))]
     )
+    np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_without_slopes_a_model_expects_as_many_takings_as_the_frequencies(kind):
+    """Intercepts do not undo what counts of few rounds borrow: Σ_t π_0(a | x_t) = f(a) s(a), ridge being nothing."""
+    log, _ = logged_by_softmax(kind, 60)
+    sample = ChoiceSample(log, np.arange(60))
+    plain = ChoiceModel.plain(sample, sample.prior)
+    found = plain.fit(sample, ridge=1e-9).probs(sample).sum(axis=0)
+    np.testing.assert_allclose(found, plain.frequencies * sample.shown, rtol=1e-3)
+    assert found.sum() == pytest.approx(60)
+
+
+def test_what_contexts_leave_to_chance():
+    """By enumeration; all of it without contexts, none where they decide."""
+    log, _ = logged_by_softmax("shared", 40)
+    sample = ChoiceSample(log, np.arange(40))
+    plain = ChoiceModel.plain(sample, sample.prior)
+    np.testing.assert_allclose(plain.chance(sample), 1)
+    fitted = plain.fit(sample, 1.0)
+    probs = fitted.probs(sample)
+    expected = [sum(p * (1 - p) for p in probs[:, a]) / (40 * f * (1 - f)) for a, f in enumerate(plain.frequencies)]
+    np.testing.assert_allclose(fitted.chance(sample), np.minimum(expected, 1), rtol=1e-6)
+    sure = plain._with(1e3 * np.random.default_rng(0).normal(size=K + plain.slopes.size))
+    assert sure.chance(sample).max() < 0.2
 
 
 def test_contexts_that_say_nothing_cost_nearly_nothing():

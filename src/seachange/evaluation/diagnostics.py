@@ -21,6 +21,12 @@ SURPRISING = 4.5
 # Shares that are worth a note: of weight that was cut off, and of weight that one round has.
 NOTABLE, DOMINANT = 0.01, 0.05
 LARGEST = 5
+TOO_SMALL = "the propensities are too small, or are not those of the logged actions. Check how they were written down"
+TOO_SMALL_ESTIMATES = (
+    "the estimated propensities are too small: the policy that logged changed over time, or looked at more than the "
+    "contexts. sc.propensity_report shows how far they are off; estimate each stretch of time by itself, or give the "
+    "contexts that it looked at"
+)
 
 
 @dataclass(frozen=True)
@@ -86,10 +92,14 @@ def diagnostics_of(log: BanditLog, support: Support, clip: float) -> Diagnostics
         refusals=(),
         notes=(),
     )
-    return replace(found, refusals=tuple(_refusals(found, error)), notes=tuple(_notes(found, error, clip)))
+    return replace(
+        found,
+        refusals=tuple(_refusals(found, error, log.propensities_estimated)),
+        notes=tuple(_notes(found, error, clip)),
+    )
 
 
-def _refusals(found: Diagnostics, error: float) -> Iterator[str]:
+def _refusals(found: Diagnostics, error: float, estimated: bool) -> Iterator[str]:
     """Why no value should be given."""
     if found.effective_samples < LEAST_EFFECTIVE:
         row, weight = found.largest_weights[0]
@@ -107,7 +117,7 @@ def _refusals(found: Diagnostics, error: float) -> Iterator[str]:
     off = found.mean_weight - 1
     if abs(off) > max(SURPRISING * error, MOST_MISSING):
         cause = (
-            "the propensities are too small, or are not those of the logged actions. Check how they were written down"
+            (TOO_SMALL_ESTIMATES if estimated else TOO_SMALL)
             if off > 0
             else "it would take actions that the log never or hardly ever took "
             f"({found.unseen_mass:.0%} of its choices never), or the propensities are too large. Leave those actions "

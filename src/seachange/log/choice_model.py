@@ -76,7 +76,8 @@ class ChoiceSample:
 class ChoiceModel:
     """π_0(a | x) ∝ f(a) exp(b_a + θ_a · x̃) over the actions that may be shown; θ is common where actions have vectors.
 
-    f are the frequencies of actions as ``RatePrior`` sees them, x̃ features of mean 0 and variance 1. Coefficients of 0 are the frequencies.
+    f are the frequencies of actions as ``RatePrior`` sees them, x̃ features of mean 0 and variance 1. Coefficients of 0
+    are the frequencies.
     """
 
     frequencies: Floats  # (K,)

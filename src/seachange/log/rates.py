@@ -22,9 +22,9 @@ ITERATIONS = 100
 class RatePrior:
     """The distribution of rates λ over actions, of any shape: weights on a grid.
 
-    An action that could be shown in s rounds is taken c ~ Poisson(λ s) times; the weights are those that make the counts
-    of all actions likeliest (Kiefer and Wolfowitz 1956, by EM). Actions that are taken alike give one rate and a long
-    tail gives a tail, so that counts are believed as far as such actions differ.
+    An action that s rounds could show is taken c ~ Poisson(λ s) times, and the weights are those that make the counts
+    of all actions likeliest (Kiefer and Wolfowitz 1956, by EM). Actions that are taken alike give one rate, a long
+    tail gives a tail: a count is believed as far as such actions differ.
     """
 
     rates: Floats  # (G,) λ
