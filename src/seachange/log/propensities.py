@@ -42,14 +42,15 @@ def estimate_logging_probs(log: BanditLog, *, folds: int = 5, seed: int = 0) -> 
     """(n, K) estimates of the whole logging distribution π_0(a | x_t).
 
     A logit model of the action on the context (``ChoiceModel``), with an intercept for every action and a ridge that
-    held-out log-loss chooses; without contexts the frequencies of actions. The log is cut into ``folds`` blocks of
-    time, and the rounds of a block are foreseen by the model of the others. What contexts say is then scaled,
+    held-out log-loss chooses; without contexts how often actions are taken, f, as far as counts can be believed
+    (``RatePrior``). The log is cut into ``folds`` blocks of time, and the rounds of a block are foreseen by the model of
+    the others. What contexts say is then scaled,
 
     π_0(a | x) ∝ f(a) (m(a | x) / f(a))^b
 
-    with f the frequencies, m the model and b the sharpness that foresees best in the other blocks: 1 trusts the model,
-    0 trusts frequencies alone. One imagined round that takes all actions alike keeps every probability above 0.
-    ``seed`` draws the rounds that ridge and sharpness are chosen on where a log is large.
+    with m the model and b the sharpness that foresees best in the other blocks: 1 trusts the model, 0 trusts f alone.
+    One imagined round that takes all actions alike keeps every probability above 0. ``seed`` draws the rounds that
+    ridge and sharpness are chosen on where a log is large.
     """
     found = log.room(len(log), log.n_actions)
     for rounds, probs in _estimates(log, folds, seed):
