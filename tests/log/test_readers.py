@@ -119,6 +119,7 @@ def test_what_may_be_propensities_is_no_context_and_the_way_out_is_said(frame, n
     assert not log.propensities_known
     assert_table(BanditLog.from_frame(frame(held), {"propensity": name}))
     assert BanditLog.from_frame(frame(held), {"contexts": ["age", name]}).context_names == ("age", name)
+    assert BanditLog.from_frame(frame(table() | {name: [0.5] * 6})).context_names == ("age", "hour", name)
 
 
 @pytest.mark.parametrize(
@@ -133,10 +134,6 @@ def test_what_may_be_propensities_is_no_context_and_the_way_out_is_said(frame, n
 def test_what_cannot_be_propensities_stays_a_context(frame, name, values):
     log = BanditLog.from_frame(frame(table(propensity=None) | {name: values}))
     assert log.context_names == ("age", "hour", name)
-
-
-def test_beside_propensities_a_probability_is_a_context(frame):
-    assert BanditLog.from_frame(frame(table() | {"prob": [0.5] * 6})).context_names == ("age", "hour", "prob")
 
 
 def test_a_file_that_is_read_in_parts_says_once_what_may_be_propensities(tmp_path, monkeypatch):

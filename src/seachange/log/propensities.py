@@ -43,8 +43,8 @@ def estimate_logging_probs(log: BanditLog, *, folds: int = 5, seed: int = 0) -> 
 
     A logit model of the action on the context (``ChoiceModel``), with an intercept for every action and a ridge that
     held-out log-loss chooses; without contexts how often actions are taken, f, as far as counts can be believed
-    (``RatePrior``). The log is cut into ``folds`` blocks of time, and the rounds of a block are foreseen by the model of
-    the others. What contexts say is then scaled,
+    (``RatePrior``). The log is cut into ``folds`` blocks of time, and the rounds of a block are foreseen by the model
+    of the others. What contexts say is then scaled,
 
     π_0(a | x) ∝ f(a) (m(a | x) / f(a))^b
 
