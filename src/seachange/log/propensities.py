@@ -18,8 +18,11 @@ from seachange.protocols import Floats, Ints
 
 # Ridges, in rounds, that held-out log-loss chooses from, the heaviest first: each fit starts from the one before.
 RIDGES = (1000.0, 100.0, 10.0, 1.0, 0.1)
-# Rounds that ridge and sharpness are chosen on, and scores of (round, action) if that is fewer but not less than LEAST.
-CHOICE_ROUNDS, CHOICE_CELLS, LEAST_ROUNDS = 20_000, 400_000, 200
+# Rounds, and scores of (round, action) if those are fewer rounds, that the ridge is chosen on, and the sharpness: one
+# number for all probabilities, whose error must be small beside that of a tenth of the log.
+RIDGE_ROUNDS, RIDGE_CELLS = 20_000, 400_000
+SHARPNESS_ROUNDS, SHARPNESS_CELLS = 100_000, 4_000_000
+LEAST_ROUNDS = 200
 # The context decides the action where it is foreseen with more than this.
 DECIDED = 0.99
 
@@ -94,8 +97,7 @@ def _fitted(log: BanditLog, folds: int, generator: np.random.Generator) -> list[
     whole = ChoiceSample(log, np.arange(len(log)))
     models = [ChoiceModel.plain(sample, whole.prior) for sample in trained]
     if not _is_table(log):
-        size = min(CHOICE_ROUNDS, max(CHOICE_CELLS // log.n_actions, LEAST_ROUNDS))
-        few = [_thinned(rounds, max(size // folds, 1), generator) for rounds in blocks]
+        few = _thinned(log, blocks, RIDGE_ROUNDS, RIDGE_CELLS, generator)
         ridge = _likeliest_ridge(log, few, whole.prior)
         # The whole log's fit is near all others.
         near = ChoiceModel.plain(whole, whole.prior).fit(ChoiceSample(log, np.concatenate(few)), ridge)
@@ -105,10 +107,9 @@ def _fitted(log: BanditLog, folds: int, generator: np.random.Generator) -> list[
     fitted = [_Block(rounds, len(sample), model) for rounds, sample, model in zip(blocks, trained, models, strict=True)]
     if _is_table(log) or folds == 1:
         return fitted
-    return [
-        replace(block, sharpness=_sharpness(log, fitted[:i] + fitted[i + 1 :], few[:i] + few[i + 1 :]))
-        for i, block in enumerate(fitted)
-    ]
+    many = _thinned(log, blocks, SHARPNESS_ROUNDS, SHARPNESS_CELLS, generator)
+    tilts = [_Tilt.of(log, block, rounds) for block, rounds in zip(fitted, many, strict=True)]
+    return [replace(block, sharpness=_sharpness(tilts[:i] + tilts[i + 1 :])) for i, block in enumerate(fitted)]
 
 
 def _is_table(log: BanditLog) -> bool:
@@ -116,8 +117,10 @@ def _is_table(log: BanditLog) -> bool:
     return log.joint.kind == "none" and not log.masked
 
 
-def _thinned(rounds: Ints, most: int, generator: np.random.Generator) -> Ints:
-    return rounds if len(rounds) <= most else np.sort(generator.choice(rounds, most, replace=False))
+def _thinned(log: BanditLog, blocks: list[Ints], rounds: int, cells: int, generator: np.random.Generator) -> list[Ints]:
+    """So many rounds of the blocks together, drawn alike."""
+    most = max(min(rounds, max(cells // log.n_actions, LEAST_ROUNDS)) // len(blocks), 1)
+    return [b if len(b) <= most else np.sort(generator.choice(b, most, replace=False)) for b in blocks]
 
 
 def _likeliest_ridge(log: BanditLog, blocks: list[Ints], prior: RatePrior) -> float:
@@ -137,22 +140,34 @@ def _likeliest_ridge(log: BanditLog, blocks: list[Ints], prior: RatePrior) -> fl
     return likeliest
 
 
-def _sharpness(log: BanditLog, blocks: list[_Block], few: list[Ints]) -> float:
+@dataclass(frozen=True, eq=False)
+class _Tilt:
+    """What a model adds to frequencies, in rounds that it has not seen."""
+
+    base: Floats  # (m, K) log f(a), -inf where an action cannot be shown
+    ratios: Floats  # (m, K) log m(a | x) / f(a)
+    taken: float  # Σ of the ratios of the actions taken
+
+    @classmethod
+    def of(cls, log: BanditLog, block: _Block, rounds: Ints) -> _Tilt:
+        sample, tiny = ChoiceSample(log, rounds), np.finfo(float).tiny
+        plain, model = block.model.without_contexts().probs(sample), block.model.probs(sample)
+        with np.errstate(divide="ignore"):
+            base = np.log(plain)
+        ratios = np.log(np.maximum(model, tiny)) - np.log(np.maximum(plain, tiny))
+        return cls(base, ratios, float(ratios[np.arange(len(rounds)), log.actions[rounds]].sum()))
+
+    def loss(self, sharpness: float) -> float:
+        """Σ_t -log of the sharpened probability of the action taken, but for a constant."""
+        return float(np.log(np.exp(self.base + sharpness * self.ratios).sum(axis=1)).sum()) - sharpness * self.taken
+
+
+def _sharpness(tilts: list[_Tilt]) -> float:
     """b that makes the actions of these blocks likeliest, each foreseen by the model of the others."""
     from scipy.optimize import minimize_scalar
 
-    taken, plains, models = [], [], []
-    for block, rounds in zip(blocks, few, strict=True):
-        sample = ChoiceSample(log, rounds)
-        taken.append(log.actions[rounds])
-        plains.append(block.model.without_contexts().probs(sample))
-        models.append(block.model.probs(sample))
-    plain, model, actions = np.concatenate(plains), np.concatenate(models), np.concatenate(taken)
-    everyone = np.arange(len(actions))
-
     def loss(sharpness: float) -> float:
-        probs = _sharpened(plain, model, sharpness)[everyone, actions]
-        return -float(np.log(np.maximum(probs, np.finfo(float).tiny)).sum())
+        return sum(tilt.loss(sharpness) for tilt in tilts)
 
     return float(minimize_scalar(loss, bounds=(0.0, 2.0), method="bounded", options={"xatol": 1e-3}).x)
 
