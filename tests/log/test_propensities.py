@@ -9,34 +9,10 @@ import pytest
 from rich.console import Console
 
 import seachange as sc
+from log.softmax_logged import KINDS, K, logged_by_softmax
 from seachange.errors import LogError, SeachangeWarning
-from seachange.log.choice_model import ChoiceModel, ChoiceSample
-from seachange.report.propensities import propensities_view
+from seachange.log.rates import RatePrior
 from seachange.report.tables import log_table
-
-K, D = 4, 3
-KINDS = ["none", "shared", "per action", "masked"]
-
-
-def logged_by_softmax(kind, n, seed=0, sharp=1.0):
-    """A log without propensities, and the (n, K) distributions its actions were drawn from."""
-    generator = np.random.default_rng([seed, KINDS.index(kind)])
-    given, scores = {}, np.tile(generator.normal(size=K), (n, 1))
-    if kind in ("shared", "masked"):
-        contexts = generator.normal(size=(n, D)) * [1.0, 50.0, 0.01] + [1000.0, 0.0, 3.0]
-        scores += sharp * (contexts - [1000.0, 0.0, 3.0]) / [1.0, 50.0, 0.01] @ generator.normal(size=(D, K))
-        given["contexts"] = contexts
-    if kind == "per action":
-        given["action_features"] = generator.normal(size=(n, K, D))
-        scores += sharp * given["action_features"] @ generator.normal(size=D)
-    if kind == "masked":
-        mask = generator.random((n, K)) < 0.6
-        mask[np.arange(n), generator.integers(K, size=n)] = True
-        given["action_mask"], scores = mask, np.where(mask, scores, -np.inf)
-    probs = np.exp(scores - scores.max(axis=1, keepdims=True))
-    probs /= probs.sum(axis=1, keepdims=True)
-    actions = np.minimum((probs.cumsum(axis=1) < generator.random(n)[:, None]).sum(axis=1), K - 1)
-    return sc.BanditLog.from_arrays(actions, generator.random(n), n_actions=K, **given), probs
 
 
 def distance(found, truth):
@@ -74,69 +50,15 @@ def test_estimates_are_distributions_that_keep_masks_and_agree_with_the_propensi
         assert (probs > 0).all()
 
 
-def test_without_contexts_they_are_the_frequencies_of_the_other_blocks():
+def test_without_contexts_they_are_the_expected_rates_of_the_other_blocks():
     actions = np.array([0, 0, 1, 0, 1, 1, 2, 0, 0, 0])
     log = sc.BanditLog.from_arrays(actions, np.ones(10))
     probs = sc.estimate_logging_probs(log, folds=5)
+    prior = RatePrior.of(np.bincount(actions).astype(float), np.full(3, 10.0))
     for block in range(5):
-        others = np.delete(actions, [2 * block, 2 * block + 1])
-        expected = (np.bincount(others, minlength=3) + 1 / 3) / 9
-        np.testing.assert_allclose(probs[2 * block : 2 * block + 2], [expected, expected])
-
-
-@pytest.mark.small
-@pytest.mark.parametrize("kind", ["shared", "per action", "masked"])
-def test_the_gradient_is_that_of_the_log_likelihood(kind):
-    log, _ = logged_by_softmax(kind, 40)
-    sample = ChoiceSample(log, np.arange(0, 40, 2))
-    start = ChoiceModel.plain(sample)
-    flat = np.random.default_rng(0).normal(size=len(start.intercepts) + start.slopes.size)
-    _, slope = start._with(flat)._loss(sample)
-    for i in range(len(flat)):
-        step = np.zeros_like(flat)
-        step[i] = 1e-5
-        higher, lower = (start._with(flat + sign * step)._loss(sample)[0] for sign in (1, -1))
-        assert slope[i] == pytest.approx((higher - lower) / 2e-5, rel=1e-5, abs=1e-6)
-
-
-def test_a_shared_context_gives_what_scikit_learn_gives():
-    from sklearn.linear_model import LogisticRegression
-
-    log, _ = logged_by_softmax("shared", 3_000)
-    sample = ChoiceSample(log, np.arange(3_000))
-    ours = ChoiceModel.plain(sample).fit(sample, ridge=1e-3).probs(sample)
-    standard = (log.contexts - log.contexts.mean(axis=0)) / log.contexts.std(axis=0)
-    theirs = LogisticRegression(C=1e3, tol=1e-8, max_iter=1000).fit(standard, log.actions).predict_proba(standard)
-    np.testing.assert_allclose(ours, theirs, atol=2e-4)
-
-
-def test_two_actions_with_vectors_are_a_logistic_regression_on_their_difference():
-    from sklearn.linear_model import LogisticRegression
-
-    generator = np.random.default_rng(0)
-    features = generator.normal(size=(3_000, 2, 2))
-    gap = features[:, 1] - features[:, 0]
-    actions = (generator.random(3_000) < 1 / (1 + np.exp(-gap @ [1.0, -0.5] - 0.3))).astype(int)
-    log = sc.BanditLog.from_arrays(actions, np.ones(3_000), action_features=features)
-    sample = ChoiceSample(log, np.arange(3_000))
-    ours = ChoiceModel.plain(sample).fit(sample, ridge=1e-3).probs(sample)[:, 1]
-    theirs = LogisticRegression(C=1e3, tol=1e-8).fit(gap, actions).predict_proba(gap)[:, 1]
-    np.testing.assert_allclose(ours, theirs, atol=2e-4)
-
-
-def test_a_round_is_foreseen_without_itself():
-    """Another action in the first block changes no estimate of the first block's other distributions."""
-    log, _ = logged_by_softmax("shared", 400)
-    changed = log.actions.copy()
-    changed[3] = (changed[3] + 1) % K
-    other = sc.BanditLog.from_arrays(changed, log.rewards, contexts=log.contexts, n_actions=K)
-    first = ChoiceSample(log, np.arange(80, 400))
-    np.testing.assert_array_equal(ChoiceModel.plain(first).frequencies, ChoiceSample(other, first.rounds).frequencies)
-    ours, theirs = (ChoiceModel.plain(ChoiceSample(one, first.rounds)) for one in (log, other))
-    np.testing.assert_array_equal(
-        ours.fit(first, 1.0).probs(ChoiceSample(log, np.arange(80))),
-        theirs.fit(ChoiceSample(other, first.rounds), 1.0).probs(ChoiceSample(other, np.arange(80))),
-    )
+        others = np.bincount(np.delete(actions, [2 * block, 2 * block + 1]), minlength=3).astype(float)
+        rates = prior.means(others, np.full(3, 8.0))
+        np.testing.assert_allclose(probs[2 * block : 2 * block + 2], [rates / rates.sum()] * 2)
 
 
 def test_contexts_that_say_nothing_cost_nearly_nothing():
@@ -168,62 +90,6 @@ def test_ips_with_estimates_is_as_near_to_the_truth_as_its_error_says():
         scores.append((weights.mean() - 0.5) / (with_truth.std(ddof=1) / np.sqrt(1_500)))
     assert abs(np.mean(scores)) < 4.5 * max(np.std(scores, ddof=1), 0.2) / np.sqrt(20)
     assert np.sqrt(np.mean(np.square(scores))) < 1.5
-
-
-def test_the_report_of_right_propensities_shows_chance_alone():
-    log, truth = logged_by_softmax("shared", 20_000)
-    report = sc.propensity_report(log, truth)
-    assert report.calibration_error < 3 * report.error_by_chance
-    inside = [row.observed_low <= row.predicted <= row.observed_high for row in report.bins]
-    assert sum(inside) >= len(inside) - 2
-    for action in report.actions:
-        assert abs(action.inverse_mean - 1) < 4.5 * action.inverse_error
-    assert report.log_loss < report.marginal_log_loss
-    assert sum(row.n_choices for row in report.bins) == 20_000 * K
-
-
-def test_the_report_of_wrong_propensities_shows_where():
-    log, truth = logged_by_softmax("shared", 20_000)
-    flat = 0.5 * truth + 0.5 / K
-    report = sc.propensity_report(log, flat)
-    assert report.calibration_error > 10 * report.error_by_chance
-    assert report.bins[0].predicted > report.bins[0].observed_high
-    assert report.bins[-1].predicted < report.bins[-1].observed_low
-
-
-def test_the_report_by_enumeration():
-    actions = np.array([0, 0, 1, 0])
-    log = sc.BanditLog.from_arrays(actions, np.ones(4))
-    probs = np.array([[0.5, 0.5], [0.5, 0.5], [0.5, 0.5], [0.8, 0.2]])
-    report = sc.propensity_report(log, probs, bins=100)
-    assert [(b.low, b.high, b.n_choices, b.predicted, b.observed) for b in report.bins] == [
-        (0.2, 0.2, 1, 0.2, 0.0),
-        (0.5, 0.5, 6, 0.5, 0.5),
-        (0.8, 0.8, 1, 0.8, 1.0),
-    ]
-    assert report.calibration_error == pytest.approx((0.2 + 0 + 0.2) / 8)
-    assert [a.n_taken for a in report.actions] == [3, 1]
-    assert report.actions[0].predicted_taken == pytest.approx(2.3)
-    assert report.actions[0].inverse_mean == pytest.approx((2 + 2 + 1.25) / 4)
-    assert report.log_loss == pytest.approx(-np.log([0.5, 0.5, 0.5, 0.8]).mean())
-    assert report.least == 0.5
-
-
-def test_the_report_is_printed_whole():
-    log, truth = logged_by_softmax("shared", 500)
-    console = Console(width=120, record=True, file=io.StringIO())
-    console.print(propensities_view(sc.propensity_report(log, truth)))
-    text = console.export_text()
-    for word in ("calibration error", "log-loss", "By propensity", "By action", "action 3"):
-        assert word in text
-
-
-def test_a_report_needs_the_whole_distribution():
-    log, truth = logged_by_softmax("none", 50)
-    with pytest.raises(LogError, match=r"shape \(50, 4\); got \(50,\).*estimate_logging_probs"):
-        sc.propensity_report(log, truth[:, 0])
-    with pytest.raises(LogError, match="sum to 1"):
-        sc.propensity_report(log, truth / 2)
 
 
 @pytest.mark.parametrize(
@@ -357,7 +223,7 @@ def test_estimated_propensities_are_told_apart_and_said(tmp_path):
         model = sc.learn(estimated, oracle="none", objective="ips")
     assert len(told) == 1
     with pytest.warns(SeachangeWarning, match="evaluating a policy uses estimated propensities") as told:
-        sc.evaluate(estimated, sc.SoftmaxPolicy(np.zeros(log.joint.shape), log.joint))
+        sc.evaluate(estimated, sc.SoftmaxPolicy(np.zeros(log.joint.shape), log.joint), ("dr",))
     assert len(told) == 1
     assert told[0].filename == __file__
     model.save(tmp_path / "m.seachange")

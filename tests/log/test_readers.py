@@ -101,6 +101,48 @@ def test_propensities_have_several_usual_names(frame, name):
     assert_table(BanditLog.from_frame(frame(columns)))
 
 
+@pytest.mark.parametrize("name", ["Propensity", "P-Score", "Propensity Score", "PROPENSITIES"])
+def test_the_spelling_of_propensities_does_not_matter(frame, name):
+    held = table(propensity=None) | {name: table()["propensity"]}
+    assert_table(BanditLog.from_frame(frame(held)))
+    assert not BanditLog.from_frame(frame(held), {"contexts": name}).propensities_known
+
+
+@pytest.mark.parametrize("name", ["p", "prob", "Probability", "pi_0", "logging_prob", "action-propensity", "π"])
+def test_what_may_be_propensities_is_no_context_and_the_way_out_is_said(frame, name):
+    held = table(propensity=None) | {name: table()["propensity"]}
+    with pytest.warns(SeachangeWarning, match=rf"{name!r} may hold the propensities .*--columns propensity={name}"):
+        log = BanditLog.from_frame(frame(held))
+    assert log.context_names == ("age", "hour")
+    assert not log.propensities_known
+    assert_table(BanditLog.from_frame(frame(held), {"propensity": name}))
+    assert BanditLog.from_frame(frame(held), {"contexts": ["age", name]}).context_names == ("age", name)
+    assert BanditLog.from_frame(frame(table() | {name: [0.5] * 6})).context_names == ("age", "hour", name)
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("prob", [0.0, 0.5, 1.0, 1.0, 1.0, 1.0]),
+        ("p", [2, 1, 1, 1, 1, 1]),
+        ("probe", [0.5] * 6),
+        ("p", [True, False] * 3),
+    ],
+)
+def test_what_cannot_be_propensities_stays_a_context(frame, name, values):
+    log = BanditLog.from_frame(frame(table(propensity=None) | {name: values}))
+    assert log.context_names == ("age", "hour", name)
+
+
+def test_a_file_that_is_read_in_parts_says_once_what_may_be_propensities(tmp_path, monkeypatch):
+    monkeypatch.setattr("seachange.log.readers.parquet.CHUNK_ROWS", 2)
+    polars.DataFrame(table(propensity=None) | {"prob": table()["propensity"]}).write_parquet(tmp_path / "log.parquet")
+    with pytest.warns(SeachangeWarning, match="may hold the propensities") as told:
+        log = read_log(tmp_path / "log.parquet", on_disk=True)
+    assert len(told) == 1
+    assert log.context_names == ("age", "hour")
+
+
 def test_columns_says_where_things_are(frame):
     assert_table(BanditLog.from_frame(frame(oddly_named()), MAPPING))
 

@@ -26,6 +26,12 @@ NOTABLE, DOMINANT = 0.01, 0.05
 # What is left of a policy by a clip that cuts off more is another policy.
 MOST_CUT = 0.5
 LARGEST = 5
+TOO_SMALL = "the propensities are too small, or are not those of the logged actions. Check how they were written down"
+TOO_SMALL_ESTIMATES = (
+    "the estimated propensities are too small: the policy that logged changed over time, or looked at more than the "
+    "contexts. sc.propensity_report shows how far they are off; estimate each stretch of time by itself, or give the "
+    "contexts that it looked at"
+)
 
 
 @dataclass(frozen=True)
@@ -101,12 +107,17 @@ def diagnostics_of(log: BanditLog, support: Support, clip: float, *, clips: bool
         refusals=(),
         notes=(),
     )
+    too_small = TOO_SMALL_ESTIMATES if log.propensities_estimated else TOO_SMALL
     return replace(
-        found, refusals=tuple(_refusals(found, weights, error, clip, clips)), notes=tuple(_notes(found, error, clip))
+        found,
+        refusals=tuple(_refusals(found, weights, error, clip, clips, too_small)),
+        notes=tuple(_notes(found, error, clip)),
     )
 
 
-def _refusals(found: Diagnostics, weights: Floats, error: float, clip: float, clips: bool) -> Iterator[str]:
+def _refusals(
+    found: Diagnostics, weights: Floats, error: float, clip: float, clips: bool, too_small: str
+) -> Iterator[str]:
     """Why no value should be given: what cannot be compared, NaN, is no reason to give one."""
     if not found.effective_samples >= LEAST_EFFECTIVE:
         row, weight = found.largest_weights[0]
@@ -123,7 +134,7 @@ def _refusals(found: Diagnostics, weights: Floats, error: float, clip: float, cl
         )
     off = found.mean_weight - 1
     if not abs(off) <= max(SURPRISING * error, MOST_MISSING):
-        yield f"the weights of this policy average {found.mean_weight:.2f}, not 1: {_cause(found, error)}"
+        yield f"the weights of this policy average {found.mean_weight:.2f}, not 1: {_cause(found, error, too_small)}"
 
 
 def _cures(found: Diagnostics, weights: Floats, clip: float, clips: bool) -> str:
@@ -156,13 +167,11 @@ def highest_clip(weights: Floats, effective: float) -> float:
     return float(rising[enough[-1]]) if len(enough) else 0.0
 
 
-def _cause(found: Diagnostics, error: float) -> str:
+def _cause(found: Diagnostics, error: float, too_small: str) -> str:
     """Why weights do not average 1, and the cure."""
     missing = 1 - found.mean_weight
     if missing < 0:
-        return (
-            "the propensities are too small, or are not those of the logged actions. Check how they were written down"
-        )
+        return too_small
     if found.unseen_mass + SURPRISING * error >= missing:
         return (
             f"{found.unseen_mass:.0%} of its choices are actions that the log never took. "

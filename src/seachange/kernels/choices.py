@@ -5,27 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from seachange.kernels.compiler import compiled, reordered
-
-
-@reordered
-def choice_row(row, allowed, base, coefs, probs):
-    """probs(a) of one round; returns max + log Σ exp of the scores."""
-    own_row, own_block = row.shape[0] > 1, coefs.shape[0] > 1
-    highest = -np.inf
-    for a in range(probs.size):
-        if allowed[a]:
-            score = base[a]
-            for j in range(coefs.shape[1]):
-                score += coefs[a if own_block else 0, j] * row[a if own_row else 0, j]
-            probs[a] = score
-            highest = max(highest, score)
-    total = 0.0
-    for a in range(probs.size):
-        probs[a] = np.exp(probs[a] - highest) if allowed[a] else 0.0
-        total += probs[a]
-    for a in range(probs.size):
-        probs[a] /= total
-    return highest + np.log(total)
+from seachange.kernels.softmax import softmax_row
 
 
 @compiled
@@ -33,7 +13,7 @@ def choice_probs(rows, mask, rounds, base, coefs, probs):
     """probs[i] of rounds[i], (m, K)."""
     for i in range(rounds.size):
         t = rounds[i]
-        choice_row(rows[t if rows.shape[0] > 1 else 0], mask[t if mask.shape[0] > 1 else 0], base, coefs, probs[i])
+        softmax_row(rows[t if rows.shape[0] > 1 else 0], mask[t if mask.shape[0] > 1 else 0], base, coefs, probs[i])
 
 
 @reordered
@@ -45,7 +25,7 @@ def choice_sums(rows, mask, actions, rounds, base, coefs, base_slope, coef_slope
     for i in range(rounds.size):
         t = rounds[i]
         row, chosen = rows[t if rows.shape[0] > 1 else 0], actions[t]
-        level = choice_row(row, mask[t if mask.shape[0] > 1 else 0], base, coefs, probs)
+        level = softmax_row(row, mask[t if mask.shape[0] > 1 else 0], base, coefs, probs)
         score = base[chosen]
         for j in range(coefs.shape[1]):
             score += coefs[chosen if own_block else 0, j] * row[chosen if own_row else 0, j]

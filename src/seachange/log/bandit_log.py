@@ -117,8 +117,9 @@ class BanditLog:
         ``columns`` says where things are: ``{"action": "item_id", "reward": "click", "propensity": "pscore"}``, and
         where there are any ``"time"``, ``"sequence"`` and ``"contexts"`` (a list). Words left out are looked for under
         their own name, and a table without propensities becomes a log without them; contexts left out are all other
-        numeric columns but the index of a table (columns without a name, ``Unnamed: 0``). ``action_names`` fixes the
-        order of the actions (a model's, say); otherwise it is the sorted order of those that occur.
+        numeric columns but the index of a table (columns without a name, ``Unnamed: 0``) and what may be propensities
+        under another name (``prob``), which a warning names. ``action_names`` fixes the order of the actions (a
+        model's, say); otherwise it is the sorted order of those that occur.
         """
         from seachange.log.readers.frame import columns_of_frame
 

@@ -86,7 +86,7 @@ def propensity_report(log: BanditLog, probs: npt.ArrayLike, *, bins: int = 10) -
         )
         / total,
         log_loss=float(-np.log(taken).mean()),
-        marginal_log_loss=ChoiceModel.plain(sample).log_loss(sample) / len(log),
+        marginal_log_loss=ChoiceModel.plain(sample, sample.prior).log_loss(sample) / len(log),
         least=float(taken.min()),
         bins=table,
         actions=_by_action(log, given, taken),

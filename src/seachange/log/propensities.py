@@ -11,16 +11,18 @@ import numpy as np
 
 from seachange.errors import SeachangeWarning
 from seachange.log.bandit_log import BanditLog, require_rounds
-from seachange.log.choice_model import ChoiceModel, ChoiceSample
+from seachange.log.choice_model import CELLS, ChoiceModel, ChoiceSample
+from seachange.log.rates import RatePrior
 from seachange.params import require_count
 from seachange.protocols import Floats, Ints
 
 # Ridges, in rounds, that held-out log-loss chooses from, the heaviest first: each fit starts from the one before.
 RIDGES = (1000.0, 100.0, 10.0, 1.0, 0.1)
-# Scores of (round, action) that ridge and sharpness are chosen on; more would not choose better.
-CHOICE_CELLS = 100_000
-# Scores that are worked on at a time.
-CELLS = 1 << 20
+# Rounds, and scores of (round, action) if those are fewer rounds, that the ridge is chosen on, and the sharpness: one
+# number for all probabilities, whose error must be small beside that of a tenth of the log.
+RIDGE_ROUNDS, RIDGE_CELLS = 20_000, 400_000
+SHARPNESS_ROUNDS, SHARPNESS_CELLS = 100_000, 4_000_000
+LEAST_ROUNDS = 200
 # The context decides the action where it is foreseen with more than this.
 DECIDED = 0.99
 
@@ -43,14 +45,15 @@ def estimate_logging_probs(log: BanditLog, *, folds: int = 5, seed: int = 0) -> 
     """(n, K) estimates of the whole logging distribution π_0(a | x_t).
 
     A logit model of the action on the context (``ChoiceModel``), with an intercept for every action and a ridge that
-    held-out log-loss chooses; without contexts the frequencies of actions. The log is cut into ``folds`` blocks of
-    time, and the rounds of a block are foreseen by the model of the others. What contexts say is then scaled,
+    held-out log-loss chooses; without contexts how often actions are taken, f, as far as counts can be believed
+    (``RatePrior``). The log is cut into ``folds`` blocks of time, and the rounds of a block are foreseen by the model
+    of the others. What contexts say is then scaled,
 
     π_0(a | x) ∝ f(a) (m(a | x) / f(a))^b
 
-    with f the frequencies, m the model and b the sharpness that foresees best in the other blocks: 1 trusts the model,
-    0 trusts frequencies alone. One imagined round that takes all actions alike keeps every probability above 0.
-    ``seed`` draws the rounds that ridge and sharpness are chosen on where a log is large.
+    with m the model and b the sharpness that foresees best in the other blocks: 1 trusts the model, 0 trusts f alone.
+    One imagined round that takes all actions alike keeps every probability above 0. ``seed`` draws the rounds that
+    ridge and sharpness are chosen on where a log is large.
     """
     found = log.room(len(log), log.n_actions)
     for rounds, probs in _estimates(log, folds, seed):
@@ -74,15 +77,13 @@ def _estimates(log: BanditLog, folds: int, seed: int) -> Iterator[tuple[Ints, Fl
     require_rounds(log, "estimating propensities")
     require_count("folds", folds)
     for block in _fitted(log, min(folds, len(log)), np.random.default_rng(seed)):
-        size = max(CELLS // log.n_actions, 1)
-        for start in range(0, len(block.rounds), size):
-            rounds = block.rounds[start : start + size]
+        for rounds in ChoiceSample(log, block.rounds).parts(max(CELLS // log.n_actions, 1)):
             sample = ChoiceSample(log, rounds)
             plain, model = block.model.without_contexts().probs(sample), block.model.probs(sample)
             allowed = np.broadcast_to(log.arrays.mask if not log.masked else log.arrays.mask[rounds], model.shape)
             probs = _sharpened(plain, model, block.sharpness)
             alike = allowed / allowed.sum(axis=1, keepdims=True)
-            # The frequencies of a log without masks hold the imagined round already.
+            # Frequencies are above 0 as they are.
             yield rounds, probs if _is_table(log) else (block.n_others * probs + alike) / (block.n_others + 1)
 
 
@@ -93,24 +94,22 @@ def _fitted(log: BanditLog, folds: int, generator: np.random.Generator) -> list[
     # One block leaves no others: the log is then foreseen by itself.
     others = blocks if folds == 1 else [np.concatenate(blocks[:i] + blocks[i + 1 :]) for i in range(folds)]
     trained = [ChoiceSample(log, rounds) for rounds in others]
-    models = [ChoiceModel.plain(sample) for sample in trained]
+    whole = ChoiceSample(log, np.arange(len(log)))
+    models = [ChoiceModel.plain(sample, whole.prior) for sample in trained]
     if not _is_table(log):
-        size = max(CHOICE_CELLS // log.n_actions, 200)
-        few = [_thinned(rounds, max(size // folds, 1), generator) for rounds in blocks]
-        ridge = _likeliest_ridge(log, few)
+        few = _thinned(log, blocks, RIDGE_ROUNDS, RIDGE_CELLS, generator)
+        ridge = _likeliest_ridge(log, few, whole.prior)
         # The whole log's fit is near all others.
-        near = ChoiceModel.plain(ChoiceSample(log, np.arange(len(log)))).fit(
-            ChoiceSample(log, np.concatenate(few)), ridge
-        )
+        near = ChoiceModel.plain(whole, whole.prior).fit(ChoiceSample(log, np.concatenate(few)), ridge)
         starts = [replace(near, frequencies=m.frequencies, means=m.means, scales=m.scales) for m in models]
-        models = [start.fit(sample, ridge) for start, sample in zip(starts, trained, strict=True)]
+        chance = near.chance(ChoiceSample(log, np.concatenate(few)))
+        models = [start.fit(sample, ridge, chance) for start, sample in zip(starts, trained, strict=True)]
     fitted = [_Block(rounds, len(sample), model) for rounds, sample, model in zip(blocks, trained, models, strict=True)]
     if _is_table(log) or folds == 1:
         return fitted
-    return [
-        replace(block, sharpness=_sharpness(log, fitted[:i] + fitted[i + 1 :], few[:i] + few[i + 1 :]))
-        for i, block in enumerate(fitted)
-    ]
+    many = _thinned(log, blocks, SHARPNESS_ROUNDS, SHARPNESS_CELLS, generator)
+    tilts = [_Tilt.of(log, block, rounds) for block, rounds in zip(fitted, many, strict=True)]
+    return [replace(block, sharpness=_sharpness(tilts[:i] + tilts[i + 1 :])) for i, block in enumerate(fitted)]
 
 
 def _is_table(log: BanditLog) -> bool:
@@ -118,42 +117,59 @@ def _is_table(log: BanditLog) -> bool:
     return log.joint.kind == "none" and not log.masked
 
 
-def _thinned(rounds: Ints, most: int, generator: np.random.Generator) -> Ints:
-    return rounds if len(rounds) <= most else np.sort(generator.choice(rounds, most, replace=False))
+def _thinned(log: BanditLog, blocks: list[Ints], rounds: int, cells: int, generator: np.random.Generator) -> list[Ints]:
+    """So many rounds of the blocks together, drawn alike."""
+    most = max(min(rounds, max(cells // log.n_actions, LEAST_ROUNDS)) // len(blocks), 1)
+    return [b if len(b) <= most else np.sort(generator.choice(b, most, replace=False)) for b in blocks]
 
 
-def _likeliest_ridge(log: BanditLog, blocks: list[Ints]) -> float:
+def _likeliest_ridge(log: BanditLog, blocks: list[Ints], prior: RatePrior) -> float:
     """The ridge under which blocks of time foresee each other best."""
     if len(blocks) == 1:
         return 1.0
-    losses = np.zeros(len(RIDGES))
-    for i, held in enumerate(blocks):
-        sample = ChoiceSample(log, np.concatenate(blocks[:i] + blocks[i + 1 :]))
-        model = ChoiceModel.plain(sample)
-        for j, ridge in enumerate(RIDGES):
-            model = model.fit(sample, ridge)
-            losses[j] += model.log_loss(ChoiceSample(log, held))
-    return RIDGES[int(np.argmin(losses))]
+    held = [ChoiceSample(log, rounds) for rounds in blocks]
+    others = [ChoiceSample(log, np.concatenate(blocks[:i] + blocks[i + 1 :])) for i in range(len(blocks))]
+    models = [ChoiceModel.plain(sample, prior) for sample in others]
+    likeliest, least = RIDGES[0], np.inf
+    for ridge in RIDGES:
+        models = [model.fit(sample, ridge, model.chance(sample)) for model, sample in zip(models, others, strict=True)]
+        loss = sum(model.log_loss(sample) for model, sample in zip(models, held, strict=True))
+        if loss > least:
+            break
+        likeliest, least = ridge, loss
+    return likeliest
 
 
-def _sharpness(log: BanditLog, blocks: list[_Block], few: list[Ints]) -> float:
+@dataclass(frozen=True, eq=False)
+class _Tilt:
+    """What a model adds to frequencies, in rounds that it has not seen."""
+
+    base: Floats  # (m, K) log f(a), -inf where an action cannot be shown
+    ratios: Floats  # (m, K) log m(a | x) / f(a)
+    taken: float  # Σ of the ratios of the actions taken
+
+    @classmethod
+    def of(cls, log: BanditLog, block: _Block, rounds: Ints) -> _Tilt:
+        sample, tiny = ChoiceSample(log, rounds), np.finfo(float).tiny
+        plain, model = block.model.without_contexts().probs(sample), block.model.probs(sample)
+        with np.errstate(divide="ignore"):
+            base = np.log(plain)
+        ratios = np.log(np.maximum(model, tiny)) - np.log(np.maximum(plain, tiny))
+        return cls(base, ratios, float(ratios[np.arange(len(rounds)), log.actions[rounds]].sum()))
+
+    def loss(self, sharpness: float) -> float:
+        """Σ_t -log of the sharpened probability of the action taken, but for a constant."""
+        return float(np.log(np.exp(self.base + sharpness * self.ratios).sum(axis=1)).sum()) - sharpness * self.taken
+
+
+def _sharpness(tilts: list[_Tilt]) -> float:
     """b that makes the actions of these blocks likeliest, each foreseen by the model of the others."""
     from scipy.optimize import minimize_scalar
 
-    taken, plains, models = [], [], []
-    for block, rounds in zip(blocks, few, strict=True):
-        sample = ChoiceSample(log, rounds)
-        taken.append(log.actions[rounds])
-        plains.append(block.model.without_contexts().probs(sample))
-        models.append(block.model.probs(sample))
-    plain, model, actions = np.concatenate(plains), np.concatenate(models), np.concatenate(taken)
-    everyone = np.arange(len(actions))
-
     def loss(sharpness: float) -> float:
-        probs = _sharpened(plain, model, sharpness)[everyone, actions]
-        return -float(np.log(np.maximum(probs, np.finfo(float).tiny)).sum())
+        return sum(tilt.loss(sharpness) for tilt in tilts)
 
-    return float(minimize_scalar(loss, bounds=(0.0, 2.0), method="bounded").x)
+    return float(minimize_scalar(loss, bounds=(0.0, 2.0), method="bounded", options={"xatol": 1e-3}).x)
 
 
 def _sharpened(plain: Floats, model: Floats, sharpness: float) -> Floats:

@@ -25,6 +25,12 @@ COLUMN_WORDS: dict[str, tuple[str, ...]] = {
     "sequence": ("sequence",),
 }
 REQUIRED = ("action", "reward")
+# Propensities in any spelling, and names that may mean them: letters and digits alone, in lower case.
+PROPENSITIES = re.compile(r"propensity|propensities|pscores?|propensityscores?")
+LIKE_PROPENSITIES = re.compile(
+    r"(logging|logged|action|behaviou?r|policy|selection|label)*"
+    r"(p|p0|pi|pi0|π|π0|probs?|proba|probability|probabilities|propensity|propensities|pscores?|propensityscores?)"
+)
 # What becomes of a pandas index without a name in a file: it numbers rows and is no context.
 ROW_NUMBERS = re.compile(r"|Unnamed: \d+|__index_level_\d+__")
 
@@ -45,7 +51,7 @@ def columns_of_frame(
     places = places_of(table.columns, columns)
     contexts = columns.get("contexts")
     if contexts is None:
-        contexts = _numeric_columns(table, set(places.values()))
+        contexts = _numeric_columns(table, places)
     elif isinstance(contexts, str):
         contexts = [contexts]
     _require_columns(contexts, table.columns)
@@ -75,6 +81,12 @@ def places_of(available: Sequence[str], columns: Mapping[str, str | Sequence[str
             places[word] = place
         elif found := [name for name in usual if name in available]:
             places[word] = found[0]
+    if "propensity" not in places:
+        asked = columns.get("contexts") or ()
+        spoken_for = {*places.values(), *([asked] if isinstance(asked, str) else asked)}
+        free = [name for name in available if name not in spoken_for]
+        if spelled := [name for name in free if PROPENSITIES.fullmatch(_bare(name))]:
+            places["propensity"] = spelled[0]
     missing = [word for word in REQUIRED if word not in places]
     if missing:
         raise LogError(
@@ -94,9 +106,15 @@ def _require_columns(names: Sequence[str], available: Sequence[str]) -> None:
         raise LogError(f"the table has no column {absent[0]!r}; it has {', '.join(available)}.")
 
 
-def _numeric_columns(table: Any, taken: set[str]) -> list[str]:
+def _bare(name: str) -> str:
+    return re.sub(r"[\W_]", "", name.lower())
+
+
+def _numeric_columns(table: Any, places: Mapping[str, str]) -> list[str]:
+    """The contexts of a table that does not say which they are."""
     import narwhals as nw
 
+    taken = set(places.values())
     free = [name for name in table.columns if name not in taken and not ROW_NUMBERS.fullmatch(name)]
     if numbers := [name for name in table.columns if name not in taken and ROW_NUMBERS.fullmatch(name)]:
         warnings.warn(
@@ -112,7 +130,26 @@ def _numeric_columns(table: Any, taken: set[str]) -> list[str]:
             SeachangeWarning,
             stacklevel=4,
         )
+    if "propensity" not in places and (alike := [name for name in numeric if _may_be_propensities(table[name])]):
+        warnings.warn(
+            f"column {' and '.join(map(repr, alike))} may hold the propensities (the name says so, and the numbers are "
+            f'in (0, 1]) and is left out of the contexts. If it does say so: columns={{"propensity": {alike[0]!r}}}, '
+            f"or --columns propensity={alike[0]} in a shell; if not, name it as a context to use it.",
+            SeachangeWarning,
+            stacklevel=4,
+        )
+        numeric = [name for name in numeric if name not in alike]
     return numeric
+
+
+def _may_be_propensities(column: Any) -> bool:
+    import narwhals as nw
+
+    if column.dtype == nw.Boolean or not LIKE_PROPENSITIES.fullmatch(_bare(column.name)):
+        return False
+    values = np.asarray(column.to_numpy(), dtype=np.float64)
+    seen = values[~np.isnan(values)]
+    return len(seen) > 0 and bool(((seen > 0) & (seen <= 1)).all())
 
 
 def _times(column: Any) -> npt.NDArray[Any]:
