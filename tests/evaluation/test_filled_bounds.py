@@ -196,3 +196,6 @@ def test_the_view_shows_every_condition():
     text = console.export_text()
     for bound in found.bounds:
         assert all(condition.rule in text for condition in bound.conditions)
+    silent = sum(bound.vacuous for bound in found.bounds)
+    assert 1 < silent < len(found.bounds)
+    assert text.startswith(f"{silent} of {len(found.bounds)} bounds do not say anything for this log")

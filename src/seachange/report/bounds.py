@@ -13,6 +13,8 @@ from rich.text import Text
 from seachange.report.tables import table
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from seachange.evaluation.bounds import Bound
     from seachange.evaluation.filled_bounds import ModelBounds, Quantities
 
@@ -20,12 +22,20 @@ MARKS = {True: "✓", False: "✗", None: "?"}
 
 
 def bounds_view(found: ModelBounds) -> Group:
-    """The quantities, the bounds, and what each of them needs."""
-    parts: list[Any] = [_quantities(found.quantities), "", _bounds(found.bounds)]
+    """The answer, the bounds, the quantities, and what each bound needs."""
+    parts: list[Any] = [_answer(found.bounds), "", _bounds(found.bounds), "", _quantities(found.quantities)]
     for bound in found.bounds:
         parts += ["", Text(f"{bound.name}: {bound.bounds}", style="bold"), _story(bound)]
         parts += [escape(f"  {MARKS[condition.holds]} {condition.rule}") for condition in bound.conditions]
     return Group(*parts)
+
+
+def _answer(bounds: Sequence[Bound]) -> str:
+    silent = sum(bound.vacuous for bound in bounds)
+    if silent == 0:
+        return "Every bound says something for this log, where its conditions hold."
+    which = "None of the bounds says" if silent == len(bounds) else f"{silent} of {len(bounds)} bounds do not say"
+    return f"{which} anything for this log: {'they are' if silent > 1 else 'it is'} no less than all that is at stake."
 
 
 def bounds_document(found: ModelBounds) -> dict[str, Any]:
