@@ -3,6 +3,7 @@
 import io
 import json
 import math
+from dataclasses import replace
 
 import msgspec
 import numpy as np
@@ -196,6 +197,19 @@ def test_the_view_shows_every_condition():
     text = console.export_text()
     for bound in found.bounds:
         assert all(condition.rule in text for condition in bound.conditions)
-    silent = sum(bound.vacuous for bound in found.bounds)
-    assert 1 < silent < len(found.bounds)
-    assert text.startswith(f"{silent} of {len(found.bounds)} bounds do not say anything for this log")
+
+
+def test_the_view_begins_with_how_many_bounds_say_nothing():
+    log = clicks()
+    found = sc.model_bounds(log, sc.learn(log, oracle=sc.SingleState(), objective="dr"))
+
+    def first_words(bounds):
+        console = Console(width=200, record=True, file=io.StringIO())
+        console.print(bounds_view(replace(found, bounds=bounds)))
+        return console.export_text().split(" for this log")[0]
+
+    silent, telling = replace(found.bounds[0], total=0.0), replace(found.bounds[0], total=np.inf)
+    assert (silent.vacuous, telling.vacuous) == (True, False)
+    assert first_words((telling, telling)) == "Every bound says something"
+    assert first_words((silent, telling, silent)) == "2 of 3 bounds do not say anything"
+    assert first_words((silent,)) == "None of the bounds says anything"
