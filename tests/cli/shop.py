@@ -1,6 +1,8 @@
 """A shop with two logs, and commands on them."""
 
 import json
+import subprocess
+import sys
 
 import numpy as np
 import polars
@@ -77,3 +79,9 @@ def early_log(folder):
 
 def late_log(folder):
     return sc.read_log(folder / "late.csv", MAPPING)
+
+
+def in_a_shell(*arguments):
+    """A command in a process of its own."""
+    command = [sys.executable, "-m", "seachange", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, encoding="utf-8")

@@ -1,0 +1,174 @@
+"""seachange evaluate: the answer, what it stands on, and what it refuses."""
+
+import warnings
+
+import numpy as np
+import polars
+import pytest
+
+import seachange as sc
+from cli.shop import (
+    COLUMNS,
+    NAMES,
+    QUICK,
+    fail,
+    in_a_shell,
+    late_log,
+    misuse,
+    succeed,
+    succeed_in_json,
+    table_of_two_worlds,
+)
+from seachange.errors import ParameterError, SeachangeWarning
+from seachange.evaluation import evaluate
+
+
+def test_evaluate_gives_the_estimates_of_the_library(folder):
+    arguments = ("--columns", COLUMNS, "--clip", "20", "--confidence", "0.9", "--estimators", "dr, ips,sndr")
+    result, stderr = succeed_in_json("evaluate", folder / "late.csv", folder / "shop.seachange", *arguments)
+    model, log = sc.load(folder / "shop.seachange"), late_log(folder)
+    names = ("dr", "ips", "sndr")
+    expected = evaluate(log, model.policies, names, clip=20, confidence=0.9, labels=model.label_ahead(log))
+    found = [row for row in result["estimates"] if row["policy"] == "switching policy"]
+    assert [row["estimator"] for row in found] == [estimate.estimator for estimate in expected]
+    for row, estimate in zip(found, expected, strict=True):
+        for name in ("value", "std_error", "low", "high", "effective_samples", "max_weight"):
+            assert row[name] == pytest.approx(getattr(estimate, name), rel=1e-12)
+    logging = result["estimates"][0]
+    assert logging["policy"] == "logging policy"
+    assert logging["value"] == pytest.approx(log.rewards.mean())
+    assert {"in state 0", "in state 1"} <= {row["policy"] for row in result["estimates"]}
+    assert "switching policy" in stderr
+    assert "Note" not in stderr
+
+
+def test_evaluate_prints_a_table(folder):
+    stdout, stderr = succeed("evaluate", folder / "late.csv", folder / "shop.seachange", "--columns", COLUMNS)
+    assert "switching policy" in stdout
+    assert "95% interval" in stdout
+    assert stderr == ""
+
+
+def test_evaluate_online_judges_the_deployment_and_says_that_time_is_thinned(folder):
+    arguments = ("evaluate", folder / "late.csv", folder / "shop.seachange", "--columns", COLUMNS, "--online")
+    result, stderr = succeed_in_json(*arguments, "--seed", "3", "--confidence", "0.9")
+    model, log = sc.load(folder / "shop.seachange"), late_log(folder)
+    for found, method in zip(result["online"], ("replay", "dr-ns"), strict=True):
+        expected = sc.evaluate_online(log, model.deployer(), method, confidence=0.9, seed=3)
+        assert found["estimator"] == method
+        for name in ("value", "std_error", "low", "high", "acceptance_rate"):
+            assert found[name] == pytest.approx(getattr(expected, name), abs=1e-12)
+        assert 0 < found["n_accepted"] < len(log)
+        assert found["notes"] == list(expected.notes)
+        assert f"{method}: {expected.notes[0][:30]}" in stderr
+    assert "lived through a thinned log" in stderr
+    assert "as it learns" in stderr
+
+
+def test_evaluate_online_says_where_the_deployment_lived_through_too_little(folder, tmp_path):
+    polars.read_csv(folder / "late.csv").head(60).write_csv(tmp_path / "short.csv")
+    arguments = ("evaluate", tmp_path / "short.csv", folder / "shop.seachange", "--columns", COLUMNS, "--online")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        result, _ = succeed_in_json(*arguments, "--force")
+    told = [str(each.message) for each in caught]
+    assert sum("forced, and not to be relied on: the deployment lived through" in each for each in told) == 2
+    assert [each["estimator"] for each in result["online"]] == ["replay", "dr-ns"]
+
+
+def test_evaluate_over_time_gives_periods_and_a_forecast(folder):
+    arguments = ("evaluate", folder / "late.csv", folder / "shop.seachange", "--columns", COLUMNS)
+    result, stderr = succeed_in_json(*arguments, "--over-time", "50")
+    assert [each["last_round"] for each in result["over_time"]] == list(range(49, 800, 50))
+    model, log = sc.load(folder / "shop.seachange"), late_log(folder)
+    expected = sc.evaluate_by_period(log, model.policies, 50, labels=model.label_ahead(log))
+    assert [each["value"] for each in result["over_time"]] == pytest.approx(expected.values.tolist())
+    assert result["forecast"]["value"] == pytest.approx(sc.forecast(expected).value)
+    assert "The next period:" in stderr
+    few, stderr = succeed_in_json(*arguments, "--over-time", "400")
+    assert few["forecast"] is None
+    assert "no forecast: it needs 8 past periods" in stderr
+    assert "should be hour, day, week or a number of rounds" in misuse(*arguments, "--over-time", "month")
+
+
+def test_evaluate_at_a_time_to_come(folder):
+    """Times are rounds in this shop: the seconds of a quarter of an hour."""
+    arguments = ("evaluate", folder / "late.csv", folder / "shop.seachange", "--columns", COLUMNS)
+    result, stderr = succeed_in_json(*arguments, "--at", "1970-01-08T00:10, 1970-01-15", "--confidence", "0.9")
+    model, log = sc.load(folder / "shop.seachange"), late_log(folder)
+    labels, days = model.label_ahead(log), np.array([7, 14]) * 86_400
+    expected = sc.evaluate_future(log, model.policies, days, labels=labels, confidence=0.9)
+    for name in ("value", "std_error", "low", "high", "effective_samples", "share", "n_alike"):
+        assert result["future"][name] == pytest.approx(getattr(expected, name), rel=1e-12)
+    assert f"At 2 times from 1970-01-08 00:10 to 1970-01-15 00:00: {expected.value:.4f}, 90% interval" in stderr
+    stdout, _ = succeed(*arguments, "--at", "600", "--recurs", "hour")
+    assert "from 800 rounds at such times by hour" in stdout
+    refused, stderr = succeed_in_json(*arguments, "--at", "1970-01-02")
+    assert refused["future"] is None
+    assert "no value: the log has no round whose time is like 4" in stderr
+    assert "'hour of the week'" in misuse(*arguments, "--at", "600", "--recurs", "month")
+    assert "should be times such as 2026-02-21T12:00" in misuse(*arguments, "--at", "tomorrow")
+
+
+def test_evaluate_begins_with_the_answer_and_ends_with_what_it_stands_on(folder):
+    stdout, _ = succeed("evaluate", folder / "late.csv", folder / "shop.seachange", "--columns", COLUMNS)
+    lines = stdout.strip().splitlines()
+    assert lines[0].startswith("The switching policy would earn 0.")
+    assert "(by dr); the log earned 0." in lines[0]
+    assert lines[-1].startswith("Ground: ")
+    assert "effective rounds of 800" in lines[-1]
+
+
+def test_evaluate_with_bounds_needs_the_range_of_rewards_that_are_not_clicks(folder):
+    arguments = ("evaluate", folder / "late.csv", folder / "shop.seachange", "--columns", COLUMNS)
+    assert "reward_range" in fail(ParameterError, *arguments, "--interval", "bernstein")
+    for interval in ("bernstein", "sequence"):
+        result, _ = succeed_in_json(*arguments, "--interval", interval, "--reward-range", "-1,2")
+        found = next(row for row in result["estimates"] if row["policy"] == "switching policy")
+        assert (found["estimator"], found["interval"]) == ("dr", interval)
+        assert found["low"] < found["value"] < found["high"]
+    assert "LEAST,MOST" in misuse(*arguments, "--reward-range", "much")
+
+
+def test_evaluate_refuses_what_the_log_cannot_support_with_exit_code_2(folder, tmp_path):
+    table_of_two_worlds(1).head(20).write_csv(tmp_path / "short.csv")
+    done = in_a_shell("evaluate", tmp_path / "short.csv", folder / "shop.seachange", "--columns", COLUMNS)
+    assert done.returncode == 2
+    assert "effective rounds of 20" in done.stderr
+    assert "--force gives the numbers all the same" in done.stderr
+    assert done.stdout == ""
+
+
+def test_a_later_log_that_shares_time_with_the_one_that_was_learned_from_is_noted(folder, tmp_path):
+    table = table_of_two_worlds(1)
+    table.with_columns(polars.col(NAMES["time"]) + 600).write_csv(tmp_path / "shifted.csv")
+    arguments = ("evaluate", tmp_path / "shifted.csv", folder / "shop.seachange", "--columns", COLUMNS)
+    assert "24.9% of these rounds are from the time that the model was learned from (0" in succeed(*arguments)[1]
+    table.with_columns(polars.col(NAMES["time"]) + 799).write_csv(tmp_path / "later.csv")
+    arguments = ("evaluate", tmp_path / "later.csv", folder / "shop.seachange", "--columns", COLUMNS)
+    assert succeed(*arguments)[1] == ""
+
+
+def test_evaluate_says_that_states_were_known_beforehand_only_where_they_were(folder, tmp_path):
+    claim = "states known only from earlier rewards"
+    arguments = (folder / "late.csv", folder / "shop.seachange", "--columns", COLUMNS)
+    assert claim in succeed("evaluate", *arguments)[0]
+    succeed("learn", folder / "early.csv", "-o", tmp_path / "m", *QUICK, "--oracle", "change-point")
+    with pytest.warns(SeachangeWarning, match="finds states with the help of the rewards"):
+        told, _ = succeed("evaluate", folder / "late.csv", tmp_path / "m", "--columns", COLUMNS)
+    assert claim not in told
+    # What the deployment would earn is the answer; being told the states, it would earn more.
+    assert "(by dr-ns)" in told.splitlines()[0]
+    assert "latent dr" in told
+
+
+def test_evaluating_on_the_log_that_was_learned_from_is_noted(folder):
+    result, stderr = succeed_in_json("evaluate", folder / "early.csv", folder / "shop.seachange", "--columns", COLUMNS)
+    assert "Note: the model was learned from this very log" in stderr
+    assert result["estimates"]
+
+
+@pytest.mark.parametrize("option", [("--confidence", "2"), ("--clip", "0")])
+def test_evaluate_refuses_settings_that_cannot_work(folder, option):
+    arguments = ("evaluate", folder / "late.csv", folder / "shop.seachange", "--columns", COLUMNS)
+    assert option[0].strip("-") in fail(ParameterError, *arguments, *option)
