@@ -81,7 +81,7 @@ def test_an_unknown_parameter_is_named_and_changes_nothing(estimator, learned):
 def test_an_unknown_parameter_is_named_with_the_known_ones():
     with pytest.raises(
         ParameterError,
-        match="it has clip, temperature, l2, pull, borrow, steepness, max_iterations, rewards, ridge, n_folds",
+        match="it has clip, temperature, l2, pull, borrow, steepness, max_iterations, workers, rewards, ridge, n_folds",
     ):
         sc.DRLearner().set_params(klip=3)
 

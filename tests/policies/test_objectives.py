@@ -157,6 +157,18 @@ def test_climbing_in_single_precision_converges(learner):
     assert found.optimisation_.value == pytest.approx(other.optimisation_.value, rel=1e-4)
 
 
+def test_threads_change_nothing(monkeypatch):
+    monkeypatch.setattr("seachange.policies.objectives.WORTH_SHARING", 0)
+    monkeypatch.setattr(sc.BanditLog.chunk_slices, "__defaults__", (40,))
+    generator = np.random.default_rng(0)
+    log = random_log("per action", 300, generator, masked=True)
+    coefs = generator.normal(size=log.joint.shape)
+    alone, shared = (Objective(log, np.ones(300), workers=workers) for workers in (1, 4))
+    one, other = alone.value_and_gradient(coefs), shared.value_and_gradient(coefs)
+    assert one[0] == other[0]
+    np.testing.assert_array_equal(one[1], other[1])
+
+
 def test_chunks_add_up(monkeypatch):
     generator = np.random.default_rng(0)
     log = random_log("shared", 50, generator, masked=True)

@@ -69,6 +69,7 @@ class SoftmaxLearner(Params):
     borrow: float = 10.0  # rounds with which the surrogate of the whole log counts for that of one of its states
     steepness: float | Auto = "auto"  # what coefficients are multiplied with at last, against the pull; auto: what pays
     max_iterations: int = 500
+    workers: int = 1  # threads for the passes over a log; changes nothing but the time
 
     def fit(self, log: BanditLog, weights: npt.ArrayLike | None = None, pooled: Self | None = None) -> Self:
         """Learn ``policy_`` from ``log``, round t counting ``weights[t]`` times, drawn to what ``pooled`` learned."""
@@ -114,9 +115,8 @@ class SoftmaxLearner(Params):
 
     def _objective(self, log: BanditLog, counts: Floats, **settings: Any) -> Objective:
         l2 = 0.0 if self.l2 == "auto" else self.l2
-        return Objective(
-            log=log, weights=counts, clip=self.clip, temperature=self.temperature, l2=l2, **settings
-        )  # fmt: skip
+        shared: dict[str, Any] = {"clip": self.clip, "temperature": self.temperature, "workers": self.workers}
+        return Objective(log=log, weights=counts, l2=l2, **shared, **settings)
 
     def _climb(self, objective: Objective, start: Floats) -> tuple[Floats, Any]:
         """Coefficients at a maximum, by L-BFGS from ``start``, and what the optimiser says of it."""
@@ -154,6 +154,7 @@ class SoftmaxLearner(Params):
         given = self.steepness
         require(given == "auto" or 0 < given < np.inf, f"steepness must be auto or positive; got {given}.")
         require_count("max_iterations", self.max_iterations)
+        require_count("workers", self.workers)
         require_choices(log)
         require_propensities(log, f"{type(self).__name__} (DMLearner does without)")
         return checked_weights(log, weights)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from seachange.engine import map_in_order
 from seachange.kernels.objectives import ALONE, CROSS_ENTROPY, SQUARES, VALUE, WEIGHTS, objective_sums
 from seachange.log.bandit_log import BanditLog
 from seachange.policies.tiles import Tiles, tiles_of
@@ -16,6 +17,8 @@ from seachange.protocols import Floats
 
 # Rounds are laid out once, for all passes, where that takes at most so many numbers.
 MOST_KEPT = 1 << 27
+# Features beyond which threads share a pass: for fewer they are not worth the waiting.
+WORTH_SHARING = 1 << 21
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +42,7 @@ class Objective:
     centre: Floats | None = None  # (B, D) θ°; None: 0
     normalised: bool = False
     surrogate: bool = False
+    workers: int = 1  # threads that share a pass
 
     @cached_property
     def total(self) -> float:
@@ -80,7 +84,7 @@ class Objective:
 
     def counting(self, weights: Floats) -> Objective:
         """Inverse propensity scores, clipped as here, of rounds that count otherwise."""
-        other = Objective(log=self.log, weights=weights, clip=self.clip)
+        other = Objective(log=self.log, weights=weights, clip=self.clip, workers=self.workers)
         other.__dict__["units"] = self.units
         return other
 
@@ -111,26 +115,33 @@ class Objective:
 
     def relative_error(self, coefs: Floats) -> float:
         """Standard error of mean y at θ = ``coefs``, in units of the mean absolute reward."""
-        total, means, slopes = self.total, np.zeros(3), np.zeros((3, *coefs.shape))
-        for tiles in self._kept or self._laid_out():
-            objective_sums(*tiles, coefs.astype(tiles.features.dtype), VALUE, SQUARES, False, means, slopes)
-        return float(np.sqrt(max(means[1] / total - (means[0] / total) ** 2, 0.0) / total)) / self.scale
+        means, _ = self._sums(coefs, VALUE, SQUARES)
+        means /= self.total
+        return float(np.sqrt(max(means[1] - means[0] ** 2, 0.0) / self.total)) / self.scale
+
+    def _sums(self, coefs: Floats, goal: int, beside: int) -> tuple[Floats, Floats]:
+        """What ``objective_sums`` adds up over all tiles: of one run of them, then of all runs in order."""
+
+        def of_run(tiles: Tiles) -> tuple[Floats, Floats]:
+            means, slopes = np.zeros(3), np.zeros((3, *coefs.shape))
+            single = coefs.astype(tiles.features.dtype)
+            objective_sums(*tiles, single, goal, beside, self.temperature > 0, means, slopes)
+            return means, slopes
+
+        runs = self._kept
+        workers = self.workers if runs and sum(tiles.features.size for tiles in runs) > WORTH_SHARING else 1
+        found = map(of_run, self._laid_out()) if runs is None else map_in_order(of_run, runs, workers=workers)
+        means, slopes = np.zeros(3), np.zeros((3, *coefs.shape))
+        for its_means, its_slopes in found:
+            means += its_means
+            slopes += its_slopes
+        return means, slopes
 
     def value_and_gradient(self, coefs: Floats) -> tuple[float, Floats]:
         """J and ∂J/∂θ at θ = ``coefs``, (B, D)."""
         total = self.total
-        means, slopes = np.zeros(3), np.zeros((3, *coefs.shape))
         beside = WEIGHTS if self.normalised else SQUARES if self.variance_penalty > 0 else ALONE
-        for tiles in self._kept or self._laid_out():
-            objective_sums(
-                *tiles,
-                coefs.astype(tiles.features.dtype),
-                CROSS_ENTROPY if self.surrogate else VALUE,
-                beside,
-                self.temperature > 0,
-                means,
-                slopes,
-            )
+        means, slopes = self._sums(coefs, CROSS_ENTROPY if self.surrogate else VALUE, beside)
         means /= total
         slopes /= total
         value, slope = means[0], slopes[0]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from rich.table import Table
 
+from seachange.evaluation.diagnostics import LEAST_EFFECTIVE
 from seachange.report.tables import count_of, table
 
 if TYPE_CHECKING:
@@ -24,11 +25,11 @@ def online_table(estimates: Sequence[OnlineEstimate]) -> Table:
     """What a deployment would have earned, and how much of the log it lived through."""
     rows = [
         (e.estimator, f"{e.value:.4f}", f"{e.low:.4f} to {e.high:.4f}", f"{e.acceptance_rate:.1%}",
-         f"{e.n_accepted:,}", f"{e.effective_samples:,.0f}")
+         f"{e.n_accepted:,}", f"{1 / e.acceptance_rate:.3g} × as fast")
         for e in estimates
     ]  # fmt: skip
     interval = f"{estimates[0].confidence:.0%} interval"
-    columns = ("by", "value", interval, "accepted", "rounds lived through", "eff. rounds")
+    columns = ("by", "value", interval, "accepted", "rounds lived through", "changes come")
     return table("Mean reward a round of the switching policy, as it learns", columns, rows)
 
 
@@ -37,7 +38,7 @@ def periods_table(past: ValuesOverTime) -> Table:
     periods, rows = past.periods, []
     assert periods is not None, "these are values of periods"
     for i in range(max(len(periods) - SHOWN, 0), len(periods)):
-        known = np.isfinite(past.std_errors[i])
+        known = np.isfinite(past.std_errors[i]) and past.effective_samples[i] >= LEAST_EFFECTIVE
         rows.append((
             f"{periods[i]}", "" if past.times is None else _moment(past.times[i]),
             f"{past.values[i]:.4f}" if known else "-",
