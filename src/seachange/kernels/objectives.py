@@ -120,12 +120,14 @@ def odds_of(scores, allowed, modelled, highest, totals, direct):
             for i in range(SIDE_BY_SIDE):
                 if not allowed[0, a, i]:
                     row[i] = 0.0
-        for i in range(SIDE_BY_SIDE):
-            totals[i] += row[i]
         if known:
             model = modelled[0, a]
             for i in range(SIDE_BY_SIDE):
+                totals[i] += row[i]
                 direct[i] += row[i] * model[i]
+        else:
+            for i in range(SIDE_BY_SIDE):
+                totals[i] += row[i]
 
 
 @fused
@@ -184,19 +186,18 @@ def slope_parts(shares, direct, pushes, counts, factors, levels, pushed):
 @fused
 def value_slopes(odds, modelled, factors, levels, taken, pushed, slopes):
     """u [π(a) (m(a) - Σ π m - push) + push 1{a = a_t}] into ``slopes`` (K, S): what y gains with each logit."""
-    known = modelled.shape[0] > 0
+    known, zero = modelled.shape[0] > 0, odds.dtype.type(0)
     for a in range(odds.shape[0]):
         odd, slope = odds[a], slopes[a]
         if known:
             model = modelled[0, a]
             for i in range(SIDE_BY_SIDE):
-                slope[i] = odd[i] * factors[i] * (model[i] - levels[i])
+                own = pushed[i] if taken[i] == a else zero
+                slope[i] = odd[i] * factors[i] * (model[i] - levels[i]) + own
         else:
             for i in range(SIDE_BY_SIDE):
-                slope[i] = -odd[i] * factors[i] * levels[i]
-        for i in range(SIDE_BY_SIDE):
-            if taken[i] == a:
-                slope[i] += pushed[i]
+                own = pushed[i] if taken[i] == a else zero
+                slope[i] = own - odd[i] * factors[i] * levels[i]
 
 
 @fused
