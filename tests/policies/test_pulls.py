@@ -29,7 +29,7 @@ def pull_of(learner):
     return learner.optimisation_.l2
 
 
-@pytest.mark.parametrize(("quadratic", "pull"), [(0.0, PULLS[0]), (0.6, PULLS[-1])])
+@pytest.mark.parametrize(("quadratic", "pull"), [(0.0, 2000.0), (0.6, 2.0)])
 def test_a_world_that_the_surrogate_fits_keeps_policies_there_another_lets_them_go(quadratic, pull):
     for seed in (0, 1, 2):
         log = Clicks(seed=seed, horizon=60_000, click_rate=0.2, quadratic=quadratic).log(seed)
