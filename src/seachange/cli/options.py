@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
+
+from seachange.engine import cores
 
 app = typer.Typer(
     help="Learn, from logs of past decisions, policies that know how to change their mind.",
@@ -30,7 +31,7 @@ DropBadRows = Annotated[bool, typer.Option("--drop-bad-rows", help="Leave out ro
 EstimatePropensities = Annotated[
     bool, typer.Option("--estimate-propensities", help="For logs whose propensities nobody wrote down.")
 ]
-CORES = os.cpu_count() or 1
+CORES = cores()
 Workers = Annotated[int, typer.Option(min=1, help="Processes; changes nothing but the time.")]
 Confidence = Annotated[float, typer.Option(help="Of the intervals.")]
 Online = Annotated[

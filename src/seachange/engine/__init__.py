@@ -2,6 +2,6 @@
 
 from seachange.engine.local import map_in_order
 from seachange.engine.shared_work import SharedWork
-from seachange.engine.threads import one_thread
+from seachange.engine.threads import cores, one_thread
 
-__all__ = ["SharedWork", "map_in_order", "one_thread"]
+__all__ = ["SharedWork", "cores", "map_in_order", "one_thread"]

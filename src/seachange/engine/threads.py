@@ -1,7 +1,8 @@
-"""How many threads the numerical libraries may use."""
+"""How many threads there may be: of ours, and of the numerical libraries."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache
@@ -13,6 +14,11 @@ LOCK = Lock()
 # The limit belongs to the process: the first of ours to come in sets it, the last to go out takes it back.
 LIMIT = ExitStack()
 INSIDE: list[None] = []
+
+
+def cores() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import minimize
 
-from seachange.engine import one_thread
+from seachange.engine import cores, one_thread
 from seachange.errors import LogError, ParameterError
 from seachange.log.bandit_log import BanditLog, require_propensities, require_rewards
 from seachange.params import Auto, Params, require, require_count
@@ -69,7 +69,7 @@ class SoftmaxLearner(Params):
     borrow: float = 10.0  # rounds with which the surrogate of the whole log counts for that of one of its states
     steepness: float | Auto = "auto"  # what coefficients are multiplied with at last, against the pull; auto: what pays
     max_iterations: int = 500
-    workers: int = 1  # threads for the passes over a log; changes nothing but the time
+    workers: int | Auto = "auto"  # threads for the passes over a log; auto: one for each core; changes only the time
 
     def fit(self, log: BanditLog, weights: npt.ArrayLike | None = None, pooled: Self | None = None) -> Self:
         """Learn ``policy_`` from ``log``, round t counting ``weights[t]`` times, drawn to what ``pooled`` learned."""
@@ -115,7 +115,8 @@ class SoftmaxLearner(Params):
 
     def _objective(self, log: BanditLog, counts: Floats, **settings: Any) -> Objective:
         l2 = 0.0 if self.l2 == "auto" else self.l2
-        shared: dict[str, Any] = {"clip": self.clip, "temperature": self.temperature, "workers": self.workers}
+        workers = cores() if self.workers == "auto" else self.workers
+        shared: dict[str, Any] = {"clip": self.clip, "temperature": self.temperature, "workers": workers}
         return Objective(log=log, weights=counts, l2=l2, **shared, **settings)
 
     def _climb(self, objective: Objective, start: Floats) -> tuple[Floats, Any]:
@@ -154,7 +155,7 @@ class SoftmaxLearner(Params):
         given = self.steepness
         require(given == "auto" or 0 < given < np.inf, f"steepness must be auto or positive; got {given}.")
         require_count("max_iterations", self.max_iterations)
-        require_count("workers", self.workers)
+        require_count("workers", self.workers, auto=True)
         require_choices(log)
         require_propensities(log, f"{type(self).__name__} (DMLearner does without)")
         return checked_weights(log, weights)
