@@ -1,0 +1,79 @@
+"""Logs as they are stored: rounds with raw features, before anything is encoded or held to a rule.
+
+    file ──reader──► RawLog ──FeatureSpec──► BanditLog
+
+A reader (one file a format, in ``seachange.log.readers``) only says what a file holds. What its raw features become is
+the matter of ``seachange.log.features``; whether the numbers make sense, that of ``seachange.log.validation``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from seachange.protocols import Floats, Ints
+
+if TYPE_CHECKING:
+    import polars
+
+# Rounds of a part, unless a caller wants another number.
+PART_ROWS = 1 << 17
+
+
+@dataclass(frozen=True)
+class Rejected:
+    """A line or row that holds no round."""
+
+    source: str  # the file's name
+    line: int  # in that file: lines of text count from 1, rows of a table too
+    reason: str  # which rule of the format it breaks
+    text: str = ""  # what stands there, cut to a bearable length
+
+
+@dataclass(frozen=True, eq=False)
+class Pool:
+    """The actions that every round could choose among, where they differ from round to round."""
+
+    offsets: Ints  # (n + 1,): round t has the actions offsets[t] to offsets[t + 1]
+    features: polars.DataFrame  # a row an action of a round: raw features, maybe without any column
+    names: polars.Series | None = None  # which action it is; None: an action is its place in the round's list
+    probs: Floats | None = None  # (rows,) the whole logging distribution, where the file has it
+
+    @property
+    def lengths(self) -> Ints:
+        """(n,) how many actions each round has."""
+        return np.diff(self.offsets)
+
+
+@dataclass(frozen=True, eq=False)
+class RawRounds:
+    """Rounds that follow each other, with what the file says of them."""
+
+    source: str  # the file's name
+    lines: Ints  # (n,) where each round is in that file; lines of text count from 1, rows of a table too
+    features: polars.DataFrame  # a row a round: raw features that all actions share, maybe without any column
+    action: polars.Series  # the action taken, by its name or number; with a pool, the place in the round's list from 0 on
+    reward: polars.Series
+    propensity: polars.Series | None = None
+    time: polars.Series | None = None
+    sequence: polars.Series | None = None
+    pool: Pool | None = None
+    rejected: tuple[Rejected, ...] = ()  # what stood between these rounds and could not be read
+
+    def __len__(self) -> int:
+        """Rounds."""
+        return len(self.lines)
+
+
+class RawLog(Protocol):
+    """What a reader opens. Nothing is read before ``parts`` is asked for."""
+
+    format: str  # a word: parquet, csv, tsv, json-lines, dsjson, vw, obp, open-bandit, yahoo-r6a, yahoo-r6b, …
+    columns: dict[str, str]  # which column or field holds the action, the reward, the propensity, the time, the sequence
+
+    def parts(self, rows: int = PART_ROWS) -> Iterator[RawRounds]:
+        """All rounds, in the order of the file, at most ``rows`` at a time; each call starts anew."""
+        ...
