@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from seachange.errors import LogError, ParameterError, SeachangeWarning
+from seachange.log.joint import JointFeatures
 from seachange.protocols import Bools, Floats
 
 # An action beyond this is taken for an identifier, not for a place in a list, unless n_actions says otherwise.
@@ -33,6 +34,7 @@ class Columns:
     n_actions: int
     action_names: Sequence[str] | None
     context_names: Sequence[str] | None
+    made: tuple[JointFeatures, Floats] | None = None  # contexts as kernels take them, in place of both columns above
 
     def __len__(self) -> int:
         """Rows."""
