@@ -12,25 +12,31 @@ BLOCK = 256
 
 @reordered
 def column_moments(column, largest):
-    """How many entries are numbers, how many of them at most ``largest`` in size, and of these the mean, the squared
-    deviations from it, the least and the most, and whether all are 0 or 1.
+    """Of a column's entries: how many are numbers, how many of these are usable, and the usable ones' mean, squared
+    deviations from it, first, how many differ from that, and how many are neither 0 nor 1. Usable are those of at most
+    ``largest`` in size.
     """
-    seen, usable, total, low, high, odd = 0, 0, 0.0, np.inf, -np.inf, 0
+    first = np.nan
+    for t in range(column.size):
+        if abs(float(column[t])) <= largest:
+            first = float(column[t])
+            break
+    # Counts are floats like the rest: only then are several entries looked at together.
+    seen, usable, total, differing, odd = 0.0, 0.0, 0.0, 0.0, 0.0
     for t in range(column.size):
         x = float(column[t])
         fits = abs(x) <= largest
-        seen += x == x
-        usable += fits
+        seen += 1.0 if x == x else 0.0
+        usable += 1.0 if fits else 0.0
         total += x if fits else 0.0
-        low = min(low, x) if fits else low
-        high = max(high, x) if fits else high
-        odd += fits and x != 0.0 and x != 1.0
-    mean = total / usable if usable else 0.0
+        differing += 1.0 if fits & (x != first) else 0.0
+        odd += 1.0 if fits & (x != 0.0) & (x != 1.0) else 0.0
+    mean = total / usable if usable > 0 else 0.0
     squares = 0.0
     for t in range(column.size):
         x = float(column[t])
         squares += (x - mean) * (x - mean) if abs(x) <= largest else 0.0
-    return seen, usable, mean, squares, low, high, odd == 0
+    return seen, usable, mean, squares, first, differing, odd
 
 
 @compiled

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from seachange.errors import LogError, ParameterError, SeachangeWarning
 from seachange.log.joint import JointFeatures
-from seachange.protocols import Bools, Floats
+from seachange.protocols import Bools, Floats, Ints
 
 # An action beyond this is taken for an identifier, not for a place in a list, unless n_actions says otherwise.
 MOST_ACTIONS = 1_000_000
@@ -22,7 +22,7 @@ MOST_ACTIONS = 1_000_000
 class Columns:
     """The columns of a log, copied, of one length, not yet held to the rules."""
 
-    actions: Floats  # (n,)
+    actions: Floats | Ints  # (n,)
     rewards: Floats  # (n,)
     propensities: Floats | None  # (n,)
     contexts: Floats | None  # (n, d)

@@ -5,28 +5,29 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from seachange.engine import cores, map_in_order
 from seachange.errors import LogError, ParameterError
 from seachange.log.bandit_log import BanditLog
 from seachange.log.columns import Columns
-from seachange.log.feature_encoding import TooLarge, choices_of, fill, fill_lists, floats_of, times_of
+from seachange.log.feature_encoding import columns_of, fill, fill_lists
 from seachange.log.feature_fitting import fit_features
 from seachange.log.features import FeatureSpec
 from seachange.log.joint import ContextKind, JointFeatures
 from seachange.log.raw import PART_ROWS, RawLog, RawRounds, Rejected
 from seachange.log.raw_columns import distinct_texts, raw_columns
-from seachange.log.validation import Broken, OnBadRows, validated
-from seachange.protocols import Bools, Floats
+from seachange.log.validation import Broken, OnBadRows, broken_rules, without_broken
+from seachange.protocols import Floats
 
 # Formats whose places are rows of a table; in all others they are lines of text.
 OF_ROWS = ("frame", "parquet", "arrow", "obp")
+# The columns of a log that have an entry for every round, beside its contexts.
+PER_ROUND = ("actions", "rewards", "propensities", "action_mask", "logging_probs", "times", "sequences")
 
 
 def log_from_raw(
@@ -119,26 +120,11 @@ def _encoded(
     rows = _room(spec, n)
     starts = list(accumulate((len(part) for part in parts), initial=0))
     jobs = [(part, rows[start : start + len(part)]) for part, start in zip(parts, starts, strict=False)]
-    pieces = list(map_in_order(lambda job: _piece(spec, *job), jobs, workers=cores()))
-    columns = Columns(
-        actions=_joined([piece.actions for piece in pieces]),
-        rewards=_joined([piece.rewards for piece in pieces]),
-        propensities=_joined([piece.propensities for piece in pieces]),
-        contexts=None,
-        action_features=None,
-        action_mask=_joined([piece.mask for piece in pieces]),
-        logging_probs=_joined([piece.probs for piece in pieces]),
-        times=_joined([piece.times for piece in pieces]),
-        sequences=_joined([piece.sequences for piece in pieces]),
-        n_actions=spec.n_actions,
-        action_names=spec.action_names,
-        context_names=spec.context_names,
-        made=(_joint(spec), rows),
-    )
-    if on_bad_rows == "raise" and spec.named and np.isnan(columns.actions).any():
+    pieces = list(map_in_order(lambda job: _piece(spec, *job, missing_rewards), jobs, workers=cores()))
+    if on_bad_rows == "raise" and spec.named and any(np.isnan(piece.columns.actions).any() for piece in pieces):
         _require_known_actions(spec, parts)
-    large = _too_large(spec, pieces, starts, n)
-    fields = validated(columns, missing_rewards, on_bad_rows, found=large, where=Places(parts, word))
+    columns = _joined([piece.columns for piece in pieces], (_joint(spec), rows))
+    fields = without_broken(columns, _joined_rules(pieces, starts, n), on_bad_rows, Places(parts, word))
     lines = Counter(line.reason for line in rejected)
     return BanditLog(**fields | {"dropped": (*lines.items(), *fields["dropped"])}, features=spec)
 
@@ -157,19 +143,13 @@ def _room(spec: FeatureSpec, n: int) -> Floats:
 
 
 class _Piece(NamedTuple):
-    """What a part of a log says, beside its features."""
+    """What a part of a log says, beside its features, and the rules that it breaks."""
 
-    actions: Floats
-    mask: Bools | None
-    probs: Floats | None
-    rewards: Floats
-    propensities: Floats | None
-    times: npt.NDArray[Any] | None
-    sequences: npt.NDArray[Any] | None
-    too_large: list[TooLarge]
+    columns: Columns
+    broken: list[Broken]
 
 
-def _piece(spec: FeatureSpec, rounds: RawRounds, rows: Floats) -> _Piece:
+def _piece(spec: FeatureSpec, rounds: RawRounds, rows: Floats, missing_rewards: bool) -> _Piece:
     """Encode a part; its features go into ``rows``."""
     if spec.pool:
         large = fill_lists(spec, rounds, rows)
@@ -178,32 +158,36 @@ def _piece(spec: FeatureSpec, rounds: RawRounds, rows: Floats) -> _Piece:
         rows[:, 0, -1] = 1.0
     else:
         large = []
-    return _Piece(
-        *choices_of(spec, rounds),
-        rewards=floats_of("rewards", rounds.reward),
-        propensities=None if rounds.propensity is None else floats_of("propensities", rounds.propensity),
-        times=None if rounds.time is None else times_of(rounds.time),
-        sequences=None if rounds.sequence is None else np.asarray(rounds.sequence.to_numpy()),
-        too_large=large,
-    )
-
-
-def _joined(arrays: Sequence[Any]) -> Any:
-    """One column of all parts; None where one of them has it not."""
-    if any(array is None for array in arrays):
-        return None
-    return np.concatenate(arrays)
-
-
-def _too_large(spec: FeatureSpec, pieces: Sequence[_Piece], starts: Sequence[int], n: int) -> list[Broken]:
-    """The rule about features, for each column that breaks it."""
+    columns = columns_of(spec, rounds)
+    broken = broken_rules(columns, missing_rewards)
     what = "action_features" if spec.pool else "contexts"
+    for column, bad, values in large:
+        found = Broken(np.zeros(len(rounds), dtype=bool), f"{what} must be finite (column {column})", np.zeros(len(rounds)))
+        found.rows[bad], found.values[bad] = True, values
+        broken.append(found)
+    return _Piece(columns, broken)
+
+
+def _joined(parts: Sequence[Columns], made: tuple[JointFeatures, Floats]) -> Columns:
+    """The columns of all parts; those that one of them does not have are left out."""
+
+    def join(name: str) -> Any:
+        arrays = [getattr(part, name) for part in parts]
+        return None if any(array is None for array in arrays) else np.concatenate(arrays)
+
+    return replace(parts[0], **dict(zip(PER_ROUND, map_in_order(join, PER_ROUND, workers=cores()), strict=True)), made=made)
+
+
+def _joined_rules(pieces: Sequence[_Piece], starts: Sequence[int], n: int) -> list[Broken]:
+    """The rules that any part breaks, with the rows of all of them."""
     found: dict[str, Broken] = {}
     for piece, start in zip(pieces, starts, strict=False):
-        for column, rows, values in piece.too_large:
-            rule = f"{what} must be finite (column {column})"
-            broken = found.setdefault(column, Broken(np.zeros(n, dtype=bool), rule, np.zeros(n)))
-            broken.rows[start + rows], broken.values[start + rows] = True, values
+        for broken in piece.broken:
+            whole = found.setdefault(
+                broken.rule, Broken(np.zeros(n, dtype=bool), broken.rule, np.empty(n, dtype=broken.values.dtype))
+            )
+            whole.rows[start : start + len(broken.rows)] = broken.rows
+            whole.values[start : start + len(broken.rows)] = broken.values
     return list(found.values())
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any, NamedTuple
 from zlib import crc32
 
@@ -11,6 +12,7 @@ import numpy.typing as npt
 
 from seachange.errors import LogError
 from seachange.kernels.features import cross, one_hot, standardise
+from seachange.log.columns import Columns
 from seachange.log.features import Category, Feature, FeatureSpec, Flag, Hashed, Number
 from seachange.log.raw_columns import RawColumn, as_lists, coded, numbers_of, raw_columns
 from seachange.log.validation import LARGEST
@@ -155,7 +157,7 @@ def owners_and_places(pool: Pool) -> tuple[Ints, Ints]:
 class Choices(NamedTuple):
     """The actions of rounds: which was taken, which could be, and with which probability."""
 
-    taken: Floats  # (n,) NaN where it is none of the known ones
+    taken: Floats | Ints  # (n,) NaN where it is none of the known ones
     mask: Bools | None  # (n, K)
     probs: Floats | None  # (n, K)
 
@@ -190,9 +192,9 @@ def choices_of(spec: FeatureSpec, rounds: RawRounds) -> Choices:
     return Choices(taken, mask, probs)
 
 
-def _numbered(actions: polars.Series, places: Mapping[str, int]) -> Floats:
+def _numbered(actions: polars.Series, places: Mapping[str, int]) -> Floats | Ints:
     codes = coded(actions, lambda name: places.get(name, -1))
-    return np.where(codes < 0, np.nan, codes)
+    return codes if codes.min(initial=0) >= 0 else np.where(codes < 0, np.nan, codes)
 
 
 def floats_of(name: str, series: polars.Series) -> Floats:
@@ -209,28 +211,41 @@ def times_of(series: polars.Series) -> npt.NDArray[Any]:
     """(n,) times as they are, or parsed where they are text."""
     import polars
 
-    if series.dtype != polars.String:
+    if series.dtype.is_numeric() or series.dtype in (polars.Date, polars.Datetime):
         return np.asarray(series.to_numpy())
     try:
-        return np.asarray(series.str.to_datetime().to_numpy())
+        return np.asarray(series.cast(polars.String).str.to_datetime().to_numpy())
     except polars.exceptions.PolarsError as error:
         raise LogError(f"times must be numbers (seconds) or dates; {series.name!r} is neither: {error}.") from error
 
 
+def columns_of(spec: FeatureSpec, rounds: RawRounds) -> Columns:
+    """The columns of ``rounds`` but for their contexts."""
+    taken, mask, probs = choices_of(spec, rounds)
+    propensities = None if rounds.propensity is None else floats_of("propensities", rounds.propensity)
+    if propensities is None and probs is not None:
+        places = np.nan_to_num(taken).astype(np.int64)
+        propensities = probs[np.arange(len(rounds)), places]
+    return Columns(
+        actions=taken,
+        rewards=floats_of("rewards", rounds.reward),
+        propensities=propensities,
+        contexts=None,
+        action_features=None,
+        action_mask=mask,
+        logging_probs=probs,
+        times=None if rounds.time is None else times_of(rounds.time),
+        sequences=None if rounds.sequence is None else np.asarray(rounds.sequence.to_numpy()),
+        n_actions=spec.n_actions,
+        action_names=spec.action_names,
+        context_names=spec.context_names,
+    )
+
+
 def arguments_of(spec: FeatureSpec, rounds: RawRounds) -> dict[str, Any]:
     """The arguments of ``BanditLog.from_arrays`` for ``rounds``."""
-    taken, mask, probs = choices_of(spec, rounds)
-    arguments: dict[str, Any] = {
-        "actions": taken,
-        "rewards": floats_of("rewards", rounds.reward),
-        "propensities": None if rounds.propensity is None else floats_of("propensities", rounds.propensity),
-        "action_mask": mask,
-        "logging_probs": probs,
-        "times": None if rounds.time is None else times_of(rounds.time),
-        "sequences": None if rounds.sequence is None else rounds.sequence.to_numpy(),
-        "action_names": spec.action_names,
-        "context_names": spec.context_names,
-    }
+    columns = columns_of(spec, rounds)
+    arguments = {field.name: getattr(columns, field.name) for field in fields(columns) if field.name != "made"}
     if spec.pool:
         rows = np.zeros((len(rounds), spec.n_actions, len(spec.context_names)), dtype=spec.precision)
         fill_lists(spec, rounds, rows)

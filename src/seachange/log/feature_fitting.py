@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from seachange.engine import cores, map_in_order
 from seachange.errors import LogError, SeachangeWarning
@@ -41,31 +42,35 @@ class NumberFacts:
     usable: int = 0  # that are not too large either
     mean: float = 0.0
     squares: float = 0.0  # Σ (x - mean)²
-    low: float = np.inf
-    high: float = -np.inf
+    first: float = 0.0
+    constant: bool = True
     zero_one: bool = True
 
-    def add(self, values: Any) -> None:
-        """Of both parts together (Chan et al.)."""
-        seen, usable, mean, squares, low, high, zero_one = column_moments(values, LARGEST)
-        self.merge(NumberFacts(int(seen), int(usable), float(mean), float(squares), low, high, bool(zero_one)))
+    @classmethod
+    def of(cls, values: npt.NDArray[Any]) -> NumberFacts:
+        """Of one part."""
+        seen, usable, mean, squares, first, differing, odd = column_moments(values, LARGEST)
+        if usable == 0:
+            return cls(seen=int(seen))
+        return cls(int(seen), int(usable), mean, squares, first, differing == 0, odd == 0)
 
-    def merge(self, other: NumberFacts) -> None:
-        """Take in what another part knows."""
-        total = self.usable + other.usable
-        if total:
-            gap = other.mean - self.mean
-            self.squares += other.squares + gap * gap * self.usable * other.usable / total
-            self.mean += gap * other.usable / total
-        self.seen, self.usable = self.seen + other.seen, total
-        self.low, self.high = min(self.low, float(other.low)), max(self.high, float(other.high))
-        self.zero_one &= other.zero_one
+    def merge(self, later: NumberFacts) -> None:
+        """Take in what a later part knows (Chan et al.)."""
+        total = self.usable + later.usable
+        if later.usable:
+            gap = later.mean - self.mean
+            self.squares += later.squares + gap * gap * self.usable * later.usable / total
+            self.mean += gap * later.usable / total
+            self.first = self.first if self.usable else later.first
+            self.constant &= later.constant and later.first == self.first
+            self.zero_one &= later.zero_one
+        self.seen, self.usable = self.seen + later.seen, total
 
     @property
     def scale(self) -> float:
         """Their standard deviation; 1 where they are all the same."""
-        deviation = float(np.sqrt(self.squares / self.usable)) if self.usable and self.high > self.low else 0.0
-        return deviation if deviation > 0 and np.isfinite(deviation) else 1.0
+        deviation = float(np.sqrt(self.squares / self.usable)) if self.usable and not self.constant else 0.0
+        return deviation if deviation > 0 else 1.0
 
 
 @dataclass
@@ -223,7 +228,7 @@ def _facts(column: RawColumn) -> ColumnFacts:
     facts.kinds = {kind}
     if kind in ("number", "time"):
         numbers = numbers_of(values)
-        facts.numbers.add(numbers)
+        facts.numbers = NumberFacts.of(numbers)
         facts.seen = facts.numbers.seen
         facts.precisions = _precision(values.dtype)
         facts.seconds = values.dtype in (polars.Date, polars.Datetime, polars.Duration, polars.Time)
@@ -238,9 +243,8 @@ def _facts(column: RawColumn) -> ColumnFacts:
         facts.lengths = set(lists.list.len().drop_nulls().unique().to_list()[:2])
         facts.precisions = _precision(lists.explode().dtype)
         if len(facts.lengths) == 1 and max(facts.lengths) <= LONGEST_LIST:
-            for place in range(max(facts.lengths)):
-                facts.places.append(NumberFacts())
-                facts.places[-1].add(numbers_of(lists.list.get(place, null_on_oob=True)))
+            entries = (lists.list.get(place, null_on_oob=True) for place in range(max(facts.lengths)))
+            facts.places = [NumberFacts.of(numbers_of(values)) for values in entries]
     return facts
 
 
@@ -297,8 +301,8 @@ def _useless(facts: ColumnFacts, rows: int) -> str:
         return "moments, which never come again"
     whole = facts.seen == rows
     if facts.kinds == {"number"}:
-        if facts.numbers.usable == facts.seen and facts.numbers.low == facts.numbers.high and whole:
-            return f"always {facts.numbers.low:g}"
+        if facts.numbers.usable == rows and facts.numbers.constant:
+            return f"always {facts.numbers.first:g}"
         if facts.rising and rows >= ENOUGH_TO_TELL and whole:
             return "row numbers"
     if facts.kinds == {"text"}:

@@ -37,25 +37,22 @@ def row_named(row: int) -> str:
     return f"row {row}"
 
 
-def validated(
-    columns: Columns,
-    missing_rewards: bool,
-    on_bad_rows: OnBadRows,
-    *,
-    found: Sequence[Broken] = (),
-    where: Callable[[int], str] = row_named,
-) -> dict[str, Any]:
-    """The fields of a BanditLog, or a LogError that names the rule, the row, the extent and the fix.
+def validated(columns: Columns, missing_rewards: bool, on_bad_rows: OnBadRows) -> dict[str, Any]:
+    """The fields of a BanditLog, or a LogError that names the rule, the row, the extent and the fix."""
+    return without_broken(columns, broken_rules(columns, missing_rewards), on_bad_rows)
 
-    ``found`` are broken rules that are known already, and ``where`` names the place of a row.
-    """
+
+def without_broken(
+    columns: Columns, rules: Sequence[Broken], on_bad_rows: OnBadRows, where: Callable[[int], str] = row_named
+) -> dict[str, Any]:
+    """The fields of a BanditLog without the rows that break ``rules``, or a LogError that says ``where`` they are."""
     if on_bad_rows not in ("raise", "drop"):
         raise ParameterError(f'on_bad_rows must be "raise" or "drop"; got {on_bad_rows!r}.')
     n = len(columns)
     good = np.ones(n, dtype=bool)
     dropped: list[tuple[str, int]] = []
-    for broken in (*_broken_rules(columns, missing_rewards), *found):
-        if on_bad_rows == "raise" and broken.rows.any():
+    for broken in rules:
+        if on_bad_rows == "raise":
             row = int(broken.rows.argmax())
             raise LogError(
                 f"{broken.rule}; {where(row)} has {_shown(broken.values[row])} ({int(broken.rows.sum())} of {n} rows "
@@ -69,7 +66,7 @@ def validated(
             f'none of the {n} rows keeps the rules of a log; on_bad_rows="raise" says which one breaks first.'
         )
     _require_time_order(columns.times, columns.sequences, good, where)
-    return {**_fields(columns, slice(None) if good.all() else good), "dropped": tuple(dropped)}
+    return {**_fields(columns, slice(None) if not dropped else good), "dropped": tuple(dropped)}
 
 
 def _fields(columns: Columns, keep: Any) -> dict[str, Any]:
@@ -84,7 +81,7 @@ def _fields(columns: Columns, keep: Any) -> dict[str, Any]:
         "arrays": LogArrays(
             rows,
             joint.mask(None if mask is None or mask.all() else mask, len(actions)),
-            actions.astype(np.int64),
+            actions.astype(np.int64, copy=False),
             columns.rewards[keep],
             np.full(len(actions), np.nan) if columns.propensities is None else columns.propensities[keep],
         ),
@@ -111,7 +108,12 @@ def _joint_rows(columns: Columns, keep: Any) -> tuple[JointFeatures, Floats]:
     return joint, joint.rows(contexts[keep])
 
 
-def _broken_rules(columns: Columns, missing_rewards: bool) -> list[Broken]:
+def broken_rules(columns: Columns, missing_rewards: bool) -> list[Broken]:
+    """The rules about single rows that some rows break."""
+    return [broken for broken in _rules(columns, missing_rewards) if broken.rows.any()]
+
+
+def _rules(columns: Columns, missing_rewards: bool) -> list[Broken]:
     actions, rewards, n_actions = columns.actions, columns.rewards, columns.n_actions
     with np.errstate(invalid="ignore"):
         bad_action = ~((actions >= 0) & (actions < n_actions) & (actions == np.floor(actions)))
@@ -206,14 +208,17 @@ def _require_time_order(times: Any, sequences: Any, good: Bools, where: Callable
     """Raise where time goes backwards within a sequence of the ``good`` rows."""
     if times is None:
         return
-    rows = np.flatnonzero(good)
-    order: Ints = rows if sequences is None else rows[np.argsort(sequences[rows], kind="stable")]
-    back = times[order][1:] < times[order][:-1]
+    rows: Ints | slice = slice(None) if good.all() else np.flatnonzero(good)
     if sequences is not None:
-        back &= sequences[order][1:] == sequences[order][:-1]
+        rows = np.arange(len(good))[rows]
+        rows = rows[np.argsort(sequences[rows], kind="stable")]
+    kept = times[rows]
+    back = kept[1:] < kept[:-1]
+    if sequences is not None:
+        back &= sequences[rows][1:] == sequences[rows][:-1]
     if back.any():
         i = int(back.argmax())
-        earlier, row = int(order[i]), int(order[i + 1])
+        earlier, row = np.arange(len(good))[rows][i : i + 2].tolist()
         raise LogError(
             f"times must not go backwards; {where(row)} has {_shown(times[row])} after {_shown(times[earlier])} "
             f"({int(back.sum())} of {len(times)} rows are bad). Sort the log by time."
