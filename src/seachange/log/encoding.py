@@ -162,7 +162,9 @@ def _piece(spec: FeatureSpec, rounds: RawRounds, rows: Floats, missing_rewards: 
     broken = broken_rules(columns, missing_rewards)
     what = "action_features" if spec.pool else "contexts"
     for column, bad, values in large:
-        found = Broken(np.zeros(len(rounds), dtype=bool), f"{what} must be finite (column {column})", np.zeros(len(rounds)))
+        found = Broken(
+            np.zeros(len(rounds), dtype=bool), f"{what} must be finite (column {column})", np.zeros(len(rounds))
+        )
         found.rows[bad], found.values[bad] = True, values
         broken.append(found)
     return _Piece(columns, broken)
@@ -175,7 +177,9 @@ def _joined(parts: Sequence[Columns], made: tuple[JointFeatures, Floats]) -> Col
         arrays = [getattr(part, name) for part in parts]
         return None if any(array is None for array in arrays) else np.concatenate(arrays)
 
-    return replace(parts[0], **dict(zip(PER_ROUND, map_in_order(join, PER_ROUND, workers=cores()), strict=True)), made=made)
+    return replace(
+        parts[0], **dict(zip(PER_ROUND, map_in_order(join, PER_ROUND, workers=cores()), strict=True)), made=made
+    )
 
 
 def _joined_rules(pieces: Sequence[_Piece], starts: Sequence[int], n: int) -> list[Broken]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 Encoded = tuple["Floats | None", "Bools | None"]  # a context and an action mask, as deployers take them
 # The key of a record that lists the actions that can be chosen, where they differ from round to round.
 ACTIONS = "actions"
+# What a model file may ask for.
+MOST_BUCKETS = 1 << 16
 
 
 class Number(msgspec.Struct, frozen=True, tag="number"):
@@ -23,7 +25,7 @@ class Number(msgspec.Struct, frozen=True, tag="number"):
 
     column: str  # nested ones with dots: user.age
     mean: float
-    scale: float
+    scale: Annotated[float, msgspec.Meta(gt=0)]
     marked: bool = False  # a 0/1 feature of its own says where the value is missing
     place: int | None = None  # which entry of the column's lists
     seconds: bool = False  # it is a moment or a length of time
@@ -88,7 +90,7 @@ class Hashed(msgspec.Struct, frozen=True, tag="hashed"):
     """A 0/1 feature for each of ``buckets``; a value's bucket is the CRC-32 of its UTF-8 text, modulo their number."""
 
     column: str
-    buckets: int
+    buckets: Annotated[int, msgspec.Meta(ge=1, le=MOST_BUCKETS)]
     marked: bool = False
     several: bool = False
     hash: Literal["crc32"] = "crc32"
@@ -140,6 +142,17 @@ class FeatureSpec(msgspec.Struct, frozen=True, dict=True, repr_omit_defaults=Tru
     def n_actions(self) -> int:
         """K: of lists, the length of the longest."""
         return len(self.action_names)
+
+    @property
+    def n_features(self) -> int:
+        """Length of the vector that policies see: d."""
+        n_shared, n_pool = (sum(len(feature.names) for feature in side) for side in (self.shared, self.pool))
+        return n_pool * (1 + n_shared * self.crossed) if self.pool else n_shared
+
+    def encodes_like(self, other: FeatureSpec) -> bool:
+        """Whether both make the same vectors of the same raw columns."""
+        ours, theirs = ((spec.shared, spec.pool, spec.crossed, spec.action_names) for spec in (self, other))
+        return ours == theirs
 
     @cached_property
     def shared_names(self) -> tuple[str, ...]:
@@ -206,6 +219,12 @@ class FeatureSpec(msgspec.Struct, frozen=True, dict=True, repr_omit_defaults=Tru
                 units[names[starts]] = feature.scale
             starts += len(feature.names)
         return units
+
+
+def plain_features(context_names: Sequence[str], action_names: Sequence[str]) -> FeatureSpec:
+    """Numbers as they are, for models that were learned from arrays."""
+    numbers = tuple(Number(name, 0.0, 1.0) for name in context_names)
+    return FeatureSpec("arrays", {}, tuple(action_names), numbers, holders=tuple(context_names))
 
 
 def distinct_names(names: Sequence[str]) -> tuple[str, ...]:
