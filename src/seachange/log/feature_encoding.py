@@ -44,7 +44,7 @@ def fill(features: Sequence[Feature], frame: polars.DataFrame, rows: Floats) -> 
         column = columns.get(feature.column)
         if isinstance(feature, Number | Flag):
             numbers.append((feature, first))
-        elif column is None or column.kind == "nothing":
+        elif _empty(column):
             _fill_missing(feature, rows, first)
         elif feature.several:
             _fill_several(feature, column, rows, first)
@@ -68,6 +68,11 @@ def code_of_missing(feature: Category | Hashed) -> int:
     if feature.marked:
         return len(feature.names) - 1
     return len(feature.values) if isinstance(feature, Category) and not feature.several else -1
+
+
+def _empty(column: RawColumn | None) -> bool:
+    """Whether there is no value, so that the type of the column says nothing."""
+    return column is None or column.kind == "nothing" or column.values.null_count() == len(column.values)
 
 
 def _fill_missing(feature: Category | Hashed, rows: Floats, first: int) -> None:
@@ -114,7 +119,7 @@ def _fill_numbers(
 
 def _numbers(feature: Number | Flag, column: RawColumn | None, n: int) -> npt.NDArray[Any]:
     """(n,) the raw numbers of a feature, NaN where they are missing."""
-    if column is None or column.kind == "nothing":
+    if column is None or _empty(column):
         return np.full(n, np.nan)
     if column.kind != ("number" if feature.place is None else "numbers") and column.kind != "time":
         wanted = "numbers" if feature.place is None else "lists of numbers"
@@ -127,7 +132,7 @@ def _numbers(feature: Number | Flag, column: RawColumn | None, n: int) -> npt.ND
 def _too_large(numbers: Sequence[tuple[Number | Flag, int]], arrays: Sequence[npt.NDArray[Any]]) -> list[TooLarge]:
     found = []
     for (feature, _), array in zip(numbers, arrays, strict=True):
-        rows = np.flatnonzero(np.abs(array) > LARGEST)
+        rows = np.flatnonzero(np.abs(array.astype(np.float64)) > LARGEST)
         if len(rows):
             found.append(TooLarge(feature.names[0], rows, array[rows]))
     return found

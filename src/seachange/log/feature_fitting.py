@@ -80,7 +80,8 @@ class ColumnFacts:
     holder: str = ""  # the column of the table that it is, or is in
     rows: int = 0  # of the parts that have it
     seen: int = 0  # values that are not missing
-    kinds: set[Kind] = field(default_factory=set)
+    kinds: set[Kind] = field(default_factory=set)  # of the parts that have values
+    declared: set[Kind] = field(default_factory=set)  # of those that have none
     numbers: NumberFacts = field(default_factory=NumberFacts)
     precisions: set[str] = field(default_factory=set)  # of its numbers; 0 and 1 have any
     seconds: bool = False
@@ -97,6 +98,7 @@ class ColumnFacts:
         self.holder = self.holder or later.holder
         self.rows, self.seen = self.rows + later.rows, self.seen + later.seen
         self.kinds |= later.kinds
+        self.declared |= later.declared
         self.numbers.merge(later.numbers)
         self.precisions |= later.precisions
         self.seconds |= later.seconds
@@ -223,7 +225,7 @@ def _facts(column: RawColumn) -> ColumnFacts:
     holder, kind, values = column
     facts = ColumnFacts(holder=holder, rows=len(values), seen=len(values) - values.null_count())
     if facts.seen == 0 or kind == "nothing":
-        facts.seen = 0
+        facts.seen, facts.declared = 0, {kind}
         return facts
     facts.kinds = {kind}
     if kind in ("number", "time"):
@@ -315,14 +317,15 @@ def _useless(facts: ColumnFacts, rows: int) -> str:
 
 def _features_of(name: str, facts: ColumnFacts, rows: int) -> list[Feature]:
     marked = facts.seen < rows
-    if facts.kinds & {"text", "texts"}:
-        several = "texts" in facts.kinds
+    kinds = facts.kinds or facts.declared
+    if kinds & {"text", "texts"}:
+        several = "texts" in kinds
         if facts.many:
             return [Hashed(name, BUCKETS, marked, several)]
         often = [(text, count) for text, count in facts.counts.items() if count >= LEAST_SEEN and text != OTHER]
         often.sort(key=lambda item: (-item[1], item[0]))
         return [Category(name, tuple(text for text, _ in often[:MOST_VALUES]), marked, several)]
-    if "numbers" in facts.kinds:
+    if "numbers" in kinds:
         return [_number(name, numbers, rows, place) for place, numbers in enumerate(facts.places)]
     return [_number(name, facts.numbers, rows, None, facts.seconds)]
 

@@ -60,18 +60,19 @@ def numbers_of(series: polars.Series) -> npt.NDArray[Any]:
     """(n,) a column of numbers, times or lengths of time (both in seconds); NaN where a value is missing."""
     import polars
 
-    dtype = series.dtype
+    dtype, unit = series.dtype, 1.0
     if dtype in (polars.Date, polars.Datetime):
-        series = series.cast(polars.Datetime("us")).dt.epoch("us").cast(polars.Float64) / 1e6
+        series, unit = series.cast(polars.Datetime("us")).dt.epoch("us"), 1e6
     elif dtype == polars.Duration:
-        series = series.dt.total_microseconds().cast(polars.Float64) / 1e6
+        series, unit = series.dt.total_microseconds(), 1e6
     elif dtype == polars.Time:
-        series = series.cast(polars.Int64).cast(polars.Float64) / 1e9
+        series, unit = series.cast(polars.Int64), 1e9
     elif dtype == polars.Boolean:
         series = series.cast(polars.UInt8)
-    elif dtype == polars.Null or not (dtype.is_float() or dtype.is_integer()):
+    if unit != 1.0 or not (series.dtype.is_float() or series.dtype.is_integer()):
         series = series.cast(polars.Float64)
-    return np.asarray(series.to_numpy())
+    # numpy divides; polars would multiply by the inverse, which is not the same to the bit.
+    return np.asarray(series.to_numpy() if unit == 1.0 else series.to_numpy() / unit)
 
 
 def as_lists(series: polars.Series) -> polars.Series:
