@@ -21,7 +21,7 @@ from seachange.log.features import FeatureSpec
 from seachange.log.joint import ContextKind, JointFeatures
 from seachange.log.raw import PART_ROWS, RawLog, RawRounds, Rejected
 from seachange.log.raw_columns import distinct_texts, raw_columns
-from seachange.log.validation import Broken, OnBadRows, broken_rules, without_broken
+from seachange.log.validation import Broken, OnBadRows, broken_rules, require_some, without_broken
 from seachange.protocols import Floats
 
 # Formats whose places are rows of a table; in all others they are lines of text.
@@ -52,7 +52,10 @@ def log_from_raw(
     spec = fit_features(raw, parts, action_names=action_names) if features is None else features
     if features is not None:
         _require_sources(spec, _sources_in(parts))
-    return _encoded(raw, spec, parts, missing_rewards, on_bad_rows)
+    if not any(map(len, parts)):
+        raise LogError("the log is empty: it needs at least one round.")
+    fields = _encoded(raw, spec, parts, missing_rewards, on_bad_rows)
+    return BanditLog(**require_some(fields, sum(map(len, parts))))
 
 
 def _on_disk(
@@ -66,8 +69,7 @@ def _on_disk(
     def encoded() -> Iterator[BanditLog]:
         for rounds in raw.parts(PART_ROWS):
             found.update(_sources_in([rounds]))
-            if len(rounds) or rounds.rejected:
-                yield _encoded(raw, spec, [rounds], missing_rewards, on_bad_rows)
+            yield BanditLog(**_encoded(raw, spec, [rounds], missing_rewards, on_bad_rows))
 
     log = spooled(encoded())
     if features is not None:
@@ -109,14 +111,13 @@ class Places:
 
 def _encoded(
     raw: RawLog, spec: FeatureSpec, parts: list[RawRounds], missing_rewards: bool, on_bad_rows: OnBadRows
-) -> BanditLog:
+) -> dict[str, Any]:
+    """The fields of a BanditLog, maybe without any rounds."""
     n = sum(map(len, parts))
     word = "row" if raw.format in OF_ROWS else "line"
     rejected = [line for part in parts for line in part.rejected]
     if rejected and on_bad_rows == "raise":
         raise LogError(_said_of(rejected, n, word))
-    if n == 0:
-        raise LogError("the log is empty: it needs at least one round.")
     rows = _room(spec, n)
     starts = list(accumulate((len(part) for part in parts), initial=0))
     jobs = [(part, rows[start : start + len(part)]) for part, start in zip(parts, starts, strict=False)]
@@ -126,7 +127,7 @@ def _encoded(
     columns = _joined([piece.columns for piece in pieces], (_joint(spec), rows))
     fields = without_broken(columns, _joined_rules(pieces, starts, n), on_bad_rows, Places(parts, word))
     lines = Counter(line.reason for line in rejected)
-    return BanditLog(**fields | {"dropped": (*lines.items(), *fields["dropped"])}, features=spec)
+    return fields | {"dropped": (*lines.items(), *fields["dropped"]), "features": spec}
 
 
 def _joint(spec: FeatureSpec) -> JointFeatures:

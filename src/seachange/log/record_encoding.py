@@ -54,8 +54,8 @@ def _list_encoder(spec: FeatureSpec, shared_row: Callable[[Record], Floats]) -> 
             for write in own:
                 write(action, context[place])
         if spec.crossed:
-            products = shared_row(record)[:, None] * context[:, None, :n_own]
-            context[:, n_own:] = products.reshape(shape[0], -1)
+            products = shared_row(record)[:, None] * context[: len(actions), None, :n_own]
+            context[: len(actions), n_own:] = products.reshape(len(actions), -1)
         return context, mask
 
     return encoded

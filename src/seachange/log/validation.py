@@ -39,7 +39,16 @@ def row_named(row: int) -> str:
 
 def validated(columns: Columns, missing_rewards: bool, on_bad_rows: OnBadRows) -> dict[str, Any]:
     """The fields of a BanditLog, or a LogError that names the rule, the row, the extent and the fix."""
-    return without_broken(columns, broken_rules(columns, missing_rewards), on_bad_rows)
+    return require_some(without_broken(columns, broken_rules(columns, missing_rewards), on_bad_rows), len(columns))
+
+
+def require_some(fields: dict[str, Any], n: int) -> dict[str, Any]:
+    """The fields of a BanditLog, or a LogError where none of its ``n`` rows is left."""
+    if len(fields["arrays"].actions) == 0:
+        raise LogError(
+            f'none of the {n} rows keeps the rules of a log; on_bad_rows="raise" says which one breaks first.'
+        )
+    return fields
 
 
 def without_broken(
@@ -61,10 +70,6 @@ def without_broken(
         if (broken.rows & good).any():
             dropped.append((broken.rule, int((broken.rows & good).sum())))
         good &= ~broken.rows
-    if not good.any():
-        raise LogError(
-            f'none of the {n} rows keeps the rules of a log; on_bad_rows="raise" says which one breaks first.'
-        )
     _require_time_order(columns.times, columns.sequences, good, where)
     return {**_fields(columns, slice(None) if not dropped else good), "dropped": tuple(dropped)}
 
