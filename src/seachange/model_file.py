@@ -134,6 +134,18 @@ def read_parts(path: str | Path) -> ModelParts:
         raise ModelFileError(f"{str(path)!r} does not hold what a model needs: {error}.") from error
 
 
+class Written(msgspec.Struct, frozen=True):
+    """By what a model file was written."""
+
+    schema: int
+    versions: dict[str, str]
+
+
+def read_written(path: str | Path) -> Written:
+    """By what the model file at ``path``, which can be read, was written."""
+    return msgspec.json.decode(read_archive(path, _require_schema)[0], type=Written)
+
+
 def _require_schema(encoded: bytes) -> None:
     schema = msgspec.json.decode(encoded, type=dict[str, Any]).get("schema")
     if not isinstance(schema, int):

@@ -44,7 +44,7 @@ def fill(features: Sequence[Feature], frame: polars.DataFrame, rows: Floats) -> 
         column = columns.get(feature.column)
         if isinstance(feature, Number | Flag):
             numbers.append((feature, first))
-        elif _empty(column):
+        elif column is None or _empty(column):
             _fill_missing(feature, rows, first)
         elif feature.several:
             _fill_several(feature, column, rows, first)
@@ -70,9 +70,9 @@ def code_of_missing(feature: Category | Hashed) -> int:
     return len(feature.values) if isinstance(feature, Category) and not feature.several else -1
 
 
-def _empty(column: RawColumn | None) -> bool:
+def _empty(column: RawColumn) -> bool:
     """Whether there is no value, so that the type of the column says nothing."""
-    return column is None or column.kind == "nothing" or column.values.null_count() == len(column.values)
+    return column.kind == "nothing" or column.values.null_count() == len(column.values)
 
 
 def _fill_missing(feature: Category | Hashed, rows: Floats, first: int) -> None:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 Encoded = tuple["Floats | None", "Bools | None"]  # a context and an action mask, as deployers take them
 # The key of a record that lists the actions that can be chosen, where they differ from round to round.
 ACTIONS = "actions"
+# Values of a category that are told to people.
+MOST_TOLD = 8
 # What a model file may ask for.
 MOST_BUCKETS = 1 << 16
 
@@ -40,7 +42,7 @@ class Number(msgspec.Struct, frozen=True, tag="number"):
     def told(self) -> str:
         """What becomes of it, for people."""
         unit = " in seconds" if self.seconds else ""
-        return f"a number{unit}: less {self.mean:.6g}, in units of {self.scale:.6g}"
+        return f"a number{unit}, of mean {self.mean:.6g} and standard deviation {self.scale:.6g}"
 
 
 class Flag(msgspec.Struct, frozen=True, tag="flag"):
@@ -83,7 +85,8 @@ class Category(msgspec.Struct, frozen=True, tag="category"):
     def told(self) -> str:
         """What becomes of it, for people."""
         kind = "lists of" if self.several else "one of"
-        return f"{kind} {', '.join((*self.values, 'other'))}"
+        more = len(self.values) - MOST_TOLD
+        return f"{kind} {', '.join((*self.values[:MOST_TOLD], *([f'… {more} more'] if more > 0 else []), 'other'))}"
 
 
 class Hashed(msgspec.Struct, frozen=True, tag="hashed"):
@@ -118,7 +121,7 @@ class LeftOut(msgspec.Struct, frozen=True):
     reason: str
 
 
-class FeatureSpec(msgspec.Struct, frozen=True, dict=True, repr_omit_defaults=True):
+class FeatureSpec(msgspec.Struct, frozen=True, dict=True):
     """How the raw columns of a log become its feature vectors.
 
     It is fitted on one log (``log.features``), kept in the model, and encodes later logs and single records alike.
@@ -205,6 +208,21 @@ class FeatureSpec(msgspec.Struct, frozen=True, dict=True, repr_omit_defaults=Tru
         from seachange.log.record_encoding import encoder_of
 
         return encoder_of(self)
+
+    def told(self) -> list[tuple[str, str, str]]:
+        """For people: every raw column, what becomes of it, and which features those are."""
+        rows = []
+        for feature in (*self.shared, *self.pool):
+            names = feature.names
+            shown = names[0] if len(names) == 1 else f"{names[0]} … {names[-1]}" if len(names) > 2 else ", ".join(names)
+            whose = "" if not self.pool else " (of a round)" if feature in self.shared else " (of an action)"
+            rows.append((feature.column, feature.told + whose, shown if len(names) < 3 else f"{len(names)}: {shown}"))
+        return rows
+
+    def __repr__(self) -> str:
+        """Sizes at a glance."""
+        columns = ", ".join((*self.sources, *self.pool_sources)) or "none"
+        return f"FeatureSpec({self.n_features} features of the columns {columns}; {self.n_actions} actions)"
 
     def unit_of(self, name: str) -> float | None:
         """How much of the raw number one unit of the feature ``name`` is; None where it is no standardised number."""

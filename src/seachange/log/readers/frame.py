@@ -94,9 +94,10 @@ def _as_series(column: Any) -> polars.Series:
     import narwhals as nw
     import polars
 
-    simple = column.dtype.is_numeric() or column.dtype == nw.Boolean or column.dtype == nw.Datetime
-    if simple and not column.is_null().any():
+    if (column.dtype.is_numeric() or column.dtype == nw.Boolean) and not column.is_null().any():
         return polars.Series(column.name, column.to_numpy())
+    if column.dtype == nw.Datetime and column.dtype.time_zone is None:
+        return polars.Series(column.name, column.to_numpy().astype("datetime64[us]"))
     values = [None if value is None or value != value else value for value in column.to_list()]
     try:
         return polars.Series(column.name, values)
