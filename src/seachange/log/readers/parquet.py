@@ -3,37 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from seachange.errors import LogError
-from seachange.log.bandit_log import CHUNK_ROWS, BanditLog
-from seachange.log.readers.frame import distinct_actions, places_of
+from seachange.log.raw import PART_ROWS, RawRounds
+from seachange.log.readers.frame import FrameLog
+
+if TYPE_CHECKING:
+    from seachange.log.features import FeatureSpec
 
 
-def parquet_parts(
-    path: Path, columns: Mapping[str, str | Sequence[str]], action_names: Sequence[str] | None, **rules: Any
-) -> Iterator[BanditLog]:
-    """The log in the file at ``path``, in parts that are read when they are asked for."""
-    import polars
+class ParquetLog:
+    """A Parquet file as a raw log."""
 
-    if path.suffix.lower() != ".parquet":
-        raise LogError(f"on_disk needs a Parquet file; {str(path)!r} is none.")
-    try:
-        table = polars.scan_parquet(path)
-        schema = table.collect_schema()
-        rows = table.select(polars.len()).collect().item()
-        if action_names is None:
-            action = places_of(schema.names(), columns)["action"]
-            action_names = distinct_actions(table.select(polars.col(action).unique()).collect()[action])
-    except (polars.exceptions.PolarsError, OSError) as error:
-        raise LogError(f"{str(path)!r} cannot be read as .parquet: {error}.") from error
-    for start in range(0, rows, CHUNK_ROWS):
-        frame = table.slice(start, CHUNK_ROWS).collect()
+    format = "parquet"
+
+    def __init__(
+        self, path: Path, columns: Mapping[str, str | Sequence[str]], features: FeatureSpec | None = None
+    ) -> None:
+        import polars
+
         try:
-            part = BanditLog.from_frame(frame, columns, action_names=action_names, **rules)
-        except LogError as error:
-            raise LogError(f"in the rows from {start:,} on: {error}") from error
+            self._table = polars.scan_parquet(path)
+            self.n_rounds = int(self._table.select(polars.len()).collect().item())
+            first = FrameLog(self._table.head(PART_ROWS).collect(), columns, features)
+        except (polars.exceptions.PolarsError, OSError) as error:
+            raise LogError(f"{str(path)!r} cannot be read as .parquet: {error}.") from error
+        self.columns, self.contexts, self.source = first.columns, first.contexts, path.name
         # What the first part took for contexts the others must have too.
-        columns = {**columns, "contexts": part.context_names}
-        yield part
+        self._words = {**first.columns, "contexts": first.held}
+
+    def parts(self, rows: int = PART_ROWS) -> Iterator[RawRounds]:
+        """The rows of the file, in order."""
+        columns = [*self.columns.values(), *self._words["contexts"]]
+        for start in range(0, self.n_rounds, rows):
+            frame = self._table.select(columns).slice(start, rows).collect()
+            for part in FrameLog(frame, self._words, source=self.source).parts(rows):
+                yield replace(part, lines=part.lines + start + 1)
