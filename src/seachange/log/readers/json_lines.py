@@ -1,0 +1,244 @@
+"""JSON lines: an object a line, with nested ones as they are."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from seachange.errors import LogError, SeachangeWarning
+from seachange.log.raw import Rejected
+from seachange.log.readers.json_types import column_of, type_of
+from seachange.log.readers.kinds import Kind, Role
+from seachange.log.readers.lines import BYTE_ORDER_MARK, Lines, line_blocks, shown
+from seachange.log.readers.streams import head_of, opened
+from seachange.log.readers.table_log import FEW_ROWS, HEAD_ROWS, ROLES, Block, TableLog
+from seachange.protocols import Ints
+
+if TYPE_CHECKING:
+    import polars
+
+# So few lines are read one by one where polars cannot read them all at once.
+FEW_LINES = 64
+
+
+def looks_like(path: Path, head: bytes) -> bool:
+    """Whether a file begins with an object of JSON."""
+    return head.removeprefix(BYTE_ORDER_MARK).lstrip().startswith(b"{")
+
+
+class JsonLinesLog(TableLog):
+    """Lines of JSON, plain or packed."""
+
+    format = "json-lines"
+
+    def __init__(self, path: Path | Sequence[Path], columns: Mapping[str, str | Sequence[str]] | None = None) -> None:
+        self._rows: list[dict[str, Any]] = []  # of the head, until the types are decided
+        self._types: dict[str, polars.DataType] = {}
+        super().__init__(path, columns)
+
+    def _names(self) -> list[str]:
+        for path in self.paths[:FEW_ROWS]:
+            self._rows += islice(_head_rows(path), FEW_ROWS if self._rows else HEAD_ROWS)
+        if not self._rows:
+            raise LogError(f"{str(self.paths[0])!r} has no line with an object of JSON.")
+        return list(dict.fromkeys(key for row in self._rows for key in row))
+
+    def _head(self) -> polars.DataFrame:
+        import polars
+
+        rows, self._rows = self._rows, []
+        roles = {place: ROLES.get(word, "feature") for word, place in self.columns.items()}
+        names = dict.fromkeys(key for row in rows for key in row)
+        self._known = _key_numbers(rows)
+        self._types = {name: type_of([row.get(name) for row in rows], roles.get(name, "feature")) for name in names}
+        return polars.DataFrame([column_of(name, [row.get(name) for row in rows], self._types[name]) for name in names])
+
+    def _kind(self, name: str, sample: polars.Series, role: Role) -> Kind | None:
+        import polars
+
+        if name not in self._types:
+            return super()._kind(name, sample, role)
+        dtype = self._types[name]
+        if dtype == polars.String:
+            return super()._kind(name, sample, role) if role == "measure" else "text"
+        kinds: dict[Any, Kind] = {
+            polars.Int64(): "whole", polars.Float64(): "number", polars.Boolean(): "flag", polars.Null(): "nothing",
+        }  # fmt: skip
+        return kinds.get(dtype)
+
+    def _blocks(self, rows: int) -> Iterator[Block]:
+        reading = _Reading(self.needed, self._types, self._known, self.columns)
+        for path in self.paths:
+            with opened(path) as stream:
+                for lines in line_blocks(stream, path.name):
+                    yield from reading.blocks(path, lines)
+        if reading.new_keys and "contexts" not in self._asked:
+            warnings.warn(
+                f"{reading.new_keys:,} lines have fields that the first {HEAD_ROWS:,} do not have, and which are left "
+                f"out: the first is {reading.first_new}.",
+                SeachangeWarning,
+                stacklevel=3,
+            )
+
+
+class _Reading:
+    """One pass over the lines of a log, during which types may become wider."""
+
+    def __init__(
+        self, needed: Sequence[str], types: Mapping[str, polars.DataType], known: Ints, places: Mapping[str, str]
+    ) -> None:
+        self.types = {name: types[name] for name in needed if name in types}
+        self.names = {place for word, place in places.items() if ROLES.get(word) == "name"}
+        self.known = known
+        self.new_keys = 0
+        self.first_new = ""
+
+    def blocks(self, path: Path, lines: Lines) -> Iterator[Block]:
+        """The lines in as few blocks as they can be read in."""
+        from seachange.kernels.json_keys import NEW_KEY, doubtful_lines
+
+        codes = np.frombuffer(lines.content, dtype=np.uint8)
+        doubts = doubtful_lines(codes, lines.begins, lines.ends, self.known)
+        if (doubts == NEW_KEY).any():
+            self.new_keys += int((doubts == NEW_KEY).sum())
+            self.first_new = self.first_new or f"line {lines.first + int((doubts == NEW_KEY).argmax())} of {path.name}"
+        yield from self._stretch(path, lines, doubts, 0, len(doubts))
+
+    def _stretch(self, path: Path, lines: Lines, doubts: npt.NDArray[np.int8], start: int, end: int) -> Iterator[Block]:
+        """Lines at once where polars can read them and no reader could differ; otherwise in halves, and then singly."""
+        from seachange.kernels.json_keys import BLANK, DOUBTFUL
+
+        doubtful = bool((doubts[start:end] == DOUBTFUL).any())
+        frame = None if doubtful else self._at_once(lines, start, end, int((doubts[start:end] != BLANK).sum()))
+        if frame is not None:
+            there = start + np.flatnonzero(doubts[start:end] != BLANK)
+            yield Block(path, lines.first + there, frame, _text_at(lines, there))
+        elif end - start <= FEW_LINES:
+            yield self._singly(path, lines, start, end)
+        else:
+            middle = (start + end) // 2
+            yield from self._stretch(path, lines, doubts, start, middle)
+            yield from self._stretch(path, lines, doubts, middle, end)
+
+    def _at_once(self, lines: Lines, start: int, end: int, count: int) -> polars.DataFrame | None:
+        import polars
+
+        content = lines.content[lines.begins[start] : lines.ends[end - 1] + 1]
+        wider = {
+            name: polars.Float64() if dtype == polars.Int64 and name not in self.names else dtype
+            for name, dtype in self.types.items()
+        }
+        for types in (self.types, wider):
+            try:
+                frame = polars.read_ndjson(content, schema=types)
+            except polars.exceptions.PolarsError:
+                continue
+            if len(frame) == count:
+                self.types = types
+                return frame
+        return None
+
+    def _singly(self, path: Path, lines: Lines, start: int, end: int) -> Block:
+        import polars
+
+        rows, there, rejected = [], [], []
+        for i in range(start, end):
+            content = lines.content[lines.begins[i] : lines.ends[i]]
+            if not content.strip():
+                continue
+            try:
+                rows.append(object_of(content))
+                there.append(i)
+            except ValueError as error:
+                rejected.append(Rejected(path.name, lines.first + i, str(error), shown(content)))
+        for name, dtype in self.types.items():
+            if dtype == polars.Null:
+                self.types = {**self.types, name: type_of([row.get(name) for row in rows])}
+        columns = [column_of(name, [row.get(name) for row in rows], dtype) for name, dtype in self.types.items()]
+        places = np.array(there, dtype=np.int64)
+        return Block(path, lines.first + places, polars.DataFrame(columns), _text_at(lines, places), rejected)
+
+
+def object_of(line: bytes) -> dict[str, Any]:
+    """The object in a line; a ValueError that says why where there is none, or more than one way to read it."""
+    try:
+        text = line.decode()
+    except UnicodeDecodeError as error:
+        raise ValueError("its bytes are not UTF-8") from error
+    try:
+        value = json.loads(text, object_pairs_hook=_each_once, parse_float=_finite)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"it is no JSON: {error.msg} at character {error.pos + 1}") from error
+    except RecursionError as error:
+        raise ValueError("its objects are nested too deeply") from error
+    if not isinstance(value, dict):
+        raise ValueError("it is no object of JSON")
+    if b"\\u" in line:
+        try:
+            json.dumps(value, ensure_ascii=False).encode()
+        except UnicodeEncodeError as error:
+            raise ValueError("it escapes half a character") from error
+    return value
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"the key {next(key for key in keys if keys.count(key) > 1)!r} is there twice in an object")
+    return found
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if value in (float("inf"), float("-inf")):
+        raise ValueError(f"the number {text} is too large")
+    return value
+
+
+def _head_rows(path: Path) -> Iterator[dict[str, Any]]:
+    head = head_of(path).removeprefix(BYTE_ORDER_MARK).lstrip()
+    if not head:
+        raise LogError(f"{str(path)!r} is empty.")
+    if head.startswith(b"["):
+        raise LogError(f"{str(path)!r} is one JSON list; a log has an object a line (jq -c '.[]' writes it so).")
+    with opened(path) as stream:
+        for lines in line_blocks(stream, path.name):
+            for begin, end in zip(lines.begins, lines.ends, strict=True):
+                if lines.content[begin:end].strip():
+                    with suppress(ValueError):
+                        yield object_of(lines.content[begin:end])
+
+
+def _key_numbers(rows: Sequence[dict[str, Any]]) -> Ints:
+    """The numbers of all keys of some objects, nested ones too, sorted."""
+    from seachange.kernels.json_keys import key_number
+
+    found: dict[tuple[int, str], int] = {}
+
+    def walk(value: Any, around: int) -> None:
+        if isinstance(value, dict):
+            for key, inner in value.items():
+                if (around, key) not in found:
+                    codes = np.frombuffer(key.encode(), dtype=np.uint8)
+                    found[around, key] = int(key_number(codes, 0, len(codes), around))
+                walk(inner, found[around, key])
+        elif isinstance(value, list):
+            for inner in value:
+                walk(inner, around)
+
+    for row in rows:
+        walk(row, 0)
+    return np.unique(np.array(list(found.values()), dtype=np.int64))
+
+
+def _text_at(lines: Lines, places: Ints) -> Callable[[int], str]:
+    return lambda row: lines.text(int(places[row]))

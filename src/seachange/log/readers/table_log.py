@@ -1,0 +1,331 @@
+"""What all tables have in common: columns with places, kinds that are decided once, parts of an even size."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from seachange.errors import LogError, SeachangeWarning
+from seachange.log.raw import PART_ROWS, RawRounds, Rejected
+from seachange.log.readers.kinds import NUMBER, Kind, Role, kind_of_texts, typed
+from seachange.log.readers.lines import SHOWN
+from seachange.log.readers.places import LIKE_PROPENSITIES, ROW_NUMBERS, asked_contexts, bare, find_places
+from seachange.log.readers.sources import partition_keys
+from seachange.log.readers.times import Clock, clock_of, moments
+from seachange.protocols import Ints
+
+if TYPE_CHECKING:
+    import polars
+
+# The rows that a column's kind is decided by.
+HEAD_ROWS = 10_000
+FEW_ROWS = 100  # of every further file, as long as there are not more files than that
+ROLES: dict[str, Role] = {"action": "name", "sequence": "name", "reward": "measure", "propensity": "measure"}
+
+
+@dataclass(frozen=True)
+class Block:
+    """Rows of one file that follow each other, as the file has them."""
+
+    path: Path
+    lines: Ints
+    frame: (
+        polars.DataFrame
+    )  # the columns of this file that are needed; texts where a column's kind is still to be seen to
+    text: Callable[[int], str]  # what stands in a row
+    rejected: Sequence[Rejected] = ()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What was decided by the head of a table."""
+
+    features: list[str]
+    kinds: dict[str, Kind]  # of the columns that hold texts
+    clock: Clock
+
+
+@dataclass
+class Oddities:
+    """Values of features that could not be read as their column's kind."""
+
+    count: int = 0
+    first: dict[str, str] = field(default_factory=dict)  # a column, and where it has its first one
+
+
+class TableLog:
+    """A table in one or many files; what differs between the formats is left to those below."""
+
+    format: str
+    n_rounds: int | None = None
+
+    def __init__(self, path: Path | Sequence[Path], columns: Mapping[str, str | Sequence[str]] | None = None) -> None:
+        self.paths = [path] if isinstance(path, Path) else list(path)
+        self.notes: list[str] = []
+        self._asked = dict(columns or {})
+        # What the names of folders say of their files is a column too.
+        self._keys = {file: {} if isinstance(path, Path) else partition_keys(file) for file in self.paths}
+        keys = [key for said in self._keys.values() for key in said]
+        self._available = list(dict.fromkeys([*self._names(), *keys]))
+        places = find_places(self._available, self._asked)
+        self.columns, self.found = places.columns, places.found
+
+    def parts(self, rows: int = PART_ROWS) -> Iterator[RawRounds]:
+        """All rounds, in the order of the files, at most ``rows`` at a time."""
+        kinds, oddities = dict(self._plan.kinds), Oddities()
+        waiting: list[RawRounds] = []
+        for block in self._blocks(rows):
+            waiting.append(self._rounds(block, kinds, oddities))
+            if waiting[-1].source != waiting[0].source:
+                yield from _even(waiting[:-1], rows)
+                waiting = waiting[-1:]
+            while sum(map(len, waiting)) >= rows or sum(len(part.rejected) for part in waiting) >= rows:
+                first, *rest = _even(waiting, rows)
+                yield first
+                waiting = rest
+        yield from _even(waiting, rows)
+        self._tell(oddities)
+
+    def _names(self) -> list[str]:
+        """The columns that the files have."""
+        raise NotImplementedError
+
+    def _head(self) -> polars.DataFrame:
+        """The first rows of the columns that the files have."""
+        raise NotImplementedError
+
+    def _blocks(self, rows: int) -> Iterator[Block]:
+        """All rows, with those columns of the files that are needed."""
+        raise NotImplementedError
+
+    @property
+    def needed(self) -> list[str]:
+        """The columns that are read, in the order of the table."""
+        wanted = {*self.columns.values(), *self._plan.features}
+        return [name for name in self._available if name in wanted]
+
+    @cached_property
+    def _plan(self) -> Plan:
+        samples = self._samples()
+        roles = {place: ROLES.get(word, "feature") for word, place in self.columns.items()}
+        clock: Clock = "number"
+        if "time" in self.columns:
+            clock, note = clock_of(samples[self.columns["time"]], self.paths[0].name)
+            self.notes += [note] if note else []
+        told = {name: self._kind(name, sample, roles.get(name, "feature")) for name, sample in samples.items()}
+        kinds = {name: kind for name, kind in told.items() if kind is not None and name != self.columns.get("time")}
+        self._require_measures(samples, kinds)
+        features = asked_contexts(self._asked)
+        if features is None:
+            features = self._free_columns(samples, kinds)
+        commas = [name for name in [*self.columns.values(), *features] if kinds.get(name) == "comma number"]
+        self.notes += [f"column {name!r} is read with decimal commas, 1,5 for 1.5." for name in commas]
+        return Plan(features, kinds, clock)
+
+    def _kind(self, name: str, sample: polars.Series, role: Role) -> Kind | None:
+        """What the texts of a column stand for; None where it holds no texts."""
+        import polars
+
+        return kind_of_texts(sample, role) if sample.dtype == polars.String else None
+
+    def _samples(self) -> dict[str, polars.Series]:
+        """The first values of every column; of one that only folders have, all."""
+        import polars
+
+        head = self._head()
+        samples = {name: head[name] for name in head.columns}
+        for name in self._available:
+            said = [keys[name] for keys in self._keys.values() if name in keys]
+            samples.setdefault(name, polars.Series(name, said, dtype=polars.String))
+        return samples
+
+    def _require_measures(self, samples: Mapping[str, polars.Series], kinds: Mapping[str, Kind]) -> None:
+        """Raise where rewards or propensities are no numbers at all."""
+        import polars
+
+        for word in ("reward", "propensity"):
+            if word not in self.columns:
+                continue
+            name = self.columns[word]
+            column = samples[name]
+            fine = column.dtype.is_numeric() or column.dtype in (polars.Null, polars.Boolean)
+            if not fine and kinds.get(name, "text") == "text":
+                odd = column.cast(polars.String, strict=False).drop_nulls().str.strip_chars()
+                example = next(iter(odd.filter(~odd.str.contains(NUMBER) & (odd != ""))), str(column.dtype))
+                words = "numbers, true and false, or yes and no" if word == "reward" else "numbers"
+                raise LogError(
+                    f"the {word} must be {words}; column {name!r} has {example!r}. Name another column with "
+                    f"columns={{{word!r}: ...}}, or --columns {word}=... in a shell."
+                )
+            if word == "propensity":
+                values = typed(column, kinds[name], "measure").values if column.dtype == polars.String else column
+                self._note_percents(name, values)
+
+    def _note_percents(self, name: str, values: polars.Series) -> None:
+        import polars
+
+        seen = values.cast(polars.Float64).drop_nulls()
+        most = max(seen.to_list(), default=0.0)
+        if 1 < most <= 100 and (seen > 0).all() and (seen > 1).sum() > len(seen) / 2:
+            self.notes.append(
+                f"propensities must be in (0, 1]; those of column {name!r} go up to {most:g} and look like "
+                "percents: divide them by 100."
+            )
+
+    def _free_columns(self, samples: Mapping[str, polars.Series], kinds: Mapping[str, Kind]) -> list[str]:
+        """The features of a table that does not say which they are."""
+        taken = set(self.columns.values())
+        free = [name for name in self._available if name not in taken]
+        if numbers := [name for name in free if ROW_NUMBERS.fullmatch(name)]:
+            warnings.warn(
+                f"columns {', '.join(map(repr, numbers))} look like the index of a table and are left out of the "
+                "contexts; name them as contexts to use them.",
+                SeachangeWarning,
+                stacklevel=2,
+            )
+        free = [name for name in free if name not in numbers]
+        if "propensity" in self.columns:
+            return free
+        alike = [name for name in free if _may_be_propensities(samples[name], kinds.get(name))]
+        if alike:
+            warnings.warn(
+                f"column {' and '.join(map(repr, alike))} may hold the propensities (the name says so, and the numbers "
+                f"are in (0, 1]) and is left out of the contexts. If it does say so: "
+                f'columns={{"propensity": {alike[0]!r}}}, or --columns propensity={alike[0]} in a shell; if not, name '
+                "it as a context to use it.",
+                SeachangeWarning,
+                stacklevel=2,
+            )
+        return [name for name in free if name not in alike]
+
+    def _rounds(self, block: Block, kinds: dict[str, Kind], oddities: Oddities) -> RawRounds:
+        """The rounds of a block, and the rows that are none."""
+        import polars
+
+        places = {place: word for word, place in self.columns.items()}
+        source = block.path.name
+        columns: dict[str, polars.Series] = {}
+        rejected = list(block.rejected)
+        good = np.ones(len(block.lines), dtype=bool)
+        for name in self.needed:
+            column, word = self._column(block, name), places.get(name)
+            role: Role = ROLES.get(word or "", "feature")
+            if word == "time":
+                read = moments(column, self._plan.clock)
+            elif column.dtype == polars.String:
+                if kinds.setdefault(name, "text") == "nothing":
+                    kinds[name] = kind_of_texts(column, role)
+                read = typed(column, kinds[name], role)
+            else:
+                columns[name] = column
+                continue
+            columns[name] = read.values
+            for row in read.bad.arg_true().to_list():
+                if word is None:
+                    oddities.count += 1
+                    oddities.first.setdefault(name, f"{_cut(column[row])!r} in line {block.lines[row]} of {source}")
+                elif good[row]:
+                    good[row] = False
+                    reason = f"the {word} {_cut(str(column[row]))!r} is no {_wanted(word, kinds.get(name))}"
+                    rejected.append(Rejected(source, int(block.lines[row]), reason, _cut(block.text(row))))
+        frame = polars.DataFrame(list(columns.values()))
+        if not good.all():
+            frame = frame.filter(polars.Series(good))
+        rejected.sort(key=lambda one: one.line)
+        parts: dict[str, Any] = {word: frame[place] for word, place in self.columns.items()}
+        parts["reward"] = _measure(parts["reward"])
+        if "propensity" in parts:
+            parts["propensity"] = _measure(parts["propensity"])
+        features = frame.select(self._plan.features)
+        return RawRounds(source, block.lines[good], features, rejected=tuple(rejected), **parts)
+
+    def _column(self, block: Block, name: str) -> polars.Series:
+        """A column of a block: the file's, or what its folders say, or nothing."""
+        import polars
+
+        if name in block.frame.columns:
+            return block.frame[name]
+        said = self._keys[block.path].get(name)
+        return polars.Series(name, [said], dtype=polars.String).new_from_index(0, len(block.lines))
+
+    def _tell(self, oddities: Oddities) -> None:
+        if oddities.count:
+            places = "; ".join(f"{name!r} has {first}" for name, first in oddities.first.items())
+            warnings.warn(
+                f"{oddities.count:,} values in columns of numbers are no numbers and count as missing: {places}.",
+                SeachangeWarning,
+                stacklevel=3,
+            )
+
+
+def _measure(column: polars.Series) -> polars.Series:
+    """Flags as 0 and 1, and nothing at all as missing numbers."""
+    import polars
+
+    return column.cast(polars.Float64) if column.dtype in (polars.Boolean, polars.String, polars.Null) else column
+
+
+def _wanted(word: str, kind: Kind | None) -> str:
+    if word == "time":
+        return "time"
+    return {"whole": "whole number", "flag": "yes or no"}.get(kind or "", "number") if word != "reward" else "number"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= SHOWN else text[: SHOWN - 1] + "…"
+
+
+def _may_be_propensities(column: polars.Series, kind: Kind | None) -> bool:
+    import polars
+
+    if not LIKE_PROPENSITIES.fullmatch(bare(column.name)):
+        return False
+    if kind is not None:
+        column = typed(column, kind, "feature").values
+    if not column.dtype.is_numeric():
+        return False
+    seen = column.cast(polars.Float64).fill_nan(None).drop_nulls()
+    return len(seen) > 0 and bool(((seen > 0) & (seen <= 1)).all())
+
+
+def _even(waiting: Sequence[RawRounds], rows: int) -> list[RawRounds]:
+    """The same rounds of one file in parts of ``rows``, the last one of what is left."""
+    import polars
+
+    if not waiting:
+        return []
+    if len(waiting) == 1 and len(waiting[0]) <= rows:
+        return list(waiting)
+
+    def joined(get: Callable[[RawRounds], Any]) -> Any:
+        pieces = [get(part) for part in waiting]
+        if pieces[0] is None:
+            return None
+        frames = [piece if isinstance(piece, polars.DataFrame) else piece.to_frame() for piece in pieces]
+        if frames[0].width == 0:
+            return polars.DataFrame()
+        whole = polars.concat(frames, how="vertical_relaxed")
+        return whole if isinstance(pieces[0], polars.DataFrame) else whole.to_series()
+
+    lines = np.concatenate([part.lines for part in waiting])
+    rejected = [one for part in waiting for one in part.rejected]
+    columns = {
+        name: joined(lambda part, name=name: getattr(part, name))  # type: ignore[misc]
+        for name in ("features", "action", "reward", "propensity", "time", "sequence")
+    }
+    parts = []
+    for start in range(0, max(len(lines), 1), rows):
+        end = start + rows
+        here = [one for one in rejected if end >= len(lines) or one.line < lines[end]]
+        rejected = rejected[len(here) :]
+        pieces: dict[str, Any] = {
+            name: None if column is None else column[start:end] for name, column in columns.items()
+        }
+        parts.append(RawRounds(waiting[0].source, lines[start:end], rejected=tuple(here), **pieces))
+    return parts
