@@ -86,7 +86,7 @@ def like(found, value, feature):
         return value == json.dumps(found, ensure_ascii=False) or float(value) == found
     if isinstance(value, bool) or isinstance(found, bool):
         return value == found
-    return same(repr(found), value) if not isinstance(value, float) else float(found) == value
+    return float(found) == value if isinstance(value, float) else found == value or same(repr(found), value)
 
 
 def check_json(damaged, log, parts):

@@ -7,8 +7,8 @@ import numpy as np
 from seachange.kernels.compiler import compiled
 
 FINE, BLANK, NEW_KEY, DOUBTFUL = 0, 1, 2, 3
-# Keys are told apart by numbers below this, their path being in the number.
-MODULUS = 2147483647
+# Keys are told apart by numbers of 37 bits, so that their product with the factor has no more than 63.
+BITS, FACTOR = (1 << 37) - 1, 16777619
 DEEPEST = 64
 MOST_KEYS = 1024  # of a line, all its objects together
 
@@ -20,7 +20,7 @@ def key_number(codes, begin, end, around):
     """The number of the key codes[begin:end] in an object whose own key has the number ``around``."""
     number = around + 1
     for i in range(begin, end):
-        number = (number * 257 + codes[i] + 1) % 2147483647
+        number = ((number ^ codes[i]) * FACTOR) & BITS
     return number
 
 
@@ -35,11 +35,14 @@ def doubtful_lines(codes, begins, ends, known):
     around = np.zeros(DEEPEST, dtype=np.int64)
     which = np.zeros(DEEPEST, dtype=np.int64)
     for t in range(begins.size):
-        depth, n_objects, n_keys, last_key, blank = -1, 0, 0, 0, True
+        depth, n_objects, n_keys, last_key = -1, 0, 0, 0
         i, end = begins[t], ends[t]
+        while i < end and codes[i] <= 32:
+            i += 1
+        if i == end:
+            found[t] = BLANK
         while i < end and found[t] != DOUBTFUL:
             code = codes[i]
-            blank = blank and code <= 32
             if code == _OPEN:
                 depth += 1
                 if depth >= DEEPEST:
@@ -81,8 +84,6 @@ def doubtful_lines(codes, begins, ends, known):
                         found[t] = NEW_KEY
                     i = after
             i += 1
-        if blank and found[t] == FINE:
-            found[t] = BLANK
     return found
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from seachange.errors import LogError
+from seachange.log.readers.ahead import made_ahead
 from seachange.log.readers.csv_lines import Records, records
 from seachange.log.readers.kinds import NUMBER
 from seachange.log.readers.lines import BYTE_ORDER_MARK
@@ -79,8 +81,10 @@ class CsvLog(TableLog):
     def _blocks(self, rows: int) -> Iterator[Block]:
         for path in self.paths:
             with opened(path) as stream:
-                for found in self._records(path, stream):
-                    yield Block(path, found.lines, self._frame(path, found), found.text, found.rejected)
+                yield from made_ahead(self._records(path, stream), partial(self._block, path))
+
+    def _block(self, path: Path, found: Records) -> Block:
+        return Block(path, found.lines, self._frame(path, found), found.text, found.rejected)
 
     def _frame(self, path: Path, found: Records) -> polars.DataFrame:
         """The columns that are needed: plain numbers read at once, all others as texts."""
@@ -97,7 +101,7 @@ class CsvLog(TableLog):
         }
         try:
             frame = _read(found, header, types)
-        except polars.exceptions.PolarsError:
+        except (polars.exceptions.PolarsError, polars.exceptions.PanicException):
             return self._careful_frame(found, header, types)
         odd = [name for name, dtype in types.items() if dtype == polars.Float64 and frame[name].is_infinite().any()]
         if odd:

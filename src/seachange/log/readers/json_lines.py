@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -15,9 +16,10 @@ import numpy.typing as npt
 
 from seachange.errors import LogError, SeachangeWarning
 from seachange.log.raw import Rejected
-from seachange.log.readers.json_types import column_of, type_of
+from seachange.log.readers.ahead import made_ahead
+from seachange.log.readers.json_types import column_of, texts_of, type_of
 from seachange.log.readers.kinds import Kind, Role
-from seachange.log.readers.lines import BYTE_ORDER_MARK, Lines, line_blocks, shown
+from seachange.log.readers.lines import BYTE_ORDER_MARK, Lines, line_blocks
 from seachange.log.readers.streams import head_of, opened
 from seachange.log.readers.table_log import FEW_ROWS, HEAD_ROWS, ROLES, Block, TableLog
 from seachange.protocols import Ints
@@ -25,8 +27,11 @@ from seachange.protocols import Ints
 if TYPE_CHECKING:
     import polars
 
+Doubts = npt.NDArray[np.int8]
 # So few lines are read one by one where polars cannot read them all at once.
 FEW_LINES = 64
+# What Python writes beside JSON.
+CONSTANTS = {"NaN": None, "Infinity": "Infinity", "-Infinity": "-Infinity"}
 
 
 def looks_like(path: Path, head: bytes) -> bool:
@@ -49,14 +54,14 @@ class JsonLinesLog(TableLog):
             self._rows += islice(_head_rows(path), FEW_ROWS if self._rows else HEAD_ROWS)
         if not self._rows:
             raise LogError(f"{str(self.paths[0])!r} has no line with an object of JSON.")
-        return list(dict.fromkeys(key for row in self._rows for key in row))
+        return list(_keys_of(self._rows))
 
     def _head(self) -> polars.DataFrame:
         import polars
 
         rows, self._rows = self._rows, []
         roles = {place: ROLES.get(word, "feature") for word, place in self.columns.items()}
-        names = dict.fromkeys(key for row in rows for key in row)
+        names = _keys_of(rows)
         self._known = _key_numbers(rows)
         self._types = {name: type_of([row.get(name) for row in rows], roles.get(name, "feature")) for name in names}
         return polars.DataFrame([column_of(name, [row.get(name) for row in rows], self._types[name]) for name in names])
@@ -78,8 +83,8 @@ class JsonLinesLog(TableLog):
         reading = _Reading(self.needed, self._types, self._known, self.columns)
         for path in self.paths:
             with opened(path) as stream:
-                for lines in line_blocks(stream, path.name):
-                    yield from reading.blocks(path, lines)
+                for lines, doubts, frame in made_ahead(line_blocks(stream, path.name), reading.at_once):
+                    yield from reading.blocks(path, lines, doubts, frame)
         if reading.new_keys and "contexts" not in self._asked:
             warnings.warn(
                 f"{reading.new_keys:,} lines have fields that the first {HEAD_ROWS:,} do not have, and which are left "
@@ -101,36 +106,47 @@ class _Reading:
         self.new_keys = 0
         self.first_new = ""
 
-    def blocks(self, path: Path, lines: Lines) -> Iterator[Block]:
-        """The lines in as few blocks as they can be read in."""
-        from seachange.kernels.json_keys import NEW_KEY, doubtful_lines
+    def at_once(self, lines: Lines) -> tuple[Lines, Doubts, polars.DataFrame | None]:
+        """Lines, what is doubtful about them, and all that they hold if nothing is."""
+        from seachange.kernels.json_keys import doubtful_lines
 
         codes = np.frombuffer(lines.content, dtype=np.uint8)
         doubts = doubtful_lines(codes, lines.begins, lines.ends, self.known)
+        return lines, doubts, self._read(lines, doubts, 0, len(doubts))
+
+    def blocks(self, path: Path, lines: Lines, doubts: Doubts, frame: polars.DataFrame | None) -> Iterator[Block]:
+        """The lines in as few blocks as they can be read in."""
+        from seachange.kernels.json_keys import NEW_KEY
+
         if (doubts == NEW_KEY).any():
             self.new_keys += int((doubts == NEW_KEY).sum())
             self.first_new = self.first_new or f"line {lines.first + int((doubts == NEW_KEY).argmax())} of {path.name}"
-        yield from self._stretch(path, lines, doubts, 0, len(doubts))
+        yield from self._stretch(path, lines, doubts, 0, len(doubts), frame)
 
-    def _stretch(self, path: Path, lines: Lines, doubts: npt.NDArray[np.int8], start: int, end: int) -> Iterator[Block]:
+    def _stretch(
+        self, path: Path, lines: Lines, doubts: Doubts, start: int, end: int, frame: polars.DataFrame | None
+    ) -> Iterator[Block]:
         """Lines at once where polars can read them and no reader could differ; otherwise in halves, and then singly."""
-        from seachange.kernels.json_keys import BLANK, DOUBTFUL
+        from seachange.kernels.json_keys import BLANK
 
-        doubtful = bool((doubts[start:end] == DOUBTFUL).any())
-        frame = None if doubtful else self._at_once(lines, start, end, int((doubts[start:end] != BLANK).sum()))
         if frame is not None:
             there = start + np.flatnonzero(doubts[start:end] != BLANK)
             yield Block(path, lines.first + there, frame, _text_at(lines, there))
         elif end - start <= FEW_LINES:
-            yield self._singly(path, lines, start, end)
+            yield self._singly(path, lines, doubts, start, end)
         else:
             middle = (start + end) // 2
-            yield from self._stretch(path, lines, doubts, start, middle)
-            yield from self._stretch(path, lines, doubts, middle, end)
+            for half in ((start, middle), (middle, end)):
+                yield from self._stretch(path, lines, doubts, *half, self._read(lines, doubts, *half))
 
-    def _at_once(self, lines: Lines, start: int, end: int, count: int) -> polars.DataFrame | None:
+    def _read(self, lines: Lines, doubts: Doubts, start: int, end: int) -> polars.DataFrame | None:
         import polars
 
+        from seachange.kernels.json_keys import BLANK, DOUBTFUL
+
+        if (doubts[start:end] == DOUBTFUL).any():
+            return None
+        count = int((doubts[start:end] != BLANK).sum())
         content = lines.content[lines.begins[start] : lines.ends[end - 1] + 1]
         wider = {
             name: polars.Float64() if dtype == polars.Int64 and name not in self.names else dtype
@@ -139,30 +155,29 @@ class _Reading:
         for types in (self.types, wider):
             try:
                 frame = polars.read_ndjson(content, schema=types)
-            except polars.exceptions.PolarsError:
+            except (polars.exceptions.PolarsError, polars.exceptions.PanicException):
                 continue
             if len(frame) == count:
                 self.types = types
                 return frame
         return None
 
-    def _singly(self, path: Path, lines: Lines, start: int, end: int) -> Block:
+    def _singly(self, path: Path, lines: Lines, doubts: Doubts, start: int, end: int) -> Block:
         import polars
 
+        from seachange.kernels.json_keys import BLANK, DOUBTFUL
+
         rows, there, rejected = [], [], []
-        for i in range(start, end):
-            content = lines.content[lines.begins[i] : lines.ends[i]]
-            if not content.strip():
-                continue
+        for i in start + np.flatnonzero(doubts[start:end] != BLANK):
             try:
-                rows.append(object_of(content))
+                rows.append(_row(lines, int(i), doubtful=doubts[i] == DOUBTFUL))
                 there.append(i)
             except ValueError as error:
-                rejected.append(Rejected(path.name, lines.first + i, str(error), shown(content)))
+                rejected.append(Rejected(path.name, lines.first + int(i), str(error), lines.text(int(i))))
         for name, dtype in self.types.items():
             if dtype == polars.Null:
                 self.types = {**self.types, name: type_of([row.get(name) for row in rows])}
-        columns = [column_of(name, [row.get(name) for row in rows], dtype) for name, dtype in self.types.items()]
+        columns = [texts_of(name, [row.get(name) for row in rows], dtype) for name, dtype in self.types.items()]
         places = np.array(there, dtype=np.int64)
         return Block(path, lines.first + places, polars.DataFrame(columns), _text_at(lines, places), rejected)
 
@@ -174,13 +189,15 @@ def object_of(line: bytes) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         raise ValueError("its bytes are not UTF-8") from error
     try:
-        value = json.loads(text, object_pairs_hook=_each_once, parse_float=_finite)
+        value = json.loads(text, object_pairs_hook=_each_once, parse_constant=CONSTANTS.get)
     except json.JSONDecodeError as error:
         raise ValueError(f"it is no JSON: {error.msg} at character {error.pos + 1}") from error
     except RecursionError as error:
         raise ValueError("its objects are nested too deeply") from error
     if not isinstance(value, dict):
         raise ValueError("it is no object of JSON")
+    if _too_large(value):
+        raise ValueError("a number in it is too large")
     if b"\\u" in line:
         try:
             json.dumps(value, ensure_ascii=False).encode()
@@ -197,14 +214,16 @@ def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _finite(text: str) -> float:
-    value = float(text)
-    if value in (float("inf"), float("-inf")):
-        raise ValueError(f"the number {text} is too large")
-    return value
+def _too_large(value: Any) -> bool:
+    """Whether a number became infinite when it was read."""
+    if isinstance(value, dict | list):
+        return any(map(_too_large, value.values() if isinstance(value, dict) else value))
+    return isinstance(value, float) and math.isinf(value)
 
 
 def _head_rows(path: Path) -> Iterator[dict[str, Any]]:
+    from seachange.kernels.json_keys import BLANK, DOUBTFUL, doubtful_lines
+
     head = head_of(path).removeprefix(BYTE_ORDER_MARK).lstrip()
     if not head:
         raise LogError(f"{str(path)!r} is empty.")
@@ -212,10 +231,31 @@ def _head_rows(path: Path) -> Iterator[dict[str, Any]]:
         raise LogError(f"{str(path)!r} is one JSON list; a log has an object a line (jq -c '.[]' writes it so).")
     with opened(path) as stream:
         for lines in line_blocks(stream, path.name):
-            for begin, end in zip(lines.begins, lines.ends, strict=True):
-                if lines.content[begin:end].strip():
-                    with suppress(ValueError):
-                        yield object_of(lines.content[begin:end])
+            codes = np.frombuffer(lines.content, dtype=np.uint8)
+            doubts = doubtful_lines(codes, lines.begins, lines.ends, np.zeros(0, dtype=np.int64))
+            for i in np.flatnonzero(doubts != BLANK):
+                with suppress(ValueError):
+                    yield _row(lines, int(i), doubtful=doubts[i] == DOUBTFUL)
+
+
+def _row(lines: Lines, i: int, doubtful: bool) -> dict[str, Any]:
+    """The object in a line, quickly where nothing about it is doubtful."""
+    import msgspec
+
+    line = lines.content[lines.begins[i] : lines.ends[i]]
+    if not doubtful:
+        with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return msgspec.json.decode(line, type=dict[str, Any])
+    return object_of(line)
+
+
+def _keys_of(rows: Sequence[dict[str, Any]]) -> dict[str, None]:
+    """All keys, in the order in which they first occur."""
+    found: dict[str, None] = {}
+    for row in rows:
+        if not row.keys() <= found.keys():
+            found |= dict.fromkeys(row)
+    return found
 
 
 def _key_numbers(rows: Sequence[dict[str, Any]]) -> Ints:
@@ -224,19 +264,19 @@ def _key_numbers(rows: Sequence[dict[str, Any]]) -> Ints:
 
     found: dict[tuple[int, str], int] = {}
 
-    def walk(value: Any, around: int) -> None:
-        if isinstance(value, dict):
-            for key, inner in value.items():
-                if (around, key) not in found:
-                    codes = np.frombuffer(key.encode(), dtype=np.uint8)
-                    found[around, key] = int(key_number(codes, 0, len(codes), around))
-                walk(inner, found[around, key])
-        elif isinstance(value, list):
-            for inner in value:
-                walk(inner, around)
+    def walk(objects: Sequence[dict[str, Any]], around: int) -> None:
+        for key in _keys_of(objects):
+            codes = np.frombuffer(key.encode(), dtype=np.uint8)
+            number = found[around, key] = int(key_number(codes, 0, len(codes), around))
+            inner = [row.get(key) for row in objects]
+            while any(isinstance(value, list) for value in inner):
+                inner = [one for value in inner if isinstance(value, list) for one in value] + [
+                    value for value in inner if isinstance(value, dict)
+                ]
+            if objects_inside := [value for value in inner if isinstance(value, dict)]:
+                walk(objects_inside, number)
 
-    for row in rows:
-        walk(row, 0)
+    walk(rows, 0)
     return np.unique(np.array(list(found.values()), dtype=np.int64))
 
 

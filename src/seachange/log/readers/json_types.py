@@ -44,11 +44,21 @@ def type_of(values: Sequence[Any], role: Role = "feature") -> polars.DataType:
 
 
 def column_of(name: str, values: Sequence[Any], dtype: polars.DataType) -> polars.Series:
-    """A column of a field. Where it should be numbers or flags it is their texts, so that what is neither shows."""
+    """A column of a field; of another type where a value is, nothing."""
+    import polars
+
+    plain = {polars.Int64(): int, polars.Float64(): float, polars.String(): str, polars.Boolean(): bool}.get(dtype)
+    if {*map(type, values)} <= {plain, type(None)} and plain is not int:  # integers may be too large
+        return polars.Series(name, values, dtype=dtype)
+    return polars.Series(name, [fitted(value, dtype) for value in values], dtype=dtype)
+
+
+def texts_of(name: str, values: Sequence[Any], dtype: polars.DataType) -> polars.Series:
+    """A column of a field; where it should be numbers or flags it is their texts, so that what is neither shows."""
     import polars
 
     if dtype in (polars.Struct, polars.List):
-        return polars.Series(name, [fitted(value, dtype) for value in values], dtype=dtype)
+        return column_of(name, values, dtype)
     return polars.Series(name, [text_of(value) for value in values], dtype=polars.String)
 
 
@@ -72,13 +82,16 @@ def fitted(value: Any, dtype: polars.DataType) -> Any:
         return None
     if dtype == polars.Int64:
         return value if type(value) is int and value in INT64 else None
-    return float(value) if abs(value) < 1e300 or math.isfinite(value) else None
+    try:
+        return float(value)
+    except OverflowError:
+        return None
 
 
 def text_of(value: Any) -> str | None:
     """The text that stands for a value; whole numbers without a decimal point."""
     if value is None or isinstance(value, str):
         return value
-    if isinstance(value, float) and math.isfinite(value) and value == math.floor(value) and abs(value) < 2**53:
-        return str(int(value))
+    if type(value) is float and math.isfinite(value):
+        return str(int(value)) if value == math.floor(value) and abs(value) < 2**53 else repr(value)
     return json.dumps(value, ensure_ascii=False)

@@ -32,21 +32,18 @@ class Lines(NamedTuple):
 
 def line_blocks(stream: IO[bytes], source: str) -> Iterator[Lines]:
     """All lines of a stream, a block of bytes at a time; a mark of byte order is no part of the first."""
-    waiting, first, at_end = b"", 1, False
-    while not at_end:
-        fresh = stream.read(BLOCK_BYTES)
-        at_end = not fresh
-        block = (waiting + fresh).removeprefix(BYTE_ORDER_MARK) if first == 1 else waiting + fresh
-        if at_end and block and not block.endswith(b"\n"):
-            block += b"\n"
-        used = block.rfind(b"\n") + 1
-        content, waiting = block[:used], block[used:]
-        if len(waiting) > LONGEST_LINE:
-            raise LogError(f"{source!r} has a line of more than {LONGEST_LINE:,} bytes: is it text?")
-        if content:
-            ends = np.flatnonzero(np.frombuffer(content, dtype=np.uint8) == NEWLINE)
-            yield Lines(content, np.concatenate([[0], ends[:-1] + 1]), ends, first)
-            first += len(ends)
+    first = 1
+    while content := stream.read(BLOCK_BYTES):
+        if first == 1:
+            content = content.removeprefix(BYTE_ORDER_MARK)
+        if not content.endswith(b"\n"):
+            rest = stream.readline(LONGEST_LINE)
+            if len(rest) == LONGEST_LINE:
+                raise LogError(f"{source!r} has a line of more than {LONGEST_LINE:,} bytes: is it text?")
+            content += rest if rest.endswith(b"\n") else rest + b"\n"
+        ends = np.flatnonzero(np.frombuffer(content, dtype=np.uint8) == NEWLINE)
+        yield Lines(content, np.concatenate([[0], ends[:-1] + 1]), ends, first)
+        first += len(ends)
 
 
 def shown(content: bytes) -> str:

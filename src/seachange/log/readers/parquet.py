@@ -91,7 +91,7 @@ def _reading(path: Path) -> Iterator[None]:
 
     try:
         yield
-    except (polars.exceptions.PolarsError, OSError) as error:
+    except (polars.exceptions.PolarsError, polars.exceptions.PanicException, OSError) as error:
         raise LogError(f"{str(path)!r} cannot be read as Parquet: {error}.") from error
 
 

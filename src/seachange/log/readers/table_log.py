@@ -286,7 +286,7 @@ def _may_be_propensities(column: polars.Series, kind: Kind | None) -> bool:
 
     if not LIKE_PROPENSITIES.fullmatch(bare(column.name)):
         return False
-    if kind is not None:
+    if kind is not None and column.dtype == polars.String:
         column = typed(column, kind, "feature").values
     if not column.dtype.is_numeric():
         return False
