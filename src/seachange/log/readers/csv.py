@@ -49,6 +49,7 @@ class CsvLog(TableLog):
         self._headers: dict[Path, Header] = {}
         self._careful: set[str] = set()  # columns that have held texts which are no plain numbers
         super().__init__(path, columns)
+        self._require_places({path: header.names for path, header in self._headers.items()})
         self.format = "tsv" if self._headers[self.paths[0]].separator == "\t" else "csv"
 
     def _names(self) -> list[str]:

@@ -84,7 +84,7 @@ class JsonLinesLog(TableLog):
         for path in self.paths:
             with opened(path) as stream:
                 for lines, doubts, frame in made_ahead(line_blocks(stream, path.name), reading.at_once):
-                    yield from reading.blocks(path, lines, doubts, frame)
+                    yield from reading.stretch(path, lines, doubts, 0, len(doubts), frame)
         if reading.new_keys and "contexts" not in self._asked:
             warnings.warn(
                 f"{reading.new_keys:,} lines have fields that the first {HEAD_ROWS:,} do not have, and which are left "
@@ -114,16 +114,7 @@ class _Reading:
         doubts = doubtful_lines(codes, lines.begins, lines.ends, self.known)
         return lines, doubts, self._read(lines, doubts, 0, len(doubts))
 
-    def blocks(self, path: Path, lines: Lines, doubts: Doubts, frame: polars.DataFrame | None) -> Iterator[Block]:
-        """The lines in as few blocks as they can be read in."""
-        from seachange.kernels.json_keys import NEW_KEY
-
-        if (doubts == NEW_KEY).any():
-            self.new_keys += int((doubts == NEW_KEY).sum())
-            self.first_new = self.first_new or f"line {lines.first + int((doubts == NEW_KEY).argmax())} of {path.name}"
-        yield from self._stretch(path, lines, doubts, 0, len(doubts), frame)
-
-    def _stretch(
+    def stretch(
         self, path: Path, lines: Lines, doubts: Doubts, start: int, end: int, frame: polars.DataFrame | None
     ) -> Iterator[Block]:
         """Lines at once where polars can read them and no reader could differ; otherwise in halves, and then singly."""
@@ -131,13 +122,14 @@ class _Reading:
 
         if frame is not None:
             there = start + np.flatnonzero(doubts[start:end] != BLANK)
+            self._count_new(path, lines, doubts, there)
             yield Block(path, lines.first + there, frame, _text_at(lines, there))
         elif end - start <= FEW_LINES:
             yield self._singly(path, lines, doubts, start, end)
         else:
             middle = (start + end) // 2
             for half in ((start, middle), (middle, end)):
-                yield from self._stretch(path, lines, doubts, *half, self._read(lines, doubts, *half))
+                yield from self.stretch(path, lines, doubts, *half, self._read(lines, doubts, *half))
 
     def _read(self, lines: Lines, doubts: Doubts, start: int, end: int) -> polars.DataFrame | None:
         import polars
@@ -179,7 +171,17 @@ class _Reading:
                 self.types = {**self.types, name: type_of([row.get(name) for row in rows])}
         columns = [texts_of(name, [row.get(name) for row in rows], dtype) for name, dtype in self.types.items()]
         places = np.array(there, dtype=np.int64)
+        self._count_new(path, lines, doubts, places)
         return Block(path, lines.first + places, polars.DataFrame(columns), _text_at(lines, places), rejected)
+
+    def _count_new(self, path: Path, lines: Lines, doubts: Doubts, there: Ints) -> None:
+        """Keep in mind that lines which are read have keys that nobody knows."""
+        from seachange.kernels.json_keys import NEW_KEY
+
+        new = there[doubts[there] == NEW_KEY]
+        if len(new):
+            self.new_keys += len(new)
+            self.first_new = self.first_new or f"line {lines.first + new[0]} of {path.name}"
 
 
 def object_of(line: bytes) -> dict[str, Any]:

@@ -45,17 +45,27 @@ def kind_of_texts(texts: polars.Series, role: Role) -> Kind:
     numbers = rest.str.contains(NUMBER)
     if numbers.mean() < SHARE[role]:  # type: ignore[operator]
         return "comma number" if role != "name" and _decimal_commas(rest) else "text"
-    numbers_alone = rest.filter(numbers)
-    if role != "measure" and numbers_alone.str.contains(LEADING_ZERO).any():
+    rest = rest.filter(numbers)
+    if role != "measure" and rest.str.contains(LEADING_ZERO).any():
         return "text"  # codes, such as 007
-    if numbers_alone.str.contains(WHOLE).all():
-        fits = numbers_alone.cast(_int64(), strict=False).is_not_null().all()
-        if role == "name" and not numbers_alone.str.contains(NAMELY_WHOLE).all():
-            return "text"
-        return "whole" if fits else ("number" if role == "measure" else "text")  # more digits make an identifier
-    if role == "name":
-        return "number" if rest.str.contains(NAMELY_NUMBER).all() else "text"
-    return "number"
+    return _kind_of_names(rest) if role == "name" else _kind_of_numbers(rest, role)
+
+
+def _kind_of_names(numbers: polars.Series) -> Kind:
+    """Names that are numbers are so only in one spelling, so that none stands for another."""
+    if numbers.str.contains(NAMELY_WHOLE).mean() >= MOST:  # type: ignore[operator]
+        return "whole"
+    return "number" if numbers.str.contains(NAMELY_NUMBER).all() else "text"
+
+
+def _kind_of_numbers(numbers: polars.Series, role: Role) -> Kind:
+    import polars
+
+    if not numbers.str.contains(WHOLE).all():
+        return "number"
+    if numbers.cast(polars.Int64, strict=False).is_not_null().all():
+        return "whole"
+    return "number" if role == "measure" else "text"  # more digits make an identifier
 
 
 def typed(texts: polars.Series, kind: Kind, role: Role) -> Typed:
@@ -97,9 +107,3 @@ def _decimal_commas(texts: polars.Series) -> bool:
         return False
     with_comma = texts.filter(alike & texts.str.contains(",", literal=True))
     return len(with_comma) > 0 and not with_comma.str.contains(THOUSANDS).all()
-
-
-def _int64() -> type[polars.DataType]:
-    import polars
-
-    return polars.Int64

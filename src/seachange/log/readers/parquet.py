@@ -32,6 +32,7 @@ class ParquetLog(TableLog):
     def __init__(self, path: Path | Sequence[Path], columns: Mapping[str, str | Sequence[str]] | None = None) -> None:
         self._schemas: dict[Path, polars.Schema] = {}
         super().__init__(path, columns)
+        self._require_places({path: schema.names() for path, schema in self._schemas.items()})
         _require_alike(self._schemas)
         self.n_rounds = sum(_rows(path) for path in self.paths)
 

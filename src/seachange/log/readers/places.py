@@ -101,7 +101,7 @@ def require_columns(names: Iterable[str], available: Sequence[str]) -> None:
 def nearest(word: str, words: Sequence[str]) -> str:
     """A sentence with the word that was probably meant, or nothing."""
     by_bare = {bare(one): one for one in words}
-    close = get_close_matches(bare(word), list(by_bare), n=1, cutoff=0.7)
+    close = get_close_matches(bare(word), list(by_bare), n=1, cutoff=0.6)
     return f" Is it {by_bare[close[0]]!r}?" if close else ""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import unquote
@@ -26,9 +27,9 @@ def files_of(path: str | Path | Sequence[str | Path]) -> list[Path]:
         found = [file for file in place.rglob("*") if file.is_file() and not _hidden(file.relative_to(place))]
         if not found:
             raise LogError(f"there is no file in the folder {str(path)!r}.")
-        return sorted(found)
+        return sorted(found, key=_in_order)
     if glob.has_magic(str(path)):
-        matches = sorted(glob.glob(str(place), recursive=True))
+        matches = sorted(glob.glob(str(place), recursive=True), key=_in_order)
         if not matches:
             raise LogError(f"no file is called like {str(path)!r}.")
         return list(dict.fromkeys(file for match in matches for file in files_of(match)))
@@ -39,6 +40,12 @@ def partition_keys(file: Path) -> dict[str, str]:
     """What the names of the folders around a file say of its rows: day=2026-01-01."""
     pairs = (folder.partition("=") for folder in file.parts[:-1])
     return {name: unquote(value) for name, equals, value in pairs if equals and name and value != NO_VALUE}
+
+
+def _in_order(path: str | Path) -> list[tuple[bool, int, str]]:
+    """The order of names in which part-2 comes before part-10: files of a log follow each other in time."""
+    pieces = re.split(r"([0-9]+)", str(path))
+    return [(piece.isdecimal(), int(piece) if piece.isdecimal() else 0, piece) for piece in pieces]
 
 
 def _hidden(file: Path) -> bool:

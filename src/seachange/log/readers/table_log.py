@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -95,6 +95,13 @@ class TableLog:
     def _names(self) -> list[str]:
         """The columns that the files have."""
         raise NotImplementedError
+
+    def _require_places(self, held: Mapping[Path, Collection[str]]) -> None:
+        """Raise where a file lacks the column of a place that others have."""
+        for place in self.columns.values():
+            for path, names in held.items():
+                if place not in names and place not in self._keys[path]:
+                    raise LogError(f"all files of a log must have its columns; {place!r} is not in {path.name!r}.")
 
     def _head(self) -> polars.DataFrame:
         """The first rows of the columns that the files have."""
@@ -251,8 +258,7 @@ class TableLog:
 
         if name in block.frame.columns:
             return block.frame[name]
-        said = self._keys[block.path].get(name)
-        return polars.Series(name, [said], dtype=polars.String).new_from_index(0, len(block.lines))
+        return polars.Series(name, [self._keys[block.path].get(name)]).new_from_index(0, len(block.lines))
 
     def _tell(self, oddities: Oddities) -> None:
         if oddities.count:
