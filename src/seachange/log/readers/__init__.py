@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from seachange.errors import LogError
 from seachange.log.bandit_log import BanditLog
@@ -14,6 +14,9 @@ from seachange.log.readers.places import nearest
 from seachange.log.readers.sources import files_of
 from seachange.log.readers.streams import bare_suffix, head_of
 from seachange.log.validation import OnBadRows
+
+if TYPE_CHECKING:
+    from seachange.log.features import FeatureSpec
 
 
 class Format(NamedTuple):
@@ -55,6 +58,15 @@ def open_raw(
 
     The format is told by the content and then by the name; ``format`` says it where that is wrong.
     """
+    return _opened(path, columns, format, None)
+
+
+def _opened(
+    path: str | Path | Sequence[str | Path],
+    columns: Mapping[str, str | Sequence[str]] | None,
+    format: str | None,
+    features: FeatureSpec | None,
+) -> RawLog:
     if isinstance(path, str | Path) and Path(path).is_dir():
         folder = Path(path)
         whole = _named(format) if format else next((one for one in FORMATS if one.looks_like(folder, b"")), None)
@@ -62,6 +74,8 @@ def open_raw(
             return whole.reader(folder, columns)
     files = files_of(path)
     told = _named(format) if format else _format_of(files)
+    if told.many and features is not None:
+        columns = features.words(columns)  # of a table, only what the features are made of need be read
     if isinstance(path, str | Path) and Path(path).is_file():
         return told.reader(files[0], columns)
     return told.reader(files, columns) if told.many else ManyFiles([told.reader(file, columns) for file in files])
@@ -71,7 +85,7 @@ def read_log(
     path: str | Path | Sequence[str | Path],
     columns: Mapping[str, str | Sequence[str]] | None = None,
     *,
-    features: Any = None,
+    features: FeatureSpec | None = None,
     format: str | None = None,
     action_names: Sequence[str] | None = None,
     missing_rewards: bool = False,
@@ -89,7 +103,7 @@ def read_log(
     from seachange.log.encoding import log_from_raw
 
     return log_from_raw(
-        open_raw(path, columns, format=format),
+        _opened(path, columns, format, features),
         features,
         action_names=action_names,
         missing_rewards=missing_rewards,
