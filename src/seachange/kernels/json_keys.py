@@ -12,6 +12,10 @@ BITS, FACTOR = (1 << 37) - 1, 16777619
 DEEPEST = 64
 MOST_KEYS = 1024  # of a line, all its objects together
 
+# The characters that matter outside of texts: " { }
+MARKS = np.zeros(256, dtype=np.bool_)
+MARKS[[34, 123, 125]] = True
+
 _QUOTE, _BACKSLASH, _COLON, _OPEN, _CLOSE, _U = 34, 92, 58, 123, 125, 117
 
 
@@ -41,7 +45,11 @@ def doubtful_lines(codes, begins, ends, known):
             i += 1
         if i == end:
             found[t] = BLANK
-        while i < end and found[t] != DOUBTFUL:
+        while found[t] != DOUBTFUL:
+            while i < end and not MARKS[codes[i]]:
+                i += 1
+            if i >= end:
+                break
             code = codes[i]
             if code == _OPEN:
                 depth += 1
@@ -54,7 +62,7 @@ def doubtful_lines(codes, begins, ends, known):
                 depth -= 1
                 if depth >= 0:
                     last_key = around[depth + 1]
-            elif code == _QUOTE:
+            else:
                 begin, escaped = i + 1, False
                 i += 1
                 while i < end and codes[i] != _QUOTE:
