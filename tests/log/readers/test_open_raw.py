@@ -91,6 +91,9 @@ def test_folders_that_name_a_value_are_a_column(tmp_path, suffix):
     assert frame["hour"].to_list() == [7, 7, 12, 12] * 2
     assert frame["time"].to_list() == [dt.datetime(2026, 1, 1)] * 4 + [dt.datetime(2026, 1, 2)] * 4
     assert frame["action"].to_list() == ["a", "b"] * 4
+    assert {part.source for part in open_raw(tmp_path).parts()} == {
+        f"day=2026-01-0{day}/hour={hour}/part-0.{suffix}" for day in (1, 2) for hour in (7, 12)
+    }
 
 
 @pytest.mark.parametrize("suffix", ["parquet", "csv", "jsonl"])

@@ -77,7 +77,7 @@ class CsvLog(TableLog):
         header = self._headers[path]
         for _ in range(header.lines):
             stream.readline()
-        return records(stream, header.separator, len(header.names), header.lines + 1, path.name)
+        return records(stream, header.separator, len(header.names), header.lines + 1, self._sources[path])
 
     def _blocks(self, rows: int) -> Iterator[Block]:
         for path in self.paths:
@@ -137,7 +137,9 @@ def _read(found: Records, header: Header, types: Mapping[str, Any]) -> polars.Da
     )
     if len(read) != len(found.lines):
         raise polars.exceptions.ComputeError(f"{len(found.lines)} records were read as {len(read)}")
-    return read.rename(numbered, strict=False)
+    read = read.rename(numbered, strict=False)
+    # A field of two quotes is as empty as one of none.
+    return read.with_columns(polars.col(polars.String).replace("", None)) if b'""' in found.content else read
 
 
 def _header(path: Path) -> Header:

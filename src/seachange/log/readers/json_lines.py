@@ -80,10 +80,10 @@ class JsonLinesLog(TableLog):
         return kinds.get(dtype)
 
     def _blocks(self, rows: int) -> Iterator[Block]:
-        reading = _Reading(self.needed, self._types, self._known, self.columns)
+        reading = _Reading(self.needed, self._types, self._known, self.columns, self._sources)
         for path in self.paths:
             with opened(path) as stream:
-                for lines, doubts, frame in made_ahead(line_blocks(stream, path.name), reading.at_once):
+                for lines, doubts, frame in made_ahead(line_blocks(stream, self._sources[path]), reading.at_once):
                     yield from reading.stretch(path, lines, doubts, 0, len(doubts), frame)
         if reading.new_keys and "contexts" not in self._asked:
             warnings.warn(
@@ -98,11 +98,17 @@ class _Reading:
     """One pass over the lines of a log, during which types may become wider."""
 
     def __init__(
-        self, needed: Sequence[str], types: Mapping[str, polars.DataType], known: Ints, places: Mapping[str, str]
+        self,
+        needed: Sequence[str],
+        types: Mapping[str, polars.DataType],
+        known: Ints,
+        places: Mapping[str, str],
+        sources: Mapping[Path, str],
     ) -> None:
         self.types = {name: types[name] for name in needed if name in types}
         self.names = {place for word, place in places.items() if ROLES.get(word) == "name"}
         self.known = known
+        self.sources = sources
         self.new_keys = 0
         self.first_new = ""
 
@@ -165,7 +171,7 @@ class _Reading:
                 rows.append(_row(lines, int(i), doubtful=doubts[i] == DOUBTFUL))
                 there.append(i)
             except ValueError as error:
-                rejected.append(Rejected(path.name, lines.first + int(i), str(error), lines.text(int(i))))
+                rejected.append(Rejected(self.sources[path], lines.first + int(i), str(error), lines.text(int(i))))
         for name, dtype in self.types.items():
             if dtype == polars.Null:
                 self.types = {**self.types, name: type_of([row.get(name) for row in rows])}
@@ -181,7 +187,7 @@ class _Reading:
         new = there[doubts[there] == NEW_KEY]
         if len(new):
             self.new_keys += len(new)
-            self.first_new = self.first_new or f"line {lines.first + new[0]} of {path.name}"
+            self.first_new = self.first_new or f"line {lines.first + new[0]} of {self.sources[path]}"
 
 
 def object_of(line: bytes) -> dict[str, Any]:

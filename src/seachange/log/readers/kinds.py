@@ -73,7 +73,8 @@ def typed(texts: polars.Series, kind: Kind, role: Role) -> Typed:
     import polars
 
     if kind in ("text", "nothing"):
-        return Typed(texts.replace("", None), polars.repeat(False, len(texts), eager=True))
+        values = texts if kind == "text" else polars.Series(texts.name, [None]).new_from_index(0, len(texts))
+        return Typed(values, polars.repeat(False, len(texts), eager=True))
     bare = texts.str.strip_chars()
     lower = bare.str.to_lowercase()
     missing = lower.is_in(MISSING) | texts.is_null()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -40,6 +41,14 @@ def partition_keys(file: Path) -> dict[str, str]:
     """What the names of the folders around a file say of its rows: day=2026-01-01."""
     pairs = (folder.partition("=") for folder in file.parts[:-1])
     return {name: unquote(value) for name, equals, value in pairs if equals and name and value != NO_VALUE}
+
+
+def names_of(files: Sequence[Path]) -> dict[Path, str]:
+    """What files are called; with their folders where they would be called alike."""
+    if len({file.name for file in files}) == len(files):
+        return {file: file.name for file in files}
+    around = Path(os.path.commonpath([file.parent for file in files]))
+    return {file: str(file.relative_to(around)) for file in files}
 
 
 def _in_order(path: str | Path) -> list[tuple[bool, int, str]]:

@@ -13,10 +13,11 @@ import numpy as np
 
 from seachange.errors import LogError, SeachangeWarning
 from seachange.log.raw import PART_ROWS, RawRounds, Rejected
+from seachange.log.readers.even_parts import even_parts
 from seachange.log.readers.kinds import NUMBER, Kind, Role, kind_of_texts, typed
 from seachange.log.readers.lines import SHOWN
 from seachange.log.readers.places import LIKE_PROPENSITIES, ROW_NUMBERS, asked_contexts, bare, find_places
-from seachange.log.readers.sources import partition_keys
+from seachange.log.readers.sources import names_of, partition_keys
 from seachange.log.readers.times import Clock, clock_of, moments
 from seachange.protocols import Ints
 
@@ -69,6 +70,7 @@ class TableLog:
         self.paths = [path] if isinstance(path, Path) else list(path)
         self.notes: list[str] = []
         self._asked = dict(columns or {})
+        self._sources = names_of(self.paths)
         # What the names of folders say of their files is a column too.
         self._keys = {file: {} if isinstance(path, Path) else partition_keys(file) for file in self.paths}
         keys = [key for said in self._keys.values() for key in said]
@@ -83,13 +85,13 @@ class TableLog:
         for block in self._blocks(rows):
             waiting.append(self._rounds(block, kinds, oddities))
             if waiting[-1].source != waiting[0].source:
-                yield from _even(waiting[:-1], rows)
+                yield from even_parts(waiting[:-1], rows)
                 waiting = waiting[-1:]
-            while sum(map(len, waiting)) >= rows or sum(len(part.rejected) for part in waiting) >= rows:
-                first, *rest = _even(waiting, rows)
-                yield first
-                waiting = rest
-        yield from _even(waiting, rows)
+            if sum(map(len, waiting)) >= rows or sum(len(part.rejected) for part in waiting) >= rows:
+                *full, last = even_parts(waiting, rows)
+                yield from full
+                waiting = [last]
+        yield from even_parts(waiting, rows)
         self._tell(oddities)
 
     def _names(self) -> list[str]:
@@ -216,7 +218,7 @@ class TableLog:
         import polars
 
         places = {place: word for word, place in self.columns.items()}
-        source = block.path.name
+        source = self._sources[block.path]
         columns: dict[str, polars.Series] = {}
         rejected = list(block.rejected)
         good = np.ones(len(block.lines), dtype=bool)
@@ -233,13 +235,16 @@ class TableLog:
                 columns[name] = column
                 continue
             columns[name] = read.values
-            for row in read.bad.arg_true().to_list():
-                if word is None:
-                    oddities.count += 1
-                    oddities.first.setdefault(name, f"{_cut(column[row])!r} in line {block.lines[row]} of {source}")
-                elif good[row]:
+            bad = read.bad.arg_true().to_list()
+            if bad and word is None:
+                oddities.count += len(bad)
+                first = f"{_cut(column[bad[0]])!r} in line {block.lines[bad[0]]} of {source}"
+                oddities.first.setdefault(name, first)
+                continue
+            for row in bad:
+                if good[row]:
                     good[row] = False
-                    reason = f"the {word} {_cut(str(column[row]))!r} is no {_wanted(word, kinds.get(name))}"
+                    reason = f"the {word} {_cut(str(column[row]))!r} is no {_wanted(str(word), kinds.get(name))}"
                     rejected.append(Rejected(source, int(block.lines[row]), reason, _cut(block.text(row))))
         frame = polars.DataFrame(list(columns.values()))
         if not good.all():
@@ -280,7 +285,7 @@ def _measure(column: polars.Series) -> polars.Series:
 def _wanted(word: str, kind: Kind | None) -> str:
     if word == "time":
         return "time"
-    return {"whole": "whole number", "flag": "yes or no"}.get(kind or "", "number") if word != "reward" else "number"
+    return "whole number" if word in ("action", "sequence") and kind == "whole" else "number"
 
 
 def _cut(text: str) -> str:
@@ -298,40 +303,3 @@ def _may_be_propensities(column: polars.Series, kind: Kind | None) -> bool:
         return False
     seen = column.cast(polars.Float64).fill_nan(None).drop_nulls()
     return len(seen) > 0 and bool(((seen > 0) & (seen <= 1)).all())
-
-
-def _even(waiting: Sequence[RawRounds], rows: int) -> list[RawRounds]:
-    """The same rounds of one file in parts of ``rows``, the last one of what is left."""
-    import polars
-
-    if not waiting:
-        return []
-    if len(waiting) == 1 and len(waiting[0]) <= rows:
-        return list(waiting)
-
-    def joined(get: Callable[[RawRounds], Any]) -> Any:
-        pieces = [get(part) for part in waiting]
-        if pieces[0] is None:
-            return None
-        frames = [piece if isinstance(piece, polars.DataFrame) else piece.to_frame() for piece in pieces]
-        if frames[0].width == 0:
-            return polars.DataFrame()
-        whole = polars.concat(frames, how="vertical_relaxed")
-        return whole if isinstance(pieces[0], polars.DataFrame) else whole.to_series()
-
-    lines = np.concatenate([part.lines for part in waiting])
-    rejected = [one for part in waiting for one in part.rejected]
-    columns = {
-        name: joined(lambda part, name=name: getattr(part, name))  # type: ignore[misc]
-        for name in ("features", "action", "reward", "propensity", "time", "sequence")
-    }
-    parts = []
-    for start in range(0, max(len(lines), 1), rows):
-        end = start + rows
-        here = [one for one in rejected if end >= len(lines) or one.line < lines[end]]
-        rejected = rejected[len(here) :]
-        pieces: dict[str, Any] = {
-            name: None if column is None else column[start:end] for name, column in columns.items()
-        }
-        parts.append(RawRounds(waiting[0].source, lines[start:end], rejected=tuple(here), **pieces))
-    return parts
