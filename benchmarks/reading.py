@@ -1,7 +1,8 @@
 """Reading files: Parquet against polars alone, text against a loop of Python's own modules, memory against the arrays.
 
 Each side runs in a process of its own, so that the peak of its memory is its own; the two take turns, and each keeps
-its best. What is read is the raw log, rounds with raw columns.
+its best. What is read is the raw log, rounds with raw columns. Ours uses all cores and the loops use one: by the work
+of all cores, which other programs disturb less than the clock on the wall, the ratio is smaller.
 """
 
 from __future__ import annotations
@@ -83,13 +84,13 @@ def measured(side: str, word: str, path: str) -> dict[str, float]:
         compiled(path)
     forget_peak()
     before = resident()
-    start = time.perf_counter()
+    start, start_of_work = time.perf_counter(), time.process_time()
     if side == "ours":
         rows = sum(len(part) for part in open_raw(path).parts())
     else:
         rows = {"parquet": by_polars, "csv": by_csv_loop, "json-lines": by_json_loop}[word](path)
-    seconds = time.perf_counter() - start
-    return {"seconds": seconds, "rows": rows, "peak": peak() - before, "arrays": rows * 20 * 8}
+    seconds, work = time.perf_counter() - start, time.process_time() - start_of_work
+    return {"seconds": seconds, "work": work, "rows": rows, "peak": peak() - before, "arrays": rows * 20 * 8}
 
 
 def compiled(path: str) -> None:
@@ -130,6 +131,7 @@ def compared(best: dict[str, dict[str, float]]) -> dict[str, float]:
         "seconds": ours["seconds"],
         "their_seconds": theirs["seconds"],
         "times_as_fast": theirs["seconds"] / ours["seconds"],
+        "times_the_work": theirs["work"] / ours["work"],
         "peak_over_arrays": ours["peak"] / ours["arrays"],
         "their_peak_over_arrays": theirs["peak"] / theirs["arrays"],
     }
@@ -137,10 +139,11 @@ def compared(best: dict[str, dict[str, float]]) -> dict[str, float]:
 
 def told(result: dict[str, Any]) -> str:
     """A line a format."""
+    ratios = f"{result['times_as_fast']:.2f} times as fast ({result['times_the_work']:.2f} by the work of all cores)"
+    peaks = f"{result['peak_over_arrays']:.2f} (theirs {result['their_peak_over_arrays']:.2f})"
     return (
         f"{result['format']:10s} {result['rows']:>10,} rows  ours {result['seconds']:.2f} s  theirs "
-        f"{result['their_seconds']:.2f} s  {result['times_as_fast']:.2f} times as fast  peak of memory over the arrays "
-        f"{result['peak_over_arrays']:.2f} (theirs {result['their_peak_over_arrays']:.2f})"
+        f"{result['their_seconds']:.2f} s  {ratios}  peak of memory over the arrays {peaks}"
     )
 
 

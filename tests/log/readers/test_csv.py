@@ -213,6 +213,7 @@ def test_marks_returns_blank_lines_and_a_missing_last_newline_change_nothing(csv
         (b"action,reward\ra,1\r", "carriage returns alone"),
         (b"action,\xff\na,1\n", "not UTF-8"),
         (b"action,rew\x00ard\na,1\n", "NUL"),
+        (b"a," * 40_000 + b"\n1\n", "more than 65,536 bytes"),
     ],
 )
 def test_what_is_no_table_is_refused_by_its_first_line(csv, content, message):

@@ -14,7 +14,7 @@ from seachange.log.readers.ahead import made_ahead
 from seachange.log.readers.csv_lines import Records, records
 from seachange.log.readers.kinds import NUMBER
 from seachange.log.readers.lines import BYTE_ORDER_MARK
-from seachange.log.readers.streams import head_of, opened
+from seachange.log.readers.streams import HEAD_BYTES, head_of, opened
 from seachange.log.readers.table_log import FEW_ROWS, HEAD_ROWS, Block, TableLog
 
 if TYPE_CHECKING:
@@ -67,11 +67,7 @@ class CsvLog(TableLog):
                 rows = HEAD_ROWS if i == 0 else FEW_ROWS
                 texts = _read(found, self._headers[path], dict.fromkeys(self._headers[path].names, polars.String))
                 heads.append(texts.head(rows))
-        return (
-            polars.concat(heads, how="diagonal")
-            if heads
-            else polars.DataFrame(schema=dict.fromkeys(self._available, polars.String))
-        )
+        return polars.concat(heads, how="diagonal") if heads else polars.DataFrame()
 
     def _records(self, path: Path, stream: IO[bytes]) -> Iterator[Records]:
         header = self._headers[path]
@@ -152,6 +148,8 @@ def _header(path: Path) -> Header:
     lines = head.removeprefix(BYTE_ORDER_MARK).split(b"\n")
     skipped = next(i for i, line in enumerate(lines) if line.strip() or i == len(lines) - 1)
     first = lines[skipped].removesuffix(b"\r")
+    if skipped == len(lines) - 1 and len(head) == HEAD_BYTES:
+        raise LogError(f"the first line of {where} should name the columns; it has more than {HEAD_BYTES:,} bytes.")
     if b"\r" in first and len(lines) == 1:
         raise LogError(f"{where} cannot be read as a table of text: its lines end in carriage returns alone.")
     try:
