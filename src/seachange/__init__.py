@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from seachange.log import estimate_propensities as estimate_propensities
     from seachange.log import propensity_report as propensity_report
     from seachange.log import read_log as read_log
+    from seachange.log import write_log as write_log
     from seachange.model import SwitchingModel as SwitchingModel
     from seachange.model import load as load
     from seachange.policies import AutoLearner as AutoLearner
@@ -82,7 +83,7 @@ _HOMES = {
     "learning": ("learn",),
     "log": (
         "BanditLog", "PropensityReport", "estimate_logging_probs", "estimate_propensities", "propensity_report",
-        "read_log",
+        "read_log", "write_log",
     ),
     "model": ("SwitchingModel", "load"),
     "policies": (

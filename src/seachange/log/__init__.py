@@ -5,6 +5,7 @@ from seachange.log.calibration import PropensityReport, propensity_report
 from seachange.log.joint import JointFeatures
 from seachange.log.propensities import estimate_logging_probs, estimate_propensities
 from seachange.log.readers import read_log
+from seachange.log.writers import write_log
 
 __all__ = [
     "BanditLog",
@@ -14,4 +15,5 @@ __all__ = [
     "estimate_propensities",
     "propensity_report",
     "read_log",
+    "write_log",
 ]

@@ -2,52 +2,155 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from seachange.errors import LogError
 from seachange.log.bandit_log import BanditLog
-from seachange.log.readers.table import TABLE_READERS, read_table
+from seachange.log.raw import PART_ROWS, RawLog, RawRounds
+from seachange.log.readers import csv, json_lines, parquet
+from seachange.log.readers.places import nearest
+from seachange.log.readers.sources import files_of
+from seachange.log.readers.streams import bare_suffix, head_of
 from seachange.log.validation import OnBadRows
 
 if TYPE_CHECKING:
     from seachange.log.features import FeatureSpec
-    from seachange.log.raw import RawLog
+
+
+class Format(NamedTuple):
+    """A word, how to tell it, what reads it, and whether that takes a list of files."""
+
+    word: str
+    looks_like: Callable[[Path, bytes], bool]
+    reader: Callable[..., RawLog]
+    many: bool = False
+
+
+# In the order in which they are tried: what is told by a mark comes first, what many files look like last.
+FORMATS = (
+    Format("parquet", parquet.looks_like, parquet.ParquetLog, many=True),
+    Format("json-lines", json_lines.looks_like, json_lines.JsonLinesLog, many=True),
+    Format("csv", csv.looks_like, csv.CsvLog, many=True),
+    Format("tsv", csv.looks_like, csv.CsvLog, many=True),
+)
+# What a name says where the content does not.
+SUFFIXES = {
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".tab": "tsv",
+    ".jsonl": "json-lines",
+    ".ndjson": "json-lines",
+    ".json": "json-lines",
+}
+
+
+def open_raw(
+    path: str | Path | Sequence[str | Path],
+    columns: Mapping[str, str | Sequence[str]] | None = None,
+    *,
+    format: str | None = None,
+) -> RawLog:
+    """The log in a file, a folder of files or all files called like a pattern, as it is stored.
+
+    The format is told by the content and then by the name; ``format`` says it where that is wrong.
+    """
+    return _opened(path, columns, format, None)
+
+
+def _opened(
+    path: str | Path | Sequence[str | Path],
+    columns: Mapping[str, str | Sequence[str]] | None,
+    format: str | None,
+    features: FeatureSpec | None,
+) -> RawLog:
+    if isinstance(path, str | Path) and Path(path).is_dir():
+        folder = Path(path)
+        whole = _named(format) if format else next((one for one in FORMATS if one.looks_like(folder, b"")), None)
+        if whole is not None and not whole.many:
+            return whole.reader(folder, columns)
+    files = files_of(path)
+    told = _named(format) if format else _format_of(files)
+    if told.many and features is not None:
+        columns = features.words(columns)  # of a table, only what the features are made of need be read
+    if isinstance(path, str | Path) and Path(path).is_file():
+        return told.reader(files[0], columns)
+    return told.reader(files, columns) if told.many else ManyFiles([told.reader(file, columns) for file in files])
 
 
 def read_log(
-    path: str | Path,
+    path: str | Path | Sequence[str | Path],
     columns: Mapping[str, str | Sequence[str]] | None = None,
     *,
     features: FeatureSpec | None = None,
+    format: str | None = None,
     action_names: Sequence[str] | None = None,
     missing_rewards: bool = False,
     on_bad_rows: OnBadRows = "raise",
     on_disk: bool = False,
 ) -> BanditLog:
-    """Read a log from a Parquet, CSV, TSV or JSON-lines file; the other words are those of ``BanditLog.from_frame``.
+    """Read a log from any supported file, folder or pattern.
 
-    ``on_disk`` is for logs larger than memory: the log's columns are kept in temporary files and read there.
+    ``columns`` says where things are: ``{"action": "item_id", "reward": "click", "propensity": "pscore"}``, and where
+    there are any ``"time"``, ``"sequence"`` and ``"contexts"`` (a list). Words left out are looked for under their
+    usual names; contexts left out are all other columns. ``features`` is a model's FeatureSpec: the same raw columns
+    then become the same vector; without one, it is fitted on the log. ``on_disk`` is for logs larger than memory: their
+    columns are kept in temporary files and read there. The other words are those of ``BanditLog.from_frame``.
     """
     from seachange.log.encoding import log_from_raw
-    from seachange.log.readers.frame import FrameLog
-    from seachange.log.readers.parquet import ParquetLog
 
-    if not Path(path).is_file():
-        raise LogError(f"there is no file {str(path)!r}.")
-    if Path(path).suffix.lower() not in TABLE_READERS:
-        raise LogError(f"cannot tell the format of {str(path)!r}; its name should end in {', '.join(TABLE_READERS)}.")
-    raw: RawLog
-    if Path(path).suffix.lower() == ".parquet":
-        raw = ParquetLog(Path(path), columns or {}, features)
-    else:
-        raw = FrameLog(read_table(Path(path)), columns or {}, features, source=Path(path).name)
     return log_from_raw(
-        raw,
+        _opened(path, columns, format, features),
         features,
         action_names=action_names,
         missing_rewards=missing_rewards,
         on_bad_rows=on_bad_rows,
         on_disk=on_disk,
     )
+
+
+class ManyFiles:
+    """Logs of one format that follow each other."""
+
+    def __init__(self, logs: Sequence[RawLog]) -> None:
+        self.logs = logs
+        self.format = logs[0].format
+        self.columns = logs[0].columns
+
+    def parts(self, rows: int = PART_ROWS) -> Iterator[RawRounds]:
+        """The rounds of one file after another."""
+        for log in self.logs:
+            yield from log.parts(rows)
+
+
+def _named(word: str) -> Format:
+    by_word = {one.word: one for one in FORMATS}
+    if word not in by_word:
+        raise LogError(f"format knows {', '.join(by_word)}; it does not know {word!r}.{nearest(word, list(by_word))}")
+    return by_word[word]
+
+
+def _format_of(files: Sequence[Path]) -> Format:
+    """The format that all files have."""
+    told = [_format_of_file(file) for file in files]
+    for file, one in zip(files, told, strict=True):
+        if one.reader is not told[0].reader:
+            raise LogError(
+                f"all files of a log must have one format; {files[0].name!r} is {told[0].word} and {file.name!r} is "
+                f"{one.word}. Name the files that belong together, as a pattern: 'logs/*.parquet'."
+            )
+    return told[0]
+
+
+def _format_of_file(file: Path) -> Format:
+    head = head_of(file)
+    found = next((one for one in FORMATS if one.looks_like(file, head)), None)
+    if found is None and (word := SUFFIXES.get(bare_suffix(file))):
+        found = _named(word)
+    if found is None:
+        words = ", ".join(one.word for one in FORMATS)
+        raise LogError(f"cannot tell the format of {str(file)!r}. Say it with format=..., or --format: {words}.")
+    return found

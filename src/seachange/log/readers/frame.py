@@ -2,39 +2,20 @@
 
 from __future__ import annotations
 
-import re
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from seachange.errors import LogError, SeachangeWarning
+from seachange.errors import LogError
 from seachange.log.raw import PART_ROWS, RawRounds
+from seachange.log.readers.places import asked_contexts, find_places, free_columns
 
 if TYPE_CHECKING:
     import polars
     from narwhals.typing import IntoDataFrame
 
     from seachange.log.features import FeatureSpec
-
-# The words of a column mapping, and the column names that are taken for them when the mapping is silent.
-COLUMN_WORDS: dict[str, tuple[str, ...]] = {
-    "action": ("action",),
-    "reward": ("reward",),
-    "propensity": ("propensity", "pscore", "propensity_score"),
-    "time": ("time", "timestamp"),
-    "sequence": ("sequence",),
-}
-REQUIRED = ("action", "reward")
-# Propensities in any spelling, and names that may mean them: letters and digits alone, in lower case.
-PROPENSITIES = re.compile(r"propensity|propensities|pscores?|propensityscores?")
-LIKE_PROPENSITIES = re.compile(
-    r"(logging|logged|action|behaviou?r|policy|selection|label)*"
-    r"(p|p0|pi|pi0|π|π0|probs?|proba|probability|probabilities|propensity|propensities|pscores?|propensityscores?)"
-)
-# What becomes of a pandas index without a name in a file: it numbers rows and is no context.
-ROW_NUMBERS = re.compile(r"|Unnamed: \d+|__index_level_\d+__")
 
 
 class FrameLog:
@@ -52,11 +33,11 @@ class FrameLog:
         if features is not None:
             columns = features.words(columns)
         self.table = as_polars(frame)
-        self.columns = places_of(self.table.columns, columns)
-        self.contexts = columns.get("contexts")
-        asked = [self.contexts] if isinstance(self.contexts, str) else self.contexts
-        self.held = list(_free_columns(self.table, self.columns) if asked is None else asked)
-        _require_columns(self.held, self.table.columns)
+        places = find_places(self.table.columns, columns)
+        self.columns, self.found, self.contexts = places.columns, places.found, asked_contexts(columns)
+        self.held = self.contexts
+        if self.held is None:
+            self.held = free_columns(self.table.columns, self.columns, dict(self.table.to_dict()))
         self.source = source
 
     def parts(self, rows: int = PART_ROWS) -> Iterator[RawRounds]:
@@ -103,75 +84,3 @@ def _as_series(column: Any) -> polars.Series:
         return polars.Series(column.name, values)
     except (TypeError, polars.exceptions.PolarsError):
         return polars.Series(column.name, [None if value is None else str(value) for value in values])
-
-
-def places_of(available: Sequence[str], columns: Mapping[str, str | Sequence[str]]) -> dict[str, str]:
-    """Which column holds what."""
-    unknown = [word for word in columns if word not in COLUMN_WORDS and word != "contexts"]
-    if unknown:
-        raise LogError(f"columns knows {', '.join((*COLUMN_WORDS, 'contexts'))}; it does not know {unknown[0]!r}.")
-    places = {}
-    for word, usual in COLUMN_WORDS.items():
-        if word in columns:
-            place = str(columns[word])
-            _require_columns([place], available)
-            places[word] = place
-        elif found := [name for name in usual if name in available]:
-            places[word] = found[0]
-    if "propensity" not in places:
-        asked = columns.get("contexts") or ()
-        spoken_for = {*places.values(), *([asked] if isinstance(asked, str) else asked)}
-        free = [name for name in available if name not in spoken_for]
-        if spelled := [name for name in free if PROPENSITIES.fullmatch(_bare(name))]:
-            places["propensity"] = spelled[0]
-    missing = [word for word in REQUIRED if word not in places]
-    if missing:
-        raise LogError(
-            f"the table has no column for {' and '.join(missing)}; it has {', '.join(available)}. "
-            f"Say which it is: columns={{{missing[0]!r}: ...}}, or --columns {missing[0]}=... in a shell."
-        )
-    for word, place in places.items():
-        twins = [other for other in places if places[other] == place and other != word]
-        if twins:
-            raise LogError(f"column {place!r} cannot be both {word} and {twins[0]}.")
-    return places
-
-
-def _require_columns(names: Sequence[str], available: Sequence[str]) -> None:
-    absent = [name for name in names if name not in available]
-    if absent:
-        raise LogError(f"the table has no column {absent[0]!r}; it has {', '.join(available)}.")
-
-
-def _bare(name: str) -> str:
-    return re.sub(r"[\W_]", "", name.lower())
-
-
-def _free_columns(table: polars.DataFrame, places: Mapping[str, str]) -> list[str]:
-    """The contexts of a table that does not say which they are."""
-    taken = set(places.values())
-    free = [name for name in table.columns if name not in taken and not ROW_NUMBERS.fullmatch(name)]
-    if numbers := [name for name in table.columns if name not in taken and ROW_NUMBERS.fullmatch(name)]:
-        warnings.warn(
-            f"columns {', '.join(map(repr, numbers))} look like the index of a table and are left out of the contexts; "
-            "name them as contexts to use them.",
-            SeachangeWarning,
-            stacklevel=4,
-        )
-    if "propensity" not in places and (alike := [name for name in free if _may_be_propensities(table[name])]):
-        warnings.warn(
-            f"column {' and '.join(map(repr, alike))} may hold the propensities (the name says so, and the numbers are "
-            f'in (0, 1]) and is left out of the contexts. If it does say so: columns={{"propensity": {alike[0]!r}}}, '
-            f"or --columns propensity={alike[0]} in a shell; if not, name it as a context to use it.",
-            SeachangeWarning,
-            stacklevel=4,
-        )
-        free = [name for name in free if name not in alike]
-    return free
-
-
-def _may_be_propensities(column: polars.Series) -> bool:
-    if not column.dtype.is_numeric() or not LIKE_PROPENSITIES.fullmatch(_bare(column.name)):
-        return False
-    seen = column.cast(float).drop_nulls().drop_nans()
-    return len(seen) > 0 and bool(((seen > 0) & (seen <= 1)).all())

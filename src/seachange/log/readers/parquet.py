@@ -3,42 +3,122 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from seachange.errors import LogError
-from seachange.log.raw import PART_ROWS, RawRounds
-from seachange.log.readers.frame import FrameLog
+from seachange.log.readers.kinds import Kind, Role
+from seachange.log.readers.table_log import HEAD_ROWS, Block, TableLog
 
 if TYPE_CHECKING:
-    from seachange.log.features import FeatureSpec
+    import polars
+
+MAGIC = b"PAR1"
 
 
-class ParquetLog:
-    """A Parquet file as a raw log."""
+def looks_like(path: Path, head: bytes) -> bool:
+    """Whether a file begins as Parquet does."""
+    return head.startswith(MAGIC)
+
+
+class ParquetLog(TableLog):
+    """One Parquet file or a data set of them."""
 
     format = "parquet"
 
-    def __init__(
-        self, path: Path, columns: Mapping[str, str | Sequence[str]], features: FeatureSpec | None = None
-    ) -> None:
+    def __init__(self, path: Path | Sequence[Path], columns: Mapping[str, str | Sequence[str]] | None = None) -> None:
+        self._schemas: dict[Path, polars.Schema] = {}
+        super().__init__(path, columns)
+        self._require_places({path: schema.names() for path, schema in self._schemas.items()})
+        _require_alike(self._schemas)
+        self.n_rounds = sum(_rows(path) for path in self.paths)
+
+    def _names(self) -> list[str]:
         import polars
 
-        try:
-            self._table = polars.scan_parquet(path)
-            self.n_rounds = int(self._table.select(polars.len()).collect().item())
-            first = FrameLog(self._table.head(PART_ROWS).collect(), columns, features)
-        except (polars.exceptions.PolarsError, OSError) as error:
-            raise LogError(f"{str(path)!r} cannot be read as .parquet: {error}.") from error
-        self.columns, self.contexts, self.source = first.columns, first.contexts, path.name
-        # What the first part took for contexts the others must have too.
-        self._words = {**first.columns, "contexts": first.held}
+        for path in self.paths:
+            with _reading(path):
+                self._schemas[path] = polars.scan_parquet(path, glob=False, hive_partitioning=False).collect_schema()
+        return list(dict.fromkeys(name for schema in self._schemas.values() for name in schema.names()))
 
-    def parts(self, rows: int = PART_ROWS) -> Iterator[RawRounds]:
-        """The rows of the file, in order."""
-        columns = [*self.columns.values(), *self._words["contexts"]]
-        for start in range(0, self.n_rounds, rows):
-            frame = self._table.select(columns).slice(start, rows).collect()
-            for part in FrameLog(frame, self._words, source=self.source).parts(rows):
-                yield replace(part, lines=part.lines + start + 1)
+    def _head(self) -> polars.DataFrame:
+        import polars
+
+        with _reading(self.paths[0]):
+            first = self._scan(self.paths[0], self._available).head(HEAD_ROWS).collect()
+        others = [polars.DataFrame(schema=schema) for schema in self._schemas.values()]
+        return polars.concat([first, *others], how="diagonal_relaxed")
+
+    def _kind(self, name: str, sample: polars.Series, role: Role) -> Kind | None:
+        kind = super()._kind(name, sample, role)
+        held = any(name in schema for schema in self._schemas.values())
+        return "text" if kind is not None and held and role != "measure" else kind  # what is stored as text is text
+
+    def _scan(self, path: Path, columns: Sequence[str]) -> polars.LazyFrame:
+        import polars
+
+        held = [name for name in columns if name in self._schemas[path]]
+        texts = [name for name in held if self._schemas[path][name] in (polars.Categorical, polars.Enum)]
+        scan = polars.scan_parquet(path, glob=False, hive_partitioning=False).select(held)
+        return scan.with_columns(polars.col(texts).cast(polars.String)) if texts else scan
+
+    def _blocks(self, rows: int) -> Iterator[Block]:
+        for path in self.paths:
+            row = 1
+            with _reading(path):
+                for frame in self._scan(path, self.needed).collect_batches(chunk_size=rows, lazy=True):
+                    lines = np.arange(row, row + len(frame))
+                    yield Block(path, lines, frame, _row_text(frame))
+                    row += len(frame)
+
+
+def _row_text(frame: polars.DataFrame) -> Any:
+    return lambda row: str(frame.row(row, named=True))
+
+
+def _rows(path: Path) -> int:
+    import polars
+
+    with _reading(path):
+        return int(polars.scan_parquet(path, glob=False, hive_partitioning=False).select(polars.len()).collect().item())
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    import polars
+
+    try:
+        yield
+    except (polars.exceptions.PolarsError, polars.exceptions.PanicException, OSError) as error:
+        raise LogError(f"{str(path)!r} cannot be read as Parquet: {error}.") from error
+
+
+def _require_alike(schemas: Mapping[Path, polars.Schema]) -> None:
+    """Raise where a column is of one kind in one file and of another kind in another."""
+    seen: dict[str, tuple[str, Path]] = {}
+    for path, schema in schemas.items():
+        for name, dtype in schema.items():
+            kind = _kind(dtype)
+            held, other = seen.setdefault(name, (kind, path))
+            if kind != held and "nothing" not in (kind, held):
+                raise LogError(
+                    f"a column must be of one kind in all files of a data set; {name!r} is {held} in {other.name!r} "
+                    f"and {kind} in {path.name!r}."
+                )
+            if held == "nothing":
+                seen[name] = (kind, path)
+
+
+def _kind(dtype: polars.DataType) -> str:
+    import polars
+
+    if dtype == polars.Null:
+        return "nothing"
+    if dtype.is_numeric() or dtype == polars.Boolean:
+        return "numbers"
+    if dtype in (polars.String, polars.Categorical, polars.Enum):
+        return "text"
+    return "times" if dtype.is_temporal() else str(dtype.base_type()).lower()

@@ -1,0 +1,274 @@
+"""What all tables have in common: columns with places, kinds that are decided once, parts of an even size."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from seachange.errors import LogError, SeachangeWarning
+from seachange.log.raw import PART_ROWS, RawRounds, Rejected
+from seachange.log.readers.even_parts import even_parts
+from seachange.log.readers.kinds import NUMBER, Kind, Role, kind_of_texts, typed
+from seachange.log.readers.lines import SHOWN
+from seachange.log.readers.places import asked_contexts, find_places, free_columns
+from seachange.log.readers.sources import names_of, partition_keys
+from seachange.log.readers.times import Clock, clock_of, moments
+from seachange.protocols import Ints
+
+if TYPE_CHECKING:
+    import polars
+
+# The rows that a column's kind is decided by.
+HEAD_ROWS = 10_000
+FEW_ROWS = 100  # of every further file, as long as there are not more files than that
+ROLES: dict[str, Role] = {"action": "name", "sequence": "name", "reward": "measure", "propensity": "measure"}
+
+
+@dataclass(frozen=True)
+class Block:
+    """Rows of one file that follow each other, as the file has them."""
+
+    path: Path
+    lines: Ints
+    frame: (
+        polars.DataFrame
+    )  # the columns of this file that are needed; texts where a column's kind is still to be seen to
+    text: Callable[[int], str]  # what stands in a row
+    rejected: Sequence[Rejected] = ()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What was decided by the head of a table."""
+
+    features: list[str]
+    kinds: dict[str, Kind]  # of the columns that hold texts
+    clock: Clock
+
+
+@dataclass
+class Oddities:
+    """Values of features that could not be read as their column's kind."""
+
+    count: int = 0
+    first: dict[str, str] = field(default_factory=dict)  # a column, and where it has its first one
+
+
+class TableLog:
+    """A table in one or many files; what differs between the formats is left to those below."""
+
+    format: str
+    n_rounds: int | None = None
+
+    def __init__(self, path: Path | Sequence[Path], columns: Mapping[str, str | Sequence[str]] | None = None) -> None:
+        self.paths = [path] if isinstance(path, Path) else list(path)
+        self.notes: list[str] = []
+        self._asked = dict(columns or {})
+        self._sources = names_of(self.paths)
+        # What the names of folders say of their files is a column too.
+        self._keys = {file: {} if isinstance(path, Path) else partition_keys(file) for file in self.paths}
+        keys = [key for said in self._keys.values() for key in said]
+        self._available = list(dict.fromkeys([*self._names(), *keys]))
+        places = find_places(self._available, self._asked)
+        self.columns, self.found, self.contexts = places.columns, places.found, asked_contexts(self._asked)
+
+    def parts(self, rows: int = PART_ROWS) -> Iterator[RawRounds]:
+        """All rounds, in the order of the files, at most ``rows`` at a time."""
+        kinds, oddities = dict(self._plan.kinds), Oddities()
+        waiting: list[RawRounds] = []
+        for block in self._blocks(rows):
+            waiting.append(self._rounds(block, kinds, oddities))
+            if waiting[-1].source != waiting[0].source:
+                yield from even_parts(waiting[:-1], rows)
+                waiting = waiting[-1:]
+            if sum(map(len, waiting)) >= rows or sum(len(part.rejected) for part in waiting) >= rows:
+                *full, last = even_parts(waiting, rows)
+                yield from full
+                waiting = [last]
+        yield from even_parts(waiting, rows)
+        self._tell(oddities)
+
+    def _names(self) -> list[str]:
+        """The columns that the files have."""
+        raise NotImplementedError
+
+    def _require_places(self, held: Mapping[Path, Collection[str]]) -> None:
+        """Raise where a file lacks the column of a place that others have."""
+        for place in self.columns.values():
+            for path, names in held.items():
+                if place not in names and place not in self._keys[path]:
+                    raise LogError(f"all files of a log must have its columns; {place!r} is not in {path.name!r}.")
+
+    def _head(self) -> polars.DataFrame:
+        """The first rows of the columns that the files have."""
+        raise NotImplementedError
+
+    def _blocks(self, rows: int) -> Iterator[Block]:
+        """All rows, with those columns of the files that are needed."""
+        raise NotImplementedError
+
+    @property
+    def needed(self) -> list[str]:
+        """The columns that are read, in the order of the table."""
+        wanted = {*self.columns.values(), *self._plan.features}
+        return [name for name in self._available if name in wanted]
+
+    @cached_property
+    def _plan(self) -> Plan:
+        samples = self._samples()
+        roles = {place: ROLES.get(word, "feature") for word, place in self.columns.items()}
+        clock: Clock = "number"
+        if "time" in self.columns:
+            clock, note = clock_of(samples[self.columns["time"]], self.paths[0].name)
+            self.notes += [note] if note else []
+        told = {name: self._kind(name, sample, roles.get(name, "feature")) for name, sample in samples.items()}
+        kinds = {name: kind for name, kind in told.items() if kind is not None and name != self.columns.get("time")}
+        self._require_measures(samples, kinds)
+        features = self.contexts
+        if features is None:
+            numbers = {name: _as_numbers(sample, kinds.get(name)) for name, sample in samples.items()}
+            features = free_columns(self._available, self.columns, numbers)
+        commas = [name for name in [*self.columns.values(), *features] if kinds.get(name) == "comma number"]
+        self.notes += [f"column {name!r} is read with decimal commas, 1,5 for 1.5." for name in commas]
+        return Plan(features, kinds, clock)
+
+    def _kind(self, name: str, sample: polars.Series, role: Role) -> Kind | None:
+        """What the texts of a column stand for; None where it holds no texts."""
+        import polars
+
+        return kind_of_texts(sample, role) if sample.dtype == polars.String else None
+
+    def _samples(self) -> dict[str, polars.Series]:
+        """The first values of every column; of one that only folders have, all."""
+        import polars
+
+        head = self._head()
+        samples = {name: head[name] for name in head.columns}
+        for name in self._available:
+            said = [keys[name] for keys in self._keys.values() if name in keys]
+            samples.setdefault(name, polars.Series(name, said, dtype=polars.String))
+        return samples
+
+    def _require_measures(self, samples: Mapping[str, polars.Series], kinds: Mapping[str, Kind]) -> None:
+        """Raise where rewards or propensities are no numbers at all."""
+        import polars
+
+        for word in ("reward", "propensity"):
+            if word not in self.columns:
+                continue
+            name = self.columns[word]
+            column = samples[name]
+            fine = column.dtype.is_numeric() or column.dtype in (polars.Null, polars.Boolean)
+            if not fine and kinds.get(name, "text") == "text":
+                odd = column.cast(polars.String, strict=False).drop_nulls().str.strip_chars()
+                example = next(iter(odd.filter(~odd.str.contains(NUMBER) & (odd != ""))), str(column.dtype))
+                words = "numbers, true and false, or yes and no" if word == "reward" else "numbers"
+                raise LogError(
+                    f"the {word} must be {words}; column {name!r} has {example!r}. Name another column with "
+                    f"columns={{{word!r}: ...}}, or --columns {word}=... in a shell."
+                )
+            if word == "propensity":
+                values = typed(column, kinds[name], "measure").values if column.dtype == polars.String else column
+                self._note_percents(name, values)
+
+    def _note_percents(self, name: str, values: polars.Series) -> None:
+        import polars
+
+        seen = values.cast(polars.Float64).drop_nulls()
+        most = max(seen.to_list(), default=0.0)
+        if 1 < most <= 100 and (seen > 0).all() and (seen > 1).sum() > len(seen) / 2:
+            self.notes.append(
+                f"propensities must be in (0, 1]; those of column {name!r} go up to {most:g} and look like "
+                "percents: divide them by 100."
+            )
+
+    def _rounds(self, block: Block, kinds: dict[str, Kind], oddities: Oddities) -> RawRounds:
+        """The rounds of a block, and the rows that are none."""
+        import polars
+
+        places = {place: word for word, place in self.columns.items()}
+        source = self._sources[block.path]
+        columns: dict[str, polars.Series] = {}
+        rejected = list(block.rejected)
+        good = np.ones(len(block.lines), dtype=bool)
+        for name in self.needed:
+            column, word = self._column(block, name), places.get(name)
+            role: Role = ROLES.get(word or "", "feature")
+            if word == "time":
+                read = moments(column, self._plan.clock)
+            elif column.dtype == polars.String:
+                if kinds.setdefault(name, "text") == "nothing":
+                    kinds[name] = kind_of_texts(column, role)
+                read = typed(column, kinds[name], role)
+            else:
+                columns[name] = column
+                continue
+            columns[name] = read.values
+            bad = read.bad.arg_true().to_list()
+            if bad and word is None:
+                oddities.count += len(bad)
+                first = f"{_cut(column[bad[0]])!r} in line {block.lines[bad[0]]} of {source}"
+                oddities.first.setdefault(name, first)
+                continue
+            for row in bad:
+                if good[row]:
+                    good[row] = False
+                    reason = f"the {word} {_cut(str(column[row]))!r} is no {_wanted(str(word), kinds.get(name))}"
+                    rejected.append(Rejected(source, int(block.lines[row]), reason, _cut(block.text(row))))
+        frame = polars.DataFrame(list(columns.values()))
+        if not good.all():
+            frame = frame.filter(polars.Series(good))
+        rejected.sort(key=lambda one: one.line)
+        parts: dict[str, Any] = {word: frame[place] for word, place in self.columns.items()}
+        parts["reward"] = _measure(parts["reward"])
+        if "propensity" in parts:
+            parts["propensity"] = _measure(parts["propensity"])
+        features = frame.select(self._plan.features)
+        return RawRounds(source, block.lines[good], features, rejected=tuple(rejected), **parts)
+
+    def _column(self, block: Block, name: str) -> polars.Series:
+        """A column of a block: the file's, or what its folders say, or nothing."""
+        import polars
+
+        if name in block.frame.columns:
+            return block.frame[name]
+        return polars.Series(name, [self._keys[block.path].get(name)]).new_from_index(0, len(block.lines))
+
+    def _tell(self, oddities: Oddities) -> None:
+        if oddities.count:
+            places = "; ".join(f"{name!r} has {first}" for name, first in oddities.first.items())
+            warnings.warn(
+                f"{oddities.count:,} values in columns of numbers are no numbers and count as missing: {places}.",
+                SeachangeWarning,
+                stacklevel=3,
+            )
+
+
+def _measure(column: polars.Series) -> polars.Series:
+    """Flags as 0 and 1, and nothing at all as missing numbers."""
+    import polars
+
+    return column.cast(polars.Float64) if column.dtype in (polars.Boolean, polars.String, polars.Null) else column
+
+
+def _wanted(word: str, kind: Kind | None) -> str:
+    if word == "time":
+        return "time"
+    return "whole number" if word in ("action", "sequence") and kind == "whole" else "number"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= SHOWN else text[: SHOWN - 1] + "…"
+
+
+def _as_numbers(sample: polars.Series, kind: Kind | None) -> polars.Series:
+    """The values of a column as they will be read."""
+    import polars
+
+    return typed(sample, kind, "feature").values if kind is not None and sample.dtype == polars.String else sample
