@@ -1,0 +1,150 @@
+"""Raw features of JSON lines as columns whose kinds stay the same from the first block of a file to the last.
+
+A feature is a number, a truth value or a text, or a list of those where it stands in an array. What the first block
+with a feature shows is what it is from then on; a first block with several kinds of it makes it a text, as written.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import numpy as np
+
+from seachange.kernels import json_lines as kernel
+from seachange.log.readers.json_leaves import Flat, Found
+from seachange.protocols import Bools, Ints
+
+if TYPE_CHECKING:
+    import polars
+
+Kind = Literal["number", "truth", "text"]
+NAMES = {"number": "a number", "truth": "true or false", "text": "a text"}
+
+
+class Shape(NamedTuple):
+    """What the values of a feature are."""
+
+    kind: Kind
+    is_list: bool
+
+    @property
+    def words(self) -> str:
+        """For people."""
+        return f"a list, each element {NAMES[self.kind]}" if self.is_list else NAMES[self.kind]
+
+
+@dataclass(frozen=True, eq=False)
+class Column:
+    """A feature of one block."""
+
+    found: Found
+    shape: Shape  # as this block alone shows it
+    values: polars.Series  # in that shape
+    bad: Bools | None = None  # rows that do not fit it
+
+
+@dataclass
+class Columns:
+    """The features of a file so far."""
+
+    shapes: dict[str, Shape] = field(default_factory=dict)
+
+    def frame(self, flat: Flat, columns: dict[str, Column], n_rows: int) -> tuple[polars.DataFrame, dict[str, Bools]]:
+        """All features of the file so far as columns of a block; and the rows of it that do not fit."""
+        import polars
+
+        bad = {}
+        for name, column in columns.items():
+            shape = self.shapes.setdefault(name, column.shape)
+            if shape != column.shape:
+                columns[name] = column = column_of(flat, column.found, n_rows, shape)
+            if column.bad is not None:
+                bad[f"{name} is not {shape.words}, which it was before"] = column.bad
+        empty = {name: polars.repeat(None, n_rows, dtype=dtype_of(shape), eager=True)
+                 for name, shape in self.shapes.items() if name not in columns}  # fmt: skip
+        every = {name: columns[name].values if name in columns else empty[name] for name in self.shapes}
+        return polars.DataFrame(every) if every else polars.DataFrame(height=n_rows), bad
+
+
+def dtype_of(shape: Shape) -> polars.DataType:
+    """The type of a column."""
+    import polars
+
+    plain = {"number": polars.Float64(), "truth": polars.Boolean(), "text": polars.String()}[shape.kind]
+    return polars.List(plain) if shape.is_list else plain
+
+
+def shape_of(found: Found) -> Shape:
+    """What the values are, by themselves."""
+    kinds = set(np.flatnonzero(np.bincount(found.kinds, minlength=5)).tolist())
+    kind: Kind = "text"
+    if kinds == {kernel.NUMBER}:
+        kind = "number"
+    elif kinds <= {kernel.TRUE, kernel.FALSE}:
+        kind = "truth"
+    elif kernel.STRING not in kinds:
+        kind = "number"
+    return Shape(kind, bool(found.in_array.any()))
+
+
+def column_of(flat: Flat, found: Found, n_rows: int, shape: Shape | None = None) -> Column:
+    """Leaves as a column, null where there is none."""
+    import polars
+
+    shape = shape or shape_of(found)
+    bad = _misfits(found, shape)
+    if bad.any():
+        marks = np.zeros(n_rows, bool)
+        marks[found.rows[bad]] = True
+        kept = Found(*(values[~bad] for values in found))
+    else:
+        marks, kept = None, found
+    values, rows = _values(flat, kept, shape), kept.rows
+    if values.null_count():  # strings that are no text
+        marks = np.zeros(n_rows, bool) if marks is None else marks
+        marks[rows[values.is_null().to_numpy()]] = True
+    if shape.is_list:
+        lists = polars.DataFrame({"row": rows, "value": values}).group_by("row", maintain_order=True).agg("value")
+        values, rows = lists["value"], lists["row"].to_numpy()
+    return Column(found, shape, _spread(values, rows, n_rows), marks)
+
+
+def _misfits(found: Found, shape: Shape) -> Bools:
+    bad = np.zeros(len(found.rows), bool)
+    if not shape.is_list:
+        bad |= found.in_array
+        bad[1:] |= found.rows[1:] == found.rows[:-1]  # one name, spelled in two ways
+    if shape.kind == "number":
+        bad |= (found.kinds == kernel.STRING) | ~np.isfinite(found.numbers)
+    if shape.kind == "truth":
+        bad |= (found.kinds != kernel.TRUE) & (found.kinds != kernel.FALSE)
+    return bad
+
+
+def _values(flat: Flat, found: Found, shape: Shape) -> polars.Series:
+    import polars
+
+    if shape.kind == "number":
+        return polars.Series(found.numbers)
+    if shape.kind == "truth":
+        return polars.Series(found.kinds == kernel.TRUE)
+    words = found.kinds == kernel.STRING
+    if words.all():
+        return flat.strings.gather(found.numbers.astype(np.uint32))
+    texts = np.empty(len(words), object)
+    texts[words] = flat.strings.gather(found.numbers[words].astype(np.uint32)).to_list()
+    texts[~words] = flat.written(found.spots[~words])
+    return polars.Series(texts.tolist(), dtype=polars.String)
+
+
+def _spread(values: polars.Series, rows: Ints, n_rows: int) -> polars.Series:
+    """Values in their rows, null in all others."""
+    import polars
+
+    if len(rows) == n_rows:
+        return values
+    places = np.full(n_rows, -1, np.int64)
+    places[rows] = np.arange(len(rows))
+    index = polars.Series(places)
+    return values.gather(index.set(index < 0, None))
