@@ -11,7 +11,7 @@ from functools import cache
 
 import numpy as np
 
-from seachange.kernels.compiler import compiled
+from seachange.kernels.compiler import compiled, inlined
 
 SMALLEST_POWER, LARGEST_POWER = -342, 308
 MOST_DIGITS = 19  # that fit into 64 bits
@@ -34,7 +34,7 @@ def powers_of_five():
     return np.array(rows, np.uint64)
 
 
-@compiled
+@inlined
 def product_of(a, b):
     """Upper and lower half of a 128-bit product."""
     half, low = np.uint64(32), np.uint64(0xFFFFFFFF)
@@ -44,7 +44,7 @@ def product_of(a, b):
     return a1 * b1 + (cross >> half) + (middle >> half), a * b
 
 
-@compiled
+@inlined
 def leading_zeros(w):
     """Of a number that is not 0, in 64 bits."""
     count = 0
@@ -55,12 +55,22 @@ def leading_zeros(w):
     return count
 
 
+@inlined
+def is_exact(w, q):
+    """Whether w and 10^|q| are doubles, so that w · 10^q is rounded once."""
+    return w < np.uint64(9007199254740993) and -22 <= q <= 22
+
+
+@inlined
+def exact_double(w, q):
+    """w · 10^q where that ``is_exact``."""
+    return np.float64(w) / EXACT_POWERS[-q] if q < 0 else np.float64(w) * EXACT_POWERS[q]
+
+
 @compiled
 def nearest_double(w, q, powers, bits, numbers):
     """w · 10^q, and whether that is sure; ``bits`` and ``numbers`` are one place of memory."""
     one = np.uint64(1)
-    if w < np.uint64(9007199254740993) and -22 <= q <= 22:
-        return (np.float64(w) / EXACT_POWERS[-q] if q < 0 else np.float64(w) * EXACT_POWERS[q]), True
     if w == np.uint64(0):
         return 0.0, True
     if q < SMALLEST_POWER or q > LARGEST_POWER:

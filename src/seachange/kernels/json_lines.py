@@ -11,25 +11,26 @@ from typing import NamedTuple
 import numpy as np
 
 from seachange.kernels.compiler import compiled
-from seachange.kernels.decimals import MOST_DIGITS, nearest_double
+from seachange.kernels.decimals import exact_double, is_exact, nearest_double
+from seachange.kernels.json_tokens import (
+    CLOSE_ARRAY, CLOSE_OBJECT, COLON, COMMA, LINE_FEED, LONG_NUMBER, NOWHERE, NUMBER, ONE, OPEN_ARRAY, OPEN_OBJECT,
+    QUOTE, SMALL_F, SMALL_N, SMALL_T, UNDERSCORE, after_blanks, end_of_string, has_escaped_ascii, is_word, read_number,
+)  # fmt: skip
+from seachange.kernels.letters import PADDING, SPREAD, letter, same
 
 MOST_PATHS = 4096
 MOST_DEPTH = 64
 KEY_BYTES = 1 << 18
 SKIPPED = -1  # the path of all that is not wanted
-# What becomes of a path's children: unknown ones are not wanted, or are features; or the path itself may not be there.
+# Modes: unknown keys below it are not wanted, or are features; the path may not be there; or is not wanted itself.
 KNOWN, FEATURES, FORBIDDEN, UNWANTED = 0, 1, 2, 3
-# Kinds of leaves. Some numbers are left to be read by the caller.
-NUMBER, LONG_NUMBER, STRING, TRUE, FALSE = 0, 1, 2, 3, 4
-ONE = np.uint64(1)
-SPREAD = np.uint64(0x9E3779B97F4A7C15)  # spreads codes over the places of a table
+# Kinds of leaves, beside NUMBER and LONG_NUMBER.
+STRING, TRUE, FALSE, NULL = 2, 3, 4, 5
 IN_ARRAY = 8  # added to the kind of a leaf inside an array
+TWICE_IN_ROW = 32  # a bit of its own: a path with two leaves in a row
 # What may be wrong with a line.
 SOUND, SYNTAX, NO_OBJECT, TWICE, TOO_DEEP, NESTED_ARRAYS, NOT_ALLOWED, TOO_LARGE, ESCAPED_KEY, TOO_MANY = range(10)
-
-QUOTE, COMMA, COLON, BACKSLASH, UNDERSCORE, MINUS, PLUS, POINT, ZERO, NINE = (ord(c) for c in '",:\\_-+.09')
-OPEN_OBJECT, CLOSE_OBJECT, OPEN_ARRAY, CLOSE_ARRAY = (ord(c) for c in "{}[]")
-SMALL_E, LARGE_E, SMALL_T, SMALL_F, SMALL_N, SMALL_U, SPACE = (ord(c) for c in "eEtfnu ")
+TRUE_WORD, FALSE_WORD, NULL_WORD = (np.frombuffer(word, np.uint8) for word in (b"true", b"false", b"null"))
 
 
 class Paths(NamedTuple):
@@ -47,14 +48,20 @@ class Paths(NamedTuple):
 
 
 class Leaves(NamedTuple):
-    """Leaves in the order of the text."""
+    """Leaves, in the order of the text or path by path."""
 
     paths: np.ndarray
     rows: np.ndarray  # the line, or below the list of items the item, from 0 on
     kinds: np.ndarray
-    numbers: np.ndarray  # strings: the place in the list of different strings
-    starts: np.ndarray
-    stops: np.ndarray
+    numbers: np.ndarray  # of a string below the features: its place in the list of different strings
+    starts: np.ndarray  # in the text
+
+
+class Strings(NamedTuple):
+    """Different strings: where they begin and end, and whether they have escapes; and a table to find them."""
+
+    spans: np.ndarray
+    slots: np.ndarray
 
 
 def no_paths():
@@ -73,74 +80,58 @@ def no_paths():
     return paths
 
 
-def room_for(text):
-    """Leaves that a text may have: each is followed by one of these."""
-    n = sum(int(np.count_nonzero(text == mark)) for mark in (COMMA, CLOSE_OBJECT, CLOSE_ARRAY))
-    whole = (np.empty(n, kind) for kind in (np.int32, np.int32, np.int8, np.float64, np.int32, np.int32))
-    return Leaves(*whole)
+def room_for(n_leaves):
+    """Leaves to be filled in."""
+    return Leaves(*(np.empty(n_leaves, kind) for kind in (np.int32, np.int32, np.int8, np.float64, np.int32)))
 
 
 @compiled
-def enter(paths, parent, text, start, stop, mode):
+def counted(text):
+    """Lines of a text, leaves it may have at most, and strings."""
+    lines, leaves, quotes = 0, 0, 0
+    for c in text:
+        lines += c == LINE_FEED
+        leaves += (c == COMMA) | (c == CLOSE_OBJECT) | (c == CLOSE_ARRAY)  # one of these follows each
+        quotes += c == QUOTE
+    return lines, leaves, quotes // 2 + 1
+
+
+@compiled
+def enter(paths, parent, text, start, size, mode):
     """The path of a key in an object, made where it is new; -1 where there is no room."""
     code = np.uint64(parent)
-    for i in range(start, stop):
-        code = code * np.uint64(31) + np.uint64(text[i])
+    for i in range(size):
+        code = code * np.uint64(31) + np.uint64(letter(text, start + np.uint64(i)))
     slot = np.int64((code * SPREAD) >> np.uint64(32)) & (paths.slots.size - 1)
-    size = stop - start
+    keys = np.uint64(paths.keys.ctypes.data)
     while paths.slots[slot] >= 0:
         path = paths.slots[slot]
         if paths.parents[path] == parent and paths.sizes[path] == size:
-            begin, same = paths.starts[path], True
-            for i in range(size):
-                if paths.keys[begin + i] != text[start + i]:
-                    same = False
-                    break
-            if same:
+            if same(keys, paths.starts[path], text, start, size):
                 return path
         slot = (slot + 1) & (paths.slots.size - 1)
     path = paths.counts[0]
-    if path == paths.parents.size or paths.counts[1] + size > paths.keys.size:
+    if path == paths.parents.size or paths.counts[1] + size + len(PADDING) > paths.keys.size:
         return -1
     paths.slots[slot] = path
     paths.parents[path], paths.starts[path], paths.sizes[path] = parent, paths.counts[1], size
     paths.modes[path] = mode
     for i in range(size):
-        paths.keys[paths.counts[1] + i] = text[start + i]
+        paths.keys[paths.counts[1] + i] = letter(text, start + np.uint64(i))
     paths.counts[0] += 1
     paths.counts[1] += size
     return path
 
 
 @compiled
-def expected(paths, guess, text, start):
-    """Whether the key at ``start`` is that of the path ``guess``."""
-    begin, size = np.uint64(paths.starts[guess]), np.uint64(paths.sizes[guess])
-    start = np.uint64(start)
-    for i in range(size):
-        if paths.keys[begin + i] != text[start + i]:
-            return False
-    return text[start + size] == QUOTE
-
-
-@compiled
-def is_word(text, start, word):
-    """Whether ``word`` stands at ``start``."""
-    for i in range(word.size):
-        if text[start + i] != word[i]:
-            return False
-    return True
-
-
-@compiled
-def mode_of(paths, parent, text, start, stop, taken, forbidden):
+def mode_of(paths, parent, text, start, size, taken, forbidden):
     """What an unknown key below ``parent`` is: of those that begin with an underscore, most are not wanted."""
     if paths.modes[parent] != FEATURES:
         return UNWANTED
-    if text[start] != UNDERSCORE:
+    if letter(text, start) != UNDERSCORE:
         return FEATURES
     for word in taken:
-        if word.size == stop - start and is_word(text, start, word):
+        if word.size == size and is_word(text, start, word):
             return FEATURES
     for word in forbidden:
         if is_word(text, start, word):
@@ -149,319 +140,232 @@ def mode_of(paths, parent, text, start, stop, taken, forbidden):
 
 
 @compiled
-def end_of_string(text, begin):
-    """After the string that begins at ``begin`` behind its quote, a code of what is in it, and whether it has escapes."""
-    i, code, escaped = np.uint64(begin), np.uint64(0), False
-    while True:
-        c = text[i]
-        if c == QUOTE:
-            return np.int64(i + ONE), code, escaped
-        if c < SPACE:
-            return -1, code, escaped
-        if c == BACKSLASH:
-            escaped = True
-            i += ONE
-            c = text[i]
-            if c == SMALL_U:
-                for _ in range(4):
-                    i += ONE
-                    c = text[i]
-                    if not (ZERO <= c <= NINE or 97 <= c <= 102 or 65 <= c <= 70):
-                        return -1, code, escaped
-                    code = code * np.uint64(31) + np.uint64(c)
-            elif c not in (QUOTE, BACKSLASH, 47, 98, SMALL_F, SMALL_N, 114, SMALL_T):
-                return -1, code, escaped
-        code = code * np.uint64(31) + np.uint64(c)
-        i += ONE
+def read_key(paths, path, last, text, begin, taken, forbidden):
+    """After the key that begins at ``begin`` in the object of ``path`` behind ``last``, its path, and what is wrong."""
+    end, _, escaped = end_of_string(text, begin)
+    if end == NOWHERE:
+        return begin, -1, SYNTAX
+    if escaped and has_escaped_ascii(text, begin, end):
+        return begin, -1, ESCAPED_KEY
+    size = np.int64(end - begin) - 1
+    mode = mode_of(paths, path, text, begin, size, taken, forbidden)
+    child = np.int64(enter(paths, path, text, begin, size, mode))
+    if child < 0:
+        return begin, -1, TOO_MANY
+    if last < 0:
+        paths.follow[path, 0] = child
+    else:
+        paths.follow[last, 1] = child
+    return end, child, SOUND
 
 
 @compiled
-def end_of_skipped(text, begin):
-    """After the string that begins at ``begin`` behind its quote, where what is in it does not matter."""
-    i = np.uint64(begin)
-    while True:
-        c = text[i]
-        if c == QUOTE:
-            return np.int64(i + ONE)
-        if c < SPACE or c == BACKSLASH:
-            return end_of_string(text, np.int64(i))[0]
-        i += ONE
+def flatten(text, n_lines, paths, items, leaves, strings, taken, forbidden, powers):
+    """Flatten the objects in the lines of ``text``.
 
-
-@compiled
-def end_of_digits(text, i, w):
-    """After the digits that begin at ``i``, and the number that they end."""
-    i = np.uint64(i)
-    c = text[i] - np.uint8(ZERO)
-    while c < np.uint8(10):
-        w = w * np.uint64(10) + np.uint64(c)
-        i += ONE
-        c = text[i] - np.uint8(ZERO)
-    return np.int64(i), w
-
-
-@compiled
-def read_number(text, i, powers, bits, numbers):
-    """After the number that begins at ``i``, its value, and its kind; -1 where there is none."""
-    negative = text[i] == MINUS
-    if negative:
-        i += 1
-    first, q = i, 0
-    i, w = end_of_digits(text, first, np.uint64(0))
-    digits = i - first
-    if digits == 0 or (digits > 1 and text[first] == ZERO):
-        return -1, 0.0, NUMBER
-    if text[i] == POINT:
-        point = i + 1
-        i, w = end_of_digits(text, point, w)
-        q = point - i
-        if q == 0:
-            return -1, 0.0, NUMBER
-        digits -= q
-        if digits > MOST_DIGITS:
-            k = first
-            while text[k] == ZERO or text[k] == POINT:  # they are not among the digits that count
-                k += 1
-            digits = i - k - (1 if k < point - 1 else 0)
-    if text[i] == SMALL_E or text[i] == LARGE_E:
-        i += 1
-        minus = text[i] == MINUS
-        if minus or text[i] == PLUS:
-            i += 1
-        begin = i
-        i, power = end_of_digits(text, begin, np.uint64(0))
-        if i == begin:
-            return -1, 0.0, NUMBER
-        if i - begin > 6:
-            return i, 0.0, LONG_NUMBER
-        q += -np.int64(power) if minus else np.int64(power)
-    if digits > MOST_DIGITS:
-        return i, 0.0, LONG_NUMBER
-    value, sure = nearest_double(w, q, powers, bits, numbers)
-    return i, (-value if negative else value), (NUMBER if sure else LONG_NUMBER)
-
-
-@compiled
-def same_text(text, one, other, size):
-    """Whether two stretches of text are the same."""
-    one, other = np.uint64(one), np.uint64(other)
-    for i in range(np.uint64(size)):
-        if text[one + i] != text[other + i]:
-            return False
-    return True
-
-
-@compiled
-def flatten(text, starts, paths, root, items, leaves, strings, slots, taken, forbidden, powers):
-    """Flatten the objects that begin at ``starts``, each a line that ends with a line feed.
-
-    Below the array with the path ``items`` every object is a row of its own. Says of each line what is wrong with it,
-    where, and how many items it has; and how many leaves and different strings there are. ``strings`` are the places
-    of those: where they begin and end, and whether they have escapes.
+    Below the array with the path ``items`` every object is a row of its own. Says where lines begin, what is wrong with
+    each, where, and how many items it has; and how many leaves and different strings there are.
     """
-    n_lines = starts.size
-    faults, places, n_items = np.zeros(n_lines, np.int8), np.zeros(n_lines, np.int64), np.zeros(n_lines, np.int64)
+    modes, follow, seen, counts = paths.modes, paths.follow, paths.seen, paths.counts
+    key_starts, key_sizes, keys = paths.starts, paths.sizes, np.uint64(paths.keys.ctypes.data)
+    leaf_paths, leaf_rows, leaf_kinds, leaf_numbers, leaf_starts = leaves
+    spans, slots = strings
+    starts, faults, places = np.zeros(n_lines + 1, np.int64), np.zeros(n_lines, np.int8), np.zeros(n_lines, np.int64)
+    n_items = np.zeros(n_lines, np.int64)
     path_at, last_at = np.zeros(MOST_DEPTH, np.int64), np.zeros(MOST_DEPTH, np.int64)
-    object_at, array_at = np.zeros(MOST_DEPTH, np.int64), np.zeros(MOST_DEPTH, np.int8)
+    object_at, array_at = np.zeros(MOST_DEPTH, np.int64), np.zeros(MOST_DEPTH, np.bool_)
     bits = np.zeros(1, np.uint64)
     numbers = bits.view(np.float64)
-    true, false, null = np.array([116, 114, 117, 101]), np.array([102, 97, 108, 115, 101]), np.array([110, 117, 108, 108])
+    slots[:] = -1
     n_leaves, n_strings, n_rows = 0, 0, 0
+    i = np.uint64(0)
     for line in range(n_lines):
-        i, fault = starts[line], SOUND
+        start, fault = i, SOUND
         leaves_before, rows_before = n_leaves, n_rows
-        path, row, depth, inside, waiting = root, line, 0, 0, True  # waiting for a value, or else just after one
-        while fault == SOUND:
-            while text[i] == SPACE or text[i] == 9 or text[i] == 13:
-                i += 1
-            c = text[i]
-            if waiting:
+        path, row, top, inside, waiting = 0, line, -1, 0, True  # waiting for a value, or else just after one
+        while True:
+            i = after_blanks(text, i)
+            c = letter(text, i)
+            if waiting and c != OPEN_OBJECT and c != OPEN_ARRAY:
                 waiting = False
-                if c == OPEN_OBJECT or c == OPEN_ARRAY:
-                    is_array = c == OPEN_ARRAY
-                    if depth == MOST_DEPTH:
-                        fault = TOO_DEEP
-                        break
-                    if path >= 0:
-                        if is_array and (inside or path == root):
-                            fault = NESTED_ARRAYS if inside else NO_OBJECT
-                            break
-                        if not is_array and path == items:
-                            if depth == 0 or array_at[depth - 1] != 1 or path_at[depth - 1] != items:
-                                fault = NO_OBJECT
-                                break
-                            row = n_rows
-                            n_rows += 1
-                    path_at[depth], last_at[depth] = path, -1
-                    array_at[depth] = 1 if is_array else 0
-                    paths.counts[2] += 1
-                    object_at[depth] = paths.counts[2]
-                    depth += 1
-                    if is_array and path >= 0 and path != items:
-                        inside += 1
-                    i += 1
-                    while text[i] == SPACE or text[i] == 9 or text[i] == 13:
-                        i += 1
-                    if text[i] == (CLOSE_ARRAY if is_array else CLOSE_OBJECT):
-                        c = text[i]  # empty: the end of it is dealt with below
-                    elif is_array:
-                        waiting = True
-                        continue
-                    else:
-                        c = COMMA  # its first key is read like any other
-                        i -= 1
-                else:
-                    if depth == 0 or path == items:
-                        fault, c = NO_OBJECT, np.uint8(0)
-                        break
-                    begin, kind, value = i, -1, 0.0
-                    if c == QUOTE and path < 0:
-                        i = end_of_skipped(text, i + 1)
-                        if i < 0:
-                            fault, i = SYNTAX, begin
-                            break
-                    elif c == QUOTE:
-                        i, code, escaped = end_of_string(text, i + 1)
-                        if i < 0:
-                            fault, i = SYNTAX, begin
-                            break
-                        kind, size = STRING, i - begin
-                        slot = np.int64((code * SPREAD) >> np.uint64(32)) & (slots.size - 1)
+                if top < 0 or path == items:
+                    fault = NO_OBJECT
+                    break
+                end, kind, value = i, NULL, 0.0
+                if c == QUOTE:
+                    end, code, escaped = end_of_string(text, i + ONE)
+                    kind = STRING
+                    if path >= 0 and modes[path] == FEATURES and end != NOWHERE:
+                        size, slot = np.int64(end - i), np.int64(code & np.uint64(slots.size - 1))
                         while slots[slot] >= 0:
-                            k = slots[slot]
-                            if strings[k, 1] - strings[k, 0] == size and same_text(text, strings[k, 0], begin, size):
+                            begin = spans[slots[slot], 0]
+                            if spans[slots[slot], 1] - begin == size and same(text, begin, text, i, size):
                                 break
                             slot = (slot + 1) & (slots.size - 1)
                         if slots[slot] < 0:
                             slots[slot] = n_strings
-                            strings[n_strings, 0], strings[n_strings, 1] = begin, i
-                            strings[n_strings, 2] = 1 if escaped else 0
+                            spans[n_strings, 0], spans[n_strings, 1], spans[n_strings, 2] = i, end, escaped
                             n_strings += 1
                         value = np.float64(slots[slot])
-                    elif c == SMALL_T and is_word(text, i, true):
-                        i, kind, value = i + 4, TRUE, 1.0
-                    elif c == SMALL_F and is_word(text, i, false):
-                        i, kind = i + 5, FALSE
-                    elif c == SMALL_N and is_word(text, i, null):
-                        i += 4
-                    else:
-                        i, value, kind = read_number(text, i, powers, bits, numbers)
-                        if i < 0:
-                            fault, i = SYNTAX, begin
-                            break
-                    if path >= 0 and kind >= 0:
-                        leaves.paths[n_leaves], leaves.rows[n_leaves] = path, row
-                        leaves.kinds[n_leaves] = kind + (IN_ARRAY if inside else 0)
-                        leaves.numbers[n_leaves] = value
-                        leaves.starts[n_leaves], leaves.stops[n_leaves] = begin, i
-                        n_leaves += 1
-                    continue
-            # After a value, or at the beginning of an object: what follows belongs to the innermost array or object.
-            top = depth - 1
-            if c == COMMA:
-                i += 1
-                path = path_at[top]
-                if array_at[top] == 1:
-                    waiting = True
-                    continue
-                while text[i] == SPACE or text[i] == 9 or text[i] == 13:
-                    i += 1
-                if text[i] != QUOTE:
+                elif c == SMALL_T and is_word(text, i, TRUE_WORD):
+                    end, kind = i + np.uint64(4), TRUE
+                elif c == SMALL_F and is_word(text, i, FALSE_WORD):
+                    end, kind = i + np.uint64(5), FALSE
+                elif c == SMALL_N and is_word(text, i, NULL_WORD):
+                    end = i + np.uint64(4)
+                else:
+                    end, w, q, negative, kind = read_number(text, i)
+                    if is_exact(w, q):
+                        value = exact_double(w, q)
+                    elif kind == NUMBER:
+                        value, sure = nearest_double(w, q, powers, bits, numbers)
+                        kind = NUMBER if sure else LONG_NUMBER
+                    value = -value if negative else value
+                if end == NOWHERE:
                     fault = SYNTAX
                     break
-                begin = i + 1
+                if path >= 0 and kind != NULL:
+                    leaf_paths[n_leaves], leaf_rows[n_leaves] = path, row
+                    leaf_kinds[n_leaves] = kind + (IN_ARRAY if inside else 0)
+                    leaf_numbers[n_leaves], leaf_starts[n_leaves] = value, i
+                    n_leaves += 1
+                i = end
+                continue
+            if waiting:
+                waiting = False
+                is_array = c == OPEN_ARRAY
+                if top + 1 == MOST_DEPTH:
+                    fault = TOO_DEEP
+                    break
+                if path >= 0 and is_array and inside:
+                    fault = NESTED_ARRAYS
+                    break
+                if is_array and (path == 0 or (path == items and path_at[top] == items)):
+                    fault = NO_OBJECT
+                    break
+                if path == items and not is_array:
+                    if not array_at[top] or path_at[top] != items:
+                        fault = NO_OBJECT
+                        break
+                    row = n_rows
+                    n_rows += 1
+                top += 1
+                counts[2] += 1
+                path_at[top], last_at[top], object_at[top], array_at[top] = path, -1, counts[2], is_array
+                if is_array and path >= 0 and path != items:
+                    inside += 1
+                i = after_blanks(text, i + ONE)
+                c = letter(text, i)
+                if c != (CLOSE_ARRAY if is_array else CLOSE_OBJECT):
+                    if is_array:
+                        waiting = True
+                        continue
+                    c = np.uint8(COMMA)  # the first key is read like any other
+                    i -= ONE
+            # After a value, or at the beginning of an object: what follows belongs to the innermost array or object.
+            if c == COMMA:
+                i += ONE
+                path = path_at[top]
+                if array_at[top]:
+                    waiting = True
+                    continue
+                i = after_blanks(text, i)
+                if letter(text, i) != QUOTE:
+                    fault = SYNTAX
+                    break
                 if path < 0:
-                    i = end_of_skipped(text, begin)
-                    if i < 0:
-                        fault, i = SYNTAX, begin
+                    end, _, _ = end_of_string(text, i + ONE)
+                    if end == NOWHERE:
+                        fault = SYNTAX
                         break
                 else:
                     last = last_at[top]
-                    guess = paths.follow[path, 0] if last < 0 else paths.follow[last, 1]
-                    if guess >= 0 and expected(paths, guess, text, begin):
-                        child = np.int64(guess)
-                        i = begin + paths.sizes[guess] + 1
+                    child = np.int64(follow[path, 0] if last < 0 else follow[last, 1])  # the key that was here before
+                    size = np.int64(key_sizes[child])
+                    end = i + np.uint64(size) + ONE
+                    # Letters first: behind them there may be no text.
+                    if child >= 0 and same(keys, key_starts[child], text, i + ONE, size) and letter(text, end) == QUOTE:
+                        end += ONE
                     else:
-                        i, code, escaped = end_of_string(text, begin)
-                        if i < 0:
-                            fault, i = SYNTAX, begin
-                            break
-                        if escaped and has_escaped_ascii(text, begin, i):
-                            fault = ESCAPED_KEY
-                            break
-                        mode = mode_of(paths, path, text, begin, i - 1, taken, forbidden)
-                        child = np.int64(enter(paths, path, text, begin, i - 1, mode))
-                        if child < 0:
-                            fault = TOO_MANY
-                            break
-                        if last < 0:
-                            paths.follow[path, 0] = child
-                        else:
-                            paths.follow[last, 1] = child
-                    if paths.seen[child] == object_at[top]:
+                        end, child, fault = read_key(paths, path, last, text, i + ONE, taken, forbidden)
+                    if fault == SOUND and seen[child] == object_at[top]:
                         fault = TWICE
+                    if fault == SOUND and modes[child] == FORBIDDEN:
+                        fault = NOT_ALLOWED
+                    if fault != SOUND:
                         break
-                    paths.seen[child] = object_at[top]
-                    if paths.modes[child] == FORBIDDEN:
-                        fault, i = NOT_ALLOWED, begin
-                        break
+                    seen[child] = object_at[top]
                     last_at[top] = child
-                    path = child if paths.modes[child] != UNWANTED else SKIPPED
-                while text[i] == SPACE or text[i] == 9 or text[i] == 13:
-                    i += 1
-                if text[i] != COLON:
+                    path = child if modes[child] != UNWANTED else SKIPPED
+                i = after_blanks(text, end)
+                if letter(text, i) != COLON:
                     fault = SYNTAX
                     break
-                i += 1
+                i += ONE
                 waiting = True
-            elif c == (CLOSE_ARRAY if array_at[top] == 1 else CLOSE_OBJECT):
-                i += 1
-                depth = top
+            elif c == (CLOSE_ARRAY if array_at[top] else CLOSE_OBJECT):
+                i += ONE
                 path = path_at[top]
-                if path >= 0 and path != items and array_at[top] == 1:
-                    inside -= 1
-                if path == items and array_at[top] == 0:
+                if array_at[top]:
+                    inside -= path >= 0 and path != items
+                elif path == items:
                     row = line
-                if depth == 0:
-                    while text[i] == SPACE or text[i] == 9 or text[i] == 13:
-                        i += 1
-                    if text[i] != 10:
+                top -= 1
+                if top < 0:
+                    i = after_blanks(text, i)
+                    if letter(text, i) != LINE_FEED:
                         fault = SYNTAX
                     break
             else:
                 fault = SYNTAX
+                break
         if fault == SOUND:
             n_items[line] = n_rows - rows_before
         else:
-            faults[line], places[line] = fault, i - starts[line]
+            faults[line], places[line] = fault, np.int64(i - start)
             n_leaves, n_rows = leaves_before, rows_before
             if fault == TOO_MANY:
                 break
-    return faults, places, n_items, n_leaves, n_strings
-
-
-@compiled
-def has_escaped_ascii(text, start, stop):
-    """Whether a key has letters such as \\u005f, which may be another key than it seems."""
-    for i in range(start, stop - 5):
-        if text[i] == BACKSLASH and text[i + 1] == SMALL_U and text[i + 2] == ZERO and text[i + 3] == ZERO:
-            return True
-    return False
+            while letter(text, i) != LINE_FEED:
+                i += ONE
+        i += ONE
+        starts[line + 1] = i
+    return starts, faults, places, n_items, n_leaves, n_strings
 
 
 @compiled
 def by_path(leaves, n_leaves, n_paths):
-    """Leaves path by path: where each path begins and the last ends, then rows, kinds, numbers and places in the tape."""
-    bounds = np.zeros(n_paths + 1, np.int64)
+    """Leaves path by path: where each path begins and the last ends, the kinds it has (a bit each), and the leaves."""
+    paths, all_rows, all_kinds, all_numbers, all_starts = leaves
+    bounds, kinds_of, last = np.zeros(n_paths + 1, np.int64), np.zeros(n_paths, np.int64), np.full(n_paths, -1)
     for k in range(n_leaves):
-        bounds[leaves.paths[k] + 1] += 1
+        bounds[paths[k] + 1] += 1
     for path in range(n_paths):
         bounds[path + 1] += bounds[path]
     place = bounds.copy()
-    rows, kinds = np.empty(n_leaves, np.int64), np.empty(n_leaves, np.int8)
-    numbers, spots = np.empty(n_leaves), np.empty(n_leaves, np.int32)
+    rows, kinds = np.empty(n_leaves, np.int32), np.empty(n_leaves, np.int8)
+    numbers, starts = np.empty(n_leaves), np.empty(n_leaves, np.int32)
     for k in range(n_leaves):
-        to = place[leaves.paths[k]]
-        place[leaves.paths[k]] += 1
-        rows[to], kinds[to], numbers[to], spots[to] = leaves.rows[k], leaves.kinds[k], leaves.numbers[k], k
-    return bounds, rows, kinds, numbers, spots
+        path, row, kind = paths[k], all_rows[k], all_kinds[k]
+        to = place[path]
+        place[path] += 1
+        rows[to], kinds[to], numbers[to], starts[to] = row, kind, all_numbers[k], all_starts[k]
+        kinds_of[path] |= 1 << np.int64(kind) | np.int64(last[path] == row) << TWICE_IN_ROW
+        last[path] = row
+    return bounds, kinds_of, (rows, kinds, numbers, starts)
+
+
+@compiled
+def copied(text, spans):
+    """Strings without their quotes, each followed by a line feed, which none can have inside."""
+    size = 0
+    for k in range(spans.shape[0]):
+        size += spans[k, 1] - spans[k, 0] - 1
+    letters, to = np.empty(size, np.uint8), 0
+    for k in range(spans.shape[0]):
+        for i in range(spans[k, 0] + 1, spans[k, 1] - 1):
+            letters[to] = text[i]
+            to += 1
+        letters[to] = LINE_FEED
+        to += 1
+    return letters

@@ -27,10 +27,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from seachange.errors import LogError, SeachangeWarning
+from seachange.kernels.letters import PADDING
 from seachange.log.raw import PART_ROWS, Pool, RawRounds, Rejected
 from seachange.log.readers.dsjson_labels import WANTED, Labels, labels_of
 from seachange.log.readers.json_columns import Column, Columns, Shape, column_of
-from seachange.log.readers.json_leaves import Flat, Found
+from seachange.log.readers.json_leaves import Flat, Found, kinds_of
 from seachange.log.readers.text_blocks import Block, blocks_of, worked_on
 from seachange.protocols import Bools, Ints
 
@@ -61,7 +62,7 @@ class DsjsonLog:
     def parts(self, rows: int = PART_ROWS) -> Iterator[RawRounds]:
         """All rounds, in the order of the file, at most ``rows`` at a time; each call starts anew."""
         reading = _Reading()
-        for piece in worked_on(blocks_of(self.path), _piece_of):
+        for piece in worked_on(blocks_of(self.path, PADDING), _piece_of):
             rounds = reading.rounds(piece)
             yield from _in_parts(rounds, rows)
         reading.warn(self.path)
@@ -109,16 +110,19 @@ def _columns(flat: Flat, named: dict[str, list[int]], good: Bools) -> dict[str, 
     """Features of a block; those of lines that are no rounds have no say in what they are."""
     columns = {}
     for name, paths in named.items():
-        found = flat.found(*paths)
+        found, kinds = flat.found(*paths), flat.kinds(*paths)
+        if len(paths) > 1:
+            kinds |= kinds_of(found)
         if not good.all():
             mine = good[found.rows]
             if not mine.any():
                 continue
             found = Found(*(values[mine] for values in found))
-        column = column_of(flat, found, len(good))
+            kinds = kinds_of(found)
+        column = column_of(flat, found, kinds, len(good))
         if name.endswith("_text") and column.shape == Shape("text", False):
             words = column.values.str.extract_all(r"[^ \t]+")
-            column = Column(column.found, Shape("text", True), words, column.bad)
+            column = Column(found, kinds, Shape("text", True), words, column.bad)
         columns[name] = column
     return columns
 
@@ -128,6 +132,7 @@ class _Reading:
 
     def __init__(self) -> None:
         self.shared, self.items = Columns(), Columns()
+        self.n_lines = 0
         self.begun = self.with_probs = self.timed = False
         self.name_column: str | None = None
         self.least_dropped, self.most_dropped = np.inf, -np.inf
@@ -166,9 +171,11 @@ class _Reading:
         if len(dropped):
             self.least_dropped = min(self.least_dropped, dropped.min())
             self.most_dropped = max(self.most_dropped, dropped.max())
+        first_line = self.n_lines + 1
+        self.n_lines += len(flat)
         return RawRounds(
             source=piece.block.source,
-            lines=piece.block.first_line + np.flatnonzero(good),
+            lines=first_line + np.flatnonzero(good),
             features=shared,
             action=polars.Series("action", labels.actions[good]),
             reward=polars.Series("reward", 0.0 - labels.costs[good]),
@@ -181,7 +188,7 @@ class _Reading:
                 probs=labels.probs[: len(mine)][mine] if self.with_probs else None,
             ),
             rejected=tuple(
-                Rejected(piece.block.source, piece.block.first_line + k, reasons[k], text)
+                Rejected(piece.block.source, first_line + k, reasons[k], text)
                 for k in sorted(reasons)
                 if (text := flat.line(k))
             ),

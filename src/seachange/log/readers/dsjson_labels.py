@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from seachange.kernels import json_lines as kernel
+from seachange.kernels.json_tokens import NO_MOMENT
+from seachange.kernels.json_tokens import moments as moments_at
+from seachange.kernels.letters import address_of
 from seachange.log.readers.json_leaves import FAULTS, Flat, Wanted
 from seachange.protocols import Bools, Floats, Ints
 
@@ -91,10 +94,10 @@ def _choices(lines: _Lines) -> tuple[Ints, Floats, Bools]:
     lines.refuse(counts != flat.n_items, "a does not have as many actions as _multi")
     lines.refuse((p_counts != flat.n_items) & (p_counts > 0), "p does not have as many probabilities as _multi actions")
     sizes = flat.n_items[chosen.rows]
-    off = (chosen.kinds != kernel.NUMBER) | (chosen.numbers != np.floor(chosen.numbers))
+    off = ~chosen.of_kind(kernel.NUMBER) | (chosen.numbers != np.floor(chosen.numbers))
     off |= ~((chosen.numbers >= 1) & (chosen.numbers <= sizes))
     lines.refuse_rows(chosen.rows[off], "a has something else than numbers of actions, from 1 on")
-    off = (listed.kinds != kernel.NUMBER) | ~((listed.numbers >= 0) & (listed.numbers <= 1 + SUM_TOLERANCE))
+    off = ~listed.of_kind(kernel.NUMBER) | ~((listed.numbers >= 0) & (listed.numbers <= 1 + SUM_TOLERANCE))
     lines.refuse_rows(listed.rows[off], "p has something else than probabilities")
     good = lines.good()
     mine = good[chosen.rows]
@@ -147,7 +150,7 @@ class _Lines:
         """The number of a key, whatever its spelling; NaN where there is none or several."""
         found = self.flat.found(*(self.flat.known[name] for name in names))
         numbers = np.full(len(self.flat), np.nan)
-        single = (found.kinds == kernel.NUMBER) & ~found.in_array
+        single = found.kinds == kernel.NUMBER  # and in no array
         numbers[found.rows[single]] = found.numbers[single]
         numbers[found.rows[1:][found.rows[1:] == found.rows[:-1]]] = np.nan
         return numbers
@@ -156,7 +159,7 @@ class _Lines:
         """Where a key is true, at least once."""
         found = self.flat.found(self.flat.known[name])
         flags = np.zeros(len(self.flat), bool)
-        flags[found.rows[found.kinds == kind]] = True
+        flags[found.rows[found.of_kind(kind)]] = True
         return flags
 
     def unflagged(self, name: str) -> Bools:
@@ -168,23 +171,21 @@ class _Lines:
         import polars
 
         found = self.flat.found(self.flat.known["Timestamp"])
-        codes = np.full(len(self.flat), -1, np.int64)
+        moments = np.full(len(self.flat), NO_MOMENT)
         words = found.kinds == kernel.STRING
-        codes[found.rows[words]] = found.numbers[words].astype(np.int64)
-        index = polars.Series(codes)
-        texts = self.flat.strings.gather(index.set(index < 0, None))
-        texts = texts.str.replace(r"[zZ]$", "").str.replace(r"[+-]00:?00$", "")
-        form = "%Y-%m-%dT%H:%M:%S%.f"
-        moments = texts.str.to_datetime(form, time_unit="us", strict=False)
-        self.refuse(self.has("Timestamp") & moments.is_null().to_numpy(), "Timestamp is not a time like 2026-01-31T23:59:59.5Z")
-        return moments
+        letters = np.frombuffer(self.flat.text, np.uint8)
+        moments[found.rows[words]] = moments_at(address_of(letters), found.starts[words])
+        none = moments == NO_MOMENT
+        self.refuse(self.has("Timestamp") & none, "Timestamp is not a time like 2026-01-31T23:59:59.5Z")
+        times = polars.Series(moments)
+        return (times.set(none, None) if none.any() else times).cast(polars.Datetime("us"))
 
 
 def _fault(flat: Flat, k: int) -> str:
     """What is wrong with the form of a line."""
     fault, place = int(flat.faults[k]), int(flat.places[k])
     if fault == kernel.NOT_ALLOWED:
-        begin = int(flat.starts[k]) + place
+        begin = int(flat.starts[k]) + place + 1
         key = flat.text[begin : begin + 20].decode(errors="replace")
         return next(reason for word, reason in FORBIDDEN.items() if key.startswith(word))
     return FAULTS[fault] + (f" at byte {place + 1}" if fault != kernel.TOO_LARGE else "")

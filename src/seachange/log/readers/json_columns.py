@@ -39,6 +39,7 @@ class Column:
     """A feature of one block."""
 
     found: Found
+    kinds: int
     shape: Shape  # as this block alone shows it
     values: polars.Series  # in that shape
     bad: Bools | None = None  # rows that do not fit it
@@ -58,7 +59,7 @@ class Columns:
         for name, column in columns.items():
             shape = self.shapes.setdefault(name, column.shape)
             if shape != column.shape:
-                columns[name] = column = column_of(flat, column.found, n_rows, shape)
+                columns[name] = column = column_of(flat, column.found, column.kinds, n_rows, shape)
             if column.bad is not None:
                 bad[f"{name} is not {shape.words}, which it was before"] = column.bad
         empty = {name: polars.repeat(None, n_rows, dtype=dtype_of(shape), eager=True)
@@ -75,31 +76,27 @@ def dtype_of(shape: Shape) -> polars.DataType:
     return polars.List(plain) if shape.is_list else plain
 
 
-def shape_of(found: Found) -> Shape:
-    """What the values are, by themselves."""
-    kinds = set(np.flatnonzero(np.bincount(found.kinds, minlength=5)).tolist())
-    kind: Kind = "text"
-    if kinds == {kernel.NUMBER}:
-        kind = "number"
-    elif kinds <= {kernel.TRUE, kernel.FALSE}:
-        kind = "truth"
-    elif kernel.STRING not in kinds:
-        kind = "number"
-    return Shape(kind, bool(found.in_array.any()))
+def shape_of(kinds: int) -> Shape:
+    """What values with leaves of these kinds are."""
+    plain = (kinds | kinds >> kernel.IN_ARRAY) & (2**kernel.IN_ARRAY - 1)
+    truths = 1 << kernel.TRUE | 1 << kernel.FALSE
+    kind: Kind = "text" if plain >> kernel.STRING & 1 else "number" if plain & ~truths else "truth"
+    return Shape(kind, kinds >> kernel.IN_ARRAY & (2**kernel.IN_ARRAY - 1) > 0)
 
 
-def column_of(flat: Flat, found: Found, n_rows: int, shape: Shape | None = None) -> Column:
-    """Leaves as a column, null where there is none."""
+def column_of(flat: Flat, found: Found, kinds: int, n_rows: int, shape: Shape | None = None) -> Column:
+    """Leaves of these kinds as a column, null where there is none."""
     import polars
 
-    shape = shape or shape_of(found)
-    bad = _misfits(found, shape)
-    if bad.any():
-        marks = np.zeros(n_rows, bool)
-        marks[found.rows[bad]] = True
-        kept = Found(*(values[~bad] for values in found))
-    else:
-        marks, kept = None, found
+    own = shape_of(kinds)
+    shape = shape or own
+    marks, kept = None, found
+    if shape != own or (not shape.is_list and kinds >> kernel.TWICE_IN_ROW):
+        bad = _misfits(found, shape)
+        if bad.any():
+            marks = np.zeros(n_rows, bool)
+            marks[found.rows[bad]] = True
+            kept = Found(*(values[~bad] for values in found))
     values, rows = _values(flat, kept, shape), kept.rows
     if values.null_count():  # strings that are no text
         marks = np.zeros(n_rows, bool) if marks is None else marks
@@ -107,18 +104,19 @@ def column_of(flat: Flat, found: Found, n_rows: int, shape: Shape | None = None)
     if shape.is_list:
         lists = polars.DataFrame({"row": rows, "value": values}).group_by("row", maintain_order=True).agg("value")
         values, rows = lists["value"], lists["row"].to_numpy()
-    return Column(found, shape, _spread(values, rows, n_rows), marks)
+    return Column(found, kinds, shape, _spread(values, rows, n_rows), marks)
 
 
 def _misfits(found: Found, shape: Shape) -> Bools:
+    """Which leaves are not of a shape."""
     bad = np.zeros(len(found.rows), bool)
     if not shape.is_list:
-        bad |= found.in_array
+        bad |= found.kinds >= kernel.IN_ARRAY
         bad[1:] |= found.rows[1:] == found.rows[:-1]  # one name, spelled in two ways
     if shape.kind == "number":
-        bad |= (found.kinds == kernel.STRING) | ~np.isfinite(found.numbers)
+        bad |= found.of_kind(kernel.STRING)
     if shape.kind == "truth":
-        bad |= (found.kinds != kernel.TRUE) & (found.kinds != kernel.FALSE)
+        bad |= ~(found.of_kind(kernel.TRUE) | found.of_kind(kernel.FALSE))
     return bad
 
 
@@ -126,15 +124,16 @@ def _values(flat: Flat, found: Found, shape: Shape) -> polars.Series:
     import polars
 
     if shape.kind == "number":
-        return polars.Series(found.numbers)
+        ones = found.of_kind(kernel.TRUE)
+        return polars.Series(np.where(ones, 1.0, found.numbers) if ones.any() else found.numbers)
     if shape.kind == "truth":
-        return polars.Series(found.kinds == kernel.TRUE)
-    words = found.kinds == kernel.STRING
+        return polars.Series(found.of_kind(kernel.TRUE))
+    words = found.of_kind(kernel.STRING)
     if words.all():
         return flat.strings.gather(found.numbers.astype(np.uint32))
     texts = np.empty(len(words), object)
     texts[words] = flat.strings.gather(found.numbers[words].astype(np.uint32)).to_list()
-    texts[~words] = flat.written(found.spots[~words])
+    texts[~words] = flat.written(found.starts[~words])
     return polars.Series(texts.tolist(), dtype=polars.String)
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from threading import local
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -14,6 +16,7 @@ import numpy.typing as npt
 from seachange.errors import LogError
 from seachange.kernels import json_lines as kernel
 from seachange.kernels.decimals import powers_of_five
+from seachange.kernels.letters import PADDING, address_of
 from seachange.protocols import Bools, Floats, Ints
 
 if TYPE_CHECKING:
@@ -21,6 +24,8 @@ if TYPE_CHECKING:
 
 Bytes = npt.NDArray[np.uint8]
 NO_TEXT = 100
+WORD = re.compile(rb"[^,}\]\s]+")  # a number, true or false
+ROOM = local()
 FAULTS = {
     kernel.SYNTAX: "no valid JSON",
     kernel.NO_OBJECT: "an object { … } is expected",
@@ -34,13 +39,16 @@ FAULTS = {
 
 
 class Found(NamedTuple):
-    """The leaves of a path, or of several that have one name, in the order of their rows."""
+    """The leaves of a path, or of several that have one name, in the order of the text."""
 
     rows: Ints
-    kinds: npt.NDArray[np.int8]  # without the mark of arrays
-    in_array: Bools
+    kinds: npt.NDArray[np.int8]  # with the mark of those in arrays
     numbers: Floats
-    spots: Ints  # in the tape of leaves
+    starts: Ints  # in the text
+
+    def of_kind(self, kind: int) -> Bools:
+        """Which leaves are of a kind, in an array or not."""
+        return (self.kinds & (kernel.IN_ARRAY - 1)) == kind
 
 
 @dataclass(frozen=True)
@@ -71,86 +79,112 @@ class Flat:
     """A block of lines, flattened."""
 
     def __init__(self, text: bytes, wanted: Wanted) -> None:
-        self.text, no_text = _without_bad_letters(text)
+        self.text, no_text = _without_bad_letters(text)  # with padding behind it
         letters = np.frombuffer(self.text, np.uint8)
-        ends = np.flatnonzero(letters == 10)
-        self.starts: Ints = np.concatenate([[0], ends[:-1] + 1])
-        self.ends: Ints = ends
+        n_lines, most_leaves, most_strings = kernel.counted(letters)
         paths, self.known = wanted.paths()
-        leaves = kernel.room_for(letters)
-        most = int(np.count_nonzero(letters == kernel.QUOTE)) // 2 + 1
-        spans = np.empty((most, 3), np.int64)
-        slots = np.full(1 << (2 * most).bit_length(), -1, np.int32)
+        tape, strings = _room(most_leaves, most_strings)
         taken, forbidden = (tuple(map(_letters, words)) for words in (wanted.underscored, wanted.forbidden))
-        self.faults, self.places, self.n_items, n_leaves, n_strings = kernel.flatten(
-            letters, self.starts, paths, 0, self.known[wanted.items], leaves, spans, slots, taken, forbidden, powers_of_five()
+        self.starts, self.faults, self.places, self.n_items, n_leaves, n_strings = kernel.flatten(
+            address_of(letters), n_lines, paths, self.known[wanted.items], tape, strings, taken, forbidden, powers_of_five()
         )
-        self.faults[no_text] = NO_TEXT
         if (self.faults == kernel.TOO_MANY).any():
             raise LogError(
-                f"the features of a log become columns, at most {kernel.MOST_PATHS:,} of them; "
-                f"line {int(self.faults.argmax()) + 1} of a block has still another name. "
-                "Names that are values (words, identifiers) belong into an array or a string."
+                f"the features of a log become columns, at most {kernel.MOST_PATHS:,} of them, and this file has more: "
+                f"{self.line(int(np.argmax(self.faults == kernel.TOO_MANY)))!r} has new ones still. "
+                "Names that are values (words, identifiers) belong into a string or an array."
             )
+        self.faults[no_text] = NO_TEXT
         n_paths = int(paths.counts[0])
         self.parents = paths.parents[:n_paths]
         keys = paths.keys.tobytes()
-        self.keys = [keys[start : start + size] for start, size in zip(paths.starts, paths.sizes, strict=True)][:n_paths]
-        self._spans, self._tape = spans[:n_strings], leaves
-        self._bounds, *self._sorted = kernel.by_path(leaves, n_leaves, n_paths)
+        self.keys = [keys[paths.starts[path] : paths.starts[path] + paths.sizes[path]] for path in range(n_paths)]
+        self._spans = strings.spans[:n_strings].copy()
+        self._bounds, self._kinds, self._leaves = kernel.by_path(tape, n_leaves, n_paths)
         self._read_long_numbers()
 
     def __len__(self) -> int:
         """Lines."""
-        return len(self.starts)
+        return len(self.n_items)
 
     def n_leaves(self, path: int) -> int:
         """How many leaves a path has."""
         return int(self._bounds[path + 1] - self._bounds[path])
 
+    def kinds(self, *paths: int) -> int:
+        """The kinds of leaves that these paths have, a bit each."""
+        return int(np.bitwise_or.reduce(self._kinds[list(paths)]))
+
     def found(self, *paths: int) -> Found:
         """The leaves of these paths."""
-        parts = [slice(*self._bounds[path : path + 2]) for path in paths]
-        rows, kinds, numbers, spots = (_joined([column[part] for part in parts]) for column in self._sorted)
-        if len(paths) > 1:
-            order = np.argsort(spots)
-            rows, kinds, numbers, spots = rows[order], kinds[order], numbers[order], spots[order]
-        return Found(rows, kinds & (kernel.IN_ARRAY - 1), kinds >= kernel.IN_ARRAY, numbers, spots)
+        parts = [slice(*self._bounds[path : path + 2]) for path in paths if self.n_leaves(path)] or [slice(0, 0)]
+        if len(parts) == 1:
+            return Found(*(column[parts[0]] for column in self._leaves))
+        columns = [np.concatenate([column[part] for part in parts]) for column in self._leaves]
+        order = np.argsort(columns[-1])
+        return Found(*(column[order] for column in columns))
 
     @cached_property
     def strings(self) -> polars.Series:
         """The different strings; null where one is no text, which half a pair of surrogates is not."""
         import polars
 
-        text = self.text
-        whole = [text[start + 1 : stop - 1] for start, stop, _ in self._spans.tolist()]
-        for k in np.flatnonzero(self._spans[:, 2]).tolist():
-            try:
-                whole[k] = json.loads(b'"%s"' % whole[k]).encode()
-            except UnicodeEncodeError:
-                whole[k] = None  # type: ignore[call-overload]
-        return polars.Series(whole, dtype=polars.Binary).cast(polars.String)
+        text = kernel.copied(np.frombuffer(self.text, np.uint8), self._spans).tobytes().decode()
+        strings = polars.Series([text]).str.split("\n").explode().head(len(self._spans))
+        escaped = np.flatnonzero(self._spans[:, 2])
+        if len(escaped) == 0:
+            return strings
+        words = [_unescaped(self.text[start:stop]) for start, stop, _ in self._spans[escaped].tolist()]
+        return strings.scatter(escaped, polars.Series(words, dtype=polars.String))
 
-    def written(self, spots: Ints) -> list[str]:
-        """Leaves as they are written."""
-        starts, stops = self._tape.starts[spots].tolist(), self._tape.stops[spots].tolist()
-        return [self.text[start:stop].decode() for start, stop in zip(starts, stops, strict=True)]
+    def written(self, starts: Ints) -> list[str]:
+        """Numbers and truth values as they are written."""
+        return [WORD.match(self.text, start)[0].decode() for start in starts.tolist()]  # type: ignore[index]
 
     def line(self, k: int, most: int = 200) -> str:
         """What stands in a line, cut to a bearable length."""
-        text = self.text[self.starts[k] : min(self.ends[k], self.starts[k] + 4 * most)].decode(errors="replace").strip()
+        text = self.text[self.starts[k] : min(self.starts[k + 1], self.starts[k] + 4 * most)].decode(errors="replace").strip()
         return text if len(text) <= most else text[: most - 1] + "…"
 
     def _read_long_numbers(self) -> None:
         """Numbers that the kernel left: too long, too small or too large for it."""
-        rows, kinds, numbers, spots = self._sorted
+        _, kinds, numbers, starts = self._leaves
         left = np.flatnonzero(kinds & (kernel.IN_ARRAY - 1) == kernel.LONG_NUMBER)
         if len(left) == 0:
             return
-        numbers[left] = [float(text) for text in self.written(spots[left])]
+        numbers[left] = [float(text) for text in self.written(starts[left])]
         kinds[left] -= kernel.LONG_NUMBER - kernel.NUMBER
-        starts = self._tape.starts[spots[left[np.isinf(numbers[left])]]]
-        self.faults[np.searchsorted(self.starts, starts, side="right") - 1] = kernel.TOO_LARGE
+        for mark in (0, kernel.IN_ARRAY):
+            self._kinds |= ((self._kinds >> (kernel.LONG_NUMBER + mark)) & 1) << (kernel.NUMBER + mark)
+            self._kinds &= ~(1 << (kernel.LONG_NUMBER + mark))
+        endless = starts[left[np.isinf(numbers[left])]]
+        self.faults[np.searchsorted(self.starts, endless, side="right") - 1] = kernel.TOO_LARGE
+
+
+def kinds_of(found: Found) -> int:
+    """The kinds of leaves, a bit each, and whether two are in a row."""
+    kinds = sum(1 << int(kind) for kind in np.unique(found.kinds))
+    return kinds | int((found.rows[1:] == found.rows[:-1]).any()) << kernel.TWICE_IN_ROW
+
+
+def _room(most_leaves: int, most_strings: int) -> tuple[Any, Any]:
+    """Room for leaves and strings, kept by each thread: asking for new memory takes as long as filling it."""
+    n_slots = 1 << (2 * most_strings).bit_length()
+    kept = getattr(ROOM, "kept", None)
+    if kept is None or len(kept[0].paths) < most_leaves or len(kept[1]) < most_strings or len(kept[2]) < n_slots:
+        ROOM.kept = kept = (
+            kernel.room_for(most_leaves * 5 // 4),
+            np.empty((most_strings * 5 // 4, 3), np.int64),
+            np.empty(n_slots, np.int32),
+        )
+    return kept[0], kernel.Strings(kept[1], kept[2][:n_slots])
+
+
+def _unescaped(string: bytes) -> str | None:
+    try:
+        return str(json.loads(string).encode().decode())
+    except UnicodeEncodeError:
+        return None
 
 
 def _without_bad_letters(text: bytes) -> tuple[bytes, list[int]]:
@@ -169,13 +203,10 @@ def _without_bad_letters(text: bytes) -> tuple[bytes, list[int]]:
         return b"\n".join(lines), bad
 
 
-def _joined(parts: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)
-
-
 def _letters(word: str) -> Bytes:
     return np.frombuffer(word.encode(), np.uint8)
 
 
 def _enter(paths: Any, parent: int, key: str, mode: int) -> int:
-    return int(kernel.enter(paths, parent, _letters(key), 0, len(key), mode))
+    letters = np.frombuffer(key.encode() + PADDING, np.uint8)
+    return int(kernel.enter(paths, parent, address_of(letters), np.uint64(0), len(key), mode))

@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeVar
 from seachange.engine.threads import cores
 from seachange.log.readers.streams import opened
 
-BLOCK_BYTES = 1 << 22
+BLOCK_BYTES = 1 << 23
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 Made = TypeVar("Made")
 
@@ -20,24 +20,35 @@ class Block(NamedTuple):
     """Lines that follow each other; the last ends with a line feed, too."""
 
     source: str
-    first_line: int  # in the file, from 1 on
-    text: bytes
+    text: bytearray
 
 
-def blocks_of(path: Path, end: bytes = b"\n") -> Iterator[Block]:
-    """A file in blocks that end where ``end`` does; only lines longer than a block make one larger."""
-    first_line, rest, begun = 1, b"", False
+def blocks_of(path: Path, after: bytes = b"") -> Iterator[Block]:
+    """A file in blocks of whole lines; ``after`` is put behind each."""
     with opened(path) as stream:
-        while more := stream.read(BLOCK_BYTES):
-            if not begun:
-                begun, more = True, more.removeprefix(BYTE_ORDER_MARK)
-            rest += more
-            if (cut := rest.rfind(end) + len(end)) >= len(end):
-                yield Block(path.name, first_line, rest[:cut])
-                first_line += rest.count(b"\n", 0, cut)
-                rest = rest[cut:]
-    if rest:
-        yield Block(path.name, first_line, rest if rest.endswith(b"\n") else rest + b"\n")
+        rest, begun = b"", False
+        while True:
+            text = bytearray(len(rest) + BLOCK_BYTES)
+            text[: len(rest)] = rest
+            filled = len(rest)
+            with memoryview(text) as view:
+                while filled < len(text) and (more := stream.readinto(view[filled:])):  # type: ignore[attr-defined]
+                    filled += more
+            at_end = filled < len(text)
+            del text[filled:]
+            if not begun and text.startswith(BYTE_ORDER_MARK):
+                del text[: len(BYTE_ORDER_MARK)]
+            begun = True
+            if at_end and text and not text.endswith(b"\n"):
+                text += b"\n"
+            cut = text.rfind(b"\n") + 1
+            rest = bytes(text[cut:])
+            del text[cut:]
+            if text:
+                text += after
+                yield Block(path.name, text)
+            if at_end:
+                return
 
 
 def worked_on(blocks: Iterator[Block], work: Callable[[Block], Made]) -> Iterator[Made]:
