@@ -54,7 +54,7 @@ def dsjson_frame(rounds: RawRounds, actions: Sequence[Any] | None = None, *, fir
     taken = chosen.to_numpy()
     frame = polars.DataFrame(
         {
-            "_label_cost": rounds.reward.cast(polars.Float64) * -1.0 + 0.0,  # never -0
+            "_label_cost": 0.0 - rounds.reward.cast(polars.Float64).to_numpy(),  # in polars, 0 - 0 is -0
             "_label_probability": rounds.propensity,
             "_label_Action": chosen + 1,
             "_labelIndex": chosen,

@@ -1,4 +1,4 @@
-"""Raw features of JSON lines as columns whose kinds stay the same from the first block of a file to the last.
+"""Raw features of lines as columns whose kinds stay the same from the first block of a file to the last.
 
 A feature is a number, a truth value or a text, or a list of those where it stands in an array. What the first block
 with a feature shows is what it is from then on; a first block with several kinds of it makes it a text, as written.
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 
 from seachange.kernels import json_lines as kernel
-from seachange.log.readers.json_leaves import Flat, Found
+from seachange.log.readers.leaves import Found, Leaves
 from seachange.protocols import Bools, Ints
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Columns:
 
     shapes: dict[str, Shape] = field(default_factory=dict)
 
-    def frame(self, flat: Flat, columns: dict[str, Column], n_rows: int) -> tuple[polars.DataFrame, dict[str, Bools]]:
+    def frame(self, leaves: Leaves, columns: dict[str, Column], n_rows: int) -> tuple[polars.DataFrame, dict[str, Bools]]:
         """All features of the file so far as columns of a block; and the rows of it that do not fit."""
         import polars
 
@@ -59,7 +59,7 @@ class Columns:
         for name, column in columns.items():
             shape = self.shapes.setdefault(name, column.shape)
             if shape != column.shape:
-                columns[name] = column = column_of(flat, column.found, column.kinds, n_rows, shape)
+                columns[name] = column = column_of(leaves, column.found, column.kinds, n_rows, shape)
             if column.bad is not None:
                 bad[f"{name} is not {shape.words}, which it was before"] = column.bad
         empty = {name: polars.repeat(None, n_rows, dtype=dtype_of(shape), eager=True)
@@ -81,10 +81,11 @@ def shape_of(kinds: int) -> Shape:
     plain = (kinds | kinds >> kernel.IN_ARRAY) & (2**kernel.IN_ARRAY - 1)
     truths = 1 << kernel.TRUE | 1 << kernel.FALSE
     kind: Kind = "text" if plain >> kernel.STRING & 1 else "number" if plain & ~truths else "truth"
-    return Shape(kind, kinds >> kernel.IN_ARRAY & (2**kernel.IN_ARRAY - 1) > 0)
+    in_array = kinds >> kernel.IN_ARRAY & (2**kernel.IN_ARRAY - 1) > 0
+    return Shape(kind, in_array)
 
 
-def column_of(flat: Flat, found: Found, kinds: int, n_rows: int, shape: Shape | None = None) -> Column:
+def column_of(leaves: Leaves, found: Found, kinds: int, n_rows: int, shape: Shape | None = None) -> Column:
     """Leaves of these kinds as a column, null where there is none."""
     import polars
 
@@ -97,7 +98,7 @@ def column_of(flat: Flat, found: Found, kinds: int, n_rows: int, shape: Shape | 
             marks = np.zeros(n_rows, bool)
             marks[found.rows[bad]] = True
             kept = Found(*(values[~bad] for values in found))
-    values, rows = _values(flat, kept, shape), kept.rows
+    values, rows = _values(leaves, kept, shape), kept.rows
     if values.null_count():  # strings that are no text
         marks = np.zeros(n_rows, bool) if marks is None else marks
         marks[rows[values.is_null().to_numpy()]] = True
@@ -120,7 +121,7 @@ def _misfits(found: Found, shape: Shape) -> Bools:
     return bad
 
 
-def _values(flat: Flat, found: Found, shape: Shape) -> polars.Series:
+def _values(leaves: Leaves, found: Found, shape: Shape) -> polars.Series:
     import polars
 
     if shape.kind == "number":
@@ -130,10 +131,10 @@ def _values(flat: Flat, found: Found, shape: Shape) -> polars.Series:
         return polars.Series(found.of_kind(kernel.TRUE))
     words = found.of_kind(kernel.STRING)
     if words.all():
-        return flat.strings.gather(found.numbers.astype(np.uint32))
+        return leaves.strings.gather(found.numbers.astype(np.uint32))
     texts = np.empty(len(words), object)
-    texts[words] = flat.strings.gather(found.numbers[words].astype(np.uint32)).to_list()
-    texts[~words] = flat.written(found.starts[~words])
+    texts[words] = leaves.strings.gather(found.numbers[words].astype(np.uint32)).to_list()
+    texts[~words] = leaves.written(found.starts[~words])
     return polars.Series(texts.tolist(), dtype=polars.String)
 
 
