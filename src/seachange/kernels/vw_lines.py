@@ -119,7 +119,7 @@ def number_of(text, begin, end, spans, slots, n_strings):
 
 @compiled
 def taken_apart(text, n_lines, with_items, paths, leaves, strings, powers):
-    """Take lines apart: where they begin, what is wrong with each, what it is, and counts of leaves and strings.
+    """Take lines apart: where they begin, what is wrong, what each is, in which example; leaves and strings, counted.
 
     ``with_items``: lines are actions, each a row of features of its own, and what they share is a line before them;
     examples end with an empty line. Otherwise a line is an example.
@@ -128,6 +128,7 @@ def taken_apart(text, n_lines, with_items, paths, leaves, strings, powers):
     spans, slots = strings
     slots[:] = -1
     starts, faults, roles = np.zeros(n_lines + 1, np.int64), np.zeros(n_lines, np.int8), np.zeros(n_lines, np.int8)
+    examples = np.full(n_lines, -1)
     bits = np.zeros(1, np.uint64)
     doubles = bits.view(np.float64)
     i, n_leaves, n_strings, n_items, n_examples = np.uint64(0), 0, 0, 0, 0
@@ -152,6 +153,7 @@ def taken_apart(text, n_lines, with_items, paths, leaves, strings, powers):
             i = end + ONE
             continue
         within = True
+        examples[line] = n_examples if with_items else line
         # Words before the bar. What touches it, or begins with a quote, is a tag.
         shared, any_word = False, False
         k = i
@@ -184,7 +186,7 @@ def taken_apart(text, n_lines, with_items, paths, leaves, strings, powers):
         if not barred and not any_word:
             faults[line] = ONLY_BLANKS
         roles[line] = SHARED_LINE if shared and with_items else ACTION_LINE
-        root, row = SHARED, (n_examples if with_items else line)
+        root, row = SHARED, examples[line]
         if with_items and roles[line] == ACTION_LINE:
             root, row = ITEMS, n_items
             n_items += 1
@@ -256,7 +258,4 @@ def taken_apart(text, n_lines, with_items, paths, leaves, strings, powers):
             numbers[n_leaves], places[n_leaves] = value, begin
             n_leaves += 1
         i = end + ONE
-        if not with_items:
-            n_examples += 1
-            within = False
-    return starts, faults, roles, n_leaves, n_strings
+    return starts, faults, roles, examples, n_leaves, n_strings

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -65,6 +66,11 @@ class JsonLeaves(Leaves):
         )
         self.faults[no_text] = NO_TEXT
         self.keep(paths, tape, n_leaves, strings.spans[:n_strings])
+
+
+    def key(self, path: int) -> str:
+        """The last word of a path; half a pair of surrogates as it is written."""
+        return str(json.loads(b'"%s"' % self.keys[path]).encode(errors="backslashreplace").decode())
 
 
 def entered(paths: Any, parent: int, key: str, mode: int) -> int:

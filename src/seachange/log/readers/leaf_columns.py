@@ -76,20 +76,20 @@ def dtype_of(shape: Shape) -> polars.DataType:
     return polars.List(plain) if shape.is_list else plain
 
 
-def shape_of(kinds: int) -> Shape:
-    """What values with leaves of these kinds are."""
+def shape_of(kinds: int, repeats: bool) -> Shape:
+    """What values with leaves of these kinds are; texts that may be repeated are lists where they are."""
     plain = (kinds | kinds >> kernel.IN_ARRAY) & (2**kernel.IN_ARRAY - 1)
     truths = 1 << kernel.TRUE | 1 << kernel.FALSE
     kind: Kind = "text" if plain >> kernel.STRING & 1 else "number" if plain & ~truths else "truth"
     in_array = kinds >> kernel.IN_ARRAY & (2**kernel.IN_ARRAY - 1) > 0
-    return Shape(kind, in_array)
+    return Shape(kind, in_array or (repeats and kind == "text" and kinds >> kernel.TWICE_IN_ROW > 0))
 
 
 def column_of(leaves: Leaves, found: Found, kinds: int, n_rows: int, shape: Shape | None = None) -> Column:
     """Leaves of these kinds as a column, null where there is none."""
     import polars
 
-    own = shape_of(kinds)
+    own = shape_of(kinds, leaves.repeats)
     shape = shape or own
     marks, kept = None, found
     if shape != own or (not shape.is_list and kinds >> kernel.TWICE_IN_ROW):

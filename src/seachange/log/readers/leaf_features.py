@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -74,7 +73,7 @@ def _paths_by_name(leaves: Leaves, roots: tuple[int, int]) -> tuple[dict[str, li
         if path in places or parent not in places:
             continue
         side, keys = places[parent]
-        key = json.loads(b'"%s"' % leaves.keys[path], strict=False).encode(errors="backslashreplace").decode()
+        key = leaves.key(path)
         places[path] = side, (*keys, key) if key else keys or ("words",)
         if leaves.n_leaves(path):
             named[side].setdefault(".".join(places[path][1]), []).append(path)

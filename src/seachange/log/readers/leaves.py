@@ -43,6 +43,7 @@ class Found(NamedTuple):
 class Leaves:
     """What a kernel took from a block of lines, with ``PADDING`` behind its text."""
 
+    repeats = False  # whether a feature may stand in a row more than once
     text: bytes | bytearray
     starts: Ints  # (lines + 1,)
     faults: npt.NDArray[np.int8]  # of each line; 0 is sound
@@ -66,6 +67,10 @@ class Leaves:
     def __len__(self) -> int:
         """Lines."""
         return len(self.starts) - 1
+
+    def key(self, path: int) -> str:
+        """The last word of a path."""
+        return self.keys[path].decode()
 
     def n_leaves(self, path: int) -> int:
         """How many leaves a path has."""
