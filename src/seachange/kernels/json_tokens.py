@@ -16,7 +16,7 @@ ESCAPES = (QUOTE, BACKSLASH, *(ord(c) for c in "/bfnrt"))
 ONE = np.uint64(1)
 NOWHERE = np.uint64(0)  # where a word ends that is none
 NUMBER, LONG_NUMBER = 0, 1  # kinds: some numbers are left to be read by the caller
-NO_MOMENT = np.int64(-(1 << 62))
+NO_MOMENT = np.iinfo(np.int64).min  # which numpy takes for no time
 
 
 @inlined

@@ -178,6 +178,8 @@ def taken_apart(text, n_lines, with_items, paths, leaves, strings, powers):
                 word += ONE
             if not is_tag and i - word == np.uint64(6):
                 shared = shared or is_word(text, word, SHARED_WORD)
+            if word == i:  # a quote alone
+                continue
             number = number_of(text, word, i, spans, slots, n_strings)
             n_strings += number == n_strings
             leaf_paths[n_leaves], rows[n_leaves], kinds[n_leaves] = (TAG if is_tag else LABEL), line, STRING
@@ -243,6 +245,8 @@ def taken_apart(text, n_lines, with_items, paths, leaves, strings, powers):
                 size, begin, kind = 0, word, STRING + IN_ARRAY
             elif scale != 1.0 and kind != NUMBER:
                 faults[line] = BAD_VALUE
+            elif not with_value:
+                begin = word
             if faults[line] != SOUND:
                 break
             path = np.int64(enter(paths, namespace, text, word, size, FEATURES))

@@ -55,6 +55,7 @@ class JsonLeaves(Leaves):
     """Leaves of JSON lines."""
 
     def __init__(self, text: bytes | bytearray, wanted: Wanted) -> None:
+        self.original = text
         self.text, no_text = without_bad_letters(text)
         letters = np.frombuffer(self.text, np.uint8)
         n_lines, most_leaves, most_strings = kernel.counted(letters)

@@ -134,8 +134,20 @@ def _values(leaves: Leaves, found: Found, shape: Shape) -> polars.Series:
         return leaves.strings.gather(found.numbers.astype(np.uint32))
     texts = np.empty(len(words), object)
     texts[words] = leaves.strings.gather(found.numbers[words].astype(np.uint32)).to_list()
-    texts[~words] = leaves.written(found.starts[~words])
+    texts[~words] = [
+        text if _means(text, number) else repr(number)  # a scale is not in the text
+        for text, number in zip(leaves.written(found.starts[~words]), found.numbers[~words].tolist(), strict=True)
+    ]
     return polars.Series(texts.tolist(), dtype=polars.String)
+
+
+def _means(text: str, number: float) -> bool:
+    if text in ("true", "false"):
+        return True
+    try:
+        return float(text) == number
+    except ValueError:
+        return False
 
 
 def _spread(values: polars.Series, rows: Ints, n_rows: int) -> polars.Series:

@@ -73,10 +73,9 @@ def _paths_by_name(leaves: Leaves, roots: tuple[int, int]) -> tuple[dict[str, li
         if path in places or parent not in places:
             continue
         side, keys = places[parent]
-        key = leaves.key(path)
-        places[path] = side, (*keys, key) if key else keys or ("words",)
+        places[path] = side, (*keys, leaves.key(path))
         if leaves.n_leaves(path):
-            named[side].setdefault(".".join(places[path][1]), []).append(path)
+            named[side].setdefault(leaves.name(places[path][1]), []).append(path)
     return named
 
 

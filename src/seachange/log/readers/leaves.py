@@ -44,7 +44,8 @@ class Leaves:
     """What a kernel took from a block of lines, with ``PADDING`` behind its text."""
 
     repeats = False  # whether a feature may stand in a row more than once
-    text: bytes | bytearray
+    original: bytes | bytearray
+    text: bytes | bytearray  # the same with blanks for lines that are none
     starts: Ints  # (lines + 1,)
     faults: npt.NDArray[np.int8]  # of each line; 0 is sound
 
@@ -71,6 +72,10 @@ class Leaves:
     def key(self, path: int) -> str:
         """The last word of a path."""
         return self.keys[path].decode()
+
+    def name(self, keys: tuple[str, ...]) -> str:
+        """What a feature is called."""
+        return ".".join(keys)
 
     def n_leaves(self, path: int) -> int:
         """How many leaves a path has."""
@@ -108,9 +113,9 @@ class Leaves:
         return [NUMBER.match(self.text, start)[0].decode() for start in starts.tolist()]  # type: ignore[index]
 
     def line(self, k: int, most: int = 200) -> str:
-        """What stands in a line, cut to a bearable length."""
-        end = min(self.starts[k + 1], self.starts[k] + 4 * most) if self.starts[k + 1] else self.starts[k] + 4 * most
-        text = self.text[self.starts[k] : end].decode(errors="replace").strip()
+        """What stands in a line but blanks around it, cut to a bearable length."""
+        line = self.original[self.starts[k] : self.original.find(b"\n", self.starts[k])].strip(b" \t\r")
+        text = line[: 4 * most].decode(errors="replace")
         return text if len(text) <= most else text[: most - 1] + "…"
 
     def line_at(self, places: Ints) -> Ints:

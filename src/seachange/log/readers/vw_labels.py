@@ -43,6 +43,7 @@ class VwLeaves(Leaves):
     repeats = True
 
     def __init__(self, text: bytes | bytearray, with_items: bool) -> None:
+        self.original = text
         self.text, no_text = without_bad_letters(text)
         letters = np.frombuffer(self.text, np.uint8)
         n_lines, most_words = kernel.counted(letters)
@@ -55,6 +56,11 @@ class VwLeaves(Leaves):
         )
         self.faults[no_text] = NO_TEXT
         self.keep(paths, tape, n_leaves, strings.spans[:n_strings])
+
+
+    def name(self, keys: tuple[str, ...]) -> str:
+        """What a feature is called; bare words are all of their namespace."""
+        return ".".join(filter(None, keys)) or "words"
 
 
 class Words(NamedTuple):
