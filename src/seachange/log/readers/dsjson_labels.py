@@ -11,7 +11,7 @@ from seachange.kernels import json_lines as kernel
 from seachange.kernels.json_tokens import NO_MOMENT
 from seachange.kernels.json_tokens import moments as moments_at
 from seachange.kernels.letters import address_of
-from seachange.log.readers.json_leaves import FAULTS, JsonLeaves, Wanted
+from seachange.log.readers.json_leaves import FAULTS, NO_TEXT, JsonLeaves, Wanted
 from seachange.log.readers.leaf_features import Reasons
 from seachange.protocols import Bools, Floats, Ints
 
@@ -178,4 +178,4 @@ def _fault(leaves: JsonLeaves, k: int) -> str:
         begin = int(leaves.starts[k]) + place + 1
         key = leaves.text[begin : begin + 20].decode(errors="replace")
         return next(reason for word, reason in FORBIDDEN.items() if key.startswith(word))
-    return FAULTS[fault] + (f" at byte {place + 1}" if fault != kernel.TOO_LARGE else "")
+    return FAULTS[fault] + ("" if fault in (kernel.TOO_LARGE, NO_TEXT) else f" at byte {place + 1}")

@@ -100,11 +100,10 @@ def _whole_examples(blocks: Iterable[Block]) -> Iterator[Block]:
     """Blocks that end with an empty line, or with the file."""
     rest, source = bytearray(), ""
     for source, text in blocks:
-        rest += text
         cut = max(rest.rfind(end) + len(end) if end in rest else 0 for end in EMPTY_LINES)
         if cut:
             yield Block(source, rest[:cut])
-            rest = rest[cut:]
+        rest = rest[cut:] + text
     if rest:
         yield Block(source, rest)
 
