@@ -1,7 +1,8 @@
 """How kernels are compiled: once for a machine, without the interpreter's lock, 1 / 0 being infinite.
 
 ``compiled`` does the arithmetic as it is written. ``fused`` may round a product and a sum once instead of twice, which
-is the same wherever it is done. ``reordered`` may sum in any order, too.
+is the same wherever it is done. ``reordered`` may sum in any order, too. ``inlined``
+functions become part of those that call them: for records of arrays, which take long to hand over.
 """
 
 from __future__ import annotations
@@ -13,5 +14,6 @@ from numba import njit
 _njit = partial(njit, cache=True, nogil=True, error_model="numpy")
 
 compiled = _njit()
+inlined = _njit(forceinline=True)
 fused = _njit(fastmath={"contract"})
 reordered = _njit(fastmath={"reassoc", "contract", "nsz"})

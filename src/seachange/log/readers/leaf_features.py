@@ -1,0 +1,190 @@
+"""Features of rounds and of their items, block after block of a file, whose columns stay the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from seachange.log.raw import Pool, RawRounds, Rejected
+from seachange.log.readers.leaf_columns import Column, Columns, Shape, column_of
+from seachange.log.readers.leaves import Found, Leaves
+from seachange.protocols import Bools, Ints
+
+if TYPE_CHECKING:
+    import polars
+
+TAG = "_tag"
+
+
+class Reasons:
+    """Why some rounds of a block are none; the first reason counts."""
+
+    def __init__(self, n: int) -> None:
+        self.n = n
+        self.texts: dict[int, str] = {}
+
+    def give(self, bad: Bools, reason: str) -> None:
+        """To rounds where ``bad``."""
+        self.give_to(np.flatnonzero(bad), reason)
+
+    def give_to(self, rounds: Ints, reason: str) -> None:
+        """To these rounds."""
+        for k in np.unique(rounds).tolist():
+            self.texts.setdefault(k, reason)
+
+    def none(self) -> Bools:
+        """Where there is no reason."""
+        none = np.ones(self.n, bool)
+        none[list(self.texts)] = False
+        return none
+
+
+@dataclass(frozen=True, eq=False)
+class Features:
+    """The features of one block, as they are by themselves."""
+
+    leaves: Leaves
+    shared: dict[str, Column]
+    items: dict[str, Column]
+    n_items: Ints  # of every round
+
+    @property
+    def round_of_item(self) -> Ints:
+        """The round that an item belongs to."""
+        return np.repeat(np.arange(len(self.n_items)), self.n_items)
+
+
+def features_of(leaves: Leaves, roots: tuple[int, int], n_items: Ints, good: Bools) -> Features:
+    """The features below two paths, those of rounds and those of items; rounds that are none have no say in them."""
+    shared, items = _paths_by_name(leaves, roots)
+    return Features(
+        leaves, _columns(leaves, shared, good), _columns(leaves, items, np.repeat(good, n_items)), n_items
+    )  # fmt: skip
+
+
+def _paths_by_name(leaves: Leaves, roots: tuple[int, int]) -> tuple[dict[str, list[int]], dict[str, list[int]]]:
+    places: dict[int, tuple[int, tuple[str, ...]]] = {root: (side, ()) for side, root in enumerate(roots)}
+    named: tuple[dict[str, list[int]], dict[str, list[int]]] = ({}, {})
+    for path in range(1, len(leaves.keys)):
+        parent = int(leaves.parents[path])
+        if path in places or parent not in places:
+            continue
+        side, keys = places[parent]
+        places[path] = side, (*keys, leaves.key(path))
+        if leaves.n_leaves(path):
+            named[side].setdefault(leaves.name(places[path][1]), []).append(path)
+    return named
+
+
+def _columns(leaves: Leaves, named: dict[str, list[int]], good: Bools) -> dict[str, Column]:
+    columns = {}
+    for name, paths in named.items():
+        found, kinds = leaves.found(*paths), leaves.kinds(paths[0])
+        if len(paths) > 1:
+            kinds = found.all_kinds()
+        if not good.all():
+            mine = good[found.rows]
+            if not mine.any():
+                continue
+            found = Found(*(values[mine] for values in found))
+            kinds = found.all_kinds()
+        column = column_of(leaves, found, kinds, len(good))
+        if name.endswith("_text") and column.shape == Shape("text", False):
+            words = column.values.str.extract_all(r"[^ \t]+")
+            column = replace(column, shape=Shape("text", True), values=words)
+        columns[name] = column
+    return columns
+
+
+class FeaturesSoFar:
+    """The columns of a file, and which of them names the items."""
+
+    def __init__(self) -> None:
+        self.shared, self.items = Columns(), Columns()
+        self.begun = False
+        self.name_column: str | None = None
+
+    def frames(self, features: Features, reasons: Reasons) -> tuple[polars.DataFrame, polars.DataFrame, polars.Series | None]:
+        """Features of the rounds without a reason, those of their items, and the items' names."""
+        round_of_item, good = features.round_of_item, reasons.none()
+        if not self.begun and good.any():
+            self.begun = True
+            self.name_column = _name_column(features.items, round_of_item, np.repeat(good, features.n_items))
+        shared, misfits = self.shared.frame(features.leaves, features.shared, len(good))
+        for reason, bad in misfits.items():
+            reasons.give(bad, reason)
+        items, misfits = self.items.frame(features.leaves, features.items, len(round_of_item))
+        for reason, bad in misfits.items():
+            reasons.give_to(round_of_item[bad], reason)
+        names = None
+        if self.name_column is not None:
+            names = items[self.name_column]
+            unclear = round_of_item[_not_names(names, round_of_item)]
+            reasons.give_to(unclear, f"{self.name_column} does not tell the actions apart, as it did before")
+            items = items.drop(self.name_column)
+        items = items.drop(TAG, strict=False)
+        good = reasons.none()
+        if good.all():
+            return shared, items, names
+        mine = np.repeat(good, features.n_items)
+        return shared.filter(good), items.filter(mine), None if names is None else names.filter(mine)
+
+
+def _name_column(items: dict[str, Column], round_of_item: Ints, good: Bools) -> str | None:
+    """The feature that says which action an item is."""
+    features = [name for name in items if name != TAG]
+    candidate = TAG if TAG in items else features[0] if len(features) == 1 else None
+    if candidate is None or items[candidate].shape != Shape("text", False):
+        return None
+    unclear = _not_names(items[candidate].values, round_of_item) & good
+    return None if unclear.any() else candidate
+
+
+def _not_names(names: polars.Series, round_of_item: Ints) -> Bools:
+    """Where a name is missing or is that of another item of the round."""
+    import polars
+
+    twice = polars.DataFrame({"round": round_of_item, "name": names}).is_duplicated()
+    return np.asarray((names.is_null() | twice).to_numpy(), dtype=bool)
+
+
+def in_parts(rounds: RawRounds, rows: int) -> Iterator[RawRounds]:
+    """Rounds in parts of at most so many; what was rejected goes with the rounds before it."""
+    if len(rounds) <= rows:
+        yield rounds
+        return
+    for start in range(0, len(rounds), rows):
+        part, stop = slice(start, start + rows), min(start + rows, len(rounds))
+        first = -np.inf if start == 0 else rounds.lines[start]
+        beyond = rounds.lines[stop] if stop < len(rounds) else np.inf
+        columns = {name: None if column is None else column[part] for name, column in
+                   {"propensity": rounds.propensity, "time": rounds.time, "sequence": rounds.sequence}.items()}  # fmt: skip
+        yield replace(
+            rounds,
+            lines=rounds.lines[part],
+            features=rounds.features[part],
+            action=rounds.action[part],
+            reward=rounds.reward[part],
+            **columns,
+            pool=None if rounds.pool is None else _part_of(rounds.pool, start, stop),
+            rejected=tuple(each for each in rounds.rejected if first <= each.line < beyond),
+        )
+
+
+def _part_of(pool: Pool, start: int, stop: int) -> Pool:
+    low, high = pool.offsets[start], pool.offsets[stop]
+    return Pool(
+        offsets=pool.offsets[start : stop + 1] - low,
+        features=pool.features[low:high],
+        names=None if pool.names is None else pool.names[low:high],
+        probs=None if pool.probs is None else pool.probs[low:high],
+    )
+
+
+def rejected_lines(source: str, leaves: Leaves, reasons: dict[int, str], lines_before: int) -> tuple[Rejected, ...]:
+    """Lines with a reason, but for empty ones."""
+    texts = ((k, leaves.line(k)) for k in sorted(reasons))
+    return tuple(Rejected(source, lines_before + k + 1, reasons[k], text) for k, text in texts if text)

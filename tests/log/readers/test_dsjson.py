@@ -1,0 +1,239 @@
+"""dsjson: what stands in a line is what is read of it, and what is no round is rejected with its reason."""
+
+import gzip
+import json
+from datetime import datetime
+
+import numpy as np
+import polars
+import pytest
+
+from log.vowpal_wabbit import driven
+from seachange.errors import LogError, SeachangeWarning
+from seachange.log.readers import text_blocks
+from seachange.log.readers.dsjson import DsjsonLog, looks_like
+
+# As the service writes it: labels first, the whole distribution in the order of a.
+LINE = {
+    "_label_cost": -0.5, "_label_probability": 0.7, "_label_Action": 2, "_labelIndex": 1,
+    "o": [{"v": 0.5, "EventId": "e1", "ActionTaken": False}], "Timestamp": "2026-03-01T10:00:00.1230000Z",
+    "Version": "1", "EventId": "e1", "a": [2, 3, 1],
+    "c": {"user": {"age": 31, "city": "Oslo", "_id": "secret"}, "hour": 10,
+          "_multi": [{"i": {"id": "x", "price": 1.5}}, {"i": {"id": "y", "price": 2}}, {"i": {"id": "z"}}]},
+    "p": [0.7, 0.1, 0.2], "VWState": {"m": "a/b"},
+}  # fmt: skip
+NAMED = {"_label_cost": 0, "_label_probability": 0.5, "a": [1, 2], "p": [0.5, 0.5], "c": {"_multi": [{"_tag": "x"}, {"_tag": "y"}]}}
+
+
+def changed(line=LINE, **fields):
+    """A line with other fields; None takes one away."""
+    return {key: value for key, value in {**line, **fields}.items() if value is not None}
+
+
+def context(*items, **shared):
+    return {**shared, "_multi": list(items)}
+
+
+def read(tmp_path, *lines, rows=1 << 17):
+    path = tmp_path / "log.json"
+    path.write_text("".join((line if isinstance(line, str) else json.dumps(line)) + "\n" for line in lines))
+    return list(DsjsonLog(path).parts(rows))
+
+
+def reasons(tmp_path, *lines):
+    return [(each.line, each.reason) for part in read(tmp_path, *lines) for each in part.rejected]
+
+
+def test_a_line_is_a_round(tmp_path):
+    (part,) = read(tmp_path, LINE)
+    assert part.rejected == ()
+    assert part.lines.tolist() == [1]
+    assert (part.action[0], part.reward[0], part.propensity[0]) == (1, 0.5, 0.7)
+    assert part.time[0] == datetime(2026, 3, 1, 10, 0, 0, 123000)
+    assert part.features.to_dicts() == [{"user.age": 31.0, "user.city": "Oslo", "hour": 10.0}]
+    assert part.pool.offsets.tolist() == [0, 3]
+    assert part.pool.features.to_dicts() == [
+        {"i.id": "x", "i.price": 1.5}, {"i.id": "y", "i.price": 2.0}, {"i.id": "z", "i.price": None}
+    ]  # fmt: skip
+    assert part.pool.names is None
+    np.testing.assert_array_equal(part.pool.probs, [0.2, 0.7, 0.1])
+
+
+@pytest.mark.parametrize(("items", "names"), [
+    ([{"_tag": "x"}, {"_tag": "y"}], ["x", "y"]),
+    ([{"action": {"id": "x"}}, {"action": {"id": "y"}}], ["x", "y"]),
+    ([{"id": "x"}, {"id": "x"}], None),  # a feature that they share
+    ([{"price": 1}, {"price": 2}], None),
+])  # fmt: skip
+def test_actions_known_by_a_word_alone_are_named(items, names, tmp_path):
+    (part,) = read(tmp_path, changed(NAMED, c=context(*items)))
+    assert (None if part.pool.names is None else part.pool.names.to_list()) == names
+    assert part.pool.features.width == (0 if names else 1)
+
+
+def test_features_are_taken_as_vowpal_wabbit_takes_them(tmp_path):
+    shared = {"a": True, "b": [1, None, 2.5], "c": {"d": {"e": "f"}}, "_g": 1, "h": None, "_text": "to be\tor",
+              "j": [{"k": 1}, {"l": "m"}], "n": ["x", "y"]}  # fmt: skip
+    (part,) = read(tmp_path, changed(NAMED, c=context({"_tag": "x"}, {"_tag": "y"}, **shared)))
+    assert part.features.to_dicts() == [
+        {"a": True, "b": [1.0, 2.5], "c.d.e": "f", "_text": ["to", "be", "or"], "j.k": [1.0], "j.l": ["m"], "n": ["x", "y"]}
+    ]
+
+
+BROKEN = {
+    "no valid JSON": '{"_label_cost": 1',
+    "no valid JSON at byte 16": '{"_label_cost":NaN}',
+    "an object { … } is expected": "[checkpoint: 1]",
+    "a key stands twice": json.dumps(LINE)[:-1] + ', "a": [1, 2, 3]}',
+    "an observation that was joined to no decision": {"RewardValue": 1.0, "EventId": "e1"},
+    "there is no decision in it": changed(c={"user": 1}),
+    "there is no _label_cost": changed(_label_cost=None),
+    "_label_cost is not a number": changed(_label_cost="NaN"),
+    "a number is larger than any double": json.dumps(LINE).replace("-0.5", "-1e999"),
+    "(_skipLearn)": changed(_skipLearn=True),
+    "(DeferredAction)": changed(DeferredAction=True),
+    "there is no list of actions a": changed(a=[]),
+    "a does not have as many actions": changed(a=[2, 1]),
+    "p does not have as many probabilities": changed(p=[0.7, 0.3]),
+    "a has something else than numbers": changed(a=[4, 3, 1]),
+    "a names an action twice": changed(a=[2, 2, 1]),
+    "p has something else than probabilities": changed(p=[0.7, -0.1, 0.4]),
+    "p does not sum to 1": changed(p=[0.7, 0.1, 0.1]),
+    "_label_Action is not": changed(_label_Action=1),
+    "_labelIndex is not": changed(_labelIndex=2),
+    "_label_probability is not the first of p": changed(_label_probability=0.1),
+    "the probability of the action taken is not in (0, 1]": changed(_label_probability=0, p=[0.0, 0.5, 0.5]),
+    "there is no probability": changed(p=None, _label_probability=None),
+    "pdrop is not a probability": changed(pdrop=1),
+    "it takes p to know": changed(pdrop=0.5, p=None),
+    "Timestamp is not a time": changed(Timestamp="yesterday"),
+    "several slots": changed(_outcomes=[{"_a": 1, "_p": 1, "_label_cost": 0}]),
+    "several slots are": changed(c={"_slots": [{"_id": "s"}], **LINE["c"]}),
+    "continuous actions": changed(_label_ca={"cost": 1, "pdf_value": 1, "action": 1}),
+    "deduplicated": changed(c=context({"__aid": 1}, {"__aid": 2}, {"__aid": 3})),
+    "arrays are nested": changed(c=context({}, {}, {}, x=[[1]])),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("reason", BROKEN)
+def test_what_is_no_round_is_rejected_with_its_line_and_reason(reason, tmp_path):
+    ((line, found),) = reasons(tmp_path, LINE, BROKEN[reason], LINE)
+    assert line == 2
+    assert reason in found
+    assert sum(map(len, read(tmp_path, LINE, BROKEN[reason], LINE))) == 2
+
+
+def test_lines_that_are_not_utf_8_are_rejected(tmp_path):
+    path = tmp_path / "log.json"
+    path.write_bytes(json.dumps(LINE).encode() + b'\n{"\xff": 1}\n' + json.dumps(LINE).encode())
+    (part,) = DsjsonLog(path).parts()
+    assert part.lines.tolist() == [1, 3]
+    assert [(each.line, each.reason) for each in part.rejected] == [(2, "letters are not UTF-8")]
+
+
+def test_a_decision_put_off_counts_once_it_was_carried_out(tmp_path):
+    observed = [{"EventId": "e1", "DeferredAction": False}]
+    assert reasons(tmp_path, changed(DeferredAction=True, o=observed)) == []
+
+
+def test_dropped_events_leave_propensities_alone_and_are_said(tmp_path):
+    # The service's own converter multiplies _label_probability by the probability that the event was logged.
+    half = changed(pdrop=0.5, _label_probability=0.35)
+    with pytest.warns(SeachangeWarning, match=r"\(pdrop\) goes from 0 to 0.5"):
+        (part,) = read(tmp_path, half, LINE)
+    assert part.propensity.to_list() == [0.7, 0.7]
+    read(tmp_path, half, half)  # an even sample needs no warning
+
+
+def test_probabilities_in_single_precision_are_mended(tmp_path):
+    thirds = changed(p=[0.3333333, 0.3333333, 0.3333333], _label_probability=0.3333333)
+    (part,) = read(tmp_path, thirds)
+    np.testing.assert_allclose(part.pool.probs, 1 / 3, rtol=1e-15)
+    assert part.propensity[0] == pytest.approx(1 / 3, rel=1e-15)
+
+
+def test_logs_without_the_whole_distribution_have_propensities(tmp_path):
+    (part,) = read(tmp_path, changed(p=None), changed(_label_probability=0.7))
+    assert part.pool.probs is not None  # one round has it, so all need it
+    assert [each.reason for each in part.rejected] == ["there is no p, which the first rounds have"]
+    (part,) = read(tmp_path, changed(p=None), changed(p=None, _label_probability=0.25))
+    assert part.pool.probs is None
+    assert part.propensity.to_list() == [0.7, 0.25]
+
+
+@pytest.fixture
+def small_blocks(monkeypatch):
+    monkeypatch.setattr(text_blocks, "BLOCK_BYTES", 1000)
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_columns_stay_and_grow_from_block_to_block(tmp_path):
+    late = changed(c=context({"i": {"id": "x"}}, {}, {}, late="yes", user={"age": 3, "city": 5}))
+    other = changed(c=context({}, {}, {}, user={"age": "old"}))
+    parts = read(tmp_path, *[LINE] * 3, *[late] * 3, other, *[LINE] * 3)
+    names = [tuple(part.features.columns) for part in parts]
+    assert len(parts) > 3
+    assert names[0] == ("user.age", "user.city", "hour")
+    assert names[-1] == (*names[0], "late")
+    whole = polars.concat([part.features for part in parts], how="diagonal")
+    assert whole.schema["late"] == polars.String
+    assert whole["user.city"].to_list() == ["Oslo"] * 3 + ["5"] * 3 + ["Oslo"] * 3  # a text is as it was written
+    assert [(each.line, each.reason) for part in parts for each in part.rejected] == [
+        (7, "user.age is not a number, which it was before")
+    ]
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_parts_are_the_same_rounds_whatever_their_size(tmp_path):
+    lines = [changed(_label_cost=k) for k in range(20)]
+    whole, parts = read(tmp_path, *lines, "junk"), read(tmp_path, *lines, "junk", rows=1)
+    assert [part.reward.to_list() for part in parts] == [[0.0 - k] for k in range(20)]
+    assert max(map(len, whole)) > 1
+    assert polars.concat([part.pool.features for part in parts]).equals(
+        polars.concat([part.pool.features for part in whole])
+    )
+    assert [each.line for part in parts for each in part.rejected] == [21]
+
+
+def test_compressed_files_are_read(tmp_path):
+    path = tmp_path / "log.json.gz"
+    path.write_bytes(gzip.compress((json.dumps(LINE) + "\n").encode() * 3))
+    (part,) = DsjsonLog(path).parts()
+    assert len(part) == 3
+
+
+def test_a_file_is_told_by_its_first_lines(tmp_path):
+    line = json.dumps(LINE).encode()
+    assert looks_like(tmp_path, b'{"RewardValue": 1}\n' + line)
+    assert not looks_like(tmp_path, b'{"action": 1, "reward": 0, "c": 3}\n')
+    assert not looks_like(tmp_path, b"1:2:0.5 | a b\n")
+
+
+def test_a_mapping_of_columns_is_refused(tmp_path):
+    with pytest.raises(LogError, match="says itself what is what"):
+        DsjsonLog(tmp_path / "log.json", {"action": "a"})
+
+
+def test_names_that_are_values_are_refused(tmp_path):
+    with pytest.raises(LogError, match="at most 4,096"):
+        read(tmp_path, changed(c=context({}, {}, {}, **{f"word{k}": 1 for k in range(5000)})))
+
+
+def test_vowpal_wabbit_reads_the_same_rounds(tmp_path):
+    chance = np.random.default_rng(0)
+    lines = []
+    for _ in range(200):
+        probs = chance.dirichlet(np.ones(3))
+        taken = int(chance.choice(3, p=probs))
+        order = [taken, *(k for k in range(3) if k != taken)]
+        lines.append(changed(
+            _label_cost=-float(chance.random()), _label_probability=probs[taken], _label_Action=taken + 1,
+            _labelIndex=taken, a=[k + 1 for k in order], p=[float(probs[k]) for k in order], pdrop=0.0,
+        ))  # fmt: skip
+    skipped = [changed(_skipLearn=True), changed(a=[]), '{"RewardValue": 1}', "not json"]
+    (part,) = read(tmp_path, *lines, *skipped)
+    theirs = driven(f"--cb_adf --cb_type ips --dsjson -d {tmp_path / 'log.json'}")
+    assert theirs["examples"] == len(part) == 200
+    # A model that has learned nothing takes the first action.
+    ours = -(part.reward / part.propensity).filter(part.action == 0).sum()
+    assert theirs["loss"] == pytest.approx(ours, rel=1e-5)
