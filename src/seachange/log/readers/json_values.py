@@ -1,0 +1,101 @@
+"""Columns of JSON values: one type a field, whatever each record holds there.
+
+Whole numbers and others become numbers, lists and objects keep their form. Values of different kinds in one field (a
+number here, a word there) become their JSON text, so that nothing is lost and nothing is guessed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+if TYPE_CHECKING:
+    import polars
+
+Kind = Literal["null", "bool", "int", "float", "text", "list", "object", "mixed"]
+LARGEST_INT = 2**63
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What the values of a field have in common."""
+
+    kind: Kind = "null"
+    entries: Shape | None = None  # of a list
+    fields: dict[str, Shape] = field(default_factory=dict)  # of an object
+
+    def with_value(self, value: Any) -> Shape:
+        """The shape of this and ``value``."""
+        other = _kind(value)
+        if other == "null" or self.kind == "mixed":
+            return self
+        if self.kind not in ("null", other):
+            return Shape("float") if {self.kind, other} == {"int", "float"} else Shape("mixed")
+        if other == "list":
+            entries = self.entries or Shape()
+            for entry in value:
+                entries = entries.with_value(entry)
+            return Shape("list", entries)
+        if other == "object":
+            known = {name: self.fields.get(name, Shape()).with_value(each) for name, each in value.items()}
+            return self if known.items() <= self.fields.items() else Shape("object", fields=self.fields | known)
+        return self if self.kind == other else Shape(other)
+
+    @property
+    def dtype(self) -> Any:
+        """The polars type of a column of this shape."""
+        import polars as pl
+
+        if self.kind == "list":
+            return pl.List((self.entries or Shape()).dtype)
+        if self.kind == "object" and self.fields:
+            return pl.Struct({name: shape.dtype for name, shape in self.fields.items()})
+        plain = {"bool": pl.Boolean, "int": pl.Int64, "float": pl.Float64}
+        return plain.get(self.kind, pl.String)
+
+    def fitted(self, value: Any) -> Any:
+        """``value`` as its column takes it."""
+        if value is None:
+            return None
+        if self.kind == "float":
+            return float(value)
+        if self.kind == "mixed":
+            return msgspec.json.encode(value).decode()
+        if self.kind == "list":
+            entries = self.entries or Shape()
+            return [entries.fitted(each) for each in value]
+        if self.kind == "object":
+            return {name: shape.fitted(value.get(name)) for name, shape in self.fields.items()} or None
+        return value
+
+
+def frame_of(records: Sequence[dict[str, Any]], shape: Shape) -> polars.DataFrame:
+    """The records as a table with a column for every field of ``shape``, an object's."""
+    from polars import DataFrame, Series
+
+    return DataFrame(
+        [
+            Series(name, [each.fitted(record.get(name)) for record in records], dtype=each.dtype)
+            for name, each in shape.fields.items()
+        ]
+    )
+
+
+def _kind(value: Any) -> Kind:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "bool"
+        case int():
+            return "int" if -LARGEST_INT <= value < LARGEST_INT else "mixed"
+        case float():
+            return "float"
+        case str():
+            return "text"
+        case list():
+            return "list"
+    return "object"

@@ -1,0 +1,1 @@
+"""From logs to files: one file a format."""
