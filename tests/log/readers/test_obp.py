@@ -110,9 +110,11 @@ def changed(**arrays):
         (changed(action=["a"] * 40), "action must be numbers"),
         (changed(reward=np.zeros((40, 2))), r"reward must have 1 axis; it has shape \(40, 2\)"),
         (changed(pi_b=np.full((40, 3), 1 / 3)), r"pi_b must have 3 axes"),
+        (changed(reward=[[1], [1, 2]]), "reward must be an array of numbers"),
+        (changed(position=np.zeros(39)), "action has 40, position 39"),
         (changed(pscore=np.full(39, 0.5)), "action has 40, pscore 39"),
         (changed(n_actions=5), "n_actions says 5, action_context says 3, pi_b says 3"),
-        (changed(position=np.full(40, 2)), "position must be one of the 1 places of pi_b"),
+        (changed(position=np.full(40, 2)), "position must be a whole number from 0 on and below 1; there is 2"),
     ],
 )
 def test_feedback_that_does_not_fit_together_is_refused(feedback, message):

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     import polars
 
 SHAPES = {"context": 2, "action_context": 2, "position": 1, "pscore": 1, "pi_b": 3}
+# A position beyond this is something else, unless pi_b has as many.
+MOST_PLACES = 1_000_000
 COLUMNS = {"action": "action", "reward": "reward", "propensity": "pscore"}
 
 
@@ -42,28 +44,22 @@ class Feedback:
         self.reward = _array("reward", feedback["reward"], 1)
         given = {name: feedback.get(name) for name in SHAPES}
         found = {name: None if given[name] is None else _array(name, given[name], SHAPES[name]) for name in SHAPES}
-        self.context, self.items, self.position = found["context"], found["action_context"], found["position"]
+        self.context, self.items = found["context"], found["action_context"]
         self.pscore, self.pi_b = found["pscore"], found["pi_b"]
         self.n_actions = self._number_of_actions(feedback.get("n_actions"))
-        for name in ("reward", "context", "position", "pscore", "pi_b"):
-            array = getattr(self, name)
-            if array is not None and len(array) != len(self):
+        self.places = self._places(found["position"])  # (n,) position, 0 where there is but one
+        for name, array in (("reward", self.reward), *found.items()):
+            if array is not None and name != "action_context" and len(array) != len(self):
                 raise LogError(f"every array must have one entry a round; action has {len(self)}, {name} {len(array)}.")
-        self._require_places()
 
     def __len__(self) -> int:
         """Rounds."""
         return len(self.action)
 
     @property
-    def places(self) -> Ints:
-        """(n,) position, 0 where there is but one."""
-        return np.zeros(len(self), dtype=np.int64) if self.position is None else self.position.astype(np.int64)
-
-    @property
     def several_places(self) -> bool:
         """Whether the place matters."""
-        return self.position is not None and len(np.unique(self.position)) > 1
+        return len(np.unique(self.places)) > 1
 
     def logging_probs(self, rounds: slice = slice(None)) -> Floats | None:
         """(n, K) π_0 at each round's place."""
@@ -79,12 +75,16 @@ class Feedback:
         items: Floats = self.items
         return items
 
-    def _require_places(self) -> None:
-        if self.pi_b is None or len(self) == 0:
-            return
-        n_places, found = self.pi_b.shape[2], self.places
-        if found.min() < 0 or found.max() >= n_places:
-            raise LogError(f"position must be one of the {n_places} places of pi_b, from 0 on; it is {found.max()}.")
+    def _places(self, position: Any) -> Ints:
+        if position is None:
+            return np.zeros(len(self), dtype=np.int64)
+        n_places = MOST_PLACES if self.pi_b is None else self.pi_b.shape[2]
+        whole = (position >= 0) & (position < n_places) & (position == np.floor(position))
+        if not whole.all():
+            wrong = position[~whole][0]
+            raise LogError(f"position must be a whole number from 0 on and below {n_places}; there is {wrong}.")
+        places: Ints = position.astype(np.int64)
+        return places
 
     def _number_of_actions(self, n_actions: Any) -> int | None:
         told: dict[str, int] = {}
@@ -202,7 +202,10 @@ def _contexts(given: Feedback) -> tuple[Floats, list[str]]:
 
 
 def _array(name: str, values: Any, n_axes: int) -> Any:
-    array = np.asarray(values)
+    try:
+        array = np.asarray(values)
+    except ValueError as error:
+        raise LogError(f"{name} must be an array of numbers: {error}.") from error
     if array.dtype.kind not in "biuf":
         raise LogError(f"{name} must be numbers; it is {array.dtype}.")
     if array.ndim != n_axes:
