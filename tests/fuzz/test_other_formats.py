@@ -2,7 +2,7 @@
 
 import json
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
@@ -112,18 +112,29 @@ def plain(value):
         return value
 
 
-def loaded(text):
-    def refuse(word):
-        raise ValueError(word)
+class Pairs(dict):
+    """An object that remembers the values of a name that is there twice; the last one counts."""
 
-    return json.loads(text, parse_constant=refuse)
+    def __init__(self, pairs):
+        super().__init__(pairs)
+        self.pairs = pairs
+
+
+def loaded(text):
+    """JSON as its standard has it: no NaN, no number that is infinite, no half of a character."""
+    value = json.loads(text, object_pairs_hook=Pairs)
+    json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
+    return value
 
 
 def moment(text):
     form = r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d(:?\d\d)?)?"
-    if not re.fullmatch(form, text, re.ASCII):
+    match = re.fullmatch(form, text, re.ASCII)
+    if match is None:
         raise ValueError(text)
-    read = datetime.fromisoformat(text.upper())
+    fraction = match[1] or ""
+    millionths = int(fraction[1:7].ljust(6, "0")) + (fraction[7:8] >= "5")
+    read = datetime.fromisoformat(text.replace(fraction, "", 1).upper()) + timedelta(microseconds=millionths)
     return read.astimezone(UTC).replace(tzinfo=None) if read.tzinfo else read
 
 
@@ -134,22 +145,18 @@ def is_number(value):
 def decision_slowly(text):
     """The fields of a line; ValueError where it is neither a decision nor a reward."""
     line = loaded(text.decode())
-    kinds = {"decision": str, "time": str, "context": dict, "action": str, "model": str}
-    if not isinstance(line, dict) or not isinstance(line.get("decision"), str):
+    if not isinstance(line, Pairs) or "decision" not in line:
         raise ValueError(text)
-    for name, kind in kinds.items():
-        if line.get(name) is not None and not isinstance(line[name], kind):
+    kinds = {"decision": str, "time": str, "context": dict, "action": str, "model": str}
+    for name, value in line.pairs:
+        if name in kinds:
+            fits = isinstance(value, kinds[name]) or (value is None and name != "decision")
+        else:
+            fits = name in ("propensity", "reward") and (value is None or is_number(value))
+        if not fits or (name == "time" and value is not None and moment(value) is None):
             raise ValueError(name)
-    for name in ("propensity", "reward"):
-        if line.get(name) is not None and not is_number(line[name]):
-            raise ValueError(name)
-    if any(line.get(name) is not None for name in ("actions", "features", "probs")):
-        raise ValueError("there are no pools in these logs")
-    line["time"] = moment(line["time"]) if line.get("time") is not None else None
-    if line.get("action") is not None:
-        if line.get("reward") is not None or line.get("propensity") is None:
-            raise ValueError(text)
-    elif line.get("reward") is None or line.get("context") is not None or line.get("propensity") is not None:
+    decision = [line.get(name) is not None for name in ("action", "context", "propensity")]
+    if not (all(decision) if line.get("reward") is None else not any(decision)):
         raise ValueError(text)
     return line
 
@@ -170,7 +177,8 @@ def decisions_slowly(content):
             rejected.append(number)
         else:
             names[line["decision"]] = number
-            rounds[number] = [line["action"], None, line["propensity"], line["time"], plain(line.get("context") or {})]
+            time = moment(line["time"]) if line.get("time") is not None else None
+            rounds[number] = [line["action"], None, line["propensity"], time, plain(line["context"])]
     for name, came in rewards.items():
         if name in names:
             rounds[names[name]][1] = came.pop(0)[1]
@@ -207,7 +215,7 @@ def test_damaged_feedback(seeds):
         except SeachangeError:
             continue
         read += 1
-        assert part.action.to_list() == np.asarray(feedback["action"]).tolist()
+        np.testing.assert_array_equal(part.action.to_numpy(), feedback["action"])
         kept = len(log) == len(part)
         assert not kept or log.rewards.tolist() == np.asarray(feedback["reward"], dtype=float).tolist()
     assert read > 0.1 * len(seeds)

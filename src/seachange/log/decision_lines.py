@@ -17,8 +17,8 @@ from typing import Any
 import msgspec
 
 
-class DecisionLine(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """A decision or a reward."""
+class DecisionLine(msgspec.Struct, omit_defaults=True, kw_only=True, forbid_unknown_fields=True):
+    """A decision or a reward. A field of another name is an error: what it was meant for would be lost silently."""
 
     decision: str
     time: datetime | None = None
@@ -41,8 +41,8 @@ def broken_rule(line: DecisionLine) -> str | None:
         return None if given == (None,) * len(given) else "a decision must have an action"
     if line.reward is not None:
         return "a decision and its reward must be lines of their own"
-    if line.propensity is None:
-        return "a decision must have a propensity"
+    if line.propensity is None or line.context is None:
+        return "a decision must have a context and a propensity"
     if line.actions is None:
         return "features and probs need a list of actions" if line.features or line.probs else None
     if len(set(line.actions)) < len(line.actions):

@@ -60,7 +60,7 @@ def read_slowly(content):
             continue
         try:
             fields = line.removesuffix(b"\r").decode().split(",")
-            if len(fields) != len(columns):
+            if len(fields) != len(columns) or any("\r" in field for field in fields):
                 raise ValueError(line)
             row = dict(zip(columns, fields, strict=True))
             users = [row[name] or None for name in columns if name.startswith("user_feature_")]

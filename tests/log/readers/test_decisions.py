@@ -148,7 +148,8 @@ BROKEN = {
     "a line must have an action (a decision) or a reward": {"decision": "z"},
     "a decision must have an action": {"decision": "z", "propensity": 0.5, "reward": 1},
     "a decision and its reward must be lines of their own": decision("z", reward=1),
-    "a decision must have a propensity": {"decision": "z", "action": "a"},
+    "a decision must have a context and a propensity": {"decision": "z", "action": "a", "context": {}},
+    "the line is no decision and no reward: Object contains unknown field `contexts`": decision("z", contexts={}),
     "features and probs need a list of actions": decision("z", probs=[1.0]),
     "either every decision has a list of actions or none has": decision("z", actions=["red"]),
     "the time is not in the years 1 to 9999": decision("z", time="9999-12-31T23:59:59-10:00"),
@@ -220,9 +221,9 @@ def test_gzipped_logs_are_read(tmp_path):
 
 
 def test_decision_logs_are_told_from_other_json_lines():
-    assert looks_like(None, b'\n{"decision": "a", "action": "red", "propensity": 0.5}\n')
+    assert looks_like(None, b'\n{"decision": "a", "action": "red", "propensity": 0.5, "context": {}}\n')
     assert looks_like(None, b'{"decision": "a", "reward": 1}')
-    assert not looks_like(None, b'{"decision": "a", "action": "red", "propensity": 0.5, "reward": 1}')
+    assert not looks_like(None, b'{"decision": "a", "action": "red", "propensity": 0.5, "context": {}, "reward": 1}')
     assert not looks_like(None, b'{"action": 1, "reward": 2}')
     assert not looks_like(None, b"")
 

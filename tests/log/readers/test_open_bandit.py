@@ -107,7 +107,9 @@ def test_text_that_is_no_utf8_is_named(tmp_path):
     lines[2] = lines[2].replace(b"0000", b"\xff\xff\xff\xff", 1)
     (tmp_path / "all.csv").write_bytes(b"\n".join(lines) + b"\n")
     (part,) = OpenBanditLog(tmp_path).parts()
-    assert [(each.line, each.reason) for each in part.rejected] == [(3, "a line must be UTF-8")]
+    assert [(each.line, each.reason) for each in part.rejected] == [
+        (3, "a line must be UTF-8, with line ends at its end only")
+    ]
 
 
 def test_missing_user_features_are_missing(campaign):

@@ -86,7 +86,7 @@ class DecisionsLog:
                 continue
             if line.action is not None and line.decision not in near:
                 _add(near, line.decision, None, self.near)
-                survey.context = survey.context.with_value(line.context or {})
+                survey.context = survey.context.with_value(line.context)
                 for record in line.features or ():
                     survey.features = survey.features.with_value(record)
                 survey.timed |= line.time is not None

@@ -15,8 +15,10 @@ import msgspec
 if TYPE_CHECKING:
     import polars
 
-Kind = Literal["null", "bool", "int", "float", "text", "list", "object", "mixed"]
-LARGEST_INT = 2**63
+Kind = Literal["null", "bool", "int", "long", "float", "text", "list", "object", "mixed"]
+# Whole numbers up to the first stay what they are beside others; longer ones do not, and the longest fit no column.
+LARGEST_INT, LARGEST_LONG = 2**53, 2**63
+WIDER: dict[frozenset[str], Kind] = {frozenset(("int", "float")): "float", frozenset(("int", "long")): "long"}
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,7 @@ class Shape:
         if other == "null" or self.kind == "mixed":
             return self
         if self.kind not in ("null", other):
-            return Shape("float") if {self.kind, other} == {"int", "float"} else Shape("mixed")
+            return Shape(WIDER.get(frozenset((self.kind, other)), "mixed"))
         if other == "list":
             entries = self.entries or Shape()
             for entry in value:
@@ -41,7 +43,8 @@ class Shape:
             return Shape("list", entries)
         if other == "object":
             known = {name: self.fields.get(name, Shape()).with_value(each) for name, each in value.items()}
-            return self if known.items() <= self.fields.items() else Shape("object", fields=self.fields | known)
+            unchanged = self.kind == "object" and known.items() <= self.fields.items()
+            return self if unchanged else Shape("object", fields=self.fields | known)
         return self if self.kind == other else Shape(other)
 
     @property
@@ -53,7 +56,7 @@ class Shape:
             return pl.List((self.entries or Shape()).dtype)
         if self.kind == "object" and self.fields:
             return pl.Struct({name: shape.dtype for name, shape in self.fields.items()})
-        plain = {"bool": pl.Boolean, "int": pl.Int64, "float": pl.Float64}
+        plain = {"bool": pl.Boolean, "int": pl.Int64, "long": pl.Int64, "float": pl.Float64}
         return plain.get(self.kind, pl.String)
 
     def fitted(self, value: Any) -> Any:
@@ -77,10 +80,10 @@ def frame_of(records: Sequence[dict[str, Any]], shape: Shape) -> polars.DataFram
     from polars import DataFrame, Series
 
     return DataFrame(
-        [
-            Series(name, [each.fitted(record.get(name)) for record in records], dtype=each.dtype)
+        {
+            name: Series([each.fitted(record.get(name)) for record in records], dtype=each.dtype)
             for name, each in shape.fields.items()
-        ]
+        }
     )
 
 
@@ -91,7 +94,9 @@ def _kind(value: Any) -> Kind:
         case bool():
             return "bool"
         case int():
-            return "int" if -LARGEST_INT <= value < LARGEST_INT else "mixed"
+            if -LARGEST_INT <= value <= LARGEST_INT:
+                return "int"
+            return "long" if -LARGEST_LONG <= value < LARGEST_LONG else "mixed"
         case float():
             return "float"
         case str():

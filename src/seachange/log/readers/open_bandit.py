@@ -32,7 +32,7 @@ LINE_END, COMMA = ord("\n"), ord(",")
 TIME = r"^[1-9][0-9]{3}-[0-9]{2}-[0-9]{2} [0-9]{2}(:[0-5][0-9]){2}(\.[0-9]{1,6})?[+-]([01][0-9]|2[0-3]):[0-5][0-9]$"
 WHOLE = r"^[0-9]{1,9}$"
 NUMBER = r"^-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]{1,3})?$"
-NO_TEXT = "a line must be UTF-8"
+NO_TEXT = "a line must be UTF-8, with line ends at its end only"
 RULES = {
     "timestamp": (TIME, "timestamp must be a time with its zone, as 2019-11-24 00:00:17.004101+00:00"),
     "item_id": (WHOLE, "item_id must be a whole number"),
@@ -201,7 +201,7 @@ def _whole_lines(block: bytes, ends: Any, line: int, n_columns: int, source: str
     begins = np.append(0, ends[:-1])
     commas = np.searchsorted(np.flatnonzero(np.frombuffer(block, dtype=np.uint8) == COMMA), np.append(0, ends))
     kept = np.diff(commas) == n_columns - 1
-    if not block.isascii():
+    if not block.isascii() or b"\r" in block.replace(b"\r\n", b""):
         for place in range(len(ends)):
             kept[place] &= _is_text(block[begins[place] : ends[place]])
     rejected = []
@@ -217,10 +217,9 @@ def _whole_lines(block: bytes, ends: Any, line: int, n_columns: int, source: str
 
 def _is_text(content: bytes) -> bool:
     try:
-        content.decode()
+        return "\r" not in content.removesuffix(b"\n").removesuffix(b"\r").decode()
     except UnicodeDecodeError:
         return False
-    return True
 
 
 def _texts(content: bytes, header: list[str], wanted: list[str]) -> polars.DataFrame:

@@ -31,7 +31,7 @@ FIRST_WORDS = {
     R6A: re.compile(rb"\s*\d+\s+\d+\s+[01]\s+\|user\s"),
     R6B: re.compile(rb"\s*\d+\s+id-\d+\s+[01]\s+\|user\s"),
 }
-# Among so many lines at the start of a file one is sound, if any are.
+# Among so many lines at the start of a file most are sound, if any are.
 LINES_LOOKED_AT = 20
 COLUMNS = {
     "action": "the article shown",
@@ -89,12 +89,10 @@ def looks_like(path: Path, head: bytes) -> bool:
 
 
 def release_of(head: bytes) -> str | None:
-    """The release that the first sound line is of."""
-    for line in head.splitlines()[:LINES_LOOKED_AT]:
-        for release, words in FIRST_WORDS.items():
-            if words.match(line):
-                return release
-    return None
+    """The release that most of the first lines are of."""
+    lines = head.splitlines()[:LINES_LOOKED_AT]
+    found = {release: sum(words.match(line) is not None for line in lines) for release, words in FIRST_WORDS.items()}
+    return max(found, key=lambda release: found[release]) if any(found.values()) else None
 
 
 def days_of(folder: Path) -> list[Path]:
