@@ -1,6 +1,7 @@
 """Criteo's impressions, of the challenge and of the test-bed, on invented ones."""
 
 import gzip
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -126,10 +127,10 @@ def test_gzipped_impressions_are_read(tmp_path):
 
 
 def test_impressions_are_told_from_other_lines(written):
-    assert looks_like(None, f"\n{CHALLENGE[0]}\r\n".encode())
-    assert looks_like(None, TESTBED[0].encode())
+    assert looks_like(Path("log"), f"\n{CHALLENGE[0]}\r\n".encode())
+    assert looks_like(Path("log"), TESTBED[0].encode())
     for other in (b"", b"1:0.5:0.2 | a b\n", b"17 |f 1:1\n", b"a,b\n"):
-        assert not looks_like(None, other)
+        assert not looks_like(Path("log"), other)
     with pytest.raises(LogError, match="holds no impressions of Criteo"):
         list(CriteoLog(written(["a,b"])).parts())
 

@@ -1,6 +1,7 @@
 """The Open Bandit Dataset's campaigns, on invented ones and on the published sample."""
 
 import gzip
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -148,10 +149,12 @@ def test_items_that_do_not_fit_are_refused(campaign, content, message):
         list(OpenBanditLog(folder, item_features=True).parts())
 
 
-def test_campaigns_are_told_from_other_tables():
-    assert looks_like(None, SOUND[0].encode() + b"\r\n")
-    assert not looks_like(None, b"timestamp,item_id,position,click,propensity_score\n")
-    assert not looks_like(None, b"")
+def test_campaigns_are_told_from_other_tables(tmp_path, campaign):
+    assert not looks_like(tmp_path, b"")
+    assert looks_like(campaign(SOUND), b"")
+    assert looks_like(Path("log"), SOUND[0].encode() + b"\r\n")
+    assert not looks_like(Path("log"), b"timestamp,item_id,position,click,propensity_score\n")
+    assert not looks_like(Path("log"), b"")
 
 
 def test_the_published_sample_is_read(data_file):
@@ -159,7 +162,7 @@ def test_the_published_sample_is_read(data_file):
     log = OpenBanditLog(folder, item_features=True)
     (part,) = log.parts()
     assert (len(part), part.rejected, part.features.width, len(log.items)) == (10_000, (), 5, 80)
-    assert looks_like(None, (folder / "all.csv").read_bytes()[:65536])
+    assert looks_like(Path("log"), (folder / "all.csv").read_bytes()[:65536])
     assert (part.propensity == 1 / 80).all()
     assert sorted(part.features["position"].unique()) == ["1", "2", "3"]
     assert rounds_of(OpenBanditLog(folder).parts()) == read_slowly((folder / "all.csv").read_bytes())

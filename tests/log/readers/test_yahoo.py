@@ -192,6 +192,7 @@ def test_days_of_a_folder_are_read_in_order(tmp_path):
         else:
             (tmp_path / f"{name}.gz").write_bytes(gzip.compress(lines.encode()))
     (tmp_path / "readme.txt").write_text("nothing")
+    assert looks_like(tmp_path, b"")
     log = YahooLog(tmp_path)
     assert [len(part) for part in log.parts()] == [2, 3, 4]
     assert [part.source[-5:] for part in log.parts()] == ["01.gz", "90502", "10.gz"]
@@ -209,6 +210,7 @@ def test_a_folder_of_two_releases_is_refused(tmp_path):
 
 
 def test_a_folder_without_days_says_which_names_are_expected(tmp_path):
+    assert not looks_like(tmp_path, b"")
     with pytest.raises(LogError, match=r"ydata-fp-td-clicks-v1_0.200905DD\(.gz\).*it is empty"):
         YahooLog(tmp_path).days  # noqa: B018
     (tmp_path / "clicks.txt").write_text(SOUND_A)
@@ -233,6 +235,19 @@ def test_other_files_are_not_taken_for_visits(written, content):
 def test_a_malformed_first_line_does_not_hide_the_format(written):
     assert looks_like(written(""), f"oops\n{SOUND_B}\n".encode())
     assert YahooLog(written(f"oops\n{SOUND_B}\n")).format == "yahoo-r6b"
+
+
+def test_a_file_of_the_other_release_is_named_as_such(written):
+    assert YahooLog(written(SOUND_A), release="yahoo-r6a").format == "yahoo-r6a"
+    with pytest.raises(LogError, match="is a file of yahoo-r6a, not of yahoo-r6b"):
+        list(YahooLog(written(SOUND_A), release="yahoo-r6b").parts())
+    with pytest.raises(LogError, match="the releases are yahoo-r6a and yahoo-r6b"):
+        YahooLog(written(SOUND_A), release="r6")
+
+
+def test_most_of_the_first_lines_tell_the_release(written):
+    lines = [SOUND_B.replace(" id-", " "), SOUND_B, SOUND_B]
+    assert YahooLog(written("\n".join(lines))).format == "yahoo-r6b"
 
 
 def test_columns_cannot_be_named(written):

@@ -1,7 +1,7 @@
 """Columns of JSON values: one type a field, whatever each record holds there.
 
 Whole numbers and others become numbers, lists and objects keep their form. Values of different kinds in one field (a
-number here, a word there) become their JSON text, so that nothing is lost and nothing is guessed.
+number here, a word there) become text: words as they are, whole numbers without a point, the rest as JSON.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Shape:
         if self.kind == "float":
             return float(value)
         if self.kind == "mixed":
-            return msgspec.json.encode(value).decode()
+            return _text(value)
         if self.kind == "list":
             entries = self.entries or Shape()
             return [entries.fitted(each) for each in value]
@@ -85,6 +85,13 @@ def frame_of(records: Sequence[dict[str, Any]], shape: Shape) -> polars.DataFram
             for name, each in shape.fields.items()
         }
     )
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    whole = isinstance(value, float) and value == int(value) and abs(value) <= LARGEST_INT
+    return msgspec.json.encode(int(value) if whole else value).decode()
 
 
 def _kind(value: Any) -> Kind:

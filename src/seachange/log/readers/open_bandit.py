@@ -28,6 +28,7 @@ COLUMNS = {"action": "item_id", "reward": "click", "propensity": "propensity_sco
 NEEDED = ("item_id", "position", "click", "propensity_score", "timestamp")
 USER, AFFINITY, ITEM = "user_feature_", "user-item_affinity_", "item_feature_"
 ITEMS = "item_context.csv"
+CAMPAIGNS = ("all", "men", "women")
 LINE_END, COMMA = ord("\n"), ord(",")
 TIME = r"^[1-9][0-9]{3}-[0-9]{2}-[0-9]{2} [0-9]{2}(:[0-5][0-9]){2}(\.[0-9]{1,6})?[+-]([01][0-9]|2[0-3]):[0-5][0-9]$"
 WHOLE = r"^[0-9]{1,9}$"
@@ -66,7 +67,7 @@ class OpenBanditLog:
         """The campaign's log."""
         if not self.path.is_dir():
             return self.path
-        logs = sorted(path for path in self.path.iterdir() if path.name.split(".")[0] in ("all", "men", "women"))
+        logs = _logs_in(self.path)
         if len(logs) != 1:
             names = ", ".join(path.name for path in sorted(self.path.iterdir())) or "nothing"
             raise LogError(
@@ -191,9 +192,15 @@ class OpenBanditLog:
 
 
 def looks_like(path: Path, head: bytes) -> bool:
-    """Whether the first line names the columns of a campaign's log."""
+    """Whether the first line names the columns of a campaign's log, or this is a campaign's folder."""
+    if path.is_dir():
+        return (path / ITEMS).is_file() and len(_logs_in(path)) == 1
     header = head.split(b"\n")[0].rstrip(b"\r").decode("utf-8", "replace").split(",")
     return all(name in header for name in (*NEEDED, f"{USER}0"))
+
+
+def _logs_in(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.iterdir() if path.is_file() and path.name.split(".")[0] in CAMPAIGNS)
 
 
 def _whole_lines(block: bytes, ends: Any, line: int, n_columns: int, source: str) -> tuple[bytes, Any, list[Rejected]]:

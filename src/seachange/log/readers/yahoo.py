@@ -42,13 +42,21 @@ COLUMNS = {
 
 
 class YahooLog:
-    """One day's file, or a folder of days, which are read in the order of their dates."""
+    """One day's file, or a folder of days, which are read in the order of their dates.
+
+    ``release`` refuses files of the other one; left out, it is told by the first lines.
+    """
 
     columns: dict[str, str] = COLUMNS
 
-    def __init__(self, path: str | Path, columns: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self, path: str | Path, columns: Mapping[str, Any] | None = None, *, release: str | None = None
+    ) -> None:
         require_no_columns(columns, "Yahoo!'s R6 format")
+        if release not in (None, R6A, R6B):
+            raise LogError(f"the releases are {R6A} and {R6B}; got {release!r}.")
         self.path = Path(path)
+        self.release = release
 
     @cached_property
     def days(self) -> list[Path]:
@@ -64,6 +72,8 @@ class YahooLog:
                 f"{str(self.days[0])!r} holds no visits of R6A or R6B: none of its first lines begins with a time, "
                 "an article, a click and |user."
             )
+        if self.release not in (None, release):
+            raise LogError(f"{str(self.days[0])!r} is a file of {release}, not of {self.release}.")
         return release
 
     def parts(self, rows: int = PART_ROWS) -> Iterator[RawRounds]:
@@ -84,7 +94,9 @@ class YahooLog:
 
 
 def looks_like(path: Path, head: bytes) -> bool:
-    """Whether these are the first lines of R6A or R6B."""
+    """Whether these are the first lines of R6A or R6B, or this a folder of their days."""
+    if path.is_dir():
+        return any(day.fullmatch(file.name) for file in path.iterdir() for day in DAYS.values())
     return release_of(head) is not None
 
 
