@@ -11,6 +11,8 @@ from log.readers.yahoo_lines import invented_r6a, invented_r6b, r6a_line, read_s
 from seachange.errors import LogError
 from seachange.log.readers.yahoo import YahooLog, days_of, looks_like
 
+pytestmark = pytest.mark.small
+
 EVEN = [1.0, 0.2, 0.2, 0.2, 0.2, 0.2]
 SOUND_A = r6a_line(1_241_000_000, 900_001, 1, EVEN, {900_001: EVEN, 900_002: EVEN})
 SOUND_B = "1317000000 id-900002 0 |user 1 12 45 7 101 |id-900001 |id-900002 |id-900003"

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 Kind = Literal["null", "bool", "int", "long", "float", "text", "list", "object", "mixed"]
 # Whole numbers up to the first stay what they are beside others; longer ones do not, and the longest fit no column.
 LARGEST_INT, LARGEST_LONG = 2**53, 2**63
+KINDS: dict[type, Kind] = {type(None): "null", bool: "bool", int: "int", float: "float", str: "text", list: "list"}
 WIDER: dict[frozenset[str], Kind] = {frozenset(("int", "float")): "float", frozenset(("int", "long")): "long"}
 
 
@@ -35,16 +36,21 @@ class Shape:
         if other == "null" or self.kind == "mixed":
             return self
         if self.kind not in ("null", other):
-            return Shape(WIDER.get(frozenset((self.kind, other)), "mixed"))
+            wider = WIDER.get(frozenset((self.kind, other)), "mixed")
+            return self if wider == self.kind else Shape(wider)
         if other == "list":
-            entries = self.entries or Shape()
+            entries = before = self.entries or NOTHING
             for entry in value:
                 entries = entries.with_value(entry)
-            return Shape("list", entries)
+            return self if entries is before and self.kind == "list" else Shape("list", entries)
         if other == "object":
-            known = {name: self.fields.get(name, Shape()).with_value(each) for name, each in value.items()}
-            unchanged = self.kind == "object" and known.items() <= self.fields.items()
-            return self if unchanged else Shape("object", fields=self.fields | known)
+            # Most records have the fields of those before: a shape that stays is the same object.
+            fields = self.fields
+            for name, each in value.items():
+                known = fields.get(name, NOTHING)
+                if (shape := known.with_value(each)) is not known or name not in fields:
+                    fields = {**fields, name: shape}
+            return self if fields is self.fields and self.kind == "object" else Shape("object", fields=fields)
         return self if self.kind == other else Shape(other)
 
     @property
@@ -53,7 +59,7 @@ class Shape:
         import polars as pl
 
         if self.kind == "list":
-            return pl.List((self.entries or Shape()).dtype)
+            return pl.List((self.entries or NOTHING).dtype)
         if self.kind == "object" and self.fields:
             return pl.Struct({name: shape.dtype for name, shape in self.fields.items()})
         plain = {"bool": pl.Boolean, "int": pl.Int64, "long": pl.Int64, "float": pl.Float64}
@@ -68,11 +74,14 @@ class Shape:
         if self.kind == "mixed":
             return _text(value)
         if self.kind == "list":
-            entries = self.entries or Shape()
+            entries = self.entries or NOTHING
             return [entries.fitted(each) for each in value]
         if self.kind == "object":
             return {name: shape.fitted(value.get(name)) for name, shape in self.fields.items()} or None
         return value
+
+
+NOTHING = Shape()
 
 
 def frame_of(records: Sequence[dict[str, Any]], shape: Shape) -> polars.DataFrame:
@@ -95,19 +104,7 @@ def _text(value: Any) -> str:
 
 
 def _kind(value: Any) -> Kind:
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "bool"
-        case int():
-            if -LARGEST_INT <= value <= LARGEST_INT:
-                return "int"
-            return "long" if -LARGEST_LONG <= value < LARGEST_LONG else "mixed"
-        case float():
-            return "float"
-        case str():
-            return "text"
-        case list():
-            return "list"
-    return "object"
+    kind = KINDS.get(type(value), "object")
+    if kind == "int" and not -LARGEST_INT <= value <= LARGEST_INT:
+        return "long" if -LARGEST_LONG <= value < LARGEST_LONG else "mixed"
+    return kind
