@@ -93,7 +93,9 @@ def _rounds(log: OpenBanditLog) -> pl.DataFrame:
         raise LogError(f"there is no file {str(path)!r}. --data is the folder of Open Bandit's small sample.")
     parts = list(log.parts())
     if rejected := [line for part in parts for line in part.rejected]:
-        raise LogError(f"line {rejected[0].line} of {str(log.log_path)!r} is no round: {rejected[0].reason}.")
+        raise LogError(f"line {rejected[0].line} of {str(path)!r} is no round: {rejected[0].reason}.")
+    if not parts:
+        raise LogError(f"{str(path)!r} has no rounds.")
     return pl.concat([part.features.with_columns(part.action, part.reward, part.propensity) for part in parts])
 
 

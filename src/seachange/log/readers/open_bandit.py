@@ -88,22 +88,22 @@ class OpenBanditLog:
             table = pl.read_csv(path)
         except (pl.exceptions.PolarsError, OSError) as error:
             raise LogError(f"{str(path)!r} cannot be read: {error}.") from error
-        features = [name for name in table.columns if name.startswith(ITEM)]
-        if "item_id" not in table.columns or not features:
+        if not {"item_id", f"{ITEM}0"} <= set(table.columns):
             raise LogError(f"{str(path)!r} has no columns item_id and {ITEM}0; it has {', '.join(table.columns)}.")
         table = table.sort("item_id")
         if table["item_id"].to_list() != list(range(len(table))):
             raise LogError(f"item_id of {str(path)!r} must count from 0 on, each number once.")
-        return table.select(features)
+        return table.select(name for name in table.columns if name.startswith(ITEM))
 
     @cached_property
     def header(self) -> list[str]:
         """The names of the log's columns."""
         header = head_of(self.log_path).split(b"\n")[0].rstrip(b"\r").decode("utf-8", "replace").split(",")
-        if absent := [name for name in NEEDED if name not in header]:
+        needed = (*NEEDED, f"{USER}0")
+        if absent := [name for name in needed if name not in header]:
             raise LogError(
                 f"{str(self.log_path)!r} has no column {absent[0]!r}; a log of the Open Bandit Dataset has "
-                f"{', '.join(NEEDED)}."
+                f"{', '.join(needed)}."
             )
         if twice := [name for name in header if header.count(name) > 1]:
             raise LogError(f"{str(self.log_path)!r} has the column {twice[0]!r} twice.")
