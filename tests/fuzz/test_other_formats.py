@@ -227,5 +227,6 @@ def damaged_array(value, rng):
         holed = value.astype(float)
         holed.flat[rng.integers(value.size)] = rng.choice([np.nan, np.inf, -1.0, 0.5, 1e300])
         choices += [holed, holed, value[:-1], value[..., None], value[0], value.astype(str), value.astype(object)]
-        choices += [value.astype(np.float32), value.astype(complex), value.tolist()]
+        with np.errstate(over="ignore"):
+            choices += [value.astype(np.float32), value.astype(complex), value.tolist()]
     return choices[rng.integers(len(choices))]
