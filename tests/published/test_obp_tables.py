@@ -91,6 +91,13 @@ def test_other_tables_are_refused(tmp_path):
         pl.DataFrame({"click": [0, 1]}).write_csv(tmp_path / policy / "all" / "all.csv")
     with pytest.raises(LogError, match="no column 'item_id'"):
         open_bandit.read_sample(tmp_path)
+    header = "timestamp,item_id,position,click,propensity_score,user_feature_0\n"
+    (tmp_path / "random" / "all" / "all.csv").write_text(header)
+    with pytest.raises(LogError, match="has no rounds"):
+        open_bandit.read_sample(tmp_path)
+    (tmp_path / "random" / "all" / "all.csv").write_text(header + "yesterday,1,1,0,0.5,a\n")
+    with pytest.raises(LogError, match=r"line 2 of .*all.csv' is no round: timestamp must be"):
+        open_bandit.read_sample(tmp_path)
 
 
 def test_places_by_enumeration():

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
-from polars.exceptions import PolarsError
 
 from seachange.engine import map_in_order
 from seachange.errors import LogError
@@ -22,6 +21,7 @@ from seachange.experiments.estimator_errors import Published, relative_errors
 from seachange.experiments.reward_model import cross_fitted_rewards
 from seachange.experiments.thompson import CLICKS, SKIPS, place_probs
 from seachange.log.bandit_log import BanditLog
+from seachange.log.readers.open_bandit import OpenBanditLog
 from seachange.protocols import Floats, Ints
 
 PUBLISHED = {
@@ -36,8 +36,6 @@ PUBLISHED = {
 PUBLISHED_RUNS = 30
 CAMPAIGN = "all"
 N_PLACES = 3
-ROUND_COLUMNS = ("item_id", "position", "click", "propensity_score", "user_feature_0")
-ITEM_COLUMNS = ("item_feature_0", "item_feature_1")
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,11 +53,10 @@ class Sample:
 
 def read_sample(folder: Path) -> Sample:
     """Read the small sample that has the folders random/all and bts/all."""
-    rounds = _read(folder / "random" / CAMPAIGN / f"{CAMPAIGN}.csv", ROUND_COLUMNS)
-    items = _read(folder / "random" / CAMPAIGN / "item_context.csv", ITEM_COLUMNS)
-    theirs = _read(folder / "bts" / CAMPAIGN / f"{CAMPAIGN}.csv", ROUND_COLUMNS)
+    ours, theirs = OpenBanditLog(folder / "random" / CAMPAIGN), OpenBanditLog(folder / "bts" / CAMPAIGN)
+    rounds, items = _rounds(ours), ours.items
     users = [name for name in rounds.columns if name.startswith("user_feature")]
-    categories = [name for name in items.columns if name.startswith("item_feature") and name != "item_feature_0"]
+    categories = [name for name in items.columns if name != "item_feature_0"]
     if len(items) != len(CLICKS):
         raise LogError(f"campaign {CAMPAIGN!r} has {len(CLICKS)} items; item_context.csv has {len(items)}.")
     if rounds["position"].n_unique() != N_PLACES:
@@ -67,11 +64,11 @@ def read_sample(folder: Path) -> Sample:
     return Sample(
         contexts=np.concatenate([_one_hot(rounds[name])[:, 1:] for name in users], axis=1),
         item_features=np.stack([*(_numbered(items[name]) for name in categories), items["item_feature_0"]], axis=1),
-        actions=rounds["item_id"].to_numpy().astype(np.int64),
+        actions=rounds["action"].to_numpy(),
         positions=_numbered(rounds["position"]),
-        rewards=rounds["click"].to_numpy().astype(np.float64),
-        propensities=rounds["propensity_score"].to_numpy().astype(np.float64),
-        value=float(theirs["click"].to_numpy().mean()),
+        rewards=rounds["reward"].to_numpy(),
+        propensities=rounds["propensity"].to_numpy(),
+        value=float(_rounds(theirs)["reward"].to_numpy().mean()),
     )
 
 
@@ -90,16 +87,16 @@ def replicate(sample: Sample, seeds: Sequence[int], workers: int) -> Iterator[di
     return map_in_order(partial(run, sample=sample, probs=probs), seeds, workers=workers, kind="processes")
 
 
-def _read(path: Path, columns: Sequence[str]) -> pl.DataFrame:
-    if not path.is_file():
+def _rounds(log: OpenBanditLog) -> pl.DataFrame:
+    """All rounds of a campaign in one table."""
+    if not (path := log.path / f"{CAMPAIGN}.csv").is_file():
         raise LogError(f"there is no file {str(path)!r}. --data is the folder of Open Bandit's small sample.")
-    try:
-        frame = pl.read_csv(path)
-    except PolarsError as error:
-        raise LogError(f"cannot read {str(path)!r}: {error}") from error
-    if missing := [name for name in columns if name not in frame.columns]:
-        raise LogError(f"{str(path)!r} has no column {missing[0]!r}; Open Bandit's has {', '.join(columns)}.")
-    return frame
+    parts = list(log.parts())
+    if rejected := [line for part in parts for line in part.rejected]:
+        raise LogError(f"line {rejected[0].line} of {str(path)!r} is no round: {rejected[0].reason}.")
+    if not parts:
+        raise LogError(f"{str(path)!r} has no rounds.")
+    return pl.concat([part.features.with_columns(part.action, part.reward, part.propensity) for part in parts])
 
 
 def _numbered(column: pl.Series) -> Ints:
