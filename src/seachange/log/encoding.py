@@ -130,8 +130,15 @@ def _encoded(
         raise LogError(_said_of(rejected, n, word))
     rows = _room(spec, n)
     starts = list(accumulate((len(part) for part in parts), initial=0))
-    jobs = [(part, rows[start : start + len(part)]) for part, start in zip(parts, starts, strict=False)]
-    pieces = list(map_in_order(lambda job: _piece(spec, *job, missing_rewards), jobs, workers=cores()))
+
+    def encoded(place: int) -> _Piece:
+        part, start = parts[place], starts[place]
+        piece = _piece(spec, part, rows[start : start + len(part)], missing_rewards)
+        # Raw features make room for those that are still to be encoded.
+        parts[place] = replace(part, features=part.features.clear())
+        return piece
+
+    pieces = list(map_in_order(encoded, range(len(parts)), workers=cores()))
     if on_bad_rows == "raise" and spec.named and any(np.isnan(piece.columns.actions).any() for piece in pieces):
         _require_known_actions(spec, parts)
     columns = _joined([piece.columns for piece in pieces], (_joint(spec), rows))
