@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any, NamedTuple
@@ -48,14 +48,24 @@ def log_from_raw(
         raise ParameterError(f"action_names are those of features: {', '.join(features.action_names)}.")
     if on_disk:
         return _on_disk(raw, features, action_names, missing_rewards, on_bad_rows)
-    parts = list(raw.parts(PART_ROWS))
-    spec = fit_features(raw, parts, action_names=action_names) if features is None else features
+    parts: list[RawRounds] = []
+    spec = features
+    if spec is None:
+        spec = fit_features(raw, _kept(raw.parts(PART_ROWS), parts), action_names=action_names, workers=cores())
+    else:
+        parts += raw.parts(PART_ROWS)
     if features is not None:
         _require_sources(spec, _sources_in(parts))
     if not any(map(len, parts)):
         raise LogError("the log is empty: it needs at least one round.")
     fields = _encoded(raw, spec, parts, missing_rewards, on_bad_rows)
     return BanditLog(**require_some(fields, sum(map(len, parts))))
+
+
+def _kept(parts: Iterable[RawRounds], kept: list[RawRounds]) -> Iterator[RawRounds]:
+    for part in parts:
+        kept.append(part)
+        yield part
 
 
 def _on_disk(
@@ -120,8 +130,15 @@ def _encoded(
         raise LogError(_said_of(rejected, n, word))
     rows = _room(spec, n)
     starts = list(accumulate((len(part) for part in parts), initial=0))
-    jobs = [(part, rows[start : start + len(part)]) for part, start in zip(parts, starts, strict=False)]
-    pieces = list(map_in_order(lambda job: _piece(spec, *job, missing_rewards), jobs, workers=cores()))
+
+    def encoded(place: int) -> _Piece:
+        part, start = parts[place], starts[place]
+        piece = _piece(spec, part, rows[start : start + len(part)], missing_rewards)
+        # Raw features make room for those that are still to be encoded.
+        parts[place] = replace(part, features=part.features.clear())
+        return piece
+
+    pieces = list(map_in_order(encoded, range(len(parts)), workers=cores()))
     if on_bad_rows == "raise" and spec.named and any(np.isnan(piece.columns.actions).any() for piece in pieces):
         _require_known_actions(spec, parts)
     columns = _joined([piece.columns for piece in pieces], (_joint(spec), rows))
@@ -156,7 +173,6 @@ def _piece(spec: FeatureSpec, rounds: RawRounds, rows: Floats, missing_rewards: 
         large = fill_lists(spec, rounds, rows)
     elif spec.context_names:
         large = fill(spec.shared, rounds.features, rows[:, 0])
-        rows[:, 0, -1] = 1.0
     else:
         large = []
     columns = columns_of(spec, rounds)

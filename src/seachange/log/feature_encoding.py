@@ -36,7 +36,7 @@ class TooLarge(NamedTuple):
 
 
 def fill(features: Sequence[Feature], frame: polars.DataFrame, rows: Floats) -> list[TooLarge]:
-    """Write the features of every row of ``frame`` into ``rows`` (n, at least their number)."""
+    """Write the features of every row of ``frame`` into ``rows`` (n, at least their number), and ones after them."""
     columns = raw_columns(frame)
     numbers: list[tuple[Number | Flag, int]] = []
     first = 0
@@ -51,7 +51,10 @@ def fill(features: Sequence[Feature], frame: polars.DataFrame, rows: Floats) -> 
         else:
             _fill_one_hot(feature, column, rows, first)
         first += len(feature.names)
-    return _fill_numbers(numbers, columns, rows) if numbers else []
+    if numbers:
+        return _fill_numbers(numbers, columns, rows, first)
+    rows[:, first:] = 1.0
+    return []
 
 
 def code_of(feature: Category | Hashed) -> Callable[[str], int]:
@@ -100,7 +103,7 @@ def _fill_several(feature: Category | Hashed, column: RawColumn, rows: Floats, f
 
 
 def _fill_numbers(
-    numbers: Sequence[tuple[Number | Flag, int]], columns: Mapping[str, RawColumn], rows: Floats
+    numbers: Sequence[tuple[Number | Flag, int]], columns: Mapping[str, RawColumn], rows: Floats, width: int
 ) -> list[TooLarge]:
     arrays = [_numbers(feature, columns.get(feature.column), len(rows)) for feature, _ in numbers]
     places = np.array([place for _, place in numbers])
@@ -114,6 +117,7 @@ def _fill_numbers(
         for j, array in enumerate(arrays):
             together[j, : end - start] = array[start:end]
         n_large += standardise(together[:, : end - start], means, scales, places, marks, LARGEST, rows[start:end])
+        rows[start:end, width:] = 1.0
     return [] if n_large == 0 else _too_large(numbers, arrays)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from seachange.engine import cores, map_in_order
+from seachange.engine import SharedWork
 from seachange.errors import LogError, SeachangeWarning
 from seachange.kernels.features import column_moments
 from seachange.log.features import Category, Feature, FeatureSpec, Flag, Hashed, LeftOut, Number
@@ -125,17 +125,29 @@ class ColumnFacts:
 
 
 def fit_features(
-    raw: RawLog, parts: Iterable[RawRounds], *, action_names: Sequence[str] | None = None, cross: bool = True
+    raw: RawLog,
+    parts: Iterable[RawRounds],
+    *,
+    action_names: Sequence[str] | None = None,
+    cross: bool = True,
+    workers: int = 1,
 ) -> FeatureSpec:
     """The FeatureSpec of the rounds in ``parts``, which are those of ``raw``.
 
     ``action_names`` fixes the order of the actions; otherwise it is the sorted order of those that occur. ``cross``
-    says whether features of a round are crossed with those of its actions, where there are both.
+    says whether features of a round are crossed with those of its actions, where there are both. One worker holds one
+    part at a time; more look at parts while others are read, and may hold all of them.
     """
     facts = LogFacts()
-    many = parts if isinstance(parts, list) else None
-    for part in map(facts_of, parts) if many is None else map_in_order(facts_of, many, workers=cores()):
-        facts.merge(part)
+    if workers == 1:
+        for part in parts:
+            facts.merge(facts_of(part))
+    else:
+        with SharedWork(facts_of, workers) as work:
+            for part in parts:
+                work.give(part)
+            for found in work.results():
+                facts.merge(found)
     if facts.rounds == 0:
         raise LogError("the log is empty: it needs at least one round.")
     kept = getattr(raw, "contexts", None) is not None

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     import polars
 
 Kind = Literal["number", "time", "text", "numbers", "texts", "nothing", "other"]
+# Whole numbers within so wide a range are looked up in a table.
+WIDEST_RANGE = 1 << 16
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
@@ -127,6 +129,11 @@ def coded(series: polars.Series, code: Callable[[str], int]) -> Ints:
 
     if series.dtype in (polars.Categorical, polars.Enum):
         series = series.cast(polars.String)
+    if series.dtype.is_integer() and series.null_count() == 0 and len(series):
+        values = series.to_numpy()
+        low, high = int(values.min()), int(values.max())
+        if high - low < WIDEST_RANGE:
+            return _looked_up(values, low, high, code)
     if series.dtype.is_float():
         series = series.fill_nan(None)
     distinct = series.unique().drop_nulls()
@@ -135,3 +142,12 @@ def coded(series: polars.Series, code: Callable[[str], int]) -> Ints:
     codes = polars.Series([code(text_of(value)) for value in distinct.to_list()], dtype=polars.Int64)
     found = series.replace_strict(distinct, codes, default=-1, return_dtype=polars.Int64)
     return np.asarray(found.to_numpy(), dtype=np.int64)
+
+
+def _looked_up(values: npt.NDArray[Any], low: int, high: int, code: Callable[[str], int]) -> Ints:
+    """The same for whole numbers from ``low`` to ``high``, by a table."""
+    places = values.astype(np.int64, copy=False) - low if low else values
+    table = np.full(high - low + 1, -1)
+    for place in np.flatnonzero(np.bincount(places, minlength=len(table))).tolist():
+        table[place] = code(str(place + low))
+    return table[places]
