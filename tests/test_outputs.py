@@ -39,7 +39,7 @@ def test_claiming_a_new_file_gives_its_path_and_leaves_no_trace(tmp_path, force,
 
 
 def test_claiming_an_existing_file_needs_force(tmp_path, existing):
-    with pytest.raises(OutputError, match=r"old\.txt' exists already; --force \(force=True\)"):
+    with pytest.raises(OutputError, match=r"old\.txt' exists already; force=True"):
         claim_file(existing, force=False)
     assert claim_file(existing, force=True) == existing
     assert existing.read_text() == "old"
@@ -80,7 +80,7 @@ def test_claiming_a_new_folder_makes_it_with_its_parents(tmp_path):
 
 
 def test_claiming_a_folder_with_files_in_it_needs_force(tmp_path, existing):
-    with pytest.raises(OutputError, match="is not empty; --force"):
+    with pytest.raises(OutputError, match="is not empty; force=True"):
         claim_folder(tmp_path, force=False)
     assert claim_folder(tmp_path, force=True) == tmp_path
     assert existing.read_text() == "old"

@@ -85,7 +85,7 @@ def _story(bound: Bound) -> str:
 
 
 def _chance(bound: Bound) -> str:
-    return "on average" if bound.probability is None else f"{bound.probability:.0%}"
+    return "average" if bound.probability is None else f"{bound.probability:.0%}"
 
 
 def _number(value: float) -> str:
