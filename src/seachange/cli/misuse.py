@@ -11,7 +11,7 @@ from seachange.cli.help import choices_of, is_argument, listed, usage_of
 from seachange.cli.speaking import say_error
 from seachange.errors import did_you_mean
 
-WRONG = 2
+WRONG, INTERRUPTED = 2, 130
 
 
 def exits_with_one_line(run: Callable[[], Any]) -> None:
@@ -27,6 +27,9 @@ def exits_with_one_line(run: Callable[[], Any]) -> None:
         else:
             say_error(told(error), kind="UsageError")
         sys.exit(WRONG)
+    if code == INTERRUPTED:
+        # A library's own handling of Ctrl-C, which typer has made an exit code of.
+        raise KeyboardInterrupt
     sys.exit(code if isinstance(code, int) else 0)
 
 

@@ -22,8 +22,8 @@ AFTER_SIGNAL = 128
 ENDING = {"SIGINT": "Interrupted", "SIGTERM": "Terminated", "SIGHUP": "Hung up"}
 
 
-class Interrupted(KeyboardInterrupt):
-    """A signal that asks the command to end."""
+class Interrupted(BaseException):
+    """A signal that asks the command to end; no KeyboardInterrupt, which typer would make a silent exit of."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -38,7 +38,7 @@ def main() -> None:
     with noting_outputs() as written:
         try:
             app()
-        except KeyboardInterrupt as interrupt:
+        except (Interrupted, KeyboardInterrupt) as interrupt:
             sys.exit(_interrupted(interrupt, written))
         except SeachangeError as error:
             say_error(in_options(error), kind=type(error).__name__)
@@ -72,7 +72,7 @@ def _raise(number: int, frame: Any) -> None:
     raise Interrupted(number)
 
 
-def _interrupted(interrupt: KeyboardInterrupt, written: Sequence[Path]) -> int:
+def _interrupted(interrupt: BaseException, written: Sequence[Path]) -> int:
     number = interrupt.number if isinstance(interrupt, Interrupted) else int(signal.SIGINT)
     word = next(words for name, words in ENDING.items() if getattr(signal, name, None) == number)
     told = f"{', '.join(map(str, written))} had been written" if written else "nothing was written"
