@@ -27,6 +27,7 @@ from seachange.policies.learners import (
 from seachange.policies.per_state import policies_of
 from seachange.policies.rewards import RewardModel, fit_rewards, folds_of, kind_of
 from seachange.protocols import Floats, Policy
+from seachange.records import table_of
 
 Learner = SoftmaxLearner | DMLearner
 
@@ -48,7 +49,7 @@ class Candidate:
     behind_error: float  # standard error of that
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Choice:
     """Which of the candidates was taken: the plainest that is within a standard error of the best."""
 
@@ -68,6 +69,15 @@ class Choice:
             f"{taken.name} {why} on held-out time: {taken.value:.4g} a round by a doubly robust estimate over "
             f"{self.n_blocks} blocks{' (' if told else ''}{told}{')' if told else ''}."
         )
+
+    def __repr__(self) -> str:
+        """The candidates, best first."""
+        rows = [
+            (each.name, f"{each.value:.4g}", f"{each.behind:.4f} ± {each.behind_error:.4f}",
+             "chosen" if each.name == self.chosen else "")
+            for each in self.candidates
+        ]  # fmt: skip
+        return table_of(f"Choice: {self.chosen}, on {self.n_blocks} blocks of time", ("", "value", "behind", ""), rows)
 
 
 def sensible_candidates(log: BanditLog) -> dict[str, Learner]:
