@@ -18,8 +18,8 @@ def table_of(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) 
     widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
     lines = []
     for row in cells:
-        others = (
-            row[1:] if not columns else [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
-        )
+        others = row[1:]
+        if columns:
+            others = [cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True)]
         lines.append("  ".join(["", row[0].ljust(widths[0]), *others]).rstrip())
     return "\n".join([title, *lines])

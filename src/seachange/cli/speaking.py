@@ -81,8 +81,13 @@ def stop_writing() -> None:
 
 def note(text: str) -> None:
     """Something to know, on standard error."""
-    console = Prose(stderr=True, highlight=False, quiet=_HUSHED.get())
-    console.print(f"[bold yellow]Note:[/] {plain(text)}", soft_wrap=not console.is_terminal)
+    if _HUSHED.get():
+        return
+    console = Prose(stderr=True, highlight=False)
+    with console.capture() as said:
+        console.print(f"[bold yellow]Note:[/] {plain(text)}", soft_wrap=not console.is_terminal)
+    # By way of standard error itself, which a line of progress has taken over to stay below all else.
+    sys.stderr.write(said.get())
 
 
 def say_error(message: str, *, kind: str, heading: str = "Error: ") -> None:

@@ -38,7 +38,10 @@ def _moment(time: Any) -> np.datetime64:
         read = datetime.fromisoformat(time) if isinstance(time, str) else time
         if isinstance(read, datetime) and read.tzinfo is not None:
             read = read.astimezone(UTC).replace(tzinfo=None)
-        return np.datetime64(read, "us")
+        moment = np.datetime64(read, "us")
+        if np.isnat(moment):
+            raise ValueError("no time")
+        return moment
     except (TypeError, ValueError) as error:
         raise ParameterError(
             f"times must be dates such as 2026-03-28T12:00, datetime64, or seconds since 1970; got {time!r}."

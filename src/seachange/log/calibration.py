@@ -71,12 +71,8 @@ class PropensityReport:
         ]
         more = f", the first {SHOWN} of {len(self.actions)}" if len(self.actions) > SHOWN else ""
         columns = ("", "taken", "predicted", "mean of 1/p (1 expected)")
-        return "\n".join(
-            [
-                lines_of(f"PropensityReport: {self.n_rounds:,} rounds", rows),
-                table_of(f"By action{more}", columns, actions),
-            ]
-        )
+        told = lines_of(f"PropensityReport: {self.n_rounds:,} rounds", rows)
+        return f"{told}\n{table_of(f'By action{more}', columns, actions)}"
 
 
 def propensity_report(log: BanditLog, probs: npt.ArrayLike, *, bins: int = 10) -> PropensityReport:
