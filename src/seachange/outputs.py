@@ -19,6 +19,9 @@ def claim_file(path: str | Path, *, force: bool) -> Path:
     target = Path(path)
     if target.is_dir():
         raise OutputError(f"{str(target)!r} is a folder; name a file.")
+    if target.exists() and not target.is_file():
+        # A file would take the place of the device or the pipe.
+        raise OutputError(f"{str(target)!r} is no ordinary file; name one.")
     if target.exists() and not force:
         raise OutputError(f"{str(target)!r} exists already; force=True writes over it.")
     _require_writable(target.parent)
@@ -43,7 +46,8 @@ def claim_folder(path: str | Path, *, force: bool) -> Path:
 @contextmanager
 def written_whole(path: str | Path) -> Iterator[Path]:
     """A path to write to; it becomes ``path`` when the block ends well and vanishes when it does not."""
-    target = claim_file(path, force=True)
+    # A link stays one: what it points to is written.
+    target = claim_file(path, force=True).resolve()
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=target.suffix)
     os.close(handle)
     beside = Path(name)
@@ -52,7 +56,7 @@ def written_whole(path: str | Path) -> Iterator[Path]:
         beside.chmod(0o666 & ~_umask())
         beside.replace(target)
         if (written := _WRITTEN.get()) is not None:
-            written.append(target)
+            written.append(Path(path))
     finally:
         beside.unlink(missing_ok=True)
 

@@ -133,8 +133,8 @@ def states(
         claim_png(figure, force)
     if out is not None:
         claim_ending(out, (".csv", ".parquet"), "--out", force)
-    console, loaded = console_for(json), None if model is None else open_model(model, log)
-    finder = _finder(oracle, state_count(states), rewards, seed) if loaded is None else loaded.oracle
+    console, count, loaded = console_for(json), state_count(states), None if model is None else open_model(model, log)
+    finder = _finder(oracle, count, rewards, seed) if loaded is None else loaded.oracle
     if loaded is not None and (oracle, states, rewards) != ("hmm", "auto", "auto"):
         note("these are the model's own states; --oracle, --states and --rewards are for finding them anew.")
     table = read(log, columns, drop_bad_rows, loaded, missing_rewards)

@@ -6,7 +6,7 @@ import os
 import shlex
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import Any
 
@@ -96,7 +96,9 @@ def say_error(message: str, *, kind: str, heading: str = "Error: ") -> None:
     Prose(stderr=True, highlight=False).print(f"[bold red]{heading}[/]{plain(one_line)}", soft_wrap=True)
     # What was called wrongly may never have been parsed, so the words themselves are looked at.
     if "--json" in sys.argv[1:]:
-        write_document({"error": {"kind": kind, "message": one_line}})
+        # Where standard output itself is what failed, the line above is all there can be.
+        with suppress(OSError):
+            write_document({"error": {"kind": kind, "message": one_line}})
 
 
 def show_warning(
