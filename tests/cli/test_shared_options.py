@@ -5,6 +5,7 @@ import re
 import shlex
 import subprocess
 import sys
+from pathlib import Path
 
 import polars
 import pytest
@@ -13,6 +14,8 @@ import seachange as sc
 from cli.shop import COLUMNS, QUICK, N, late_log, misuse, run, succeed, succeed_in_json
 from seachange.cli import app
 from seachange.cli.options import PIPELINE
+from seachange.cli.reading import COLUMN_WORDS
+from seachange.cli.running import BUG, ERROR
 from seachange.cli.speaking import next_steps
 
 
@@ -159,3 +162,15 @@ def test_the_shell_completes_commands_options_and_choices(words, completed):
 
 def test_the_script_for_a_shell_is_given():
     assert "_COMPLETE=complete_bash" in run("--show-completion", "bash").stdout
+
+
+def test_the_page_about_the_command_line_knows_every_command_and_word():
+    page = (Path(__file__).parents[2] / "docs" / "command_line.md").read_text(encoding="utf-8")
+    for command in {path[0] for path in all_commands()}:
+        assert f"`seachange {command}" in page, command
+    for word in COLUMN_WORDS:
+        assert f"| `{word}` |" in page
+    for code in (0, 1, ERROR, BUG):
+        assert f"| {code} |" in page
+    wrong = re.search(r"^\$ seachange (.*)\n(Error: .*)$", page, flags=re.MULTILINE)
+    assert misuse(*shlex.split(wrong[1])) == wrong[2].replace("seachange learn", "root learn")

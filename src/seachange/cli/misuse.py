@@ -20,15 +20,17 @@ def exits_with_one_line(run: Callable[[], Any]) -> None:
         code = run()
     except Exception as error:
         # Which library the words are parsed by, and so the classes of its errors, is typer's affair.
+        if type(error).__name__ == "Abort":
+            raise KeyboardInterrupt from error
         if not hasattr(error, "format_message"):
             raise
         if type(error).__name__ == "NoArgsIsHelpError":
-            sys.stderr.write(error.format_message())
+            sys.stderr.write(f"{error.format_message()}\n")
         else:
             say_error(told(error), kind="UsageError")
         sys.exit(WRONG)
     if code == INTERRUPTED:
-        # A library's own handling of Ctrl-C, which typer has made an exit code of.
+        # A library's own handling of Ctrl-C, which typer has made an exit code of; older versions, an Abort.
         raise KeyboardInterrupt
     sys.exit(code if isinstance(code, int) else 0)
 

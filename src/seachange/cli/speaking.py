@@ -118,7 +118,7 @@ def in_options(said: SeachangeError | Warning | str) -> str:
         "force=True": "--force",
         'interval="bootstrap"': "--interval bootstrap",
         "evaluate_online(log, model.deployer())": "--online",
-        MISSING_HINT: "",
+        MISSING_HINT: " (`seachange states --missing-rewards` takes rounds without one as not observed)",
         PROPENSITY_CURE: "--columns propensity=..., or estimate them: --estimate-propensities",
     }
     message = str(said)
