@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from seachange.errors import OutputError, SeachangeError
-from seachange.outputs import claim_file, claim_folder, written_whole
+from seachange.outputs import claim_file, claim_folder, noting_outputs, written_whole
 
 pytestmark = pytest.mark.small
 
@@ -39,7 +39,7 @@ def test_claiming_a_new_file_gives_its_path_and_leaves_no_trace(tmp_path, force,
 
 
 def test_claiming_an_existing_file_needs_force(tmp_path, existing):
-    with pytest.raises(OutputError, match=r"old\.txt' exists already; --force \(force=True\)"):
+    with pytest.raises(OutputError, match=r"old\.txt' exists already; force=True"):
         claim_file(existing, force=False)
     assert claim_file(existing, force=True) == existing
     assert existing.read_text() == "old"
@@ -80,7 +80,7 @@ def test_claiming_a_new_folder_makes_it_with_its_parents(tmp_path):
 
 
 def test_claiming_a_folder_with_files_in_it_needs_force(tmp_path, existing):
-    with pytest.raises(OutputError, match="is not empty; --force"):
+    with pytest.raises(OutputError, match="is not empty; force=True"):
         claim_folder(tmp_path, force=False)
     assert claim_folder(tmp_path, force=True) == tmp_path
     assert existing.read_text() == "old"
@@ -152,3 +152,40 @@ def test_writing_over_a_folder_is_an_output_error(tmp_path):
     with pytest.raises(OutputError, match="folder"), written_whole(tmp_path / "folder") as beside:
         beside.write_text("")
     assert names_in(tmp_path) == ["folder"]
+
+
+def test_a_device_or_a_pipe_is_never_replaced_by_a_file(tmp_path):
+    if os.name != "posix":
+        pytest.skip("devices of POSIX")
+    os.mkfifo(tmp_path / "pipe")
+    for place in (tmp_path / "pipe", "/dev/null"):
+        with pytest.raises(OutputError, match="is no ordinary file"):
+            claim_file(place, force=True)
+        with pytest.raises(OutputError, match="is no ordinary file"), written_whole(place):
+            pass
+        assert not Path(place).is_file()
+
+
+def test_what_a_link_points_to_is_written_and_the_link_stays(tmp_path, existing):
+    link = tmp_path / "elsewhere" / "link.txt"
+    link.parent.mkdir()
+    link.symlink_to(existing)
+    with written_whole(link) as beside:
+        beside.write_text("new")
+    assert link.is_symlink()
+    assert existing.read_text() == "new"
+    assert names_in(tmp_path) == ["elsewhere", "old.txt"]
+
+
+def test_outputs_are_noted_once_they_are_whole(tmp_path):
+    with noting_outputs() as written:
+        with written_whole(tmp_path / "one.txt") as beside:
+            beside.write_text("one")
+            assert written == []
+        assert written == [tmp_path / "one.txt"]
+        with pytest.raises(ValueError, match="half"), written_whole(tmp_path / "two.txt"):
+            raise ValueError("half")
+        assert written == [tmp_path / "one.txt"]
+    with written_whole(tmp_path / "three.txt") as beside:
+        beside.write_text("three")
+    assert written == [tmp_path / "one.txt"]

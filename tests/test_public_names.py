@@ -32,6 +32,10 @@ def test_every_public_name_resolves_and_is_listed(name):
     assert name in dir(sc)
 
 
+def test_nothing_but_public_names_is_listed():
+    assert {*dir(sc)} == {*sc.__all__, "__version__"}
+
+
 def test_the_names_of_the_contract_are_public():
     assert set(sc.__all__) >= CONTRACT
 

@@ -14,6 +14,8 @@ SeachangeWarning (UserWarning)      the work goes on, but the user should know
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 
 class SeachangeError(Exception):
     """Every error of ours is one."""
@@ -49,3 +51,13 @@ class SeachangeWarning(UserWarning):
 
 class NoChangeWarning(SeachangeWarning):
     """One state explains the log as well as several."""
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """A question to end a message with, ``" Did you mean 'action'?"``; nothing where no known word is near."""
+    from difflib import get_close_matches
+
+    spelled = {each.lower().lstrip("-"): each for each in known}
+    wanted = word.lower().lstrip("-")
+    near = get_close_matches(wanted, spelled, n=1) or [each for each in spelled if each.startswith(wanted)]
+    return f" Did you mean {spelled[near[0]]!r}?" if near and wanted else ""

@@ -6,9 +6,12 @@ import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 
 from seachange.errors import OutputError
+
+_WRITTEN: ContextVar[list[Path] | None] = ContextVar("_WRITTEN", default=None)
 
 
 def claim_file(path: str | Path, *, force: bool) -> Path:
@@ -16,8 +19,11 @@ def claim_file(path: str | Path, *, force: bool) -> Path:
     target = Path(path)
     if target.is_dir():
         raise OutputError(f"{str(target)!r} is a folder; name a file.")
+    if target.exists() and not target.is_file():
+        # A file would take the place of the device or the pipe.
+        raise OutputError(f"{str(target)!r} is no ordinary file; name one.")
     if target.exists() and not force:
-        raise OutputError(f"{str(target)!r} exists already; --force (force=True) writes over it.")
+        raise OutputError(f"{str(target)!r} exists already; force=True writes over it.")
     _require_writable(target.parent)
     return target
 
@@ -28,7 +34,7 @@ def claim_folder(path: str | Path, *, force: bool) -> Path:
     if target.exists() and not target.is_dir():
         raise OutputError(f"{str(target)!r} is a file; name a folder.")
     if target.is_dir() and any(target.iterdir()) and not force:
-        raise OutputError(f"{str(target)!r} is not empty; --force (force=True) writes into it.")
+        raise OutputError(f"{str(target)!r} is not empty; force=True writes into it.")
     try:
         target.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -40,7 +46,8 @@ def claim_folder(path: str | Path, *, force: bool) -> Path:
 @contextmanager
 def written_whole(path: str | Path) -> Iterator[Path]:
     """A path to write to; it becomes ``path`` when the block ends well and vanishes when it does not."""
-    target = claim_file(path, force=True)
+    # A link stays one: what it points to is written.
+    target = claim_file(path, force=True).resolve()
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=target.suffix)
     os.close(handle)
     beside = Path(name)
@@ -48,8 +55,21 @@ def written_whole(path: str | Path) -> Iterator[Path]:
         yield beside
         beside.chmod(0o666 & ~_umask())
         beside.replace(target)
+        if (written := _WRITTEN.get()) is not None:
+            written.append(Path(path))
     finally:
         beside.unlink(missing_ok=True)
+
+
+@contextmanager
+def noting_outputs() -> Iterator[list[Path]]:
+    """The files that the block has written so far, in order: whoever interrupts it wants to know."""
+    written: list[Path] = []
+    token = _WRITTEN.set(written)
+    try:
+        yield written
+    finally:
+        _WRITTEN.reset(token)
 
 
 def _require_writable(folder: Path) -> None:

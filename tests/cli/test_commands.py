@@ -205,7 +205,7 @@ def test_columns_must_be_pairs(folder, tmp_path, columns):
 
 def test_columns_must_be_known_words_and_columns_of_the_log(folder, tmp_path):
     target = ("learn", folder / "early.csv", "-o", tmp_path / "m", "--columns")
-    assert "does not know 'colour'" in fail(LogError, *target, "colour=red")
+    assert "'colour' is not one of its words" in misuse(*target, "colour=red")
     assert "no column 'item'" in fail(LogError, *target, "action=item")
     assert "no column for action and reward;" in fail(LogError, *target, "")
 
@@ -226,7 +226,9 @@ def test_a_log_or_a_model_that_is_not_there_is_named(folder, tmp_path):
     assert "nothing.csv" in fail(LogError, "states", folder / "nothing.csv")
     assert "there is no such file" in fail(ModelFileError, "evaluate", folder / "late.csv", tmp_path / "nothing")
     assert "there is no such file" in fail(ModelFileError, "states", folder / "late.csv", tmp_path / "nothing")
-    assert "not a whole model file" in fail(ModelFileError, "evaluate", folder / "late.csv", folder / "late.csv")
+    assert "is no model file: `seachange learn" in fail(
+        ModelFileError, "evaluate", folder / "late.csv", folder / "late.csv"
+    )
 
 
 def test_main_ends_an_error_of_ours_with_one_line_and_exit_code_2(folder, tmp_path):

@@ -115,8 +115,9 @@ def test_evaluate_begins_with_the_answer_and_ends_with_what_it_stands_on(folder)
     lines = stdout.strip().splitlines()
     assert lines[0].startswith("The switching policy would earn 0.")
     assert "(by dr); the log earned 0." in lines[0]
-    assert lines[-1].startswith("Ground: ")
-    assert "effective rounds of 800" in lines[-1]
+    assert lines[-3].startswith("Ground: ")
+    assert "effective rounds of 800" in lines[-3]
+    assert lines[-1].startswith("Next: seachange report ")
 
 
 def test_evaluate_with_bounds_needs_the_range_of_rewards_that_are_not_clicks(folder):

@@ -13,7 +13,7 @@ from seachange.errors import LogError, OutputError
 def test_an_existing_output_is_refused_before_the_log_is_read(folder, tmp_path, log):
     (tmp_path / "m.seachange").write_text("precious")
     message = fail(OutputError, "learn", folder / log, "-o", tmp_path / "m.seachange", *QUICK)
-    assert "exists already; --force" in message
+    assert "exists already; force=True" in message
     assert (tmp_path / "m.seachange").read_text() == "precious"
     assert [path.name for path in tmp_path.iterdir()] == ["m.seachange"]
 
@@ -47,5 +47,5 @@ def test_a_folder_nobody_can_write_into_is_refused_before_the_log_is_read(folder
 
 def test_a_demo_folder_with_files_in_it_is_refused(tmp_path):
     (tmp_path / "precious.txt").write_text("precious")
-    assert "is not empty; --force" in fail(OutputError, "demo", "--out", tmp_path)
+    assert "is not empty; force=True" in fail(OutputError, "demo", "--out", tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["precious.txt"]

@@ -1,6 +1,7 @@
 """The value at a time to come: OPFV, time features, forecasts."""
 
 from dataclasses import replace
+from datetime import datetime
 
 import numpy as np
 import pytest
@@ -317,3 +318,31 @@ def test_too_few_periods_are_refused():
         sc.forecast(unknown)
     with pytest.raises(ParameterError, match="season must be at least 2"):
         sc.forecast(series(np.arange(40.0), np.ones(40)), season=1)
+
+
+def test_a_time_to_come_may_be_text_or_a_date_of_python():
+    env = Weekly(seed=0)
+    log, policy = env.log(0), policy_for(env, 5)
+    expected = sc.evaluate_future(log, policy, np.datetime64("2026-03-28T12:00")).value
+    noon = datetime(2026, 3, 28, 12)
+    for at in (
+        "2026-03-28T12:00",
+        ["2026-03-28 12:00"],
+        "2026-03-28T14:00+02:00",
+        "2026-03-28T12:00Z",
+        noon,
+        noon.date(),
+    ):
+        assert sc.evaluate_future(log, policy, at).value == expected
+    # At the end of a day, a zone decides which day it is.
+    assert sc.evaluate_future(log, policy, "2026-03-28T23:00-02:00").value != expected
+    for at in ("tomorrow", None, "", [object()]):
+        with pytest.raises(ParameterError, match="times must be dates such as 2026-03-28T12:00"):
+            sc.evaluate_future(log, policy, at)
+
+
+@pytest.mark.small
+@pytest.mark.parametrize("past", [[0.1, 0.2], None, np.ones(3)])
+def test_a_forecast_of_what_is_no_past_names_what_gives_one(past):
+    with pytest.raises(ParameterError, match=r"sc\.evaluate_by_period gives; got a (list|NoneType|ndarray)"):
+        sc.forecast(past)

@@ -23,8 +23,8 @@ from seachange.cli.options import (
     Seed,
     app,
 )
-from seachange.cli.reading import period_of, range_of, read, times_to_come, with_estimates
-from seachange.cli.speaking import console_for, finish, in_options, note
+from seachange.cli.reading import open_model, period_of, range_of, read, times_to_come, with_estimates, words_among
+from seachange.cli.speaking import console_for, finish, in_options, next_steps, note, say
 
 if TYPE_CHECKING:
     from seachange.evaluation.adaptive import OnlineEstimate
@@ -39,18 +39,28 @@ def evaluate(
     model: ModelFile,
     columns: Columns = "",
     estimators: Annotated[
-        str, typer.Option(help="By what, the answer first: of ips,snips,dm,dr,sndr,switch-dr,dr-os,mrdr.")
+        str,
+        typer.Option(
+            metavar="WORD,…",
+            help="By what, the answer first: ips, snips, dm, dr, sndr, switch-dr, dr-os, mrdr, with commas between.",
+        ),
     ] = "auto",
-    clip: Annotated[float, typer.Option(help="Largest weight of a round.")] = float("inf"),
+    clip: Annotated[float, typer.Option(metavar="M", help="Largest weight of a round.")] = float("inf"),
     online: Online = False,
     over_time: OverTime = "",
     at: At = "",
     recurs: Recurs = "weekday",
     interval: Annotated[
         Literal["normal", "bootstrap", "bernstein", "sequence"],
-        typer.Option(help="How intervals are made; the last two hold for all log sizes and need a reward range."),
+        typer.Option(
+            case_sensitive=False,
+            help="How intervals are made: normal, bootstrap, or bernstein and sequence, which hold for all sizes of "
+            "logs and need a reward range.",
+        ),
     ] = "normal",
-    reward_range: Annotated[str, typer.Option(help="Least and most a reward can be: 0,1.")] = "",
+    reward_range: Annotated[
+        str, typer.Option(metavar="LOW,HIGH", help="Least and most a reward can be, such as 0,1.")
+    ] = "",
     confidence: Confidence = 0.95,
     estimate_propensities: EstimatePropensities = False,
     drop_bad_rows: DropBadRows = False,
@@ -63,18 +73,19 @@ def evaluate(
     """What the model's policies would have earned on a log, with intervals, or why that cannot be said."""
     from seachange.evaluation import diagnose
     from seachange.evaluation import estimators as judging
-    from seachange.model import load
+    from seachange.evaluation.formulas import ESTIMATORS
+    from seachange.report.progress import working
     from seachange.report.tables import answer_told, estimates_table, ground_told
 
-    console, loaded, period, times = console_for(json), load(model), period_of(over_time), times_to_come(at)
+    console, loaded, period, times = console_for(json), open_model(model, log), period_of(over_time), times_to_come(at)
     usual = "dr,snips,ips,dm" if interval in ("normal", "bootstrap") else "dr,ips"
-    names = (usual if estimators == "auto" else estimators).replace(" ", "").split(",")
+    names = words_among(usual if estimators.lower() == "auto" else estimators, [*ESTIMATORS], "--estimators")
+    span = range_of(reward_range)
     table = read(log, columns, drop_bad_rows, loaded)
     if estimate_propensities:
         table = with_estimates(table, seed, console)
     if overlap := loaded.provenance.overlap(table):
         note(f"{overlap}: where they are the same rounds, the estimates are too good.")
-    labels, span = loaded.label_ahead(table), range_of(reward_range)
     asked: dict[str, Any] = {
         "clip": clip,
         "confidence": confidence,
@@ -82,22 +93,24 @@ def evaluate(
         "reward_range": span,
         "seed": seed,
     }
-    whole = judging.evaluate(table, loaded.policies, names, labels=labels, force=force, **asked)
-    logged = judging.evaluate_logging(table, confidence, interval=interval, reward_range=span, seed=seed)
-    who = "switching policy" if loaded.n_states > 1 else "policy"
-    rows = [("logging policy", logged), *((who, estimate) for estimate in whole)]
-    if loaded.n_states > 1:
-        parts = judging.evaluate_states(table, loaded.policies, labels, names[0], force=force, **asked)
-        rows += [(f"in state {z}", estimate) for z, estimate in enumerate(parts) if estimate is not None]
-    found = diagnose(table, loaded.policies, labels, clip)
+    with working("Judging the policies"):
+        labels = loaded.label_ahead(table)
+        whole = judging.evaluate(table, loaded.policies, names, labels=labels, force=force, **asked)
+        logged = judging.evaluate_logging(table, confidence, interval=interval, reward_range=span, seed=seed)
+        who = "switching policy" if loaded.n_states > 1 else "policy"
+        rows = [("logging policy", logged), *((who, estimate) for estimate in whole)]
+        if loaded.n_states > 1:
+            parts = judging.evaluate_states(table, loaded.policies, labels, names[0], force=force, **asked)
+            rows += [(f"in state {z}", estimate) for z, estimate in enumerate(parts) if estimate is not None]
+        found = diagnose(table, loaded.policies, labels, clip)
     # Values by states that rewards helped to find are none that a deployment could earn: it is led along the log then.
     told_states = loaded.n_states > 1 and labels.from_rewards
     lived = _evaluate_online(table, loaded, confidence, seed, force) if online or told_states else []
     known = "found with the help of these" if labels.from_rewards else "known only from earlier"
     states = f", states {known} rewards" if loaded.n_states > 1 else ""
-    console.print(answer_told(who, lived[-1] if told_states and lived else whole[0], logged), "", soft_wrap=True)
+    say(console, answer_told(who, lived[-1] if told_states and lived else whole[0], logged), "")
     console.print(estimates_table(f"Mean reward a round{states}", rows, confidence), "")
-    console.print(ground_told(found), soft_wrap=True, markup=False)
+    say(console, ground_told(found))
     told = [{"policy": who, **msgspec.to_builtins(estimate)} for who, estimate in rows]
     result: dict[str, Any] = {"estimates": told, "diagnostics": found}
     if online or told_states:
@@ -106,7 +119,7 @@ def evaluate(
         result |= _evaluate_over_time(console, table, loaded, labels, period, clip, confidence, force)
     if len(times):
         result["future"] = _evaluate_future(console, table, loaded, labels, times, recurs, confidence, force)
-    finish(console, json, result)
+    finish(console, json, result, next_steps(("report", log, model, "-o", "report.html", "to look at")))
 
 
 @app.command()
@@ -115,16 +128,18 @@ def bounds(
     model: ModelFile,
     columns: Columns = "",
     delta: Annotated[
-        float, typer.Option(help="Probability that states, and that rewards, are allowed to fail.")
+        float, typer.Option(metavar="SHARE", help="Probability that states, and that rewards, are allowed to fail.")
     ] = 0.05,
     max_ratio: Annotated[
-        float | None, typer.Option(help="M, the largest π / π_0; else 1 / the least propensity.")
+        float | None, typer.Option(metavar="M", help="M, the largest π / π_0; else 1 / the least propensity.")
     ] = None,
     min_change: Annotated[
-        float | None, typer.Option(help="Δ, the smallest change of mean reward; else the smallest found.")
+        float | None,
+        typer.Option(metavar="GAP", help="Δ, the smallest change of mean reward; else the smallest found."),
     ] = None,
     wrong_rounds: Annotated[
-        float | None, typer.Option(help="ε, rounds with a wrong state; else what the oracle says of itself.")
+        float | None,
+        typer.Option(metavar="N", help="ε, rounds with a wrong state; else what the oracle says of itself."),
     ] = None,
     estimate_propensities: EstimatePropensities = False,
     drop_bad_rows: DropBadRows = False,
@@ -133,10 +148,9 @@ def bounds(
 ) -> None:
     """What the paper's theorems promise for a model, as printed and corrected, and when they say nothing."""
     from seachange.evaluation import model_bounds
-    from seachange.model import load
     from seachange.report.bounds import bounds_document, bounds_view
 
-    console, loaded = console_for(json), load(model)
+    console, loaded = console_for(json), open_model(model, log)
     table = read(log, columns, drop_bad_rows, loaded)
     if estimate_propensities:
         table = with_estimates(table, seed, console)
@@ -191,7 +205,7 @@ def _evaluate_over_time(
     except RefusedError as refusal:
         note(str(refusal))
         return {"over_time": as_document(past), "forecast": None}
-    console.print(f"\n{forecast_told(told)}", soft_wrap=True, markup=False)
+    say(console, f"\n{forecast_told(told)}")
     return {"over_time": as_document(past), "forecast": msgspec.to_builtins(told)}
 
 
@@ -209,7 +223,7 @@ def _evaluate_future(
     except RefusedError as refusal:
         note(in_options(refusal))
         return None
-    console.print(f"\n{future_told(found, at, recurs)}", soft_wrap=True, markup=False)
+    say(console, f"\n{future_told(found, at, recurs)}")
     for words in found.notes:
         note(words)
     return msgspec.to_builtins(found)

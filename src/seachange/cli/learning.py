@@ -9,14 +9,27 @@ import msgspec
 import typer
 from rich.console import Console
 
-from seachange.cli.options import Columns, DropBadRows, EstimatePropensities, Force, Json, LogFile, Seed, app
-from seachange.cli.reading import claim_png, read, state_count, with_estimates
-from seachange.cli.speaking import console_for, finish, note
+from seachange.cli.options import (
+    Columns,
+    DropBadRows,
+    EstimatePropensities,
+    Force,
+    Json,
+    LogFile,
+    MissingRewards,
+    Seed,
+    States,
+    app,
+)
+from seachange.cli.reading import claim_ending, claim_png, open_model, read, state_count, with_estimates
+from seachange.cli.speaking import console_for, finish, next_steps, note, say
 
 
 @app.command()
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for the figure and the model.")] = Path("demo-output"),
+    out: Annotated[
+        Path, typer.Option("--out", "-o", metavar="FOLDER", help="Folder for the figure and the model.")
+    ] = Path("demo-output"),
     seed: Seed = 0,
     force: Force = False,
     json: Json = False,
@@ -27,19 +40,26 @@ def demo(
 
     console = console_for(json)
     result = run_demo(claim_folder(out, force=force), seed, lambda heading, shown: _step(console, heading, shown))
-    finish(console, json, result, f"Written: {result.figure} (look at it) and {result.model} (sc.load it).")
+    steps = (("inspect", result.model, "what is in it"), ("check", "YOUR_LOG", "what yours can tell"))
+    finish(console, json, result, f"Written: {result.figure} (look at it) and {result.model}.\n{next_steps(*steps)}")
 
 
 @app.command()
 def learn(
     log: LogFile,
-    out: Annotated[Path, typer.Option("--out", "-o", help="The model file to write.")],
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="MODEL", help="The model file to write.")],
     columns: Columns = "",
-    oracle: Annotated[Literal["hmm", "change-point", "none"], typer.Option(help="What finds the states.")] = "hmm",
-    states: Annotated[str, typer.Option(help="How many states: auto, or a number.")] = "auto",
+    oracle: Annotated[
+        Literal["hmm", "change-point", "none"], typer.Option(case_sensitive=False, help="What finds the states.")
+    ] = "hmm",
+    states: States = "auto",
     objective: Annotated[
         Literal["auto", "ips", "snips", "dm", "dr", "mrdr", "poem", "cross-entropy"],
-        typer.Option(help="What a policy maximises; auto: what earns most on held-out time."),
+        typer.Option(
+            case_sensitive=False,
+            help="What a policy maximises: ips, snips, dm, dr, mrdr, poem, cross-entropy, or auto, which is what earns "
+            "most on held-out time.",
+        ),
     ] = "auto",
     estimate_propensities: EstimatePropensities = False,
     drop_bad_rows: DropBadRows = False,
@@ -62,47 +82,59 @@ def learn(
         model = learning.learn(table, oracle=oracle, n_states=count, objective=objective, seed=seed)
     console.print(states_table(table, model.labels))
     if model.choice is not None:
-        console.print(f"\nObjective: {model.choice.reason}", soft_wrap=True)
+        say(console, f"\nObjective: {model.choice.reason}")
     model.save(target)
     result = {
         "model": str(target), "n_states": model.n_states, "changes": len(model.labels.change_points),
         "choice": msgspec.to_builtins(model.choice),
     }  # fmt: skip
-    finish(console, json, result, f"Written: {target}. Next: seachange evaluate LATER_LOG {target}")
+    steps = (
+        ("report", log, target, "-o", target.with_suffix(".html"), "to look at"),
+        ("evaluate", "LATER_LOG", target, "on later rounds"),
+        ("inspect", target, "what is in it"),
+    )
+    finish(console, json, result, f"Written: {target}\n{next_steps(*steps)}")
 
 
 @app.command()
 def states(
     log: LogFile,
-    model: Annotated[
-        Path | None, typer.Argument(metavar="[MODEL]", help="Whose states; found anew without it.")
-    ] = None,
+    model: Annotated[Path | None, typer.Argument(metavar="MODEL", help="Whose states; found anew without it.")] = None,
     columns: Columns = "",
-    oracle: Annotated[Literal["hmm", "change-point"], typer.Option(help="What finds the states.")] = "hmm",
-    states: Annotated[str, typer.Option(help="How many states: auto, or a number.")] = "auto",
+    oracle: Annotated[
+        Literal["hmm", "change-point"], typer.Option(case_sensitive=False, help="What finds the states.")
+    ] = "hmm",
+    states: States = "auto",
     rewards: Annotated[
-        Literal["auto", "gaussian", "bernoulli"], typer.Option(help="How the HMM takes rewards to be distributed.")
+        Literal["auto", "gaussian", "bernoulli"],
+        typer.Option(case_sensitive=False, help="How the HMM takes rewards to be distributed."),
     ] = "auto",
-    figure: Annotated[Path | None, typer.Option(help="Also draw all of it here, as a PNG file.")] = None,
-    missing_rewards: Annotated[
-        bool, typer.Option("--missing-rewards", help="Rounds without a reward were not observed; they are no bad rows.")
-    ] = False,
+    figure: Annotated[
+        Path | None, typer.Option(metavar="FILE.png", help="Also draw all of it here, as a PNG file.")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", metavar="FILE", help="Also write the state of every round here: .csv or .parquet."),
+    ] = None,
+    missing_rewards: MissingRewards = False,
     drop_bad_rows: DropBadRows = False,
     seed: Seed = 0,
     force: Force = False,
     json: Json = False,
 ) -> None:
     """Where the world changed, how sure that is, and what the states are."""
-    from seachange.model import load
     from seachange.report.progress import working
     from seachange.report.states import as_document, summarise_states
     from seachange.report.states_figure import draw_states
+    from seachange.report.states_rows import write_states
     from seachange.report.states_tables import states_view
 
     if figure is not None:
         claim_png(figure, force)
-    console, loaded = console_for(json), None if model is None else load(model)
-    finder = _finder(oracle, state_count(states), rewards, seed) if loaded is None else loaded.oracle
+    if out is not None:
+        claim_ending(out, (".csv", ".parquet"), "--out", force)
+    console, count, loaded = console_for(json), state_count(states), None if model is None else open_model(model, log)
+    finder = _finder(oracle, count, rewards, seed) if loaded is None else loaded.oracle
     if loaded is not None and (oracle, states, rewards) != ("hmm", "auto", "auto"):
         note("these are the model's own states; --oracle, --states and --rewards are for finding them anew.")
     table = read(log, columns, drop_bad_rows, loaded, missing_rewards)
@@ -110,11 +142,15 @@ def states(
         if loaded is None:
             finder.fit(table)
         fitted_here = loaded is None or table.fingerprint() == loaded.provenance.fingerprint
-        summary = summarise_states(table, finder, fitted_here=fitted_here)
+        labels = finder.predict(table)
+        summary = summarise_states(table, finder, labels, fitted_here=fitted_here)
     console.print(states_view(summary, console.width))
     if figure is not None:
         draw_states(figure, summary)
-    finish(console, json, as_document(summary), f"Written: {figure}" if figure else "")
+    if out is not None:
+        write_states(out, table, labels)
+    written = " and ".join(str(path) for path in (figure, out) if path is not None)
+    finish(console, json, as_document(summary), f"Written: {written}" if written else "")
 
 
 def _finder(oracle: str, count: Any, rewards: Any, seed: int) -> Any:

@@ -2,56 +2,130 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from zipfile import BadZipFile, ZipFile, is_zipfile
 
 import typer
 from rich.console import Console
 
-from seachange.cli.speaking import note
+from seachange.cli.help import listed
+from seachange.cli.speaking import note, say
+from seachange.errors import LogError, ModelFileError, did_you_mean
 
 if TYPE_CHECKING:
     from seachange.log.bandit_log import BanditLog
+    from seachange.model import SwitchingModel
+
+# The words of --columns.
+COLUMN_WORDS = ("action", "reward", "propensity", "time", "sequence", "contexts")
 
 
 def read(path: Path, columns: str, drop_bad_rows: bool, model: Any = None, missing_rewards: bool = False) -> BanditLog:
     """The log at ``path``; with a model, its actions and its contexts."""
     from seachange.log.readers import read_log
+    from seachange.report.progress import working
 
-    mapping: dict[str, str | Sequence[str]] = {}
-    for pair in filter(None, columns.split(",")):
-        word, _, place = (part.strip() for part in pair.partition("="))
-        if not place or word in mapping:
-            raise typer.BadParameter(f"{pair!r} should be WORD=COLUMN, each word once", param_hint="--columns")
-        mapping[word] = place.split("+") if word == "contexts" else place
     reader = read_log if model is None else model.read_log
-    log: BanditLog = reader(
-        path, mapping, missing_rewards=missing_rewards, on_bad_rows="drop" if drop_bad_rows else "raise"
-    )
+    rules: dict[str, Any] = {"missing_rewards": missing_rewards, "on_bad_rows": "drop" if drop_bad_rows else "raise"}
+    require_log_file(path)
+    with working("Reading the log"):
+        log: BanditLog = reader(path, places_of(columns), **rules)
     for rule, count in log.dropped:
         note(f"{count:,} rows left out: {rule}.")
     return log
+
+
+def places_of(columns: str) -> dict[str, str | Sequence[str]]:
+    """Which column holds what, from ``WORD=COLUMN,…``."""
+    mapping: dict[str, str | Sequence[str]] = {}
+    for pair in filter(None, columns.split(",")):
+        word, _, place = (part.strip() for part in pair.partition("="))
+        word = word.lower()
+        if not place or word in mapping:
+            raise typer.BadParameter(f"{pair!r} should be WORD=COLUMN, each word once", param_hint="--columns")
+        if word not in COLUMN_WORDS:
+            raise typer.BadParameter(
+                f"{word!r} is not one of its words, {listed([*COLUMN_WORDS])}.{did_you_mean(word, COLUMN_WORDS)}",
+                param_hint="--columns",
+            )
+        mapping[word] = place.split("+") if word == "contexts" else place
+    return mapping
+
+
+def open_model(path: Path, log: Path | None = None) -> SwitchingModel:
+    """The model at ``path``; a ``log`` that stands in its place, or it in the log's, is told."""
+    from seachange.model import load
+
+    if path.is_dir():
+        raise ModelFileError(f"{str(path)!r} is a folder; a model is one file.")
+    if near := _near(path):
+        raise ModelFileError(f"there is no file {str(path)!r}.{near}")
+    if path.is_file() and not is_zipfile(path):
+        if log is not None and _is_model(log):
+            raise ModelFileError(
+                f"{str(path)!r} is a log, not a model, and {str(log)!r} is a model: did you swap them? "
+                f"Say {shlex.join([str(path), str(log)])}."
+            )
+        raise ModelFileError(f"{str(path)!r} is no model file: `seachange learn LOG -o MODEL` writes one.")
+    return load(path)
+
+
+def require_log_file(path: Path) -> None:
+    """Raise where a model stands in the place of a log, or where a file beside it must have been meant."""
+    if _is_model(path):
+        raise LogError(f"{str(path)!r} is a model, not a log: a log comes first, then the model.")
+    if near := _near(path):
+        raise LogError(f"there is no file {str(path)!r}.{near}")
+
+
+def _near(path: Path) -> str:
+    """A question whether a file of a name like it was meant, where there is no such file."""
+    if path.exists() or not path.parent.is_dir() or any(sign in path.name for sign in "*?["):
+        return ""
+    return did_you_mean(path.name, [other.name for other in path.parent.iterdir() if other.suffix == path.suffix])
+
+
+def _is_model(path: Path) -> bool:
+    try:
+        with ZipFile(path) as archive:
+            return "manifest.json" in archive.namelist()
+    except (BadZipFile, OSError):
+        return False
+
+
+def words_among(text: str, known: Sequence[str], option: str) -> list[str]:
+    """Words with commas between them, each of which must be known, in whatever case."""
+    words = [word.strip().lower() for word in text.split(",")]
+    for word in words:
+        if word not in known:
+            raise typer.BadParameter(
+                f"{word!r} is not one of {listed([*known])}.{did_you_mean(word, known)}", param_hint=option
+            )
+    return words
 
 
 def with_estimates(log: BanditLog, seed: int, console: Console) -> BanditLog:
     """The log with estimated propensities, which are shown beside what was taken."""
     from seachange.log import estimate_logging_probs, propensity_report
     from seachange.report.progress import working
-    from seachange.report.propensities import propensities_view
+    from seachange.report.propensities import propensities_told
 
     if log.propensities_known:
         note("this log has propensities of its own; --estimate-propensities changes nothing.")
         return log
     with working("Estimating propensities"):
         probs = estimate_logging_probs(log, seed=seed)
-    console.print(propensities_view(propensity_report(log, probs)), "")
+        report = propensity_report(log, probs)
+    say(console, propensities_told(report), "")
     return log.with_propensities(probs, estimated=True)
 
 
 def state_count(text: str) -> Any:
     """A number of states, or auto."""
-    if text == "auto":
+    if text.lower() == "auto":
         return "auto"
     if not text.isdecimal() or int(text) < 1:
         raise typer.BadParameter(f"{text!r} should be auto or a number from 1 on", param_hint="--states")
@@ -60,11 +134,13 @@ def state_count(text: str) -> Any:
 
 def period_of(text: str) -> Any:
     """A period of time or a number of rounds; nothing where there is none."""
-    if text in ("", "hour", "day", "week"):
-        return text
+    if text.lower() in ("", "hour", "day", "week"):
+        return text.lower()
     if not text.isdecimal() or int(text) < 1:
         raise typer.BadParameter(
-            f"{text!r} should be hour, day, week or a number of rounds from 1 on", param_hint="--over-time"
+            f"{text!r} should be hour, day, week or a number of rounds from 1 on."
+            f"{did_you_mean(text, ('hour', 'day', 'week'))}",
+            param_hint="--over-time",
         )
     return int(text)
 
@@ -100,8 +176,13 @@ def range_of(text: str) -> tuple[float, float] | None:
 
 def claim_png(figure: Path, force: bool) -> None:
     """Make sure that a figure can be written."""
+    claim_ending(figure, (".png",), "--figure", force)
+
+
+def claim_ending(path: Path, endings: Sequence[str], option: str, force: bool) -> None:
+    """Make sure that a file of one of these kinds can be written."""
     from seachange.outputs import claim_file
 
-    if figure.suffix != ".png":
-        raise typer.BadParameter(f"{str(figure)!r} should end in .png", param_hint="--figure")
-    claim_file(figure, force=force)
+    if path.suffix.lower() not in endings:
+        raise typer.BadParameter(f"{str(path)!r} should end in {listed([*endings])}", param_hint=option)
+    claim_file(path, force=force)

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from seachange.cli.help import OUTPUT
 from seachange.cli.options import CORES, Force, Json, Seed, Workers, replicate
 from seachange.cli.reading import claim_png
 from seachange.cli.speaking import console_for, finish
@@ -14,10 +15,11 @@ from seachange.cli.speaking import console_for, finish
 
 @replicate.command()
 def synthetic(
-    runs: Annotated[int, typer.Option(min=1, help="Independent worlds; run i has seed SEED + i.")] = 10,
-    states: Annotated[int, typer.Option(min=1, help="k: number of states.")] = 5,
+    runs: Annotated[int, typer.Option(min=1, metavar="N", help="Independent worlds; run i has seed SEED + i.")] = 10,
+    states: Annotated[int, typer.Option(min=1, metavar="K", help="k: number of states.")] = 5,
     figure: Annotated[
-        Path | None, typer.Option(help="Also draw reward against k = 1…10 here, with a CSV beside it.")
+        Path | None,
+        typer.Option(metavar="FILE.png", help="Also draw reward against k = 1…10 here, with a CSV beside it."),
     ] = None,
     workers: Workers = CORES,
     seed: Seed = 0,
@@ -48,9 +50,9 @@ def synthetic(
 
 @replicate.command("obp-synthetic")
 def obp_synthetic(
-    runs: Annotated[int, typer.Option(min=1, help="Worlds; run i has seed SEED + i.")] = 20,
+    runs: Annotated[int, typer.Option(min=1, metavar="N", help="Worlds; run i has seed SEED + i.")] = 20,
     workers: Workers = CORES,
-    seed: Annotated[int, typer.Option(help="0: the published worlds.")] = 0,
+    seed: Annotated[int, typer.Option(metavar="N", help="0: the published worlds.", rich_help_panel=OUTPUT)] = 0,
     json: Json = False,
 ) -> None:
     """Open Bandit Pipeline's synthetic table: how wrong seven estimators are."""
@@ -68,10 +70,12 @@ def obp_synthetic(
 
 @replicate.command("open-bandit")
 def open_bandit(
-    data: Annotated[Path, typer.Option(help="Folder of Open Bandit's small sample: random/all, bts/all.")],
-    runs: Annotated[int, typer.Option(min=1, help="Bootstraps; number i has seed SEED + i.")] = 30,
+    data: Annotated[
+        Path, typer.Option(metavar="FOLDER", help="Folder of Open Bandit's small sample: random/all, bts/all.")
+    ],
+    runs: Annotated[int, typer.Option(min=1, metavar="N", help="Bootstraps; number i has seed SEED + i.")] = 30,
     workers: Workers = CORES,
-    seed: Annotated[int, typer.Option(help="0: the published bootstraps.")] = 0,
+    seed: Annotated[int, typer.Option(metavar="N", help="0: the published bootstraps.", rich_help_panel=OUTPUT)] = 0,
     json: Json = False,
 ) -> None:
     """Open Bandit Pipeline's table on its sample: Thompson sampling judged from uniform choices."""

@@ -34,7 +34,7 @@ WORTH_SAYING = 0.01
 Method = Literal["replay", "dr-ns"]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class OnlineEstimate(ValueEstimate):
     """Mean reward a round that a deployment would earn which learns from its rewards."""
 

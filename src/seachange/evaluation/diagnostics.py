@@ -13,6 +13,7 @@ from seachange.evaluation.support import Judged, Support, distribution_of, effec
 from seachange.log.bandit_log import BanditLog, require_propensities, require_rounds
 from seachange.params import require
 from seachange.protocols import Floats
+from seachange.records import lines_of
 from seachange.states.labels import StateLabels
 
 # With fewer effective rounds the standard error itself is known to no better than one in seven, 1 / √(2 · 30).
@@ -34,7 +35,7 @@ TOO_SMALL_ESTIMATES = (
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Diagnostics:
     """What the weights w_t = π(a_t | x_t) / p_t say about the ground that an estimate stands on."""
 
@@ -57,6 +58,21 @@ class Diagnostics:
     def sound(self) -> bool:
         """Whether a value can be given."""
         return not self.refusals
+
+    def __repr__(self) -> str:
+        """A line for each thing to know."""
+        rows = [
+            ("effective rounds", f"{self.effective_samples:,.0f} of {self.n_rounds:,} ({self.effective_share:.1%})"),
+            ("overlap", f"{self.overlap:.1%}"),
+            ("mean weight", f"{self.mean_weight:.4g} ({self.mean_weight_z:+.1f} standard errors from 1)"),
+            ("largest weights", ", ".join(f"{weight:.4g} (row {row})" for row, weight in self.largest_weights[:3])),
+            ("weight cut off", f"{self.clipped_mass:.1%}"),
+            ("never in the log", f"{self.unseen_mass:.1%} of its choices"),
+            ("least propensity", f"{self.least_propensity:.3g}"),
+            *(("no value", refusal) for refusal in self.refusals),
+            *(("note", said) for said in self.notes),
+        ]
+        return lines_of(f"Diagnostics: {'sound' if self.sound else 'no value should be given'}", rows)
 
 
 def diagnose(

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from seachange.deploy.belief import BeliefDeployer
+from seachange.engine import stage
 from seachange.errors import ParameterError
 from seachange.evaluation.cross_fitting import CrossFit
 from seachange.evaluation.support import SupportSums
@@ -63,25 +64,27 @@ def follow(
     states: list[Any] = [None] * len(walks)
     modelled = np.zeros(n)
     step = _by_kernel if isinstance(deployer, BeliefDeployer) else _by_hand
-    for rounds in log.chunk_slices(CHUNK_ROUNDS):
-        chunk, advice = log[rounds], np.empty((0, 0, 0))
-        arrays, logging = chunk.arrays, chunk.logging_probs
-        beyond = sums.never_taken[None] if logging is None else (logging <= 0).astype(np.float64)
-        predicted = np.zeros((1, log.n_actions))
-        if rewards is not None:
-            predicted = rewards.predict(rounds)
-            modelled[rounds] = predicted[np.arange(len(chunk)), arrays.actions]
-        if isinstance(deployer, BeliefDeployer):
-            advice = _advice(deployer, rounds, sums)
-        for i, (acceptance, walk) in enumerate(zip(acceptances, walks, strict=True)):
-            past = LoggedRounds(
-                starts[rounds], advice, arrays.mask, arrays.actions, arrays.rewards, arrays.propensities,
-                generators[i].random(len(chunk)), predicted, beyond,
-            )  # fmt: skip
-            part = Followed(*(array[rounds] for array in walk))  # type: ignore[arg-type]
-            states[i], probs = step(deployer, states[i], chunk, past, acceptance, part)
-            if probs is not None:
-                sums.add(rounds, probs)
+    with stage("Leading the deployment along the log", n * len(walks)) as going:
+        for rounds in log.chunk_slices(CHUNK_ROUNDS):
+            chunk, advice = log[rounds], np.empty((0, 0, 0))
+            arrays, logging = chunk.arrays, chunk.logging_probs
+            beyond = sums.never_taken[None] if logging is None else (logging <= 0).astype(np.float64)
+            predicted = np.zeros((1, log.n_actions))
+            if rewards is not None:
+                predicted = rewards.predict(rounds)
+                modelled[rounds] = predicted[np.arange(len(chunk)), arrays.actions]
+            if isinstance(deployer, BeliefDeployer):
+                advice = _advice(deployer, rounds, sums)
+            for i, (acceptance, walk) in enumerate(zip(acceptances, walks, strict=True)):
+                past = LoggedRounds(
+                    starts[rounds], advice, arrays.mask, arrays.actions, arrays.rewards, arrays.propensities,
+                    generators[i].random(len(chunk)), predicted, beyond,
+                )  # fmt: skip
+                part = Followed(*(array[rounds] for array in walk))  # type: ignore[arg-type]
+                states[i], probs = step(deployer, states[i], chunk, past, acceptance, part)
+                going.advance(len(chunk))
+                if probs is not None:
+                    sums.add(rounds, probs)
     return walks, modelled
 
 

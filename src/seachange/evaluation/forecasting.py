@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import t as student
 
-from seachange.errors import RefusedError
+from seachange.errors import ParameterError, RefusedError
 from seachange.evaluation.over_time import Moves, ValuesOverTime
 from seachange.params import require, require_count
 from seachange.protocols import Floats
@@ -20,7 +20,7 @@ LEAST_FORECASTS = 5
 LEAST_SHARE = 0.5
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Forecast:
     """What a policy would earn a round in a period that is still to come."""
 
@@ -35,6 +35,11 @@ class Forecast:
     past_error: float  # root mean square of what such forecasts missed the estimates of past periods by
     n_periods: int
     confidence: float
+
+    def __repr__(self) -> str:
+        """The answer in a line."""
+        interval = f"{self.confidence:.0%} interval {self.low:.4g} to {self.high:.4g}"
+        return f"Forecast({self.value:.4g}, {interval}, {self.ahead} ahead of {self.n_periods} periods)"
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +63,11 @@ def forecast(past: ValuesOverTime, ahead: int = 1, *, season: int | None = None,
     several periods move all of their estimates alike, which no past forecast missed: that part of the variance of the
     fit is added.
     """
+    if not isinstance(past, ValuesOverTime):
+        raise ParameterError(
+            f"a forecast needs the values of past periods, which sc.evaluate_by_period gives; got a "
+            f"{type(past).__name__}."
+        )
     require_count("ahead", ahead)
     require(season is None or season >= 2, f"season must be at least 2 periods; got {season}.")
     require(0 < confidence < 1, f"confidence must be between 0 and 1; got {confidence}.")

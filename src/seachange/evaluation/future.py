@@ -24,7 +24,7 @@ from seachange.evaluation.support import (
     parts_of,
 )
 from seachange.evaluation.terms import terms_of
-from seachange.evaluation.time_features import TimeFeature, features_of, times_of
+from seachange.evaluation.time_features import TimeFeature, features_of, moments_of, times_of
 from seachange.evaluation.value_estimate import FEWEST, ValueEstimate
 from seachange.log.bandit_log import BanditLog, require_propensities, require_rewards
 from seachange.log.clusters import Clusters
@@ -42,7 +42,7 @@ SURPRISING = 4.5
 ROUNDING = 1e-9
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class FutureEstimate(ValueEstimate):
     """Mean reward a round that a policy would earn at a time to come."""
 
@@ -92,8 +92,9 @@ def evaluate_future(
     V̂ = 1/n Σ_i [1{φ(t_i) = φ(t')} / p̂(φ(t')) w_i (r_i - f̂(x_i, t_i, a_i)) + Σ_a π(a | x_i) f̂(x_i, t', a)]
 
     ``recurs`` is φ: "hour", "weekday", "hour of the week", or a function from times to labels (holidays, say); ``at``
-    is one time or several, whose mean value is meant. f̂ = r̂(x, a) + what action a earns more at φ, both fitted on other
-    blocks of time. What φ does not tell apart, such as a trend, is not foretold.
+    is one time or several (seconds, datetime64, "2026-03-28T12:00"), whose mean value is meant. f̂ = r̂(x, a) + what
+    action a earns more at φ, both fitted on other blocks of time. What φ does not tell apart, such as a trend, is not
+    foretold.
 
     ``contexts`` says whose contexts will come: those of "all" rounds, or only of rounds "alike", where they follow φ,
     too; a note says where they do. ``labels`` are for a ``PolicySet``, as in ``evaluate``: the states to come are
@@ -107,7 +108,7 @@ def evaluate_future(
     require_rewards(log, "evaluating a policy at a time to come")
     require_propensities(log, "evaluating a policy at a time to come")
     logged = times_of(log, "a value at a time to come")
-    times = _alike(logged, np.atleast_1d(np.asarray(at)), recurs)
+    times = _alike(logged, moments_of(at), recurs)
     probs_of, membership = distribution_of(log, policy, labels, False), membership_of(log, labels, False)
     terms = _terms(log, probs_of, membership, times)
     alike, weights, direct = terms.alike, terms.alike * terms.weights, terms.direct

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -19,6 +20,32 @@ TimeFeature: TypeAlias = Recurrence | Callable[[npt.NDArray[Any]], npt.ArrayLike
 SECONDS = {"hour": 3600, "day": 86_400, "week": 604_800}
 # The first of January 1970 was a Thursday.
 FROM_MONDAY = 3 * 86_400
+
+
+def moments_of(times: npt.ArrayLike) -> npt.NDArray[Any]:
+    """Times in an array: seconds as they are, dates as datetime64, also where they are ISO 8601 text or Python's own.
+
+    A date with a zone is taken to UTC; one without is as it stands.
+    """
+    array = np.atleast_1d(np.asarray(times))
+    if array.dtype.kind not in "UO":
+        return array
+    return np.array([_moment(time) for time in array.tolist()], dtype="datetime64[us]")
+
+
+def _moment(time: Any) -> np.datetime64:
+    try:
+        read = datetime.fromisoformat(time) if isinstance(time, str) else time
+        if isinstance(read, datetime) and read.tzinfo is not None:
+            read = read.astimezone(UTC).replace(tzinfo=None)
+        moment = np.datetime64(read, "us")
+        if np.isnat(moment):
+            raise ValueError("no time")
+        return moment
+    except (TypeError, ValueError) as error:
+        raise ParameterError(
+            f"times must be dates such as 2026-03-28T12:00, datetime64, or seconds since 1970; got {time!r}."
+        ) from error
 
 
 def seconds_of(times: npt.ArrayLike) -> Ints:

@@ -33,7 +33,7 @@ IntervalKind = Literal["normal", "bootstrap", "bernstein", "sequence"]
 FEWEST = 2.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ValueEstimate:
     """Mean reward a round that a policy would earn, as one estimator sees it."""
 
@@ -48,6 +48,12 @@ class ValueEstimate:
     confidence: float = 0.95
     setting: float | None = None  # τ of switch-dr, λ of dr-os
     latent: bool = False  # the paper's estimator: states that were found with the help of the rewards they weigh
+
+    def __repr__(self) -> str:
+        """The answer in a line."""
+        interval = f"{self.confidence:.0%} interval {self.low:.4g} to {self.high:.4g}"
+        ground = f"{self.effective_samples:,.0f} effective rounds"
+        return f"{type(self).__name__}({self.estimator}: {self.value:.4g}, {interval}, {ground})"
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,9 +13,12 @@ from seachange.log.choice_model import ChoiceModel, ChoiceSample
 from seachange.log.validation import require_probabilities
 from seachange.params import require_count
 from seachange.protocols import Floats
+from seachange.records import lines_of, table_of
 
 # Normal quantile of 95 % intervals.
 REACH = 1.959963984540054
+# Actions that a report prints.
+SHOWN = 10
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,7 @@ class ActionCalibration:
     inverse_error: float  # standard error of that
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class PropensityReport:
     """Calibration of propensities on a log."""
 
@@ -54,6 +57,22 @@ class PropensityReport:
     least: float  # smallest p_t
     bins: tuple[ReliabilityBin, ...]
     actions: tuple[ActionCalibration, ...]
+
+    def __repr__(self) -> str:
+        """How well they fit in all, and action by action."""
+        rows = [
+            ("calibration error", f"{self.calibration_error:.4f} (by chance {self.error_by_chance:.4f})"),
+            ("log-loss", f"{self.log_loss:.4f} (of frequencies {self.marginal_log_loss:.4f})"),
+            ("smallest propensity", f"{self.least:.3g}"),
+        ]
+        actions = [
+            (a.action, f"{a.n_taken:,}", f"{a.predicted_taken:,.0f}", f"{a.inverse_mean:.3f} ± {a.inverse_error:.3f}")
+            for a in self.actions[:SHOWN]
+        ]
+        more = f", the first {SHOWN} of {len(self.actions)}" if len(self.actions) > SHOWN else ""
+        columns = ("", "taken", "predicted", "mean of 1/p (1 expected)")
+        told = lines_of(f"PropensityReport: {self.n_rounds:,} rounds", rows)
+        return f"{told}\n{table_of(f'By action{more}', columns, actions)}"
 
 
 def propensity_report(log: BanditLog, probs: npt.ArrayLike, *, bins: int = 10) -> PropensityReport:

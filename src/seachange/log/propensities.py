@@ -9,6 +9,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from seachange.engine import stage
 from seachange.errors import SeachangeWarning
 from seachange.log.bandit_log import BanditLog, require_rounds
 from seachange.log.choice_model import CELLS, ChoiceModel, ChoiceSample
@@ -103,7 +104,10 @@ def _fitted(log: BanditLog, folds: int, generator: np.random.Generator) -> list[
         near = ChoiceModel.plain(whole, whole.prior).fit(ChoiceSample(log, np.concatenate(few)), ridge)
         starts = [replace(near, frequencies=m.frequencies, means=m.means, scales=m.scales) for m in models]
         chance = near.chance(ChoiceSample(log, np.concatenate(few)))
-        models = [start.fit(sample, ridge, chance) for start, sample in zip(starts, trained, strict=True)]
+        with stage("Estimating propensities", folds) as fitting:
+            for i, (start, sample) in enumerate(zip(starts, trained, strict=True)):
+                models[i] = start.fit(sample, ridge, chance)
+                fitting.advance()
     fitted = [_Block(rounds, len(sample), model) for rounds, sample, model in zip(blocks, trained, models, strict=True)]
     if _is_table(log) or folds == 1:
         return fitted
@@ -131,12 +135,16 @@ def _likeliest_ridge(log: BanditLog, blocks: list[Ints], prior: RatePrior) -> fl
     others = [ChoiceSample(log, np.concatenate(blocks[:i] + blocks[i + 1 :])) for i in range(len(blocks))]
     models = [ChoiceModel.plain(sample, prior) for sample in others]
     likeliest, least = RIDGES[0], np.inf
-    for ridge in RIDGES:
-        models = [model.fit(sample, ridge, model.chance(sample)) for model, sample in zip(models, others, strict=True)]
-        loss = sum(model.log_loss(sample) for model, sample in zip(models, held, strict=True))
-        if loss > least:
-            break
-        likeliest, least = ridge, loss
+    with stage("Estimating propensities: how much contexts may say", len(RIDGES)) as trying:
+        for ridge in RIDGES:
+            models = [
+                model.fit(sample, ridge, model.chance(sample)) for model, sample in zip(models, others, strict=True)
+            ]
+            loss = sum(model.log_loss(sample) for model, sample in zip(models, held, strict=True))
+            trying.advance()
+            if loss > least:
+                break
+            likeliest, least = ridge, loss
     return likeliest
 
 

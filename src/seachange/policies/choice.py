@@ -10,6 +10,7 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
+from seachange.engine import Stage, stage
 from seachange.errors import SeachangeWarning
 from seachange.log.bandit_log import BanditLog, require_propensities
 from seachange.log.clusters import Clusters
@@ -26,6 +27,7 @@ from seachange.policies.learners import (
 from seachange.policies.per_state import policies_of
 from seachange.policies.rewards import RewardModel, fit_rewards, folds_of, kind_of
 from seachange.protocols import Floats, Policy
+from seachange.records import table_of
 
 Learner = SoftmaxLearner | DMLearner
 
@@ -47,7 +49,7 @@ class Candidate:
     behind_error: float  # standard error of that
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Choice:
     """Which of the candidates was taken: the plainest that is within a standard error of the best."""
 
@@ -67,6 +69,15 @@ class Choice:
             f"{taken.name} {why} on held-out time: {taken.value:.4g} a round by a doubly robust estimate over "
             f"{self.n_blocks} blocks{' (' if told else ''}{told}{')' if told else ''}."
         )
+
+    def __repr__(self) -> str:
+        """The candidates, best first."""
+        rows = [
+            (each.name, f"{each.value:.4g}", f"{each.behind:.4f} ± {each.behind_error:.4f}",
+             "chosen" if each.name == self.chosen else "")
+            for each in self.candidates
+        ]  # fmt: skip
+        return table_of(f"Choice: {self.chosen}, on {self.n_blocks} blocks of time", ("", "value", "behind", ""), rows)
 
 
 def sensible_candidates(log: BanditLog) -> dict[str, Learner]:
@@ -118,11 +129,12 @@ def choose_objective(
     require_count("n_folds", n_folds)
     require(n_folds >= 2, "objectives are compared on held-out time: n_folds must be at least 2.")
     require_propensities(log, "choosing an objective (DMLearner does without)")
-    trial = _Trial(log, membership, n_folds)
-    trial.hold(sensible_candidates(log) if candidates is None else candidates)
-    if candidates is None:
-        chosen = trial.choice.chosen
-        trial.hold(variants(chosen, trial.learners[chosen], log))
+    with stage("Choosing the objective") as judging:
+        trial = _Trial(log, membership, n_folds, judging)
+        trial.hold(sensible_candidates(log) if candidates is None else candidates)
+        if candidates is None:
+            chosen = trial.choice.chosen
+            trial.hold(variants(chosen, trial.learners[chosen], log))
     choice = trial.choice
     return copy(trial.learners[choice.chosen]), choice
 
@@ -141,7 +153,8 @@ def variants(name: str, learner: Learner, log: BanditLog) -> dict[str, Learner]:
 class _Trial:
     """Candidates on the same held-out blocks."""
 
-    def __init__(self, log: BanditLog, membership: Floats, n_folds: int) -> None:
+    def __init__(self, log: BanditLog, membership: Floats, n_folds: int, judging: Stage) -> None:
+        self.judging = judging
         self.log, self.membership, self.clusters = log, membership, Clusters(log)
         self.folds = folds_of(log, membership.sum(axis=1), n_folds)
         self.learners: dict[str, Learner] = {}
@@ -151,7 +164,9 @@ class _Trial:
 
     def hold(self, learners: dict[str, Learner]) -> None:
         """Judge some more candidates."""
+        total = sum(map(_effort, [*self.learners.values(), *learners.values()])) * len(self.folds)
         for name, learner in learners.items():
+            self.judging.expect(total, step=_effort(learner), told=name)
             values = np.zeros(len(self.log))
             for fold, models in zip(self.folds, self.models, strict=True):
                 outside = np.ascontiguousarray(fold.without(self.membership).T)
@@ -162,6 +177,7 @@ class _Trial:
                 for z, (policy, model) in enumerate(zip(policies, models, strict=True)):
                     share = self.membership[fold.span, z] * fold.inside
                     values[fold.span] += share * _doubly_robust(self.log[fold.span], policy, model)
+                self.judging.advance(_effort(learner))
             self.learners[name], self.values[name] = learner, values
 
     @property
@@ -175,6 +191,13 @@ class _Trial:
             judged.append(Candidate(name, float(values.sum() / total), float(gaps.sum() / total), error))
         chosen = next(each.name for each in judged if each.behind <= each.behind_error)
         return Choice(chosen, tuple(sorted(judged, key=lambda each: each.behind)), len(self.folds))
+
+
+def _effort(learner: Learner) -> float:
+    """About how long it learns, against a direct method; only what is said of the time left depends on it."""
+    if isinstance(learner, DMLearner | CrossEntropyLearner):
+        return 1.0
+    return 5.0 if isinstance(learner, DRLearner) else 2.0
 
 
 def _doubly_robust(log: BanditLog, policy: Policy, model: RewardModel) -> Floats:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from seachange.engine import stage
 from seachange.errors import ParameterError, SeachangeWarning
 from seachange.log.bandit_log import BanditLog
 from seachange.policies.learners import DMLearner, SoftmaxLearner
@@ -82,13 +83,15 @@ def policies_of(log: BanditLog, memberships: Sequence[Floats], learner: PolicyLe
     """π̂_z of every (n,) ``memberships``; one without rounds gets the policy of all of them together."""
     empty = [not weights.sum() > 0 for weights in memberships]
     borrows = isinstance(learner, DMLearner | SoftmaxLearner) and len(memberships) > 1
-    pooled = copy(learner).fit(log, np.sum(memberships, axis=0)) if borrows or any(empty) else None
     policies: list[Policy] = []
-    for nothing, weights in zip(empty, memberships, strict=True):
-        if nothing:
-            policies.append(pooled.policy_)  # type: ignore[union-attr]
-        elif borrows:
-            policies.append(copy(learner).fit(log, weights, pooled).policy_)  # type: ignore[call-arg]
-        else:
-            policies.append(copy(learner).fit(log, weights).policy_)
+    with stage("Learning the policies", len(memberships) + 1) as learning:
+        pooled = copy(learner).fit(log, np.sum(memberships, axis=0)) if borrows or any(empty) else None
+        for nothing, weights in zip(empty, memberships, strict=True):
+            learning.advance()
+            if nothing:
+                policies.append(pooled.policy_)  # type: ignore[union-attr]
+            elif borrows:
+                policies.append(copy(learner).fit(log, weights, pooled).policy_)  # type: ignore[call-arg]
+            else:
+                policies.append(copy(learner).fit(log, weights).policy_)
     return tuple(policies)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from rich.console import Group
 from rich.markup import escape
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -25,8 +26,8 @@ def bounds_view(found: ModelBounds) -> Group:
     """The answer, the bounds, the quantities, and what each bound needs."""
     parts: list[Any] = [_answer(found.bounds), "", _bounds(found.bounds), "", _quantities(found.quantities)]
     for bound in found.bounds:
-        parts += ["", Text(f"{bound.name}: {bound.bounds}", style="bold"), _story(bound)]
-        parts += [escape(f"  {MARKS[condition.holds]} {condition.rule}") for condition in bound.conditions]
+        parts += ["", Text(f"{bound.name}: {bound.bounds}", style="bold"), Padding(_story(bound), (0, 0, 0, 2))]
+        parts.append(_conditions(bound))
     return Group(*parts)
 
 
@@ -81,11 +82,19 @@ def _story(bound: Bound) -> str:
         told = f"{_number(bound.corrected)}, but it does not apply: {len(bound.broken)} of its conditions fail."
     else:
         told = f"at most {_number(bound.corrected)} of {_number(bound.total)}."
-    return escape(f"  {told}{flaw}")
+    return escape(f"{told}{flaw}")
+
+
+def _conditions(bound: Bound) -> Padding:
+    """What must hold, each with a mark, broken lines below the words."""
+    rows = Table.grid(padding=(0, 1, 0, 0))
+    for condition in bound.conditions:
+        rows.add_row(MARKS[condition.holds], escape(condition.rule))
+    return Padding(rows, (0, 0, 0, 2))
 
 
 def _chance(bound: Bound) -> str:
-    return "on average" if bound.probability is None else f"{bound.probability:.0%}"
+    return "average" if bound.probability is None else f"{bound.probability:.0%}"
 
 
 def _number(value: float) -> str:

@@ -13,6 +13,20 @@ if TYPE_CHECKING:
     from seachange.log.calibration import PropensityReport
 
 MOST_ACTIONS = 20
+# Standard errors that chance hardly ever makes.
+SURPRISING = 4.5
+
+
+def propensities_told(report: PropensityReport) -> str:
+    """The same in two sentences."""
+    wrong = [a for a in report.actions if abs(a.inverse_mean - 1) > SURPRISING * max(a.inverse_error, 1e-12)]
+    least = ", ".join(shown_name(a.action) for a in wrong[:3])
+    doubt = f" They do not fit how often {least} was taken." if wrong else ""
+    return (
+        f"Propensities of {report.n_rounds:,} rounds are estimated, down to {report.least:.3g}; calibration error "
+        f"{report.calibration_error:.4f}, by chance {report.error_by_chance:.4f}.{doubt} sc.propensity_report(log, "
+        "sc.estimate_logging_probs(log)) tells them by action."
+    )
 
 
 def propensities_view(report: PropensityReport) -> Group:

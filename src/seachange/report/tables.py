@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from seachange.experiments.synthetic import MethodResult
     from seachange.log.bandit_log import BanditLog
     from seachange.log.joint import JointFeatures
+    from seachange.protocols import Floats, Ints
     from seachange.states.labels import StateLabels
 
 
@@ -61,22 +62,38 @@ def contexts_told(joint: JointFeatures, names: Sequence[str]) -> str:
 
 def states_table(log: BanditLog, labels: StateLabels) -> Table:
     """What the states are: how much of the log, what it earned there, which action earned most."""
-    rows = []
+    rows, doubtful = [], False
     for state, count in enumerate(labels.counts):
-        if not (~np.isnan(log.rewards[labels.states == state])).any():
-            rows.append([f"state {state}", f"{count:,}", f"{count / len(log):.1%}", "-", "-"])
-            continue
+        row = [f"state {state}", f"{count:,}", f"{count / len(log):.1%}"]
         members = (labels.states == state) & ~np.isnan(log.rewards)
-        earned = np.bincount(log.actions[members], log.rewards[members], log.n_actions)
-        taken = np.bincount(log.actions[members], minlength=log.n_actions)
-        means = np.divide(earned, taken, out=np.full(log.n_actions, -np.inf), where=taken > 0)
-        best = int(np.argmax(means))
-        rows.append(
-            [f"state {state}", f"{count:,}", f"{count / len(log):.1%}", f"{log.rewards[members].mean():.4f}",
-             f"{log.action_names[best]} ({means[best]:.4f})"]
-        )  # fmt: skip
+        if not members.any():
+            rows.append([*row, "-", "-"])
+            continue
+        best, mean, sure = _best_action(log.actions[members], log.rewards[members], log.n_actions)
+        doubtful |= not sure
+        name = shown_name(log.action_names[best])
+        rows.append([*row, f"{log.rewards[members].mean():.4f}", f"{name} ({mean:.4f}){' ' if sure else '*'}"])
     title = f"{count_of(labels.n_states, 'state')}, {count_of(len(labels.change_points), 'change')}"
-    return table(title, ("", "rounds", "share", "mean reward", "best action (its mean reward)"), rows)
+    result = table(title, ("", "rounds", "share", "mean reward", "best action (its mean reward)"), rows)
+    if doubtful:
+        result.caption, result.caption_justify = "* Within two standard errors of the next best action.", "left"
+    return result
+
+
+def _best_action(actions: Ints, rewards: Floats, n_actions: int) -> tuple[int, float, bool]:
+    """Which earned most, how much, and whether it is surely more than the next by two standard errors."""
+    taken = np.bincount(actions, minlength=n_actions)
+    means = np.bincount(actions, rewards, n_actions) / np.maximum(taken, 1)
+    means[taken == 0] = -np.inf
+    squares = np.bincount(actions, np.square(rewards - means[actions]), n_actions)
+    best, *others = np.argsort(-means, kind="stable")[: min(2, np.count_nonzero(taken))]
+    if not others:
+        return int(best), float(means[best]), True
+    # Where an action was taken once or twice its own rewards do not tell how they spread.
+    variances = np.where(taken > 2, squares / np.maximum(taken - 1, 1), squares.sum() / len(rewards))
+    variances = np.maximum(variances, squares.sum() / len(rewards) / 2)
+    error = float(np.sqrt(variances[best] / taken[best] + variances[others[0]] / taken[others[0]]))
+    return int(best), float(means[best]), bool(means[best] - means[others[0]] > 2 * error)
 
 
 def estimates_table(title: str, estimates: Sequence[tuple[str, ValueEstimate]], confidence: float) -> Table:

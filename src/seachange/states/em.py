@@ -8,7 +8,7 @@ from functools import cached_property, partial
 
 import numpy as np
 
-from seachange.engine import map_in_order
+from seachange.engine import map_in_order, stage
 from seachange.kernels.regression import penalised_gram, solve_ridge
 from seachange.log.moments import Moments, moments_of
 from seachange.protocols import Floats
@@ -95,6 +95,13 @@ class EMRun:
         """Iterations so far."""
         return len(self.objectives) - 1
 
+    def share_done(self, least_gain: float) -> float:
+        """How far it has come, as far as one can tell: gains shrink by about the same factor in every iteration."""
+        first, last = self.objectives[1] - self.objectives[0], self.objectives[-1] - self.objectives[-2]
+        if self.converged or min(first, last) <= least_gain or least_gain <= 0:
+            return 1.0 if least_gain > 0 else 0.0
+        return float(np.clip(np.log(first / last) / np.log(first / least_gain), 0.0, 1.0))
+
     def hopeless(self, best: float, most_iterations: int) -> bool:
         """Whether its last gain, made again in every iteration left, would not take it to ``best``."""
         gain = self.objectives[-1] - self.objectives[-2]
@@ -114,13 +121,15 @@ class EM:
         """Runs from all starts, best first; those hopelessly behind are given up, by iteration, not by time."""
         over: list[EMRun] = []
         running = list(map_in_order(self.begin, starts, workers=workers))
-        while running:
-            heat = partial(self.climb, iterations=HEAT, workers=max(1, workers // len(running)))
-            running = list(map_in_order(heat, running, workers=workers))
-            best = max(run.objective for run in [*over, *running])
-            running = [replace(run, given_up=run.hopeless(best, self.most_iterations)) for run in running]
-            over += filter(self._over, running)
-            running = [run for run in running if not self._over(run)]
+        with stage("", 1.0) as climbing:
+            while running:
+                heat = partial(self.climb, iterations=HEAT, workers=max(1, workers // len(running)))
+                running = list(map_in_order(heat, running, workers=workers))
+                best = max(run.objective for run in [*over, *running])
+                running = [replace(run, given_up=run.hopeless(best, self.most_iterations)) for run in running]
+                over += filter(self._over, running)
+                running = [run for run in running if not self._over(run)]
+                climbing.reach(min((run.share_done(self.least_gain) for run in running), default=1.0))
         return sorted(over, key=lambda run: -run.objective)
 
     def begin(self, start: SwitchingRegression, workers: int = 1) -> EMRun:

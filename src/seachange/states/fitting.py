@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from seachange.engine import stage
 from seachange.errors import ParameterError
 from seachange.log.bandit_log import BanditLog
 from seachange.log.moments import moments_of
@@ -111,9 +112,11 @@ class Fitter:
             ridge = bounding_ridge(self.pooled.grams / n_states, most, self.scales)
         prior = self.prior(n_states, ridge)
         em = EM(self.chain, prior, self.settings.tolerance, self.settings.max_iterations)
-        raced = em.race([self.starts.single(prior)]) if n_states == 1 else self._race(em, n_states)
-        if self.settings.ridge == "auto":
-            return self._with_best_ridge(em, raced, ridge)
+        with stage("Finding the states", 2) as fitting:
+            raced = em.race([self.starts.single(prior)]) if n_states == 1 else self._race(em, n_states)
+            fitting.advance()
+            if self.settings.ridge == "auto":
+                return self._with_best_ridge(em, raced, ridge)
         return self._fit_of(raced[0], raced, ridge, raced[0].iterations)
 
     def with_noise_per_state(self, fit: Fit) -> Fit:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from seachange.engine import map_in_order
+from seachange.engine import map_in_order, stage
 from seachange.errors import ParameterError
 from seachange.log.bandit_log import BanditLog
 from seachange.protocols import Floats
@@ -62,18 +62,31 @@ def choose_n_states(log: BanditLog, fitter: Fitter) -> tuple[Fit, tuple[StateCou
     held_out = _HeldOut.of(log, fitter, blocks)
     best = held_out.scores(1)
     counts = [StateCount(1, chosen.run.log_likelihood, chosen.bic, float(best.sum()), 0.0, 0.0)]
-    for n_states in range(2, MOST_STATES + 1):
-        try:
-            fit, scores = fitter.fit(n_states), held_out.scores(n_states)
-        except ParameterError:
-            break
-        gain, error = _difference(scores, best)
-        counts.append(StateCount(n_states, fit.run.log_likelihood, fit.bic, float(scores.sum()), gain, error))
-        if gain > max(SURE * error, LEAST_GAIN):
-            chosen, best = fit, scores
-        elif n_states - chosen.model.n_states >= PATIENCE:
-            break
+    with stage("Finding the states") as search:
+        for n_states in range(2, MOST_STATES + 1):
+            last = min(chosen.model.n_states + PATIENCE, MOST_STATES)
+            # A fit takes about as long as it has states; the search ends no sooner than with the last.
+            search.expect(sum(range(2, last + 1)), step=n_states, told=f"trying {n_states}")
+            try:
+                fit, scores = _fit_and_scores(fitter, held_out, n_states)
+            except ParameterError:
+                break
+            search.advance(n_states)
+            gain, error = _difference(scores, best)
+            counts.append(StateCount(n_states, fit.run.log_likelihood, fit.bic, float(scores.sum()), gain, error))
+            if gain > max(SURE * error, LEAST_GAIN):
+                chosen, best = fit, scores
+            elif n_states - chosen.model.n_states >= PATIENCE:
+                break
     return chosen, tuple(counts)
+
+
+def _fit_and_scores(fitter: Fitter, held_out: _HeldOut, n_states: int) -> tuple[Fit, Floats]:
+    with stage("", 1 + FOLDS) as fits:
+        fit = fitter.fit(n_states)
+        fits.advance()
+        fits.step = FOLDS
+        return fit, held_out.scores(n_states)
 
 
 @dataclass(frozen=True)
@@ -112,12 +125,14 @@ class _HeldOut:
             return fold.fit(n_states).model.predict_rewards(self.log, self.ahead)
 
         scores = np.zeros(int(self.blocks.max()) + 1)
-        for number, expected in enumerate(map_in_order(forecast, range(FOLDS), workers=self.workers)):
-            for rounds in self.log.chunk_slices():
-                blocks, rewards = self.blocks[rounds], self.log.arrays.rewards[rounds]
-                mine = (blocks % FOLDS == number) & np.isfinite(rewards)
-                scored = self._score(rewards[mine], expected[rounds][mine])
-                scores += np.bincount(blocks[mine], scored, len(scores))
+        with stage("", FOLDS) as folds:
+            for number, expected in enumerate(map_in_order(forecast, range(FOLDS), workers=self.workers)):
+                folds.advance()
+                for rounds in self.log.chunk_slices():
+                    blocks, rewards = self.blocks[rounds], self.log.arrays.rewards[rounds]
+                    mine = (blocks % FOLDS == number) & np.isfinite(rewards)
+                    scored = self._score(rewards[mine], expected[rounds][mine])
+                    scores += np.bincount(blocks[mine], scored, len(scores))
         return scores
 
     def _score(self, rewards: Floats, expected: Floats) -> Floats:
