@@ -19,12 +19,7 @@ def read(path: Path, columns: str, drop_bad_rows: bool, model: Any = None, missi
     """The log at ``path``; with a model, its actions and its contexts."""
     from seachange.log.readers import read_log
 
-    mapping: dict[str, str | Sequence[str]] = {}
-    for pair in filter(None, columns.split(",")):
-        word, _, place = (part.strip() for part in pair.partition("="))
-        if not place or word in mapping:
-            raise typer.BadParameter(f"{pair!r} should be WORD=COLUMN, each word once", param_hint="--columns")
-        mapping[word] = place.split("+") if word == "contexts" else place
+    mapping = places_of(columns)
     reader = read_log if model is None else model.read_log
     log: BanditLog = reader(
         path, mapping, missing_rewards=missing_rewards, on_bad_rows="drop" if drop_bad_rows else "raise"
@@ -32,6 +27,17 @@ def read(path: Path, columns: str, drop_bad_rows: bool, model: Any = None, missi
     for rule, count in log.dropped:
         note(f"{count:,} rows left out: {rule}.")
     return log
+
+
+def places_of(columns: str) -> dict[str, str | Sequence[str]]:
+    """Which column holds what, from ``WORD=COLUMN,…``."""
+    mapping: dict[str, str | Sequence[str]] = {}
+    for pair in filter(None, columns.split(",")):
+        word, _, place = (part.strip() for part in pair.partition("="))
+        if not place or word in mapping:
+            raise typer.BadParameter(f"{pair!r} should be WORD=COLUMN, each word once", param_hint="--columns")
+        mapping[word] = place.split("+") if word == "contexts" else place
+    return mapping
 
 
 def with_estimates(log: BanditLog, seed: int, console: Console) -> BanditLog:
