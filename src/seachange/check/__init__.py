@@ -25,7 +25,7 @@ def check_log(
     BanditLog, or a raw log; ``name`` is what it is called in what is said. Nothing is left out and nothing is changed:
     ``findings`` name the rules that are broken, ``verdict`` says how bad that is, ``next_command`` what to type next.
 
-    Duplicates are found at any distance among up to two million different rounds; of longer logs among a share of them
+    Duplicates are found at any distance among up to a million different rounds; of longer logs among a share of them
     that is chosen by chance, ``duplicates_seen``. Actions past the first 100,000 are not told apart.
     """
     from seachange.check.judging import judged

@@ -9,7 +9,8 @@ import numpy.typing as npt
 
 from seachange.check.rounds import hashes_of, numbers_of
 from seachange.check.slices import Slices, SliceSums
-from seachange.protocols import Bools, Floats, Ints
+from seachange.kernels.column_sums import add_numbers, add_rewards
+from seachange.protocols import Floats, Ints
 
 if TYPE_CHECKING:
     import polars
@@ -33,7 +34,10 @@ class Distinct:
         """Take up some values."""
         if not self.exact:
             hashes = hashes[hashes < self._least[-1]]
-        self._least = np.unique(np.concatenate([self._least, hashes]))[: LEAST_HASHES + 1]
+        ordered = np.sort(np.concatenate([self._least, hashes]))
+        fresh = np.ones(len(ordered), dtype=bool)
+        fresh[1:] = ordered[1:] != ordered[:-1]
+        self._least = ordered[fresh][: LEAST_HASHES + 1]
 
     @property
     def exact(self) -> bool:
@@ -72,17 +76,14 @@ class ContextTally:
             missing = missing | column.is_nan().fill_null(False).to_numpy()
         self.n_rounds += len(column)
         self.n_missing += int(missing.sum())
-        seen = np.isfinite(rewards)
-        for sums, rows in ((self.sums_of_missing, missing & seen), (self.sums_of_known, ~missing & seen)):
-            earned = rewards[rows]
-            sums += [len(earned), earned.sum(), earned @ earned]
+        add_rewards(missing, rewards, self.sums_of_known, self.sums_of_missing)
         hashes = hashes_of(column.to_frame())
         self.distinct.add(hashes[~missing])
         if self.single is None and not missing.all():
             self.single = column[int(np.flatnonzero(~missing)[0])]
         if column.dtype.is_numeric() or self.kind == "yes or no":
             self._add_numbers(numbers_of(column)[0], rewards, members)
-        self._add_values(np.where(missing, np.uint64(0), hashes), rewards, seen)
+        self._add_values(np.where(missing, np.uint64(0), hashes), rewards)
 
     def _note_kind(self, column: polars.Series) -> None:
         kind = _kind_of(column.dtype)
@@ -94,23 +95,21 @@ class ContextTally:
             }.get((self.kind, kind), "text" if self.kind else kind)
 
     def _add_numbers(self, values: Floats, rewards: Floats, members: Ints) -> None:
-        known = np.isfinite(values)
-        if not known.any():
-            return
-        self.lowest = min(self.lowest, float(values[known].min()))
-        self.highest = max(self.highest, float(values[known].max()))
         if self.shift is None:
-            self.shift = float(values[known].mean())
-        moved = values - self.shift
-        self.counts.add(members[known])
-        self.values.add(members[known], moved[known])
-        self.squares.add(members[known], moved[known] ** 2)
-        both = known & np.isfinite(rewards)
-        x, r = moved[both], rewards[both]
-        self.sums += [len(x), x.sum(), x @ x, r.sum(), r @ r, x @ r]
+            known = values[np.isfinite(values)]
+            if not len(known):
+                return
+            self.shift = float(known.mean())
+        slices = (self.counts.values[0], self.values.values[0], self.squares.values[0])
+        lowest, highest = add_numbers(values, rewards, members, self.shift, self.sums, *slices)
+        self.lowest, self.highest = min(self.lowest, lowest), max(self.highest, highest)
 
-    def _add_values(self, hashes: npt.NDArray[np.uint64], rewards: Floats, seen: Bools) -> None:
+    def _add_values(self, hashes: npt.NDArray[np.uint64], rewards: Floats) -> None:
         if self._by_value is False:
+            return
+        seen = np.isfinite(rewards)
+        if self._by_value is None and len(np.unique(hashes[: 10 * MOST_VALUES])) > MOST_VALUES:
+            self._by_value = False
             return
         values, places = np.unique(hashes[seen], return_inverse=True)
         if len(values) > MOST_VALUES:

@@ -17,7 +17,7 @@ import numpy as np
 from seachange.check.judging_rounds import RULES
 from seachange.check.record import LogCheck
 from seachange.check.repeat_tally import hashes_of_rounds
-from seachange.check.rounds import rounds_of
+from seachange.check.rounds import numbers_of, rounds_of, times_of
 from seachange.check.seen import SeenBefore
 from seachange.errors import LogError
 from seachange.kernels.repeats import SAME
@@ -34,6 +34,8 @@ HOPELESS = {*RULES, "mostly-bad", "propensity-percent", "no-rounds"}
 UNORDERED = {"time-mixed-units", "time-impossible", "time-future"}
 CHOICES = ("action", "reward", "propensity")
 UNREADABLE = "unreadable-lines"
+# A column of times that are numbers, which is not written in the end.
+ORDER = "seachange: time"
 
 
 @dataclass(frozen=True)
@@ -69,11 +71,11 @@ def fix_log(raw: RawLog, check: LogCheck, out: str | Path, *, force: bool = Fals
     sorts = "time-backwards" in rules and not rules & UNORDERED
     folder = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}."))
     try:
-        sieve = _Sieve(raw.columns, SeenBefore(largest=None) if "duplicate-rounds" in rules else None)
+        sieve = _Sieve(raw.columns, SeenBefore(largest=None) if "duplicate-rounds" in rules else None, sorts)
         with written_whole(beside) as rejected:
             for number, part in enumerate(raw.parts()):
                 sieve.pass_on(part, folder / f"{number:09}.parquet", rejected)
-            _join(sorted(folder.glob("*.parquet")), raw.columns.get("time", "time") if sorts else None, target)
+            _join(sorted(folder.glob("*.parquet")), sorts, target)
         if not sieve.reasons:
             beside.unlink()
     finally:
@@ -94,8 +96,8 @@ def fix_log(raw: RawLog, check: LogCheck, out: str | Path, *, force: bool = Fals
 class _Sieve:
     """Parts of a log, each split into what is kept and what is not."""
 
-    def __init__(self, columns: dict[str, str], seen: SeenBefore | None) -> None:
-        self.columns, self.seen = columns, seen
+    def __init__(self, columns: dict[str, str], seen: SeenBefore | None, sorts: bool) -> None:
+        self.columns, self.seen, self.sorts = columns, seen, sorts
         self.n_written = 0
         self.reasons: Counter[str] = Counter()
 
@@ -114,8 +116,10 @@ class _Sieve:
             return
         bad, whys = self._broken(raw)
         frame = frame_of(raw, self.columns)
-        kept = frame.filter(polars.Series(~bad))
+        kept = _numbered(frame, self.columns).filter(polars.Series(~bad))
         if kept.height:
+            if self.sorts and raw.time is not None:
+                kept = kept.with_columns(polars.Series(ORDER, times_of(raw.time)[0][~bad]))
             kept.write_parquet(kept_to)
             self.n_written += kept.height
         if bad.any():
@@ -160,20 +164,29 @@ def frame_of(raw: RawRounds, columns: dict[str, str]) -> polars.DataFrame:
     return frame if lists is None else frame.hstack([lists["pool"]])
 
 
+def _numbered(frame: polars.DataFrame, columns: dict[str, str]) -> polars.DataFrame:
+    """Rewards and propensities as numbers, also where a few words among them had made them text."""
+    import polars
+
+    names = [columns.get(word, word) for word in ("reward", "propensity")]
+    texts = [name for name in names if name in frame.columns and frame[name].dtype == polars.String]
+    return frame.with_columns(polars.Series(name, numbers_of(frame[name])[0]) for name in texts)
+
+
 def _append(frame: polars.DataFrame, path: Path) -> None:
     with path.open("ab") as file:
         frame.write_ndjson(file)
 
 
-def _join(parts: list[Path], time: str | None, target: Path) -> None:
-    """One file of many, sorted where a column says by what."""
+def _join(parts: list[Path], sorts: bool, target: Path) -> None:
+    """One file of many, in order of time where that is wanted."""
     import polars
 
     if not parts:
         raise LogError("no round of the log can be used; nothing was written.")
     whole = polars.concat([polars.scan_parquet(part) for part in parts], how="diagonal_relaxed")
-    if time is not None:
-        whole = whole.sort(time, maintain_order=True)
+    if sorts:
+        whole = whole.sort(ORDER, maintain_order=True).drop(ORDER)
     with written_whole(target) as path:
         whole.sink_parquet(path)
 
@@ -184,11 +197,9 @@ def _notes(reasons: Counter[str], rules: set[str], sorts: bool) -> list[str]:
     if chosen_by:
         count = sum(reasons[rule] for rule in chosen_by)
         notes.append(
-            f"{count:,} rounds were left out for their action, reward or propensity. If these are missing more often "
-            "for some actions or rewards than for others, what is learned is biased, and nothing in the log can show it."
+            f"{count:,} rounds were left out for their action, reward or propensity. If these are wrong more often for "
+            "some actions or rewards than for others, what is learned is biased, and nothing in the log can show it."
         )
     if "time-backwards" in rules and not sorts:
-        notes.append(
-            "Not sorted: some times cannot be right, and sorting would move their rounds to where they were not."
-        )
+        notes.append("Not sorted: some times cannot be right, and would move their rounds to where they were not.")
     return notes

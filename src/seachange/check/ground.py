@@ -57,8 +57,8 @@ def judge_ground(tally: Tally, ground: LearningGround) -> Iterator[Finding]:
         yield Finding(
             "few-rewards",
             "warning",
-            f"{ground.n_events:,} rewarded rounds for a model of {ground.n_coefs:,} coefficients, of which even one state "
-            f"needs {ground.needed:,}.",
+            f"{ground.n_events:,} rewarded rounds for a model of {ground.n_coefs:,} coefficients, of which even one "
+            f"state needs {ground.needed:,}.",
             "Learn a single policy (--oracle none), from fewer contexts or fewer actions, or log longer.",
             ground.n_events,
         )

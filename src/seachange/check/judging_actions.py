@@ -120,8 +120,8 @@ def _comings(tally: Tally, presence: Presence) -> Iterator[Finding]:
     yield Finding(
         "action-comes-and-goes",
         "warning",
-        f"{share_told(len(concerned), len(names), 'action')} {'was' if len(concerned) == 1 else 'were'} taken in a part "
-        f"of the time: {told}.{end}",
+        f"{share_told(len(concerned), len(names), 'action')} {'was' if len(concerned) == 1 else 'were'} taken in a "
+        f"part of the time: {told}.{end}",
         "If the pool changed, say which actions each round could choose among; else a policy may choose what is gone, "
         "and propensities cannot be held against all rounds.",
         len(concerned),

@@ -128,8 +128,8 @@ def judge_propensities(tally: Tally, presence: Presence, about_actions: list[Fin
         yield Finding(
             "weak-support",
             "warning",
-            f"Of {tally.n_rounds:,} rounds {effective:,.0f} are left, in effect, to judge choices at random: a few with "
-            f"small propensities (the least {tally.least:.2g}) outweigh all others.",
+            f"Of {tally.n_rounds:,} rounds {effective:,.0f} are left, in effect, to judge choices at random: a few "
+            f"with small propensities (the least {tally.least:.2g}) outweigh all others.",
             "Estimates for policies unlike the logging policy will be wide. Explore more, or log longer.",
         )
 
@@ -197,8 +197,8 @@ def _calibration(tally: Tally, presence: Presence, twins: set[str]) -> Iterator[
         told = "; ".join(f"{tally.actions.names[a]!r} {means[a]:.3g} ± {errors[a]:.2g}" for a in worst[:3])
         if tally.least == tally.most:
             what = (
-                f"All propensities are {tally.least:.4g}, but actions were not taken equally often: the mean of 1/p should "
-                f"be 1 for each, and is {told}."
+                f"All propensities are {tally.least:.4g}, but actions were not taken equally often: the mean of 1/p "
+                f"should be 1 for each, and is {told}."
             )
             yield Finding("propensity-constant", "warning", what, ESTIMATE, int(off.sum()), names=names)
             return
@@ -215,8 +215,8 @@ def _calibration(tally: Tally, presence: Presence, twins: set[str]) -> Iterator[
         yield Finding(
             "propensity-calibration",
             "warning",
-            f"The mean of 1/p is {tally.inverse / tally.n_propensities:.4g}; by the actions that rounds could choose among "
-            f"it should be {tally.choices / tally.n_propensities:.4g}.",
+            f"The mean of 1/p is {tally.inverse / tally.n_propensities:.4g}; by the actions that rounds could choose "
+            f"among it should be {tally.choices / tally.n_propensities:.4g}.",
             "Log the probability of the action taken, as it was then.",
             tally.n_propensities,
         )

@@ -22,7 +22,7 @@ def judge_repeats(tally: Tally) -> Iterator[Finding]:
     same, share = counts["duplicate-rounds"], repeats.share
     about = "" if share == 1 else f", by the {share:.2g} of all rounds whose repetitions are looked for"
     if same and (_beyond_chance(tally) or _at_fine_times(tally)):
-        count = round(same / share)
+        count = round(repeats.same_rounds)
         yield Finding(
             "duplicate-rounds",
             "warning",
@@ -35,7 +35,7 @@ def judge_repeats(tally: Tally) -> Iterator[Finding]:
     column = repeats.event_column
     repeated = counts["repeated-event-ids"]
     if column and repeated and tally.contexts[column].distinct.count > DISTINCT * n:
-        count = round(repeated / repeats.event_share)
+        count = round(repeats.same_events)
         yield Finding(
             "repeated-event-ids",
             "warning",
@@ -60,7 +60,7 @@ def _beyond_chance(tally: Tally) -> bool:
 
 def _at_fine_times(tally: Tally) -> bool:
     """Whether nearly no round has the time of another, but those that agree in all else."""
-    times, same = tally.times, tally.places.counts["duplicate-rounds"]
+    times, same = tally.times, tally.repeats.same_rounds
     others = times.n_same - same
     return (
         times.in_order and times.n_steps > 0 and same >= FEWEST and 3 * others < same and others < FINE * tally.n_rounds

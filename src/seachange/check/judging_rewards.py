@@ -80,8 +80,8 @@ def _outliers(tally: Tally) -> Iterator[Finding]:
         yield Finding(
             "reward-outliers",
             "warning",
-            f"{share_told(rewards.negative, rewards.count, 'reward')} {'is' if rewards.negative == 1 else 'are'} below 0 "
-            f"(the least {rewards.lowest:g}), nearly all others 0 or 1.",
+            f"{share_told(rewards.negative, rewards.count, 'reward')} {'is' if rewards.negative == 1 else 'are'} below "
+            f"0 (the least {rewards.lowest:g}), nearly all others 0 or 1.",
             "If they stand for something else (no answer, an error), take those rounds out.",
             rewards.negative,
             tuple(rewards.below_zero),
@@ -98,7 +98,7 @@ def _late(tally: Tally) -> Iterator[Finding]:
         yield Finding(
             "rewards-late",
             "warning",
-            f"{share_told(missing, tally.n_rounds, 'round')} have no reward, and they are the last: it has not come yet.",
+            f"{share_told(missing, tally.n_rounds, 'round')} have no reward, and they are the last: not come yet.",
             f"{cure} --fix OUT leaves them out.",
             missing,
             tally.places.first("reward-missing"),

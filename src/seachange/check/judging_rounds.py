@@ -100,5 +100,5 @@ def share_told(count: int, total: int, thing: str) -> str:
     if count == total:
         return f"All {total:,} {thing}s"
     share = count / max(total, 1)
-    told = f"{share:.1%}" if 0.001 <= share <= 0.999 else f"{share:.2g}" if share < 0.001 else "nearly all"
+    told = f"{share:.1%}" if 0.001 <= share <= 0.999 else f"{share:.2g}" if share < 0.0001 else f"{share:.2%}"
     return f"{count:,} of {total:,} {thing}s ({told})"

@@ -62,6 +62,7 @@ class RepeatTally:
         self.pairs = 0  # rounds that are like an earlier one but for what was chosen, and came of it
         self.expected = 0.0  # of them by chance with the same choice
         self.uncertain = 0  # pairs without a propensity, of which nothing was expected
+        self.same_rounds = self.same_events = 0.0  # how many there are in all, by the share that is looked at
         self.event_column: str | None = None
         self._rounds, self._events = SeenBefore(), SeenBefore()
 
@@ -69,11 +70,6 @@ class RepeatTally:
     def share(self) -> float:
         """Of the rounds whose repetitions are seen."""
         return self._rounds.share
-
-    @property
-    def event_share(self) -> float:
-        """Of the event ids whose repetitions are seen."""
-        return self._events.share
 
     def add(self, rounds: Rounds) -> None:
         """Take up a part."""
@@ -87,6 +83,7 @@ class RepeatTally:
             chances = rounds.propensities[again]
             self.uncertain += int(np.isnan(chances).sum())
             self.expected += float(np.nansum(chances))
+        self.same_rounds += int((found == SAME).sum()) / self._rounds.share
         self.places.add("duplicate-rounds", rounds.raw, found == SAME)
         self._add_events(rounds, wholes, found == SAME)
 
@@ -98,5 +95,6 @@ class RepeatTally:
             return
         column = rounds.raw.features[self.event_column]
         found = self._events.repeats(hashes_of(column.to_frame()), wholes)
-        known = column.is_not_null().to_numpy()
-        self.places.add("repeated-event-ids", rounds.raw, (found == OTHER) & known & ~same)
+        again = (found == OTHER) & column.is_not_null().to_numpy() & ~same
+        self.same_events += int(again.sum()) / self._events.share
+        self.places.add("repeated-event-ids", rounds.raw, again)

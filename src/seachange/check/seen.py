@@ -16,8 +16,8 @@ from seachange.kernels.repeats import LEFT_OUT, last_values, move_entries, note_
 
 Hashes = npt.NDArray[np.uint64]
 SMALLEST = 1 << 12
-# Entries of a table that may grow no more: 64 MiB.
-LARGEST = 1 << 22
+# Places of a table that may grow no more, half of which are used: 32 MiB.
+LARGEST = 1 << 21
 
 
 class SeenBefore:
@@ -36,7 +36,10 @@ class SeenBefore:
 
     def repeats(self, keys: Hashes, values: Hashes) -> npt.NDArray[np.uint8]:
         """For every key whether it is NEW, seen with an OTHER value, with the SAME, or LEFT_OUT."""
-        return np.asarray(self._pass(note_repeats, keys, values, np.uint8, LEFT_OUT))
+        found = np.asarray(self._pass(note_repeats, keys, values, np.uint8, LEFT_OUT))
+        # Keys that the table has no room for any more may have been seen before it was full: then, not later.
+        found[keys > np.iinfo(np.uint64).max >> self.level] = LEFT_OUT
+        return found
 
     def before(self, keys: Hashes, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """For every key the value that came with it before; NaN where there was none."""

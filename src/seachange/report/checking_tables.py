@@ -84,8 +84,8 @@ def _propensities(check: LogCheck) -> str:
     if check.pool is None:
         told += f" ({check.n_actions:,} actions)"
     return (
-        f"{told}; effective rounds: {found.uniform_rounds:,.0f} of choices at random, {found.best_rounds:,.0f} of always "
-        f"{shown_name(found.best_action)}"
+        f"{told}; effective rounds: {found.uniform_rounds:,.0f} of choices at random, {found.best_rounds:,.0f} of "
+        f"always {shown_name(found.best_action)}"
     )
 
 
@@ -110,7 +110,8 @@ def _action_row(each: ActionCheck) -> tuple[str, ...]:
     inverse = "" if each.inverse_mean is None else f"{each.inverse_mean:.3f} ± {each.inverse_error:.3f}"
     return (
         shown_name(each.action), f"{each.n_rounds:,}", "" if each.mean_reward is None else f"{each.mean_reward:.4g}",
-        "" if each.least_propensity is None else f"{each.least_propensity:.3g}", inverse, f"{each.effective_rounds:,.0f}",
+        "" if each.least_propensity is None else f"{each.least_propensity:.3g}", inverse,
+        f"{each.effective_rounds:,.0f}",
     )  # fmt: skip
 
 
