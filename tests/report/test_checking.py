@@ -1,7 +1,10 @@
 """What a check says on a terminal."""
 
 import io
+import json
 
+import msgspec
+import polars as pl
 import pytest
 from rich.console import Console
 
@@ -56,3 +59,13 @@ def test_the_document_holds_all_that_was_found(tmp_path):
     told = repair_told(repair, check)
     assert "4,960 of 5,000 rounds" in told
     assert "biased" in told
+
+
+def test_a_context_that_moves_is_told_and_is_in_the_document():
+    table = sound_table()
+    table = table.with_columns(age=table["age"] + pl.int_range(len(table), eager=True) / len(table))
+    check = check_log(TableLog(table))
+    assert check.findings == ()
+    assert {each.name for each in check.contexts if each.moved} == {"age"}
+    assert "% of its variance" in shown(check, 100)
+    assert json.loads(msgspec.json.encode(check_document(check, None)))["contexts"][0]["moved"] > 0.01

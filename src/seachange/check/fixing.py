@@ -19,6 +19,7 @@ from seachange.check.record import LogCheck
 from seachange.check.repeat_tally import hashes_of_rounds
 from seachange.check.rounds import numbers_of, rounds_of, times_of
 from seachange.check.seen import SeenBefore
+from seachange.check.tally import UNREADABLE
 from seachange.errors import LogError
 from seachange.kernels.repeats import SAME
 from seachange.log.raw import RawLog, RawRounds
@@ -33,7 +34,6 @@ HOPELESS = {*RULES, "mostly-bad", "propensity-percent", "no-rounds"}
 # With these an order by time would be no order.
 UNORDERED = {"time-mixed-units", "time-impossible", "time-future"}
 CHOICES = ("action", "reward", "propensity")
-UNREADABLE = "unreadable-lines"
 # A column of times that are numbers, which is not written in the end.
 ORDER = "seachange: time"
 

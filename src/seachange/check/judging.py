@@ -64,7 +64,7 @@ def judged(tally: Tally, log: str, format: str, columns: dict[str, str]) -> LogC
 def _findings(tally: Tally, presence: Presence) -> list[Finding]:
     if not tally.n_rounds:
         nothing = Finding("no-rounds", "error", "The log holds no round.", "Check that this is the right file.")
-        return [*judge_rounds(tally), nothing] if tally.n_unreadable else [nothing]
+        return [*judge_rounds(tally), nothing]
     about_actions = list(judge_actions(tally, presence))
     return [
         *judge_rounds(tally),
@@ -86,13 +86,13 @@ def next_command(check: LogCheck) -> str:
     rules = check.rules()
     places = ",".join(f"{word}={place}" for word, place in check.columns.items() if word != place)
     columns = ["--columns", places] if places else []
-    if rules & {"time-backwards", "duplicate-rounds", "unreadable-lines"}:
+    if rules & {"time-backwards", "duplicate-rounds"}:
         return shlex.join(["seachange", "check", check.log, *columns, "--fix", f"{stem}-clean.parquet"])
     useless = {name for each in check.findings if each.rule in USELESS for name in each.names}
     kept = [each.name for each in check.contexts if each.name not in useless]
     if useless and kept and len(kept) <= MOST_LISTED:
         columns = ["--columns", ",".join(filter(None, (places, f"contexts={'+'.join(kept)}")))]
     options = ["--estimate-propensities"] if "no-propensities" in rules else []
-    options += ["--drop-bad-rows"] if rules & set(RULES) else []
+    options += ["--drop-bad-rows"] if rules & {*RULES, "rewards-late"} or check.n_unreadable else []
     options += ["--oracle", "none"] if "few-rewards" in rules else []
     return shlex.join(["seachange", "learn", check.log, *columns, *options, "-o", f"{stem}.seachange"])

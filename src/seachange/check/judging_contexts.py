@@ -70,7 +70,7 @@ def _moved(context: ContextTally, tally: Tally) -> float | None:
         return None
     degrees = len(n) - 1
     statistic = between / max((total - between) / (n.sum() - len(n)), 1e-300)
-    moved = between / total
+    moved = float(between / total)
     return moved if (statistic - degrees) / np.sqrt(2 * degrees) > SURE and moved > WORTH_TELLING else None
 
 

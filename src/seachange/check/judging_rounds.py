@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from seachange.check.record import Finding
-from seachange.check.tally import Tally
+from seachange.check.tally import UNREADABLE, Tally
 from seachange.log.validation import LARGEST, LEAST_PROPENSITY
 
 DROP = "learn leaves such rounds out with --drop-bad-rows; --fix OUT writes the log without them, and them apart."
@@ -40,17 +40,16 @@ MOST_BAD = 0.5
 
 def judge_rounds(tally: Tally) -> Iterator[Finding]:
     """Rules that single rounds break, and lines that hold none."""
-    n, counts = tally.n_rounds, tally.places.counts
-    if tally.n_unreadable:
+    n, counts = tally.n_rounds + tally.n_unreadable, tally.places.counts
+    if count := counts[UNREADABLE]:
         reasons = "; ".join(tally.quoted)
-        total = n + tally.n_unreadable
         yield Finding(
-            "unreadable-lines",
-            "warning",
-            f"{share_told(tally.n_unreadable, total, 'line')} cannot be read: {reasons}.",
-            "They are skipped. --fix OUT writes them apart with their reasons.",
-            tally.n_unreadable,
-            tally.places.first("unreadable-lines"),
+            UNREADABLE,
+            "error" if count > MOST_BAD * n else "warning",
+            f"{share_told(count, n, 'line')} cannot be read: {reasons}.",
+            f"If they are most of the file, it may be of another format (--format). {DROP}",
+            count,
+            tally.places.first(UNREADABLE),
         )
     explained, found = set(explained_rules(tally)), False
     for rule, (what, cure) in RULES.items():

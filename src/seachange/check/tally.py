@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
 
 # Files that are named, columns that are looked at, unreadable lines that are quoted.
 MOST_FILES, MOST_COLUMNS, MOST_QUOTED = 100, 2_000, 3
+UNREADABLE = "unreadable-lines"
+# Readers of tables reject rows with a reward that is no number and the like: "the reward 'yes' is no number".
+NO_VALUE = re.compile(r"the (\w+) '.*' is no ", re.DOTALL)
+RULE_OF_WORD = {"reward": "reward-text", "propensity": "propensity-missing", "time": "time-missing"}
 
 
 class Tally:
@@ -103,8 +108,10 @@ class Tally:
                     self.files.append(raw.source)
         for each in raw.rejected:
             self.n_unreadable += 1
-            self.places.add_place("unreadable-lines", Place(each.source, each.line))
-            if len(self.quoted) < MOST_QUOTED and each.reason not in self.quoted:
+            said = NO_VALUE.match(each.reason)
+            rule = RULE_OF_WORD.get(said[1], UNREADABLE) if said else UNREADABLE
+            self.places.add_place(rule, Place(each.source, each.line))
+            if rule == UNREADABLE and len(self.quoted) < MOST_QUOTED and each.reason not in self.quoted:
                 self.quoted.append(each.reason)
 
     def _add_propensities(self, rounds: Rounds, members: Ints) -> None:
