@@ -19,7 +19,7 @@ class TableLog:
     frame: pl.DataFrame
     columns: dict = field(default_factory=dict)
     rejected: tuple = ()
-    format: str = "table"
+    format: str = "csv"
 
     def __post_init__(self):
         self.columns = self.columns or {word: word for word in WORDS if word in self.frame.columns}

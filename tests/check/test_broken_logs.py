@@ -1,5 +1,7 @@
 """Every planted defect is named, and nothing else is."""
 
+import shlex
+
 import pytest
 
 from check.broken_logs import BROKEN, broken_log
@@ -59,3 +61,27 @@ def test_what_can_be_learned_from_is_given_a_next_command(name):
     assert bool(found.next_command) == (found.exit_code < 2)
     if found.exit_code < 2:
         assert found.next_command.startswith(("seachange learn 'my shop.csv'", "seachange check 'my shop.csv'"))
+
+
+def test_the_next_command_names_columns_of_tables_and_leaves_out_what_tells_the_reward():
+    _, log = broken_log("the reward in another column")
+    log.frame = log.frame.rename({"action": "item id"})
+    log.columns["action"] = "item id"
+    words = shlex.split(check_log(log, name="shop.csv").next_command)
+    assert words[:4] == ["seachange", "learn", "shop.csv", "--columns"]
+    assert words[4:] == ["action=item id,contexts=age+income+device", "-o", "shop.seachange"]
+    log.format = "dsjson"
+    assert "--columns" not in check_log(log).next_command
+
+
+def test_what_must_be_done_is_in_the_next_command():
+    rows = {
+        "no propensities": "--estimate-propensities",
+        "propensities of zero": "--drop-bad-rows",
+        "lines cut short": "--drop-bad-rows",
+        "next to no rewards": "--oracle none",
+        "rounds written twice": "--fix LOG-clean.parquet",
+        "two days swapped": "--fix LOG-clean.parquet",
+    }
+    for name, option in rows.items():
+        assert option in check_log(broken_log(name)[1]).next_command

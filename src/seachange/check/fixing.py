@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from seachange.check.judging_rounds import RULES
-from seachange.check.record import LogCheck
+from seachange.check.record import TABLES, LogCheck
 from seachange.check.repeat_tally import hashes_of_rounds
 from seachange.check.rounds import numbers_of, rounds_of, times_of
 from seachange.check.seen import SeenBefore
@@ -71,7 +71,8 @@ def fix_log(raw: RawLog, check: LogCheck, out: str | Path, *, force: bool = Fals
     sorts = "time-backwards" in rules and not rules & UNORDERED
     folder = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}."))
     try:
-        sieve = _Sieve(raw.columns, SeenBefore(largest=None) if "duplicate-rounds" in rules else None, sorts)
+        columns = raw.columns if raw.format in TABLES else {}
+        sieve = _Sieve(columns, SeenBefore(largest=None) if "duplicate-rounds" in rules else None, sorts)
         with written_whole(beside) as rejected:
             for number, part in enumerate(raw.parts()):
                 sieve.pass_on(part, folder / f"{number:09}.parquet", rejected)

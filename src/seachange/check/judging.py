@@ -16,7 +16,7 @@ from seachange.check.judging_rewards import judge_rewards, reward_check
 from seachange.check.judging_rounds import RULES, judge_rounds
 from seachange.check.judging_times import judge_times, time_check
 from seachange.check.presence import Presence, presence_of
-from seachange.check.record import Finding, LogCheck
+from seachange.check.record import TABLES, Finding, LogCheck
 from seachange.check.tally import Tally
 
 ORDER = {"error": 0, "warning": 1, "note": 2}
@@ -83,14 +83,14 @@ def next_command(check: LogCheck) -> str:
     stem = path.name.split(".")[0].replace("*", "") or "log"
     if check.exit_code == 2:
         return ""
-    rules = check.rules()
-    places = ",".join(f"{word}={place}" for word, place in check.columns.items() if word != place)
+    rules, named = check.rules(), check.columns if check.format in TABLES else {}
+    places = ",".join(f"{word}={place}" for word, place in named.items() if word != place)
     columns = ["--columns", places] if places else []
     if rules & {"time-backwards", "duplicate-rounds"}:
         return shlex.join(["seachange", "check", check.log, *columns, "--fix", f"{stem}-clean.parquet"])
     useless = {name for each in check.findings if each.rule in USELESS for name in each.names}
     kept = [each.name for each in check.contexts if each.name not in useless]
-    if useless and kept and len(kept) <= MOST_LISTED:
+    if check.format in TABLES and useless and kept and len(kept) <= MOST_LISTED:
         columns = ["--columns", ",".join(filter(None, (places, f"contexts={'+'.join(kept)}")))]
     options = ["--estimate-propensities"] if "no-propensities" in rules else []
     options += ["--drop-bad-rows"] if rules & {*RULES, "rewards-late"} or check.n_unreadable else []

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 Severity = Literal["error", "warning", "note"]
+# Formats whose columns have names of their own, which a command may be given.
+TABLES = ("parquet", "csv", "tsv", "json-lines")
 # Places that a finding names.
 MOST_PLACES = 5
 
