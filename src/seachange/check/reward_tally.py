@@ -24,8 +24,6 @@ class RewardTally:
         self.largest: list[tuple[float, Place]] = []
         self.below_zero: list[Place] = []
         self.observed, self.rewarded, self.sums = slices.sums(), slices.sums(), slices.sums()
-        self.last_rewarded = -1  # the last round with a reward other than 0
-        self.n_seen = 0
         # Products of what neighbours earned beyond the mean of their actions.
         self.products = self.product_squares = 0.0
         self._left: float = np.nan
@@ -36,9 +34,6 @@ class RewardTally:
         finite = np.isfinite(rewards)
         seen = rewards[finite]
         earned = finite & (rewards != 0)
-        if earned.any():
-            self.last_rewarded = self.n_seen + int(np.flatnonzero(earned)[-1])
-        self.n_seen += len(rewards)
         self.observed.add(members[finite])
         self.rewarded.add(members[earned])
         self.sums.add(members[finite], seen)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,9 +11,6 @@ from seachange.check.record import Place
 from seachange.check.rounds import Rounds, hashes_of
 from seachange.check.seen import SeenBefore
 from seachange.protocols import Bools, Floats, Ints
-
-if TYPE_CHECKING:
-    pass
 
 # What numbers are as times since 1970, if they are: the years 1980 to 2100 in these units.
 UNITS = {"seconds": 1.0, "milliseconds": 1e3, "microseconds": 1e6, "nanoseconds": 1e9}
