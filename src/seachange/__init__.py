@@ -15,6 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from seachange import simulate as simulate
+    from seachange.check import Finding as Finding
+    from seachange.check import LogCheck as LogCheck
+    from seachange.check import check_log as check_log
     from seachange.deploy import Decision as Decision
     from seachange.deploy import DeploymentState as DeploymentState
     from seachange.deploy import Exp4S as Exp4S
@@ -73,6 +76,7 @@ if TYPE_CHECKING:
     from seachange.states import SwitchingRegression as SwitchingRegression
 
 _HOMES = {
+    "check": ("Finding", "LogCheck", "check_log"),
     "deploy": ("Decision", "DeploymentState", "Exp4S", "PosteriorSampling", "SinglePolicy"),
     "errors": ("RefusedError", "SeachangeError", "SeachangeWarning"),
     "evaluation": (

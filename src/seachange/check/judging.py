@@ -1,0 +1,98 @@
+"""From what a pass has counted to what is said."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import replace
+from pathlib import PurePath
+
+from seachange.check.drift import drift_of
+from seachange.check.ground import USELESS, ground_of, judge_ground
+from seachange.check.judging_actions import action_checks, judge_actions
+from seachange.check.judging_contexts import context_checks, judge_contexts
+from seachange.check.judging_propensities import judge_propensities, propensity_check
+from seachange.check.judging_repeats import judge_repeats
+from seachange.check.judging_rewards import judge_rewards, reward_check
+from seachange.check.judging_rounds import RULES, judge_rounds
+from seachange.check.judging_times import judge_times, time_check
+from seachange.check.presence import Presence, presence_of
+from seachange.check.record import TABLES, Finding, LogCheck
+from seachange.check.tally import Tally
+
+ORDER = {"error": 0, "warning": 1, "note": 2}
+# Columns that a suggested command may list.
+MOST_LISTED = 40
+# Findings after which counting rewards has no point.
+NOTHING_TO_LEARN = {"no-rounds", "single-action", "many-actions", "reward-constant", "reward-missing", "reward-text"}
+
+
+def judged(tally: Tally, log: str, format: str, columns: dict[str, str]) -> LogCheck:
+    """Everything about a log that was counted."""
+    presence = presence_of(tally)
+    findings = _findings(tally, presence)
+    ground = ground_of(tally, findings)
+    if not any(each.severity == "error" and each.rule in NOTHING_TO_LEARN for each in findings):
+        findings += judge_ground(tally, ground)
+    findings.sort(key=lambda each: ORDER[each.severity])
+    contexts = context_checks(tally)
+    check = LogCheck(
+        log=log,
+        format=format,
+        columns=dict(columns),
+        n_rounds=tally.n_rounds,
+        n_usable=tally.n_rounds - tally.n_bad,
+        files=tuple(tally.files),
+        n_files=tally.n_files,
+        n_unreadable=tally.n_unreadable,
+        n_actions=tally.actions.count,
+        actions=action_checks(tally, presence),
+        n_contexts=len(contexts),
+        contexts=contexts,
+        pool=tally.pool,
+        rewards=reward_check(tally),
+        times=time_check(tally),
+        propensities=propensity_check(tally),
+        drift=drift_of(tally),
+        ground=ground,
+        findings=tuple(findings),
+        next_command="",
+        duplicates_seen=tally.repeats.share,
+    )
+    return replace(check, next_command=next_command(check))
+
+
+def _findings(tally: Tally, presence: Presence) -> list[Finding]:
+    if not tally.n_rounds:
+        nothing = Finding("no-rounds", "error", "The log holds no round.", "Check that this is the right file.")
+        return [*judge_rounds(tally), nothing]
+    about_actions = list(judge_actions(tally, presence))
+    return [
+        *judge_rounds(tally),
+        *judge_repeats(tally),
+        *judge_times(tally),
+        *judge_rewards(tally),
+        *about_actions,
+        *judge_propensities(tally, presence, about_actions),
+        *judge_contexts(tally),
+    ]
+
+
+def next_command(check: LogCheck) -> str:
+    """What to type next; nothing where the log must be repaired by hand."""
+    path = PurePath(check.log)
+    stem = path.name.split(".")[0].replace("*", "") or "log"
+    if check.exit_code == 2:
+        return ""
+    rules, named = check.rules(), check.columns if check.format in TABLES else {}
+    places = ",".join(f"{word}={place}" for word, place in named.items() if word != place)
+    columns = ["--columns", places] if places else []
+    if rules & {"time-backwards", "duplicate-rounds"}:
+        return shlex.join(["seachange", "check", check.log, *columns, "--fix", f"{stem}-clean.parquet"])
+    useless = {name for each in check.findings if each.rule in USELESS for name in each.names}
+    kept = [each.name for each in check.contexts if each.name not in useless]
+    if check.format in TABLES and useless and kept and len(kept) <= MOST_LISTED:
+        columns = ["--columns", ",".join(filter(None, (places, f"contexts={'+'.join(kept)}")))]
+    options = ["--estimate-propensities"] if "no-propensities" in rules else []
+    options += ["--drop-bad-rows"] if rules & {*RULES, "rewards-late"} or check.n_unreadable else []
+    options += ["--oracle", "none"] if "few-rewards" in rules else []
+    return shlex.join(["seachange", "learn", check.log, *columns, *options, "-o", f"{stem}.seachange"])

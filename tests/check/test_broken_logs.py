@@ -1,0 +1,87 @@
+"""Every planted defect is named, and nothing else is."""
+
+import shlex
+
+import pytest
+
+from check.broken_logs import BROKEN, broken_log
+from check.tables import TableLog, sound_table
+from seachange.check import check_log
+from seachange.check.record import Place
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_planted_defect_is_named_and_no_other(name):
+    rule, log = broken_log(name)
+    found = check_log(log)
+    assert found.rules("error", "warning") == {rule}
+    assert found.exit_code in (1, 2)
+
+
+def test_a_sound_log_has_nothing_wrong():
+    found = check_log(TableLog(sound_table()))
+    assert (found.exit_code, found.verdict, found.findings) == (0, "sound", ())
+    assert (found.n_rounds, found.n_usable, found.n_actions, found.n_contexts) == (5_000, 5_000, 5, 3)
+
+
+@pytest.mark.parametrize(
+    ("name", "count", "first"),
+    [
+        ("lines cut short", 2, (7, 19)),
+        ("rewards in words", 40, (101, 102, 103, 104, 105)),
+        ("rewards with a code for no answer", 40, (101, 102, 103, 104, 105)),
+        ("propensities of zero", 40, (101, 102, 103, 104, 105)),
+        ("two days swapped", 1, (2501,)),
+        ("a week without rounds", 1, (2501,)),
+        ("rounds written twice", 50, (2, 103, 204, 305, 406)),
+        ("an event with two decisions", 14, (201, 401, 601, 801, 1001)),
+    ],
+)
+def test_a_finding_says_how_often_and_where_first(name, count, first):
+    rule, log = broken_log(name)
+    [finding] = [each for each in check_log(log).findings if each.rule == rule]
+    assert finding.count == count
+    assert finding.places == tuple(Place("shop.csv", line) for line in first)
+
+
+@pytest.mark.parametrize("rows", [1 << 17, 700, 37])
+@pytest.mark.parametrize("name", ["rounds written twice", "two days swapped", "propensities of another action"])
+def test_what_is_found_does_not_depend_on_the_parts(name, rows):
+    rule, log = broken_log(name)
+    whole = log.parts
+    log.parts = lambda _=None: whole(rows)
+    found = check_log(log)
+    assert found.rules("error", "warning") == {rule}
+    assert found.findings == check_log(broken_log(name)[1]).findings
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_what_can_be_learned_from_is_given_a_next_command(name):
+    found = check_log(broken_log(name)[1], name="my shop.csv")
+    assert bool(found.next_command) == (found.exit_code < 2)
+    if found.exit_code < 2:
+        assert found.next_command.startswith(("seachange learn 'my shop.csv'", "seachange check 'my shop.csv'"))
+
+
+def test_the_next_command_names_columns_of_tables_and_leaves_out_what_tells_the_reward():
+    _, log = broken_log("the reward in another column")
+    log.frame = log.frame.rename({"action": "item id"})
+    log.columns["action"] = "item id"
+    words = shlex.split(check_log(log, name="shop.csv").next_command)
+    assert words[:4] == ["seachange", "learn", "shop.csv", "--columns"]
+    assert words[4:] == ["action=item id,contexts=age+income+device", "-o", "shop.seachange"]
+    log.format = "dsjson"
+    assert "--columns" not in check_log(log).next_command
+
+
+def test_what_must_be_done_is_in_the_next_command():
+    rows = {
+        "no propensities": "--estimate-propensities",
+        "propensities of zero": "--drop-bad-rows",
+        "lines cut short": "--drop-bad-rows",
+        "next to no rewards": "--oracle none",
+        "rounds written twice": "--fix LOG-clean.parquet",
+        "two days swapped": "--fix LOG-clean.parquet",
+    }
+    for name, option in rows.items():
+        assert option in check_log(broken_log(name)[1]).next_command

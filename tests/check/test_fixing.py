@@ -1,0 +1,104 @@
+"""Cleaned logs: nothing is dropped silently, and what is written is sound."""
+
+import json
+
+import numpy as np
+import polars as pl
+import pytest
+
+from check.broken_logs import BROKEN, broken_log, with_values
+from check.tables import TableLog, sound_table, unreadable
+from seachange.check import check_log
+from seachange.check.fixing import fix_log, rejected_path
+from seachange.errors import LogError, OutputError
+
+# What leaving rounds out, or sorting, repairs.
+REPAIRABLE = {
+    "action-missing", "context-infinite", "duplicate-rounds", "propensity-above-one", "propensity-missing",
+    "propensity-negative", "propensity-zero", "reward-infinite", "reward-missing", "reward-text", "time-backwards",
+    "time-missing", "unreadable-lines",
+}  # fmt: skip
+REPAIRED = [name for name, (rule, _) in BROKEN.items() if rule in REPAIRABLE]
+
+
+def rejected_rows(out):
+    path = rejected_path(out)
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+@pytest.mark.parametrize("name", REPAIRED)
+def test_a_repaired_log_is_sound_and_every_row_is_accounted_for(name, tmp_path):
+    rule, log = broken_log(name)
+    repair = fix_log(log, check_log(log), tmp_path / "clean.parquet")
+    written, rejected = pl.read_parquet(tmp_path / "clean.parquet"), rejected_rows(tmp_path / "clean.parquet")
+    assert (len(written), len(rejected)) == (repair.n_written, repair.n_rejected)
+    assert len(log.frame) + len(log.rejected) == len(written) + len(rejected) == repair.n_read
+    assert check_log(TableLog(written)).exit_code == 0
+    assert repair.sorted == (rule == "time-backwards")
+
+
+def test_the_rounds_that_are_left_out_are_written_with_their_line_and_reason(tmp_path):
+    table = with_values(sound_table(), "propensity", np.array([9, 19]), [0.0, -1.0])
+    table = pl.concat([table[:30], table[29:]])  # row 31 repeats row 30
+    table = with_values(table, "reward", np.array([40]), [None])
+    more = pl.concat([table, table[50:60]])  # enough repetitions to be no chance
+    log = TableLog(more.sort("time"), rejected=unreadable(3))
+    repair = fix_log(log, check_log(log), tmp_path / "clean.parquet")
+    rows = {row["line"]: row for row in rejected_rows(tmp_path / "clean.parquet") if "round" in row}
+    reasons = {line: row["reason"] for line, row in rows.items()}
+    assert reasons[10] == "propensity-zero"
+    assert reasons[20] == "propensity-negative"
+    assert reasons[31] == "duplicate-rounds"
+    assert reasons[41] == "reward-missing"
+    assert len(reasons) == 14
+    assert rows[20]["round"] == {**table.row(19, named=True), "propensity": -1.0}
+    assert repair.reasons["unreadable-lines"] == 1
+    assert any("biased" in note for note in repair.notes)
+
+
+def test_the_columns_and_the_order_of_a_sound_log_are_kept(tmp_path):
+    log = TableLog(sound_table())
+    fix_log(log, check_log(log), tmp_path / "clean.parquet")
+    written = pl.read_parquet(tmp_path / "clean.parquet")
+    assert written.select(log.frame.columns).equals(log.frame)
+    assert [path.name for path in tmp_path.iterdir()] == ["clean.parquet"]
+
+
+def test_many_parts_are_joined_and_sorted_by_time_that_is_text(tmp_path):
+    table = sound_table().with_columns(
+        time=pl.from_epoch((pl.col("time") * 1e6).cast(pl.Int64), "us").dt.strftime("%Y-%m-%d %H:%M:%S%.6f")
+    )
+    mixed = TableLog(pl.concat([table[2500:], table[:2500]]))
+    whole = mixed.parts
+    mixed.parts = lambda _=None: whole(300)
+    repair = fix_log(mixed, check_log(mixed), tmp_path / "clean.parquet")
+    assert repair.sorted
+    assert pl.read_parquet(tmp_path / "clean.parquet")["time"].to_list() == table["time"].to_list()
+
+
+def test_times_that_cannot_be_are_not_sorted_by(tmp_path):
+    table = sound_table()
+    times = table["time"].to_numpy().copy()
+    times[[100, 2000]] *= 1000
+    log = TableLog(table.with_columns(time=pl.Series(times))[::-1])
+    repair = fix_log(log, check_log(log), tmp_path / "clean.parquet")
+    assert not repair.sorted
+    assert any("Not sorted" in note for note in repair.notes)
+
+
+@pytest.mark.parametrize("name", ["propensities in percent", "nothing"])
+def test_what_leaving_rounds_out_cannot_repair_is_refused(name, tmp_path):
+    log = broken_log(name)[1]
+    with pytest.raises(LogError, match="leaving rounds out does not repair this log"):
+        fix_log(log, check_log(log), tmp_path / "clean.parquet")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_files_are_not_written_over_unasked(tmp_path):
+    log = broken_log("propensities of zero")[1]
+    found = check_log(log)
+    fix_log(log, found, tmp_path / "clean.parquet")
+    with pytest.raises(OutputError, match="exists already"):
+        fix_log(log, found, tmp_path / "clean.parquet")
+    fix_log(log, found, tmp_path / "clean.parquet", force=True)
+    assert len(rejected_rows(tmp_path / "clean.parquet")) == 40

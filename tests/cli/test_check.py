@@ -1,0 +1,89 @@
+"""seachange check: exit codes, the document, and cleaned logs."""
+
+import json
+
+import polars
+import pytest
+
+from check.broken_logs import broken_log
+from check.tables import sound_table
+from cli.shop import in_a_shell, run, succeed_in_json
+from seachange.errors import LogError, OutputError
+
+ODD = {"action": "item id", "reward": "clicked?", "propensity": "π[0]", "time": "[/b]when"}
+
+
+@pytest.fixture
+def odd_log(tmp_path):
+    """A sound log under odd names."""
+    path = tmp_path / "my shop.csv"
+    sound_table().rename(ODD).write_csv(path)
+    return path
+
+
+def columns():
+    return ",".join(f"{word}={name}" for word, name in ODD.items())
+
+
+def write(path, name):
+    """A log with a defect, in the format that the path's ending says."""
+    frame = broken_log(name)[1].frame
+    frame.write_csv(path) if path.suffix == ".csv" else frame.write_parquet(path)
+    return path
+
+
+def test_a_sound_log_ends_with_0_and_the_next_command(odd_log):
+    found, prose = succeed_in_json("check", odd_log, "--columns", columns())
+    assert (found["verdict"], found["exit_code"], found["n_rounds"], found["findings"]) == ("sound", 0, 5_000, [])
+    assert found["next_command"].startswith("seachange learn ")
+    assert "What is there" in prose
+    assert "Next: seachange learn" in prose
+
+
+def test_the_next_command_is_one_that_works(odd_log, tmp_path):
+    import shlex
+
+    found, _ = succeed_in_json("check", odd_log, "--columns", columns())
+    words = shlex.split(found["next_command"])[1:]
+    words[words.index("-o") + 1] = str(tmp_path / "shop.seachange")
+    done = in_a_shell(*words, "--oracle", "none", "--objective", "dm")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "shop.seachange").exists()
+
+
+@pytest.mark.parametrize("ending", [".csv", ".parquet"])
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [("propensities filled in", 1), ("rewards in words", 1), ("propensities in percent", 2), ("one action", 2)],
+)
+def test_the_exit_code_says_how_bad_it_is(tmp_path, name, code, ending):
+    result = run("check", write(tmp_path / f"log{ending}", name), "--json")
+    document = json.loads(result.stdout)
+    assert result.exit_code == document["exit_code"] == code
+    assert broken_log(name)[0] in {finding["rule"] for finding in document["findings"]}
+
+
+def test_fix_writes_a_sound_log_and_what_it_left_out(tmp_path):
+    log, clean = write(tmp_path / "log.parquet", "rounds written twice"), tmp_path / "clean.parquet"
+    result = run("check", log, "--fix", clean, "--json")
+    document = json.loads(result.stdout)
+    assert result.exit_code == 1
+    assert document["repair"]["n_written"] == 5_000
+    assert len((tmp_path / "clean.parquet.rejected.jsonl").read_text().splitlines()) == 50
+    assert f"Next: seachange check {clean}" in result.stderr
+    assert run("check", clean).exit_code == 0
+    assert isinstance(run("check", log, "--fix", clean).exception, OutputError)
+    assert run("check", log, "--fix", clean, "--force").exit_code == 1
+
+
+def test_a_file_that_is_not_there_is_an_error_of_ours(tmp_path):
+    assert isinstance(run("check", tmp_path / "nothing.csv").exception, LogError)
+
+
+def test_names_from_a_log_are_no_markup(tmp_path):
+    table = sound_table().rename({"device": "[red]device"})
+    table = table.with_columns(action=polars.lit("[bold]") + table["action"])
+    table.write_parquet(tmp_path / "log.parquet")
+    result = run("check", tmp_path / "log.parquet")
+    assert "[bold]hats" in result.stdout
+    assert "[red]device" in result.stdout
