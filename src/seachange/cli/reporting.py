@@ -21,7 +21,7 @@ from seachange.cli.options import (
     app,
 )
 from seachange.cli.reading import read, with_estimates
-from seachange.cli.speaking import console_for, finish, in_options
+from seachange.cli.speaking import console_for, finish
 
 if TYPE_CHECKING:
     from seachange.report.findings import Findings
@@ -45,7 +45,7 @@ def report(
     from seachange.outputs import claim_file, written_whole
     from seachange.report.findings import as_document, find
     from seachange.report.page import page_of
-    from seachange.report.page.wording import headline
+    from seachange.report.page.wording import headline, refusal_told
     from seachange.report.progress import working
 
     console, target, loaded = console_for(json), claim_file(out, force=force), load(model)
@@ -67,13 +67,11 @@ def report(
         beside.write_text(page_of(found), encoding="utf-8")
     console.print(" ".join(headline(found)), soft_wrap=True, markup=False)
     if found.answer is not None and found.answer.switching.refusal:
-        console.print(in_options(found.answer.switching.refusal), soft_wrap=True, markup=False)
+        console.print(refusal_told(found.answer.switching.refusal), soft_wrap=True, markup=False)
     finish(console, json, as_document(found), f"Written: {target} (open it in a browser). {_next(found, log, model)}")
 
 
-def _options(
-    columns: str, confidence: float, estimate_propensities: bool, drop_bad_rows: bool, seed: int
-) -> list[str]:
+def _options(columns: str, confidence: float, estimate_propensities: bool, drop_bad_rows: bool, seed: int) -> list[str]:
     """What was asked beyond the usual, to be asked again."""
     said = ["--columns", columns] if columns else []
     said += ["--confidence", f"{confidence:g}"] if confidence != 0.95 else []
@@ -93,7 +91,8 @@ def _commands(log: Path, model: Path, out: Path, said: list[str]) -> list[str]:
 def _next(found: Findings, log: Path, model: Path) -> str:
     """What to do after reading."""
     if found.answer is None or found.answer.switching.estimate is None:
-        return f"Next: seachange evaluate {shlex.join([str(log), str(model)])} says what would cure it."
+        return f"Next: seachange check {shlex.quote(str(log))} says what this log can support."
     if found.judging.kind == "held out":
-        return f"Next: report on a later log, which the model has not seen: seachange report LATER_LOG {shlex.quote(str(model))} -o later.html"
+        again = f"seachange report LATER_LOG {shlex.quote(str(model))} -o later.html"
+        return f"Next: report on a later log, which the model has not seen: {again}"
     return f"Next: deploy it: sc.load({str(model)!r}).deployer()"

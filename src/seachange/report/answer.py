@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 from seachange.errors import LogError, RefusedError, SeachangeWarning
@@ -53,21 +54,18 @@ def answer_of(ground: Ground, confidence: float, seed: int) -> Answer:
     """All values of ``ground``; what is refused is told with its cure."""
     notes: list[str] = []
     log, policies, labels = ground.log, ground.model.policies, ground.labels
-    with _noted(notes):
-        logging = _judged("the logging policy", lambda: evaluate_logging(log, confidence))
-        online = _judged("the deployment", lambda: _led_along(ground, confidence, seed)) if ground.switches else None
-        whole, refusal = _tried(
-            lambda: evaluate(log, policies, ESTIMATORS, confidence=confidence, labels=labels, seed=seed)
-        )
-        singles = tuple(
-            _judged(single.name, lambda single=single: _alone(ground, single, confidence))  # type: ignore[misc]
-            for single in ground.singles
-        )
+    name, online = "switching" if ground.switches else "the policy", None
+    logging = _judged("the logging policy", lambda: evaluate_logging(log, confidence), notes)
+    if ground.switches:
+        online = _judged("the deployment", lambda: _led_along(ground, confidence, seed), notes)
+    with noted(notes, name):
+        whole, refusal = _tried(lambda: evaluate(log, policies, ESTIMATORS, confidence=confidence, labels=labels))
         found, _ = _tried(lambda: diagnose(log, policies, labels))
-        by_state: list[ValueEstimate | None] | None = None
-        if ground.switches and whole is not None and not ground.told_states:
+    singles = tuple(_judged(each.name, partial(_alone, ground, each, confidence), notes) for each in ground.singles)
+    by_state: list[ValueEstimate | None] | None = None
+    if ground.switches and whole is not None and not ground.told_states:
+        with noted(notes):
             by_state, _ = _tried(lambda: evaluate_states(log, policies, labels, confidence=confidence))
-    name = "switching" if ground.switches else "the policy"
     switching = Judged(name, whole[0] if whole else None, refusal)
     if ground.told_states and online is not None:
         switching = Judged(name, online.estimate, online.refusal)
@@ -101,7 +99,7 @@ def _differences(
         over = None if single is None else difference_at_worst(switching.estimate, single)
         return difference_at_worst(switching.estimate, logging.estimate), over
     log, policies, labels = ground.log, ground.model.policies, ground.labels
-    with _noted([]):
+    with noted([]):
         over_logging = evaluate_difference(log, policies, labels=labels, confidence=confidence)
         if best is None or single is None:
             return over_logging, None
@@ -120,8 +118,9 @@ def _led_along(ground: Ground, confidence: float, seed: int) -> OnlineEstimate:
     return evaluate_online(ground.log, ground.model.deployer(), "dr-ns", confidence=confidence, seed=seed)
 
 
-def _judged(name: str, judge: Callable[[], ValueEstimate]) -> Judged:
-    return Judged(name, *_tried(judge))
+def _judged(name: str, judge: Callable[[], ValueEstimate], notes: list[str]) -> Judged:
+    with noted(notes, name):
+        return Judged(name, *_tried(judge))
 
 
 def _tried(ask: Callable[[], Found]) -> tuple[Found | None, str | None]:
@@ -133,9 +132,10 @@ def _tried(ask: Callable[[], Found]) -> tuple[Found | None, str | None]:
 
 
 @contextmanager
-def _noted(notes: list[str]) -> Iterator[None]:
-    """Warnings of ours become ``notes``."""
+def noted(notes: list[str], about: str = "") -> Iterator[None]:
+    """Warnings of ours become ``notes``, which say what they are about."""
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always", SeachangeWarning)
         yield
-    notes += [str(each.message) for each in said if issubclass(each.category, SeachangeWarning)]
+    lead = f"{about}: " if about else ""
+    notes += [f"{lead}{each.message}" for each in said if issubclass(each.category, SeachangeWarning)]

@@ -18,7 +18,7 @@ from seachange.model import SwitchingModel
 from seachange.params import Params
 from seachange.protocols import Floats
 from seachange.provenance import Provenance
-from seachange.report.answer import Answer, answer_of
+from seachange.report.answer import Answer, answer_of, noted
 from seachange.report.bounds import bounds_document
 from seachange.report.ground import Ground, GroundKind, ground_of
 from seachange.report.over_time import Course, Series, course_of
@@ -75,6 +75,7 @@ class Findings:
     learned_from: Provenance
     judging: Judging
     answer: Answer | None
+    notes: tuple[str, ...]  # what was said on the way
     states: StatesSummary
     sure_share: float | None  # of rounds whose state has a probability of SURE at least
     mean_rewards: Floats | None  # (C,) along the bands of the states, smoothed; None where they cannot be placed
@@ -96,8 +97,10 @@ def find(
 ) -> Findings:
     """Ask of ``log`` and ``model`` all that there is to tell; what the log cannot support is refused, with reasons."""
     overlap, ground, refusal = model.provenance.overlap(log), None, None
+    notes: list[str] = []
     try:
-        ground = ground_of(log, model)
+        with noted(notes):
+            ground = ground_of(log, model)
     except SeachangeError as error:
         if overlap is None:
             raise
@@ -113,6 +116,7 @@ def find(
         learned_from=model.provenance,
         judging=Judging(None if ground is None else ground.kind, n_judged, first, overlap, refusal),
         answer=answer,
+        notes=tuple(dict.fromkeys([*notes, *(answer.notes if answer is not None else ())])),
         states=states,
         sure_share=_sure_share(labels),
         mean_rewards=_mean_rewards(log, states),
@@ -131,6 +135,7 @@ def as_document(findings: Findings) -> dict[str, Any]:
         "learned_from": msgspec.to_builtins(findings.learned_from),
         "judging": asdict(findings.judging),
         "answer": None if answer is None else asdict(answer),
+        "notes": findings.notes,
         "states": states_document(findings.states) | {"sure_share": findings.sure_share},
         "policies": asdict(findings.policies),
         "values_over_time": None if course is None else _course_document(course),
@@ -153,6 +158,7 @@ def _course_document(course: Course) -> dict[str, Any]:
         "logging": told(course.logging),
         "forecast": None if course.forecast is None else asdict(course.forecast),
         "refusal": course.refusal,
+        "forecast_refusal": course.forecast_refusal,
     }
 
 
@@ -193,12 +199,10 @@ def _mean_rewards(log: BanditLog, states: StatesSummary) -> Floats | None:
     around = np.arange(n_columns)
     low, high = np.maximum(around - reach, 0), np.minimum(around + reach + 1, n_columns)
     totals, counts = ((whole := np.concatenate([[0.0], np.cumsum(each)]))[high] - whole[low] for each in sums)
-    return np.divide(totals, counts, out=np.full(n_columns, np.nan), where=counts > 0)
+    return np.asarray(np.divide(totals, counts, out=np.full(n_columns, np.nan), where=counts > 0))
 
 
-def _origin(
-    log: BanditLog, model: SwitchingModel, log_name: str, model_name: str, commands: tuple[str, ...]
-) -> Origin:
+def _origin(log: BanditLog, model: SwitchingModel, log_name: str, model_name: str, commands: tuple[str, ...]) -> Origin:
     rewards = log.rewards
     return Origin(
         log=log_name,

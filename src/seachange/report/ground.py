@@ -14,6 +14,7 @@ from seachange.log.bandit_log import BanditLog
 from seachange.model import SwitchingModel
 from seachange.policies.per_state import PolicySet, policies_of
 from seachange.policies.rewards import folds_of
+from seachange.protocols import Policy
 from seachange.states.hmm import HMMOracle
 from seachange.states.labels import KnownStates, StateLabels, labels_from_states
 
@@ -71,8 +72,10 @@ def ground_of(log: BanditLog, model: SwitchingModel) -> Ground:
     known, later = log[:cut], log[cut:]
     alike = _learned_alike(known, model)
     labels = _from_round(_labels(alike, log, model), log, cut)
-    pooled = learn(known, oracle="none", objective=model.learner).policies[0]
-    singles = (SinglePolicy("one policy, learned without states", pooled), *_each_alone(alike))
+    singles: tuple[SinglePolicy, ...] = ()
+    if alike.n_states > 1:
+        pooled = learn(known, oracle="none", objective=model.learner).policies[0]
+        singles = (SinglePolicy("one policy, learned without states", pooled), *_each_alone(alike))
     return Ground("held out", alike, later, labels, cut, singles)
 
 
@@ -80,8 +83,8 @@ def rounds_seen(log: BanditLog, model: SwitchingModel) -> int:
     """How many rounds, from the first on, the model may have learned from."""
     provenance = model.provenance
     if provenance.overlap(log) is None:
-        begins_alike = len(log) > provenance.n_rounds and log[: provenance.n_rounds].fingerprint() == provenance.fingerprint
-        return provenance.n_rounds if begins_alike else 0
+        n = provenance.n_rounds
+        return n if len(log) > n and log[:n].fingerprint() == provenance.fingerprint else 0
     if log.times is None or provenance.time_range is None or log.fingerprint() == provenance.fingerprint:
         return len(log)
     last = np.array(provenance.time_range[1], dtype=log.times.dtype)
@@ -90,6 +93,8 @@ def rounds_seen(log: BanditLog, model: SwitchingModel) -> int:
 
 def _alone(model: SwitchingModel, log: BanditLog) -> tuple[SinglePolicy, ...]:
     """Each state's policy used alone, and where it can be learned, one without states."""
+    if model.n_states == 1:
+        return ()
     try:
         return (_learned_elsewhere(log, model), *_each_alone(model))
     except SeachangeError:
@@ -97,8 +102,6 @@ def _alone(model: SwitchingModel, log: BanditLog) -> tuple[SinglePolicy, ...]:
 
 
 def _each_alone(model: SwitchingModel) -> tuple[SinglePolicy, ...]:
-    if model.n_states == 1:
-        return ()
     return tuple(SinglePolicy(f"the policy of state {z}, always", policy) for z, policy in enumerate(model.policies))
 
 
@@ -106,7 +109,7 @@ def _learned_elsewhere(log: BanditLog, model: SwitchingModel) -> SinglePolicy:
     """A policy without states for each block of time, learned from the other blocks as the model was."""
     everything = np.ones(len(log))
     blocks, block_of = folds_of(log, everything, BLOCKS), np.zeros(len(log), dtype=np.int64)
-    policies = []
+    policies: list[Policy] = []
     for i, block in enumerate(blocks):
         block_of[block.span][block.inside] = i
         policies += policies_of(log, [block.without(everything)], model.learner)

@@ -41,7 +41,8 @@ class Course:
     single: Series | None
     logging: Series
     forecast: Forecast | None
-    refusal: str | None  # why there is no forecast, or no value of switching
+    refusal: str | None  # why there is no value of switching
+    forecast_refusal: str | None
 
 
 def course_of(ground: Ground, best: SinglePolicy | None, confidence: float) -> Course:
@@ -50,7 +51,7 @@ def course_of(ground: Ground, best: SinglePolicy | None, confidence: float) -> C
     Raises ``RefusedError`` or ``LogError`` where the log can speak of neither policy.
     """
     axis = time_axis(ground.log, ground.labels.n_chains)
-    period, refusal, next_one = _period(ground, axis), None, None
+    period, refusal, forecast_refusal, next_one = _period(ground, axis), None, None, None
     switching = None
     if ground.told_states:
         refusal = (
@@ -64,7 +65,7 @@ def course_of(ground: Ground, best: SinglePolicy | None, confidence: float) -> C
         try:
             next_one = forecast(switching, confidence=confidence)
         except RefusedError as error:
-            refusal = str(error)
+            forecast_refusal = str(error)
     single = _by_period(ground, best, period, confidence)
     known = switching if switching is not None else single
     last = known.rounds if known is not None else _last_rounds(len(ground.log))
@@ -77,6 +78,7 @@ def course_of(ground: Ground, best: SinglePolicy | None, confidence: float) -> C
         logging=_logged(ground, last),
         forecast=next_one,
         refusal=refusal,
+        forecast_refusal=forecast_refusal,
     )
 
 
@@ -99,7 +101,7 @@ def _period(ground: Ground, axis: TimeAxis) -> int | Period:
         for period in periods:
             if FEWEST <= span / SECONDS[period] <= MOST:
                 return period
-    return max(len(ground.log) // USUAL, 1)
+    return max(-(-len(ground.log) // USUAL), 1)
 
 
 def _in_seconds(ground: Ground) -> bool:
@@ -110,7 +112,7 @@ def _in_seconds(ground: Ground) -> bool:
 
 
 def _last_rounds(n: int) -> Ints:
-    size = max(n // USUAL, 1)
+    size = max(-(-n // USUAL), 1)
     return np.append(np.arange(size - 1, n - 1, size), n - 1)
 
 

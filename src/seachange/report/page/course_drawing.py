@@ -75,7 +75,7 @@ def _range(course: Course) -> tuple[float, float]:
 
 def _ends(series: Series) -> Floats:
     ends = np.concatenate([series.low, series.high])
-    return ends[np.isfinite(ends)]
+    return np.asarray(ends[np.isfinite(ends)])
 
 
 def _forecast_ends(course: Course) -> Floats:

@@ -20,7 +20,7 @@
     const rough = (high - low) / most, size = 10 ** Math.floor(Math.log10(rough));
     const step = [1, 2, 5, 10].map((factor) => factor * size).find((each) => each >= rough * (1 - 1e-9));
     const decimals = Math.max(-Math.floor(Math.log10(step) + 1e-9), 0), found = [];
-    for (let i = Math.ceil(low / step - 1e-9); i * step <= high * (1 + 1e-12); i++) found.push([i * step, number(i * step, decimals)]);
+    for (let i = Math.ceil(low / step - 1e-9); i * step <= high * (1 + 1e-12); i++) found.push([i * step, number(i * step + 0, decimals)]);
     return found;
   }
 

@@ -16,12 +16,12 @@ from seachange.report.bounds import bounds_document
 from seachange.report.colours import colour_of, ink_on
 from seachange.report.findings import Findings
 from seachange.report.over_time import Course
-from seachange.report.page import views
+from seachange.report.page import states_views, views
 from seachange.report.page.course_drawing import course_drawing
 from seachange.report.page.drawing import states_drawing
 from seachange.report.page.ticks import time_ticks
 from seachange.report.page.verdicts import verdicts_of
-from seachange.report.page.wording import Numbers, ground_told, headline, numbers_of, refusal_told
+from seachange.report.page.wording import Numbers, ground_told, headline, numbers_of, refusal_told, said_on_page
 from seachange.report.tables import contexts_told, count_of
 from seachange.report.timeline import TimeAxis
 
@@ -46,6 +46,7 @@ def page_of(findings: Findings) -> str:
     course = None if findings.course is None else course_drawing(findings.course)
     figures: dict[str, Any] = {"states": _states_figure(findings, states)}
     if findings.course is not None and course is not None:
+        course["ticks_of_time"] = _ticks(findings.course.axis, course)
         figures["course"] = _course_figure(findings.course, course)
     return environment.get_template("report.html").render(
         findings=findings,
@@ -55,18 +56,20 @@ def page_of(findings: Findings) -> str:
         script_digest=digest,
         figures=_embedded(figures),
         headline=headline(findings),
-        ground=ground_told(findings.judging, 0.95),
+        ground=ground_told(findings),
         refusal=_refusal(findings),
+        # How states that rewards helped to find are judged is told with the ground.
+        notes=[said_on_page(note) for note in findings.notes if "evaluate_online(" not in note],
         values=views.values_view(findings),
         states_drawing=states | {"ticks": _ticks(findings.states.axis, states)},
-        course_drawing=None if course is None or findings.course is None else course | {"ticks_of_time": _ticks(findings.course.axis, course)},
+        course_drawing=course,
         course_refusal=None if findings.course_refusal is None else refusal_told(findings.course_refusal),
-        forecast=_forecast(findings),
-        overview=views.overview_view(findings.states),
-        changes=views.changes_view(findings.states),
-        contrasts=views.contrasts_view(findings.states),
-        rewards=views.rewards_view(findings.states),
-        evidence=views.evidence_view(findings.states),
+        course_told=_course_told(findings.course),
+        overview=states_views.overview_view(findings.states),
+        changes=states_views.changes_view(findings.states),
+        contrasts=states_views.contrasts_view(findings.states),
+        rewards=states_views.rewards_view(findings.states),
+        evidence=states_views.evidence_view(findings.states),
         policies=views.policies_view(findings),
         verdicts=verdicts_of(findings),
         bounds=None if findings.bounds is None else bounds_document(findings.bounds)["bounds"],
@@ -177,20 +180,21 @@ def _refusal(findings: Findings) -> str | None:
     return refusal_told(answer.switching.refusal)
 
 
-def _forecast(findings: Findings) -> str | None:
+def _course_told(course: Course | None) -> list[str]:
     """What comes next, or why nobody can say."""
-    course = findings.course
     if course is None:
-        return None
+        return []
+    if course.refusal is not None:
+        return [f"Values of switching by period can't be said. {refusal_told(course.refusal)}"]
     if course.forecast is None:
-        return None if course.refusal is None else f"No forecast: {refusal_told(course.refusal)}"
+        return [f"There is no forecast. {refusal_told(course.forecast_refusal)}"]
     told, say = course.forecast, Numbers([course.forecast.std_error])
     shape = "a level" if told.degree == 0 else "a line"
-    return (
+    return [
         f"The next period is expected to earn {say.say(told.value)} a round ({told.confidence:.0%} interval "
         f"{say.say(told.low)} to {say.say(told.high)}), by {shape} through {count_of(told.n_periods, 'period')}; such "
         f"forecasts missed past estimates by {say.say(told.past_error)}."
-    )
+    ]
 
 
 def _reward_numbers(findings: Findings) -> Numbers:

@@ -27,7 +27,7 @@ def round_ticks(low: float, high: float, most: int) -> list[tuple[float, str]]:
     decimals = int(max(-np.floor(np.log10(step) + 1e-9), 0))
     first = int(np.ceil(low / step - 1e-9))
     found = [step * i for i in range(first, int(np.floor(high / step + 1e-9)) + 1)]
-    return [(value, f"{value:z,.{decimals}f}") for value in found]
+    return [(value, f"{value:z,.{decimals}f}".replace("-", "−")) for value in found]
 
 
 def time_ticks(kind: AxisKind, low: float, high: float, most: int) -> list[tuple[float, str]]:

@@ -29,8 +29,8 @@ class Verdict:
 
 def verdicts_of(findings: Findings) -> list[Verdict]:
     """All verdicts, in the order in which one would ask."""
-    found = [] if findings.answer is None or findings.answer.diagnostics is None else _weights(findings.answer.diagnostics)
-    return [*found, *_of_log(findings), *_of_states(findings)]
+    found = None if findings.answer is None else findings.answer.diagnostics
+    return [*(_weights(found) if found is not None else []), *_of_log(findings), *_of_states(findings)]
 
 
 def _weights(found: Diagnostics) -> list[Verdict]:
@@ -43,8 +43,8 @@ def _weights(found: Diagnostics) -> list[Verdict]:
         Verdict(
             _mark(found.effective_samples >= PLENTY * LEAST_EFFECTIVE, found.effective_samples >= LEAST_EFFECTIVE),
             "Effective sample size",
-            f"{found.effective_samples:,.0f} of {found.n_rounds:,} rounds, in effect, speak for this policy ({share:.1%}); "
-            f"no value is given below {LEAST_EFFECTIVE:.0f}.",
+            f"{found.effective_samples:,.0f} of {found.n_rounds:,} rounds, in effect, speak for this policy "
+            f"({share:.1%}); no value is given below {LEAST_EFFECTIVE:.0f}.",
         ),
         Verdict(
             _mark(found.overlap >= COMMON, found.overlap >= RARE),
@@ -61,14 +61,14 @@ def _weights(found: Diagnostics) -> list[Verdict]:
             _mark(explained, off <= MOST_MISSING),
             "Mean weight",
             f"Weights average {found.mean_weight:.3f}, {found.mean_weight_z:+.1f} standard errors from 1: "
-            + ("the propensities are consistent with what the log took." if explained else "chance does not explain it."),
+            f"{'the propensities agree with what the log took' if explained else 'chance does not explain it'}.",
         ),
         Verdict(
             _mark(missing == 0, missing <= MOST_MISSING),
             "Support",
             "The log took every action that the policy would."
             if missing == 0
-            else f"The policy would spend {missing:.1%} of its rounds on actions that the log never took or could not take.",
+            else f"The policy would spend {missing:.1%} of its rounds on actions that the log never or could not take.",
         ),
     ]
 
@@ -79,7 +79,7 @@ def _of_log(findings: Findings) -> list[Verdict]:
         "logged": ("sound", "The log says how likely each of its choices was."),
         "estimated": (
             "with care",
-            "Nobody wrote them down; they are estimates. Values are as right as these, and no interval counts their error.",
+            "Nobody wrote them down: they are estimates. Values are as right as they are, and no interval counts that.",
         ),
         "unknown": ("not sound", "The log has none, and no value can be had without them: --estimate-propensities."),
     }

@@ -21,10 +21,12 @@ MINUS = "−"
 
 
 class Numbers:
-    """Numbers with as many decimals as the usual one of their standard errors needs for one figure, or two where the first is small."""
+    """Numbers with as many decimals as their usual standard error has to its first figure, or second if that is low."""
 
     def __init__(self, errors: Iterable[float], values: Iterable[float] = ()) -> None:
-        sizes = [error for error in errors if 0 < error < np.inf] or [abs(v) / 100 for v in values if v and np.isfinite(v)]
+        sizes = [error for error in errors if 0 < error < np.inf]
+        sizes = sizes or [abs(value) / 100 for value in values if value and np.isfinite(value)]
+
         self.decimals = int(np.clip(-np.floor(np.log10(np.median(sizes) / 3)), 0, 6)) if sizes else 3
 
     def say(self, value: float, sign: bool = False) -> str:
@@ -56,30 +58,46 @@ def headline(findings: Findings) -> list[str]:
         what = "switching" if n_states > 1 else "this policy"
         return [f"What {what} would earn can't be said from this log."]
     who = f"Switching between {n_states} policies" if n_states > 1 else "This policy"
-    first = f"{who} would earn {say.say(estimate.value)} a round ({estimate.confidence:.0%} interval {say.interval(estimate)})."
+    interval = f"{estimate.confidence:.0%} interval {say.interval(estimate)}"
+    first = f"{who} would earn {say.say(estimate.value)} a round ({interval})."
     parts = []
     if answer.over_logging is not None:
-        parts.append(_compared(answer.over_logging, "the logging policy earned", "as the logging policy", say))
+        parts.append(_compared(answer.over_logging, "the logging policy earned", say))
     if answer.over_single is not None:
-        parts.append(_compared(answer.over_single, "the best single policy would", "as the best single policy", say))
+        parts.append(_compared(answer.over_single, "the best single policy would", say))
     return [first, f"That is {' and '.join(parts)}."] if parts else [first]
 
 
 def refusal_told(refusal: str | None) -> str:
     """A refusal in the words of a page, with its cure."""
-    told = FORCED.sub("", refusal or "").removeprefix("no value: ").removeprefix("no forecast: ").strip()
-    told = told.replace(PROPENSITY_CURE, "--columns propensity=…, or estimate them: --estimate-propensities")
+    return said_on_page(FORCED.sub("", refusal or "").removeprefix("no value: ").removeprefix("no forecast: "))
+
+
+def said_on_page(text: str) -> str:
+    """A message as a sentence of the page, with the options of commands for those of functions."""
+    told = text.strip().replace(PROPENSITY_CURE, "--columns propensity=…, or estimate them: --estimate-propensities")
+    told = told[:1].upper() + told[1:]
     return told if told.endswith(".") else f"{told}."
 
 
-def ground_told(judging: Judging, confidence: float) -> str:
-    """Which rounds the values are of."""
+def ground_told(findings: Findings) -> str:
+    """Which rounds the values are of, and how switching was judged where its states are not known in time."""
+    told, estimate = _rounds_told(findings.judging), findings.answer.switching.estimate if findings.answer else None
+    if estimate is not None and estimate.estimator == "dr-ns":
+        told += (
+            " States of this kind are found with the help of rewards, later ones too; so the deployment itself, which "
+            "has only earlier ones, was led along the log (by dr-ns)."
+        )
+    return told
+
+
+def _rounds_told(judging: Judging) -> str:
     rounds = count_of(judging.n_rounds, "round")
     if judging.kind == "held out":
         return (
-            f"The model was learned from this very log, and nothing should be judged on what it learned from. These are "
-            f"the figures of a model learned in the same way from the first {LEARNED_SHARE:.0%} of the rounds, judged on "
-            f"the last {rounds}."
+            "The model was learned from this very log, and nothing should be judged on what it learned from. These are "
+            f"the figures of a model learned in the same way from the first {LEARNED_SHARE:.0%} of the rounds, judged "
+            f"on the last {rounds}."
         )
     if judging.kind == "rest":
         why = judging.overlap or "the log begins with the rounds that the model was learned from"
@@ -89,9 +107,9 @@ def ground_told(judging: Judging, confidence: float) -> str:
     return ""
 
 
-def _compared(difference: Difference, than: str, alike: str, say: Numbers) -> str:
+def _compared(difference: Difference, than: str, say: Numbers) -> str:
     interval = say.interval(difference, sign=True)
     if not difference.told_apart:
-        return f"as much {alike}, as far as this log tells ({say.say(difference.value, sign=True)}; {interval})"
+        return f"not clearly different from what {than} ({say.say(difference.value, sign=True)}; {interval})"
     more = "more" if difference.value > 0 else "less"
     return f"{say.say(abs(difference.value))} {more} than {than} ({interval})"
