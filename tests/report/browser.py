@@ -29,8 +29,9 @@ class Browser:
         # The browser reads its commands from 3 and answers on 4: they are moved there from where nothing else is.
         moved = [fcntl.fcntl(each, fcntl.F_DUPFD, 20) for each in (theirs_in, theirs_out)]
         command = [
-            sys.executable, "-c", PLACE, *map(str, moved), path, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--remote-debugging-pipe",
-            "--disable-background-networking", "--disable-component-update", f"--user-data-dir={profile}", "about:blank",
+            sys.executable, "-c", PLACE, *map(str, moved),
+            path, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--remote-debugging-pipe",
+            "--disable-background-networking", "--disable-component-update", f"--user-data-dir={profile}",
         ]  # fmt: skip
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         self.process = subprocess.Popen(command, pass_fds=moved, **quiet)
@@ -64,9 +65,7 @@ class Browser:
                 self.ask(f"{domain}.enable")
         self.complaints, self.requests = [], []
         touch = width < 700
-        self.ask(
-            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=touch
-        )
+        self.ask("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=touch)
         self.ask("Emulation.setTouchEmulationEnabled", enabled=touch, maxTouchPoints=2)
         self.ask("Emulation.setEmulatedMedia", features=[{"name": name, "value": value} for name, value in media])
         self.ask("Emulation.setScriptExecutionDisabled", value=not scripts)
@@ -108,8 +107,10 @@ class Browser:
 
     def pinch(self, starts, ends, y):
         """Two fingers from two places to two others."""
+
         def fingers(share):
-            return [{"x": a + share * (b - a), "y": y, "id": i} for i, (a, b) in enumerate(zip(starts, ends, strict=True))]
+            ways = enumerate(zip(starts, ends, strict=True))
+            return [{"x": a + share * (b - a), "y": y, "id": i} for i, (a, b) in ways]
 
         self.ask("Input.dispatchTouchEvent", type="touchStart", touchPoints=fingers(0))
         for step in range(1, 6):

@@ -12,10 +12,13 @@ HOSTILE = (
     "\"'><svg onload=alert(2)> & {{ 7 * 7 }}",
     "https://example.org/x.js <!-- ]]> \u2028",
 )
+ITEMS = ("boots", "coats", "lamps")
 DAY = 86_400
 
 
-def two_worlds(n=1500, seed=0, start=0, timed=True, names=("boots", "coats", "lamps"), contexts=True, propensities=True):
+def two_worlds(
+    n=1500, seed=0, start=0, timed=True, names=("boots", "coats", "lamps"), contexts=True, propensities=True
+):
     """Rewards of three actions in two worlds that take turns of 300 rounds, which differ in what is best."""
     generator = np.random.default_rng(seed)
     states = (np.arange(n) // 300) % 2
@@ -23,7 +26,7 @@ def two_worlds(n=1500, seed=0, start=0, timed=True, names=("boots", "coats", "la
     hour = generator.normal(size=n)
     rewards = np.array([[0.1, 0.5, 0.9], [0.9, 0.5, 0.2]])[states, actions] + generator.normal(0, 0.3, n)
     rewards += 0.3 * hour * (actions == 1)
-    times = np.datetime64("2026-01-01", "s") + (start + np.arange(n)) * np.timedelta64(DAY // 100, "s")
+    times = np.datetime64("2026-01-01", "s") + (start + np.arange(n)) * np.timedelta64(DAY // 150, "s")
     return sc.BanditLog.from_arrays(
         actions,
         rewards,

@@ -51,7 +51,7 @@ def test_it_renders_without_complaint_or_request(browser, path, width, scheme):
     # Nothing is wider than the page, and every figure is there.
     assert browser.evaluate("document.documentElement.scrollWidth") <= width
     for figure in (STATES, COURSE):
-        left, top, across, high = browser.box(f"{figure} .plot")
+        _, _, across, high = browser.box(f"{figure} .plot")
         assert across > 0.8 * min(width, 1060) - 60
         assert high > 100
     darkness = browser.evaluate("getComputedStyle(document.body).backgroundColor")

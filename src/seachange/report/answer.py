@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from seachange.errors import LogError, RefusedError, SeachangeWarning
 from seachange.evaluation.adaptive import OnlineEstimate, evaluate_online
@@ -21,6 +21,7 @@ from seachange.report.ground import Ground, SinglePolicy
 ESTIMATORS = ("dr", "snips", "ips", "dm")
 
 Found = TypeVar("Found")
+Note: TypeAlias = tuple[str, str]  # what it is about, and the message
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class Answer:
 
 def answer_of(ground: Ground, confidence: float, seed: int) -> Answer:
     """All values of ``ground``; what is refused is told with its cure."""
-    notes: list[str] = []
+    notes: list[Note] = []
     log, policies, labels = ground.log, ground.model.policies, ground.labels
     name, online = "switching" if ground.switches else "the policy", None
     logging = _judged("the logging policy", lambda: evaluate_logging(log, confidence), notes)
@@ -84,7 +85,7 @@ def answer_of(ground: Ground, confidence: float, seed: int) -> Answer:
         online=online.estimate if online is not None and isinstance(online.estimate, OnlineEstimate) else None,
         online_refusal=None if online is None else online.refusal,
         diagnostics=found,
-        notes=tuple(dict.fromkeys(notes)),
+        notes=told_once(notes),
     )
 
 
@@ -118,7 +119,7 @@ def _led_along(ground: Ground, confidence: float, seed: int) -> OnlineEstimate:
     return evaluate_online(ground.log, ground.model.deployer(), "dr-ns", confidence=confidence, seed=seed)
 
 
-def _judged(name: str, judge: Callable[[], ValueEstimate], notes: list[str]) -> Judged:
+def _judged(name: str, judge: Callable[[], ValueEstimate], notes: list[Note]) -> Judged:
     with noted(notes, name):
         return Judged(name, *_tried(judge))
 
@@ -132,10 +133,18 @@ def _tried(ask: Callable[[], Found]) -> tuple[Found | None, str | None]:
 
 
 @contextmanager
-def noted(notes: list[str], about: str = "") -> Iterator[None]:
+def noted(notes: list[Note], about: str = "") -> Iterator[None]:
     """Warnings of ours become ``notes``, which say what they are about."""
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always", SeachangeWarning)
         yield
-    lead = f"{about}: " if about else ""
-    notes += [f"{lead}{each.message}" for each in said if issubclass(each.category, SeachangeWarning)]
+    notes += [(about, str(each.message)) for each in said if issubclass(each.category, SeachangeWarning)]
+
+
+def told_once(notes: list[Note]) -> tuple[str, ...]:
+    """Notes as sentences; what is true of several is said once, of none in particular."""
+    about: dict[str, set[str]] = {}
+    for subject, message in notes:
+        about.setdefault(message, set()).add(subject)
+    alone = {message: next(iter(subjects)) for message, subjects in about.items() if len(subjects) == 1}
+    return tuple(f"{alone[message]}: {message}" if alone.get(message) else message for message in about)

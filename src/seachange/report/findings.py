@@ -18,7 +18,7 @@ from seachange.model import SwitchingModel
 from seachange.params import Params
 from seachange.protocols import Floats
 from seachange.provenance import Provenance
-from seachange.report.answer import Answer, answer_of, noted
+from seachange.report.answer import Answer, Note, answer_of, noted, told_once
 from seachange.report.bounds import bounds_document
 from seachange.report.ground import Ground, GroundKind, ground_of
 from seachange.report.over_time import Course, Series, course_of
@@ -97,7 +97,7 @@ def find(
 ) -> Findings:
     """Ask of ``log`` and ``model`` all that there is to tell; what the log cannot support is refused, with reasons."""
     overlap, ground, refusal = model.provenance.overlap(log), None, None
-    notes: list[str] = []
+    notes: list[Note] = []
     try:
         with noted(notes):
             ground = ground_of(log, model)
@@ -116,7 +116,7 @@ def find(
         learned_from=model.provenance,
         judging=Judging(None if ground is None else ground.kind, n_judged, first, overlap, refusal),
         answer=answer,
-        notes=tuple(dict.fromkeys([*notes, *(answer.notes if answer is not None else ())])),
+        notes=(*told_once(notes), *(answer.notes if answer is not None else ())),
         states=states,
         sure_share=_sure_share(labels),
         mean_rewards=_mean_rewards(log, states),
@@ -167,7 +167,8 @@ def _course(ground: Ground | None, answer: Answer | None, confidence: float) -> 
         return None, None
     best = None if answer.best_single is None else ground.singles[answer.best_single]
     try:
-        return course_of(ground, best, confidence), None
+        with noted([]):  # what there is to say was said with the answer
+            return course_of(ground, best, confidence), None
     except (RefusedError, LogError) as refusal:
         return None, str(refusal)
 

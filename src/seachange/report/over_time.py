@@ -11,13 +11,15 @@ from seachange.evaluation.diagnostics import LEAST_EFFECTIVE
 from seachange.evaluation.forecasting import Forecast, forecast
 from seachange.evaluation.over_time import ValuesOverTime, along_time, evaluate_by_period
 from seachange.evaluation.time_features import SECONDS, Period
-from seachange.protocols import Floats, Ints
+from seachange.protocols import Bools, Floats, Ints
 from seachange.report.ground import Ground, SinglePolicy
 from seachange.report.timeline import TimeAxis, seconds_of, time_axis
 
 # Fewer periods show no course, more are no figure.
 FEWEST, MOST = 8, 60
 USUAL = 20
+# Share of periods that must have a value; else they are made longer.
+MOSTLY = 0.8
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,24 +52,27 @@ def course_of(ground: Ground, best: SinglePolicy | None, confidence: float) -> C
 
     Raises ``RefusedError`` or ``LogError`` where the log can speak of neither policy.
     """
-    axis = time_axis(ground.log, ground.labels.n_chains)
-    period, refusal, forecast_refusal, next_one = _period(ground, axis), None, None, None
-    switching = None
-    if ground.told_states:
+    axis = _axis(ground)
+    refusal, forecast_refusal, next_one, switching, single = None, None, None, None, None
+    for period in _periods(ground, axis):
+        if not ground.told_states:
+            switching = evaluate_by_period(
+                ground.log, ground.model.policies, period, labels=ground.labels, confidence=confidence
+            )
+        single = _by_period(ground, best, period, confidence)
+        known = switching if switching is not None else single
+        if known is None or _known(known).mean() >= MOSTLY:
+            break
+    if switching is None:
         refusal = (
             "the states of these rounds were found with the help of their rewards: values by period would be those of "
             "a policy that is told the states, which no deployment is"
         )
     else:
-        switching = evaluate_by_period(
-            ground.log, ground.model.policies, period, labels=ground.labels, confidence=confidence
-        )
         try:
             next_one = forecast(switching, confidence=confidence)
         except RefusedError as error:
             forecast_refusal = str(error)
-    single = _by_period(ground, best, period, confidence)
-    known = switching if switching is not None else single
     last = known.rounds if known is not None else _last_rounds(len(ground.log))
     return Course(
         axis=axis,
@@ -93,15 +98,22 @@ def _by_period(
         return None
 
 
-def _period(ground: Ground, axis: TimeAxis) -> int | Period:
-    """The shortest of hour, day and week that makes a figure; else as many rounds as make the usual number."""
-    periods: tuple[Period, ...] = ("hour", "day", "week")
+def _axis(ground: Ground) -> TimeAxis:
+    """Time, or rounds one after the other: also of sequences without times."""
+    if ground.log.times is not None or ground.labels.n_chains == 1:
+        return time_axis(ground.log, ground.labels.n_chains)
+    ends = np.array([0.0, len(ground.log)])
+    return TimeAxis("round", ends, ends, None)
+
+
+def _periods(ground: Ground, axis: TimeAxis) -> list[int | Period]:
+    """Periods that would make a figure, shortest first: hours, days or weeks; else as many rounds as make a few."""
+    found: list[int | Period] = []
     if axis.kind == "date" and ground.log.times is not None and _in_seconds(ground):
         span = float(axis.values[-1] - axis.values[0])
-        for period in periods:
-            if FEWEST <= span / SECONDS[period] <= MOST:
-                return period
-    return max(-(-len(ground.log) // USUAL), 1)
+        periods: tuple[Period, ...] = ("hour", "day", "week")
+        found += [period for period in periods if FEWEST <= span / SECONDS[period] <= MOST]
+    return [*found, *(max(-(-len(ground.log) // count), 1) for count in (USUAL, FEWEST))]
 
 
 def _in_seconds(ground: Ground) -> bool:
@@ -126,9 +138,13 @@ def _edges(ground: Ground, axis: TimeAxis, last: Ints) -> Floats:
     return np.concatenate([ordered[:1], ordered[last[:-1] + 1], axis.values[-1:]])
 
 
+def _known(past: ValuesOverTime) -> Bools:
+    """(m,) of which periods enough rounds speak."""
+    return np.asarray(np.isfinite(past.std_errors) & (past.effective_samples >= LEAST_EFFECTIVE))
+
+
 def _series(name: str, past: ValuesOverTime) -> Series:
-    known = np.isfinite(past.std_errors) & (past.effective_samples >= LEAST_EFFECTIVE)
-    return Series(name, *(np.where(known, each, np.nan) for each in (past.values, past.low, past.high)))
+    return Series(name, *(np.where(_known(past), each, np.nan) for each in (past.values, past.low, past.high)))
 
 
 def _logged(ground: Ground, last: Ints) -> Series:
