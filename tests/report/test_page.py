@@ -10,8 +10,9 @@ import pytest
 
 import seachange as sc
 from report.pages import HOSTILE, learned, page_and_findings, two_worlds
-from seachange.errors import SeachangeWarning
+from seachange.errors import ParameterError, SeachangeWarning
 from seachange.evaluation.estimators import evaluate_logging
+from seachange.provenance import Provenance
 from seachange.report.findings import as_document, find
 from seachange.report.page import page_of
 from seachange.report.page.ticks import round_ticks, time_ticks
@@ -150,6 +151,21 @@ def test_a_model_is_not_judged_on_what_it_learned_from(model):
     expected = sc.evaluate(log[900:], alike.policies, ("dr",), labels=labels)[0]
     assert found.answer.switching.estimate.value == pytest.approx(expected.value, rel=1e-9)
     assert "learned from this very log" in words(page)
+
+
+def test_a_log_too_short_to_learn_alike_is_refused_and_the_rest_is_told():
+    log = two_worlds(n=1, contexts=False)
+    model = learned(two_worlds(contexts=False))
+    model = sc.SwitchingModel(**(vars(model) | {"provenance": Provenance.of(log)}))
+    page, found = page_and_findings(log, model)
+    assert found.answer is None
+    assert "What this model would earn can't be said" in words(page)
+    assert "later log" in words(page)
+
+
+def test_a_log_of_other_actions_is_no_log_of_the_model(model):
+    with pytest.raises(ParameterError, match="action_names"):
+        find(two_worlds(seed=1, names=("a", "b", "c")), model)
 
 
 @pytest.mark.parametrize("timed", [True, False])

@@ -53,16 +53,15 @@ def report(
     if estimate_propensities:
         table = with_estimates(table, seed, console)
     said = _options(columns, confidence, estimate_propensities, drop_bad_rows, seed)
-    with working("Asking the log and the model"):
-        found = find(
-            table,
-            loaded,
-            log_name=log.name,
-            model_name=model.name,
-            commands=_commands(log, model, out, said),
-            confidence=confidence,
-            seed=seed,
-        )
+    found = find(
+        table,
+        loaded,
+        log_name=log.name,
+        model_name=model.name,
+        commands=_commands(log, model, out, said),
+        confidence=confidence,
+        seed=seed,
+    )
     with working("Drawing"), written_whole(target) as beside:
         beside.write_text(page_of(found), encoding="utf-8")
     console.print(" ".join(headline(found)), soft_wrap=True, markup=False)

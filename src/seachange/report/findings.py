@@ -23,6 +23,7 @@ from seachange.report.bounds import bounds_document
 from seachange.report.ground import Ground, GroundKind, ground_of
 from seachange.report.over_time import Course, Series, course_of
 from seachange.report.policy_summary import PolicySummary, summarise_policies
+from seachange.report.progress import working
 from seachange.report.states import StatesSummary, plain, summarise_states
 from seachange.report.states import as_document as states_document
 from seachange.report.timeline import seconds_of
@@ -99,17 +100,18 @@ def find(
     overlap, ground, refusal = model.provenance.overlap(log), None, None
     notes: list[Note] = []
     try:
-        with noted(notes):
+        with working("Finding rounds to judge by"), noted(notes):
             ground = ground_of(log, model)
-    except SeachangeError as error:
-        if overlap is None:
-            raise
+    except RefusedError as error:
         refusal = str(error)
-    answer = None if ground is None else answer_of(ground, confidence, seed)
-    course, course_refusal = _course(ground, answer, confidence)
-    labels = model.oracle.predict(log)
-    fitted_here = log.fingerprint() == model.provenance.fingerprint
-    states = summarise_states(log, model.oracle, labels, confidence, fitted_here)
+    with working("Judging the policies"):
+        answer = None if ground is None else answer_of(ground, confidence, seed)
+    with working("Judging them along time"):
+        course, course_refusal = _course(ground, answer, confidence)
+    with working("Finding the states"):
+        labels = model.oracle.predict(log)
+        fitted_here = log.fingerprint() == model.provenance.fingerprint
+        states = summarise_states(log, model.oracle, labels, confidence, fitted_here)
     n_judged, first = (0, 0) if ground is None else (len(ground.log), ground.first_round)
     return Findings(
         origin=_origin(log, model, log_name, model_name, tuple(commands)),

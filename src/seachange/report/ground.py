@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from seachange.errors import SeachangeError
+from seachange.errors import RefusedError, SeachangeError
 from seachange.evaluation.support import Judged
 from seachange.learning import learn
 from seachange.log.bandit_log import BanditLog
@@ -60,15 +60,27 @@ class Ground:
 def ground_of(log: BanditLog, model: SwitchingModel) -> Ground:
     """What of ``log`` is new to ``model``; where nothing is, the last rounds and a model learned alike from the first.
 
-    Raises a ``SeachangeError`` where neither can be had.
+    Raises ``RefusedError`` where neither can be had.
     """
+    if not isinstance(model.oracle, KnownStates):
+        model.label_ahead(log[:1])  # raises where the model is of other actions or contexts
     seen = rounds_seen(log, model)
     if seen == 0:
         return Ground("unseen", model, log, model.label_ahead(log), 0, _alone(model, log))
     if seen < len(log):
         later, labels = log[seen:], _from_round(model.label_ahead(log), log, seen)
         return Ground("rest", model, later, labels, seen, _alone(model, later))
-    cut = round(LEARNED_SHARE * len(log))
+    try:
+        return _held_out(log, model, round(LEARNED_SHARE * len(log)))
+    except SeachangeError as error:
+        raise RefusedError(
+            "the model was learned from these very rounds, and none like it can be learned from the first "
+            f"{LEARNED_SHARE:.0%} of them to be judged on the rest ({error}). A later log would cure it."
+        ) from error
+
+
+def _held_out(log: BanditLog, model: SwitchingModel, cut: int) -> Ground:
+    """A model learned alike from the rounds before ``cut``, to be judged on those after it."""
     known, later = log[:cut], log[cut:]
     alike = _learned_alike(known, model)
     labels = _from_round(_labels(alike, log, model), log, cut)

@@ -52,7 +52,7 @@ def course_of(ground: Ground, best: SinglePolicy | None, confidence: float) -> C
 
     Raises ``RefusedError`` or ``LogError`` where the log can speak of neither policy.
     """
-    axis = _axis(ground)
+    axis = time_axis(ground.log, ground.labels.n_chains)
     refusal, forecast_refusal, next_one, switching, single = None, None, None, None, None
     for period in _periods(ground, axis):
         if not ground.told_states:
@@ -63,6 +63,8 @@ def course_of(ground: Ground, best: SinglePolicy | None, confidence: float) -> C
         known = switching if switching is not None else single
         if known is None or _known(known).mean() >= MOSTLY:
             break
+    if known is None:
+        raise RefusedError("no value: the log can speak of none of these policies by period.")
     if switching is None:
         refusal = (
             "the states of these rounds were found with the help of their rewards: values by period would be those of "
@@ -73,14 +75,13 @@ def course_of(ground: Ground, best: SinglePolicy | None, confidence: float) -> C
             next_one = forecast(switching, confidence=confidence)
         except RefusedError as error:
             forecast_refusal = str(error)
-    last = known.rounds if known is not None else _last_rounds(len(ground.log))
     return Course(
         axis=axis,
-        period=known.reason if known is not None else "",
-        edges=_edges(ground, axis, last),
+        period=known.reason,
+        edges=_edges(ground, axis, known.rounds),
         switching=None if switching is None else _series("switching" if ground.switches else "the policy", switching),
         single=None if single is None or best is None else _series(best.name, single),
-        logging=_logged(ground, last),
+        logging=_logged(ground, known.rounds),
         forecast=next_one,
         refusal=refusal,
         forecast_refusal=forecast_refusal,
@@ -96,14 +97,6 @@ def _by_period(
         return evaluate_by_period(ground.log, best.policy, period, labels=best.labels, confidence=confidence)
     except (RefusedError, LogError):
         return None
-
-
-def _axis(ground: Ground) -> TimeAxis:
-    """Time, or rounds one after the other: also of sequences without times."""
-    if ground.log.times is not None or ground.labels.n_chains == 1:
-        return time_axis(ground.log, ground.labels.n_chains)
-    ends = np.array([0.0, len(ground.log)])
-    return TimeAxis("round", ends, ends, None)
 
 
 def _periods(ground: Ground, axis: TimeAxis) -> list[int | Period]:
@@ -123,17 +116,11 @@ def _in_seconds(ground: Ground) -> bool:
     return times.dtype.kind == "M" or float(times.max()) == float(seconds_of(times)[1].max())
 
 
-def _last_rounds(n: int) -> Ints:
-    size = max(-(-n // USUAL), 1)
-    return np.append(np.arange(size - 1, n - 1, size), n - 1)
-
-
 def _edges(ground: Ground, axis: TimeAxis, last: Ints) -> Floats:
     """Where periods begin and end on the axis: a period ends where the next one's first round lies."""
     if ground.labels.n_chains == 1:
         return np.asarray(axis.at(np.concatenate([[0], last + 1])))
-    if ground.log.times is None:
-        return np.concatenate([[0.0], last + 1.0])
+    assert ground.log.times is not None, "sequences without times have no values along time"
     ordered = seconds_of(ground.log.times)[1][along_time(ground.log)]
     return np.concatenate([ordered[:1], ordered[last[:-1] + 1], axis.values[-1:]])
 

@@ -76,6 +76,7 @@ def refusal_told(refusal: str | None) -> str:
 def said_on_page(text: str) -> str:
     """A message as a sentence of the page, with the options of commands for those of functions."""
     told = text.strip().replace(PROPENSITY_CURE, "--columns propensity=…, or estimate them: --estimate-propensities")
+    told = told.replace('interval="bootstrap"', "seachange evaluate --interval bootstrap")
     told = told[:1].upper() + told[1:]
     return told if told.endswith(".") else f"{told}."
 
