@@ -201,7 +201,9 @@ def test_a_log_without_propensities_is_told_how_to_get_them(model):
 def test_estimated_propensities_are_said_to_be(model):
     log = two_worlds(seed=1, start=1500, propensities=False)
     log = log.with_propensities(sc.estimate_propensities(log), estimated=True)
-    assert "Nobody wrote them down" in words(page_and_findings(log, model)[0])
+    page, found = page_and_findings(log, model)
+    assert "Nobody wrote them down" in words(page)
+    assert len([note for note in found.notes if "uses estimated propensities" in note and "evaluating" in note]) == 1
 
 
 def test_states_found_with_rewards_are_judged_by_the_deployment():

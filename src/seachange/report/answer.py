@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,6 +20,9 @@ from seachange.report.ground import Ground, SinglePolicy
 
 # The answer is by the first; the others stand beside it.
 ESTIMATORS = ("dr", "snips", "ips", "dm")
+
+# How messages begin that are about one state.
+OF_A_STATE = re.compile(r"(state \d+): (.*)", re.DOTALL)
 
 Found = TypeVar("Found")
 Note: TypeAlias = tuple[str, str]  # what it is about, and the message
@@ -138,7 +142,10 @@ def noted(notes: list[Note], about: str = "") -> Iterator[None]:
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always", SeachangeWarning)
         yield
-    notes += [(about, str(each.message)) for each in said if issubclass(each.category, SeachangeWarning)]
+    for each in said:
+        if issubclass(each.category, SeachangeWarning):
+            state = OF_A_STATE.match(str(each.message))
+            notes.append((state[1], state[2]) if state else (about, str(each.message)))
 
 
 def told_once(notes: list[Note]) -> tuple[str, ...]:
