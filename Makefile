@@ -6,12 +6,12 @@ BIN := $(VENV)/bin
 BENCH_BIN := .bench-venv/bin
 WORKERS ?= 2
 
-.PHONY: demo test test-long check bench bench-scaling figures clean
+.PHONY: demo test test-long check bench bench-scaling figures chromium clean
 
 demo: $(VENV)/installed $(VENV)/kernels  ## the whole loop on built-in data
 	$(BIN)/seachange demo --out demo-output --force
 
-test: $(VENV)/developer $(VENV)/kernels  ## the suite, then its small part again without the compiler
+test: $(VENV)/developer $(VENV)/kernels chromium  ## the suite, then its small part again without the compiler
 	$(BIN)/python -m pytest -q -n $(WORKERS)
 	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q -n $(WORKERS) -m small tests
 
@@ -42,6 +42,11 @@ figures: demo  ## the figures that the documentation shows
 	cp demo-output/recovery.png docs/figures/
 	$(BIN)/seachange replicate synthetic --runs 10 --figure docs/figures/reward-by-states.png --force
 	$(BIN)/python benchmarks/future_values.py --figure docs/figures/future-values.png
+
+chromium:  ## a browser for the tests of the report, where there is none
+	@command -v chromium || command -v chromium-browser || command -v google-chrome || { \
+	  sudo=$$([ "$$(id -u)" = 0 ] || echo sudo); \
+	  $$sudo apt-get update --quiet && $$sudo apt-get install --yes --quiet chromium; }
 
 clean:
 	rm -rf $(VENV) .bench-venv .pytest_cache .mypy_cache .ruff_cache .hypothesis demo-output replicate-output

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from seachange.cli import checking, inspecting, judging, learning, replicating
+from seachange.cli import checking, inspecting, judging, learning, replicating, reporting
 from seachange.cli.options import app
 from seachange.cli.running import main
 
-__all__ = ["app", "checking", "inspecting", "judging", "learning", "main", "replicating"]
+__all__ = ["app", "checking", "inspecting", "judging", "learning", "main", "replicating", "reporting"]

@@ -193,18 +193,19 @@ def as_document(summary: StatesSummary) -> dict[str, Any]:
         if summary.evidence is None
         else asdict(summary.evidence) | {"counts": [asdict(count) for count in summary.evidence.counts]},
     }
-    return {key: _plain(value) for key, value in document.items()}
+    return {key: plain(value) for key, value in document.items()}
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """A value as JSON has it: lists for arrays, null for what is not a number."""
     if isinstance(value, dict):
-        return {key: _plain(each) for key, each in value.items()}
+        return {key: plain(each) for key, each in value.items()}
     if isinstance(value, np.ndarray):
         if value.dtype.kind == "f" and not np.isfinite(value).all():
-            return _plain(value.tolist())
+            return plain(value.tolist())
         return value.tolist()
     if isinstance(value, (list, tuple)):
-        return [_plain(each) for each in value]
+        return [plain(each) for each in value]
     return None if isinstance(value, float) and not np.isfinite(value) else value
 
 

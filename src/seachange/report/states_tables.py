@@ -197,16 +197,16 @@ def distinguishing(summary: StatesSummary) -> RenderableType:
     return Group(*parts)
 
 
-def in_words(contrast: Contrast, elsewhere: str = "elsewhere") -> str:
-    """A contrast as a person would say it."""
-    who = None if contrast.action is None else f"'{shown_name(contrast.action)}'"
+def in_words(contrast: Contrast, elsewhere: str = "elsewhere", longest: int = 20) -> str:
+    """A contrast as a person would say it, with names of at most ``longest`` signs."""
+    who = None if contrast.action is None else f"'{shown_name(contrast.action, longest)}'"
     here, there, errors = contrast.here, contrast.elsewhere, f"({abs(contrast.std_errors):.1f} se)"
     if contrast.feature is None:
         gap, mine, theirs = _alike(abs(here - there), here, there, figures=2)
         more = "more" if here > there else "less"
         return f"{who} earns {gap} {more} than {elsewhere}: {mine}, not {theirs} {errors}"
     more = "" if contrast.step is None else f" +{contrast.step:.3g}"
-    feature = f"'{shown_name(contrast.feature)}'{more}"
+    feature = f"'{shown_name(contrast.feature, longest)}'{more}"
     if contrast.scale == "log-odds":
         odds = f"the odds of {who}" if who else "the odds"
         _, mine, theirs = _alike(float(np.exp(max(here, there))), np.exp(here), np.exp(there), figures=3)
