@@ -7,9 +7,9 @@ In a page, in order, in one folder and with one set of names:
     ```console        lines after "$ " run; the lines below each are what it prints
     ```sh             lines that start with "seachange " run; what they print is not looked at
 
-"..." in what is printed, or "…" alone in a line, stands for anything, and spaces count as one. A fence without a language
-is a ``sh``. Words behind the language: ``long`` runs with the long tests only, ``exit-1`` expects that exit code. Fences
-within comments of a page run too, for what an example needs and a reader does not.
+"..." in what is printed, or "…" alone in a line, stands for anything, and spaces count as one. A fence without a
+language is a ``sh``. Words behind the language: ``long`` runs with the long tests only, ``exit-1`` expects that exit
+code. Fences within comments of a page run too, for what an example needs and a reader does not.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def blocks_of(text: str) -> Iterator[Block]:
                 opened, inside = (number, found), []
         elif line.strip() == "```":
             start, fence = opened
-            yield Block(start, fence["language"], tuple(fence["words"].split()), "".join(f"{each}\n" for each in inside))
+            yield Block(start, fence["language"], tuple(fence["words"].split()), "\n".join([*inside, ""]))
             opened = None
         else:
             inside.append(line.removeprefix(opened[1]["indent"]))

@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 import polars
 import pytest
-from documentation import PAGES, ROOT, blocks_of, run_page
 
 import seachange as sc
+from documentation import PAGES, ROOT, blocks_of, run_page
 
 TEXTS = {page: (ROOT / page).read_text(encoding="utf-8") for page in PAGES}
 RUN = [page for page, text in TEXTS.items() if any(block.runs for block in blocks_of(text))]
@@ -68,7 +68,7 @@ def test_long_examples_run_and_show_what_is_printed(page, folder):
     run_page(page, TEXTS[page], long=True)
 
 
-def test_the_readme_does_the_real_thing(folder, capsys):
+def test_the_readme_does_the_real_thing(folder):
     names = run_page("README.md", TEXTS["README.md"])
     assert names["model"].n_states == 2
     assert names["state"].rounds == 1
@@ -81,7 +81,8 @@ def test_the_readme_does_the_real_thing(folder, capsys):
 def test_the_readme_has_every_method_in_its_table_of_results():
     from seachange.experiments.synthetic import METHODS, PAPER
 
-    rows = {cells[1].strip(" *"): cells for line in TEXTS["README.md"].splitlines() if len(cells := line.split("|")) == 7}
+    cells = [line.split("|") for line in TEXTS["README.md"].splitlines()]
+    rows = {row[1].strip(" *"): row for row in cells if len(row) == 7}
     assert set(METHODS) <= set(rows)
     for method, figure in PAPER.items():
         assert float(rows[method][2]) == figure

@@ -52,7 +52,8 @@ def draw_log() -> Figure:
     clicked = log.rewards[:n] == 1
     for mask, face in ((clicked, GREY), (~clicked, "white")):
         below.scatter(np.flatnonzero(mask), np.zeros(mask.sum()), s=46, facecolor=face, edgecolor=GREY)
-    below.set(xlim=(-0.7, n - 0.3), yticks=[0], yticklabels=["reward"], xlabel="round (full colour: the action taken; its height: p)")
+    below.set(xlim=(-0.7, n - 0.3), yticks=[0], yticklabels=["reward"])
+    below.set_xlabel("round (full colour: the action taken; its height: p)")
     below.spines["left"].set_visible(False)
     return figure
 
@@ -97,11 +98,11 @@ def draw_policies() -> Figure:
     width, places = 0.4, np.arange(known.n_actions)
     for z, one in enumerate(axes[0]):
         here = labels.states == z if z < model.n_states else np.full(len(known), True)
-        taken = advice[here, z].mean(axis=0) if z < model.n_states else single.predict_proba(known.contexts).mean(axis=0)
+        probs = advice[here, z] if z < model.n_states else single.predict_proba(known.contexts)
         earned = [known.rewards[here & (known.actions == a)].mean() for a in places]
-        one.barh(places - width / 2, taken, width, color=colour_of(z) if z < model.n_states else "#999999")
+        one.barh(places - width / 2, probs.mean(axis=0), width, color=colour_of(z) if z < model.n_states else "#999999")
         one.barh(places + width / 2, earned, width, color="white", edgecolor=GREY, lw=0.8)
-        one.set(title=f"state {z}" if z < model.n_states else "one policy for all", xlim=(0, 1), xlabel="", yticks=places)
+        one.set(title=f"state {z}" if z < model.n_states else "one policy for all", xlim=(0, 1), yticks=places)
         one.set_yticklabels(known.action_names if z == 0 else [])
         one.invert_yaxis()
     figure.supxlabel("full: how often the policy takes it; outlined: clicks it earned in the log", fontsize=10)
@@ -213,7 +214,8 @@ def draw_adaptive() -> Figure:
     above.vlines(lived, 0, 1, color=GREY, lw=0.5)
     above.set(yticks=[], ylabel="accepted", xticks=[], title=f"{len(lived):,} of {len(later):,} rounds", ylim=(0, 1))
     rounds = np.arange(0, len(later), 10)
-    below.stackplot(rounds, np.array(beliefs)[rounds].T, colors=[colour_of(z) for z in range(model.n_states)], alpha=0.8)
+    colours = [colour_of(z) for z in range(model.n_states)]
+    below.stackplot(rounds, np.array(beliefs)[rounds].T, colors=colours, alpha=0.8)
     for change in np.flatnonzero(np.diff(SHOP.log_states(seed=0)[-len(later) :])):
         below.axvline(change, color="black", lw=0.8)
     below.set(ylabel="belief", xlabel="round of the log (lines: the world changed)", ylim=(0, 1))
@@ -249,8 +251,9 @@ def draw_bounds() -> Figure:
             ips_error_bound(n_rounds=int(n), max_ratio=ratio, wrong_rounds=0, delta_states=0.05, delta_rewards=0.05)
             for n in rounds
         ]
-        axes.loglog(rounds, [each.corrected / each.n_rounds for each in found], color=COLOURS[i], label=f"M = {ratio}, provable")
-        axes.loglog(rounds, [each.printed / each.n_rounds for each in found], color=COLOURS[i], ls=":", label="as printed")
+        provable, printed = np.array([(each.corrected, each.printed) for each in found]).T / rounds
+        axes.loglog(rounds, provable, color=COLOURS[i], label=f"M = {ratio}, provable")
+        axes.loglog(rounds, printed, color=COLOURS[i], ls=":", label="as printed")
     axes.axhline(1, color="black", lw=1)
     axes.text(rounds[-1], 1.15, "all that is at stake", ha="right", fontsize=9)
     axes.set(xlabel="rounds T", ylabel="error a round, at most", xlim=(1e3, 1e9))
