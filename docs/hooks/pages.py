@@ -77,5 +77,5 @@ def _reference(home: str) -> str:
     """The public names that live in a part of the package, the verbs last."""
     import seachange
 
-    names = sorted(seachange._HOMES[home], key=lambda name: (name[0].islower(), name))
+    names = sorted(seachange._HOMES.get(home, ()), key=lambda name: (name[0].islower(), name))
     return "\n\n".join(f"::: seachange.{name}" for name in names)
