@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 BENCH_BIN := .bench-venv/bin
 WORKERS ?= 2
 
-.PHONY: demo test test-long check bench bench-scaling figures chromium clean
+.PHONY: demo test test-long check docs bench bench-scaling figures chromium clean
 
 demo: $(VENV)/installed $(VENV)/kernels  ## the whole loop on built-in data
 	$(BIN)/seachange demo --out demo-output --force
@@ -23,6 +23,10 @@ check: $(VENV)/developer  ## lint, format, types, layers
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+docs: $(VENV)/documents  ## the documentation as pages, in site/; they ask the network for nothing
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+	@echo "Written: site/index.html"
 
 bench: $(VENV)/installed $(VENV)/kernels .bench-venv/installed  ## ratios against the peers, in one run
 	$(BIN)/python benchmarks/em_iteration.py --peer-python $(BENCH_BIN)/python
@@ -42,6 +46,7 @@ figures: demo  ## the figures that the documentation shows
 	cp demo-output/recovery.png docs/figures/
 	$(BIN)/seachange replicate synthetic --runs 10 --figure docs/figures/reward-by-states.png --force
 	$(BIN)/python benchmarks/future_values.py --figure docs/figures/future-values.png
+	$(BIN)/python docs/figures/concepts.py
 
 chromium:  ## a browser for the tests of the report, where there is none
 	@command -v chromium || command -v chromium-browser || command -v google-chrome || { \
@@ -49,7 +54,7 @@ chromium:  ## a browser for the tests of the report, where there is none
 	  $$sudo apt-get update --quiet && $$sudo apt-get install --yes --quiet chromium; }
 
 clean:
-	rm -rf $(VENV) .bench-venv .pytest_cache .mypy_cache .ruff_cache .hypothesis demo-output replicate-output
+	rm -rf $(VENV) .bench-venv .pytest_cache .mypy_cache .ruff_cache .hypothesis site demo-output replicate-output
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
@@ -61,6 +66,10 @@ $(VENV)/installed: pyproject.toml | $(VENV)/bin/python
 
 $(VENV)/developer: pyproject.toml $(VENV)/installed
 	$(BIN)/python -m pip install --quiet --group dev
+	touch $@
+
+$(VENV)/documents: pyproject.toml $(VENV)/installed
+	$(BIN)/python -m pip install --quiet --group docs
 	touch $@
 
 # The compiler's cache does not notice when a kernel calls one in another file that has changed.

@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, NamedTuple
 from seachange.errors import LogError
 from seachange.log.bandit_log import BanditLog
 from seachange.log.raw import PART_ROWS, RawLog, RawRounds
-from seachange.log.readers import csv, json_lines, parquet
+from seachange.log.readers import (
+    criteo,
+    csv,
+    decisions,
+    dsjson,
+    json_lines,
+    open_bandit,
+    parquet,
+    vw_text,
+    yahoo,
+)
 from seachange.log.readers.places import nearest
 from seachange.log.readers.sources import files_of
 from seachange.log.readers.streams import bare_suffix, head_of
@@ -31,6 +41,13 @@ class Format(NamedTuple):
 # In the order in which they are tried: what is told by a mark comes first, what many files look like last.
 FORMATS = (
     Format("parquet", parquet.looks_like, parquet.ParquetLog, many=True),
+    Format("open-bandit", open_bandit.looks_like, open_bandit.OpenBanditLog),
+    Format("yahoo-r6a", yahoo.looks_like, yahoo.YahooLog),
+    Format("yahoo-r6b", yahoo.looks_like, yahoo.YahooLog),
+    Format("criteo", criteo.looks_like, criteo.CriteoLog),
+    Format("decisions", decisions.looks_like, decisions.DecisionsLog),
+    Format("dsjson", dsjson.looks_like, dsjson.DsjsonLog),
+    Format("vw", vw_text.looks_like, vw_text.VwTextLog),
     Format("json-lines", json_lines.looks_like, json_lines.JsonLinesLog, many=True),
     Format("csv", csv.looks_like, csv.CsvLog, many=True),
     Format("tsv", csv.looks_like, csv.CsvLog, many=True),
