@@ -86,11 +86,11 @@ def _opened(
 ) -> RawLog:
     if isinstance(path, str | Path) and Path(path).is_dir():
         folder = Path(path)
-        whole = _named(format) if format else next((one for one in FORMATS if one.looks_like(folder, b"")), None)
+        whole = _named(format) if format else _told(folder, b"", columns)
         if whole is not None and not whole.many:
             return whole.reader(folder, columns)
     files = files_of(path)
-    told = _named(format) if format else _format_of(files)
+    told = _named(format) if format else _format_of(files, columns)
     if told.many and features is not None:
         columns = features.words(columns)  # of a table, only what the features are made of need be read
     if isinstance(path, str | Path) and Path(path).is_file():
@@ -150,9 +150,9 @@ def _named(word: str) -> Format:
     return by_word[word]
 
 
-def _format_of(files: Sequence[Path]) -> Format:
+def _format_of(files: Sequence[Path], columns: Mapping[str, str | Sequence[str]] | None) -> Format:
     """The format that all files have."""
-    told = [_format_of_file(file) for file in files]
+    told = [_format_of_file(file, columns) for file in files]
     for file, one in zip(files, told, strict=True):
         if one.reader is not told[0].reader:
             raise LogError(
@@ -162,9 +162,13 @@ def _format_of(files: Sequence[Path]) -> Format:
     return told[0]
 
 
-def _format_of_file(file: Path) -> Format:
-    head = head_of(file)
-    found = next((one for one in FORMATS if one.looks_like(file, head)), None)
+def _told(path: Path, head: bytes, columns: Mapping[str, str | Sequence[str]] | None) -> Format | None:
+    """The first format that looks like it; whoever names columns has a table."""
+    return next((one for one in FORMATS if (one.many or not columns) and one.looks_like(path, head)), None)
+
+
+def _format_of_file(file: Path, columns: Mapping[str, str | Sequence[str]] | None) -> Format:
+    found = _told(file, head_of(file), columns)
     if found is None and (word := SUFFIXES.get(bare_suffix(file))):
         found = _named(word)
     if found is None:
