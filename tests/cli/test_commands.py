@@ -11,7 +11,6 @@ import seachange as sc
 from cli.shop import (
     COLUMNS,
     ITEMS,
-    MAPPING,
     NAMES,
     QUICK,
     N,
