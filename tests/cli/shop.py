@@ -78,7 +78,7 @@ def early_log(folder):
 
 
 def late_log(folder):
-    return sc.read_log(folder / "late.csv", MAPPING)
+    return sc.load(folder / "shop.seachange").read_log(folder / "late.csv")
 
 
 def in_a_shell(*arguments):

@@ -11,7 +11,6 @@ import seachange as sc
 from cli.shop import (
     COLUMNS,
     ITEMS,
-    MAPPING,
     NAMES,
     QUICK,
     N,
@@ -144,7 +143,7 @@ def test_a_log_in_another_order_of_first_actions_is_read_with_the_actions_of_the
     with pytest.warns(SeachangeWarning, match=r"state \d: no value: .*weights of this policy average .*, not 1"):
         result, _ = succeed_in_json(*arguments)
     model = sc.load(folder / "shop.seachange")
-    log = sc.read_log(tmp_path / "no-boots.csv", MAPPING, action_names=ITEMS)
+    log = sc.read_log(tmp_path / "no-boots.csv", features=model.features)
     expected = evaluate(log, model.policies, ("dr",), labels=model.label_ahead(log))[0]
     found = next(row for row in result["estimates"] if row["policy"] == "switching policy")
     assert found["value"] == pytest.approx(expected.value, rel=1e-12)
