@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
+from secrets import token_hex
 
 from seachange.errors import OutputError
 
@@ -48,12 +48,11 @@ def written_whole(path: str | Path) -> Iterator[Path]:
     """A path to write to; it becomes ``path`` when the block ends well and vanishes when it does not."""
     # A link stays one: what it points to is written.
     target = claim_file(path, force=True).resolve()
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=target.suffix)
-    os.close(handle)
-    beside = Path(name)
+    # The name is known before the file is there, so that no signal comes between its making and its undoing.
+    beside = target.with_name(f".{target.name}.{token_hex(8)}{target.suffix}")
     try:
+        beside.touch(exist_ok=False)
         yield beside
-        beside.chmod(0o666 & ~_umask())
         beside.replace(target)
         if (written := _WRITTEN.get()) is not None:
             written.append(Path(path))
@@ -78,9 +77,3 @@ def _require_writable(folder: Path) -> None:
             pass
     except OSError as error:
         raise OutputError(f"nothing can be written into {str(folder)!r}: {error.strerror}.") from error
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

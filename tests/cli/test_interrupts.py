@@ -20,7 +20,7 @@ PATIENCE = 120
 @pytest.fixture(scope="module")
 def wide_log(tmp_path_factory):
     """A log of many actions and contexts: its model has arrays that take a while to write."""
-    generator, n, k, d = np.random.default_rng(0), 3000, 400, 40
+    generator, n, k, d = np.random.default_rng(0), 3000, 400, 50
     columns = {"action": np.arange(n) % k, "reward": generator.normal(size=n), "propensity": np.full(n, 1 / k)}
     contexts = {f"x{i}": generator.normal(size=n) for i in range(d)}
     path = tmp_path_factory.mktemp("wide") / "wide.parquet"

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from seachange.cli.help import listed
 from seachange.cli.speaking import note, say
-from seachange.errors import LogError, ModelFileError, did_you_mean
+from seachange.errors import LogError, ModelFileError, ParameterError, did_you_mean
 
 if TYPE_CHECKING:
     from seachange.log.bandit_log import BanditLog
@@ -149,18 +149,22 @@ def times_to_come(text: str) -> Any:
     """Times, all of them dates or all of them seconds; nothing where there are none."""
     import numpy as np
 
+    from seachange.evaluation.time_features import moments_of
+
     parts = [part.strip() for part in text.split(",")] if text else []
-    for kind in ("float64", "datetime64[s]"):
-        try:
-            times = np.array(parts).astype(kind)
-        except ValueError:
-            continue
-        if np.isfinite(times).all():
-            return times
-    raise typer.BadParameter(
-        f"{text!r} should be times such as 2026-02-21T12:00, or seconds since 1970, with commas between them",
-        param_hint="--at",
-    )
+    try:
+        seconds = np.array(parts, dtype=np.float64)
+        if np.isfinite(seconds).all():
+            return seconds
+    except ValueError:
+        pass
+    try:
+        return moments_of(parts)
+    except ParameterError as error:
+        raise typer.BadParameter(
+            f"{text!r} should be times such as 2026-02-21T12:00, or seconds since 1970, with commas between them",
+            param_hint="--at",
+        ) from error
 
 
 def range_of(text: str) -> tuple[float, float] | None:

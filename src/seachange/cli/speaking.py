@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from typing import Any
+from typing import IO, Any
 
 import msgspec
 from rich.console import Console
@@ -34,7 +34,7 @@ class Prose(Console):
     def on_broken_pipe(self) -> None:
         """Say no more."""
         self.quiet = True
-        stop_writing()
+        stop_writing(self.file)
 
 
 def console_for(json: bool) -> Console:
@@ -70,13 +70,14 @@ def write_document(result: Any) -> None:
         sys.stdout.write(msgspec.json.encode(result).decode() + "\n")
         sys.stdout.flush()
     except BrokenPipeError:
-        stop_writing()
+        stop_writing(sys.stdout)
 
 
-def stop_writing() -> None:
-    """What is still to be written to standard output goes nowhere, also what Python flushes at the end."""
+def stop_writing(stream: IO[str]) -> None:
+    """What is still to be written there goes nowhere, also what Python flushes at the end."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
 
 
 def note(text: str) -> None:
