@@ -47,6 +47,8 @@ def learn(
     require_choices(log)
     if isinstance(objective, type):
         raise ParameterError(f"objective must be a name or a learner object: {objective.__name__}(), not the class.")
+    if isinstance(align_to, SwitchingModel):
+        align_to.require_own_features(log)
     _say_what_is_odd(log)
     state_oracle = oracle_named(oracle, n_states, seed, align_to) if isinstance(oracle, str) else oracle
     learner = learner_named(objective) if isinstance(objective, str) else objective
@@ -60,7 +62,7 @@ def learn(
     policies = learn_per_state(log, labels, learner, reward_models=reward_models_of(state_oracle))
     return SwitchingModel(
         policies=policies, oracle=state_oracle, labels=labels, learner=learner, provenance=Provenance.of(log),
-        choice=choice,
+        choice=choice, features=log.features,
     )  # fmt: skip
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from seachange.archive import Arrays
 
-SCHEMA = 3
+SCHEMA = 4
 
 
 def migrated(manifest: dict[str, Any], arrays: Arrays) -> dict[str, Any]:
@@ -17,6 +17,8 @@ def migrated(manifest: dict[str, Any], arrays: Arrays) -> dict[str, Any]:
         _from_first(manifest, arrays)
     if manifest.get("schema") == 2:
         _from_second(manifest)
+    if manifest.get("schema") == 3:
+        _from_third(manifest)
     return manifest
 
 
@@ -55,3 +57,9 @@ def _from_second(manifest: dict[str, Any]) -> None:
     """Schema 2 knew no logs without propensities."""
     manifest["provenance"]["propensity_source"] = "logged"
     manifest["schema"] = 3
+
+
+def _from_third(manifest: dict[str, Any]) -> None:
+    """Schema 3 knew no raw features: contexts were numbers, taken as they are."""
+    manifest["features"] = None
+    manifest["schema"] = 4

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from seachange.deploy.belief import BeliefDeployer
+from seachange.deploy.decision import Decision, DeploymentState
 from seachange.deploy.exp4s import Exp4S
 from seachange.deploy.posterior import PosteriorSampling
 from seachange.deploy.single import SinglePolicy
 from seachange.errors import ParameterError, SeachangeWarning
 from seachange.log.bandit_log import BanditLog
+from seachange.log.features import Encoded, FeatureSpec, plain_features
 from seachange.log.readers import read_log
 from seachange.log.validation import OnBadRows
 from seachange.model_file import ModelParts, read_parts, write_parts
@@ -37,14 +40,59 @@ class SwitchingModel(ModelParts):
         missing_rewards: bool = False,
         on_bad_rows: OnBadRows = "raise",
     ) -> BanditLog:
-        """Read a log as the model's own was read: the same actions in the same order, the same columns as contexts."""
+        """Read a log as the model's own was read: the same columns, the same features, the same actions.
+
+        ``columns`` need only say what has another name now.
+        """
         return read_log(
             path,
-            {"contexts": self.provenance.context_names, **(columns or {})},
-            action_names=self.provenance.action_names,
+            columns,
+            features=self.encoding,
             missing_rewards=missing_rewards,
             on_bad_rows=on_bad_rows,
         )
+
+    @property
+    def encoding(self) -> FeatureSpec:
+        """How raw columns become features; where the model was learned from arrays, numbers are taken as they are."""
+        if self.features is not None:
+            return self.features
+        if self.provenance.joint.kind == "per action":
+            raise ParameterError(
+                "this model was learned from arrays with features of each action, which no raw column says; give "
+                "arrays to BanditLog.from_arrays and to deployer.act."
+            )
+        return plain_features(self.provenance.context_names, self.provenance.action_names)
+
+    def decide(
+        self, deployer: BeliefDeployer, state: DeploymentState, record: Mapping[str, Any], uniform: float
+    ) -> Decision:
+        """Decide a round from a raw record, as the log's row or JSON object held it (``FeatureSpec.encode_record``)."""
+        context, action_mask = self._encode_record(record)
+        return deployer.act(state, context, uniform, action_mask)
+
+    @cached_property
+    def _encode_record(self) -> Callable[[Mapping[str, Any]], Encoded]:
+        return self.encoding.encode_record
+
+    def action_name(self, decision: Decision) -> str:
+        """The name of the action that was decided for; of lists, its place."""
+        return self.provenance.action_names[decision.action]
+
+    def require_own_features(self, log: BanditLog) -> None:
+        """Raise where ``log`` was encoded by other features than the model's."""
+        for what in ("action_names", "context_names"):
+            ours, theirs = getattr(self.provenance, what), getattr(log, what)
+            if ours != theirs:
+                raise ParameterError(
+                    f"{what} of the log are {', '.join(theirs)}; the model's are {', '.join(ours)}. "
+                    "model.read_log reads a file as the model needs it."
+                )
+        if self.features is not None and log.features is not None and not self.features.encodes_like(log.features):
+            raise ParameterError(
+                "the log's features are in units of its own, not in those of the model; model.read_log reads a file as "
+                "the model needs it, and features=model.features does so in read_log and BanditLog.from_frame."
+            )
 
     def deployer(self, kind: DeployerKind = "auto") -> BeliefDeployer:
         """A deployer of the policies: posterior sampling where there is an HMM, else Exp4.S, unless ``kind`` says."""
@@ -65,13 +113,7 @@ class SwitchingModel(ModelParts):
 
         A value claim must not weigh rewards by states that were found with their help.
         """
-        for what in ("action_names", "context_names"):
-            ours, theirs = getattr(self.provenance, what), getattr(log, what)
-            if ours != theirs:
-                raise ParameterError(
-                    f"{what} of the log are {', '.join(theirs)}; the model's are {', '.join(ours)}. "
-                    "model.read_log reads a file as the model needs it."
-                )
+        self.require_own_features(log)
         n_sequences = 1 if log.sequences is None else len(np.unique(log.sequences))
         if self.n_states > 1 and self.labels.n_chains == 1 and n_sequences > 1:
             _warn(

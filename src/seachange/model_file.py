@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from seachange.archive import Arrays, read_archive, write_archive
 from seachange.errors import ModelFileError, ParameterError
+from seachange.log.features import FeatureSpec
 from seachange.log.joint import JointFeatures
 from seachange.migrations import SCHEMA, migrated
 from seachange.params import Params
@@ -53,6 +54,7 @@ class ModelParts:
     learner: PolicyLearner
     provenance: Provenance
     choice: Choice | None = None  # where the objective was chosen: by what
+    features: FeatureSpec | None = None  # how raw columns become features; None where the log came of arrays
 
     @property
     def n_states(self) -> int:
@@ -81,6 +83,7 @@ def write_parts(model: ModelParts, path: str | Path) -> None:
         n_states=model.n_states,
         n_chains=model.labels.n_chains,
         choice=model.choice,
+        features=model.features,
     )
     arrays |= policies | {
         "segment_starts": starts,
@@ -118,6 +121,7 @@ class _Manifest(msgspec.Struct):
     n_states: int
     n_chains: int
     choice: Choice | None = None
+    features: FeatureSpec | None = None
 
 
 def read_parts(path: str | Path) -> ModelParts:
@@ -128,6 +132,18 @@ def read_parts(path: str | Path) -> ModelParts:
         raise ModelFileError(f"{str(path)!r} cannot be loaded: {error}") from error
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, MemoryError) as error:
         raise ModelFileError(f"{str(path)!r} does not hold what a model needs: {error}.") from error
+
+
+class Written(msgspec.Struct, frozen=True):
+    """By what a model file was written."""
+
+    schema: int
+    versions: dict[str, str]
+
+
+def read_written(path: str | Path) -> Written:
+    """By what the model file at ``path``, which can be read, was written."""
+    return msgspec.json.decode(read_archive(path, _require_schema)[0], type=Written)
 
 
 def _require_schema(encoded: bytes) -> None:
@@ -150,6 +166,7 @@ def _restored(encoded: bytes, arrays: Arrays) -> ModelParts:
     _require_range("change_points", arrays["change_points"], 1, provenance.n_rounds)
     if len(provenance.action_names) != joint.n_actions or len(provenance.context_names) != joint.n_features:
         raise ModelFileError("action_names and context_names must name every action and feature.")
+    _require_features(manifest.features, provenance)
     lengths = np.diff(arrays["segment_starts"], append=provenance.n_rounds)
     states = np.repeat(arrays["segment_states"], lengths)
     _require_shape("segments", states, (provenance.n_rounds,))
@@ -166,6 +183,7 @@ def _restored(encoded: bytes, arrays: Arrays) -> ModelParts:
         learner=LEARNER_KINDS[manifest.learner.kind](**manifest.learner.hyperparameters()),
         provenance=provenance,
         choice=manifest.choice,
+        features=manifest.features,
     )
 
 
@@ -275,6 +293,16 @@ def _restored_segmentation(part: _Part, arrays: Arrays, joint: JointFeatures, n_
         _require_shape(f"cut_{name}", getattr(cut, name), shape)
     _require_range("cut_segment_states", cut.segment_states, 0, n_states)
     return cut
+
+
+def _require_features(features: FeatureSpec | None, provenance: Provenance) -> None:
+    if features is None:
+        return
+    ours = (features.n_features, features.action_names)  # counted first, for names may be many
+    if ours != (provenance.joint.n_features, provenance.action_names) or (
+        features.context_names != provenance.context_names
+    ):
+        raise ModelFileError("features must make the contexts and know the actions that the model was learned with.")
 
 
 def _require_range(name: str, array: npt.NDArray[Any], low: int, end: int) -> None:

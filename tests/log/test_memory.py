@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 import seachange as sc
-from seachange.log.readers import parquet
+from seachange.log import encoding
 
 STATUS = Path("/proc/self/status")
 WIDTH = 8
@@ -43,7 +43,7 @@ def peak_of(path, warm, chunk_rows):
 def main(path, warm, chunk_rows):
     """The child's part."""
     warnings.simplefilter("ignore")
-    parquet.CHUNK_ROWS = int(chunk_rows)
+    encoding.PART_ROWS = int(chunk_rows)
     fit(warm)  # loads what any fit needs
     before, highest, done = resident(), [0], threading.Event()
 
@@ -85,7 +85,7 @@ def test_four_times_the_rounds_on_disk_hardly_take_more_memory(tmp_path):
 @needs_proc
 @pytest.mark.long
 def test_four_million_rounds_on_disk_hardly_take_more_memory_than_one(tmp_path):
-    assert growth(tmp_path, 1_000_000, parquet.CHUNK_ROWS) < 0.1 * ROUND
+    assert growth(tmp_path, 1_000_000, encoding.PART_ROWS) < 0.1 * ROUND
 
 
 if __name__ == "__main__":

@@ -47,6 +47,11 @@ def oddly_named():
     return {MAPPING.get(name, name): values for name, values in table().items()}
 
 
+def standardised(values):
+    """Numbers less their mean, in units of their standard deviation."""
+    return (np.array(values, dtype=np.float64) - np.mean(values)) / np.std(values)
+
+
 def assert_table(log):
     """``log`` is ``table()``."""
     assert log.action_names == ("boots", "coats", "lamps")
@@ -54,7 +59,8 @@ def assert_table(log):
     assert log.actions.tolist() == [2, 0, 1, 0, 2, 0]
     assert log.rewards.tolist() == table()["reward"]
     assert log.propensities.tolist() == table()["propensity"]
-    assert log.contexts.tolist() == [[age, hour] for age, hour in zip(table()["age"], table()["hour"], strict=True)]
+    expected = np.stack([standardised(table()["age"]), standardised(table()["hour"])], axis=1)
+    np.testing.assert_allclose(log.contexts, expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize("name", ["", "Unnamed: 0", "__index_level_0__"])
@@ -117,7 +123,7 @@ def test_what_may_be_propensities_is_no_context_and_the_way_out_is_said(frame, n
     assert not log.propensities_known
     assert_table(BanditLog.from_frame(frame(held), {"propensity": name}))
     assert BanditLog.from_frame(frame(held), {"contexts": ["age", name]}).context_names == ("age", name)
-    assert BanditLog.from_frame(frame(table() | {name: [0.5] * 6})).context_names == ("age", "hour", name)
+    assert BanditLog.from_frame(frame(table() | {name: table()["age"]})).context_names == ("age", "hour", name)
 
 
 @pytest.mark.parametrize(
@@ -125,7 +131,7 @@ def test_what_may_be_propensities_is_no_context_and_the_way_out_is_said(frame, n
     [
         ("prob", [0.0, 0.5, 1.0, 1.0, 1.0, 1.0]),
         ("p", [2, 1, 1, 1, 1, 1]),
-        ("probe", [0.5] * 6),
+        ("probe", [0.5, 0.6] * 3),
         ("p", [True, False] * 3),
     ],
 )
@@ -135,7 +141,7 @@ def test_what_cannot_be_propensities_stays_a_context(frame, name, values):
 
 
 def test_a_file_that_is_read_in_parts_says_once_what_may_be_propensities(tmp_path, monkeypatch):
-    monkeypatch.setattr("seachange.log.readers.parquet.CHUNK_ROWS", 2)
+    monkeypatch.setattr("seachange.log.encoding.PART_ROWS", 2)
     polars.DataFrame(table(propensity=None) | {"prob": table()["propensity"]}).write_parquet(tmp_path / "log.parquet")
     with pytest.warns(SeachangeWarning, match="may hold the propensities") as told:
         log = read_log(tmp_path / "log.parquet", on_disk=True)
@@ -156,7 +162,7 @@ def test_contexts_are_the_columns_asked_for_in_that_order(frame, contexts, names
     assert log.context_names == names
     assert log.contexts.shape == (6, len(names))
     for i, name in enumerate(names):
-        assert log.contexts[:, i].tolist() == table()[name]
+        np.testing.assert_allclose(log.contexts[:, i], standardised(table()[name]), rtol=1e-12)
 
 
 def test_a_table_without_further_columns_has_no_contexts(frame):
@@ -170,16 +176,10 @@ def test_float32_columns_make_float32_contexts(frame):
     assert BanditLog.from_frame(frame(table(age=ages, hour=None))).contexts.dtype == np.float32
 
 
-def test_columns_that_are_not_numbers_are_left_out_with_a_warning(frame):
-    columns = table(city=["Oslo"] * 6, device=["phone"] * 6)
-    with pytest.warns(SeachangeWarning, match="columns city, device are not numbers.*encode them"):
-        log = BanditLog.from_frame(frame(columns))
-    assert_table(log)
-
-
-def test_columns_that_are_not_numbers_are_refused_where_they_are_asked_for(frame):
-    with pytest.raises(LogError, match="contexts must be numbers"):
-        BanditLog.from_frame(frame(table(city=["Oslo"] * 6)), {"contexts": ["age", "city"]})
+def test_columns_that_are_not_numbers_have_a_feature_for_each_value(frame):
+    log = BanditLog.from_frame(frame(table(city=["Oslo", "Bergen"] * 3)), {"contexts": ["city"]})
+    assert log.context_names == ("city=Bergen", "city=Oslo", "city=other")
+    assert log.contexts.tolist() == [[0, 1, 0], [1, 0, 0]] * 3
 
 
 @pytest.mark.parametrize(
@@ -225,7 +225,7 @@ def test_rounds_with_an_unknown_action_can_be_dropped(frame):
     log = BanditLog.from_frame(frame(table()), action_names=["coats", "lamps"], on_bad_rows="drop")
     assert log.action_names == ("coats", "lamps")
     assert log.actions.tolist() == [1, 0, 1]
-    assert log.contexts[:, 0].tolist() == [30.5, 25.0, 57.0]
+    np.testing.assert_allclose(log.contexts[:, 0], standardised(table()["age"])[[0, 2, 4]], rtol=1e-12)
 
 
 @pytest.mark.parametrize("action", [["b", None, "c", "a", "a", "b"], [3, None, 20, 1, 1, 3]])
@@ -246,11 +246,21 @@ def test_missing_rewards_are_bad_rows_unless_they_may_be_missing(frame):
     assert np.isnan(kept.rewards).tolist() == [False, True, False, False, True, False]
 
 
-def test_a_missing_context_is_named_by_row_and_column(frame):
-    columns = table(hour=[1, 2, None, 4, 5, 6])
-    with pytest.raises(LogError, match=r"contexts must be finite.*hour.*row 2 has nan \(1 of 6 rows are bad\)"):
+def test_an_infinite_context_is_named_by_row_and_column(frame):
+    columns = table(age=[1.0, 2.0, float("inf"), 4.0, 5.0, 6.0])
+    with pytest.raises(
+        LogError, match=r"contexts must be finite \(column age\); row 2 has inf \(1 of 6 rows are bad\)"
+    ):
         BanditLog.from_frame(frame(columns))
     assert len(BanditLog.from_frame(frame(columns), on_bad_rows="drop")) == 5
+
+
+def test_a_missing_context_is_the_mean_and_is_marked(frame):
+    log = BanditLog.from_frame(frame(table(hour=[1, 2, None, 4, 5, 6])))
+    assert log.context_names == ("age", "hour", "hour missing")
+    expected = np.insert(standardised([1, 2, 4, 5, 6]), 2, 0)
+    np.testing.assert_allclose(log.contexts[:, 1], expected, rtol=1e-12)
+    assert log.contexts[:, 2].tolist() == [0, 0, 1, 0, 0, 0]
 
 
 def test_a_missing_time_is_a_bad_row(frame):

@@ -3,6 +3,7 @@
 from itertools import product
 
 import numpy as np
+import polars as pl
 import pytest
 from scipy.special import expit
 from scipy.stats import norm, t
@@ -210,10 +211,27 @@ def test_effects_of_features_are_of_one_deviation_and_rewards_of_clicks_are_aver
         elif contrast.feature == "age":
             assert (contrast.scale, contrast.unit) == ("log-odds", "standard deviation")
             assert contrast.here == pytest.approx(mine[0] * contexts[:, 0].std())
+            assert contrast.step == pytest.approx(contexts[:, 0].std())
             assert contrast.std_errors == pytest.approx((mine[0] - other[0]) / np.sqrt(2e-6))
         else:
-            assert contrast.unit == "0 to 1"
+            assert (contrast.unit, contrast.step) == ("0 to 1", None)
             assert contrast.here == pytest.approx(mine[1])
+
+
+def test_effects_of_raw_numbers_are_said_for_a_standard_deviation_in_their_own_unit():
+    generator = np.random.default_rng(0)
+    frame = pl.DataFrame(
+        {
+            "action": generator.choice(["yes", "no"], 400), "reward": generator.random(400),
+            "propensity": np.full(400, 0.5), "age": generator.normal(40, 12, 400),
+        }
+    )  # fmt: skip
+    log = sc.BanditLog.from_frame(frame)
+    coefs = np.array([[[0.5, 0], [0.0, 0]], [[-0.5, 0], [0.0, 0]]])
+    fits = StateFits(coefs, np.tile(1e-6 * np.eye(2), (2, 2, 1, 1)), False)
+    found = [each for each in contrasts(log, fits, np.array([200.0, 200.0])) if each.feature == "age"]
+    assert {each.here for each in found} == {pytest.approx(0.5), pytest.approx(-0.5)}
+    assert all(each.step == pytest.approx(frame["age"].std(ddof=0)) for each in found)
 
 
 def test_standard_errors_are_those_of_the_model():

@@ -8,12 +8,12 @@ import warnings
 from rich.console import Console
 
 # Commands are listed in the order of these.
-from seachange.cli import learning, judging, replicating  # isort: skip
+from seachange.cli import learning, inspecting, judging, replicating  # isort: skip
 from seachange.cli.options import app
 from seachange.cli.speaking import in_options, plain, show_warning
 from seachange.errors import SeachangeError, SeachangeWarning
 
-__all__ = ["app", "judging", "learning", "main", "replicating"]
+__all__ = ["app", "inspecting", "judging", "learning", "main", "replicating"]
 
 
 def main() -> None:

@@ -20,6 +20,7 @@ from seachange.protocols import Bools, Floats, Ints
 if TYPE_CHECKING:
     from narwhals.typing import IntoDataFrame
 
+    from seachange.log.features import FeatureSpec
     from seachange.log.spool import Spool
 
 CHUNK_ROWS = 1 << 17
@@ -47,6 +48,7 @@ class BanditLog:
     sequences: npt.NDArray[Any] | None = None
     dropped: tuple[tuple[str, int], ...] = ()  # rules that rows broke which were left out, and how many did
     spool: Spool | None = None  # where the columns are, if on disk
+    features: FeatureSpec | None = None  # how the features came of raw columns; None where they were given as arrays
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "arrays", LogArrays(*(_read_only(array) for array in self.arrays)))
@@ -108,6 +110,7 @@ class BanditLog:
         frame: IntoDataFrame,
         columns: Mapping[str, str | Sequence[str]] | None = None,
         *,
+        features: FeatureSpec | None = None,
         action_names: Sequence[str] | None = None,
         missing_rewards: bool = False,
         on_bad_rows: OnBadRows = "raise",
@@ -117,14 +120,18 @@ class BanditLog:
         ``columns`` says where things are: ``{"action": "item_id", "reward": "click", "propensity": "pscore"}``, and
         where there are any ``"time"``, ``"sequence"`` and ``"contexts"`` (a list). Words left out are looked for under
         their own name, and a table without propensities becomes a log without them; contexts left out are all other
-        numeric columns but the index of a table (columns without a name, ``Unnamed: 0``) and what may be propensities
-        under another name (``prob``), which a warning names. ``action_names`` fixes the order of the actions (a
-        model's, say); otherwise it is the sorted order of those that occur.
+        columns but those that are of no use, which a warning names: the index of a table, identifiers, constants, what
+        may be propensities under another name. ``log.features`` says what became of each; given as ``features`` (a
+        model's, say), the table is encoded by them. ``action_names`` fixes the order of the actions; otherwise it is
+        the sorted order of those that occur.
         """
-        from seachange.log.readers.frame import columns_of_frame
+        from seachange.log.encoding import log_from_raw
+        from seachange.log.readers.frame import FrameLog
 
-        return cls.from_arrays(
-            **columns_of_frame(frame, columns or {}, action_names, on_bad_rows),
+        return log_from_raw(
+            FrameLog(frame, columns or {}, features),
+            features,
+            action_names=action_names,
             missing_rewards=missing_rewards,
             on_bad_rows=on_bad_rows,
         )
@@ -248,6 +255,7 @@ class BanditLog:
             times=part(self.times),
             sequences=part(self.sequences),
             spool=self.spool,
+            features=self.features,
         )
 
     def room(self, *shape: int) -> Floats:

@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from seachange.errors import LogError, ParameterError, SeachangeWarning
-from seachange.protocols import Bools, Floats
+from seachange.log.joint import JointFeatures
+from seachange.protocols import Bools, Floats, Ints
 
 # An action beyond this is taken for an identifier, not for a place in a list, unless n_actions says otherwise.
 MOST_ACTIONS = 1_000_000
@@ -21,7 +22,7 @@ MOST_ACTIONS = 1_000_000
 class Columns:
     """The columns of a log, copied, of one length, not yet held to the rules."""
 
-    actions: Floats  # (n,)
+    actions: Floats | Ints  # (n,)
     rewards: Floats  # (n,)
     propensities: Floats | None  # (n,)
     contexts: Floats | None  # (n, d)
@@ -33,6 +34,7 @@ class Columns:
     n_actions: int
     action_names: Sequence[str] | None
     context_names: Sequence[str] | None
+    made: tuple[JointFeatures, Floats] | None = None  # contexts as kernels take them, in place of both columns above
 
     def __len__(self) -> int:
         """Rows."""

@@ -48,6 +48,10 @@ def spooled(parts: Iterable[BanditLog]) -> BanditLog:
     with ExitStack() as files:
         opened: dict[str, Any] = {}
         for part in parts:
+            for rule, rows in part.dropped:
+                dropped[rule] = dropped.get(rule, 0) + rows
+            if len(part) == 0:
+                continue
             first = part if first is None else first
             _require_like(first, part)
             if part.times is not None and part.sequences is None:
@@ -59,11 +63,13 @@ def spooled(parts: Iterable[BanditLog]) -> BanditLog:
                     opened[name] = files.enter_context((spool.folder / name).open("wb"))
                     shapes[name] = (array.dtype, array.shape[1:])
                 opened[name].write(np.ascontiguousarray(array, dtype=shapes[name][0]).data)
-            for rule, rows in part.dropped:
-                dropped[rule] = dropped.get(rule, 0) + rows
             rounds += len(part)
     if first is None:
-        raise LogError("the log is empty: it needs at least one round.")
+        raise LogError(
+            "the log is empty: it needs at least one round that keeps the rules"
+            + "".join(f" ({rows} rows do not: {rule})" for rule, rows in dropped.items())
+            + "."
+        )
     columns = {
         name: np.asarray(np.memmap(spool.folder / name, dtype=dtype, mode="r", shape=(rounds, *rest)))
         for name, (dtype, rest) in shapes.items()

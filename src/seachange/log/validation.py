@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -32,29 +32,46 @@ class Broken(NamedTuple):
     values: npt.NDArray[Any]  # (n,) what the rows have
 
 
+def row_named(row: int) -> str:
+    """Where a row is, for errors."""
+    return f"row {row}"
+
+
 def validated(columns: Columns, missing_rewards: bool, on_bad_rows: OnBadRows) -> dict[str, Any]:
     """The fields of a BanditLog, or a LogError that names the rule, the row, the extent and the fix."""
+    return require_some(without_broken(columns, broken_rules(columns, missing_rewards), on_bad_rows), len(columns))
+
+
+def require_some(fields: dict[str, Any], n: int) -> dict[str, Any]:
+    """The fields of a BanditLog, or a LogError where none of its ``n`` rows is left."""
+    if len(fields["arrays"].actions) == 0:
+        raise LogError(
+            f'none of the {n} rows keeps the rules of a log; on_bad_rows="raise" says which one breaks first.'
+        )
+    return fields
+
+
+def without_broken(
+    columns: Columns, rules: Sequence[Broken], on_bad_rows: OnBadRows, where: Callable[[int], str] = row_named
+) -> dict[str, Any]:
+    """The fields of a BanditLog without the rows that break ``rules``, or a LogError that says ``where`` they are."""
     if on_bad_rows not in ("raise", "drop"):
         raise ParameterError(f'on_bad_rows must be "raise" or "drop"; got {on_bad_rows!r}.')
     n = len(columns)
     good = np.ones(n, dtype=bool)
     dropped: list[tuple[str, int]] = []
-    for broken in _broken_rules(columns, missing_rewards):
-        if on_bad_rows == "raise" and broken.rows.any():
+    for broken in rules:
+        if on_bad_rows == "raise":
             row = int(broken.rows.argmax())
             raise LogError(
-                f"{broken.rule}; row {row} has {_shown(broken.values[row])} ({int(broken.rows.sum())} of {n} rows are "
-                'bad). Drop them with on_bad_rows="drop".'
+                f"{broken.rule}; {where(row)} has {_shown(broken.values[row])} ({int(broken.rows.sum())} of {n} rows "
+                'are bad). Drop them with on_bad_rows="drop".'
             )
         if (broken.rows & good).any():
             dropped.append((broken.rule, int((broken.rows & good).sum())))
         good &= ~broken.rows
-    if not good.any():
-        raise LogError(
-            f'none of the {n} rows keeps the rules of a log; on_bad_rows="raise" says which one breaks first.'
-        )
-    _require_time_order(columns.times, columns.sequences, np.flatnonzero(good))
-    return {**_fields(columns, slice(None) if good.all() else good), "dropped": tuple(dropped)}
+    _require_time_order(columns.times, columns.sequences, good, where)
+    return {**_fields(columns, slice(None) if not dropped else good), "dropped": tuple(dropped)}
 
 
 def _fields(columns: Columns, keep: Any) -> dict[str, Any]:
@@ -64,12 +81,12 @@ def _fields(columns: Columns, keep: Any) -> dict[str, Any]:
         return None if array is None else array[keep]
 
     actions, mask = columns.actions[keep], kept(columns.action_mask)
-    joint, source = _joint(columns)
+    joint, rows = _joint_rows(columns, keep)
     return {
         "arrays": LogArrays(
-            joint.rows(source[keep]),
+            rows,
             joint.mask(None if mask is None or mask.all() else mask, len(actions)),
-            actions.astype(np.int64),
+            actions.astype(np.int64, copy=False),
             columns.rewards[keep],
             np.full(len(actions), np.nan) if columns.propensities is None else columns.propensities[keep],
         ),
@@ -83,16 +100,25 @@ def _fields(columns: Columns, keep: Any) -> dict[str, Any]:
     }
 
 
-def _joint(columns: Columns) -> tuple[JointFeatures, Floats]:
-    """The kind of context, and the array that holds it."""
+def _joint_rows(columns: Columns, keep: Any) -> tuple[JointFeatures, Floats]:
+    """The kind of context, and its rows as kernels take them."""
+    if columns.made is not None:
+        joint, rows = columns.made
+        return joint, rows if joint.kind == "none" else rows[keep]
     if columns.action_features is not None:
-        return JointFeatures("per action", columns.n_actions, columns.action_features.shape[2]), columns.action_features
-    if columns.contexts is not None and columns.contexts.shape[1]:
-        return JointFeatures("shared", columns.n_actions, columns.contexts.shape[1]), columns.contexts
-    return JointFeatures("none", columns.n_actions, 0), np.empty((len(columns), 0))
+        joint = JointFeatures("per action", columns.n_actions, columns.action_features.shape[2])
+        return joint, joint.rows(columns.action_features[keep])
+    contexts = np.empty((len(columns), 0)) if columns.contexts is None else columns.contexts
+    joint = JointFeatures("shared" if contexts.shape[1] else "none", columns.n_actions, contexts.shape[1])
+    return joint, joint.rows(contexts[keep])
 
 
-def _broken_rules(columns: Columns, missing_rewards: bool) -> list[Broken]:
+def broken_rules(columns: Columns, missing_rewards: bool) -> list[Broken]:
+    """The rules about single rows that some rows break."""
+    return [broken for broken in _rules(columns, missing_rewards) if broken.rows.any()]
+
+
+def _rules(columns: Columns, missing_rewards: bool) -> list[Broken]:
     actions, rewards, n_actions = columns.actions, columns.rewards, columns.n_actions
     with np.errstate(invalid="ignore"):
         bad_action = ~((actions >= 0) & (actions < n_actions) & (actions == np.floor(actions)))
@@ -183,19 +209,23 @@ def _broken_labels(columns: Columns) -> list[Broken]:
     return broken
 
 
-def _require_time_order(times: Any, sequences: Any, rows: Ints) -> None:
-    """Raise where time goes backwards within a sequence of ``rows``."""
+def _require_time_order(times: Any, sequences: Any, good: Bools, where: Callable[[int], str]) -> None:
+    """Raise where time goes backwards within a sequence of the ``good`` rows."""
     if times is None:
         return
-    order: Ints = rows if sequences is None else rows[np.argsort(sequences[rows], kind="stable")]
-    back = times[order][1:] < times[order][:-1]
+    rows: Ints | slice = slice(None) if good.all() else np.flatnonzero(good)
     if sequences is not None:
-        back &= sequences[order][1:] == sequences[order][:-1]
+        rows = np.arange(len(good))[rows]
+        rows = rows[np.argsort(sequences[rows], kind="stable")]
+    kept = times[rows]
+    back = kept[1:] < kept[:-1]
+    if sequences is not None:
+        back &= sequences[rows][1:] == sequences[rows][:-1]
     if back.any():
         i = int(back.argmax())
-        earlier, row = int(order[i]), int(order[i + 1])
+        earlier, row = np.arange(len(good))[rows][i : i + 2].tolist()
         raise LogError(
-            f"times must not go backwards; row {row} has {_shown(times[row])} after {_shown(times[earlier])} "
+            f"times must not go backwards; {where(row)} has {_shown(times[row])} after {_shown(times[earlier])} "
             f"({int(back.sum())} of {len(times)} rows are bad). Sort the log by time."
         )
 

@@ -43,6 +43,7 @@ class Contrast:
     std_errors: float  # the difference, in its standard errors
     scale: Scale
     unit: Unit  # of the feature
+    step: float | None = None  # how much of the raw number one unit is, where it is one
 
 
 def fits_of(oracle: Any, cells: RewardCells) -> StateFits:
@@ -96,13 +97,15 @@ class _Compared:
     actions: tuple[str | None, ...]  # (B,)
     features: tuple[str | None, ...]  # (M,)
     units: tuple[Unit, ...]  # (M,)
+    steps: tuple[float | None, ...]  # (M,)
     clicks: bool
 
     def contrast(self, state: int, block: int, place: int, here: float, there: float, errors: float) -> Contrast:
         """The record of one difference."""
         feature = self.features[place]
         scale: Scale = "log-odds" if self.clicks and feature is not None else "reward"
-        return Contrast(state, self.actions[block], feature, here, there, errors, scale, self.units[place])
+        unit, step = self.units[place], self.steps[place]
+        return Contrast(state, self.actions[block], feature, here, there, errors, scale, unit, step)
 
 
 def _compared(log: BanditLog, fits: StateFits) -> _Compared:
@@ -110,11 +113,13 @@ def _compared(log: BanditLog, fits: StateFits) -> _Compared:
     parts: list[tuple[Floats, Floats]] = []
     features: list[str | None] = []
     units: list[Unit] = []
+    steps: list[float | None] = []
     if len(log.action_names) == fits.coefs.shape[1]:
         actions = log.action_names
         parts.append(_levels(_sample(log, fits), fits))
         features.append(None)
         units.append("")
+        steps.append(None)
     if log.joint.kind != "none" and fits.coefs.shape[1:] == log.joint.shape:
         deviations, binary = _spreads(log)
         for i, name in enumerate(log.context_names):
@@ -123,8 +128,10 @@ def _compared(log: BanditLog, fits: StateFits) -> _Compared:
                 parts.append((unit * fits.coefs[:, :, i], unit**2 * fits.covariances[:, :, i, i]))
                 features.append(name)
                 units.append("0 to 1" if binary[i] else "standard deviation")
+                raw = 1.0 if log.features is None else log.features.unit_of(name)
+                steps.append(None if binary[i] or raw is None else float(raw * deviations[i]))
     effects, variances = (np.stack(each, axis=2) for each in zip(*parts, strict=True))
-    return _Compared(effects, variances, actions, tuple(features), tuple(units), fits.clicks)
+    return _Compared(effects, variances, actions, tuple(features), tuple(units), tuple(steps), fits.clicks)
 
 
 def _levels(rows: Floats, fits: StateFits) -> tuple[Floats, Floats]:

@@ -191,7 +191,7 @@ def distinguishing(summary: StatesSummary) -> RenderableType:
             lines.add_row(f"state {state}:" if i == 0 else "", Text(line))
     parts: list[RenderableType] = [Text("What distinguishes the states (se: standard errors)", style="bold"), lines]
     if any(contrast.feature is not None for contrast in summary.contrasts):
-        what = "Features: of a standard deviation more, or of 1 for 0."
+        what = "Features: of a standard deviation more (how much that is stands after +), or of 1 for 0."
         at = "" if summary.contexts == "per action" else " Actions: on average over the log's contexts."
         parts.append(_dim(what + at))
     return Group(*parts)
@@ -205,7 +205,8 @@ def in_words(contrast: Contrast, elsewhere: str = "elsewhere") -> str:
         gap, mine, theirs = _alike(abs(here - there), here, there, figures=2)
         more = "more" if here > there else "less"
         return f"{who} earns {gap} {more} than {elsewhere}: {mine}, not {theirs} {errors}"
-    feature = f"'{shown_name(contrast.feature)}'"
+    more = "" if contrast.step is None else f" +{contrast.step:.3g}"
+    feature = f"'{shown_name(contrast.feature)}'{more}"
     if contrast.scale == "log-odds":
         odds = f"the odds of {who}" if who else "the odds"
         _, mine, theirs = _alike(float(np.exp(max(here, there))), np.exp(here), np.exp(there), figures=3)

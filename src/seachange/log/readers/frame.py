@@ -1,20 +1,22 @@
-"""Data frames: which columns are what, and named actions to numbers."""
+"""Data frames: which columns are what."""
 
 from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
-import numpy.typing as npt
 
 from seachange.errors import LogError, SeachangeWarning
-from seachange.log.validation import OnBadRows
+from seachange.log.raw import PART_ROWS, RawRounds
 
 if TYPE_CHECKING:
+    import polars
     from narwhals.typing import IntoDataFrame
+
+    from seachange.log.features import FeatureSpec
 
 # The words of a column mapping, and the column names that are taken for them when the mapping is silent.
 COLUMN_WORDS: dict[str, tuple[str, ...]] = {
@@ -35,37 +37,72 @@ LIKE_PROPENSITIES = re.compile(
 ROW_NUMBERS = re.compile(r"|Unnamed: \d+|__index_level_\d+__")
 
 
-def columns_of_frame(
-    frame: IntoDataFrame,
-    columns: Mapping[str, str | Sequence[str]],
-    action_names: Sequence[str] | None,
-    on_bad_rows: OnBadRows,
-) -> dict[str, Any]:
-    """The arguments of ``BanditLog.from_arrays`` that a table holds."""
+class FrameLog:
+    """A data frame as a raw log. Its rows count from 0, as those who hold a frame count them."""
+
+    format = "frame"
+
+    def __init__(
+        self,
+        frame: IntoDataFrame,
+        columns: Mapping[str, str | Sequence[str]],
+        features: FeatureSpec | None = None,
+        source: str = "",
+    ) -> None:
+        if features is not None:
+            columns = features.words(columns)
+        self.table = as_polars(frame)
+        self.columns = places_of(self.table.columns, columns)
+        self.contexts = columns.get("contexts")
+        asked = [self.contexts] if isinstance(self.contexts, str) else self.contexts
+        self.held = list(_free_columns(self.table, self.columns) if asked is None else asked)
+        _require_columns(self.held, self.table.columns)
+        self.source = source
+
+    def parts(self, rows: int = PART_ROWS) -> Iterator[RawRounds]:
+        """The rows of the frame, in order."""
+        for start in range(0, self.table.height, rows):
+            part = self.table.slice(start, rows)
+            held: dict[str, Any] = {word: part[place] for word, place in self.columns.items()}
+            yield RawRounds(
+                source=self.source,
+                lines=np.arange(start, start + part.height),
+                features=part.select(self.held),
+                **held,
+            )
+
+
+def as_polars(frame: IntoDataFrame) -> polars.DataFrame:
+    """A table of any library as one of polars."""
     import narwhals as nw
+    import polars
 
     try:
         table = nw.from_native(frame, eager_only=True)
     except (TypeError, ValueError) as error:
         raise LogError(f"a pandas, polars or arrow table is needed: {error}.") from error
-    places = places_of(table.columns, columns)
-    contexts = columns.get("contexts")
-    if contexts is None:
-        contexts = _numeric_columns(table, places)
-    elif isinstance(contexts, str):
-        contexts = [contexts]
-    _require_columns(contexts, table.columns)
-    actions, names = _numbered(table[places["action"]], action_names, on_bad_rows)
-    return {
-        "actions": actions,
-        "rewards": table[places["reward"]].to_numpy(),
-        "propensities": table[places["propensity"]].to_numpy() if "propensity" in places else None,
-        "contexts": table.select(list(contexts)).to_numpy() if contexts else None,
-        "times": _times(table[places["time"]]) if "time" in places else None,
-        "sequences": table[places["sequence"]].to_numpy() if "sequence" in places else None,
-        "action_names": names,
-        "context_names": list(contexts) if contexts else None,
-    }
+    if table.implementation.is_polars():
+        return cast("polars.DataFrame", table.to_native())
+    if table.implementation.is_pyarrow():
+        converted = polars.from_arrow(table.to_native())
+        return converted if isinstance(converted, polars.DataFrame) else converted.to_frame()
+    return polars.DataFrame([_as_series(table[name]) for name in table.columns])
+
+
+def _as_series(column: Any) -> polars.Series:
+    """A column as polars has it, without the help of pyarrow; values of mixed types become text."""
+    import narwhals as nw
+    import polars
+
+    if (column.dtype.is_numeric() or column.dtype == nw.Boolean) and not column.is_null().any():
+        return polars.Series(column.name, column.to_numpy())
+    if column.dtype == nw.Datetime and column.dtype.time_zone is None:
+        return polars.Series(column.name, column.to_numpy().astype("datetime64[us]"))
+    values = [None if value is None or value != value else value for value in column.to_list()]
+    try:
+        return polars.Series(column.name, values)
+    except (TypeError, polars.exceptions.PolarsError):
+        return polars.Series(column.name, [None if value is None else str(value) for value in values])
 
 
 def places_of(available: Sequence[str], columns: Mapping[str, str | Sequence[str]]) -> dict[str, str]:
@@ -110,10 +147,8 @@ def _bare(name: str) -> str:
     return re.sub(r"[\W_]", "", name.lower())
 
 
-def _numeric_columns(table: Any, places: Mapping[str, str]) -> list[str]:
+def _free_columns(table: polars.DataFrame, places: Mapping[str, str]) -> list[str]:
     """The contexts of a table that does not say which they are."""
-    import narwhals as nw
-
     taken = set(places.values())
     free = [name for name in table.columns if name not in taken and not ROW_NUMBERS.fullmatch(name)]
     if numbers := [name for name in table.columns if name not in taken and ROW_NUMBERS.fullmatch(name)]:
@@ -123,14 +158,7 @@ def _numeric_columns(table: Any, places: Mapping[str, str]) -> list[str]:
             SeachangeWarning,
             stacklevel=4,
         )
-    numeric = [name for name in free if table.schema[name].is_numeric() or table.schema[name] == nw.Boolean]
-    if left_out := [name for name in free if name not in numeric]:
-        warnings.warn(
-            f"columns {', '.join(left_out)} are not numbers and are left out of the contexts; encode them to use them.",
-            SeachangeWarning,
-            stacklevel=4,
-        )
-    if "propensity" not in places and (alike := [name for name in numeric if _may_be_propensities(table[name])]):
+    if "propensity" not in places and (alike := [name for name in free if _may_be_propensities(table[name])]):
         warnings.warn(
             f"column {' and '.join(map(repr, alike))} may hold the propensities (the name says so, and the numbers are "
             f'in (0, 1]) and is left out of the contexts. If it does say so: columns={{"propensity": {alike[0]!r}}}, '
@@ -138,63 +166,12 @@ def _numeric_columns(table: Any, places: Mapping[str, str]) -> list[str]:
             SeachangeWarning,
             stacklevel=4,
         )
-        numeric = [name for name in numeric if name not in alike]
-    return numeric
+        free = [name for name in free if name not in alike]
+    return free
 
 
-def _may_be_propensities(column: Any) -> bool:
-    import narwhals as nw
-
-    if column.dtype == nw.Boolean or not LIKE_PROPENSITIES.fullmatch(_bare(column.name)):
+def _may_be_propensities(column: polars.Series) -> bool:
+    if not column.dtype.is_numeric() or not LIKE_PROPENSITIES.fullmatch(_bare(column.name)):
         return False
-    values = np.asarray(column.to_numpy(), dtype=np.float64)
-    seen = values[~np.isnan(values)]
+    seen = column.cast(float).drop_nulls().drop_nans()
     return len(seen) > 0 and bool(((seen > 0) & (seen <= 1)).all())
-
-
-def _times(column: Any) -> npt.NDArray[Any]:
-    """Times as they are, or parsed where they are text."""
-    import narwhals as nw
-
-    if column.dtype not in (nw.String, nw.Object):
-        return np.asarray(column.to_numpy())
-    try:
-        return np.asarray(column.cast(nw.String).str.to_datetime().to_numpy())
-    except Exception as error:  # every data frame library has its own error for text that is no time
-        raise LogError(f"times must be numbers (seconds) or dates; {column.name!r} is neither: {error}.") from error
-
-
-def distinct_actions(column: Any) -> list[str]:
-    """The names of the actions in a column, in the order in which a log numbers them."""
-    import narwhals as nw
-
-    return _numbered(nw.from_native(column, series_only=True), None, "raise")[1]
-
-
-def _numbered(
-    column: Any, action_names: Sequence[str] | None, on_bad_rows: OnBadRows
-) -> tuple[npt.NDArray[np.float64], list[str]]:
-    """Actions as places in the list of names; NaN where there is none."""
-    values = column.to_numpy()
-    present = ~column.is_null().to_numpy()
-    if values.dtype.kind == "f":
-        present &= ~np.isnan(values)
-    seen = values[present]
-    try:
-        distinct, places = np.unique(seen, return_inverse=True)
-    except TypeError:  # of mixed types, which have no order but that of their text
-        distinct, places = np.unique(seen.astype(str), return_inverse=True)
-    if distinct.dtype.kind == "f" and (distinct == np.floor(distinct)).all():
-        distinct = distinct.astype(np.int64)
-    found = [str(value) for value in distinct]
-    names = found if action_names is None else [str(name) for name in action_names]
-    order = {name: float(i) for i, name in enumerate(names)}
-    strangers = [name for name in found if name not in order]
-    if strangers and on_bad_rows == "raise":
-        raise LogError(
-            f"action {strangers[0]!r} is not one of {', '.join(names)} ({len(strangers)} such actions). "
-            'Drop their rows with on_bad_rows="drop".'
-        )
-    actions = np.full(len(values), np.nan)
-    actions[present] = np.array([order.get(name, np.nan) for name in found])[places]
-    return actions, names

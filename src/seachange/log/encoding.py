@@ -1,0 +1,216 @@
+"""Raw logs to BanditLogs: features encoded as a FeatureSpec says, rules of logs checked, nothing copied twice."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from seachange.engine import cores, map_in_order
+from seachange.errors import LogError, ParameterError
+from seachange.log.bandit_log import BanditLog
+from seachange.log.columns import Columns
+from seachange.log.feature_encoding import columns_of, fill, fill_lists
+from seachange.log.feature_fitting import fit_features
+from seachange.log.features import FeatureSpec
+from seachange.log.joint import ContextKind, JointFeatures
+from seachange.log.raw import PART_ROWS, RawLog, RawRounds, Rejected
+from seachange.log.raw_columns import distinct_texts, raw_columns
+from seachange.log.validation import Broken, OnBadRows, broken_rules, require_some, without_broken
+from seachange.protocols import Floats
+
+# Formats whose places are rows of a table; in all others they are lines of text.
+OF_ROWS = ("frame", "parquet", "arrow", "obp")
+# The columns of a log that have an entry for every round, beside its contexts.
+PER_ROUND = ("actions", "rewards", "propensities", "action_mask", "logging_probs", "times", "sequences")
+
+
+def log_from_raw(
+    raw: RawLog,
+    features: FeatureSpec | None = None,
+    *,
+    action_names: Sequence[str] | None = None,
+    missing_rewards: bool = False,
+    on_bad_rows: OnBadRows = "raise",
+    on_disk: bool = False,
+) -> BanditLog:
+    """The rounds of ``raw``, encoded by ``features``; where none are given they are fitted, and ``log.features`` says.
+
+    They are fitted on all rounds, those that ``on_bad_rows="drop"`` leaves out as well. ``on_disk`` keeps the log's
+    columns in temporary files and reads ``raw`` twice, so that neither need fit into memory.
+    """
+    if features is not None and action_names is not None and tuple(action_names) != features.action_names:
+        raise ParameterError(f"action_names are those of features: {', '.join(features.action_names)}.")
+    if on_disk:
+        return _on_disk(raw, features, action_names, missing_rewards, on_bad_rows)
+    parts = list(raw.parts(PART_ROWS))
+    spec = fit_features(raw, parts, action_names=action_names) if features is None else features
+    if features is not None:
+        _require_sources(spec, _sources_in(parts))
+    if not any(map(len, parts)):
+        raise LogError("the log is empty: it needs at least one round.")
+    fields = _encoded(raw, spec, parts, missing_rewards, on_bad_rows)
+    return BanditLog(**require_some(fields, sum(map(len, parts))))
+
+
+def _on_disk(
+    raw: RawLog, features: FeatureSpec | None, action_names: Any, missing_rewards: bool, on_bad_rows: OnBadRows
+) -> BanditLog:
+    from seachange.log.spool import spooled
+
+    spec = fit_features(raw, raw.parts(PART_ROWS), action_names=action_names) if features is None else features
+    found: set[str] = set()
+
+    def encoded() -> Iterator[BanditLog]:
+        for rounds in raw.parts(PART_ROWS):
+            found.update(_sources_in([rounds]))
+            yield BanditLog(**_encoded(raw, spec, [rounds], missing_rewards, on_bad_rows))
+
+    log = spooled(encoded())
+    if features is not None:
+        _require_sources(spec, found)
+    return log
+
+
+def _sources_in(parts: Sequence[RawRounds]) -> set[str]:
+    """The raw columns that any of the parts has."""
+    frames = [part.features for part in parts] + [part.pool.features for part in parts if part.pool is not None]
+    distinct = {tuple(frame.schema.items()): frame for frame in frames}
+    return {name for frame in distinct.values() for name in raw_columns(frame)}
+
+
+def _require_sources(spec: FeatureSpec, found: set[str]) -> None:
+    absent = [name for name in (*spec.sources, *spec.pool_sources) if name not in found]
+    if absent:
+        raise LogError(
+            f"the features need the column {absent[0]!r}, which this log does not have ({len(absent)} of "
+            f"{len(spec.sources) + len(spec.pool_sources)} are absent). It has {', '.join(sorted(found)) or 'none'}."
+        )
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where each round stands in its file, for errors."""
+
+    parts: Sequence[RawRounds]
+    word: str  # row or line
+
+    def __call__(self, row: int) -> str:
+        """In words."""
+        ends = list(accumulate(len(part) for part in self.parts))
+        i = bisect_right(ends, row)
+        part = self.parts[i]
+        source = f" of {part.source}" if part.source else ""
+        return f"{self.word} {part.lines[row - (ends[i] - len(part))]}{source}"
+
+
+def _encoded(
+    raw: RawLog, spec: FeatureSpec, parts: list[RawRounds], missing_rewards: bool, on_bad_rows: OnBadRows
+) -> dict[str, Any]:
+    """The fields of a BanditLog, maybe without any rounds."""
+    n = sum(map(len, parts))
+    word = "row" if raw.format in OF_ROWS else "line"
+    rejected = [line for part in parts for line in part.rejected]
+    if rejected and on_bad_rows == "raise":
+        raise LogError(_said_of(rejected, n, word))
+    rows = _room(spec, n)
+    starts = list(accumulate((len(part) for part in parts), initial=0))
+    jobs = [(part, rows[start : start + len(part)]) for part, start in zip(parts, starts, strict=False)]
+    pieces = list(map_in_order(lambda job: _piece(spec, *job, missing_rewards), jobs, workers=cores()))
+    if on_bad_rows == "raise" and spec.named and any(np.isnan(piece.columns.actions).any() for piece in pieces):
+        _require_known_actions(spec, parts)
+    columns = _joined([piece.columns for piece in pieces], (_joint(spec), rows))
+    fields = without_broken(columns, _joined_rules(pieces, starts, n), on_bad_rows, Places(parts, word))
+    lines = Counter(line.reason for line in rejected)
+    return fields | {"dropped": (*lines.items(), *fields["dropped"]), "features": spec}
+
+
+def _joint(spec: FeatureSpec) -> JointFeatures:
+    kind: ContextKind = "per action" if spec.pool else "shared" if spec.context_names else "none"
+    return JointFeatures(kind, spec.n_actions, len(spec.context_names))
+
+
+def _room(spec: FeatureSpec, n: int) -> Floats:
+    """Rows as kernels take them, to be filled."""
+    width = len(spec.context_names)
+    if spec.pool:
+        return np.zeros((n, spec.n_actions, width), dtype=spec.precision)
+    return np.empty((n, 1, width + 1), dtype=spec.precision) if width else np.ones((1, 1, 1))
+
+
+class _Piece(NamedTuple):
+    """What a part of a log says, beside its features, and the rules that it breaks."""
+
+    columns: Columns
+    broken: list[Broken]
+
+
+def _piece(spec: FeatureSpec, rounds: RawRounds, rows: Floats, missing_rewards: bool) -> _Piece:
+    """Encode a part; its features go into ``rows``."""
+    if spec.pool:
+        large = fill_lists(spec, rounds, rows)
+    elif spec.context_names:
+        large = fill(spec.shared, rounds.features, rows[:, 0])
+        rows[:, 0, -1] = 1.0
+    else:
+        large = []
+    columns = columns_of(spec, rounds)
+    broken = broken_rules(columns, missing_rewards)
+    what = "action_features" if spec.pool else "contexts"
+    for column, bad, values in large:
+        found = Broken(
+            np.zeros(len(rounds), dtype=bool), f"{what} must be finite (column {column})", np.zeros(len(rounds))
+        )
+        found.rows[bad], found.values[bad] = True, values
+        broken.append(found)
+    return _Piece(columns, broken)
+
+
+def _joined(parts: Sequence[Columns], made: tuple[JointFeatures, Floats]) -> Columns:
+    """The columns of all parts; those that one of them does not have are left out."""
+
+    def join(name: str) -> Any:
+        arrays = [getattr(part, name) for part in parts]
+        return None if any(array is None for array in arrays) else np.concatenate(arrays)
+
+    return replace(
+        parts[0], **dict(zip(PER_ROUND, map_in_order(join, PER_ROUND, workers=cores()), strict=True)), made=made
+    )
+
+
+def _joined_rules(pieces: Sequence[_Piece], starts: Sequence[int], n: int) -> list[Broken]:
+    """The rules that any part breaks, with the rows of all of them."""
+    found: dict[str, Broken] = {}
+    for piece, start in zip(pieces, starts, strict=False):
+        for broken in piece.broken:
+            whole = found.setdefault(
+                broken.rule, Broken(np.zeros(n, dtype=bool), broken.rule, np.empty(n, dtype=broken.values.dtype))
+            )
+            whole.rows[start : start + len(broken.rows)] = broken.rows
+            whole.values[start : start + len(broken.rows)] = broken.values
+    return list(found.values())
+
+
+def _require_known_actions(spec: FeatureSpec, parts: Sequence[RawRounds]) -> None:
+    columns = (part.action if part.pool is None else part.pool.names for part in parts)
+    found = {name for column in columns if column is not None for name in distinct_texts(column)}
+    strangers = sorted(found - set(spec.action_names))
+    if strangers:
+        raise LogError(
+            f"action {strangers[0]!r} is not one of {', '.join(spec.action_names)} ({len(strangers)} such actions). "
+            'Drop their rows with on_bad_rows="drop".'
+        )
+
+
+def _said_of(rejected: Sequence[Rejected], n: int, word: str) -> str:
+    first = rejected[0]
+    has = f" has {first.text!r}" if first.text else ""
+    return (
+        f"{first.reason}; {word} {first.line} of {first.source}{has} ({len(rejected)} of {n + len(rejected)} {word}s "
+        'are bad). Drop them with on_bad_rows="drop".'
+    )

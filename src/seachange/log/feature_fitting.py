@@ -1,0 +1,347 @@
+"""Fit a FeatureSpec: one pass over the parts of a raw log, in memory that does not grow with it."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from seachange.engine import cores, map_in_order
+from seachange.errors import LogError, SeachangeWarning
+from seachange.kernels.features import column_moments
+from seachange.log.features import Category, Feature, FeatureSpec, Flag, Hashed, LeftOut, Number
+from seachange.log.raw_columns import Kind, RawColumn, as_lists, distinct_texts, numbers_of, raw_columns
+from seachange.log.validation import LARGEST
+
+if TYPE_CHECKING:
+    import polars
+
+    from seachange.log.raw import RawLog, RawRounds
+
+# A category has at most so many values of its own, each of which occurred so often at least; the rest are others.
+MOST_VALUES, LEAST_SEEN = 50, 3
+# Columns with more distinct values than this are hashed, into so many buckets.
+MOST_DISTINCT, BUCKETS = 1000, 64
+# Lists of numbers longer than this are no features; nor are contexts crossed with actions past this many.
+LONGEST_LIST, MOST_CROSSED = 1000, 1000
+# In logs of so many rounds, text that never repeats and whole numbers that rise by one are taken for identifiers.
+ENOUGH_TO_TELL = 100
+# Texts of a category without a feature of their own: their feature is that of the others.
+OTHER = "other"
+
+
+@dataclass
+class NumberFacts:
+    """What is known of numbers seen so far."""
+
+    seen: int = 0  # that are not missing
+    usable: int = 0  # that are not too large either
+    mean: float = 0.0
+    squares: float = 0.0  # Σ (x - mean)²
+    first: float = 0.0
+    constant: bool = True
+    zero_one: bool = True
+
+    @classmethod
+    def of(cls, values: npt.NDArray[Any]) -> NumberFacts:
+        """Of one part."""
+        seen, usable, mean, squares, first, differing, odd = column_moments(values, LARGEST)
+        if usable == 0:
+            return cls(seen=int(seen))
+        return cls(int(seen), int(usable), mean, squares, first, differing == 0, odd == 0)
+
+    def merge(self, later: NumberFacts) -> None:
+        """Take in what a later part knows (Chan et al.)."""
+        total = self.usable + later.usable
+        if later.usable:
+            gap = later.mean - self.mean
+            self.squares += later.squares + gap * gap * self.usable * later.usable / total
+            self.mean += gap * later.usable / total
+            self.first = self.first if self.usable else later.first
+            self.constant &= later.constant and later.first == self.first
+            self.zero_one &= later.zero_one
+        self.seen, self.usable = self.seen + later.seen, total
+
+    @property
+    def scale(self) -> float:
+        """Their standard deviation; 1 where they are all the same."""
+        deviation = float(np.sqrt(self.squares / self.usable)) if self.usable and not self.constant else 0.0
+        return deviation if deviation > 0 else 1.0
+
+
+@dataclass
+class ColumnFacts:
+    """What is known of a raw column so far."""
+
+    holder: str = ""  # the column of the table that it is, or is in
+    rows: int = 0  # of the parts that have it
+    seen: int = 0  # values that are not missing
+    kinds: set[Kind] = field(default_factory=set)  # of the parts that have values
+    declared: set[Kind] = field(default_factory=set)  # of those that have none
+    numbers: NumberFacts = field(default_factory=NumberFacts)
+    precisions: set[str] = field(default_factory=set)  # of its numbers; 0 and 1 have any
+    seconds: bool = False
+    counts: dict[str, int] = field(default_factory=dict)  # of texts, while there are few
+    many: bool = False  # more distinct texts than are counted
+    repeats: bool = False  # some text occurred twice in a part
+    rising: bool = True  # whole numbers, each one more than that before it
+    ends: tuple[float, float] | None = None  # the first and the last number, while they rise by one
+    lengths: set[int] = field(default_factory=set)  # of lists of numbers; at most two are remembered
+    places: list[NumberFacts] = field(default_factory=list)
+
+    def merge(self, later: ColumnFacts) -> None:
+        """Take in what a later part knows."""
+        self.holder = self.holder or later.holder
+        self.rows, self.seen = self.rows + later.rows, self.seen + later.seen
+        self.kinds |= later.kinds
+        self.declared |= later.declared
+        self.numbers.merge(later.numbers)
+        self.precisions |= later.precisions
+        self.seconds |= later.seconds
+        self.many |= later.many
+        self.repeats |= later.repeats
+        for text, count in later.counts.items():
+            self.counts[text] = self.counts.get(text, 0) + count
+        self._forget_if_many()
+        if self.ends is not None and later.ends is not None:
+            self.rising &= later.rising and later.ends[0] == self.ends[1] + 1
+            self.ends = (self.ends[0], later.ends[1])
+        else:
+            self.rising &= later.rising
+            self.ends = self.ends or later.ends
+        self.lengths = set(sorted(self.lengths | later.lengths)[:2])
+        for place, numbers in enumerate(later.places):
+            if place == len(self.places):
+                self.places.append(NumberFacts())
+            self.places[place].merge(numbers)
+
+    def _forget_if_many(self) -> None:
+        if self.many or len(self.counts) > MOST_DISTINCT:
+            self.many, self.counts = True, {}
+
+
+def fit_features(
+    raw: RawLog, parts: Iterable[RawRounds], *, action_names: Sequence[str] | None = None, cross: bool = True
+) -> FeatureSpec:
+    """The FeatureSpec of the rounds in ``parts``, which are those of ``raw``.
+
+    ``action_names`` fixes the order of the actions; otherwise it is the sorted order of those that occur. ``cross``
+    says whether features of a round are crossed with those of its actions, where there are both.
+    """
+    facts = LogFacts()
+    many = parts if isinstance(parts, list) else None
+    for part in map(facts_of, parts) if many is None else map_in_order(facts_of, many, workers=cores()):
+        facts.merge(part)
+    if facts.rounds == 0:
+        raise LogError("the log is empty: it needs at least one round.")
+    kept = getattr(raw, "contexts", None) is not None
+    shared, unused = _features(facts.shared, facts.rounds, kept)
+    pool, pool_unused = _features(facts.pool, facts.pool_rows, kept)
+    _say_what_is_left_out(unused + pool_unused)
+    named = not pool and not facts.by_place
+    names = [f"action {place}" for place in range(facts.longest)] if not named else facts.names()
+    crossed = bool(pool and shared and cross)
+    n_shared, n_pool = (sum(len(feature.names) for feature in side) for side in (shared, pool))
+    if crossed and n_pool * (1 + n_shared) > MOST_CROSSED:
+        crossed = False
+        warnings.warn(
+            f"the {n_shared} features that a round's actions share are not crossed with the {n_pool} of each action: "
+            f"that would give more than {MOST_CROSSED:,}. Policies see the features of actions alone; name fewer "
+            "columns as contexts to cross them.",
+            SeachangeWarning,
+            stacklevel=4,
+        )
+    used = {feature.column for feature in (*shared, *pool)}
+    columns = (facts.shared | facts.pool).items()
+    single = set().union(*(column.precisions for name, column in columns if name in used)) == {"float32"}
+    return FeatureSpec(
+        format=raw.format,
+        columns=dict(raw.columns),
+        action_names=tuple(str(name) for name in action_names) if named and action_names is not None else tuple(names),
+        shared=shared,
+        pool=pool,
+        named=named,
+        listed=facts.longest > 0,
+        crossed=crossed,
+        precision="float32" if single else "float64",
+        holders=tuple(dict.fromkeys(facts.shared[feature.column].holder for feature in shared)),
+        left_out=tuple(unused + pool_unused),
+    )
+
+
+@dataclass
+class LogFacts:
+    """What is known of a raw log so far."""
+
+    rounds: int = 0
+    pool_rows: int = 0
+    longest: int = 0  # list of actions; 0 where there are none
+    by_place: bool = False  # actions are places in lists
+    actions: dict[str, Any] = field(default_factory=dict)  # values by their names
+    shared: dict[str, ColumnFacts] = field(default_factory=dict)
+    pool: dict[str, ColumnFacts] = field(default_factory=dict)
+
+    def merge(self, later: LogFacts) -> None:
+        """Take in what a later part knows."""
+        self.rounds, self.pool_rows = self.rounds + later.rounds, self.pool_rows + later.pool_rows
+        self.longest = max(self.longest, later.longest)
+        self.by_place |= later.by_place
+        self.actions = later.actions | self.actions
+        for ours, theirs in ((self.shared, later.shared), (self.pool, later.pool)):
+            for name, column in theirs.items():
+                ours.setdefault(name, ColumnFacts()).merge(column)
+
+    def names(self) -> list[str]:
+        """The names of the actions, in the order of their values: of numbers, or else of texts."""
+        numbers = all(isinstance(value, int | float) for value in self.actions.values())
+        return [name for name, _ in sorted(self.actions.items(), key=lambda item: item[1] if numbers else item[0])]
+
+
+def facts_of(rounds: RawRounds) -> LogFacts:
+    """What one part of a log says."""
+    pool = rounds.pool
+    facts = LogFacts(rounds=len(rounds), shared=_facts_by_name(rounds.features))
+    if pool is None:
+        facts.actions = distinct_texts(rounds.action)
+    else:
+        facts.pool_rows, facts.longest = int(pool.offsets[-1]), int(pool.lengths.max(initial=0))
+        facts.pool = _facts_by_name(pool.features)
+        facts.by_place = pool.names is None
+        facts.actions = {} if pool.names is None else distinct_texts(pool.names)
+    return facts
+
+
+def _facts_by_name(frame: polars.DataFrame) -> dict[str, ColumnFacts]:
+    return {name: _facts(column) for name, column in raw_columns(frame).items()}
+
+
+def _facts(column: RawColumn) -> ColumnFacts:
+    import polars
+
+    holder, kind, values = column
+    facts = ColumnFacts(holder=holder, rows=len(values), seen=len(values) - values.null_count())
+    if facts.seen == 0 or kind == "nothing":
+        facts.seen, facts.declared = 0, {kind}
+        return facts
+    facts.kinds = {kind}
+    if kind in ("number", "time"):
+        numbers = numbers_of(values)
+        facts.numbers = NumberFacts.of(numbers)
+        facts.seen = facts.numbers.seen
+        facts.precisions = _precision(values.dtype)
+        facts.seconds = values.dtype in (polars.Date, polars.Datetime, polars.Duration, polars.Time)
+        facts.rising = bool(values.dtype.is_integer() and (np.diff(numbers) == 1).all())
+        facts.ends = (float(numbers[0]), float(numbers[-1]))
+    elif kind == "text":
+        _count(facts, values)
+    elif kind == "texts":
+        _count(facts, values.explode())
+    elif kind == "numbers":
+        lists = as_lists(values)
+        facts.lengths = set(lists.list.len().drop_nulls().unique().to_list()[:2])
+        facts.precisions = _precision(lists.explode().dtype)
+        if len(facts.lengths) == 1 and max(facts.lengths) <= LONGEST_LIST:
+            entries = (lists.list.get(place, null_on_oob=True) for place in range(max(facts.lengths)))
+            facts.places = [NumberFacts.of(numbers_of(values)) for values in entries]
+    return facts
+
+
+def _precision(dtype: Any) -> set[str]:
+    import polars
+
+    if dtype == polars.Boolean:
+        return set()
+    return {"float32" if dtype == polars.Float32 else "float64"}
+
+
+def _count(facts: ColumnFacts, values: polars.Series) -> None:
+    import polars
+
+    texts = values.drop_nulls().cast(polars.String)
+    facts.many = texts.n_unique() > MOST_DISTINCT
+    facts.repeats = texts.n_unique() < len(texts)
+    if not facts.many:
+        counted = texts.value_counts(name="count")
+        facts.counts = dict(zip(counted[:, 0].to_list(), counted["count"].to_list(), strict=True))
+
+
+def _features(columns: Mapping[str, ColumnFacts], rows: int, kept: bool) -> tuple[tuple[Feature, ...], list[LeftOut]]:
+    """The features that columns become, and those that become none; ``kept``: a user asked for these very columns."""
+    features: list[Feature] = []
+    left_out: list[LeftOut] = []
+    for name, facts in columns.items():
+        reason = _hopeless(facts) or ("" if kept else _useless(facts, rows))
+        if reason:
+            left_out.append(LeftOut(name, reason))
+        else:
+            features += _features_of(name, facts, rows)
+    return tuple(features), left_out
+
+
+def _hopeless(facts: ColumnFacts) -> str:
+    """Why a column cannot be a feature."""
+    if "other" in facts.kinds:
+        return "of a type that no feature is made of"
+    if "numbers" in facts.kinds and (len(facts.lengths) > 1 or facts.kinds != {"numbers"}):
+        return "lists of numbers whose lengths differ"
+    if "numbers" in facts.kinds and max(facts.lengths) > LONGEST_LIST:
+        return f"lists of more than {LONGEST_LIST:,} numbers"
+    if "texts" in facts.kinds and facts.kinds != {"texts"}:
+        return "lists in some rounds and single values in others"
+    return ""
+
+
+def _useless(facts: ColumnFacts, rows: int) -> str:
+    """Why a column should be no feature, unless someone asks for it."""
+    if facts.seen == 0:
+        return "without any value"
+    if "time" in facts.kinds:
+        return "moments, which never come again"
+    whole = facts.seen == rows
+    if facts.kinds == {"number"}:
+        if facts.numbers.usable == rows and facts.numbers.constant:
+            return f"always {facts.numbers.first:g}"
+        if facts.rising and rows >= ENOUGH_TO_TELL and whole:
+            return "row numbers"
+    if facts.kinds == {"text"}:
+        if len(facts.counts) == 1 and whole:
+            return f"always {next(iter(facts.counts))!r}"
+        if not facts.repeats and rows >= ENOUGH_TO_TELL:
+            return "identifiers, which never come again"
+    return ""
+
+
+def _features_of(name: str, facts: ColumnFacts, rows: int) -> list[Feature]:
+    marked = facts.seen < rows
+    kinds = facts.kinds or facts.declared
+    if kinds & {"text", "texts"}:
+        several = "texts" in kinds
+        if facts.many:
+            return [Hashed(name, BUCKETS, marked, several)]
+        often = [(text, count) for text, count in facts.counts.items() if count >= LEAST_SEEN and text != OTHER]
+        often.sort(key=lambda item: (-item[1], item[0]))
+        return [Category(name, tuple(text for text, _ in often[:MOST_VALUES]), marked, several)]
+    if "numbers" in kinds:
+        return [_number(name, numbers, rows, place) for place, numbers in enumerate(facts.places)]
+    return [_number(name, facts.numbers, rows, None, facts.seconds)]
+
+
+def _number(name: str, facts: NumberFacts, rows: int, place: int | None, seconds: bool = False) -> Feature:
+    marked = facts.seen < rows
+    if facts.zero_one and facts.usable:
+        return Flag(name, marked, place)
+    return Number(name, facts.mean, facts.scale, marked, place, seconds)
+
+
+def _say_what_is_left_out(columns: Sequence[LeftOut]) -> None:
+    if columns:
+        told = ", ".join(f"{column.column!r} ({column.reason})" for column in columns)
+        warnings.warn(
+            f"no features are made of the columns {told}; name them as contexts to use them.",
+            SeachangeWarning,
+            stacklevel=5,
+        )
