@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 MAGIC = b"PAR1"
 # Rows of a group are unpacked together, and twice where a cut goes through it: the fewer cuts, the fewer of those.
-PARTS_AT_A_TIME = 4
+PARTS_AT_A_TIME = 2
 
 
 def looks_like(path: Path, head: bytes) -> bool:
