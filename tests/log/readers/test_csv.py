@@ -201,6 +201,11 @@ def test_marks_returns_blank_lines_and_a_missing_last_newline_change_nothing(csv
     assert rejected == []
 
 
+def test_a_mark_of_byte_order_in_the_midst_of_a_file_is_part_of_its_field(csv):
+    frame, _, _ = whole(csv("action,reward\n\ufeffa,1\n\ufeffb,0\n"))
+    assert frame["action"].to_list() == ["\ufeffa", "\ufeffb"]
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [

@@ -125,7 +125,7 @@ def test_files_of_several_formats_are_no_log(tmp_path):
     ("ask", "message"),
     [
         (lambda d: d / "nothing.csv", r"there is no file '.*nothing\.csv'"),
-        (lambda d: d / "*.csv", r"no file is called like '.*\*\.csv'"),
+        (lambda d: d / "*.csv", r"there is no file '.*\*\.csv'"),
         (lambda d: d, "there is no file in the folder"),
         (lambda d: [], "names no file"),
     ],

@@ -123,8 +123,10 @@ def _read(found: Records, header: Header, types: Mapping[str, Any]) -> polars.Da
     if not found.content:
         return polars.DataFrame(schema=dict(types))
     numbered = {f"column_{i}": name for i, name in enumerate(header.names, 1)}
+    # Polars takes a mark of byte order away; if these bytes begin with one, it is part of a field.
+    mark = BYTE_ORDER_MARK if found.content.startswith(BYTE_ORDER_MARK) else b""
     read = polars.read_csv(
-        found.content,
+        mark + found.content,
         has_header=False,
         separator=header.separator,
         schema={number: types.get(name, polars.String) for number, name in numbered.items()},

@@ -95,7 +95,7 @@ class JsonLinesLog(TableLog):
 
 
 class _Reading:
-    """One pass over the lines of a log, during which types may become wider."""
+    """One pass over the lines of a log, during which fields that were empty may turn out to be of a type."""
 
     def __init__(
         self,
@@ -138,6 +138,7 @@ class _Reading:
                 yield from self.stretch(path, lines, doubts, *half, self._read(lines, doubts, *half))
 
     def _read(self, lines: Lines, doubts: Doubts, start: int, end: int) -> polars.DataFrame | None:
+        """What polars reads; whole numbers as numbers where some of them are not whole."""
         import polars
 
         from seachange.kernels.json_keys import BLANK, DOUBTFUL
@@ -156,7 +157,6 @@ class _Reading:
             except (polars.exceptions.PolarsError, polars.exceptions.PanicException):
                 continue
             if len(frame) == count:
-                self.types = types
                 return frame
         return None
 

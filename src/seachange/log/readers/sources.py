@@ -31,9 +31,8 @@ def files_of(path: str | Path | Sequence[str | Path]) -> list[Path]:
         return sorted(found, key=_in_order)
     if glob.has_magic(str(path)):
         matches = sorted(glob.glob(str(place), recursive=True), key=_in_order)
-        if not matches:
-            raise LogError(f"no file is called like {str(path)!r}.")
-        return list(dict.fromkeys(file for match in matches for file in files_of(match)))
+        if matches:
+            return list(dict.fromkeys(file for match in matches for file in files_of(match)))
     raise LogError(f"there is no file {str(path)!r}.")
 
 
