@@ -8,7 +8,7 @@ import pytest
 
 from fuzz import vw_by_hand
 from fuzz.mutations import mutations
-from fuzz.vw_by_hand import NoRound, Written
+from fuzz.vw_by_hand import NoRoundError, Written
 from seachange.log.readers.dsjson import DsjsonLog
 from seachange.log.readers.vw_text import VwTextLog, _has_items
 
@@ -24,7 +24,8 @@ DECISIONS = [
                       {"_tag": "z", "_text": "to be"}]}, "p": [0.7, 0.1, 0.2], "VWState": {"m": "a/b"}},
     {"_label_cost": 0, "_label_probability": 0.5, "a": [1, 2], "p": [0.5, 0.5], "pdrop": 0.25, "_skipLearn": False,
      "Timestamp": "2026-03-01T10:00:01Z", "c": {"user": {"age": 45, "city": "Ro\"me\u2028"}, "_multi": [
-         {"_tag": "y", "i": {"price": 0.30000000000000004, "new": None}}, {"_tag": "x", "far": [{"a": 1}, {"b": "c"}]}]}},
+         {"_tag": "y", "i": {"price": 0.30000000000000004, "new": None}},
+         {"_tag": "x", "far": [{"a": 1}, {"b": "c"}]}]}},
     {"_label_cost": 2, "_label_probability": 0.4, "_label_Action": 1, "a": [1], "p": [1.0],
      "c": {"_multi": [{"_tag": "only"}]}},
 ]  # fmt: skip
@@ -33,8 +34,8 @@ DSJSON = {
     "spaced": b"\n".join(json.dumps(each, ensure_ascii=False).encode() for each in DECISIONS),
 }
 TEXT = {
-    "cb": b"1:2:0.4 |user age:31 city=NY |  tall\n2:-1.5:.25 'tag |user:0.5 age:2e1 b\n3:0:1 |user age:1 city=LA city=SF\r\n"
-    b"1:1:0.5 | a:b c:-3\n\n2:0:0.5 tag|user x=1:2 \xc3\xa9t\xc3\xa9:1\n",
+    "cb": b"1:2:0.4 |user age:31 city=NY |  tall\n2:-1.5:.25 'tag |user:0.5 age:2e1 b\n"
+    b"3:0:1 |user age:1 city=LA city=SF\r\n1:1:0.5 | a:b c:-3\n\n2:0:0.5 tag|user x=1:2 \xc3\xa9t\xc3\xa9:1\n",
     "listed": b"1:2:0.4 2 3 |user age:31\n1 2:-1:0.25 |user age:20\n4 2:0:0.5 9 |user age:1\n",
     "adf": b"shared |user age:31 city=NY\n0:1:0.5 'x|item price:3 red\n 'y|item price:4 blue red\n\n"
     b"'x|item price:5\r\n1:-0.5:0.25 'z |item price:6 |other a=b\r\n\r\nshared | age:3\n0:0:1 'x| a\n",
@@ -95,16 +96,16 @@ def check_verdicts(parts, rounds, line_of):
         refused[line] = each.reason
     assert {*taken, *refused} == {*rounds}
     for line, found in rounds.items():
-        if line in refused and not isinstance(found, NoRound):
+        if line in refused and not isinstance(found, NoRoundError):
             assert refused[line].endswith(ELSEWHERE), (line, refused[line], found)
         if line not in refused:
-            assert not isinstance(found, NoRound), (line, found)
+            assert not isinstance(found, NoRoundError), (line, found)
 
 
 def slowly(read, *arguments):
     try:
         return read(*arguments)
-    except NoRound as reason:
+    except NoRoundError as reason:
         return reason
 
 
@@ -151,7 +152,9 @@ def check_text(content, path):
         for row, line in enumerate(part.lines.tolist()):
             if with_items:
                 action, cost, propensity, shared, items, tags = rounds[line]
-                items = [item | ({"_tag": [(tag, False)]} if tag else {}) for item, tag in zip(items, tags, strict=True)]
+                items = [
+                    item | ({"_tag": [(tag, False)]} if tag else {}) for item, tag in zip(items, tags, strict=True)
+                ]
                 check_items(part.pool, row, items)
             else:
                 listed, action, cost, propensity, shared = rounds[line]

@@ -12,13 +12,13 @@ class Written(str):
     """A number as it is written."""
 
 
-class NoRound(Exception):
+class NoRoundError(Exception):
     """Why a line is none."""
 
 
 def require(true, reason):
     if not true:
-        raise NoRound(reason)
+        raise NoRoundError(reason)
 
 
 def once(pairs):
@@ -28,7 +28,7 @@ def once(pairs):
 
 
 def no_constant(word):
-    raise NoRound(word)
+    raise NoRoundError(word)
 
 
 def parsed(line):
@@ -39,7 +39,7 @@ def parsed(line):
             text, object_pairs_hook=once, parse_int=Written, parse_float=Written, parse_constant=no_constant
         )
     except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
-        raise NoRound("no JSON") from error
+        raise NoRoundError("no JSON") from error
     require(isinstance(document, dict), "no object")
     return document
 
@@ -120,13 +120,25 @@ def dsjson(line):
         total = sum(probs) if abs(sum(probs) - 1) > 1e-7 else 1.0
         probs = [probs[order.index(k + 1)] / total for k in range(len(items))]
         propensity = probs[action]
-        near = [abs(stated - each) <= 1e-5 for each in (propensity, propensity * (1 - dropped))] if stated is not None else [True]
+        near = (
+            [abs(stated - each) <= 1e-5 for each in (propensity, propensity * (1 - dropped))]
+            if stated is not None
+            else [True]
+        )
         require(any(near), "stated")
     else:
         propensity, probs = stated, None
         require(stated is not None and dropped == 0, "no probability")
     require(0 < propensity <= 1, "propensity")
-    return cost, action, probs, propensity, moment(document.get("Timestamp")), shared, [features(item) for item in items]
+    return (
+        cost,
+        action,
+        probs,
+        propensity,
+        moment(document.get("Timestamp")),
+        shared,
+        [features(item) for item in items],
+    )
 
 
 def moment(text):
@@ -138,7 +150,7 @@ def moment(text):
     try:
         whole = datetime(*(int(part) for part in found.groups()[:6]))
     except ValueError as error:
-        raise NoRound("time") from error
+        raise NoRoundError("time") from error
     return whole + timedelta(microseconds=int((found[7] or ".0")[1:].ljust(6, "0")[:6]))
 
 
@@ -182,7 +194,7 @@ def text_line(line):
     try:
         line = line.decode()
     except UnicodeDecodeError as error:
-        raise NoRound("UTF-8") from error
+        raise NoRoundError("UTF-8") from error
     require(line.strip(" \t\r") != "", "blanks")
     label, bar, rest = line.partition("|")
     label = label.partition("\t")[2] if "\t" in label else label

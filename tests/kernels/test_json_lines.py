@@ -24,7 +24,9 @@ def leaf(text):
     if len(found.rows) == 0:
         return "null"
     kind, number = int(found.kinds[0]), float(found.numbers[0])
-    return {NUMBER: number, STRING: leaves.strings[int(number)] if kind == STRING else "", TRUE: True, FALSE: False}[kind]
+    return {NUMBER: number, STRING: leaves.strings[int(number)] if kind == STRING else "", TRUE: True, FALSE: False}[
+        kind
+    ]
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False))

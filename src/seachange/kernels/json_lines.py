@@ -13,8 +13,27 @@ import numpy as np
 from seachange.kernels.compiler import compiled
 from seachange.kernels.decimals import exact_double, is_exact, nearest_double
 from seachange.kernels.json_tokens import (
-    CLOSE_ARRAY, CLOSE_OBJECT, COLON, COMMA, LINE_FEED, LONG_NUMBER, NOWHERE, NUMBER, ONE, OPEN_ARRAY, OPEN_OBJECT,
-    QUOTE, SMALL_F, SMALL_N, SMALL_T, UNDERSCORE, after_blanks, end_of_string, has_escaped_ascii, is_word, read_number,
+    CLOSE_ARRAY,
+    CLOSE_OBJECT,
+    COLON,
+    COMMA,
+    LINE_FEED,
+    LONG_NUMBER,
+    NOWHERE,
+    NUMBER,
+    ONE,
+    OPEN_ARRAY,
+    OPEN_OBJECT,
+    QUOTE,
+    SMALL_F,
+    SMALL_N,
+    SMALL_T,
+    UNDERSCORE,
+    after_blanks,
+    end_of_string,
+    has_escaped_ascii,
+    is_word,
+    read_number,
 )  # fmt: skip
 from seachange.kernels.letters import PADDING, SPREAD, letter, same
 
@@ -106,9 +125,9 @@ def enter(paths, parent, text, start, size, mode):
     keys = np.uint64(paths.keys.ctypes.data)
     while paths.slots[slot] >= 0:
         path = paths.slots[slot]
-        if paths.parents[path] == parent and paths.sizes[path] == size:
-            if same(keys, paths.starts[path], text, start, size):
-                return path
+        alike = paths.parents[path] == parent and paths.sizes[path] == size
+        if alike and same(keys, paths.starts[path], text, start, size):
+            return path
         slot = (slot + 1) & (paths.slots.size - 1)
     path = paths.counts[0]
     if path == paths.parents.size or paths.counts[1] + size + len(PADDING) > paths.keys.size:

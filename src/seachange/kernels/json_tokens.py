@@ -13,6 +13,7 @@ OPEN_OBJECT, CLOSE_OBJECT, OPEN_ARRAY, CLOSE_ARRAY = (ord(c) for c in "{}[]")
 LINE_FEED, SPACE = 10, 32
 SMALL_E, LARGE_E, SMALL_T, SMALL_F, SMALL_N, SMALL_U, LARGE_T, LARGE_Z, EIGHT_DIGIT = (ord(c) for c in "eEtfnuTZ8")
 ESCAPES = (QUOTE, BACKSLASH, *(ord(c) for c in "/bfnrt"))
+ESCAPED_ASCII = np.frombuffer(b"\\u00", np.uint8)
 ONE = np.uint64(1)
 NOWHERE = np.uint64(0)  # where a word ends that is none
 NUMBER, LONG_NUMBER = 0, 1  # kinds: some numbers are left to be read by the caller
@@ -73,9 +74,8 @@ def end_of_string(text, i):
 def has_escaped_ascii(text, start, stop):
     """Whether a key has letters such as \\u005f, which may be another key than it seems."""
     for i in range(start, stop - np.uint64(5)):
-        if letter(text, i) == BACKSLASH and letter(text, i + ONE) == SMALL_U and letter(text, i + np.uint64(2)) == ZERO:
-            if letter(text, i + np.uint64(3)) == ZERO and letter(text, i + np.uint64(4)) < EIGHT_DIGIT:
-                return True
+        if is_word(text, i, ESCAPED_ASCII) and letter(text, i + np.uint64(4)) < EIGHT_DIGIT:
+            return True
     return False
 
 
@@ -161,7 +161,8 @@ def moment(text, i):
     i -= ONE
     leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
     days = 30 + (month + month // 8) % 2 if month != 2 else 28 + leap
-    if not (year >= 1 and 1 <= month <= 12 and 1 <= day <= days and 0 <= hour < 24 and 0 <= minute < 60 and 0 <= second < 60):
+    of_day = 0 <= hour < 24 and 0 <= minute < 60 and 0 <= second < 60
+    if not (of_day and year >= 1 and 1 <= month <= 12 and 1 <= day <= days):
         return NO_MOMENT
     fraction, unit = 0, 100_000
     if letter(text, i) == POINT:

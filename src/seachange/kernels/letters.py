@@ -64,7 +64,7 @@ def first_letters(size):
 
 @inlined
 def ends_of_run(word):
-    """The high bit of the first letter among eight that is a quote, a backslash or below a space; later ones may err."""
+    """The high bit of the first letter of eight that is a quote, a backslash or below a space; later ones may err."""
     quotes, slashes = word ^ QUOTES, word ^ BACKSLASHES
     found = ((quotes - ONES) & ~quotes) | ((slashes - ONES) & ~slashes) | ((word - SPACES) & ~word)
     return found & HIGH

@@ -13,7 +13,20 @@ from seachange.kernels.compiler import compiled, inlined
 from seachange.kernels.decimals import MOST_DIGITS, exact_double, is_exact, nearest_double
 from seachange.kernels.json_lines import FEATURES, IN_ARRAY, STRING, TOO_MANY, enter
 from seachange.kernels.json_tokens import (
-    COLON, LARGE_E, LINE_FEED, LONG_NUMBER, MINUS, NINE, NUMBER, ONE, PLUS, POINT, SMALL_E, SPACE, ZERO, end_of_digits,
+    COLON,
+    LARGE_E,
+    LINE_FEED,
+    LONG_NUMBER,
+    MINUS,
+    NINE,
+    NUMBER,
+    ONE,
+    PLUS,
+    POINT,
+    SMALL_E,
+    SPACE,
+    ZERO,
+    end_of_digits,
     is_word,
 )  # fmt: skip
 from seachange.kernels.letters import EIGHT, SPREAD, eight, first_letters, letter, same
@@ -31,7 +44,7 @@ NAN_WORD, INFINITE_WORD = np.frombuffer(b"nan", np.uint8), np.frombuffer(b"inf",
 @inlined
 def ends_word(c):
     """Whether a letter ends a feature or the name of a namespace."""
-    return c == SPACE or c == BAR or c == LINE_FEED or c == TAB or c == RETURN
+    return c in (SPACE, BAR, LINE_FEED, TAB, RETURN)
 
 
 @inlined
@@ -70,7 +83,7 @@ def read_decimal(text, i):
 def is_text(text, i, end):
     """Whether a value that is no number is a text: it begins with a letter, has no colon, and is no odd number."""
     c = letter(text, i)
-    if c == MINUS or c == PLUS or c == POINT or ZERO <= c <= NINE:
+    if c in (MINUS, PLUS, POINT) or ZERO <= c <= NINE:
         return False
     for word in (NAN_WORD, INFINITE_WORD):
         k = np.uint64(0)
@@ -197,7 +210,7 @@ def taken_apart(text, n_lines, with_items, paths, leaves, strings, powers):
         namespace, scale = root, 1.0
         while i < stop and faults[line] == SOUND:
             c = letter(text, i)
-            if c == SPACE or c == TAB or c == RETURN:
+            if c in (SPACE, TAB, RETURN):
                 i += ONE
                 continue
             is_namespace = c == BAR

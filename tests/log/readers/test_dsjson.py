@@ -22,7 +22,13 @@ LINE = {
           "_multi": [{"i": {"id": "x", "price": 1.5}}, {"i": {"id": "y", "price": 2}}, {"i": {"id": "z"}}]},
     "p": [0.7, 0.1, 0.2], "VWState": {"m": "a/b"},
 }  # fmt: skip
-NAMED = {"_label_cost": 0, "_label_probability": 0.5, "a": [1, 2], "p": [0.5, 0.5], "c": {"_multi": [{"_tag": "x"}, {"_tag": "y"}]}}
+NAMED = {
+    "_label_cost": 0,
+    "_label_probability": 0.5,
+    "a": [1, 2],
+    "p": [0.5, 0.5],
+    "c": {"_multi": [{"_tag": "x"}, {"_tag": "y"}]},
+}
 
 
 def changed(line=LINE, **fields):
@@ -76,7 +82,15 @@ def test_features_are_taken_as_vowpal_wabbit_takes_them(tmp_path):
               "j": [{"k": 1}, {"l": "m"}], "n": ["x", "y"]}  # fmt: skip
     (part,) = read(tmp_path, changed(NAMED, c=context({"_tag": "x"}, {"_tag": "y"}, **shared)))
     assert part.features.to_dicts() == [
-        {"a": True, "b": [1.0, 2.5], "c.d.e": "f", "_text": ["to", "be", "or"], "j.k": [1.0], "j.l": ["m"], "n": ["x", "y"]}
+        {
+            "a": True,
+            "b": [1.0, 2.5],
+            "c.d.e": "f",
+            "_text": ["to", "be", "or"],
+            "j.k": [1.0],
+            "j.l": ["m"],
+            "n": ["x", "y"],
+        }
     ]
 
 

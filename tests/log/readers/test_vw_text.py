@@ -17,7 +17,9 @@ def read(tmp_path, text, rows=1 << 17):
 
 
 def test_a_line_is_a_round(tmp_path):
-    (part,) = read(tmp_path, "1:2:0.4 |user age:31 city=NY tall |item:0.5 price:3\n3:-0.5:.25 'tag|user age:20 city:LA\r\n")
+    (part,) = read(
+        tmp_path, "1:2:0.4 |user age:31 city=NY tall |item:0.5 price:3\n3:-0.5:.25 'tag|user age:20 city:LA\r\n"
+    )
     assert part.rejected == ()
     assert part.lines.tolist() == [1, 2]
     assert part.action.to_list() == [1, 3]
@@ -42,8 +44,8 @@ def test_actions_without_a_cost_are_those_that_could_be_chosen(tmp_path):
 
 
 def test_lines_between_empty_lines_are_the_actions_of_a_round(tmp_path):
-    text = "shared |user age:31\n|item id=x price:1\n0:-1:0.5 |item id=y price:2\n\n|item id=z\n0:2:0.25 |item id=x\n|item id=y\n"
-    (part,) = read(tmp_path, text)
+    first = "shared |user age:31\n|item id=x price:1\n0:-1:0.5 |item id=y price:2\n"
+    (part,) = read(tmp_path, f"{first}\n|item id=z\n0:2:0.25 |item id=x\n|item id=y\n")
     assert part.rejected == ()
     assert part.lines.tolist() == [1, 5]
     assert part.action.to_list() == [1, 1]
@@ -127,7 +129,10 @@ def test_groups_that_are_no_rounds_are_rejected_with_a_reason(reason, tmp_path):
 
 
 def test_rounds_are_whole_whatever_the_size_of_blocks_and_parts(tmp_path, monkeypatch):
-    rounds = [f"shared |u age:{k}\n" + "".join(f"{f'0:{k}:0.5 ' if j == k % 3 else ''}|i p:{k + j}\n" for j in range(3)) for k in range(40)]
+    rounds = [
+        f"shared |u age:{k}\n" + "".join(f"{f'0:{k}:0.5 ' if j == k % 3 else ''}|i p:{k + j}\n" for j in range(3))
+        for k in range(40)
+    ]
     whole = read(tmp_path, "\n".join(rounds))
     monkeypatch.setattr(text_blocks, "BLOCK_BYTES", 100)
     parts = read(tmp_path, "\n".join(rounds), rows=1)
@@ -135,7 +140,9 @@ def test_rounds_are_whole_whatever_the_size_of_blocks_and_parts(tmp_path, monkey
     assert [int(line) for part in parts for line in part.lines] == [5 * k + 1 for k in range(40)]
     for frames in zip(*([p.features for p in ps] for ps in (parts, whole)), strict=False):
         assert frames[0].columns == frames[1].columns
-    assert polars.concat([part.pool.features for part in parts]).equals(polars.concat([part.pool.features for part in whole]))
+    assert polars.concat([part.pool.features for part in parts]).equals(
+        polars.concat([part.pool.features for part in whole])
+    )
 
 
 def test_a_file_is_told_by_its_first_lines(tmp_path):
@@ -153,7 +160,9 @@ def test_a_mapping_of_columns_is_refused(tmp_path):
 
 def test_vowpal_wabbit_reads_the_same_lines(tmp_path):
     chance = np.random.default_rng(0)
-    lines = [f"{chance.integers(1, 5)}:{-chance.random():.4f}:{chance.uniform(0.1, 1):.4f} |u a:{k}\n" for k in range(200)]
+    lines = [
+        f"{chance.integers(1, 5)}:{-chance.random():.4f}:{chance.uniform(0.1, 1):.4f} |u a:{k}\n" for k in range(200)
+    ]
     (part,) = read(tmp_path, "".join(lines))
     theirs = driven(f"--cb 4 --cb_type ips -d {tmp_path / 'log.vw'}")
     assert theirs["examples"] == len(part) == 200

@@ -48,7 +48,7 @@ def test_a_log_is_read_again_as_it_was(kind, tmp_path):
     log = log_of(kind)
     assert write_dsjson(log, tmp_path / "log.json") == N
     part = whole(DsjsonLog(tmp_path / "log.json"))
-    taken = part.pool.names.gather((part.pool.offsets[:-1] + part.action.to_numpy()))
+    taken = part.pool.names.gather(part.pool.offsets[:-1] + part.action.to_numpy())
     assert taken.to_list() == [log.action_names[action] for action in log.actions]
     np.testing.assert_array_equal(part.reward, log.rewards)
     np.testing.assert_allclose(part.propensity, log.propensities, rtol=1e-12)
@@ -86,7 +86,10 @@ def test_actions_without_a_pool_are_those_of_the_whole_log(tmp_path):
     write_dsjson(VwTextLog(text), tmp_path / "log.json")
     lines = [json.loads(line) for line in (tmp_path / "log.json").read_text().splitlines()]
     assert [line["c"]["_multi"] for line in lines] == [[{"action": {"id": "3"}}, {"action": {"id": "10"}}]] * 2
-    assert [(line["_label_Action"], line["_labelIndex"], line["a"]) for line in lines] == [(1, 0, [1, 2]), (2, 1, [2, 1])]
+    assert [(line["_label_Action"], line["_labelIndex"], line["a"]) for line in lines] == [
+        (1, 0, [1, 2]),
+        (2, 1, [2, 1]),
+    ]
     assert "p" not in lines[0]
 
 
@@ -118,7 +121,7 @@ def test_vowpal_wabbit_reads_what_is_written(kind, tmp_path):
     write_dsjson(log, tmp_path / "log.json")
     theirs = driven(f"--cb_adf --cb_type ips --dsjson -d {tmp_path / 'log.json'}")
     assert theirs["examples"] == N
-    # A model that has learned nothing takes the first action of a round: its loss is minus its importance-weighted value.
+    # A model that has learned nothing takes the first action of a round: its loss is minus that policy's estimate.
     first = np.zeros(N, int) if log.action_mask is None else log.action_mask.argmax(axis=1)
     policy = np.eye(K)[first]
     (ours,) = sc.evaluate(log, policy, ("ips",), force=True)
@@ -126,9 +129,9 @@ def test_vowpal_wabbit_reads_what_is_written(kind, tmp_path):
 
 
 def test_columns_within_columns_become_objects(tmp_path):
-    lines = [{"_label_cost": 0, "_label_probability": 1, "a": [1], "p": [1],
-              "c": {"a": {"b": {"c": 1, "d": [1, 2]}}, "e.f": "g", "e": True, "_multi": [{"x": {"y": "z"}}]}}]  # fmt: skip
-    (tmp_path / "log.json").write_text("\n".join(map(json.dumps, lines)))
+    context = {"a": {"b": {"c": 1, "d": [1, 2]}}, "e.f": "g", "e": True, "_multi": [{"x": {"y": "z"}}]}
+    line = {"_label_cost": 0, "_label_probability": 1, "a": [1], "p": [1], "c": context}
+    (tmp_path / "log.json").write_text(json.dumps(line))
     write_dsjson(DsjsonLog(tmp_path / "log.json"), tmp_path / "again.json")
     before, after = (whole(DsjsonLog(tmp_path / name)).features for name in ("log.json", "again.json"))
     assert isinstance(before, polars.DataFrame)

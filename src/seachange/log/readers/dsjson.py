@@ -123,8 +123,8 @@ class _Reading:
         if self.most_dropped > self.least_dropped:
             warnings.warn(
                 f"the probability that an event was dropped before {path.name!r} was written (pdrop) goes from "
-                f"{self.least_dropped:g} to {self.most_dropped:g}: averages over this log lean towards times with fewer "
-                "drops, as rounds have no weights.",
+                f"{self.least_dropped:g} to {self.most_dropped:g}: averages over this log lean towards times with "
+                "fewer drops, as rounds have no weights.",
                 SeachangeWarning,
                 stacklevel=3,
             )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from seachange.kernels import json_lines as kernel
-from seachange.kernels.json_tokens import NO_MOMENT
+from seachange.kernels.json_tokens import NO_MOMENT, NUMBER
 from seachange.kernels.json_tokens import moments as moments_at
 from seachange.kernels.letters import address_of
 from seachange.log.readers.json_leaves import FAULTS, NO_TEXT, JsonLeaves, Wanted
@@ -30,8 +30,9 @@ COSTS = ("_label_cost", "_label_Cost")
 PROBABILITIES = ("_label_probability", "_label_Probability")
 ACTIONS = ("_label_Action", "_label_action")
 FLAGS = ("_skipLearn", "_deferred", "DeferredAction")
+OTHERS = ("_labelIndex", "a", "p", "_p", "pdrop", "o", "Timestamp", "RewardValue")
 WANTED = Wanted(
-    known=(*COSTS, *PROBABILITIES, *ACTIONS, *FLAGS, "_labelIndex", "a", "p", "_p", "pdrop", "o", "Timestamp", "RewardValue"),
+    known=(*COSTS, *PROBABILITIES, *ACTIONS, *FLAGS, *OTHERS),
     refused=("_outcomes", "_label_ca", "_label"),
     inner=(("o", "DeferredAction"), ("o", "ActionTaken")),
     features="c",
@@ -62,55 +63,56 @@ class Labels:
 def labels_of(leaves: JsonLeaves) -> Labels:
     """Read and check what is not a feature."""
     lines = _Lines(leaves)
+    refuse = lines.reasons.give
     cost, stated = lines.number(*COSTS), lines.number(*PROBABILITIES)
-    lines.reasons.give(lines.has("RewardValue") & ~lines.has(*COSTS), "an observation that was joined to no decision")
-    lines.reasons.give(leaves.n_items == 0, "there is no decision in it: c has no list of actions _multi")
-    lines.reasons.give(lines.flag("_skipLearn"), "marked as not to be learned from (_skipLearn)")
+    refuse(lines.has("RewardValue") & ~lines.has(*COSTS), "an observation that was joined to no decision")
+    refuse(leaves.n_items == 0, "there is no decision in it: c has no list of actions _multi")
+    refuse(lines.flag("_skipLearn"), "marked as not to be learned from (_skipLearn)")
     activated = lines.flag("o.ActionTaken") | lines.unflagged("o.DeferredAction")
     never = lines.flag("_deferred") | (lines.flag("DeferredAction") & ~activated)
-    lines.reasons.give(never, "the decision was put off and never carried out (DeferredAction)")
-    lines.reasons.give(~lines.has(*COSTS), "there is no _label_cost")
-    lines.reasons.give(np.isnan(cost), "_label_cost is not a number")
+    refuse(never, "the decision was put off and never carried out (DeferredAction)")
+    refuse(~lines.has(*COSTS), "there is no _label_cost")
+    refuse(np.isnan(cost), "_label_cost is not a number")
     dropped = np.where(lines.has("pdrop"), lines.number("pdrop"), 0.0)
-    lines.reasons.give(~((dropped >= 0) & (dropped < 1)), "pdrop is not a probability below 1")
+    refuse(~((dropped >= 0) & (dropped < 1)), "pdrop is not a probability below 1")
     actions, probs, with_probs = _choices(lines)
-    lines.reasons.give(lines.has(*ACTIONS) & (lines.number(*ACTIONS) != actions + 1), "_label_Action is not the first of a")
-    lines.reasons.give(lines.has("_labelIndex") & (lines.number("_labelIndex") != actions), "_labelIndex is not that of a")
+    refuse(lines.has(*ACTIONS) & (lines.number(*ACTIONS) != actions + 1), "_label_Action is not the first of a")
+    refuse(lines.has("_labelIndex") & (lines.number("_labelIndex") != actions), "_labelIndex is not that of a")
     propensities = np.where(with_probs, probs[np.minimum(lines.offsets[:-1] + actions, len(probs) - 1)], stated)
-    lines.reasons.give(~with_probs & ~lines.has(*PROBABILITIES), "there is no probability, neither p nor _label_probability")
-    lines.reasons.give(~((propensities > 0) & (propensities <= 1)), "the probability of the action taken is not in (0, 1]")
+    refuse(~with_probs & ~lines.has(*PROBABILITIES), "there is no probability, neither p nor _label_probability")
+    refuse(~((propensities > 0) & (propensities <= 1)), "the probability of the action taken is not in (0, 1]")
     # Some writers multiply by the probability that the event was logged.
     alike = [np.abs(stated - wanted) <= STATED_TOLERANCE for wanted in (propensities, propensities * (1 - dropped))]
-    lines.reasons.give(lines.has(*PROBABILITIES) & ~(alike[0] | alike[1]), "_label_probability is not the first of p")
-    lines.reasons.give(~with_probs & (dropped > 0), "with pdrop, it takes p to know the probability of the action")
+    refuse(lines.has(*PROBABILITIES) & ~(alike[0] | alike[1]), "_label_probability is not the first of p")
+    refuse(~with_probs & (dropped > 0), "with pdrop, it takes p to know the probability of the action")
     return Labels(lines.reasons, cost, actions, propensities, probs, with_probs, dropped, lines.times())
 
 
 def _choices(lines: _Lines) -> tuple[Ints, Floats, Bools]:
     """The action taken, by a; and p in the order of the items."""
-    leaves = lines.leaves
+    leaves, refuse, refuse_lines = lines.leaves, lines.reasons.give, lines.reasons.give_to
     chosen, listed = leaves.found(lines.leaves.known["a"]), leaves.found(leaves.known["p"], leaves.known["_p"])
     counts = np.bincount(chosen.rows, minlength=len(leaves))
     p_counts = np.bincount(listed.rows, minlength=len(leaves))
-    lines.reasons.give(counts == 0, "there is no list of actions a")
-    lines.reasons.give(counts != leaves.n_items, "a does not have as many actions as _multi")
-    lines.reasons.give((p_counts != leaves.n_items) & (p_counts > 0), "p does not have as many probabilities as _multi actions")
+    refuse(counts == 0, "there is no list of actions a")
+    refuse(counts != leaves.n_items, "a does not have as many actions as _multi")
+    refuse((p_counts != leaves.n_items) & (p_counts > 0), "p does not have as many probabilities")
     sizes = leaves.n_items[chosen.rows]
-    off = ~chosen.of_kind(kernel.NUMBER) | (chosen.numbers != np.floor(chosen.numbers))
+    off = ~chosen.of_kind(NUMBER) | (chosen.numbers != np.floor(chosen.numbers))
     off |= ~((chosen.numbers >= 1) & (chosen.numbers <= sizes))
-    lines.reasons.give_to(chosen.rows[off], "a has something else than numbers of actions, from 1 on")
-    off = ~listed.of_kind(kernel.NUMBER) | ~((listed.numbers >= 0) & (listed.numbers <= 1 + SUM_TOLERANCE))
-    lines.reasons.give_to(listed.rows[off], "p has something else than probabilities")
+    refuse_lines(chosen.rows[off], "a has something else than numbers of actions, from 1 on")
+    off = ~listed.of_kind(NUMBER) | ~((listed.numbers >= 0) & (listed.numbers <= 1 + SUM_TOLERANCE))
+    refuse_lines(listed.rows[off], "p has something else than probabilities")
     good = lines.reasons.none()
     mine = good[chosen.rows]
     place = lines.offsets[chosen.rows[mine]] + chosen.numbers[mine].astype(np.int64) - 1
     hits = np.bincount(place, minlength=lines.offsets[-1])
-    lines.reasons.give_to(lines.line_of_item[(hits != 1) & good[lines.line_of_item]], "a names an action twice")
+    refuse_lines(lines.line_of_item[(hits != 1) & good[lines.line_of_item]], "a names an action twice")
     with_probs = p_counts > 0
     probs = np.full(max(int(lines.offsets[-1]), 1), np.nan)
     probs[place[with_probs[chosen.rows[mine]]]] = listed.numbers[good[listed.rows]]
     sums = np.bincount(listed.rows, listed.numbers, len(leaves))
-    lines.reasons.give(with_probs & (np.abs(sums - 1) > SUM_TOLERANCE), "p does not sum to 1")
+    refuse(with_probs & (np.abs(sums - 1) > SUM_TOLERANCE), "p does not sum to 1")
     rounded = with_probs & (np.abs(sums - 1) > ROUNDING)
     if rounded.any():
         probs[: len(lines.line_of_item)] /= np.where(rounded, sums, 1.0)[lines.line_of_item]
@@ -141,7 +143,7 @@ class _Lines:
         """The number of a key, whatever its spelling; NaN where there is none or several."""
         found = self.leaves.found(*(self.leaves.known[name] for name in names))
         numbers = np.full(len(self.leaves), np.nan)
-        single = found.kinds == kernel.NUMBER  # and in no array
+        single = found.kinds == NUMBER  # and in no array
         numbers[found.rows[single]] = found.numbers[single]
         numbers[found.rows[1:][found.rows[1:] == found.rows[:-1]]] = np.nan
         return numbers

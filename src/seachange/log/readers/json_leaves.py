@@ -61,13 +61,12 @@ class JsonLeaves(Leaves):
         n_lines, most_leaves, most_strings = kernel.counted(letters)
         paths, self.known = wanted.paths()
         tape, strings = room_for(most_leaves, most_strings)
-        taken, forbidden = _arrays(wanted.underscored), _arrays(wanted.forbidden)
+        words = _arrays(wanted.underscored), _arrays(wanted.forbidden)
         self.starts, self.faults, self.places, self.n_items, n_leaves, n_strings = kernel.flatten(
-            address_of(letters), n_lines, paths, self.known[wanted.items], tape, strings, taken, forbidden, powers_of_five()
+            address_of(letters), n_lines, paths, self.known[wanted.items], tape, strings, *words, powers_of_five()
         )
         self.faults[no_text] = NO_TEXT
         self.keep(paths, tape, n_leaves, strings.spans[:n_strings])
-
 
     def key(self, path: int) -> str:
         """The last word of a path; half a pair of surrogates as it is written."""

@@ -51,7 +51,9 @@ class Columns:
 
     shapes: dict[str, Shape] = field(default_factory=dict)
 
-    def frame(self, leaves: Leaves, columns: dict[str, Column], n_rows: int) -> tuple[polars.DataFrame, dict[str, Bools]]:
+    def frame(
+        self, leaves: Leaves, columns: dict[str, Column], n_rows: int
+    ) -> tuple[polars.DataFrame, dict[str, Bools]]:
         """All features of the file so far as columns of a block; and the rows of it that do not fit."""
         import polars
 
@@ -97,7 +99,7 @@ def column_of(leaves: Leaves, found: Found, kinds: int, n_rows: int, shape: Shap
         if bad.any():
             marks = np.zeros(n_rows, bool)
             marks[found.rows[bad]] = True
-            kept = Found(*(values[~bad] for values in found))
+            kept = found.where(~bad)
     values, rows = _values(leaves, kept, shape), kept.rows
     if values.null_count():  # strings that are no text
         marks = np.zeros(n_rows, bool) if marks is None else marks

@@ -10,7 +10,7 @@ import numpy as np
 
 from seachange.log.raw import Pool, RawRounds, Rejected
 from seachange.log.readers.leaf_columns import Column, Columns, Shape, column_of
-from seachange.log.readers.leaves import Found, Leaves
+from seachange.log.readers.leaves import Leaves
 from seachange.protocols import Bools, Ints
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def _columns(leaves: Leaves, named: dict[str, list[int]], good: Bools) -> dict[s
             mine = good[found.rows]
             if not mine.any():
                 continue
-            found = Found(*(values[mine] for values in found))
+            found = found.where(mine)
             kinds = found.all_kinds()
         column = column_of(leaves, found, kinds, len(good))
         if name.endswith("_text") and column.shape == Shape("text", False):
@@ -107,7 +107,9 @@ class FeaturesSoFar:
         self.begun = False
         self.name_column: str | None = None
 
-    def frames(self, features: Features, reasons: Reasons) -> tuple[polars.DataFrame, polars.DataFrame, polars.Series | None]:
+    def frames(
+        self, features: Features, reasons: Reasons
+    ) -> tuple[polars.DataFrame, polars.DataFrame, polars.Series | None]:
         """Features of the rounds without a reason, those of their items, and the items' names."""
         round_of_item, good = features.round_of_item, reasons.none()
         if not self.begun and good.any():
@@ -160,18 +162,22 @@ def in_parts(rounds: RawRounds, rows: int) -> Iterator[RawRounds]:
         part, stop = slice(start, start + rows), min(start + rows, len(rounds))
         first = -np.inf if start == 0 else rounds.lines[start]
         beyond = rounds.lines[stop] if stop < len(rounds) else np.inf
-        columns = {name: None if column is None else column[part] for name, column in
-                   {"propensity": rounds.propensity, "time": rounds.time, "sequence": rounds.sequence}.items()}  # fmt: skip
         yield replace(
             rounds,
             lines=rounds.lines[part],
             features=rounds.features[part],
             action=rounds.action[part],
             reward=rounds.reward[part],
-            **columns,
+            propensity=_cut(rounds.propensity, part),
+            time=_cut(rounds.time, part),
+            sequence=_cut(rounds.sequence, part),
             pool=None if rounds.pool is None else _part_of(rounds.pool, start, stop),
             rejected=tuple(each for each in rounds.rejected if first <= each.line < beyond),
         )
+
+
+def _cut(column: polars.Series | None, part: slice) -> polars.Series | None:
+    return None if column is None else column[part]
 
 
 def _part_of(pool: Pool, start: int, stop: int) -> Pool:

@@ -13,12 +13,13 @@ import numpy.typing as npt
 
 from seachange.errors import LogError
 from seachange.kernels import json_lines as kernel
+from seachange.kernels.json_tokens import LONG_NUMBER, NUMBER
 from seachange.protocols import Bools, Floats, Ints
 
 if TYPE_CHECKING:
     import polars
 
-NUMBER = re.compile(rb"[^,}\]|\s]+")  # or true, or false
+WRITTEN = re.compile(rb"[^,}\]|\s]+")  # or true, or false
 ROOM = local()
 
 
@@ -32,7 +33,11 @@ class Found(NamedTuple):
 
     def of_kind(self, kind: int) -> Bools:
         """Which leaves are of a kind, in an array or not."""
-        return (self.kinds & (kernel.IN_ARRAY - 1)) == kind
+        return np.asarray((self.kinds & (kernel.IN_ARRAY - 1)) == kind)
+
+    def where(self, wanted: Bools) -> Found:
+        """Only those leaves."""
+        return Found(self.rows[wanted], self.kinds[wanted], self.numbers[wanted], self.starts[wanted])
 
     def all_kinds(self) -> int:
         """The kinds there are, a bit each, and whether two leaves are in a row."""
@@ -54,8 +59,8 @@ class Leaves:
         if (self.faults == kernel.TOO_MANY).any():
             line = self.line(int(np.argmax(self.faults == kernel.TOO_MANY)))
             raise LogError(
-                f"features become columns, at most {kernel.MOST_PATHS:,} of them, and this file has more: there are new "
-                f"ones still in {line!r}. Names that are values (words, identifiers) belong into a text or a list."
+                f"features become columns, at most {kernel.MOST_PATHS:,} of them, and this file has more: there are "
+                f"new ones still in {line!r}. Names that are values (words, identifiers) belong into a text or a list."
             )
         n_paths = int(paths.counts[0])
         self.parents = paths.parents[:n_paths]
@@ -71,7 +76,7 @@ class Leaves:
 
     def key(self, path: int) -> str:
         """The last word of a path."""
-        return self.keys[path].decode()
+        return str(self.keys[path], "utf-8")
 
     def name(self, keys: tuple[str, ...]) -> str:
         """What a feature is called."""
@@ -110,7 +115,7 @@ class Leaves:
 
     def written(self, starts: Ints) -> list[str]:
         """Numbers and truth values as they are written."""
-        return [NUMBER.match(self.text, start)[0].decode() for start in starts.tolist()]  # type: ignore[index]
+        return [WRITTEN.match(self.text, start)[0].decode() for start in starts.tolist()]  # type: ignore[index]
 
     def line(self, k: int, most: int = 200) -> str:
         """What stands in a line but blanks around it, cut to a bearable length."""
@@ -125,14 +130,14 @@ class Leaves:
     def _read_long_numbers(self) -> None:
         """Numbers that the kernel left: too long, too small or too large for it."""
         _, kinds, numbers, starts = self._leaves
-        left = np.flatnonzero(kinds & (kernel.IN_ARRAY - 1) == kernel.LONG_NUMBER)
+        left = np.flatnonzero(kinds & (kernel.IN_ARRAY - 1) == LONG_NUMBER)
         if len(left) == 0:
             return
         numbers[left] = [float(text) for text in self.written(starts[left])]
-        kinds[left] -= kernel.LONG_NUMBER - kernel.NUMBER
+        kinds[left] -= LONG_NUMBER - NUMBER
         for mark in (0, kernel.IN_ARRAY):
-            self._kinds |= ((self._kinds >> (kernel.LONG_NUMBER + mark)) & 1) << (kernel.NUMBER + mark)
-            self._kinds &= ~(1 << (kernel.LONG_NUMBER + mark))
+            self._kinds |= ((self._kinds >> (LONG_NUMBER + mark)) & 1) << (NUMBER + mark)
+            self._kinds &= ~(1 << (LONG_NUMBER + mark))
         self.faults[self.line_at(starts[left[np.isinf(numbers[left])]])] = kernel.TOO_LARGE
 
 
@@ -155,7 +160,7 @@ def without_bad_letters(text: bytes | bytearray) -> tuple[bytes | bytearray, lis
         text.decode()
         return text, []
     except UnicodeDecodeError:
-        lines, bad = text.split(b"\n"), []
+        lines, bad = bytes(text).split(b"\n"), []
         for k, line in enumerate(lines):
             try:
                 line.decode()

@@ -14,7 +14,7 @@ from seachange.kernels.letters import address_of
 from seachange.log.readers.json_leaves import entered
 from seachange.log.readers.leaf_features import Reasons
 from seachange.log.readers.leaves import Leaves, room_for, without_bad_letters
-from seachange.protocols import Bools, Floats, Ints
+from seachange.protocols import Floats, Ints
 
 if TYPE_CHECKING:
     import polars
@@ -56,7 +56,6 @@ class VwLeaves(Leaves):
         )
         self.faults[no_text] = NO_TEXT
         self.keep(paths, tape, n_leaves, strings.spans[:n_strings])
-
 
     def name(self, keys: tuple[str, ...]) -> str:
         """What a feature is called; bare words are all of their namespace."""
@@ -193,7 +192,7 @@ def _number(word: polars.Expr) -> polars.Expr:
 
 def _give_faults(leaves: VwLeaves, reasons: Reasons, example: Ints) -> dict[int, int]:
     """Reasons for what is wrong with the form of lines, and where that is."""
-    lines = {}
+    lines: dict[int, int] = {}
     for k in np.flatnonzero(leaves.faults).tolist():
         if example[k] >= 0:
             reasons.texts.setdefault(int(example[k]), FAULTS[int(leaves.faults[k])])

@@ -1,18 +1,18 @@
 """Vowpal Wabbit's text for contextual bandits.
 
-cb       a line a round: ``action:cost:probability |namespace features``; further actions, without a cost, are the others
-         that could be chosen in it
+cb       a line a round: ``action:cost:probability |namespace features``; further actions, without a cost, are the
+         others that could be chosen in it
 cb_adf   a line an action, rounds apart by an empty line: ``shared |features`` first, if anything is shared, and
          ``action:cost:probability`` on the line of the action taken
 
 reward    minus the cost
 features  of ``|user age:31 city=NY tall``: user.age, a number; user.city, a text (as of ``city:NY``); and bare words,
           which are a list, user
-names     of actions with lines of their own: their tags, or the only text known of them, where no two actions of a round
-          have the same
+names     of actions with lines of their own: their tags, or the only text known of them, where no two actions of a
+          round have the same
 
-The first lines tell which of both a file is. Vowpal Wabbit mends or passes over what breaks its rules, a line or a part of
-it; here the round is rejected.
+The first lines tell which of both a file is. Vowpal Wabbit mends or passes over what breaks its rules, a line or a part
+of it; here the round is rejected.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ from seachange.kernels.letters import PADDING
 from seachange.log.raw import PART_ROWS, Pool, RawRounds
 from seachange.log.readers.leaf_columns import Column, column_of
 from seachange.log.readers.leaf_features import TAG, Features, FeaturesSoFar, features_of, in_parts, rejected_lines
-from seachange.log.readers.leaves import Found
 from seachange.log.readers.text_blocks import Block, blocks_of, worked_on
 from seachange.log.readers.vw_labels import Labels, VwLeaves, Words, labels_of_examples, labels_of_lines
 from seachange.protocols import Bools, Ints
@@ -49,7 +48,7 @@ def looks_like(path: Path, head: bytes) -> bool:
     return bool(lines) and all(b"|" in line for line in lines[:-1]) and b"|" in lines[0] and any(labelled)
 
 
-def _is_label(word: bytes) -> bool:
+def _is_label(word: bytes | bytearray) -> bool:
     parts = word.split(b":")
     try:
         return len(parts) == 3 and parts[0].isdigit() and 0 <= float(parts[2]) <= 1 and float(parts[1]) < np.inf
@@ -134,7 +133,7 @@ def _tags(leaves: VwLeaves, good: Bools) -> Column:
     item = np.cumsum(is_action) - 1
     mine = is_action[found.rows]
     mine[mine] = good[item[found.rows[mine]]]
-    found = Found(*(values[mine] for values in found))
+    found = found.where(mine)
     found = found._replace(rows=item[found.rows])
     return column_of(leaves, found, found.all_kinds(), len(good))
 

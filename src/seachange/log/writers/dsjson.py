@@ -1,8 +1,8 @@
 """Logs as dsjson, for Vowpal Wabbit: ``vw --dsjson --cb_adf -d OUT``.
 
 What is written is what ``seachange.log.readers.dsjson`` reads. Actions that are known by name alone are items with one
-feature, ``{"action": {"id": "…"}}``; ``p`` is written where the whole logging distribution is known; labels stand before
-``c``, where Vowpal Wabbit needs them.
+feature, ``{"action": {"id": "…"}}``; ``p`` is written where the whole logging distribution is known; labels stand
+before ``c``, where Vowpal Wabbit needs them.
 """
 
 from __future__ import annotations
@@ -35,9 +35,7 @@ def write_dsjson(log: BanditLog | RawLog, path: str | Path) -> int:
         for part in parts:
             if part.sequence is not None and not told:
                 told = True
-                warnings.warn(
-                    "dsjson has no place for sequences; they are left out.", SeachangeWarning, stacklevel=2
-                )
+                warnings.warn("dsjson has no place for sequences; they are left out.", SeachangeWarning, stacklevel=2)
             if len(part):
                 dsjson_frame(part, actions, first=written).write_ndjson(file)
                 written += len(part)
