@@ -34,7 +34,7 @@ def test_report_writes_over_nothing_unless_told(folder):
     target = folder / "kept.html"
     target.write_text("mine")
     files = (folder / "late.csv", folder / "shop.seachange", "-o", target, "--columns", COLUMNS)
-    assert "--force" in fail(OutputError, "report", *files)
+    assert "exists already" in fail(OutputError, "report", *files)
     assert target.read_text() == "mine"
     succeed("report", *files, "--force")
     assert target.read_text(encoding="utf-8").startswith("<!doctype html>")

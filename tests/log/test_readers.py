@@ -296,8 +296,8 @@ def test_a_missing_column_is_named_with_those_there_are(frame, word):
 
 
 def test_all_missing_columns_are_named_at_once(frame):
-    with pytest.raises(LogError, match="no column for action and reward; it has item id, "):
-        BanditLog.from_frame(frame(oddly_named()))
+    with pytest.raises(LogError, match="no column for action and reward; it has propensity, age, "):
+        BanditLog.from_frame(frame(table(action=None, reward=None)))
 
 
 @pytest.mark.parametrize(

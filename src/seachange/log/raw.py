@@ -55,7 +55,7 @@ class RawRounds:
     source: str  # the file's name
     lines: Ints  # (n,) where each round is in that file; lines of text count from 1, rows of a table too
     features: polars.DataFrame  # a row a round: raw features that all actions share, maybe without any column
-    action: polars.Series  # the action taken, by its name or number; with a pool, the place in the round's list from 0 on
+    action: polars.Series  # its name or number; with a pool, the place in the round's list, from 0 on
     reward: polars.Series
     propensity: polars.Series | None = None
     time: polars.Series | None = None
@@ -71,8 +71,15 @@ class RawRounds:
 class RawLog(Protocol):
     """What a reader opens. Nothing is read before ``parts`` is asked for."""
 
-    format: str  # a word: parquet, csv, tsv, json-lines, dsjson, vw, obp, open-bandit, yahoo-r6a, yahoo-r6b, …
-    columns: dict[str, str]  # which column or field holds the action, the reward, the propensity, the time, the sequence
+    @property
+    def format(self) -> str:
+        """A word: parquet, csv, tsv, json-lines, dsjson, vw, obp, open-bandit, yahoo-r6a, yahoo-r6b, …"""
+        ...
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """Which column or field holds the action, the reward, the propensity, the time, the sequence."""
+        ...
 
     def parts(self, rows: int = PART_ROWS) -> Iterator[RawRounds]:
         """All rounds, in the order of the file, at most ``rows`` at a time; each call starts anew."""

@@ -13,7 +13,7 @@ from seachange.log.readers.places import find_places
         ("reward", "click"), ("reward", "Clicked"), ("reward", "converted"), ("reward", "revenue"), ("reward", "y"),
         ("time", "timestamp"), ("time", "ts"), ("time", "event_time"), ("time", "Date"),
         ("propensity", "pscore"), ("propensity", "P-Score"), ("propensity", "Propensity Score"),
-        ("sequence", "session_id"),
+        ("sequence", "sequence_id"),
     ],
 )  # fmt: skip
 def test_usual_names_are_found_in_any_spelling(word, name):

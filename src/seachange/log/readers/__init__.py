@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -43,7 +44,7 @@ FORMATS = (
     Format("parquet", parquet.looks_like, parquet.ParquetLog, many=True),
     Format("open-bandit", open_bandit.looks_like, open_bandit.OpenBanditLog),
     Format("yahoo-r6a", yahoo.looks_like, yahoo.YahooLog),
-    Format("yahoo-r6b", yahoo.looks_like, yahoo.YahooLog),
+    Format("yahoo-r6b", yahoo.looks_like, partial(yahoo.YahooLog, release="yahoo-r6b")),
     Format("criteo", criteo.looks_like, criteo.CriteoLog),
     Format("decisions", decisions.looks_like, decisions.DecisionsLog),
     Format("dsjson", dsjson.looks_like, dsjson.DsjsonLog),

@@ -34,7 +34,7 @@ USUAL_NAMES: dict[str, tuple[frozenset[str], ...]] = {
             "time timestamp",
             "ts datetime date eventtime eventtimestamp timeutc timestampms timestampus timestampns createdat",
         ),
-        "sequence": ("sequence sequenceid", "session sessionid"),
+        "sequence": ("sequence sequenceid",),
     }.items()
 }  # fmt: skip
 REQUIRED = ("action", "reward")
