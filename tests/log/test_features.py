@@ -307,3 +307,14 @@ def test_a_frame_read_with_the_features_of_another_is_encoded_by_them():
         sc.BanditLog.from_frame(pl.DataFrame(table), features=first.features)
     with pytest.raises(LogError, match="the features need the column 'age', which this log does not have"):
         log_from_raw(ListLog([rounds_of(pl.DataFrame({"hour": [1.0, 2.0]}))]), first.features)
+
+
+def test_the_texts_of_a_csv_are_records_too(tmp_path):
+    generator = np.random.default_rng(0)
+    words = {"age": ["31", " 7.5", "", "n/a", "1e2"], "back": ["yes", "no", "NA", "Yes"], "city": ["Oslo", "Rome", ""]}
+    rows = [{name: str(generator.choice(texts)) for name, texts in words.items()} for _ in range(60)]
+    lines = ["action,reward,propensity,age,back,city"]
+    lines += [f"{i % 2},1,0.5,{row['age']},{row['back']},{row['city']}" for i, row in enumerate(rows)]
+    (tmp_path / "log.csv").write_text("\n".join(lines))
+    log = sc.read_log(tmp_path / "log.csv")
+    np.testing.assert_array_equal([log.features.encode_record(row)[0] for row in rows], log.contexts)

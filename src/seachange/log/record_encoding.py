@@ -11,6 +11,7 @@ from seachange.errors import LogError
 from seachange.log.feature_encoding import code_of, code_of_missing
 from seachange.log.features import ACTIONS, Category, Encoded, Feature, FeatureSpec, Flag, Hashed, Number
 from seachange.log.raw_columns import moment_of, number_of, text_of
+from seachange.log.readers.kinds import number_in
 from seachange.log.validation import LARGEST
 from seachange.protocols import Bools, Floats
 
@@ -18,11 +19,13 @@ Record = Mapping[str, Any]
 Get = Callable[[Record], Any]
 # Writes the features of a record into a row.
 Write = Callable[[Record, Any], None]
+# Formats in which a text without a letter is no text.
+EMPTY_IS_MISSING = ("csv", "tsv")
 
 
 def encoder_of(spec: FeatureSpec) -> Callable[[Record], Encoded]:
     """What encodes records by ``spec``, made once for many of them."""
-    shared, width = _writers(spec.shared), len(spec.shared_names)
+    shared, width = _writers(spec, spec.shared), len(spec.shared_names)
 
     def shared_row(record: Record) -> Floats:
         row = np.zeros(width, dtype=spec.precision)
@@ -43,7 +46,7 @@ def encoder_of(spec: FeatureSpec) -> Callable[[Record], Encoded]:
 
 
 def _list_encoder(spec: FeatureSpec, shared_row: Callable[[Record], Floats]) -> Callable[[Record], Encoded]:
-    own, n_own = _writers(spec.pool), len(spec.pool_names)
+    own, n_own = _writers(spec, spec.pool), len(spec.pool_names)
     shape = (spec.n_actions, len(spec.context_names))
 
     def encoded(record: Record) -> Encoded:
@@ -96,19 +99,21 @@ def _listed(record: Record, spec: FeatureSpec) -> Sequence[Any]:
     return actions
 
 
-def _writers(features: Sequence[Feature]) -> list[Write]:
+def _writers(spec: FeatureSpec, features: Sequence[Feature]) -> list[Write]:
     writers, first = [], 0
     for feature in features:
-        writers.append(_writer(feature, first))
+        writers.append(_writer(feature, first, spec.format in EMPTY_IS_MISSING))
         first += len(feature.names)
     return writers
 
 
-def _writer(feature: Feature, first: int) -> Write:
+def _writer(feature: Feature, first: int, empty_is_missing: bool) -> Write:
     get = _getter(feature.column)
     if isinstance(feature, Number | Flag):
         return _number_writer(feature, get, first)
-    return _texts_writer(feature, get, first) if feature.several else _text_writer(feature, get, first)
+    return (
+        _texts_writer(feature, get, first) if feature.several else _text_writer(feature, get, first, empty_is_missing)
+    )
 
 
 def _getter(column: str) -> Get:
@@ -131,7 +136,8 @@ def _getter(column: str) -> Get:
 
 def _number_writer(feature: Number | Flag, get: Get, first: int) -> Write:
     mean, scale = (feature.mean, feature.scale) if isinstance(feature, Number) else (0.0, 1.0)
-    convert = moment_of if isinstance(feature, Number) and feature.seconds else number_of
+    seconds = isinstance(feature, Number) and feature.seconds
+    convert = moment_of if seconds else number_of
     marked, place, label = feature.marked, feature.place, feature.names[0]
 
     def write(record: Record, row: Any) -> None:
@@ -141,11 +147,13 @@ def _number_writer(feature: Number | Flag, get: Get, first: int) -> Write:
                 value = value[place] if place < len(value) else None
             except (TypeError, KeyError) as error:
                 raise LogError(f"{feature.column!r} must be a list of numbers; the record has {value!r}.") from error
-        if value is None or value != value:
-            if marked:
-                row[first + 1] = 1.0
-            return
         try:
+            if type(value) is str and not seconds:
+                value = number_in(value)
+            if value is None or value != value:
+                if marked:
+                    row[first + 1] = 1.0
+                return
             number = value if type(value) is float else convert(value)
         except (TypeError, ValueError, OverflowError) as error:
             raise LogError(f"{label!r} must be a number; the record has {value!r}.") from error
@@ -156,12 +164,13 @@ def _number_writer(feature: Number | Flag, get: Get, first: int) -> Write:
     return write
 
 
-def _text_writer(feature: Category | Hashed, get: Get, first: int) -> Write:
-    code, missing = code_of(feature), code_of_missing(feature)
+def _text_writer(feature: Category | Hashed, get: Get, first: int, empty_is_missing: bool) -> Write:
+    code, missing, nothing = code_of(feature), code_of_missing(feature), "" if empty_is_missing else None
 
     def write(record: Record, row: Any) -> None:
         value = get(record)
-        place = missing if value is None or value != value else code(value if type(value) is str else text_of(value))
+        absent = value is None or value != value or value == nothing
+        place = missing if absent else code(value if type(value) is str else text_of(value))
         if place >= 0:
             row[first + place] = 1.0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
@@ -99,6 +100,19 @@ def typed(texts: polars.Series, kind: Kind, role: Role) -> Typed:
     if role == "name":
         bad |= ~(bare.str.contains(NAMELY_NUMBER) | missing).fill_null(True)
     return Typed(values.set(bad, None), bad)
+
+
+def number_in(text: str) -> float | None:
+    """What one text stands for in a column of numbers or flags: None where it is missing, ValueError for other words."""
+    bare = text.strip()
+    lower = bare.lower()
+    if lower in MISSING:
+        return None
+    if lower in TRUE + FALSE:
+        return float(lower in TRUE)
+    if not re.match(NUMBER, bare):
+        raise ValueError(f"{text!r} is no number")
+    return float(bare)
 
 
 def _decimal_commas(texts: polars.Series) -> bool:
