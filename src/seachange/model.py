@@ -37,6 +37,7 @@ class SwitchingModel(ModelParts):
         path: str | Path,
         columns: Mapping[str, str | Sequence[str]] | None = None,
         *,
+        format: str | None = None,
         missing_rewards: bool = False,
         on_bad_rows: OnBadRows = "raise",
     ) -> BanditLog:
@@ -48,6 +49,7 @@ class SwitchingModel(ModelParts):
             path,
             columns,
             features=self.encoding,
+            format=format,
             missing_rewards=missing_rewards,
             on_bad_rows=on_bad_rows,
         )

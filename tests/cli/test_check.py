@@ -70,7 +70,7 @@ def test_fix_writes_a_sound_log_and_what_it_left_out(tmp_path):
     assert result.exit_code == 1
     assert document["repair"]["n_written"] == 5_000
     assert len((tmp_path / "clean.parquet.rejected.jsonl").read_text().splitlines()) == 50
-    assert f"Next: seachange check {clean}" in result.stderr
+    assert f"Next: seachange learn {clean} " in result.stderr
     assert run("check", clean).exit_code == 0
     assert isinstance(run("check", log, "--fix", clean).exception, OutputError)
     assert run("check", log, "--fix", clean, "--force").exit_code == 1

@@ -86,4 +86,4 @@ def test_a_model_of_arrays_says_so(tmp_path):
 
 def test_what_is_no_model_is_an_error_that_names_the_file(tmp_path):
     (tmp_path / "m").write_text("nothing")
-    assert "not a whole model file" in fail(ModelFileError, "inspect", tmp_path / "m")
+    assert "is no model file" in fail(ModelFileError, "inspect", tmp_path / "m")

@@ -16,9 +16,9 @@ import seachange as sc
 from cli.shop import COLUMNS, QUICK, N, late_log, misuse, run, succeed, succeed_in_json
 from seachange.cli import app
 from seachange.cli.options import PIPELINE
-from seachange.cli.reading import COLUMN_WORDS
 from seachange.cli.running import BUG, ERROR
 from seachange.cli.speaking import next_steps
+from seachange.log.readers.places import USUAL_NAMES
 
 
 def commands_of(group, *path):
@@ -172,7 +172,7 @@ def test_the_page_about_the_command_line_knows_every_command_and_word():
     page = (Path(__file__).parents[2] / "docs" / "command_line.md").read_text(encoding="utf-8")
     for command in {path[0] for path in all_commands()}:
         assert f"`seachange {command}" in page, command
-    for word in COLUMN_WORDS:
+    for word in (*USUAL_NAMES, "contexts"):
         assert f"| `{word}` |" in page
     for code in (0, 1, ERROR, BUG):
         assert f"| {code} |" in page

@@ -79,20 +79,33 @@ def _findings(tally: Tally, presence: Presence) -> list[Finding]:
 
 def next_command(check: LogCheck) -> str:
     """What to type next; nothing where the log must be repaired by hand."""
-    path = PurePath(check.log)
-    stem = path.name.split(".")[0].replace("*", "") or "log"
     if check.exit_code == 2:
         return ""
-    rules, named = check.rules(), check.columns if check.format in TABLES else {}
-    places = ",".join(f"{word}={place}" for word, place in named.items() if word != place)
+    if check.rules() & {"time-backwards", "duplicate-rounds"}:
+        columns = ["--columns", _places(check)] if _places(check) else []
+        return shlex.join(["seachange", "check", check.log, *columns, "--fix", f"{_stem(check.log)}-clean.parquet"])
+    dirty = bool(check.rules() & {*RULES, "rewards-late"}) or check.n_unreadable > 0
+    return learn_command(check, check.log, drop_bad_rows=dirty)
+
+
+def learn_command(check: LogCheck, log: str, *, drop_bad_rows: bool) -> str:
+    """What learns from ``log``, of which ``check`` speaks."""
+    rules, places = check.rules(), _places(check)
     columns = ["--columns", places] if places else []
-    if rules & {"time-backwards", "duplicate-rounds"}:
-        return shlex.join(["seachange", "check", check.log, *columns, "--fix", f"{stem}-clean.parquet"])
     useless = {name for each in check.findings if each.rule in USELESS for name in each.names}
     kept = [each.name for each in check.contexts if each.name not in useless]
     if check.format in TABLES and useless and kept and len(kept) <= MOST_LISTED:
         columns = ["--columns", ",".join(filter(None, (places, f"contexts={'+'.join(kept)}")))]
     options = ["--estimate-propensities"] if "no-propensities" in rules else []
-    options += ["--drop-bad-rows"] if rules & {*RULES, "rewards-late"} or check.n_unreadable else []
+    options += ["--drop-bad-rows"] if drop_bad_rows else []
     options += ["--oracle", "none"] if "few-rewards" in rules else []
-    return shlex.join(["seachange", "learn", check.log, *columns, *options, "-o", f"{stem}.seachange"])
+    return shlex.join(["seachange", "learn", log, *columns, *options, "-o", f"{_stem(log)}.seachange"])
+
+
+def _places(check: LogCheck) -> str:
+    named = check.columns if check.format in TABLES else {}
+    return ",".join(f"{word}={place}" for word, place in named.items() if word != place)
+
+
+def _stem(log: str) -> str:
+    return PurePath(log).name.split(".")[0].replace("*", "") or "log"

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from seachange.cli.options import Columns, Force, Json, LogFile, app
-from seachange.cli.reading import places_of
+from seachange.cli.options import Columns, Force, Format, Json, LogFile, app
+from seachange.cli.reading import open_log
 from seachange.cli.speaking import console_for, finish
 
 
@@ -16,9 +16,7 @@ from seachange.cli.speaking import console_for, finish
 def check(
     log: LogFile,
     columns: Columns = "",
-    format: Annotated[
-        str | None, typer.Option(help="What the file is, where it cannot be told by its content.")
-    ] = None,
+    format: Format = None,
     fix: Annotated[
         Path | None,
         typer.Option(metavar="OUT", help="Write the cleaned log here (Parquet), and what was left out beside it."),
@@ -27,12 +25,12 @@ def check(
     json: Json = False,
 ) -> None:
     """What is in a log, is it sound, can it support learning: exit code 0 sound, 1 with warnings, 2 not usable."""
-    from seachange.check import check_log, open_log
+    from seachange.check import check_log
     from seachange.check.fixing import fix_log
     from seachange.report.checking import check_document, check_view, repair_told
     from seachange.report.progress import working
 
-    console, raw, repair = console_for(json), open_log(log, places_of(columns), format=format), None
+    console, raw, repair = console_for(json), open_log(log, columns, format), None
     with working("Reading"):
         found = check_log(raw, name=str(log))
     console.print(check_view(found, console.width))

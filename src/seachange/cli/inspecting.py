@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from seachange.cli.options import Json, ModelFile, app
+from seachange.cli.reading import open_model
 from seachange.cli.speaking import console_for, finish
 
 
 @app.command()
 def inspect(model: ModelFile, json: Json = False) -> None:
     """What is in a model, how it was learned, and on what."""
-    from seachange.model import load
     from seachange.model_file import read_written
     from seachange.report.inspecting import model_document, model_view
 
-    console, loaded, written = console_for(json), load(model), read_written(model)
+    console, loaded, written = console_for(json), open_model(model), read_written(model)
     console.print(model_view(loaded, written))
     finish(console, json, model_document(loaded, written), f"Next: seachange evaluate LATER_LOG {model}")

@@ -14,6 +14,7 @@ from seachange.cli.options import (
     Confidence,
     DropBadRows,
     EstimatePropensities,
+    Format,
     Json,
     LogFile,
     ModelFile,
@@ -38,6 +39,7 @@ def evaluate(
     log: LogFile,
     model: ModelFile,
     columns: Columns = "",
+    format: Format = None,
     estimators: Annotated[
         str,
         typer.Option(
@@ -81,7 +83,7 @@ def evaluate(
     usual = "dr,snips,ips,dm" if interval in ("normal", "bootstrap") else "dr,ips"
     names = words_among(usual if estimators.lower() == "auto" else estimators, [*ESTIMATORS], "--estimators")
     span = range_of(reward_range)
-    table = read(log, columns, drop_bad_rows, loaded)
+    table = read(log, columns, format, drop_bad_rows, loaded)
     if estimate_propensities:
         table = with_estimates(table, seed, console)
     if overlap := loaded.provenance.overlap(table):
@@ -127,6 +129,7 @@ def bounds(
     log: LogFile,
     model: ModelFile,
     columns: Columns = "",
+    format: Format = None,
     delta: Annotated[
         float, typer.Option(metavar="SHARE", help="Probability that states, and that rewards, are allowed to fail.")
     ] = 0.05,
@@ -151,7 +154,7 @@ def bounds(
     from seachange.report.bounds import bounds_document, bounds_view
 
     console, loaded = console_for(json), open_model(model, log)
-    table = read(log, columns, drop_bad_rows, loaded)
+    table = read(log, columns, format, drop_bad_rows, loaded)
     if estimate_propensities:
         table = with_estimates(table, seed, console)
     found = model_bounds(

@@ -14,6 +14,7 @@ from seachange.cli.options import (
     DropBadRows,
     EstimatePropensities,
     Force,
+    Format,
     Json,
     LogFile,
     MissingRewards,
@@ -21,7 +22,7 @@ from seachange.cli.options import (
     States,
     app,
 )
-from seachange.cli.reading import claim_ending, claim_png, open_model, read, state_count, with_estimates
+from seachange.cli.reading import as_said, claim_ending, claim_png, open_model, read, state_count, with_estimates
 from seachange.cli.speaking import console_for, finish, next_steps, note, say
 
 
@@ -49,6 +50,7 @@ def learn(
     log: LogFile,
     out: Annotated[Path, typer.Option("--out", "-o", metavar="MODEL", help="The model file to write.")],
     columns: Columns = "",
+    format: Format = None,
     oracle: Annotated[
         Literal["hmm", "change-point", "none"], typer.Option(case_sensitive=False, help="What finds the states.")
     ] = "hmm",
@@ -74,7 +76,7 @@ def learn(
     from seachange.report.tables import log_table, states_table
 
     console, target, count = console_for(json), claim_file(out, force=force), state_count(states)
-    table = read(log, columns, drop_bad_rows)
+    table = read(log, columns, format, drop_bad_rows)
     if estimate_propensities:
         table = with_estimates(table, seed, console)
     console.print(log_table(table), "")
@@ -88,8 +90,9 @@ def learn(
         "model": str(target), "n_states": model.n_states, "changes": len(model.labels.change_points),
         "choice": msgspec.to_builtins(model.choice),
     }  # fmt: skip
+    said = as_said(format=format, estimate_propensities=estimate_propensities, drop_bad_rows=drop_bad_rows)
     steps = (
-        ("report", log, target, "-o", target.with_suffix(".html"), "to look at"),
+        ("report", log, target, *said, "-o", target.with_suffix(".html"), "to look at"),
         ("evaluate", "LATER_LOG", target, "on later rounds"),
         ("inspect", target, "what is in it"),
     )
@@ -101,6 +104,7 @@ def states(
     log: LogFile,
     model: Annotated[Path | None, typer.Argument(metavar="MODEL", help="Whose states; found anew without it.")] = None,
     columns: Columns = "",
+    format: Format = None,
     oracle: Annotated[
         Literal["hmm", "change-point"], typer.Option(case_sensitive=False, help="What finds the states.")
     ] = "hmm",
@@ -137,7 +141,7 @@ def states(
     finder = _finder(oracle, count, rewards, seed) if loaded is None else loaded.oracle
     if loaded is not None and (oracle, states, rewards) != ("hmm", "auto", "auto"):
         note("these are the model's own states; --oracle, --states and --rewards are for finding them anew.")
-    table = read(log, columns, drop_bad_rows, loaded, missing_rewards)
+    table = read(log, columns, format, drop_bad_rows, loaded, missing_rewards)
     with working("Finding the states"):
         if loaded is None:
             finder.fit(table)

@@ -122,6 +122,14 @@ Columns = Annotated[
         rich_help_panel=THE_LOG,
     ),
 ]
+Format = Annotated[
+    str | None,
+    typer.Option(
+        metavar="WORD",
+        help="What the log is, where its content does not tell: csv, json-lines, dsjson, vw, …",
+        rich_help_panel=THE_LOG,
+    ),
+]
 Json = Annotated[
     bool,
     typer.Option(

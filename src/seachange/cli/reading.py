@@ -17,38 +17,74 @@ from seachange.errors import LogError, ModelFileError, ParameterError, did_you_m
 
 if TYPE_CHECKING:
     from seachange.log.bandit_log import BanditLog
+    from seachange.log.features import FeatureSpec
+    from seachange.log.raw import RawLog
     from seachange.model import SwitchingModel
 
-# The words of --columns.
-COLUMN_WORDS = ("action", "reward", "propensity", "time", "sequence", "contexts")
 
-
-def read(path: Path, columns: str, drop_bad_rows: bool, model: Any = None, missing_rewards: bool = False) -> BanditLog:
-    """The log at ``path``; with a model, its actions and its contexts."""
-    from seachange.log.readers import read_log
+def read(
+    path: Path,
+    columns: str,
+    format: str | None,
+    drop_bad_rows: bool,
+    model: SwitchingModel | None = None,
+    missing_rewards: bool = False,
+) -> BanditLog:
+    """The log at ``path``; with a model, its actions and its features."""
+    from seachange.log.encoding import log_from_raw
     from seachange.report.progress import working
 
-    reader = read_log if model is None else model.read_log
-    rules: dict[str, Any] = {"missing_rewards": missing_rewards, "on_bad_rows": "drop" if drop_bad_rows else "raise"}
-    require_log_file(path)
+    features = None if model is None else model.encoding
+    raw = open_log(path, columns, format, features)
     with working("Reading the log"):
-        log: BanditLog = reader(path, places_of(columns), **rules)
+        log = log_from_raw(
+            raw, features, missing_rewards=missing_rewards, on_bad_rows="drop" if drop_bad_rows else "raise"
+        )
     for rule, count in log.dropped:
         note(f"{count:,} rows left out: {rule}.")
     return log
 
 
+def open_log(path: Path, columns: str, format: str | None, features: FeatureSpec | None = None) -> RawLog:
+    """The log at ``path`` as it is stored; what was found by its usual names is told."""
+    from seachange.log.readers import open_raw
+
+    require_log_file(path)
+    raw = open_raw(path, places_of(columns), features=features, format=format)
+    if found := getattr(raw, "found", None):
+        told = ", ".join(f"{word}={column}" for word, column in found.items())
+        note(f"found by usual names: {told}. --columns says otherwise.")
+    for text in getattr(raw, "notes", ()):
+        note(text)
+    return raw
+
+
+def as_said(
+    columns: str = "",
+    format: str | None = None,
+    estimate_propensities: bool = False,
+    drop_bad_rows: bool = False,
+) -> list[str]:
+    """The options about a log that a command was given, for the next."""
+    said = ["--columns", columns] if columns else []
+    said += ["--format", format] if format else []
+    said += ["--estimate-propensities"] if estimate_propensities else []
+    return [*said, "--drop-bad-rows"] if drop_bad_rows else said
+
+
 def places_of(columns: str) -> dict[str, str | Sequence[str]]:
     """Which column holds what, from ``WORD=COLUMN,…``."""
-    mapping: dict[str, str | Sequence[str]] = {}
+    from seachange.log.readers.places import USUAL_NAMES
+
+    words, mapping = (*USUAL_NAMES, "contexts"), dict[str, str | Sequence[str]]()
     for pair in filter(None, columns.split(",")):
         word, _, place = (part.strip() for part in pair.partition("="))
         word = word.lower()
         if not place or word in mapping:
             raise typer.BadParameter(f"{pair!r} should be WORD=COLUMN, each word once", param_hint="--columns")
-        if word not in COLUMN_WORDS:
+        if word not in words:
             raise typer.BadParameter(
-                f"{word!r} is not one of its words, {listed([*COLUMN_WORDS])}.{did_you_mean(word, COLUMN_WORDS)}",
+                f"{word!r} is not one of its words, {listed([*words])}.{did_you_mean(word, words)}",
                 param_hint="--columns",
             )
         mapping[word] = place.split("+") if word == "contexts" else place

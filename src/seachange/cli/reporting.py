@@ -14,13 +14,14 @@ from seachange.cli.options import (
     DropBadRows,
     EstimatePropensities,
     Force,
+    Format,
     Json,
     LogFile,
     ModelFile,
     Seed,
     app,
 )
-from seachange.cli.reading import read, with_estimates
+from seachange.cli.reading import as_said, open_model, read, with_estimates
 from seachange.cli.speaking import console_for, finish
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ def report(
     model: ModelFile,
     out: Annotated[Path, typer.Option("--out", "-o", help="The HTML file to write.")],
     columns: Columns = "",
+    format: Format = None,
     confidence: Confidence = 0.95,
     estimate_propensities: EstimatePropensities = False,
     drop_bad_rows: DropBadRows = False,
@@ -41,18 +43,19 @@ def report(
     json: Json = False,
 ) -> None:
     """All that a log and a model tell, in one HTML file to look at: it opens anywhere, without a network."""
-    from seachange.model import load
     from seachange.outputs import claim_file, written_whole
     from seachange.report.findings import as_document, find
     from seachange.report.page import page_of
     from seachange.report.page.wording import headline, refusal_told
     from seachange.report.progress import working
 
-    console, target, loaded = console_for(json), claim_file(out, force=force), load(model)
-    table = read(log, columns, drop_bad_rows, loaded)
+    console, target, loaded = console_for(json), claim_file(out, force=force), open_model(model, log)
+    table = read(log, columns, format, drop_bad_rows, loaded)
     if estimate_propensities:
         table = with_estimates(table, seed, console)
-    said = _options(columns, confidence, estimate_propensities, drop_bad_rows, seed)
+    said = as_said(columns, format, estimate_propensities, drop_bad_rows)
+    said += ["--confidence", f"{confidence:g}"] if confidence != 0.95 else []
+    said += ["--seed", str(seed)] if seed else []
     found = find(
         table,
         loaded,
@@ -68,15 +71,6 @@ def report(
     if found.answer is not None and found.answer.switching.refusal:
         console.print(refusal_told(found.answer.switching.refusal), soft_wrap=True, markup=False)
     finish(console, json, as_document(found), f"Written: {target} (open it in a browser). {_next(found, log, model)}")
-
-
-def _options(columns: str, confidence: float, estimate_propensities: bool, drop_bad_rows: bool, seed: int) -> list[str]:
-    """What was asked beyond the usual, to be asked again."""
-    said = ["--columns", columns] if columns else []
-    said += ["--confidence", f"{confidence:g}"] if confidence != 0.95 else []
-    said += ["--estimate-propensities"] if estimate_propensities else []
-    said += ["--drop-bad-rows"] if drop_bad_rows else []
-    return [*said, "--seed", str(seed)] if seed else said
 
 
 def _commands(log: Path, model: Path, out: Path, said: list[str]) -> list[str]:

@@ -11,6 +11,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from seachange.check.judging import learn_command
 from seachange.report.checking_tables import actions_table, contexts_table, drift_strip, summary_table
 from seachange.report.tables import count_of, shown_name
 
@@ -102,7 +103,7 @@ def repair_told(repair: Repair, check: LogCheck) -> str:
         )
         told.append(f"Left out: {repair.n_rejected:,}, in {repair.rejected} with their reasons ({reasons}).")
     told += repair.notes
-    return "\n".join([*told, f"Next: seachange check {repair.written}"])
+    return "\n".join([*told, f"Next: {learn_command(check, str(repair.written), drop_bad_rows=False)}"])
 
 
 def check_document(check: LogCheck, repair: Repair | None) -> dict[str, Any]:

@@ -70,21 +70,14 @@ def open_raw(
     path: str | Path | Sequence[str | Path],
     columns: Mapping[str, str | Sequence[str]] | None = None,
     *,
+    features: FeatureSpec | None = None,
     format: str | None = None,
 ) -> RawLog:
     """The log in a file, a folder of files or all files called like a pattern, as it is stored.
 
-    The format is told by the content and then by the name; ``format`` says it where that is wrong.
+    The format is told by the content and then by the name; ``format`` says it where that is wrong. Of a table only what
+    ``features`` are made of is read, where they are given.
     """
-    return _opened(path, columns, format, None)
-
-
-def _opened(
-    path: str | Path | Sequence[str | Path],
-    columns: Mapping[str, str | Sequence[str]] | None,
-    format: str | None,
-    features: FeatureSpec | None,
-) -> RawLog:
     if isinstance(path, str | Path) and Path(path).is_dir():
         folder = Path(path)
         whole = _named(format) if format else _told(folder, b"", columns)
@@ -121,7 +114,7 @@ def read_log(
     from seachange.log.encoding import log_from_raw
 
     return log_from_raw(
-        _opened(path, columns, format, features),
+        open_raw(path, columns, features=features, format=format),
         features,
         action_names=action_names,
         missing_rewards=missing_rewards,

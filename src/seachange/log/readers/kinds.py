@@ -103,7 +103,7 @@ def typed(texts: polars.Series, kind: Kind, role: Role) -> Typed:
 
 
 def number_in(text: str) -> float | None:
-    """What one text stands for in a column of numbers or flags: None where it is missing, ValueError for other words."""
+    """What a text stands for in a column of numbers or flags: None if missing; other words raise a ValueError."""
     bare = text.strip()
     lower = bare.lower()
     if lower in MISSING:
