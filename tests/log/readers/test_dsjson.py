@@ -87,8 +87,8 @@ def test_features_are_taken_as_vowpal_wabbit_takes_them(tmp_path):
             "b": [1.0, 2.5],
             "c.d.e": "f",
             "_text": ["to", "be", "or"],
-            "j.k": [1.0],
-            "j.l": ["m"],
+            "j.k": 1.0,
+            "j.l": "m",
             "n": ["x", "y"],
         }
     ]
@@ -105,6 +105,8 @@ BROKEN = {
     "_label_cost is not a number": changed(_label_cost="NaN"),
     "a number is larger than any double": json.dumps(LINE).replace("-0.5", "-1e999"),
     "(_skipLearn)": changed(_skipLearn=True),
+    "_skipLearn is neither true nor false": changed(_skipLearn="yes"),
+    "an object or an array is where one value is expected": changed(_labelIndex={}),
     "(DeferredAction)": changed(DeferredAction=True),
     "there is no list of actions a": changed(a=[]),
     "a does not have as many actions": changed(a=[2, 1]),
@@ -228,9 +230,13 @@ def test_a_mapping_of_columns_is_refused(tmp_path):
         DsjsonLog(tmp_path / "log.json", {"action": "a"})
 
 
-def test_names_that_are_values_are_refused(tmp_path):
-    with pytest.raises(LogError, match="at most 4,096"):
-        read(tmp_path, changed(c=context({}, {}, {}, **{f"word{k}": 1 for k in range(5000)})))
+@pytest.mark.parametrize("count", [1030, 5000])
+def test_more_features_than_there_is_room_for_are_left_out_and_said(count, tmp_path):
+    with pytest.warns(SeachangeWarning, match="at most 1,024 of them; 'log.json' has more"):
+        (part,) = read(tmp_path, changed(c=context({}, {}, {}, **{f"word{k}": k for k in range(count)})))
+    assert part.rejected == ()
+    assert part.features.columns == [f"word{k}" for k in range(1024)]
+    assert part.features["word1023"].to_list() == [1023.0]
 
 
 def test_vowpal_wabbit_reads_the_same_rounds(tmp_path):

@@ -111,7 +111,7 @@ BROKEN_GROUPS = {
     "a cost has no probability": "0:1 | b\n| c\n",
     "there are no actions": "shared | a\n",
     "what is shared stands behind an action": "| b\nshared | a\n0:1:0.5 | c\n",
-    "what is shared has a label": "shared 0:1:0.5 | a\n| b\n",
+    "a line has several": "shared 0:1:0.5 | a\n| b\n",
     "a line has several labels": "0:1:0.5 0:1:0.5 | b\n| c\n",
     "a line of blanks": "shared | a\n  \n0:1:0.5 | c\n",
     "a feature has no value": "0:1:0.5 | b:\n| c\n",

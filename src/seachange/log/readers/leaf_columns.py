@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import polars
 
 Kind = Literal["number", "truth", "text"]
+MOST_COLUMNS = 1024
 NAMES = {"number": "a number", "truth": "true or false", "text": "a text"}
 
 
@@ -50,6 +51,7 @@ class Columns:
     """The features of a file so far."""
 
     shapes: dict[str, Shape] = field(default_factory=dict)
+    left_out: str | None = None  # a feature for which there was no room
 
     def frame(
         self, leaves: Leaves, columns: dict[str, Column], n_rows: int
@@ -58,6 +60,10 @@ class Columns:
         import polars
 
         bad = {}
+        new = [name for name in columns if name not in self.shapes]
+        for name in new[max(MOST_COLUMNS - len(self.shapes), 0) :]:
+            self.left_out = name
+            del columns[name]
         for name, column in columns.items():
             shape = self.shapes.setdefault(name, column.shape)
             if shape != column.shape:
@@ -78,20 +84,20 @@ def dtype_of(shape: Shape) -> polars.DataType:
     return polars.List(plain) if shape.is_list else plain
 
 
-def shape_of(kinds: int, repeats: bool) -> Shape:
-    """What values with leaves of these kinds are; texts that may be repeated are lists where they are."""
+def shape_of(kinds: int, repeated: tuple[str, ...]) -> Shape:
+    """What values with leaves of these kinds are; what may be ``repeated`` is a list where it is."""
     plain = (kinds | kinds >> kernel.IN_ARRAY) & (2**kernel.IN_ARRAY - 1)
     truths = 1 << kernel.TRUE | 1 << kernel.FALSE
     kind: Kind = "text" if plain >> kernel.STRING & 1 else "number" if plain & ~truths else "truth"
     in_array = kinds >> kernel.IN_ARRAY & (2**kernel.IN_ARRAY - 1) > 0
-    return Shape(kind, in_array or (repeats and kind == "text" and kinds >> kernel.TWICE_IN_ROW > 0))
+    return Shape(kind, in_array or (kind in repeated and kinds >> kernel.TWICE_IN_ROW > 0))
 
 
 def column_of(leaves: Leaves, found: Found, kinds: int, n_rows: int, shape: Shape | None = None) -> Column:
     """Leaves of these kinds as a column, null where there is none."""
     import polars
 
-    own = shape_of(kinds, leaves.repeats)
+    own = shape_of(kinds, leaves.repeated)
     shape = shape or own
     marks, kept = None, found
     if shape != own or (not shape.is_list and kinds >> kernel.TWICE_IN_ROW):
