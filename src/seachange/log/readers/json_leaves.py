@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,7 @@ FAULTS = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Wanted:
     """What is taken from every line: keys at its top, the features below one of them, and the items below those."""
 
@@ -44,6 +45,11 @@ class Wanted:
 
     def paths(self) -> tuple[Any, dict[str, int]]:
         """Room for paths with those that are known, and their numbers."""
+        paths, numbers = self._known
+        return kernel.Paths(*(array.copy() for array in paths)), numbers
+
+    @cached_property
+    def _known(self) -> tuple[Any, dict[str, int]]:
         paths = kernel.no_paths()
         numbers = {key: entered(paths, 0, key, kernel.VALUE) for key in self.values}
         numbers |= {key: entered(paths, 0, key, kernel.LIST) for key in self.lists}
@@ -77,13 +83,18 @@ class JsonLeaves(Leaves):
 
     def key(self, path: int) -> str:
         """The last word of a path; half a pair of surrogates as it is written."""
-        return str(json.loads(b'"%s"' % self.keys[path]).encode(errors="backslashreplace").decode())
+        return _unescaped(self.keys[path])
 
 
 def entered(paths: Any, parent: int, key: str, mode: int) -> int:
     """The path of a key below ``parent``, put among those that are known."""
     letters = np.frombuffer(key.encode() + PADDING, np.uint8)
     return int(kernel.enter(paths, parent, address_of(letters), np.uint64(0), len(key), mode))
+
+
+@lru_cache(1 << 14)
+def _unescaped(key: bytes) -> str:
+    return str(json.loads(b'"%s"' % key).encode(errors="backslashreplace").decode())
 
 
 def _arrays(words: Iterable[str]) -> tuple[Any, ...]:

@@ -139,9 +139,9 @@ def _values(leaves: Leaves, found: Found, shape: Shape) -> polars.Series:
         return polars.Series(found.of_kind(kernel.TRUE))
     words = found.of_kind(kernel.STRING)
     if words.all():
-        return leaves.strings.gather(found.numbers.astype(np.uint32))
+        return leaves.strings[found.numbers.astype(np.uint32)]
     texts = np.empty(len(words), object)
-    texts[words] = leaves.strings.gather(found.numbers[words].astype(np.uint32)).to_list()
+    texts[words] = leaves.strings[found.numbers[words].astype(np.uint32)].to_list()
     texts[~words] = [
         text if _means(text, number) else repr(number)  # a scale is not in the text
         for text, number in zip(leaves.written(found.starts[~words]), found.numbers[~words].tolist(), strict=True)
@@ -162,7 +162,7 @@ def _spread(values: polars.Series, rows: Ints, n_rows: int) -> polars.Series:
     """Values in their rows, null in all others."""
     import polars
 
-    if len(rows) == n_rows:
+    if len(rows) == n_rows:  # no row has two
         return values
     places = np.full(n_rows, -1, np.int64)
     places[rows] = np.arange(len(rows))

@@ -30,11 +30,12 @@ class Reasons:
 
     def give(self, bad: Bools, reason: str) -> None:
         """To rounds where ``bad``."""
-        self.give_to(np.flatnonzero(bad), reason)
+        if bad.any():
+            self.give_to(np.flatnonzero(bad), reason)
 
     def give_to(self, rounds: Ints, reason: str) -> None:
         """To these rounds."""
-        for k in np.unique(rounds).tolist():
+        for k in rounds.tolist():
             self.texts.setdefault(k, reason)
 
     def none(self) -> Bools:
@@ -131,13 +132,13 @@ class FeaturesSoFar:
             unclear = round_of_item[_not_names(names, round_of_item)]
             reasons.give_to(unclear, f"{self.name_column} does not tell the actions apart, as it did before")
             items = items.drop(self.name_column)
-        items = items.drop(TAG, strict=False)
+        if TAG in items.columns:
+            items = items.drop(TAG)
         good = reasons.none()
         if good.all():
             return shared, items, names
         mine = np.repeat(good, features.n_items)
         return shared.filter(good), items.filter(mine), None if names is None else names.filter(mine)
-
 
     def warn(self, source: str) -> None:
         """Say what rounds cannot say themselves."""

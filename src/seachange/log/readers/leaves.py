@@ -100,7 +100,7 @@ class Leaves:
 
         letters = np.frombuffer(self.text, np.uint8)
         text = kernel.copied(letters, self._spans).tobytes().decode()
-        strings = polars.Series([text], dtype=polars.String).str.split("\n").explode().head(len(self._spans))
+        strings = polars.Series(text.split("\n")[:-1], dtype=polars.String)
         escaped = np.flatnonzero(self._spans[:, 2])
         if len(escaped) == 0:
             return strings
