@@ -14,7 +14,7 @@ from seachange.log.readers.vw_text import VwTextLog, _has_items
 
 pytestmark = pytest.mark.filterwarnings("ignore:the probability that an event was dropped")
 # Reasons that lie in other lines of the file, and of spelling, which the slow reader does not know.
-OTHERS = ("as it did before", "which it was before", "which the first rounds have", "in the first round", "as \\u00…",
+OTHERS = ("as it did before", "as it is elsewhere", "which the first rounds have", "in the first round", "as \\u00…",
           "of at most 19 digits")  # fmt: skip
 
 DECISIONS = [

@@ -153,13 +153,23 @@ def moment(text):
     if text is None:
         return None
     require(type(text) is str, "time")
-    found = re.fullmatch(r"([0-9]{4})-([0-9]{2})-([0-9]{2})T([0-9]{2}):([0-9]{2}):([0-9]{2})(\.[0-9]+)?Z?", text)
+    found = re.fullmatch(
+        r"([0-9]{4})-([0-9]{2})-([0-9]{2})T([0-9]{2}):([0-9]{2}):([0-9]{2})(\.[0-9]+)?(Z|[+-].*)?", text
+    )
     require(found is not None, "time")
     try:
         whole = datetime(*(int(part) for part in found.groups()[:6]))
     except ValueError as error:
         raise NoRoundError("time") from error
-    return whole + timedelta(microseconds=int((found[7] or ".0")[1:].ljust(6, "0")[:6]))
+    ahead = timedelta()
+    if found[8] not in (None, "Z"):
+        zone = re.fullmatch(r"([+-])([01][0-9]|2[0-3]):([0-5][0-9])", found[8], re.ASCII)
+        require(zone is not None, "time")
+        ahead = timedelta(minutes=int(zone[2]) * 60 + int(zone[3])) * (-1 if zone[1] == "-" else 1)
+    try:
+        return whole - ahead + timedelta(microseconds=int((found[7] or ".0")[1:].ljust(6, "0")[:6]))
+    except OverflowError as error:
+        raise NoRoundError("time") from error
 
 
 def text_features(text):

@@ -177,6 +177,19 @@ def test_logs_without_the_whole_distribution_have_propensities(tmp_path):
     assert part.propensity.to_list() == [0.7, 0.25]
 
 
+@pytest.mark.parametrize(("text", "time"), [
+    ("2024-02-29T23:59:59Z", datetime(2024, 2, 29, 23, 59, 59)),
+    ("1969-12-31T23:59:59.9999999", datetime(1969, 12, 31, 23, 59, 59, 999999)),
+    ("2026-03-01T01:30:00+02:00", datetime(2026, 2, 28, 23, 30)),
+    ("2026-03-01T01:30:00.5-00:30", datetime(2026, 3, 1, 2, 0, 0, 500000)),
+    ("2023-02-29T00:00:00Z", None), ("2026-13-01T00:00:00Z", None), ("2026-03-01", None),
+    ("2026-03-01T24:00:00Z", None), ("2026-03-01T00:00:00+2", None), ("2026-03-01T00:00:00.Z", None),
+])  # fmt: skip
+def test_times_are_moments_in_utc(text, time, tmp_path):
+    (part,) = read(tmp_path, LINE, changed(Timestamp=text))
+    assert part.time.to_list()[1:] == ([] if time is None else [time])
+
+
 @pytest.fixture
 def small_blocks(monkeypatch):
     monkeypatch.setattr(text_blocks, "BLOCK_BYTES", 1000)
@@ -195,7 +208,7 @@ def test_columns_stay_and_grow_from_block_to_block(tmp_path):
     assert whole.schema["late"] == polars.String
     assert whole["user.city"].to_list() == ["Oslo"] * 3 + ["5"] * 3 + ["Oslo"] * 3  # a text is as it was written
     assert [(each.line, each.reason) for part in parts for each in part.rejected] == [
-        (7, "user.age is not a number, which it was before")
+        (7, "user.age is not a single number, as it is elsewhere")
     ]
 
 

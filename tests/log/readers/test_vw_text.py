@@ -66,7 +66,7 @@ def test_actions_known_by_a_word_alone_are_named(line, tmp_path):
 def test_a_text_that_stands_twice_is_a_list(tmp_path):
     (part,) = read(tmp_path, "1:0:1 | genre=a genre=b\n1:0:1 | genre=c\n1:0:1 | x:1 x:2\n")
     assert part.features["genre"].to_list() == [["a", "b"], ["c"]]
-    assert [(each.line, each.reason) for each in part.rejected] == [(3, "x is not a number, which it was before")]
+    assert [(each.line, each.reason) for each in part.rejected] == [(3, "x is not a single number, as it is elsewhere")]
 
 
 BROKEN_LINES = {

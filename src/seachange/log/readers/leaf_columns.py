@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 Kind = Literal["number", "truth", "text"]
 MOST_COLUMNS = 1024
-NAMES = {"number": "a number", "truth": "true or false", "text": "a text"}
+NAMES = {"number": "number", "truth": "truth value", "text": "text"}
 
 
 class Shape(NamedTuple):
@@ -32,7 +32,7 @@ class Shape(NamedTuple):
     @property
     def words(self) -> str:
         """For people."""
-        return f"a list, each element {NAMES[self.kind]}" if self.is_list else NAMES[self.kind]
+        return f"a list of {NAMES[self.kind]}s" if self.is_list else f"a single {NAMES[self.kind]}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +69,7 @@ class Columns:
             if shape != column.shape:
                 columns[name] = column = column_of(leaves, column.found, column.kinds, n_rows, shape)
             if column.bad is not None:
-                bad[f"{name} is not {shape.words}, which it was before"] = column.bad
+                bad[f"{name} is not {shape.words}, as it is elsewhere"] = column.bad
         empty = {name: polars.repeat(None, n_rows, dtype=dtype_of(shape), eager=True)
                  for name, shape in self.shapes.items() if name not in columns}  # fmt: skip
         every = {name: columns[name].values if name in columns else empty[name] for name in self.shapes}
