@@ -6,6 +6,8 @@ from datetime import datetime, timedelta
 
 NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 WORDS = re.compile(r"[^ \t]+")
+VALUES = ("_label_cost", "_label_Cost", "_label_probability", "_label_Probability", "_label_Action", "_label_action",
+          "_skipLearn", "_deferred", "DeferredAction", "_labelIndex", "pdrop", "Timestamp", "RewardValue")  # fmt: skip
 
 
 class Written(str):
@@ -51,7 +53,7 @@ def leaves(value, name=(), in_array=False):
             for word in ("_outcomes", "_slot", "_label", "__aid"):
                 require(not key.startswith(word), word)
             if not key.startswith("_") or key in ("_tag", "_text"):
-                yield from leaves(inner, (*name, key), in_array)
+                yield from leaves(inner, (*name, key))
     elif isinstance(value, list):
         require(not in_array, "nested")
         for inner in value:
@@ -88,14 +90,20 @@ def dsjson(line):
     document = parsed(line)
     for key in ("_outcomes", "_label_ca", "_label"):
         require(key not in document, key)
+    for key in VALUES:
+        require(not isinstance(document.get(key), dict | list), key)
     context = document.get("c")
     require(isinstance(context, dict), "c")
     items = context.get("_multi")
     require(isinstance(items, list) and items and all(isinstance(item, dict) for item in items), "_multi")
     shared = features({key: value for key, value in context.items() if key != "_multi"})
+    flags = [document.get(name) for name in ("_skipLearn", "_deferred", "DeferredAction")]
+    require(all(flag is None or isinstance(flag, bool) for flag in flags), "flag")
     require(document.get("_skipLearn") is not True and document.get("_deferred") is not True, "skipped")
     observed = document.get("o")
     observed = [each for each in (observed if isinstance(observed, list) else [observed]) if isinstance(each, dict)]
+    for each in observed:
+        require(not any(isinstance(each.get(key), dict | list) for key in ("ActionTaken", "DeferredAction")), "o")
     activated = any(each.get("ActionTaken") is True or each.get("DeferredAction") is False for each in observed)
     require(document.get("DeferredAction") is not True or activated, "deferred")
     cost = number(one_of(document, "_label_cost", "_label_Cost"))
@@ -145,13 +153,23 @@ def moment(text):
     if text is None:
         return None
     require(type(text) is str, "time")
-    found = re.fullmatch(r"([0-9]{4})-([0-9]{2})-([0-9]{2})T([0-9]{2}):([0-9]{2}):([0-9]{2})(\.[0-9]+)?Z?", text)
+    found = re.fullmatch(
+        r"([0-9]{4})-([0-9]{2})-([0-9]{2})T([0-9]{2}):([0-9]{2}):([0-9]{2})(\.[0-9]+)?(Z|[+-].*)?", text
+    )
     require(found is not None, "time")
     try:
         whole = datetime(*(int(part) for part in found.groups()[:6]))
     except ValueError as error:
         raise NoRoundError("time") from error
-    return whole + timedelta(microseconds=int((found[7] or ".0")[1:].ljust(6, "0")[:6]))
+    ahead = timedelta()
+    if found[8] not in (None, "Z"):
+        zone = re.fullmatch(r"([+-])([01][0-9]|2[0-3]):([0-5][0-9])", found[8], re.ASCII)
+        require(zone is not None, "time")
+        ahead = timedelta(minutes=int(zone[2]) * 60 + int(zone[3])) * (-1 if zone[1] == "-" else 1)
+    try:
+        return whole - ahead + timedelta(microseconds=int((found[7] or ".0")[1:].ljust(6, "0")[:6]))
+    except OverflowError as error:
+        raise NoRoundError("time") from error
 
 
 def text_features(text):
@@ -188,7 +206,7 @@ def text_features(text):
 
 def text_line(line):
     """Words of the label, a tag, and features; None of an empty line."""
-    line = line.removesuffix(b"\r")
+    line = line.rstrip(b"\r")
     if not line:
         return None
     try:

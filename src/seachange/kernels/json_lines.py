@@ -41,19 +41,20 @@ MOST_PATHS = 4096
 MOST_DEPTH = 64
 KEY_BYTES = 1 << 18
 SKIPPED = -1  # the path of all that is not wanted
-# Modes: unknown keys below it are not wanted, or are features; the path may not be there; or is not wanted itself.
-KNOWN, FEATURES, FORBIDDEN, UNWANTED = 0, 1, 2, 3
+# Modes: unknown keys below it are not wanted, or are features; it has one value, or a list of values; it may not be
+# there; it is not wanted itself.
+KNOWN, FEATURES, VALUE, LIST, FORBIDDEN, UNWANTED = range(6)
 # Kinds of leaves, beside NUMBER and LONG_NUMBER.
 STRING, TRUE, FALSE, NULL = 2, 3, 4, 5
-IN_ARRAY = 8  # added to the kind of a leaf inside an array
+IN_ARRAY = 8  # added to the kind of a leaf that is an element of an array
 TWICE_IN_ROW = 32  # a bit of its own: a path with two leaves in a row
 # What may be wrong with a line.
-SOUND, SYNTAX, NO_OBJECT, TWICE, TOO_DEEP, NESTED_ARRAYS, NOT_ALLOWED, TOO_LARGE, ESCAPED_KEY, TOO_MANY = range(10)
+SOUND, SYNTAX, NO_OBJECT, TWICE, TOO_DEEP, NESTED_ARRAYS, NOT_ALLOWED, TOO_LARGE, ESCAPED_KEY, NO_VALUE = range(10)
 TRUE_WORD, FALSE_WORD, NULL_WORD = (np.frombuffer(word, np.uint8) for word in (b"true", b"false", b"null"))
 
 
 class Paths(NamedTuple):
-    """The paths known so far; ``counts`` holds their number, the bytes of keys, and objects seen."""
+    """The paths known so far; ``counts``: how many, bytes of keys, objects seen, keys for which there was no room."""
 
     parents: np.ndarray
     starts: np.ndarray  # where the key begins in ``keys``
@@ -93,7 +94,7 @@ def no_paths():
         np.zeros(MOST_PATHS, np.int64),
         np.zeros(KEY_BYTES, np.uint8),
         np.full(4 * MOST_PATHS, -1, np.int32),
-        np.zeros(3, np.int64),
+        np.zeros(4, np.int64),
     )
     paths.counts[0] = 1
     return paths
@@ -107,7 +108,7 @@ def room_for(n_leaves):
 @compiled
 def counted(text):
     """Lines of a text, leaves it may have at most, and strings."""
-    lines, leaves, quotes = 0, 0, 0
+    lines, leaves, quotes = 0, 1, 0  # a line that breaks off may have a leaf at its end
     for c in text:
         lines += c == LINE_FEED
         leaves += (c == COMMA) | (c == CLOSE_OBJECT) | (c == CLOSE_ARRAY)  # one of these follows each
@@ -131,6 +132,7 @@ def enter(paths, parent, text, start, size, mode):
         slot = (slot + 1) & (paths.slots.size - 1)
     path = paths.counts[0]
     if path == paths.parents.size or paths.counts[1] + size + len(PADDING) > paths.keys.size:
+        paths.counts[3] += 1
         return -1
     paths.slots[slot] = path
     paths.parents[path], paths.starts[path], paths.sizes[path] = parent, paths.counts[1], size
@@ -169,11 +171,9 @@ def read_key(paths, path, last, text, begin, taken, forbidden):
     size = np.int64(end - begin) - 1
     mode = mode_of(paths, path, text, begin, size, taken, forbidden)
     child = np.int64(enter(paths, path, text, begin, size, mode))
-    if child < 0:
-        return begin, -1, TOO_MANY
-    if last < 0:
+    if child >= 0 and last < 0:
         paths.follow[path, 0] = child
-    else:
+    elif child >= 0:
         paths.follow[last, 1] = child
     return end, child, SOUND
 
@@ -201,7 +201,7 @@ def flatten(text, n_lines, paths, items, leaves, strings, taken, forbidden, powe
     for line in range(n_lines):
         start, fault = i, SOUND
         leaves_before, rows_before = n_leaves, n_rows
-        path, row, top, inside, waiting = 0, line, -1, 0, True  # waiting for a value, or else just after one
+        path, row, top, waiting = 0, line, -1, True  # waiting for a value, or else just after one
         while True:
             i = after_blanks(text, i)
             c = letter(text, i)
@@ -245,7 +245,7 @@ def flatten(text, n_lines, paths, items, leaves, strings, taken, forbidden, powe
                     break
                 if path >= 0 and kind != NULL:
                     leaf_paths[n_leaves], leaf_rows[n_leaves] = path, row
-                    leaf_kinds[n_leaves] = kind + (IN_ARRAY if inside else 0)
+                    leaf_kinds[n_leaves] = kind + (IN_ARRAY if array_at[top] else 0)
                     leaf_numbers[n_leaves], leaf_starts[n_leaves] = value, i
                     n_leaves += 1
                 i = end
@@ -256,8 +256,11 @@ def flatten(text, n_lines, paths, items, leaves, strings, taken, forbidden, powe
                 if top + 1 == MOST_DEPTH:
                     fault = TOO_DEEP
                     break
-                if path >= 0 and is_array and inside:
+                if path >= 0 and path != items and is_array and top >= 0 and array_at[top]:
                     fault = NESTED_ARRAYS
+                    break
+                if path >= 0 and (modes[path] == VALUE or (modes[path] == LIST and not is_array)):
+                    fault = NO_VALUE
                     break
                 if is_array and (path == 0 or (path == items and path_at[top] == items)):
                     fault = NO_OBJECT
@@ -271,8 +274,6 @@ def flatten(text, n_lines, paths, items, leaves, strings, taken, forbidden, powe
                 top += 1
                 counts[2] += 1
                 path_at[top], last_at[top], object_at[top], array_at[top] = path, -1, counts[2], is_array
-                if is_array and path >= 0 and path != items:
-                    inside += 1
                 i = after_blanks(text, i + ONE)
                 c = letter(text, i)
                 if c != (CLOSE_ARRAY if is_array else CLOSE_OBJECT):
@@ -307,15 +308,17 @@ def flatten(text, n_lines, paths, items, leaves, strings, taken, forbidden, powe
                         end += ONE
                     else:
                         end, child, fault = read_key(paths, path, last, text, i + ONE, taken, forbidden)
-                    if fault == SOUND and seen[child] == object_at[top]:
+                    if child >= 0 and seen[child] == object_at[top]:
                         fault = TWICE
-                    if fault == SOUND and modes[child] == FORBIDDEN:
+                    elif child >= 0 and modes[child] == FORBIDDEN:
                         fault = NOT_ALLOWED
                     if fault != SOUND:
                         break
-                    seen[child] = object_at[top]
-                    last_at[top] = child
-                    path = child if modes[child] != UNWANTED else SKIPPED
+                    path = SKIPPED
+                    if child >= 0:
+                        seen[child] = object_at[top]
+                        last_at[top] = child
+                        path = child if modes[child] != UNWANTED else SKIPPED
                 i = after_blanks(text, end)
                 if letter(text, i) != COLON:
                     fault = SYNTAX
@@ -325,9 +328,7 @@ def flatten(text, n_lines, paths, items, leaves, strings, taken, forbidden, powe
             elif c == (CLOSE_ARRAY if array_at[top] else CLOSE_OBJECT):
                 i += ONE
                 path = path_at[top]
-                if array_at[top]:
-                    inside -= path >= 0 and path != items
-                elif path == items:
+                if path == items and not array_at[top]:
                     row = line
                 top -= 1
                 if top < 0:
@@ -343,8 +344,6 @@ def flatten(text, n_lines, paths, items, leaves, strings, taken, forbidden, powe
         else:
             faults[line], places[line] = fault, np.int64(i - start)
             n_leaves, n_rows = leaves_before, rows_before
-            if fault == TOO_MANY:
-                break
             while letter(text, i) != LINE_FEED:
                 i += ONE
         i += ONE

@@ -151,7 +151,7 @@ def digits_before(text, i, count, mark):
 
 @inlined
 def moment(text, i):
-    """Microseconds since 1970 of the time that begins at ``i``, in UTC."""
+    """Microseconds since 1970 of the time that begins at ``i``; without a zone it is in UTC."""
     year, i = digits_before(text, i, 4, MINUS)
     month, i = digits_before(text, i, 2, MINUS)
     day, i = digits_before(text, i, 2, LARGE_T)
@@ -174,12 +174,20 @@ def moment(text, i):
             i += ONE
         if i == begin:
             return NO_MOMENT
+    ahead = 0  # of UTC, in minutes
     if letter(text, i) == LARGE_Z:
         i += ONE
+    elif letter(text, i) == PLUS or letter(text, i) == MINUS:
+        hours, k = digits_before(text, i + ONE, 2, COLON)
+        minutes, k = digits_before(text, k, 2, QUOTE)
+        if not (0 <= hours < 24 and 0 <= minutes < 60):
+            return NO_MOMENT
+        ahead = (hours * 60 + minutes) * (-1 if letter(text, i) == MINUS else 1)
+        i = k - ONE
     if letter(text, i) != QUOTE:
         return NO_MOMENT
     # Years begin in March, so that the day that comes every four years is the last of one.
     year -= month <= 2
     of_year = (153 * (month + (9 if month <= 2 else -3)) + 2) // 5 + day - 1
     since = 365 * year + year // 4 - year // 100 + year // 400 + of_year - 719468
-    return (((since * 24 + hour) * 60 + minute) * 60 + second) * 1_000_000 + fraction
+    return (((since * 24 + hour) * 60 + minute - ahead) * 60 + second) * 1_000_000 + fraction

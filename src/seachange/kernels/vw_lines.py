@@ -11,7 +11,7 @@ import numpy as np
 
 from seachange.kernels.compiler import compiled, inlined
 from seachange.kernels.decimals import MOST_DIGITS, exact_double, is_exact, nearest_double
-from seachange.kernels.json_lines import FEATURES, IN_ARRAY, STRING, TOO_MANY, enter
+from seachange.kernels.json_lines import FEATURES, IN_ARRAY, SOUND, STRING, enter
 from seachange.kernels.json_tokens import (
     COLON,
     LARGE_E,
@@ -35,8 +35,8 @@ BAR, QUOTE_MARK, EQUALS, TAB, RETURN = (ord(c) for c in "|'=\t\r")
 # Paths that are there from the start; below the last two are namespaces.
 LABEL, TAG, SHARED, ITEMS = 1, 2, 3, 4
 BLANK, SHARED_LINE, ACTION_LINE = 0, 1, 2
-# What may be wrong with a line, beside TOO_MANY.
-SOUND, ONLY_BLANKS, NAMELESS_SCALE, BAD_SCALE, NAMELESS_FEATURE, NO_VALUE, BAD_VALUE = range(7)
+# What may be wrong with a line, beside what may be wrong with one of JSON.
+ONLY_BLANKS, NAMELESS_SCALE, BAD_SCALE, NAMELESS_FEATURE, NO_VALUE, BAD_VALUE, SCALED = range(20, 27)
 SHARED_WORD = np.frombuffer(b"shared", np.uint8)
 NAN_WORD, INFINITE_WORD = np.frombuffer(b"nan", np.uint8), np.frombuffer(b"inf", np.uint8)
 
@@ -104,7 +104,7 @@ def counted(text):
     lines, words = 0, 1
     for c in text:
         lines += c == LINE_FEED
-        words += (c == LINE_FEED) | (c == SPACE) | (c == BAR) | (c == TAB)
+        words += (c == LINE_FEED) | (c == SPACE) | (c == BAR) | (c == TAB) | (c == RETURN)
     return lines, words
 
 
@@ -156,7 +156,7 @@ def taken_apart(text, n_lines, with_items, paths, leaves, strings, powers):
             end += ONE
         starts[line + 1] = np.int64(end) + 1
         stop = end
-        if stop > i and letter(text, stop - ONE) == RETURN:
+        while stop > i and letter(text, stop - ONE) == RETURN:
             stop -= ONE
         if not barred:
             bar = stop
@@ -249,24 +249,21 @@ def taken_apart(text, n_lines, with_items, paths, leaves, strings, powers):
                 scale, namespace = value, root
                 if size > 0:
                     namespace = np.int64(enter(paths, root, text, word, size, FEATURES))
-                if namespace < 0:
-                    faults[line] = TOO_MANY
                 continue
             if not with_value and scale == 1.0 and equals > word:
                 size, begin, kind = np.int64(equals - word), equals + ONE, STRING
             elif not with_value and scale == 1.0:
                 size, begin, kind = 0, word, STRING + IN_ARRAY
             elif scale != 1.0 and kind != NUMBER:
-                faults[line] = BAD_VALUE
+                faults[line] = SCALED
             elif not with_value:
                 begin = word
             if faults[line] != SOUND:
                 break
-            path = np.int64(enter(paths, namespace, text, word, size, FEATURES))
-            value *= scale
+            path = np.int64(enter(paths, namespace, text, word, size, FEATURES)) if namespace >= 0 else -1
             if path < 0:
-                faults[line] = TOO_MANY
-                break
+                continue
+            value *= scale
             if kind != NUMBER and kind != LONG_NUMBER:
                 number = number_of(text, begin, i, spans, slots, n_strings)
                 n_strings += number == n_strings

@@ -87,8 +87,8 @@ def test_features_are_taken_as_vowpal_wabbit_takes_them(tmp_path):
             "b": [1.0, 2.5],
             "c.d.e": "f",
             "_text": ["to", "be", "or"],
-            "j.k": [1.0],
-            "j.l": ["m"],
+            "j.k": 1.0,
+            "j.l": "m",
             "n": ["x", "y"],
         }
     ]
@@ -105,6 +105,8 @@ BROKEN = {
     "_label_cost is not a number": changed(_label_cost="NaN"),
     "a number is larger than any double": json.dumps(LINE).replace("-0.5", "-1e999"),
     "(_skipLearn)": changed(_skipLearn=True),
+    "_skipLearn is neither true nor false": changed(_skipLearn="yes"),
+    "an object or an array is where one value is expected": changed(_labelIndex={}),
     "(DeferredAction)": changed(DeferredAction=True),
     "there is no list of actions a": changed(a=[]),
     "a does not have as many actions": changed(a=[2, 1]),
@@ -175,6 +177,19 @@ def test_logs_without_the_whole_distribution_have_propensities(tmp_path):
     assert part.propensity.to_list() == [0.7, 0.25]
 
 
+@pytest.mark.parametrize(("text", "time"), [
+    ("2024-02-29T23:59:59Z", datetime(2024, 2, 29, 23, 59, 59)),
+    ("1969-12-31T23:59:59.9999999", datetime(1969, 12, 31, 23, 59, 59, 999999)),
+    ("2026-03-01T01:30:00+02:00", datetime(2026, 2, 28, 23, 30)),
+    ("2026-03-01T01:30:00.5-00:30", datetime(2026, 3, 1, 2, 0, 0, 500000)),
+    ("2023-02-29T00:00:00Z", None), ("2026-13-01T00:00:00Z", None), ("2026-03-01", None),
+    ("2026-03-01T24:00:00Z", None), ("2026-03-01T00:00:00+2", None), ("2026-03-01T00:00:00.Z", None),
+])  # fmt: skip
+def test_times_are_moments_in_utc(text, time, tmp_path):
+    (part,) = read(tmp_path, LINE, changed(Timestamp=text))
+    assert part.time.to_list()[1:] == ([] if time is None else [time])
+
+
 @pytest.fixture
 def small_blocks(monkeypatch):
     monkeypatch.setattr(text_blocks, "BLOCK_BYTES", 1000)
@@ -193,7 +208,7 @@ def test_columns_stay_and_grow_from_block_to_block(tmp_path):
     assert whole.schema["late"] == polars.String
     assert whole["user.city"].to_list() == ["Oslo"] * 3 + ["5"] * 3 + ["Oslo"] * 3  # a text is as it was written
     assert [(each.line, each.reason) for part in parts for each in part.rejected] == [
-        (7, "user.age is not a number, which it was before")
+        (7, "user.age is not a single number, as it is elsewhere")
     ]
 
 
@@ -228,9 +243,13 @@ def test_a_mapping_of_columns_is_refused(tmp_path):
         DsjsonLog(tmp_path / "log.json", {"action": "a"})
 
 
-def test_names_that_are_values_are_refused(tmp_path):
-    with pytest.raises(LogError, match="at most 4,096"):
-        read(tmp_path, changed(c=context({}, {}, {}, **{f"word{k}": 1 for k in range(5000)})))
+@pytest.mark.parametrize("count", [1030, 5000])
+def test_more_features_than_there_is_room_for_are_left_out_and_said(count, tmp_path):
+    with pytest.warns(SeachangeWarning, match="at most 1,024 of them; 'log.json' has more"):
+        (part,) = read(tmp_path, changed(c=context({}, {}, {}, **{f"word{k}": k for k in range(count)})))
+    assert part.rejected == ()
+    assert part.features.columns == [f"word{k}" for k in range(1024)]
+    assert part.features["word1023"].to_list() == [1023.0]
 
 
 def test_vowpal_wabbit_reads_the_same_rounds(tmp_path):

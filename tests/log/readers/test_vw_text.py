@@ -66,7 +66,7 @@ def test_actions_known_by_a_word_alone_are_named(line, tmp_path):
 def test_a_text_that_stands_twice_is_a_list(tmp_path):
     (part,) = read(tmp_path, "1:0:1 | genre=a genre=b\n1:0:1 | genre=c\n1:0:1 | x:1 x:2\n")
     assert part.features["genre"].to_list() == [["a", "b"], ["c"]]
-    assert [(each.line, each.reason) for each in part.rejected] == [(3, "x is not a number, which it was before")]
+    assert [(each.line, each.reason) for each in part.rejected] == [(3, "x is not a single number, as it is elsewhere")]
 
 
 BROKEN_LINES = {
@@ -111,7 +111,7 @@ BROKEN_GROUPS = {
     "a cost has no probability": "0:1 | b\n| c\n",
     "there are no actions": "shared | a\n",
     "what is shared stands behind an action": "| b\nshared | a\n0:1:0.5 | c\n",
-    "what is shared has a label": "shared 0:1:0.5 | a\n| b\n",
+    "a line has several": "shared 0:1:0.5 | a\n| b\n",
     "a line has several labels": "0:1:0.5 0:1:0.5 | b\n| c\n",
     "a line of blanks": "shared | a\n  \n0:1:0.5 | c\n",
     "a feature has no value": "0:1:0.5 | b:\n| c\n",

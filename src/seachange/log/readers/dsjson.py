@@ -120,6 +120,7 @@ class _Reading:
 
     def warn(self, path: Path) -> None:
         """Say what rounds cannot say themselves."""
+        self.features.warn(path.name)
         if self.most_dropped > self.least_dropped:
             warnings.warn(
                 f"the probability that an event was dropped before {path.name!r} was written (pdrop) goes from "

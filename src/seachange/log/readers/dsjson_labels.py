@@ -30,9 +30,10 @@ COSTS = ("_label_cost", "_label_Cost")
 PROBABILITIES = ("_label_probability", "_label_Probability")
 ACTIONS = ("_label_Action", "_label_action")
 FLAGS = ("_skipLearn", "_deferred", "DeferredAction")
-OTHERS = ("_labelIndex", "a", "p", "_p", "pdrop", "o", "Timestamp", "RewardValue")
 WANTED = Wanted(
-    known=(*COSTS, *PROBABILITIES, *ACTIONS, *FLAGS, *OTHERS),
+    values=(*COSTS, *PROBABILITIES, *ACTIONS, *FLAGS, "_labelIndex", "pdrop", "Timestamp", "RewardValue"),
+    lists=("a", "p", "_p"),
+    objects=("o",),
     refused=("_outcomes", "_label_ca", "_label"),
     inner=(("o", "DeferredAction"), ("o", "ActionTaken")),
     features="c",
@@ -67,6 +68,8 @@ def labels_of(leaves: JsonLeaves) -> Labels:
     cost, stated = lines.number(*COSTS), lines.number(*PROBABILITIES)
     refuse(lines.has("RewardValue") & ~lines.has(*COSTS), "an observation that was joined to no decision")
     refuse(leaves.n_items == 0, "there is no decision in it: c has no list of actions _multi")
+    for name in FLAGS:
+        refuse(lines.has(name) & ~lines.flag(name) & ~lines.unflagged(name), f"{name} is neither true nor false")
     refuse(lines.flag("_skipLearn"), "marked as not to be learned from (_skipLearn)")
     activated = lines.flag("o.ActionTaken") | lines.unflagged("o.DeferredAction")
     never = lines.flag("_deferred") | (lines.flag("DeferredAction") & ~activated)

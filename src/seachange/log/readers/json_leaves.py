@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -21,19 +22,22 @@ FAULTS = {
     kernel.TWICE: "a key stands twice in an object",
     kernel.TOO_DEEP: f"objects and arrays are nested more than {kernel.MOST_DEPTH} deep",
     kernel.NESTED_ARRAYS: "arrays are nested in arrays",
+    kernel.NO_VALUE: "an object or an array is where one value is expected",
     kernel.TOO_LARGE: "a number is larger than any double",
     kernel.ESCAPED_KEY: "a key has ASCII letters written as \\u00…",
     NO_TEXT: "letters are not UTF-8",
 }
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Wanted:
     """What is taken from every line: keys at its top, the features below one of them, and the items below those."""
 
-    known: Sequence[str]
+    values: Sequence[str]  # keys with a number, a text or a truth value
+    lists: Sequence[str]  # keys with one of them or with a list
+    objects: Sequence[str]
     refused: Sequence[str]  # keys that a line may not have
-    inner: Sequence[tuple[str, str]]  # keys below a known one
+    inner: Sequence[tuple[str, str]]  # keys with a value below those of objects
     features: str
     items: str
     underscored: Sequence[str]  # features whose names begin with an underscore; all others of that kind are passed over
@@ -41,11 +45,18 @@ class Wanted:
 
     def paths(self) -> tuple[Any, dict[str, int]]:
         """Room for paths with those that are known, and their numbers."""
+        paths, numbers = self._known
+        return kernel.Paths(*(array.copy() for array in paths)), numbers
+
+    @cached_property
+    def _known(self) -> tuple[Any, dict[str, int]]:
         paths = kernel.no_paths()
-        numbers = {key: entered(paths, 0, key, kernel.KNOWN) for key in self.known}
+        numbers = {key: entered(paths, 0, key, kernel.VALUE) for key in self.values}
+        numbers |= {key: entered(paths, 0, key, kernel.LIST) for key in self.lists}
+        numbers |= {key: entered(paths, 0, key, kernel.KNOWN) for key in self.objects}
         for key in self.refused:
             entered(paths, 0, key, kernel.FORBIDDEN)
-        numbers |= {f"{outer}.{key}": entered(paths, numbers[outer], key, kernel.KNOWN) for outer, key in self.inner}
+        numbers |= {f"{outer}.{key}": entered(paths, numbers[outer], key, kernel.VALUE) for outer, key in self.inner}
         numbers[self.features] = entered(paths, 0, self.features, kernel.FEATURES)
         numbers[self.items] = entered(paths, numbers[self.features], self.items, kernel.FEATURES)
         return paths, numbers
@@ -53,6 +64,8 @@ class Wanted:
 
 class JsonLeaves(Leaves):
     """Leaves of JSON lines."""
+
+    repeated = ("number", "truth", "text")  # in several objects of an array
 
     def __init__(self, text: bytes | bytearray, wanted: Wanted) -> None:
         self.original = text
@@ -70,13 +83,18 @@ class JsonLeaves(Leaves):
 
     def key(self, path: int) -> str:
         """The last word of a path; half a pair of surrogates as it is written."""
-        return str(json.loads(b'"%s"' % self.keys[path]).encode(errors="backslashreplace").decode())
+        return _unescaped(self.keys[path])
 
 
 def entered(paths: Any, parent: int, key: str, mode: int) -> int:
     """The path of a key below ``parent``, put among those that are known."""
     letters = np.frombuffer(key.encode() + PADDING, np.uint8)
     return int(kernel.enter(paths, parent, address_of(letters), np.uint64(0), len(key), mode))
+
+
+@lru_cache(1 << 14)
+def _unescaped(key: bytes) -> str:
+    return str(json.loads(b'"%s"' % key).encode(errors="backslashreplace").decode())
 
 
 def _arrays(words: Iterable[str]) -> tuple[Any, ...]:

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     import polars
 
 Kind = Literal["number", "truth", "text"]
-NAMES = {"number": "a number", "truth": "true or false", "text": "a text"}
+MOST_COLUMNS = 1024
+NAMES = {"number": "number", "truth": "truth value", "text": "text"}
 
 
 class Shape(NamedTuple):
@@ -31,7 +32,7 @@ class Shape(NamedTuple):
     @property
     def words(self) -> str:
         """For people."""
-        return f"a list, each element {NAMES[self.kind]}" if self.is_list else NAMES[self.kind]
+        return f"a list of {NAMES[self.kind]}s" if self.is_list else f"a single {NAMES[self.kind]}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +51,7 @@ class Columns:
     """The features of a file so far."""
 
     shapes: dict[str, Shape] = field(default_factory=dict)
+    left_out: str | None = None  # a feature for which there was no room
 
     def frame(
         self, leaves: Leaves, columns: dict[str, Column], n_rows: int
@@ -58,12 +60,16 @@ class Columns:
         import polars
 
         bad = {}
+        new = [name for name in columns if name not in self.shapes]
+        for name in new[max(MOST_COLUMNS - len(self.shapes), 0) :]:
+            self.left_out = name
+            del columns[name]
         for name, column in columns.items():
             shape = self.shapes.setdefault(name, column.shape)
             if shape != column.shape:
                 columns[name] = column = column_of(leaves, column.found, column.kinds, n_rows, shape)
             if column.bad is not None:
-                bad[f"{name} is not {shape.words}, which it was before"] = column.bad
+                bad[f"{name} is not {shape.words}, as it is elsewhere"] = column.bad
         empty = {name: polars.repeat(None, n_rows, dtype=dtype_of(shape), eager=True)
                  for name, shape in self.shapes.items() if name not in columns}  # fmt: skip
         every = {name: columns[name].values if name in columns else empty[name] for name in self.shapes}
@@ -78,20 +84,20 @@ def dtype_of(shape: Shape) -> polars.DataType:
     return polars.List(plain) if shape.is_list else plain
 
 
-def shape_of(kinds: int, repeats: bool) -> Shape:
-    """What values with leaves of these kinds are; texts that may be repeated are lists where they are."""
+def shape_of(kinds: int, repeated: tuple[str, ...]) -> Shape:
+    """What values with leaves of these kinds are; what may be ``repeated`` is a list where it is."""
     plain = (kinds | kinds >> kernel.IN_ARRAY) & (2**kernel.IN_ARRAY - 1)
     truths = 1 << kernel.TRUE | 1 << kernel.FALSE
     kind: Kind = "text" if plain >> kernel.STRING & 1 else "number" if plain & ~truths else "truth"
     in_array = kinds >> kernel.IN_ARRAY & (2**kernel.IN_ARRAY - 1) > 0
-    return Shape(kind, in_array or (repeats and kind == "text" and kinds >> kernel.TWICE_IN_ROW > 0))
+    return Shape(kind, in_array or (kind in repeated and kinds >> kernel.TWICE_IN_ROW > 0))
 
 
 def column_of(leaves: Leaves, found: Found, kinds: int, n_rows: int, shape: Shape | None = None) -> Column:
     """Leaves of these kinds as a column, null where there is none."""
     import polars
 
-    own = shape_of(kinds, leaves.repeats)
+    own = shape_of(kinds, leaves.repeated)
     shape = shape or own
     marks, kept = None, found
     if shape != own or (not shape.is_list and kinds >> kernel.TWICE_IN_ROW):
@@ -133,9 +139,9 @@ def _values(leaves: Leaves, found: Found, shape: Shape) -> polars.Series:
         return polars.Series(found.of_kind(kernel.TRUE))
     words = found.of_kind(kernel.STRING)
     if words.all():
-        return leaves.strings.gather(found.numbers.astype(np.uint32))
+        return leaves.strings[found.numbers.astype(np.uint32)]
     texts = np.empty(len(words), object)
-    texts[words] = leaves.strings.gather(found.numbers[words].astype(np.uint32)).to_list()
+    texts[words] = leaves.strings[found.numbers[words].astype(np.uint32)].to_list()
     texts[~words] = [
         text if _means(text, number) else repr(number)  # a scale is not in the text
         for text, number in zip(leaves.written(found.starts[~words]), found.numbers[~words].tolist(), strict=True)
@@ -156,7 +162,7 @@ def _spread(values: polars.Series, rows: Ints, n_rows: int) -> polars.Series:
     """Values in their rows, null in all others."""
     import polars
 
-    if len(rows) == n_rows:
+    if len(rows) == n_rows:  # no row has two
         return values
     places = np.full(n_rows, -1, np.int64)
     places[rows] = np.arange(len(rows))

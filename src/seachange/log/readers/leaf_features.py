@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from seachange.errors import SeachangeWarning
 from seachange.log.raw import Pool, RawRounds, Rejected
-from seachange.log.readers.leaf_columns import Column, Columns, Shape, column_of
+from seachange.log.readers.leaf_columns import MOST_COLUMNS, Column, Columns, Shape, column_of
 from seachange.log.readers.leaves import Leaves
 from seachange.protocols import Bools, Ints
 
@@ -28,11 +30,12 @@ class Reasons:
 
     def give(self, bad: Bools, reason: str) -> None:
         """To rounds where ``bad``."""
-        self.give_to(np.flatnonzero(bad), reason)
+        if bad.any():
+            self.give_to(np.flatnonzero(bad), reason)
 
     def give_to(self, rounds: Ints, reason: str) -> None:
         """To these rounds."""
-        for k in np.unique(rounds).tolist():
+        for k in rounds.tolist():
             self.texts.setdefault(k, reason)
 
     def none(self) -> Bools:
@@ -106,12 +109,14 @@ class FeaturesSoFar:
         self.shared, self.items = Columns(), Columns()
         self.begun = False
         self.name_column: str | None = None
+        self.left_out = 0
 
     def frames(
         self, features: Features, reasons: Reasons
     ) -> tuple[polars.DataFrame, polars.DataFrame, polars.Series | None]:
         """Features of the rounds without a reason, those of their items, and the items' names."""
         round_of_item, good = features.round_of_item, reasons.none()
+        self.left_out += features.leaves.left_out
         if not self.begun and good.any():
             self.begun = True
             self.name_column = _name_column(features.items, round_of_item, np.repeat(good, features.n_items))
@@ -127,12 +132,25 @@ class FeaturesSoFar:
             unclear = round_of_item[_not_names(names, round_of_item)]
             reasons.give_to(unclear, f"{self.name_column} does not tell the actions apart, as it did before")
             items = items.drop(self.name_column)
-        items = items.drop(TAG, strict=False)
+        if TAG in items.columns:
+            items = items.drop(TAG)
         good = reasons.none()
         if good.all():
             return shared, items, names
         mine = np.repeat(good, features.n_items)
         return shared.filter(good), items.filter(mine), None if names is None else names.filter(mine)
+
+    def warn(self, source: str) -> None:
+        """Say what rounds cannot say themselves."""
+        named = self.shared.left_out or self.items.left_out
+        if named is not None or self.left_out:
+            example = "" if named is None else f", {named!r} among them"
+            warnings.warn(
+                f"features become columns, at most {MOST_COLUMNS:,} of them; {source!r} has more, and those that came "
+                f"last are left out{example}. Names that are values (words, identifiers) belong into a text or a list.",
+                SeachangeWarning,
+                stacklevel=4,
+            )
 
 
 def _name_column(items: dict[str, Column], round_of_item: Ints, good: Bools) -> str | None:

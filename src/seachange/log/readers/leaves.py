@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from seachange.errors import LogError
 from seachange.kernels import json_lines as kernel
 from seachange.kernels.json_tokens import LONG_NUMBER, NUMBER
 from seachange.protocols import Bools, Floats, Ints
@@ -48,7 +47,7 @@ class Found(NamedTuple):
 class Leaves:
     """What a kernel took from a block of lines, with ``PADDING`` behind its text."""
 
-    repeats = False  # whether a feature may stand in a row more than once
+    repeated: tuple[str, ...] = ()  # the kinds of features that are lists where they stand in a row more than once
     original: bytes | bytearray
     text: bytes | bytearray  # the same with blanks for lines that are none
     starts: Ints  # (lines + 1,)
@@ -56,13 +55,8 @@ class Leaves:
 
     def keep(self, paths: Any, tape: Any, n_leaves: int, spans: Ints) -> None:
         """Take over what the kernel left in the room that it works in."""
-        if (self.faults == kernel.TOO_MANY).any():
-            line = self.line(int(np.argmax(self.faults == kernel.TOO_MANY)))
-            raise LogError(
-                f"features become columns, at most {kernel.MOST_PATHS:,} of them, and this file has more: there are "
-                f"new ones still in {line!r}. Names that are values (words, identifiers) belong into a text or a list."
-            )
         n_paths = int(paths.counts[0])
+        self.left_out = int(paths.counts[3])  # features for whose names there was no room
         self.parents = paths.parents[:n_paths]
         keys = paths.keys.tobytes()
         self.keys = [keys[paths.starts[path] : paths.starts[path] + paths.sizes[path]] for path in range(n_paths)]
@@ -106,7 +100,7 @@ class Leaves:
 
         letters = np.frombuffer(self.text, np.uint8)
         text = kernel.copied(letters, self._spans).tobytes().decode()
-        strings = polars.Series([text], dtype=polars.String).str.split("\n").explode().head(len(self._spans))
+        strings = polars.Series(text.split("\n")[:-1], dtype=polars.String)
         escaped = np.flatnonzero(self._spans[:, 2])
         if len(escaped) == 0:
             return strings

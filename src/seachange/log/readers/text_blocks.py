@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeVar
 from seachange.engine.threads import cores
 from seachange.log.readers.streams import opened
 
-BLOCK_BYTES = 1 << 23
+BLOCK_BYTES = 1 << 22
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 Made = TypeVar("Made")
 

@@ -23,7 +23,8 @@ NO_TEXT = 100
 FAULTS = {
     kernel.ONLY_BLANKS: "a line of blanks, which is neither an action nor the end of a round",
     kernel.NAMELESS_SCALE: "a namespace has a scale but no name",
-    kernel.BAD_SCALE: "the scale of a namespace is no number",
+    kernel.BAD_SCALE: "the scale of a namespace is no number of at most 19 digits",
+    kernel.SCALED: "in a namespace with a scale, a feature's value is no number of at most 19 digits",
     kernel.NAMELESS_FEATURE: "a feature has no name",
     kernel.NO_VALUE: "a feature has no value after its colon",
     kernel.BAD_VALUE: "a feature's value is neither a number nor a text",
@@ -40,7 +41,7 @@ ALONE, LABELLED, UNLIKELY, SHARED, MALFORMED = range(5)
 class VwLeaves(Leaves):
     """Leaves of Vowpal Wabbit's text."""
 
-    repeats = True
+    repeated = ("text",)
 
     def __init__(self, text: bytes | bytearray, with_items: bool) -> None:
         self.original = text
@@ -116,15 +117,11 @@ def labels_of_examples(leaves: VwLeaves) -> Labels:
     shared = np.flatnonzero(leaves.roles == kernel.SHARED_LINE)
     late = shared[first[of_line[shared]] != shared]
     reasons.give_to(of_line[late], "what is shared stands behind an action, or twice")
-    with_costs = words.kinds[leaves.roles[words.lines] == kernel.SHARED_LINE] != SHARED
-    if with_costs.any():
-        odd = words.lines[(leaves.roles[words.lines] == kernel.SHARED_LINE) & (words.kinds != SHARED)]
-        reasons.give_to(of_line[odd], "what is shared has a label")
+    several = np.flatnonzero(np.bincount(words.lines, minlength=len(leaves)) > 1)
+    reasons.give_to(of_line[several], "a line has several labels")
     mine = is_action[words.lines]
     words = Words(*(column[mine] for column in words))
     reasons.give_to(of_line[words.lines[words.kinds == MALFORMED]], "the label is not action:cost:probability")
-    several = np.flatnonzero(np.bincount(words.lines, minlength=len(leaves)) > 1)
-    reasons.give_to(of_line[several], "a line has several labels")
     item = np.cumsum(is_action) - 1
     begin = np.concatenate([[0], np.cumsum(n_items)])[:-1]
     place = item[words.lines] - begin[of_line[words.lines]]

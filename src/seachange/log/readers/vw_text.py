@@ -76,6 +76,7 @@ class VwTextLog:
         reading = _Reading(with_items)
         for piece in worked_on(_whole_examples(every) if with_items else every, partial(_piece_of, with_items)):
             yield from in_parts(reading.rounds(piece), rows)
+        reading.features.warn(self.path.name)
 
 
 def _has_items(text: bytearray) -> bool:

@@ -79,20 +79,17 @@ def dsjson_frame(rounds: RawRounds, actions: Sequence[Any] | None = None, *, fir
 
 
 def _require_labels(rounds: RawRounds) -> None:
+    import polars
+
     if rounds.propensity is None:
         raise LogError(
             "dsjson needs the probability of every action taken, and this log has none. Estimate them: "
             "log.with_propensities(sc.estimate_propensities(log), estimated=True)."
         )
-    missing = int((rounds.reward.is_null() | rounds.reward.cast(_float()).is_nan()).sum())
-    if missing:
-        raise LogError(f"dsjson needs a reward in every round; {missing} of {len(rounds)} rounds here have none.")
-
-
-def _float() -> Any:
-    import polars
-
-    return polars.Float64
+    for name, column in (("reward", rounds.reward), ("propensity", rounds.propensity)):
+        missing = int(np.isnan(column.cast(polars.Float64).to_numpy()).sum())
+        if missing:
+            raise LogError(f"dsjson needs a {name} in every round; {missing} of {len(rounds)} rounds here have none.")
 
 
 def _timestamps(times: polars.Series) -> polars.Series:
