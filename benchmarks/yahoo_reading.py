@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from peers import pin_to_one_core
-from seachange.log.readers.line_blocks import line_blocks
+from seachange.log.readers.text_blocks import line_blocks
 from seachange.log.readers.yahoo import YahooLog
 
 POOL, ARTICLES = 20, 60

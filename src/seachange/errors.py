@@ -57,7 +57,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     """A question to end a message with, ``" Did you mean 'action'?"``; nothing where no known word is near."""
     from difflib import get_close_matches
 
-    spelled = {each.lower().lstrip("-"): each for each in known}
-    wanted = word.lower().lstrip("-")
+    spelled = {each.lower().lstrip("-").replace("_", " "): each for each in known}
+    wanted = word.lower().lstrip("-").replace("_", " ")
     near = get_close_matches(wanted, spelled, n=1) or [each for each in spelled if each.startswith(wanted)]
     return f" Did you mean {spelled[near[0]]!r}?" if near and wanted else ""

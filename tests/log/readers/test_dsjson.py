@@ -239,7 +239,7 @@ def test_a_file_is_told_by_its_first_lines(tmp_path):
 
 
 def test_a_mapping_of_columns_is_refused(tmp_path):
-    with pytest.raises(LogError, match="says itself what is what"):
+    with pytest.raises(LogError, match="takes no columns"):
         DsjsonLog(tmp_path / "log.json", {"action": "a"})
 
 

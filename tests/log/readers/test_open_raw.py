@@ -50,7 +50,7 @@ def test_an_unknown_format_is_refused_with_the_known_ones(tmp_path, name):
 def test_a_format_may_be_said_and_its_nearest_word_is_proposed(tmp_path):
     (tmp_path / "log").write_bytes(CONTENTS["csv"])
     assert open_raw(tmp_path / "log", format="csv").format == "csv"
-    with pytest.raises(LogError, match=r"does not know 'parqet'. Is it 'parquet'\?"):
+    with pytest.raises(LogError, match=r"does not know 'parqet'. Did you mean 'parquet'\?"):
         open_raw(tmp_path / "log", format="parqet")
     with pytest.raises(LogError, match="cannot be read as Parquet"):
         open_raw(tmp_path / "log", format="parquet")

@@ -49,9 +49,9 @@ def test_a_column_that_is_asked_for_as_a_context_is_not_taken_for_anything_else(
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ({"rewrad": "click"}, r"does not know 'rewrad'. Is it 'reward'\?"),
-        ({"reward": "clik"}, r"no column 'clik'.*Is it 'click'\?"),
-        ({"contexts": ["aeg"]}, r"no column 'aeg'.*Is it 'age'\?"),
+        ({"rewrad": "click"}, r"does not know 'rewrad'. Did you mean 'reward'\?"),
+        ({"reward": "clik"}, r"no column 'clik'.*Did you mean 'click'\?"),
+        ({"contexts": ["aeg"]}, r"no column 'aeg'.*Did you mean 'age'\?"),
         ({"reward": "nothing"}, r"no column 'nothing'; it has action, click, age\.$"),
         ({"reward": "action"}, "cannot be both action and reward"),
     ],

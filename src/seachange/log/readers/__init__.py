@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from seachange.errors import LogError
+from seachange.errors import LogError, did_you_mean
 from seachange.log.bandit_log import BanditLog
 from seachange.log.raw import PART_ROWS, RawLog, RawRounds
 from seachange.log.readers import (
@@ -21,7 +21,6 @@ from seachange.log.readers import (
     vw_text,
     yahoo,
 )
-from seachange.log.readers.places import nearest
 from seachange.log.readers.sources import files_of
 from seachange.log.readers.streams import bare_suffix, head_of
 from seachange.log.validation import OnBadRows
@@ -140,7 +139,7 @@ class ManyFiles:
 def _named(word: str) -> Format:
     by_word = {one.word: one for one in FORMATS}
     if word not in by_word:
-        raise LogError(f"format knows {', '.join(by_word)}; it does not know {word!r}.{nearest(word, list(by_word))}")
+        raise LogError(f"format knows {', '.join(by_word)}; it does not know {word!r}.{did_you_mean(word, by_word)}")
     return by_word[word]
 
 

@@ -31,7 +31,10 @@ import numpy as np
 
 from seachange.errors import LogError
 from seachange.log.raw import PART_ROWS, Pool, RawRounds, Rejected
-from seachange.log.readers.line_blocks import head_of, line_blocks, require_no_columns, shown_line
+from seachange.log.readers.lines import shown
+from seachange.log.readers.places import require_no_columns
+from seachange.log.readers.streams import head_of
+from seachange.log.readers.text_blocks import line_blocks
 
 if TYPE_CHECKING:
     import polars
@@ -100,7 +103,7 @@ class CriteoLog:
         words = 0
         for impression in self._impressions():
             if impression.fault is not None:
-                text = shown_line(impression.text)
+                text = shown(impression.text)
                 rejected.append(Rejected(self.path.name, impression.line, impression.fault, text))
                 continue
             held.append(impression)

@@ -20,7 +20,9 @@ import numpy as np
 from seachange.log.decision_lines import DecisionLine, broken_rule
 from seachange.log.raw import PART_ROWS, Pool, RawRounds, Rejected
 from seachange.log.readers.json_values import Shape, frame_of
-from seachange.log.readers.line_blocks import line_blocks, require_no_columns, shown_line
+from seachange.log.readers.lines import shown
+from seachange.log.readers.places import require_no_columns
+from seachange.log.readers.text_blocks import line_blocks
 
 NEAR = 1 << 16
 SECOND_REWARD = "the decision has a reward already"
@@ -94,7 +96,7 @@ class DecisionsLog:
                 survey.probs &= line.probs is not None
                 first = False
             elif line.action is None and line.decision not in near and line.reward is not None:
-                survey.far.setdefault(line.decision, []).append((number, line.reward, shown_line(text)))
+                survey.far.setdefault(line.decision, []).append((number, line.reward, shown(text)))
         return survey
 
     def _settled(self, survey: Survey, rejected: list[Rejected]) -> Iterator[Waiting]:
@@ -109,32 +111,32 @@ class DecisionsLog:
             rewards = far.pop(each.decision.decision, [])
             if each.reward is not None:
                 rewards = [*rewards, (each.reward_line, each.reward, each.reward_text)]
-            for place, (number, reward, shown) in enumerate(sorted(rewards)):
+            for place, (number, reward, line_text) in enumerate(sorted(rewards)):
                 if place == 0:
                     each.reward = reward
                 else:
-                    reject(number, SECOND_REWARD, shown)
+                    reject(number, SECOND_REWARD, line_text)
             return each
 
         for number, text, line in _lines(self.path):
             if isinstance(line, str):
-                reject(number, line, shown_line(text))
+                reject(number, line, shown(text))
             elif line.action is not None:
                 if line.decision in waiting:
-                    reject(number, SECOND_DECISION, shown_line(text))
+                    reject(number, SECOND_DECISION, shown(text))
                 elif gone := _add(waiting, line.decision, Waiting(number, line), self.near):
                     yield settle(gone)
             elif line.decision in waiting:
                 each = waiting[line.decision]
                 if each.reward is None:
-                    each.reward, each.reward_line, each.reward_text = line.reward, number, shown_line(text)
+                    each.reward, each.reward_line, each.reward_text = line.reward, number, shown(text)
                 else:
-                    reject(number, SECOND_REWARD, shown_line(text))
+                    reject(number, SECOND_REWARD, shown(text))
         for each in waiting.values():
             yield settle(each)
         for rewards in far.values():
-            for number, _, shown in rewards:
-                reject(number, NO_DECISION, shown)
+            for number, _, line_text in rewards:
+                reject(number, NO_DECISION, line_text)
 
 
 def looks_like(path: Path, head: bytes) -> bool:

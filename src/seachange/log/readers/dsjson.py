@@ -24,13 +24,15 @@ from pathlib import Path
 
 import numpy as np
 
-from seachange.errors import LogError, SeachangeWarning
+from seachange.errors import SeachangeWarning
 from seachange.kernels.letters import PADDING
 from seachange.log.raw import PART_ROWS, Pool, RawRounds
+from seachange.log.readers.ahead import made_ahead
 from seachange.log.readers.dsjson_labels import WANTED, Labels, labels_of
 from seachange.log.readers.json_leaves import JsonLeaves
 from seachange.log.readers.leaf_features import Features, FeaturesSoFar, features_of, in_parts, rejected_lines
-from seachange.log.readers.text_blocks import Block, blocks_of, worked_on
+from seachange.log.readers.places import require_no_columns
+from seachange.log.readers.text_blocks import Block, blocks_of
 
 FIELDS = {"action": "a", "reward": "-_label_cost", "propensity": "p", "time": "Timestamp"}
 
@@ -47,15 +49,14 @@ class DsjsonLog:
     format = "dsjson"
 
     def __init__(self, path: str | Path, columns: Mapping[str, str | Sequence[str]] | None = None) -> None:
-        if columns:
-            raise LogError(f"a dsjson file says itself what is what; columns has {', '.join(columns)}.")
+        require_no_columns(columns, "a dsjson file")
         self.path = Path(path)
         self.columns = dict(FIELDS)
 
     def parts(self, rows: int = PART_ROWS) -> Iterator[RawRounds]:
         """All rounds, in the order of the file, at most ``rows`` at a time; each call starts anew."""
         reading = _Reading()
-        for piece in worked_on(blocks_of(self.path, PADDING), _piece_of):
+        for piece in made_ahead(blocks_of(self.path, PADDING), _piece_of):
             yield from in_parts(reading.rounds(piece), rows)
         reading.warn(self.path)
 

@@ -17,7 +17,7 @@ import numpy as np
 from seachange.errors import LogError
 from seachange.log.bandit_log import BanditLog
 from seachange.log.raw import PART_ROWS, Pool, RawRounds
-from seachange.log.readers.line_blocks import require_no_columns
+from seachange.log.readers.places import require_no_columns
 from seachange.log.validation import OnBadRows
 from seachange.protocols import Floats, Ints
 

@@ -19,7 +19,10 @@ import numpy as np
 
 from seachange.errors import LogError
 from seachange.log.raw import PART_ROWS, Pool, RawRounds, Rejected
-from seachange.log.readers.line_blocks import head_of, line_blocks, require_no_columns, shown_line
+from seachange.log.readers.lines import shown
+from seachange.log.readers.places import require_no_columns
+from seachange.log.readers.streams import head_of
+from seachange.log.readers.text_blocks import line_blocks
 
 if TYPE_CHECKING:
     import polars
@@ -141,8 +144,8 @@ class OpenBanditLog:
         reasons = self._reasons(texts, typed, affinities)
         sound = reasons.is_null()
         for place in sound.not_().arg_true():
-            shown = shown_line(",".join(each or "" for each in texts.row(place)).encode())
-            rejected.append(Rejected(self.log_path.name, int(lines[place]), reasons[place], shown))
+            line_text = shown(",".join(each or "" for each in texts.row(place)).encode())
+            rejected.append(Rejected(self.log_path.name, int(lines[place]), reasons[place], line_text))
         typed = typed.filter(sound)
         return RawRounds(
             source=self.log_path.name,
@@ -217,7 +220,7 @@ def _whole_lines(block: bytes, ends: Any, line: int, n_columns: int, source: str
         if content.strip():
             fields = content.count(b",") + 1
             reason = f"a line must have {n_columns} fields; this one has {fields}" if fields != n_columns else NO_TEXT
-            rejected.append(Rejected(source, line + place, reason, shown_line(content)))
+            rejected.append(Rejected(source, line + place, reason, shown(content)))
     whole = block if kept.all() else b"".join(block[begins[i] : ends[i]] for i in np.flatnonzero(kept))
     return whole.replace(b"\r\n", b"\n"), line + np.flatnonzero(kept), rejected
 

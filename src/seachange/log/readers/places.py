@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, NamedTuple
 
-from seachange.errors import LogError, SeachangeWarning
+from seachange.errors import LogError, SeachangeWarning, did_you_mean
 
 if TYPE_CHECKING:
     import polars
@@ -59,7 +58,7 @@ def find_places(available: Sequence[str], columns: Mapping[str, str | Sequence[s
     words = (*USUAL_NAMES, "contexts")
     for word in columns:
         if word not in words:
-            raise LogError(f"columns knows {', '.join(words)}; it does not know {word!r}.{nearest(word, words)}")
+            raise LogError(f"columns knows {', '.join(words)}; it does not know {word!r}.{did_you_mean(word, words)}")
     contexts = asked_contexts(columns) or []
     require_columns(contexts, available)
     places: dict[str, str] = {}
@@ -124,6 +123,13 @@ def _may_be_propensities(column: polars.Series) -> bool:
     return len(seen) > 0 and bool(((seen > 0) & (seen <= 1)).all())
 
 
+def require_no_columns(columns: Mapping[str, str | Sequence[str]] | None, description: str) -> None:
+    """Raise where columns are named for a format that has fixed places for everything."""
+    if columns:
+        given = next(iter(columns))
+        raise LogError(f"{description} has a fixed place for everything and takes no columns; {given!r} is given.")
+
+
 def bare(name: str) -> str:
     """Letters and digits alone, in lower case."""
     return re.sub(r"[\W_]", "", name.lower())
@@ -133,14 +139,9 @@ def require_columns(names: Iterable[str], available: Sequence[str]) -> None:
     """Raise where a column is not there, with the nearest that is."""
     for name in names:
         if name not in available:
-            raise LogError(f"the table has no column {name!r}; it has {_listed(available)}.{nearest(name, available)}")
-
-
-def nearest(word: str, words: Sequence[str]) -> str:
-    """A sentence with the word that was probably meant, or nothing."""
-    by_bare = {bare(one): one for one in words}
-    close = get_close_matches(bare(word), list(by_bare), n=1, cutoff=0.6)
-    return f" Is it {by_bare[close[0]]!r}?" if close else ""
+            raise LogError(
+                f"the table has no column {name!r}; it has {_listed(available)}.{did_you_mean(name, available)}"
+            )
 
 
 def _usual(word: str, free: Sequence[str]) -> str | None:

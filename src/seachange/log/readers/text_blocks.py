@@ -1,19 +1,21 @@
-"""Text files in blocks of whole lines, worked on by all cores, in the order of the file."""
+"""Text files in blocks of whole lines, unpacked on the way."""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+import lzma
+import zlib
+from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
-from seachange.engine.threads import cores
+from seachange.errors import LogError
+from seachange.log.readers.lines import BYTE_ORDER_MARK, LONGEST_LINE
 from seachange.log.readers.streams import opened
 
-BLOCK_BYTES = 1 << 22
-BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-Made = TypeVar("Made")
+BLOCK_BYTES = 1 << 23
+PIECE_BYTES = 1 << 20
+# What a file that breaks off or is damaged may raise while it is unpacked.
+DAMAGE = (OSError, EOFError, zlib.error, lzma.LZMAError)
 
 
 class Block(NamedTuple):
@@ -24,44 +26,39 @@ class Block(NamedTuple):
 
 
 def blocks_of(path: Path, after: bytes = b"") -> Iterator[Block]:
-    """A file in blocks of whole lines; ``after`` is put behind each."""
+    """A file in blocks of whole lines; ``after`` is put behind each.
+
+    A file that breaks off gives the lines that are whole and then a LogError. A mark of byte order is no part of it.
+    """
     with opened(path) as stream:
-        rest, begun = b"", False
-        while True:
-            text = bytearray(len(rest) + BLOCK_BYTES)
-            text[: len(rest)] = rest
-            filled = len(rest)
-            with memoryview(text) as view:
-                while filled < len(text) and (more := stream.readinto(view[filled:])):  # type: ignore[attr-defined]
-                    filled += more
-            at_end = filled < len(text)
-            del text[filled:]
-            if not begun and text.startswith(BYTE_ORDER_MARK):
-                del text[: len(BYTE_ORDER_MARK)]
-            begun = True
-            if at_end and text and not text.endswith(b"\n"):
+        text, begun, damage = bytearray(), False, None
+        piece = b"not yet"
+        while piece:
+            try:
+                # One read of what lies below: whatever was unpacked before the damage is not lost.
+                piece = stream.read1(min(PIECE_BYTES, BLOCK_BYTES))  # type: ignore[attr-defined]
+            except DAMAGE as error:
+                piece, damage = b"", error
+            text += piece
+            if not piece and text and not text.endswith(b"\n") and damage is None:
                 text += b"\n"
+            if len(text) < BLOCK_BYTES and piece:
+                continue
+            if not begun:
+                text, begun = text.removeprefix(BYTE_ORDER_MARK), True
             cut = text.rfind(b"\n") + 1
-            rest = bytes(text[cut:])
-            del text[cut:]
-            if text:
-                text += after
-                yield Block(path.name, text)
-            if at_end:
-                return
+            if cut:
+                block, text = text[:cut], text[cut:]
+                yield Block(path.name, block + after)
+            if len(text) > LONGEST_LINE:
+                raise LogError(f"{str(path)!r} has a line of more than {LONGEST_LINE:,} bytes: it is no log of lines.")
+        if damage is not None:
+            raise LogError(
+                f"{str(path)!r} breaks off or is damaged: {getattr(damage, 'strerror', None) or damage}. "
+                "Fetch the file again."
+            ) from damage
 
 
-def worked_on(blocks: Iterator[Block], work: Callable[[Block], Made]) -> Iterator[Made]:
-    """What ``work`` makes of each block; a few blocks ahead of whoever asks."""
-    waiting: deque[Future[Made]] = deque()
-    with ThreadPoolExecutor(cores()) as pool:
-        try:
-            for block in blocks:
-                waiting.append(pool.submit(work, block))
-                if len(waiting) > cores():
-                    yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
-        finally:
-            for future in waiting:
-                future.cancel()
+def line_blocks(path: Path) -> Iterator[bytes]:
+    """The bytes of a file in blocks of whole lines."""
+    return (bytes(block.text) for block in blocks_of(path))

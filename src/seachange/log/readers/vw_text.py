@@ -25,13 +25,14 @@ from pathlib import Path
 
 import numpy as np
 
-from seachange.errors import LogError
 from seachange.kernels import vw_lines as kernel
 from seachange.kernels.letters import PADDING
 from seachange.log.raw import PART_ROWS, Pool, RawRounds
+from seachange.log.readers.ahead import made_ahead
 from seachange.log.readers.leaf_columns import Column, column_of
 from seachange.log.readers.leaf_features import TAG, Features, FeaturesSoFar, features_of, in_parts, rejected_lines
-from seachange.log.readers.text_blocks import Block, blocks_of, worked_on
+from seachange.log.readers.places import require_no_columns
+from seachange.log.readers.text_blocks import Block, blocks_of
 from seachange.log.readers.vw_labels import Labels, VwLeaves, Words, labels_of_examples, labels_of_lines
 from seachange.protocols import Bools, Ints
 
@@ -62,8 +63,7 @@ class VwTextLog:
     format = "vw"
 
     def __init__(self, path: str | Path, columns: Mapping[str, str | Sequence[str]] | None = None) -> None:
-        if columns:
-            raise LogError(f"a file of Vowpal Wabbit says itself what is what; columns has {', '.join(columns)}.")
+        require_no_columns(columns, "Vowpal Wabbit's text")
         self.path = Path(path)
         self.columns = dict(FIELDS)
 
@@ -74,7 +74,7 @@ class VwTextLog:
             return
         with_items, every = _has_items(first.text), chain([first], blocks)
         reading = _Reading(with_items)
-        for piece in worked_on(_whole_examples(every) if with_items else every, partial(_piece_of, with_items)):
+        for piece in made_ahead(_whole_examples(every) if with_items else every, partial(_piece_of, with_items)):
             yield from in_parts(reading.rounds(piece), rows)
         reading.features.warn(self.path.name)
 

@@ -16,7 +16,10 @@ import numpy as np
 
 from seachange.errors import LogError
 from seachange.log.raw import PART_ROWS, Pool, RawRounds, Rejected
-from seachange.log.readers.line_blocks import head_of, line_blocks, require_no_columns, shown_line
+from seachange.log.readers.lines import shown
+from seachange.log.readers.places import require_no_columns
+from seachange.log.readers.streams import head_of
+from seachange.log.readers.text_blocks import line_blocks
 
 if TYPE_CHECKING:
     import polars
@@ -222,7 +225,7 @@ def _rejected(source: str, text: Any, release: str, line: int, begin: int, end: 
         reason = f"a visit has 10 fields and 7 for every article; this one has {n_fields}"
     else:
         reason = _reasons(release)[fault]
-    return Rejected(source, line, reason, shown_line(content))
+    return Rejected(source, line, reason, shown(content))
 
 
 def _reasons(release: str) -> dict[int, str]:

@@ -8,9 +8,15 @@ from typing import Any
 
 from seachange.errors import LogError
 from seachange.log.bandit_log import BanditLog
+from seachange.log.writers.dsjson import write_dsjson
 from seachange.log.writers.parquet import write_parquet
 
-WRITERS: dict[str, Callable[[Any, Path], None]] = {".parquet": write_parquet}
+# Endings of names, and what writes such a file.
+WRITERS: dict[str, Callable[[Any, Path], object]] = {
+    ".parquet": write_parquet,
+    ".dsjson": write_dsjson,
+    ".json": write_dsjson,
+}
 
 
 def write_log(log: BanditLog, path: str | Path) -> None:
