@@ -8,9 +8,10 @@ import pytest
 
 from check.broken_logs import BROKEN, broken_log, with_values
 from check.tables import TableLog, sound_table, unreadable
-from seachange.check import check_log
+from seachange.check import check_log, open_log
 from seachange.check.fixing import fix_log, rejected_path
 from seachange.errors import LogError, OutputError
+from seachange.log import read_log
 
 # What leaving rounds out, or sorting, repairs.
 REPAIRABLE = {
@@ -102,3 +103,24 @@ def test_files_are_not_written_over_unasked(tmp_path):
         fix_log(log, found, tmp_path / "clean.parquet")
     fix_log(log, found, tmp_path / "clean.parquet", force=True)
     assert len(rejected_rows(tmp_path / "clean.parquet")) == 40
+
+
+def test_a_log_with_lists_of_actions_is_written_as_dsjson_that_reads_back(tmp_path):
+    generator, lines = np.random.default_rng(0), []
+    for t in range(400):
+        n, chosen = int(generator.integers(2, 5)), 0
+        items = [{"item": {"price": float(generator.random())}} for _ in range(n)]
+        label = {"_label_cost": -int(generator.random() < 0.3), "_label_probability": 1 / n}
+        when = {"Timestamp": f"2026-01-01T00:{t // 60:02}:{t % 60:02}Z", "a": [chosen + 1, *range(2, n + 1)]}
+        lines.append(json.dumps(label | when | {"p": [1 / n] * n, "c": {"user": {"age": t % 7}, "_multi": items}}))
+    lines[10], lines[20:30] = "{", lines[20:30][::-1]  # one line is broken, and ten are out of order
+    (tmp_path / "log.json").write_text("\n".join(lines))
+    raw = open_log(tmp_path / "log.json")
+    with pytest.raises(LogError, match=r"should end in \.dsjson"):
+        fix_log(raw, check_log(raw), tmp_path / "clean.parquet")
+    repair = fix_log(raw, check_log(raw), tmp_path / "clean.dsjson")
+    assert (repair.n_written, repair.n_rejected, repair.sorted) == (399, 1, True)
+    log = read_log(tmp_path / "clean.dsjson")
+    lines[20:30] = lines[20:30][::-1]
+    (tmp_path / "by hand.json").write_text("\n".join(lines[:10] + lines[11:]))
+    assert log.fingerprint() == read_log(tmp_path / "by hand.json").fingerprint()

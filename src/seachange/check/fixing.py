@@ -23,6 +23,7 @@ from seachange.check.tally import UNREADABLE
 from seachange.errors import LogError
 from seachange.kernels.repeats import SAME
 from seachange.log.raw import RawLog, RawRounds
+from seachange.log.writers.dsjson import dsjson_frame
 from seachange.outputs import claim_file, written_whole
 from seachange.protocols import Bools
 
@@ -58,12 +59,13 @@ def rejected_path(out: Path) -> Path:
 
 
 def fix_log(raw: RawLog, check: LogCheck, out: str | Path, *, force: bool = False) -> Repair:
-    """Write ``raw`` as Parquet to ``out``, without rounds that break a rule or repeat an earlier one, in order of time.
+    """Write ``raw`` to ``out``, without rounds that break a rule or repeat an earlier one, in order of time.
 
-    Sorting reads what is kept into memory; the rest takes a part of the log, and 24 bytes for each round that may be
-    repeated.
+    Tables become Parquet files, and logs whose rounds have lists of actions of their own dsjson. Sorting reads what is
+    kept into memory; the rest takes a part of the log, and a few tens of bytes for each round that may be repeated.
     """
     target = claim_file(out, force=force)
+    _require_ending(target, check)
     beside = claim_file(rejected_path(target), force=force)
     if hopeless := [each for each in check.findings if each.severity == "error" and each.rule in HOPELESS]:
         raise LogError(f"leaving rounds out does not repair this log: {hopeless[0].what} {hopeless[0].cure}")
@@ -76,7 +78,7 @@ def fix_log(raw: RawLog, check: LogCheck, out: str | Path, *, force: bool = Fals
         with written_whole(beside) as rejected:
             for number, part in enumerate(raw.parts()):
                 sieve.pass_on(part, folder / f"{number:09}.parquet", rejected)
-            _join(sorted(folder.glob("*.parquet")), sorts, target)
+            _join(sorted(folder.glob("*.parquet")), sorts, target, lists=check.pool is not None)
         if not sieve.reasons:
             beside.unlink()
     finally:
@@ -117,7 +119,10 @@ class _Sieve:
             return
         bad, whys = self._broken(raw)
         frame = frame_of(raw, self.columns)
-        kept = _numbered(frame, self.columns).filter(polars.Series(~bad))
+        if raw.pool is None:
+            kept = _numbered(frame, self.columns).filter(polars.Series(~bad))
+        else:
+            kept = dsjson_frame(raw.filter(~bad), first=self.n_written)
         if kept.height:
             if self.sorts and raw.time is not None:
                 kept = kept.with_columns(polars.Series(ORDER, times_of(raw.time)[0][~bad]))
@@ -179,7 +184,15 @@ def _append(frame: polars.DataFrame, path: Path) -> None:
         frame.write_ndjson(file)
 
 
-def _join(parts: list[Path], sorts: bool, target: Path) -> None:
+def _require_ending(target: Path, check: LogCheck) -> None:
+    """Raise where the name of what is written says it is something else."""
+    endings = (".dsjson", ".json") if check.pool is not None else (".parquet", ".pq")
+    if target.suffix.lower() not in endings:
+        what = "dsjson, as its rounds have lists of actions" if check.pool is not None else "Parquet"
+        raise LogError(f"the cleaned log is written as {what}: {str(target)!r} should end in {endings[0]}.")
+
+
+def _join(parts: list[Path], sorts: bool, target: Path, *, lists: bool) -> None:
     """One file of many, in order of time where that is wanted."""
     import polars
 
@@ -189,7 +202,10 @@ def _join(parts: list[Path], sorts: bool, target: Path) -> None:
     if sorts:
         whole = whole.sort(ORDER, maintain_order=True).drop(ORDER)
     with written_whole(target) as path:
-        whole.sink_parquet(path)
+        if lists:
+            whole.sink_ndjson(path)
+        else:
+            whole.sink_parquet(path)
 
 
 def _notes(reasons: Counter[str], rules: set[str], sorts: bool) -> list[str]:

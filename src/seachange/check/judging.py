@@ -83,7 +83,8 @@ def next_command(check: LogCheck) -> str:
         return ""
     if check.rules() & {"time-backwards", "duplicate-rounds"}:
         columns = ["--columns", _places(check)] if _places(check) else []
-        return shlex.join(["seachange", "check", check.log, *columns, "--fix", f"{_stem(check.log)}-clean.parquet"])
+        ending = "parquet" if check.pool is None else "dsjson"
+        return shlex.join(["seachange", "check", check.log, *columns, "--fix", f"{_stem(check.log)}-clean.{ending}"])
     dirty = bool(check.rules() & {*RULES, "rewards-late"}) or check.n_unreadable > 0
     return learn_command(check, check.log, drop_bad_rows=dirty)
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from seachange.protocols import Floats, Ints
+from seachange.protocols import Bools, Floats, Ints
 
 if TYPE_CHECKING:
     import polars
@@ -47,6 +47,18 @@ class Pool:
         """(n,) how many actions each round has."""
         return np.diff(self.offsets)
 
+    def filter(self, kept: Bools) -> Pool:
+        """The lists of the rounds that are kept."""
+        import polars
+
+        rows = np.repeat(kept, self.lengths)
+        return Pool(
+            np.concatenate([[0], np.cumsum(self.lengths[kept])]),
+            self.features.filter(polars.Series(rows)) if self.features.width else self.features,
+            None if self.names is None else self.names.filter(polars.Series(rows)),
+            None if self.probs is None else self.probs[rows],
+        )
+
 
 @dataclass(frozen=True, eq=False)
 class RawRounds:
@@ -66,6 +78,21 @@ class RawRounds:
     def __len__(self) -> int:
         """Rounds."""
         return len(self.lines)
+
+    def filter(self, kept: Bools) -> RawRounds:
+        """The rounds that are kept, and nothing of what could not be read."""
+        import polars
+
+        mask = polars.Series(kept)
+        columns = {word: getattr(self, word) for word in ("action", "reward", "propensity", "time", "sequence")}
+        held: dict[str, Any] = {word: None if each is None else each.filter(mask) for word, each in columns.items()}
+        return RawRounds(
+            self.source,
+            self.lines[kept],
+            self.features.filter(mask) if self.features.width else self.features,
+            pool=None if self.pool is None else self.pool.filter(kept),
+            **held,
+        )
 
 
 class RawLog(Protocol):
