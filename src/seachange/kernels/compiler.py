@@ -1,8 +1,8 @@
 """How kernels are compiled: once for a machine, without the interpreter's lock, 1 / 0 being infinite.
 
 ``compiled`` does the arithmetic as it is written. ``fused`` may round a product and a sum once instead of twice, which
-is the same wherever it is done. ``reordered`` may sum in any order, too. ``inlined``
-functions become part of those that call them: for records of arrays, which take long to hand over.
+is the same wherever it is done. ``reordered`` may sum in any order, too. ``inlined`` functions become part of those
+that call them, whatever their size.
 """
 
 from __future__ import annotations
