@@ -289,7 +289,7 @@ def test_a_later_table_of_another_type_is_an_error_that_names_the_column():
 
 def test_the_number_of_distinct_values_is_counted_over_all_parts(monkeypatch):
     monkeypatch.setattr(feature_fitting, "MOST_DISTINCT", 5)
-    parts = [rounds_of(pl.DataFrame({"city": [f"{name}{i}" for i in (0, 1, 2, 0)]})) for name in "ab"]
+    parts = [rounds_of(pl.DataFrame({"city": [f"{name}{i}" for i in (0, 1, 2, 0)] * 10})) for name in "ab"]
     assert fit_features(ListLog(), parts).shared == (Hashed("city", 64),)
     assert isinstance(fit_features(ListLog(), parts[:1]).shared[0], Category)
 
@@ -318,3 +318,26 @@ def test_the_texts_of_a_csv_are_records_too(tmp_path):
     (tmp_path / "log.csv").write_text("\n".join(lines))
     log = sc.read_log(tmp_path / "log.csv")
     np.testing.assert_array_equal([log.features.encode_record(row)[0] for row in rows], log.contexts)
+
+
+@pytest.mark.parametrize(("each", "kept"), [(2, False), (9, False), (12, True), (40, True)])
+def test_texts_that_hardly_come_again_are_no_features_unless_they_are_named(each, kept):
+    generator = np.random.default_rng(0)
+    texts = generator.permutation(np.repeat([f"user {i}" for i in range(1500)], each)).tolist()
+    frame = pl.DataFrame({"action": [0, 1] * (len(texts) // 2), "reward": 1.0, "propensity": 0.5, "user": texts})
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        log = sc.BanditLog.from_frame(frame)
+    assert [str(one.message) for one in said if "'user' (identifiers, which come" in str(one.message)] == [
+        str(one.message) for one in said
+    ]
+    assert (len(said) == 0) == kept == (len(log.context_names) == feature_fitting.BUCKETS)
+    assert len(sc.BanditLog.from_frame(frame, {"contexts": "user"}).context_names) == feature_fitting.BUCKETS
+
+
+def test_the_number_of_distinct_texts_is_estimated_over_parts():
+    parts = [pl.Series([f"{i % 30_000}" for i in range(start, start + 20_000)]) for start in range(0, 80_000, 20_000)]
+    facts = feature_fitting.ColumnFacts()
+    for part in parts:
+        facts.merge(feature_fitting._facts(feature_fitting.RawColumn("x", "text", part)))
+    assert facts.n_distinct == pytest.approx(30_000, rel=0.1)

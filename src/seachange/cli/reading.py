@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 
 from seachange.cli.help import listed
-from seachange.cli.speaking import note, say
+from seachange.cli.speaking import in_options, note, say
 from seachange.errors import LogError, ModelFileError, ParameterError, did_you_mean
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def read(
             raw, features, missing_rewards=missing_rewards, on_bad_rows="drop" if drop_bad_rows else "raise"
         )
     for rule, count in log.dropped:
-        note(f"{count:,} rows left out: {rule}.")
+        note(in_options(f"{count:,} {'row' if count == 1 else 'rows'} left out: {rule}."))
     return log
 
 
