@@ -19,7 +19,15 @@ MOST_VALUES = 50
 # Shorter logs have not the blocks on which states are judged.
 FEWEST_ROUNDS = 2 * FEWEST_BLOCKS
 # Findings about columns that no model would be given.
-USELESS = ("reward-leak", "column-empty", "column-constant", "column-of-ones", "identifier", "event-id")
+USELESS = (
+    "reward-leak",
+    "column-empty",
+    "column-constant",
+    "column-of-ones",
+    "identifier",
+    "event-id",
+    "identifier-text",
+)
 
 
 def ground_of(tally: Tally, findings: Iterable[Finding]) -> LearningGround:

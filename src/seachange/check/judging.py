@@ -95,7 +95,8 @@ def learn_command(check: LogCheck, log: str, *, drop_bad_rows: bool) -> str:
     columns = ["--columns", places] if places else []
     useless = {name for each in check.findings if each.rule in USELESS for name in each.names}
     kept = [each.name for each in check.contexts if each.name not in useless]
-    if check.format in TABLES and useless and kept and len(kept) <= MOST_LISTED:
+    # What is merely useless learn leaves out itself.
+    if check.format in TABLES and rules & {"reward-leak", "identifier"} and kept and len(kept) <= MOST_LISTED:
         columns = ["--columns", ",".join(filter(None, (places, f"contexts={'+'.join(kept)}")))]
     options = ["--estimate-propensities"] if "no-propensities" in rules else []
     options += ["--drop-bad-rows"] if drop_bad_rows else []

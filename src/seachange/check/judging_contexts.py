@@ -11,6 +11,7 @@ from seachange.check.context_tally import ContextTally
 from seachange.check.record import ContextCheck, Finding, Severity
 from seachange.check.repeat_tally import EVENT_IDS
 from seachange.check.tally import Tally
+from seachange.log.feature_fitting import MOST_DISTINCT, ROUNDS_OF_A_VALUE
 from seachange.log.readers.places import ROW_NUMBERS
 from seachange.protocols import Floats
 
@@ -121,6 +122,9 @@ def judge_contexts(tally: Tally) -> Iterator[Finding]:
     cure = "Nothing that is learned about one value helps with the next. " + LEAVE_OUT
     yield from _said("identifier", "warning", [each for each in naming if each not in events], what, cure)
     yield from _said("event-id", "note", events, what, cure)
+    what = (f"has values that come fewer than {ROUNDS_OF_A_VALUE} times each on average",) * 2
+    rare = [each for each in columns if each not in naming and each not in leaking and _hardly_again(each, tally)]
+    yield from _said("identifier-text", "note", rare, what, "learn makes no features of it, unless it is named.")
     if tally.columns_beyond:
         names = tuple(sorted(tally.columns_beyond))
         yield Finding(
@@ -146,6 +150,12 @@ def _said(
 
 def _constant(context: ContextTally, tally: Tally) -> bool:
     return context.distinct.count == 1 and missing(context, tally) == 0 and tally.n_rounds > 1
+
+
+def _hardly_again(context: ContextTally, tally: Tally) -> bool:
+    """Whether ``learn`` takes a text for an identifier."""
+    seen, distinct = tally.n_rounds - missing(context, tally), context.distinct.count
+    return context.kind == "text" and distinct > MOST_DISTINCT and seen < ROUNDS_OF_A_VALUE * distinct
 
 
 def _identifies(context: ContextTally, tally: Tally) -> bool:
