@@ -340,4 +340,4 @@ def test_the_number_of_distinct_texts_is_estimated_over_parts():
     facts = feature_fitting.ColumnFacts()
     for part in parts:
         facts.merge(feature_fitting._facts(feature_fitting.RawColumn("x", "text", part)))
-    assert facts.n_distinct == pytest.approx(30_000, rel=0.1)
+    assert facts.distinct.count == pytest.approx(30_000, rel=0.1)

@@ -10,44 +10,14 @@ import numpy.typing as npt
 from seachange.check.rounds import hashes_of, numbers_of
 from seachange.check.slices import Slices, SliceSums
 from seachange.kernels.column_sums import add_numbers, add_rewards
+from seachange.log.distinct import Distinct
 from seachange.protocols import Floats, Ints
 
 if TYPE_CHECKING:
     import polars
 
-# The least hashes of a column that are kept: they say how many distinct values it has, exactly up to so many.
-LEAST_HASHES = 1024
 # Distinct values of a column whose rewards are summed each by itself.
 MOST_VALUES = 200
-
-
-class Distinct:
-    """How many distinct values there are, from the least of their hashes.
-
-    If h is the k-th least of n hashes, evenly spread over [0, 1], then n ≈ (k - 1) / h, to about 1 / √k.
-    """
-
-    def __init__(self) -> None:
-        self._least: npt.NDArray[np.uint64] = np.empty(0, dtype=np.uint64)
-
-    def add(self, hashes: npt.NDArray[np.uint64]) -> None:
-        """Take up some values."""
-        if not self.exact:
-            hashes = hashes[hashes < self._least[-1]]
-        ordered = np.sort(np.concatenate([self._least, hashes]))
-        fresh = np.ones(len(ordered), dtype=bool)
-        fresh[1:] = ordered[1:] != ordered[:-1]
-        self._least = ordered[fresh][: LEAST_HASHES + 1]
-
-    @property
-    def exact(self) -> bool:
-        """Whether every value was counted."""
-        return len(self._least) <= LEAST_HASHES
-
-    @property
-    def count(self) -> int:
-        """Distinct values."""
-        return len(self._least) if self.exact else round(LEAST_HASHES / (float(self._least[-1]) / 2.0**64))
 
 
 class ContextTally:

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from seachange.engine import SharedWork
 from seachange.errors import LogError, SeachangeWarning
 from seachange.kernels.features import column_moments
+from seachange.log.distinct import Distinct
 from seachange.log.features import Category, Feature, FeatureSpec, Flag, Hashed, LeftOut, Number
 from seachange.log.raw_columns import Kind, RawColumn, as_lists, distinct_texts, numbers_of, raw_columns
 from seachange.log.validation import LARGEST
@@ -32,8 +33,6 @@ LONGEST_LIST, MOST_CROSSED = 1000, 1000
 ENOUGH_TO_TELL = 100
 # Texts that come again less often than this on average are identifiers, too: nothing learned about one helps it.
 ROUNDS_OF_A_VALUE = 10
-# The number of distinct texts is estimated from so many of their least hashes.
-LEAST_HASHES = 1024
 # Texts of a category without a feature of their own: their feature is that of the others.
 OTHER = "other"
 
@@ -92,7 +91,7 @@ class ColumnFacts:
     counts: dict[str, int] = field(default_factory=dict)  # of texts, while there are few
     many: bool = False  # more distinct texts than are counted
     repeats: bool = False  # some text occurred twice in a part
-    hashes: Any = ()  # the least hashes of its distinct texts
+    distinct: Distinct = field(default_factory=Distinct)  # texts
     rising: bool = True  # whole numbers, each one more than that before it
     ends: tuple[float, float] | None = None  # the first and the last number, while they rise by one
     lengths: set[int] = field(default_factory=set)  # of lists of numbers; at most two are remembered
@@ -109,7 +108,7 @@ class ColumnFacts:
         self.seconds |= later.seconds
         self.many |= later.many
         self.repeats |= later.repeats
-        self.hashes = np.unique(np.concatenate([self.hashes, later.hashes]))[:LEAST_HASHES]
+        self.distinct.add(later.distinct.least)
         for text, count in later.counts.items():
             self.counts[text] = self.counts.get(text, 0) + count
         self._forget_if_many()
@@ -124,13 +123,6 @@ class ColumnFacts:
             if place == len(self.places):
                 self.places.append(NumberFacts())
             self.places[place].merge(numbers)
-
-    @property
-    def n_distinct(self) -> float:
-        """How many distinct texts there are, by their least hashes where they are many."""
-        if len(self.hashes) < LEAST_HASHES:
-            return len(self.hashes)
-        return (LEAST_HASHES - 1) / (float(self.hashes[-1]) / 2.0**64)
 
     def _forget_if_many(self) -> None:
         if self.many or len(self.counts) > MOST_DISTINCT:
@@ -289,7 +281,7 @@ def _count(facts: ColumnFacts, values: polars.Series) -> None:
     texts = values.drop_nulls().cast(polars.String)
     facts.many = texts.n_unique() > MOST_DISTINCT
     facts.repeats = texts.n_unique() < len(texts)
-    facts.hashes = np.sort(texts.unique().hash().to_numpy().astype(np.float64))[:LEAST_HASHES]
+    facts.distinct.add(texts.hash().to_numpy())
     if not facts.many:
         counted = texts.value_counts(name="count")
         facts.counts = dict(zip(counted[:, 0].to_list(), counted["count"].to_list(), strict=True))
@@ -338,8 +330,8 @@ def _useless(facts: ColumnFacts, rows: int) -> str:
             return f"always {next(iter(facts.counts))!r}"
         if not facts.repeats and rows >= ENOUGH_TO_TELL:
             return "identifiers, which never come again"
-        if facts.many and facts.seen < ROUNDS_OF_A_VALUE * facts.n_distinct:
-            return f"identifiers, which come {facts.seen / facts.n_distinct:.1f} times each"
+        if facts.many and facts.seen < ROUNDS_OF_A_VALUE * facts.distinct.count:
+            return f"identifiers, which come {facts.seen / facts.distinct.count:.1f} times each"
     return ""
 
 
