@@ -45,6 +45,7 @@ class Judging:
     first_round: int
     overlap: str | None  # what the model may have seen of the log
     refusal: str | None
+    told: bool = True  # whether it can be told what the model has seen
 
 
 @dataclass(frozen=True)
@@ -116,7 +117,9 @@ def find(
     return Findings(
         origin=_origin(log, model, log_name, model_name, tuple(commands)),
         learned_from=model.provenance,
-        judging=Judging(None if ground is None else ground.kind, n_judged, first, overlap, refusal),
+        judging=Judging(
+            None if ground is None else ground.kind, n_judged, first, overlap, refusal, model.provenance.knows(log)
+        ),
         answer=answer,
         notes=(*told_once(notes), *(answer.notes if answer is not None else ())),
         states=states,

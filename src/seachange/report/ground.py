@@ -15,6 +15,7 @@ from seachange.model import SwitchingModel
 from seachange.policies.per_state import PolicySet, policies_of
 from seachange.policies.rewards import folds_of
 from seachange.protocols import Policy
+from seachange.provenance import seconds_of
 from seachange.states.hmm import HMMOracle
 from seachange.states.labels import KnownStates, StateLabels, labels_from_states
 
@@ -93,14 +94,16 @@ def _held_out(log: BanditLog, model: SwitchingModel, cut: int) -> Ground:
 
 def rounds_seen(log: BanditLog, model: SwitchingModel) -> int:
     """How many rounds, from the first on, the model may have learned from."""
-    provenance = model.provenance
+    provenance, n = model.provenance, model.provenance.n_rounds
+    if len(log) > n and log[:n].fingerprint() == provenance.fingerprint:
+        return n
     if provenance.overlap(log) is None:
-        n = provenance.n_rounds
-        return n if len(log) > n and log[:n].fingerprint() == provenance.fingerprint else 0
-    if log.times is None or provenance.time_range is None or log.fingerprint() == provenance.fingerprint:
+        return 0
+    span = provenance.seconds
+    if log.times is None or span is None or log.fingerprint() == provenance.fingerprint:
         return len(log)
-    last = np.array(provenance.time_range[1], dtype=log.times.dtype)
-    return int(np.flatnonzero(log.times <= last)[-1]) + 1
+    earlier = np.flatnonzero(seconds_of(log.times) <= span[1])
+    return int(earlier[-1]) + 1 if len(earlier) else len(log)
 
 
 def _alone(model: SwitchingModel, log: BanditLog) -> tuple[SinglePolicy, ...]:

@@ -96,7 +96,7 @@ def _rounds_told(judging: Judging) -> str:
     rounds = count_of(judging.n_rounds, "round")
     if judging.kind == "held out":
         return (
-            "The model was learned from this very log, and nothing should be judged on what it learned from. These are "
+            f"{_sentence(judging.overlap)}, and nothing should be judged on what it learned from. These are "
             f"the figures of a model learned in the same way from the first {LEARNED_SHARE:.0%} of the rounds, judged "
             f"on the last {rounds}."
         )
@@ -104,8 +104,17 @@ def _rounds_told(judging: Judging) -> str:
         why = judging.overlap or "the log begins with the rounds that the model was learned from"
         return f"Judged on the last {rounds}, which the model has not seen: {why}."
     if judging.kind == "unseen":
-        return f"Judged on all {rounds}; by fingerprint and times, the model learned from none of them."
+        if not judging.told:
+            return (
+                f"Judged on all {rounds}. Whether the model learned from any of them cannot be told: they have no "
+                "times and are too much alike."
+            )
+        return f"Judged on all {rounds}; by their times and contents, the model learned from none of them."
     return ""
+
+
+def _sentence(text: str | None) -> str:
+    return text[0].upper() + text[1:] if text else "The model was learned from these rounds"
 
 
 def _compared(difference: Difference, than: str, say: Numbers) -> str:
