@@ -143,7 +143,7 @@ def test_a_page_that_shows_something_else_fails(folder):
 
 
 def test_a_command_that_nobody_suggested_is_told():
-    said = "Written: a.seachange\nNext: seachange report a.csv a.seachange -o a.html  # to look at\n      seachange more\n"
+    said = "Written: a.seachange\nNext: seachange report a.csv a.seachange -o a.html  # to look at\n      seachange …\n"
     require_suggested([("seachange learn", said), ("seachange report a.csv a.seachange -o a.html", "")])
     with pytest.raises(AssertionError):
         require_suggested([("seachange learn", said), ("seachange report a.csv a.seachange", "")])
