@@ -186,7 +186,8 @@ def test_the_pages_build_and_ask_the_network_for_nothing(tmp_path):
         assert not [place for place in asked.places if place and re.match("(https?:)?//", place)], page
     for sheet in (tmp_path / "site").rglob("*.css"):
         assert not re.search(r"(url\(|@import )['\"]?(https?:)?//", sheet.read_text(encoding="utf-8")), sheet
-    formulas = re.findall(r'<div class="formula">.*?</div>', (tmp_path / "site" / "concepts" / "log.html").read_text())
+    concept = (tmp_path / "site" / "concepts" / "log.html").read_text(encoding="utf-8")
+    formulas = re.findall(r'<div class="formula">.*?</div>', concept)
     assert formulas
     assert not [each for each in formulas if "#ffffff" in each]  # they stand on dark pages too
     learned = (tmp_path / "site" / "api" / "states.html").read_text(encoding="utf-8")
