@@ -75,9 +75,17 @@ def blocks_of(text: str) -> Iterator[Block]:
     assert opened is None, f"the fence of line {opened[0]} is not closed"
 
 
-def run_page(name: str, text: str, *, long: bool = False) -> dict[str, Any]:
-    """Run the examples of a page in the current folder; the names that its Python left behind."""
-    names: dict[str, Any] = {"__name__": "__main__"}
+@dataclass(frozen=True)
+class Ran:
+    """What came of a page's examples."""
+
+    names: dict[str, Any]  # that its Python left behind
+    commands: list[tuple[str, str]]  # each with all it printed, in order
+
+
+def run_page(name: str, text: str, *, long: bool = False) -> Ran:
+    """Run the examples of a page in the current folder."""
+    ran = Ran({"__name__": "__main__"}, [])
     printed = ""
     for block in blocks_of(text):
         where = f"{name}, line {block.line}"
@@ -86,17 +94,24 @@ def run_page(name: str, text: str, *, long: bool = False) -> dict[str, Any]:
         if block.language == "python":
             source = "\n" * block.line + block.text  # so that a traceback names the line of the page
             with contextlib.redirect_stdout(io.StringIO()) as out:
-                exec(compile(source, name, "exec"), names)
+                exec(compile(source, name, "exec"), ran.names)
             printed = out.getvalue()
         elif "printed" in block.words:
             require_same(block.text, printed, where)
         for command, shown in block.commands:
             code, told = run_command(command)
+            ran.commands.append((" ".join(command.split()), told))
             expected = next((int(word[5:]) for word in block.words if word.startswith("exit-")), 0)
             assert code == expected, f"{where}: {command!r} ended with {code}:\n{told}"
             if shown is not None:
                 require_same(shown, told, f"{where}: {command}")
-    return names
+    return ran
+
+
+def suggested(printed: str) -> list[str]:
+    """The commands that one that printed this suggests, in order, without what they are for."""
+    _, _, lines = printed.partition("Next: ")
+    return [line.partition("  #")[0].strip() for line in lines.splitlines() if line.strip()]
 
 
 def run_command(command: str) -> tuple[int, str]:

@@ -57,7 +57,8 @@ def _drawn(formula: str) -> str:
     from matplotlib.mathtext import math_to_image
 
     out = io.StringIO()
-    with rc_context({"mathtext.fontset": "stix", "svg.fonttype": "path", "svg.hashsalt": "seachange"}):
+    settings = {"mathtext.fontset": "stix", "svg.fonttype": "path", "svg.hashsalt": "seachange"}
+    with rc_context({**settings, "savefig.facecolor": "none"}):  # on a light page and on a dark one
         formula = formula.replace(r"\frac", r"\dfrac")  # as TeX has fractions in displays
         math_to_image(f"${formula}$", out, prop=FontProperties(size=13), format="svg", color="#123456")
     drawing = out.getvalue()[out.getvalue().index("<svg") :].replace("#123456", "currentColor")
