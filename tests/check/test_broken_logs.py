@@ -2,6 +2,8 @@
 
 import shlex
 
+import numpy as np
+import polars as pl
 import pytest
 
 from check.broken_logs import BROKEN, broken_log
@@ -85,3 +87,12 @@ def test_what_must_be_done_is_in_the_next_command():
     }
     for name, option in rows.items():
         assert option in check_log(broken_log(name)[1]).next_command
+
+
+def test_the_best_action_is_that_which_earns_most_where_rewards_are_known():
+    generator, n = np.random.default_rng(0), 6000
+    actions = generator.integers(3, size=n)
+    clicks = (generator.random(n) < np.array([0.3, 0.2, 0.2])[actions]).astype(float)
+    clicks[(actions == 0) & (generator.random(n) < 0.5)] = np.nan
+    table = pl.DataFrame({"action": actions, "reward": clicks, "propensity": np.full(n, 1 / 3)})
+    assert check_log(TableLog(table.with_columns(pl.col("reward").fill_nan(None)))).propensities.best_action == "0"

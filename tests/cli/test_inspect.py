@@ -17,7 +17,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:no features are made of")
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory):
     """A model of raw columns of many kinds."""
-    rng, n = np.random.default_rng(0), 2400
+    rng, n = np.random.default_rng(0), 12_000
     actions = rng.integers(0, 3, n)
     frame = pl.DataFrame(
         {
@@ -41,7 +41,7 @@ def test_all_that_is_in_a_model_is_said(shop):
     model, (said, _) = sc.load(shop), succeed("inspect", shop)
     age = model.features.shared[0]
     for told in (
-        "SingleState()", "DMLearner(", "SinglePolicy", "seachange", f"schema       {SCHEMA}", "2,400",
+        "SingleState()", "DMLearner(", "SinglePolicy", "seachange", f"schema       {SCHEMA}", "12,000",
         "action=item, reward=click, propensity=p", "boots, coats, lamps", model.provenance.fingerprint,
         f"of mean {age.mean:.6g} and standard deviation {age.scale:.6g}", "age, age missing",
         "one of Oslo, Bergen, other",
@@ -57,7 +57,7 @@ def test_the_document_holds_the_model_for_programs(shop):
     assert found["n_states"] == 1
     assert found["oracle"] == {"kind": "SingleState", "settings": {}}
     assert found["learner"]["kind"] == "DMLearner"
-    assert found["log"]["n_rounds"] == 2400
+    assert found["log"]["n_rounds"] == 12_000
     assert found["log"]["context_names"] == list(model.features.context_names)
     kinds = {feature["column"]: feature["type"] for feature in found["features"]["shared"]}
     assert kinds == {"age": "number", "city": "category", "page": "hashed", "user.tags": "category"}

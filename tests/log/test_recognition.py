@@ -32,11 +32,9 @@ def test_any_part_of_a_log_is_known_again(n):
 
 def test_the_share_that_is_known_again_is_estimated():
     old, new = some_log(6000, 0), some_log(6000, 1)
+    halves = old[:3000], new[:3000]
     half = sc.BanditLog.from_arrays(
-        *(
-            np.concatenate([getattr(part, name) for part in (old[:3000], new[:3000])])
-            for name in ("actions", "rewards")
-        ),
+        *(np.concatenate([getattr(part, name) for part in halves]) for name in ("actions", "rewards")),
         np.full(6000, 0.25),
         contexts=np.concatenate([part.contexts for part in halves]),
         n_actions=4,

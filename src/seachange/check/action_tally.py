@@ -16,10 +16,11 @@ if TYPE_CHECKING:
 # Actions that are counted each by itself, and those of them that are followed over time.
 MOST_ACTIONS, FOLLOWED = 100_000, 2_000
 # Totals of an action.
-COUNT, REWARDED, EARNED, SQUARES, WEIGHED, INVERSE, INVERSE_SQUARES, WEIGHED_EARNED, LARGEST_INVERSE, FIRST, LAST = (
-    range(11)
-)
-WIDTH = 11
+WIDTH = 12
+(
+    COUNT, REWARDED, EARNED, SQUARES, WEIGHED, INVERSE, INVERSE_SQUARES, WEIGHED_EARNED, INVERSE_REWARDED,
+    LARGEST_INVERSE, FIRST, LAST,
+) = range(WIDTH)  # fmt: skip
 
 
 class ActionTally:
@@ -84,9 +85,8 @@ class ActionTally:
         has_reward = (codes >= 0) & np.isfinite(rewards)
         weights = np.zeros(len(codes)) if rounds.propensities is None else np.nan_to_num(1 / rounds.propensities)
         self._add(codes, codes >= 0, {COUNT: None})
-        self._add(
-            codes, has_reward, {REWARDED: None, EARNED: rewards, SQUARES: rewards**2, WEIGHED_EARNED: weights * rewards}
-        )
+        earned = {REWARDED: None, EARNED: rewards, SQUARES: rewards**2}
+        self._add(codes, has_reward, {**earned, WEIGHED_EARNED: weights * rewards, INVERSE_REWARDED: weights})
         self._add(codes, (codes >= 0) & (weights > 0), {WEIGHED: None, INVERSE: weights, INVERSE_SQUARES: weights**2})
         known = codes >= 0
         np.maximum.at(self.totals[:, LARGEST_INVERSE], codes[known], weights[known])

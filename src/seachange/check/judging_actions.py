@@ -52,7 +52,8 @@ def judge_actions(tally: Tally, presence: Presence) -> Iterator[Finding]:
     """One action, no end of them, one under several names, some that come and go."""
     n, taken = tally.n_rounds, tally.actions.totals[: tally.actions.count, COUNT]
     n_taken = int((taken > 0).sum())
-    if n_taken == 1:
+    unnamed_places = tally.pool is not None and not tally.pool_named
+    if n_taken == 1 and not unnamed_places:  # which place an action had in its list says nothing
         yield Finding(
             "single-action",
             "error",
@@ -61,7 +62,6 @@ def judge_actions(tally: Tally, presence: Presence) -> Iterator[Finding]:
             n,
         )
         return
-    unnamed_places = tally.pool is not None and not tally.pool_named
     if tally.actions.n_beyond or (n_taken > FEWEST_EACH and n_taken * FEWEST_EACH > n and not unnamed_places):
         hopeless = n_taken > NO_NAMES * n
         more = f"more than {MOST_ACTIONS:,}" if tally.actions.n_beyond else f"{n_taken:,}"

@@ -20,6 +20,7 @@ from seachange.check.action_tally import (
     COUNT,
     EARNED,
     INVERSE,
+    INVERSE_REWARDED,
     INVERSE_SQUARES,
     REWARDED,
     WEIGHED,
@@ -63,8 +64,8 @@ def best_action(tally: Tally) -> tuple[str, float]:
     totals = tally.actions.totals[: tally.actions.count]
     if not len(totals):
         return "", 0.0
-    weighed = totals[:, WEIGHED_EARNED] / np.maximum(totals[:, INVERSE], 1e-300)
-    means = np.where(totals[:, INVERSE] > 0, weighed, totals[:, EARNED] / np.maximum(totals[:, REWARDED], 1))
+    weighed = totals[:, WEIGHED_EARNED] / np.maximum(totals[:, INVERSE_REWARDED], 1e-300)
+    means = np.where(totals[:, INVERSE_REWARDED] > 0, weighed, totals[:, EARNED] / np.maximum(totals[:, REWARDED], 1))
     enough = totals[:, REWARDED] >= min(30, totals[:, REWARDED].max())
     best = int(np.where(enough, means, -np.inf).argmax())
     return tally.actions.names[best], float(effective_rounds(totals)[best])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from seachange.cli.options import Json, ModelFile, app
 from seachange.cli.reading import open_model
-from seachange.cli.speaking import console_for, finish
+from seachange.cli.speaking import console_for, finish, next_steps
 
 
 @app.command()
@@ -15,4 +15,6 @@ def inspect(model: ModelFile, json: Json = False) -> None:
 
     console, loaded, written = console_for(json), open_model(model), read_written(model)
     console.print(model_view(loaded, written))
-    finish(console, json, model_document(loaded, written), f"Next: seachange evaluate LATER_LOG {model}")
+    finish(
+        console, json, model_document(loaded, written), next_steps(("evaluate", "LATER_LOG", model, "on later rounds"))
+    )

@@ -24,7 +24,16 @@ from seachange.cli.options import (
     Seed,
     app,
 )
-from seachange.cli.reading import open_model, period_of, range_of, read, times_to_come, with_estimates, words_among
+from seachange.cli.reading import (
+    as_said,
+    open_model,
+    period_of,
+    range_of,
+    read,
+    times_to_come,
+    with_estimates,
+    words_among,
+)
 from seachange.cli.speaking import console_for, finish, in_options, next_steps, note, say
 
 if TYPE_CHECKING:
@@ -121,7 +130,8 @@ def evaluate(
         result |= _evaluate_over_time(console, table, loaded, labels, period, clip, confidence, force)
     if len(times):
         result["future"] = _evaluate_future(console, table, loaded, labels, times, recurs, confidence, force)
-    finish(console, json, result, next_steps(("report", log, model, "-o", "report.html", "to look at")))
+    said = as_said(columns, format, estimate_propensities, drop_bad_rows)
+    finish(console, json, result, next_steps(("report", log, model, *said, "-o", "report.html", "to look at")))
 
 
 @app.command()

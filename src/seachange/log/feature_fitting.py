@@ -92,8 +92,8 @@ class ColumnFacts:
     many: bool = False  # more distinct texts than are counted
     repeats: bool = False  # some text occurred twice in a part
     distinct: Distinct = field(default_factory=Distinct)  # texts
-    rising: bool = True  # whole numbers, each one more than that before it
-    ends: tuple[float, float] | None = None  # the first and the last number, while they rise by one
+    rising: bool = True  # whole numbers, each larger than that before it
+    ends: tuple[float, float] | None = None  # the first and the last number
     lengths: set[int] = field(default_factory=set)  # of lists of numbers; at most two are remembered
     places: list[NumberFacts] = field(default_factory=list)
 
@@ -113,7 +113,7 @@ class ColumnFacts:
             self.counts[text] = self.counts.get(text, 0) + count
         self._forget_if_many()
         if self.ends is not None and later.ends is not None:
-            self.rising &= later.rising and later.ends[0] == self.ends[1] + 1
+            self.rising &= later.rising and later.ends[0] > self.ends[1]
             self.ends = (self.ends[0], later.ends[1])
         else:
             self.rising &= later.rising
@@ -251,7 +251,7 @@ def _facts(column: RawColumn) -> ColumnFacts:
         facts.seen = facts.numbers.seen
         facts.precisions = _precision(values.dtype)
         facts.seconds = values.dtype in (polars.Date, polars.Datetime, polars.Duration, polars.Time)
-        facts.rising = bool(values.dtype.is_integer() and (np.diff(numbers) == 1).all())
+        facts.rising = bool(values.dtype.is_integer() and (np.diff(numbers) > 0).all())
         facts.ends = (float(numbers[0]), float(numbers[-1]))
     elif kind == "text":
         _count(facts, values)
@@ -324,7 +324,7 @@ def _useless(facts: ColumnFacts, rows: int) -> str:
         if facts.numbers.usable == rows and facts.numbers.constant:
             return f"always {facts.numbers.first:g}"
         if facts.rising and rows >= ENOUGH_TO_TELL and whole:
-            return "row numbers"
+            return "whole numbers that only rise, such as row numbers"
     if facts.kinds == {"text"}:
         if len(facts.counts) == 1 and whole:
             return f"always {next(iter(facts.counts))!r}"

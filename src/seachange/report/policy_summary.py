@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from seachange.log.bandit_log import BanditLog
+from seachange.log.features import Category, Hashed
 from seachange.policies.per_state import PolicySet
 from seachange.policies.softmax import SoftmaxPolicy
 from seachange.policies.tabular import TabularPolicy
@@ -63,13 +65,17 @@ def _effects(part: BanditLog, policies: PolicySet) -> tuple[Effect, ...]:
 
     Tables are not asked: of contexts that they have not seen they know nothing.
     """
-    if part.joint.kind == "none" or not all(isinstance(policy, SoftmaxPolicy) for policy in policies):
+    crossed = part.features is not None and part.features.crossed  # no feature of an action moves by itself there
+    if part.joint.kind == "none" or crossed or not all(isinstance(policy, SoftmaxPolicy) for policy in policies):
         return ()
+    siblings = _siblings(part)
     part = part.take(np.arange(0, len(part), -(-len(part) // MOST_MOVED)))
     flat = part.contexts.reshape(-1, part.joint.n_features)
     binary, spreads = ((flat == 0) | (flat == 1)).all(axis=0), flat.std(axis=0)
     low, high = (np.where(binary, end, flat.mean(axis=0) + sign * spreads) for end, sign in ((0.0, -1), (1.0, 1)))
-    moved = {i: _moved(part, policies, i, low[i], high[i]) for i in _worth_asking(policies, spreads).tolist()}
+    moved = {
+        i: _moved(part, policies, i, low[i], high[i], siblings[i]) for i in _worth_asking(policies, spreads).tolist()
+    }
     found: list[Effect] = []
     for state in range(len(policies)):
         mine = [(i, block, float(e)) for i, table in moved.items() for block, e in enumerate(table[state])]
@@ -90,11 +96,37 @@ def _worth_asking(policies: PolicySet, spreads: Floats) -> Ints:
     return np.asarray(order[sizes[order] > 0])
 
 
-def _moved(part: BanditLog, policies: PolicySet, feature: int, low: float, high: float) -> Floats:
+def _siblings(part: BanditLog) -> list[list[int]]:
+    """For every feature, those that cannot be 1 with it: the other values of a category, and that it is missing."""
+    spec = part.features
+    found: list[list[int]] = [[] for _ in part.context_names]
+    if spec is None:
+        return found
+    first = 0
+    for feature in spec.pool or spec.shared:
+        places = range(first, first + len(feature.names))
+        if isinstance(feature, Category | Hashed) and not feature.several:
+            for place in places:
+                found[place] = [other for other in places if other != place]
+        first += len(feature.names)
+    return found
+
+
+def _moved(
+    part: BanditLog, policies: PolicySet, feature: int, low: float, high: float, siblings: Sequence[int]
+) -> Floats:
     """(L, K) how much more often each action is taken at ``high`` than at ``low``.
 
-    (L, 1) where features belong to actions: how much more often an action is taken whose own feature is high.
+    (L, 1) where features belong to actions: how much more often an action is taken whose own feature is high. Values of
+    a category exclude each other: rounds that have another value are given this one, and compared with what they were.
     """
+    if siblings and part.joint.kind == "shared":
+        contexts = part.contexts[part.contexts[:, feature] == 0].copy()
+        if not len(contexts):
+            return np.zeros((len(policies), part.n_actions))
+        before = policies.advice(contexts).mean(axis=0)
+        contexts[:, siblings], contexts[:, feature] = 0.0, 1.0
+        return np.asarray(policies.advice(contexts).mean(axis=0) - before)
     ends = []
     shared, places = part.joint.kind == "shared", np.arange(len(part))
     mine = (places * part.n_actions) // len(part)

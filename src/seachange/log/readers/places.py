@@ -71,9 +71,10 @@ def find_places(available: Sequence[str], columns: Mapping[str, str | Sequence[s
     found = {word: name for word in USUAL_NAMES if word not in places and (name := _usual(word, free)) is not None}
     places |= found
     if missing := [word for word in REQUIRED if word not in places]:
+        needed = ",".join(f"{word}=..." for word in missing)
         raise LogError(
             f"the table has no column for {' and '.join(missing)}; it has {_listed(available)}. "
-            f"Say which it is: columns={{{missing[0]!r}: ...}}, or --columns {missing[0]}=... in a shell."
+            f"Say which it is: columns={{{missing[0]!r}: ...}}, or --columns {needed} in a shell."
         )
     for word, place in places.items():
         if twins := [other for other in places if places[other] == place and other != word]:
