@@ -14,8 +14,9 @@ import numpy.typing as npt
 
 from seachange.archive import Arrays, read_archive, write_archive
 from seachange.errors import ModelFileError, ParameterError
-from seachange.log.features import FeatureSpec
+from seachange.log.features import FeatureSpec, Hashed, Number
 from seachange.log.joint import JointFeatures
+from seachange.log.validation import LARGEST
 from seachange.migrations import SCHEMA, migrated
 from seachange.params import Params
 from seachange.policies.choice import AutoLearner, Choice
@@ -298,6 +299,15 @@ def _restored_segmentation(part: _Part, arrays: Arrays, joint: JointFeatures, n_
 def _require_features(features: FeatureSpec | None, provenance: Provenance) -> None:
     if features is None:
         return
+    for feature in (*features.shared, *features.pool):
+        if isinstance(feature, Number) and not (
+            abs(feature.mean) <= LARGEST and 1 / LARGEST <= feature.scale <= LARGEST
+        ):
+            raise ModelFileError(f"features must have means and scales of at most {LARGEST:g} in size.")
+    # Counted before any name is made: a small file may ask for very many.
+    buckets = sum(feature.buckets for feature in (*features.shared, *features.pool) if isinstance(feature, Hashed))
+    if buckets > provenance.joint.n_features:
+        raise ModelFileError("features must make the contexts that the model was learned with.")
     ours = (features.n_features, features.action_names)  # counted first, for names may be many
     if ours != (provenance.joint.n_features, provenance.action_names) or (
         features.context_names != provenance.context_names

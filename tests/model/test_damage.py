@@ -7,6 +7,7 @@ import zipfile
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 
 import seachange as sc
@@ -222,3 +223,22 @@ def test_a_pickle_in_place_of_the_zip_is_refused_and_not_unpickled(tmp_path, tra
     (tmp_path / "bomb.seachange").write_bytes(pickle.dumps(Bomb(trace)))
     load_failing(tmp_path / "bomb.seachange")
     assert not trace.exists()
+
+
+@pytest.mark.parametrize(
+    ("feature", "message"),
+    [
+        ({"type": "hashed", "column": "city", "buckets": 65536}, "features must make the contexts"),
+        ({"type": "number", "column": "city", "mean": 1e308, "scale": 1.0}, "means and scales"),
+        ({"type": "number", "column": "city", "mean": 0.0, "scale": 1e-308}, "means and scales"),
+        ({"type": "flag", "column": "town"}, "features must make the contexts"),
+    ],
+)
+def test_features_that_do_not_fit_are_refused(tmp_path, feature, message):
+    frame = pl.DataFrame({"action": [0, 1] * 20, "reward": [0, 1, 1, 1] * 10, "propensity": 0.5, "city": range(40)})
+    log = sc.BanditLog.from_frame(frame, {"contexts": "city"})
+    sc.learn(log, oracle="none", objective="ips").save(tmp_path / "good.seachange")
+    with zipfile.ZipFile(tmp_path / "good.seachange") as archive:
+        content = {each: archive.read(each) for each in archive.namelist()}
+    bad = with_manifest(content, "features", "shared", value=[feature])
+    assert message in load_failing(write_zip(tmp_path / "bad.seachange", bad))
