@@ -73,7 +73,7 @@ class NumberFacts:
     def scale(self) -> float:
         """Their standard deviation; 1 where they are all the same."""
         deviation = float(np.sqrt(self.squares / self.usable)) if self.usable and not self.constant else 0.0
-        return deviation if deviation > 0 else 1.0
+        return deviation if 1 / LARGEST <= deviation <= LARGEST else 1.0
 
 
 @dataclass
