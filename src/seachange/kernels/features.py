@@ -60,6 +60,28 @@ def standardise(columns, means, scales, places, marks, largest, rows):
 
 
 @compiled
+def standardise_rows(places, means, scales, marks, rows):
+    """rows[t, places[j]] becomes (that - means[j]) / scales[j], 0 where that is NaN; with a mark, 1 in the place after
+    it there, else 0. What is after all features becomes 1.
+    """
+    width = rows.shape[1]
+    if places.size == width - 1 and not marks.any():
+        for t in range(len(rows)):
+            for j in range(width - 1):
+                x = rows[t, j]
+                rows[t, j] = (x - means[j]) / scales[j] if x == x else 0.0
+            rows[t, width - 1] = 1.0
+        return
+    for t in range(len(rows)):
+        for j in range(places.size):
+            x = rows[t, places[j]]
+            rows[t, places[j]] = (x - means[j]) / scales[j] if x == x else 0.0
+            if marks[j]:
+                rows[t, places[j] + 1] = 1.0 if x != x else 0.0
+        rows[t, width - 1] = 1.0
+
+
+@compiled
 def one_hot(codes, first, width, rows):
     """1 in place first + codes[t] of rows[t], 0 in the other ``width`` places; negative codes stand for none."""
     for t in range(codes.size):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Any, NamedTuple
 
@@ -16,18 +16,19 @@ from seachange.errors import LogError, ParameterError
 from seachange.log.bandit_log import BanditLog
 from seachange.log.columns import Columns
 from seachange.log.feature_encoding import columns_of, fill, fill_lists
-from seachange.log.feature_fitting import fit_features
+from seachange.log.feature_fitting import LogFacts, facts_of, features_of, fit_features, spec_of
 from seachange.log.features import FeatureSpec
+from seachange.log.joining import BrokenRules, Together
 from seachange.log.joint import ContextKind, JointFeatures
+from seachange.log.number_rows import NumberRows
 from seachange.log.raw import PART_ROWS, RawLog, RawRounds, Rejected
 from seachange.log.raw_columns import distinct_texts, raw_columns
+from seachange.log.readers.ahead import made_ahead
 from seachange.log.validation import Broken, OnBadRows, broken_rules, require_some, without_broken
 from seachange.protocols import Floats
 
 # Formats whose places are rows of a table; in all others they are lines of text.
 OF_ROWS = ("frame", "parquet", "arrow", "obp")
-# The columns of a log that have an entry for every round, beside its contexts.
-PER_ROUND = ("actions", "rewards", "propensities", "action_mask", "logging_probs", "times", "sequences")
 
 
 def log_from_raw(
@@ -48,24 +49,61 @@ def log_from_raw(
         raise ParameterError(f"action_names are those of features: {', '.join(features.action_names)}.")
     if on_disk:
         return _on_disk(raw, features, action_names, missing_rewards, on_bad_rows)
-    parts: list[RawRounds] = []
-    spec = features
-    if spec is None:
-        spec = fit_features(raw, _kept(raw.parts(PART_ROWS), parts), action_names=action_names, workers=cores())
-    else:
-        parts += raw.parts(PART_ROWS)
+    held = _Held()
+    spec = _fitted(raw, held, action_names) if features is None else features
     if features is not None:
-        _require_sources(spec, _sources_in(parts))
-    if not any(map(len, parts)):
+        held.parts += raw.parts(PART_ROWS)
+        _require_sources(spec, _sources_in(held.parts))
+    if not any(map(len, held.parts)):
         raise LogError("the log is empty: it needs at least one round.")
-    fields = _encoded(raw, spec, parts, missing_rewards, on_bad_rows)
-    return BanditLog(**require_some(fields, sum(map(len, parts))))
+    fields = _encoded(raw, spec, held, missing_rewards, on_bad_rows)
+    return BanditLog(**require_some(fields, sum(map(len, held.parts))))
 
 
-def _kept(parts: Iterable[RawRounds], kept: list[RawRounds]) -> Iterator[RawRounds]:
-    for part in parts:
-        kept.append(part)
-        yield part
+@dataclass
+class _Held:
+    """The parts of a log that have been read."""
+
+    parts: list[RawRounds] = field(default_factory=list)
+    numbers: NumberRows | None = None  # their numbers, where these are laid out already
+    in_place: bool = False  # and stand where they belong
+
+    def starts(self) -> list[int]:
+        """The number of the first round of every part."""
+        return list(accumulate((len(part) for part in self.parts), initial=0))
+
+    def read(self, raw: RawLog) -> Iterator[tuple[int, int]]:
+        """The place of every part, as soon as it has been read, and the number of its first round."""
+        n, start = getattr(raw, "even_rounds", None), 0
+        for part in raw.parts(PART_ROWS):
+            if not self.parts and n is not None and part.pool is None:
+                features, _ = features_of(raw, facts_of(part).shared, len(part))
+                self.numbers = NumberRows(features, part, n)
+            self.parts.append(part)
+            yield len(self.parts) - 1, start
+            start += len(part)
+
+    def look(self, where: tuple[int, int]) -> LogFacts:
+        """What a part says; its numbers are laid out then."""
+        place, start = where
+        part = self.parts[place]
+        if part.features.n_chunks() > 1:
+            part = replace(part, features=part.features.rechunk())
+        facts = facts_of(part)
+        self.parts[place] = part if self.numbers is None else self.numbers.take(start, part)
+        return facts
+
+
+def _fitted(raw: RawLog, held: _Held, action_names: Sequence[str] | None) -> FeatureSpec:
+    """The features of a log, looked at while it is read; what is read goes to ``held``."""
+    facts = LogFacts()
+    for found in made_ahead(held.read(raw), held.look):
+        facts.merge(found)
+    spec = spec_of(raw, facts, action_names=action_names)
+    # Numbers that are too large are told as they were.
+    small = all(column.numbers.usable == column.numbers.seen for column in facts.shared.values())
+    held.in_place = held.numbers is not None and small and held.numbers.fit(spec)
+    return spec
 
 
 def _on_disk(
@@ -79,7 +117,7 @@ def _on_disk(
     def encoded() -> Iterator[BanditLog]:
         for rounds in raw.parts(PART_ROWS):
             found.update(_sources_in([rounds]))
-            yield BanditLog(**_encoded(raw, spec, [rounds], missing_rewards, on_bad_rows))
+            yield BanditLog(**_encoded(raw, spec, _Held([rounds]), missing_rewards, on_bad_rows))
 
     log = spooled(encoded())
     if features is not None:
@@ -120,31 +158,49 @@ class Places:
 
 
 def _encoded(
-    raw: RawLog, spec: FeatureSpec, parts: list[RawRounds], missing_rewards: bool, on_bad_rows: OnBadRows
+    raw: RawLog, spec: FeatureSpec, held: _Held, missing_rewards: bool, on_bad_rows: OnBadRows
 ) -> dict[str, Any]:
     """The fields of a BanditLog, maybe without any rounds."""
-    n = sum(map(len, parts))
+    parts, numbers, starts = held.parts, held.numbers, held.starts()
+    n = starts[-1]
     word = "row" if raw.format in OF_ROWS else "line"
     rejected = [line for part in parts for line in part.rejected]
     if rejected and on_bad_rows == "raise":
         raise LogError(_said_of(rejected, n, word))
-    rows = _room(spec, n)
-    starts = list(accumulate((len(part) for part in parts), initial=0))
+    rows = numbers.rows[:n] if numbers is not None and held.in_place else _room(spec, n)
 
     def encoded(place: int) -> _Piece:
         part, start = parts[place], starts[place]
-        piece = _piece(spec, part, rows[start : start + len(part)], missing_rewards)
-        # Raw features make room for those that are still to be encoded.
-        parts[place] = replace(part, features=part.features.clear())
+        there: Collection[str] = ()
+        if numbers is not None and held.in_place:
+            numbers.standardise(spec, start, start + len(part))
+            there = numbers.names
+        elif numbers is not None:
+            part = numbers.given_back(start, part)
+        piece = _piece(spec, part, rows[start : start + len(part)], missing_rewards, there)
+        # What is raw makes room for what is still to be encoded; actions that nobody knows are told later.
+        keep = part.pool is not None or np.isnan(piece.columns.actions).any()
+        parts[place] = replace(part, features=part.features.clear()) if keep else _emptied(part)
         return piece
 
-    pieces = list(map_in_order(encoded, range(len(parts)), workers=cores()))
-    if on_bad_rows == "raise" and spec.named and any(np.isnan(piece.columns.actions).any() for piece in pieces):
+    together, rules = Together(n), BrokenRules(n)
+    unknown = False
+    for piece, start in zip(map_in_order(encoded, range(len(parts)), workers=cores()), starts, strict=False):
+        together.put(start, piece.columns)
+        rules.put(start, piece.broken)
+        unknown |= bool(np.isnan(piece.columns.actions).any())
+    if on_bad_rows == "raise" and spec.named and unknown:
         _require_known_actions(spec, parts)
-    columns = _joined([piece.columns for piece in pieces], (_joint(spec), rows))
-    fields = without_broken(columns, _joined_rules(pieces, starts, n), on_bad_rows, Places(parts, word))
+    columns = together.columns(spec, _joint(spec), rows)
+    fields = without_broken(columns, list(rules.found.values()), on_bad_rows, Places(parts, word))
     lines = Counter(line.reason for line in rejected)
     return fields | {"dropped": (*lines.items(), *fields["dropped"]), "features": spec}
+
+
+def _emptied(part: RawRounds) -> RawRounds:
+    """Where its rounds stand, and nothing else."""
+    features, action, reward = part.features.clear(), part.action.clear(), part.reward.clear()
+    return RawRounds(part.source, part.lines, features, action, reward, rejected=part.rejected)
 
 
 def _joint(spec: FeatureSpec) -> JointFeatures:
@@ -167,12 +223,12 @@ class _Piece(NamedTuple):
     broken: list[Broken]
 
 
-def _piece(spec: FeatureSpec, rounds: RawRounds, rows: Floats, missing_rewards: bool) -> _Piece:
-    """Encode a part; its features go into ``rows``."""
+def _piece(spec: FeatureSpec, rounds: RawRounds, rows: Floats, missing_rewards: bool, there: Collection[str]) -> _Piece:
+    """Encode a part; its features go into ``rows``, but for those of the columns that are ``there``."""
     if spec.pool:
         large = fill_lists(spec, rounds, rows)
     elif spec.context_names:
-        large = fill(spec.shared, rounds.features, rows[:, 0])
+        large = fill(spec.shared, rounds.features, rows[:, 0], there)
     else:
         large = []
     columns = columns_of(spec, rounds)
@@ -185,31 +241,6 @@ def _piece(spec: FeatureSpec, rounds: RawRounds, rows: Floats, missing_rewards: 
         found.rows[bad], found.values[bad] = True, values
         broken.append(found)
     return _Piece(columns, broken)
-
-
-def _joined(parts: Sequence[Columns], made: tuple[JointFeatures, Floats]) -> Columns:
-    """The columns of all parts; those that one of them does not have are left out."""
-
-    def join(name: str) -> Any:
-        arrays = [getattr(part, name) for part in parts]
-        return None if any(array is None for array in arrays) else np.concatenate(arrays)
-
-    return replace(
-        parts[0], **dict(zip(PER_ROUND, map_in_order(join, PER_ROUND, workers=cores()), strict=True)), made=made
-    )
-
-
-def _joined_rules(pieces: Sequence[_Piece], starts: Sequence[int], n: int) -> list[Broken]:
-    """The rules that any part breaks, with the rows of all of them."""
-    found: dict[str, Broken] = {}
-    for piece, start in zip(pieces, starts, strict=False):
-        for broken in piece.broken:
-            whole = found.setdefault(
-                broken.rule, Broken(np.zeros(n, dtype=bool), broken.rule, np.empty(n, dtype=broken.values.dtype))
-            )
-            whole.rows[start : start + len(broken.rows)] = broken.rows
-            whole.values[start : start + len(broken.rows)] = broken.values
-    return list(found.values())
 
 
 def _require_known_actions(spec: FeatureSpec, parts: Sequence[RawRounds]) -> None:

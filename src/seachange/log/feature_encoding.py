@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, NamedTuple
 from zlib import crc32
@@ -35,14 +35,21 @@ class TooLarge(NamedTuple):
     values: Floats
 
 
-def fill(features: Sequence[Feature], frame: polars.DataFrame, rows: Floats) -> list[TooLarge]:
-    """Write the features of every row of ``frame`` into ``rows`` (n, at least their number), and ones after them."""
+def fill(
+    features: Sequence[Feature], frame: polars.DataFrame, rows: Floats, there: Collection[str] = ()
+) -> list[TooLarge]:
+    """Write the features of every row of ``frame`` into ``rows`` (n, at least their number), and ones after them.
+
+    Those of the columns ``there`` have been written before.
+    """
     columns = raw_columns(frame)
     numbers: list[tuple[Number | Flag, int]] = []
     first = 0
     for feature in features:
         column = columns.get(feature.column)
-        if isinstance(feature, Number | Flag):
+        if feature.column in there:
+            pass
+        elif isinstance(feature, Number | Flag):
             numbers.append((feature, first))
         elif column is None or _empty(column):
             _fill_missing(feature, rows, first)
@@ -53,7 +60,8 @@ def fill(features: Sequence[Feature], frame: polars.DataFrame, rows: Floats) -> 
         first += len(feature.names)
     if numbers:
         return _fill_numbers(numbers, columns, rows, first)
-    rows[:, first:] = 1.0
+    if len(there) < len(features):
+        rows[:, first:] = 1.0
     return []
 
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from seachange.engine import SharedWork
 from seachange.errors import LogError, SeachangeWarning
 from seachange.kernels.features import column_moments
 from seachange.log.distinct import Distinct
@@ -130,34 +129,27 @@ class ColumnFacts:
 
 
 def fit_features(
-    raw: RawLog,
-    parts: Iterable[RawRounds],
-    *,
-    action_names: Sequence[str] | None = None,
-    cross: bool = True,
-    workers: int = 1,
+    raw: RawLog, parts: Iterable[RawRounds], *, action_names: Sequence[str] | None = None, cross: bool = True
 ) -> FeatureSpec:
-    """The FeatureSpec of the rounds in ``parts``, which are those of ``raw``.
+    """The FeatureSpec of the rounds in ``parts``, which are those of ``raw``, one part at a time."""
+    facts = LogFacts()
+    for part in parts:
+        facts.merge(facts_of(part))
+    return spec_of(raw, facts, action_names=action_names, cross=cross)
+
+
+def spec_of(
+    raw: RawLog, facts: LogFacts, *, action_names: Sequence[str] | None = None, cross: bool = True
+) -> FeatureSpec:
+    """The FeatureSpec of a log of which all ``facts`` are known.
 
     ``action_names`` fixes the order of the actions; otherwise it is the sorted order of those that occur. ``cross``
-    says whether features of a round are crossed with those of its actions, where there are both. One worker holds one
-    part at a time; more look at parts while others are read, and may hold all of them.
+    says whether features of a round are crossed with those of its actions, where there are both.
     """
-    facts = LogFacts()
-    if workers == 1:
-        for part in parts:
-            facts.merge(facts_of(part))
-    else:
-        with SharedWork(facts_of, workers) as work:
-            for part in parts:
-                work.give(part)
-            for found in work.results():
-                facts.merge(found)
     if facts.rounds == 0:
         raise LogError("the log is empty: it needs at least one round.")
-    kept = getattr(raw, "contexts", None) is not None
-    shared, unused = _features(facts.shared, facts.rounds, kept)
-    pool, pool_unused = _features(facts.pool, facts.pool_rows, kept)
+    shared, unused = features_of(raw, facts.shared, facts.rounds)
+    pool, pool_unused = features_of(raw, facts.pool, facts.pool_rows)
     _say_what_is_left_out(unused + pool_unused)
     named = not pool and not facts.by_place
     names = [f"action {place}" for place in range(facts.longest)] if not named else facts.names()
@@ -170,7 +162,7 @@ def fit_features(
             f"that would give more than {MOST_CROSSED:,}. Policies see the features of actions alone; name fewer "
             "columns as contexts to cross them.",
             SeachangeWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
     used = {feature.column for feature in (*shared, *pool)}
     columns = (facts.shared | facts.pool).items()
@@ -287,8 +279,11 @@ def _count(facts: ColumnFacts, values: polars.Series) -> None:
         facts.counts = dict(zip(counted[:, 0].to_list(), counted["count"].to_list(), strict=True))
 
 
-def _features(columns: Mapping[str, ColumnFacts], rows: int, kept: bool) -> tuple[tuple[Feature, ...], list[LeftOut]]:
-    """The features that columns become, and those that become none; ``kept``: a user asked for these very columns."""
+def features_of(
+    raw: RawLog, columns: Mapping[str, ColumnFacts], rows: int
+) -> tuple[tuple[Feature, ...], list[LeftOut]]:
+    """The features that columns of ``raw`` become, and the columns that become none."""
+    kept = getattr(raw, "contexts", None) is not None  # a user asked for these very columns
     features: list[Feature] = []
     left_out: list[LeftOut] = []
     for name, facts in columns.items():

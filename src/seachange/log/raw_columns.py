@@ -118,6 +118,10 @@ def text_of(value: Any) -> str:
 
 def distinct_texts(series: polars.Series) -> dict[str, Any]:
     """The values of a column by their text, each once; those that are missing left out."""
+    if (span := _span(series)) is not None:
+        values, low, high = span
+        counts = np.bincount(values.astype(np.int64, copy=False) - low, minlength=high - low + 1)
+        return {str(value): value for value in (np.flatnonzero(counts) + low).tolist()}
     if series.dtype.is_float():
         series = series.fill_nan(None)
     return {text_of(value): value for value in series.unique().drop_nulls().to_list()}
@@ -129,11 +133,8 @@ def coded(series: polars.Series, code: Callable[[str], int]) -> Ints:
 
     if series.dtype in (polars.Categorical, polars.Enum):
         series = series.cast(polars.String)
-    if series.dtype.is_integer() and series.null_count() == 0 and len(series):
-        values = series.to_numpy()
-        low, high = int(values.min()), int(values.max())
-        if high - low < WIDEST_RANGE:
-            return _looked_up(values, low, high, code)
+    if (span := _span(series)) is not None:
+        return _looked_up(*span, code)
     if series.dtype.is_float():
         series = series.fill_nan(None)
     distinct = series.unique().drop_nulls()
@@ -142,6 +143,15 @@ def coded(series: polars.Series, code: Callable[[str], int]) -> Ints:
     codes = polars.Series([code(text_of(value)) for value in distinct.to_list()], dtype=polars.Int64)
     found = series.replace_strict(distinct, codes, default=-1, return_dtype=polars.Int64)
     return np.asarray(found.to_numpy(), dtype=np.int64)
+
+
+def _span(series: polars.Series) -> tuple[npt.NDArray[Any], int, int] | None:
+    """Whole numbers with the least and the largest of them, where none is missing and these are near each other."""
+    if not series.dtype.is_integer() or series.null_count() or not len(series):
+        return None
+    values = series.to_numpy()
+    low, high = int(values.min()), int(values.max())
+    return (values, low, high) if high - low < WIDEST_RANGE and high < 1 << 63 else None
 
 
 def _looked_up(values: npt.NDArray[Any], low: int, high: int, code: Callable[[str], int]) -> Ints:

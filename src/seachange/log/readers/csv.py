@@ -136,8 +136,9 @@ def _read(found: Records, header: Header, types: Mapping[str, Any]) -> polars.Da
     if len(read) != len(found.lines):
         raise polars.exceptions.ComputeError(f"{len(found.lines)} records were read as {len(read)}")
     read = read.rename(numbered, strict=False)
-    # A field of two quotes is as empty as one of none.
-    return read.with_columns(polars.col(polars.String).replace("", None)) if b'""' in found.content else read
+    # A field of two quotes is as empty as one of none. One byte is found much faster than two.
+    quoted = b'"' in found.content and b'""' in found.content
+    return read.with_columns(polars.col(polars.String).replace("", None)) if quoted else read
 
 
 def _header(path: Path) -> Header:

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     import polars
 
 MAGIC = b"PAR1"
-# Rows of a group are unpacked together, and twice where a cut goes through it: the fewer cuts, the fewer of those.
-PARTS_AT_A_TIME = 2
+# Rows of a group are unpacked together, and twice where a cut goes through it: the fewer cuts, the fewer of those. So
+# many parts are read at a time, or as many as have so many values.
+PARTS_AT_A_TIME, VALUES_AT_A_TIME = 8, 1 << 24
 
 
 def looks_like(path: Path, head: bytes) -> bool:
@@ -38,6 +39,8 @@ class ParquetLog(TableLog):
         _require_alike(self._schemas)
         self._rows = {path: _rows(path) for path in self.paths}
         self.n_rounds = sum(self._rows.values())
+        # At most so many rounds come, with columns of the same types in every part; None where their types differ.
+        self.even_rounds = self.n_rounds if len({*map(str, self._schemas.values())}) == 1 else None
 
     def _names(self) -> list[str]:
         import polars
@@ -72,9 +75,24 @@ class ParquetLog(TableLog):
         for path in self.paths:
             with _reading(path):
                 scan = self._scan(path, self.needed)
-                for start in range(0, self._rows[path], PARTS_AT_A_TIME * rows):
-                    frame = scan.slice(start, PARTS_AT_A_TIME * rows).collect()
-                    yield Block(path, np.arange(start + 1, start + 1 + len(frame)), frame, _row_text(frame))
+                at_a_time = rows * min(PARTS_AT_A_TIME, max(1, VALUES_AT_A_TIME // (rows * len(self.needed))))
+                for start in range(0, self._rows[path], at_a_time):
+                    frame = scan.slice(start, at_a_time).collect()
+                    for first, end in _cuts(frame, rows):
+                        piece = frame[first:end]
+                        yield Block(path, np.arange(start + 1 + first, start + 1 + end), piece, _row_text(piece))
+
+
+def _cuts(frame: polars.DataFrame, rows: int) -> Iterator[tuple[int, int]]:
+    """Pieces of at most ``rows`` rows that end where a piece of memory does, so that nothing need be copied."""
+    ends = np.cumsum(frame.to_series(0).chunk_lengths())
+    first = 0
+    while first < len(frame):
+        end = int(ends[np.searchsorted(ends, first + rows, side="right") - 1])
+        if end - first < rows // 2:
+            end = min(first + rows, len(frame))
+        yield first, end
+        first = end
 
 
 def _row_text(frame: polars.DataFrame) -> Any:

@@ -83,10 +83,15 @@ class TableLog:
         kinds, oddities = dict(self._plan.kinds), Oddities()
         waiting: list[RawRounds] = []
         for block in self._blocks(rows):
-            waiting.append(self._rounds(block, kinds, oddities))
-            if waiting[-1].source != waiting[0].source:
-                yield from even_parts(waiting[:-1], rows)
-                waiting = waiting[-1:]
+            rounds = self._rounds(block, kinds, oddities)
+            # Half a part or more need not be joined with what comes next.
+            n_waiting = sum(map(len, waiting))
+            if waiting and (
+                rounds.source != waiting[0].source or rows // 2 <= n_waiting < rows < n_waiting + len(rounds)
+            ):
+                yield from even_parts(waiting, rows)
+                waiting = []
+            waiting.append(rounds)
             if sum(map(len, waiting)) >= rows or sum(len(part.rejected) for part in waiting) >= rows:
                 *full, last = even_parts(waiting, rows)
                 yield from full
