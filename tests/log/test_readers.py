@@ -188,7 +188,7 @@ def test_columns_that_are_not_numbers_have_a_feature_for_each_value(frame):
         ([10, 2, 2, 10, 33, 2], ("2", "10", "33"), [1, 0, 0, 1, 2, 0]),
         ([1.0, 0.0, 2.0, 1.0, 0.0, 2.0], ("0", "1", "2"), [1, 0, 2, 1, 0, 2]),
         (["b", "a", "c", "a", "b", "c"], ("a", "b", "c"), [1, 0, 2, 0, 1, 2]),
-        ([True, False, True, True, False, False], ("False", "True"), [1, 0, 1, 1, 0, 0]),
+        ([True, False, True, True, False, False], ("false", "true"), [1, 0, 1, 1, 0, 0]),
     ],
 )
 def test_actions_are_numbered_in_the_order_of_their_values(frame, actions, names, numbers):

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from seachange.errors import LogError, SeachangeWarning
 from seachange.kernels.features import column_moments
 from seachange.log.distinct import Distinct
-from seachange.log.features import Category, Feature, FeatureSpec, Flag, Hashed, LeftOut, Number
+from seachange.log.features import Category, Feature, FeatureSpec, Flag, Hashed, LeftOut, Number, with_commas
 from seachange.log.raw_columns import Kind, RawColumn, as_lists, distinct_texts, numbers_of, raw_columns
 from seachange.log.validation import LARGEST
 
@@ -32,6 +32,8 @@ LONGEST_LIST, MOST_CROSSED = 1000, 1000
 ENOUGH_TO_TELL = 100
 # Texts that come again less often than this on average are identifiers, too: nothing learned about one helps it.
 ROUNDS_OF_A_VALUE = 10
+# A count of distinct values that is not exact may be wrong by so much, three times its standard error.
+MOST_ERROR = 0.1
 # Texts of a category without a feature of their own: their feature is that of the others.
 OTHER = "other"
 
@@ -123,6 +125,12 @@ class ColumnFacts:
                 self.places.append(NumberFacts())
             self.places[place].merge(numbers)
 
+    @property
+    def never_again(self) -> bool:
+        """Whether no text occurred twice, as far as the count of distinct ones can tell."""
+        slack = 0.0 if self.distinct.exact else MOST_ERROR
+        return not self.repeats and self.distinct.count >= (1 - slack) * self.seen
+
     def _forget_if_many(self) -> None:
         if self.many or len(self.counts) > MOST_DISTINCT:
             self.many, self.counts = True, {}
@@ -171,7 +179,7 @@ def spec_of(
         format=raw.format,
         columns=dict(raw.columns),
         action_names=tuple(str(name) for name in action_names) if named and action_names is not None else tuple(names),
-        shared=shared,
+        shared=with_commas(shared, getattr(raw, "commas", ())),
         pool=pool,
         named=named,
         listed=facts.longest > 0,
@@ -323,7 +331,7 @@ def _useless(facts: ColumnFacts, rows: int) -> str:
     if facts.kinds == {"text"}:
         if len(facts.counts) == 1 and whole:
             return f"always {next(iter(facts.counts))!r}"
-        if not facts.repeats and rows >= ENOUGH_TO_TELL:
+        if facts.never_again and rows >= ENOUGH_TO_TELL:
             return "identifiers, which never come again"
         if facts.many and facts.seen < ROUNDS_OF_A_VALUE * facts.distinct.count:
             return f"identifiers, which come {facts.seen / facts.distinct.count:.1f} times each"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -31,6 +31,7 @@ class Number(msgspec.Struct, frozen=True, tag="number"):
     marked: bool = False  # a 0/1 feature of its own says where the value is missing
     place: int | None = None  # which entry of the column's lists
     seconds: bool = False  # it is a moment or a length of time
+    comma: bool = False  # as text it has its decimals behind a comma: 1,5
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -51,6 +52,7 @@ class Flag(msgspec.Struct, frozen=True, tag="flag"):
     column: str
     marked: bool = False
     place: int | None = None
+    comma: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -243,6 +245,16 @@ def plain_features(context_names: Sequence[str], action_names: Sequence[str]) ->
     """Numbers as they are, for models that were learned from arrays."""
     numbers = tuple(Number(name, 0.0, 1.0) for name in context_names)
     return FeatureSpec("arrays", {}, tuple(action_names), numbers, holders=tuple(context_names))
+
+
+def with_commas(features: Sequence[Feature], columns: Collection[str]) -> tuple[Feature, ...]:
+    """The same features, of ``columns`` whose texts have decimal commas."""
+    return tuple(
+        msgspec.structs.replace(feature, comma=True)
+        if isinstance(feature, Number | Flag) and feature.column in columns
+        else feature
+        for feature in features
+    )
 
 
 def distinct_names(names: Sequence[str]) -> tuple[str, ...]:

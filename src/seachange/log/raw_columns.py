@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 from collections.abc import Callable
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -110,9 +112,16 @@ def moment_of(value: Any) -> float:
 
 
 def text_of(value: Any) -> str:
-    """The text that stands for a value of a category: 3 and 3.0 are the same."""
-    if isinstance(value, float | np.floating) and value == np.floor(value) and np.isfinite(value):
-        return str(int(value))
+    """The text that stands for a value of a category: true as JSON has it, 3 for 3.0, no number with an exponent."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool | np.bool_):
+        return "true" if value else "false"
+    if isinstance(value, float | np.floating):
+        plain = repr(float(value))
+        return (format(Decimal(plain), "f") if "e" in plain else plain).removesuffix(".0")
+    if isinstance(value, dict | list):
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return str(value)
 
 

@@ -138,18 +138,20 @@ def _number_writer(feature: Number | Flag, get: Get, first: int) -> Write:
     mean, scale = (feature.mean, feature.scale) if isinstance(feature, Number) else (0.0, 1.0)
     seconds = isinstance(feature, Number) and feature.seconds
     convert = moment_of if seconds else number_of
-    marked, place, label = feature.marked, feature.place, feature.names[0]
+    comma, marked, place, label = feature.comma, feature.marked, feature.place, feature.names[0]
 
     def write(record: Record, row: Any) -> None:
         value = get(record)
         if place is not None and value is not None:
             try:
+                if isinstance(value, str):
+                    raise TypeError("a text is no list")
                 value = value[place] if place < len(value) else None
             except (TypeError, KeyError) as error:
                 raise LogError(f"{feature.column!r} must be a list of numbers; the record has {value!r}.") from error
         try:
             if type(value) is str and not seconds:
-                value = number_in(value)
+                value = number_in(value, comma)
             if value is None or value != value:
                 if marked:
                     row[first + 1] = 1.0

@@ -85,7 +85,8 @@ def open_raw(
     files = files_of(path)
     told = _named(format) if format else _format_of(files, columns)
     if told.many and features is not None:
-        columns = features.words(columns)  # of a table, only what the features are made of need be read
+        # Of a table, only what the features are made of need be read, and as what they are made of.
+        columns, told = features.words(columns), told._replace(reader=partial(told.reader, features=features))
     if isinstance(path, str | Path) and Path(path).is_file():
         return told.reader(files[0], columns)
     return told.reader(files, columns) if told.many else ManyFiles([told.reader(file, columns) for file in files])

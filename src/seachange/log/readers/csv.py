@@ -20,6 +20,8 @@ from seachange.log.readers.table_log import FEW_ROWS, HEAD_ROWS, Block, TableLog
 if TYPE_CHECKING:
     import polars
 
+    from seachange.log.features import FeatureSpec
+
 SEPARATORS = ",\t;|"
 WIDE_TEXT = (b"\xff\xfe", b"\xfe\xff")
 SAMPLE_LINES = 50
@@ -45,10 +47,15 @@ def looks_like(path: Path, head: bytes) -> bool:
 class CsvLog(TableLog):
     """CSV, TSV and their kin, plain or packed."""
 
-    def __init__(self, path: Path | Sequence[Path], columns: Mapping[str, str | Sequence[str]] | None = None) -> None:
+    def __init__(
+        self,
+        path: Path | Sequence[Path],
+        columns: Mapping[str, str | Sequence[str]] | None = None,
+        features: FeatureSpec | None = None,
+    ) -> None:
         self._headers: dict[Path, Header] = {}
         self._careful: set[str] = set()  # columns that have held texts which are no plain numbers
-        super().__init__(path, columns)
+        super().__init__(path, columns, features)
         self._require_places({path: header.names for path, header in self._headers.items()})
         self.format = "tsv" if self._headers[self.paths[0]].separator == "\t" else "csv"
 

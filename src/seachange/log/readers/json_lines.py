@@ -17,8 +17,8 @@ import numpy.typing as npt
 from seachange.errors import LogError, SeachangeWarning
 from seachange.log.raw import Rejected
 from seachange.log.readers.ahead import made_ahead
-from seachange.log.readers.json_types import column_of, texts_of, type_of
-from seachange.log.readers.kinds import Kind, Role
+from seachange.log.readers.json_types import column_of, texts_of, type_of, wanted_type, with_numbers
+from seachange.log.readers.kinds import Kind, Odd, Role
 from seachange.log.readers.lines import BYTE_ORDER_MARK, Lines, line_blocks
 from seachange.log.readers.streams import head_of, opened
 from seachange.log.readers.table_log import FEW_ROWS, HEAD_ROWS, ROLES, Block, TableLog
@@ -26,6 +26,8 @@ from seachange.protocols import Ints
 
 if TYPE_CHECKING:
     import polars
+
+    from seachange.log.features import FeatureSpec
 
 Doubts = npt.NDArray[np.int8]
 # So few lines are read one by one where polars cannot read them all at once.
@@ -44,10 +46,15 @@ class JsonLinesLog(TableLog):
 
     format = "json-lines"
 
-    def __init__(self, path: Path | Sequence[Path], columns: Mapping[str, str | Sequence[str]] | None = None) -> None:
+    def __init__(
+        self,
+        path: Path | Sequence[Path],
+        columns: Mapping[str, str | Sequence[str]] | None = None,
+        features: FeatureSpec | None = None,
+    ) -> None:
         self._rows: list[dict[str, Any]] = []  # of the head, until the types are decided
         self._types: dict[str, polars.DataType] = {}
-        super().__init__(path, columns)
+        super().__init__(path, columns, features)
 
     def _names(self) -> list[str]:
         for path in self.paths[:FEW_ROWS]:
@@ -64,6 +71,8 @@ class JsonLinesLog(TableLog):
         names = _keys_of(rows)
         self._known = _key_numbers(rows)
         self._types = {name: type_of([row.get(name) for row in rows], roles.get(name, "feature")) for name in names}
+        for name, those in self._features_by_holder().items():
+            self._types[name] = wanted_type(those, name, self._types.get(name))
         return polars.DataFrame([column_of(name, [row.get(name) for row in rows], self._types[name]) for name in names])
 
     def _kind(self, name: str, sample: polars.Series, role: Role) -> Kind | None:
@@ -72,6 +81,8 @@ class JsonLinesLog(TableLog):
         if name not in self._types:
             return super()._kind(name, sample, role)
         dtype = self._types[name]
+        if name in self._wanted and role == "feature":
+            return None if dtype == polars.List else "text" if dtype == polars.String else "number"
         if dtype == polars.String:
             return super()._kind(name, sample, role) if role == "measure" else "text"
         kinds: dict[Any, Kind] = {
@@ -147,17 +158,14 @@ class _Reading:
             return None
         count = int((doubts[start:end] != BLANK).sum())
         content = lines.content[lines.begins[start] : lines.ends[end - 1] + 1]
-        wider = {
-            name: polars.Float64() if dtype == polars.Int64 and name not in self.names else dtype
-            for name, dtype in self.types.items()
-        }
+        wider = {name: dtype if name in self.names else with_numbers(dtype) for name, dtype in self.types.items()}
         for types in (self.types, wider):
             try:
                 frame = polars.read_ndjson(content, schema=types)
             except (polars.exceptions.PolarsError, polars.exceptions.PanicException):
                 continue
             if len(frame) == count:
-                return frame
+                return None if any(map(_like_objects, frame.get_columns())) else frame
         return None
 
     def _singly(self, path: Path, lines: Lines, doubts: Doubts, start: int, end: int) -> Block:
@@ -175,10 +183,11 @@ class _Reading:
         for name, dtype in self.types.items():
             if dtype == polars.Null:
                 self.types = {**self.types, name: type_of([row.get(name) for row in rows])}
-        columns = [texts_of(name, [row.get(name) for row in rows], dtype) for name, dtype in self.types.items()]
+        odd: list[Odd] = []
+        columns = [texts_of(name, [row.get(name) for row in rows], dtype, odd) for name, dtype in self.types.items()]
         places = np.array(there, dtype=np.int64)
         self._count_new(path, lines, doubts, places)
-        return Block(path, lines.first + places, polars.DataFrame(columns), _text_at(lines, places), rejected)
+        return Block(path, lines.first + places, polars.DataFrame(columns), _text_at(lines, places), rejected, odd)
 
     def _count_new(self, path: Path, lines: Lines, doubts: Doubts, there: Ints) -> None:
         """Keep in mind that lines which are read have keys that nobody knows."""
@@ -286,6 +295,17 @@ def _key_numbers(rows: Sequence[dict[str, Any]]) -> Ints:
 
     walk(rows, 0)
     return np.unique(np.array(list(found.values()), dtype=np.int64))
+
+
+def _like_objects(column: polars.Series) -> bool:
+    """Whether a text begins as a list or an object does, whose text polars may have made in a way of its own."""
+    import polars
+
+    if column.dtype == polars.Struct:
+        return any(map(_like_objects, column.struct.unnest().get_columns()))
+    if column.dtype == polars.List:
+        return _like_objects(column.explode())
+    return column.dtype == polars.String and bool(column.str.contains(r"^[\[{]").any())
 
 
 def _text_at(lines: Lines, places: Ints) -> Callable[[int], str]:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-import msgspec
+from seachange.log.raw_columns import text_of
 
 if TYPE_CHECKING:
     import polars
@@ -72,7 +72,7 @@ class Shape:
         if self.kind == "float":
             return float(value)
         if self.kind == "mixed":
-            return _text(value)
+            return text_of(value)
         if self.kind == "list":
             entries = self.entries or NOTHING
             return [entries.fitted(each) for each in value]
@@ -94,13 +94,6 @@ def frame_of(records: Sequence[dict[str, Any]], shape: Shape) -> polars.DataFram
             for name, each in shape.fields.items()
         }
     )
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    whole = isinstance(value, float) and value == int(value) and abs(value) <= LARGEST_INT
-    return msgspec.json.encode(int(value) if whole else value).decode()
 
 
 def _kind(value: Any) -> Kind:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from seachange.log.features import Category, Feature, Hashed, Number
 
 if TYPE_CHECKING:
     import polars
@@ -34,6 +37,14 @@ class Typed(NamedTuple):
     bad: polars.Series  # of booleans: a text that is neither of the kind nor missing
 
 
+class Odd(NamedTuple):
+    """A value of a feature that is not of its column's kind and counts as missing."""
+
+    name: str  # of the column or field, nested ones with dots
+    row: int
+    text: str
+
+
 def kind_of_texts(texts: polars.Series, role: Role) -> Kind:
     """The kind of a column of texts, by its head."""
     known = texts.drop_nulls().str.strip_chars()
@@ -44,9 +55,11 @@ def kind_of_texts(texts: polars.Series, role: Role) -> Kind:
     if lower.is_in(TRUE + FALSE).all() and role != "name":
         return "flag"
     numbers = rest.str.contains(NUMBER)
+    if role == "measure":
+        numbers |= lower.is_in(TRUE + FALSE)
     if numbers.mean() < SHARE[role]:  # type: ignore[operator]
         return "comma number" if role != "name" and _decimal_commas(rest) else "text"
-    rest = rest.filter(numbers)
+    rest = rest.filter(numbers & rest.str.contains(NUMBER))
     if role != "measure" and rest.str.contains(LEADING_ZERO).any():
         return "text"  # codes, such as 007
     return _kind_of_names(rest) if role == "name" else _kind_of_numbers(rest, role)
@@ -69,8 +82,30 @@ def _kind_of_numbers(numbers: polars.Series, role: Role) -> Kind:
     return "number" if role == "measure" else "text"  # more digits make an identifier
 
 
+def wanted_kinds(features: Sequence[Feature]) -> dict[str, Kind]:
+    """What the texts of the columns stand for that features were made of, whatever a later file looks like."""
+    kinds: dict[str, Kind] = {}
+    for feature in features:
+        if isinstance(feature, Category | Hashed):
+            if not feature.several:
+                kinds[feature.column] = "text"
+        elif feature.place is None and not (isinstance(feature, Number) and feature.seconds):
+            kinds[feature.column] = "comma number" if feature.comma else "number"
+    return kinds
+
+
+def kind_of_actions(names: Sequence[str]) -> Kind:
+    """What the texts of actions stand for that have these names."""
+    if all(re.match(NAMELY_NUMBER, name) and re.match(NAMELY_WHOLE, name) for name in names):
+        return "number"
+    return "whole" if all(re.match(NAMELY_WHOLE, name) for name in names) else "text"
+
+
 def typed(texts: polars.Series, kind: Kind, role: Role) -> Typed:
-    """Texts as values of a kind; a usual word for missing is null."""
+    """Texts as values of a kind; a usual word for missing is null.
+
+    In columns of numbers a flag is 0 or 1, and in columns of flags a number is itself, as ``number_in`` has it.
+    """
     import polars
 
     if kind in ("text", "nothing"):
@@ -83,18 +118,22 @@ def typed(texts: polars.Series, kind: Kind, role: Role) -> Typed:
         values = polars.Series([None], dtype=polars.Boolean).new_from_index(0, len(texts))
         values = values.zip_with(~lower.is_in(TRUE).fill_null(False), polars.repeat(True, len(texts), eager=True))
         values = values.zip_with(~lower.is_in(FALSE).fill_null(False), polars.repeat(False, len(texts), eager=True))
-        return Typed(values.alias(texts.name), values.is_null() & ~missing)
+        bad = values.is_null() & ~missing
+        if not bad.any():
+            return Typed(values.alias(texts.name), bad)
     if kind == "whole":
         values = bare.cast(polars.Int64, strict=False)
         bad = values.is_null() & ~missing
         if role == "name":
             bad |= (values.cast(polars.String) != bare).fill_null(False)
             return Typed(values.set(bad, None), bad)
-        if bare.filter(bad).cast(polars.Float64, strict=False).is_null().all():
+        if not bad.any():
             return Typed(values, bad)
     if kind == "comma number":
         bare = bare.set(bare.str.contains(".", literal=True).fill_null(False), "two signs").str.replace(",", ".")
     values = bare.cast(polars.Float64, strict=False).fill_nan(None)
+    if role != "name":
+        values = values.set(lower.is_in(TRUE).fill_null(False), 1.0).set(lower.is_in(FALSE).fill_null(False), 0.0)
     too_large = values.is_infinite() & ~lower.str.contains(INFINITE)
     bad = ((values.is_null() | too_large) & ~missing).fill_null(False)
     if role == "name":
@@ -102,17 +141,21 @@ def typed(texts: polars.Series, kind: Kind, role: Role) -> Typed:
     return Typed(values.set(bad, None), bad)
 
 
-def number_in(text: str) -> float | None:
-    """What a text stands for in a column of numbers or flags: None if missing; other words raise a ValueError."""
+def number_in(text: str, comma: bool = False) -> float | None:
+    """What a text stands for in a column of numbers or flags: None if missing; other words raise a ValueError.
+
+    With ``comma``, decimals stand behind one, 1,5 for 1.5.
+    """
     bare = text.strip()
     lower = bare.lower()
     if lower in MISSING:
         return None
     if lower in TRUE + FALSE:
         return float(lower in TRUE)
-    if not re.match(NUMBER, bare):
+    plain = bare if not comma else "two signs" if "." in bare else bare.replace(",", ".", 1)
+    if not re.match(NUMBER, plain):
         raise ValueError(f"{text!r} is no number")
-    return float(bare)
+    return float(plain)
 
 
 def _decimal_commas(texts: polars.Series) -> bool:

@@ -16,6 +16,8 @@ from seachange.log.readers.table_log import HEAD_ROWS, Block, TableLog
 if TYPE_CHECKING:
     import polars
 
+    from seachange.log.features import FeatureSpec
+
 MAGIC = b"PAR1"
 # Rows of a group are unpacked together, and twice where a cut goes through it: the fewer cuts, the fewer of those. So
 # many parts are read at a time, or as many as have so many values.
@@ -32,9 +34,14 @@ class ParquetLog(TableLog):
 
     format = "parquet"
 
-    def __init__(self, path: Path | Sequence[Path], columns: Mapping[str, str | Sequence[str]] | None = None) -> None:
+    def __init__(
+        self,
+        path: Path | Sequence[Path],
+        columns: Mapping[str, str | Sequence[str]] | None = None,
+        features: FeatureSpec | None = None,
+    ) -> None:
         self._schemas: dict[Path, polars.Schema] = {}
-        super().__init__(path, columns)
+        super().__init__(path, columns, features)
         self._require_places({path: schema.names() for path, schema in self._schemas.items()})
         _require_alike(self._schemas)
         self._rows = {path: _rows(path) for path in self.paths}
@@ -60,6 +67,8 @@ class ParquetLog(TableLog):
 
     def _kind(self, name: str, sample: polars.Series, role: Role) -> Kind | None:
         kind = super()._kind(name, sample, role)
+        if name in self._wanted:
+            return kind
         held = any(name in schema for schema in self._schemas.values())
         return "text" if kind is not None and held and role != "measure" else kind  # what is stored as text is text
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -13,8 +14,19 @@ import numpy as np
 
 from seachange.errors import LogError, SeachangeWarning
 from seachange.log.raw import PART_ROWS, RawRounds, Rejected
+from seachange.log.raw_columns import text_of
 from seachange.log.readers.even_parts import even_parts
-from seachange.log.readers.kinds import NUMBER, Kind, Role, kind_of_texts, typed
+from seachange.log.readers.kinds import (
+    NUMBER,
+    Kind,
+    Odd,
+    Role,
+    kind_of_actions,
+    kind_of_texts,
+    number_in,
+    typed,
+    wanted_kinds,
+)
 from seachange.log.readers.lines import SHOWN
 from seachange.log.readers.places import asked_contexts, find_places, free_columns
 from seachange.log.readers.sources import names_of, partition_keys
@@ -23,6 +35,8 @@ from seachange.protocols import Ints
 
 if TYPE_CHECKING:
     import polars
+
+    from seachange.log.features import Feature, FeatureSpec
 
 # The rows that a column's kind is decided by.
 HEAD_ROWS = 10_000
@@ -41,6 +55,7 @@ class Block:
     )  # the columns of this file that are needed; texts where a column's kind is still to be seen to
     text: Callable[[int], str]  # what stands in a row
     rejected: Sequence[Rejected] = ()
+    odd: Sequence[Odd] = ()  # what is inside of objects and lists and not of its field's type
 
 
 @dataclass(frozen=True)
@@ -58,6 +73,13 @@ class Oddities:
 
     count: int = 0
     first: dict[str, str] = field(default_factory=dict)  # a column, and where it has its first one
+    overruled: dict[str, str] = field(default_factory=dict)  # a folder's key, and what a file has in its stead
+
+    def add(self, odd: Sequence[Odd], lines: Ints, source: str) -> None:
+        """Take up those of a block."""
+        self.count += len(odd)
+        for one in odd:
+            self.first.setdefault(one.name, f"{_cut(one.text)!r} in line {lines[one.row]} of {source}")
 
 
 class TableLog:
@@ -66,10 +88,16 @@ class TableLog:
     format: str
     n_rounds: int | None = None
 
-    def __init__(self, path: Path | Sequence[Path], columns: Mapping[str, str | Sequence[str]] | None = None) -> None:
+    def __init__(
+        self,
+        path: Path | Sequence[Path],
+        columns: Mapping[str, str | Sequence[str]] | None = None,
+        features: FeatureSpec | None = None,
+    ) -> None:
         self.paths = [path] if isinstance(path, Path) else list(path)
         self.notes: list[str] = []
         self._asked = dict(columns or {})
+        self._spec = features
         self._sources = names_of(self.paths)
         # What the names of folders say of their files is a column too.
         self._keys = {file: {} if isinstance(path, Path) else partition_keys(file) for file in self.paths}
@@ -77,6 +105,16 @@ class TableLog:
         self._available = list(dict.fromkeys([*self._names(), *keys]))
         places = find_places(self._available, self._asked)
         self.columns, self.found, self.contexts = places.columns, places.found, asked_contexts(self._asked)
+        # Features that are fitted already say what the texts of their columns are; a later file may look otherwise.
+        self._wanted: dict[str, Kind] = {}
+        if features is not None:
+            self._wanted = wanted_kinds(features.shared)
+            self._wanted[self.columns["action"]] = kind_of_actions(features.action_names)
+
+    @property
+    def commas(self) -> frozenset[str]:
+        """The columns that are read with decimal commas."""
+        return frozenset(name for name, kind in self._plan.kinds.items() if kind == "comma number")
 
     def parts(self, rows: int = PART_ROWS) -> Iterator[RawRounds]:
         """All rounds, in the order of the files, at most ``rows`` at a time."""
@@ -147,7 +185,20 @@ class TableLog:
         """What the texts of a column stand for; None where it holds no texts."""
         import polars
 
-        return kind_of_texts(sample, role) if sample.dtype == polars.String else None
+        if sample.dtype != polars.String:
+            return None
+        return self._wanted[name] if name in self._wanted else kind_of_texts(sample, role)
+
+    def _features_by_holder(self) -> dict[str, list[Feature]]:
+        """The features that are asked for, by the table's own column that holds them."""
+        found: dict[str, list[Feature]] = {}
+        if self._spec is None:
+            return found
+        for feature in self._spec.shared:
+            heads = [feature.column[:i] for i, letter in enumerate(feature.column) if letter == "."]
+            holders = [name for name in (feature.column, *heads) if name in self._spec.holders]
+            found.setdefault(holders[0] if holders else feature.column, []).append(feature)
+        return found
 
     def _samples(self) -> dict[str, polars.Series]:
         """The first values of every column; of one that only folders have, all."""
@@ -204,6 +255,8 @@ class TableLog:
         good = np.ones(len(block.lines), dtype=bool)
         for name in self.needed:
             column, word = self._column(block, name), places.get(name)
+            if name in block.frame.columns and (other := _unlike(column, self._keys[block.path].get(name))):
+                oddities.overruled.setdefault(name, f"{other} in {source}")
             role: Role = ROLES.get(word or "", "feature")
             if word == "time":
                 read = moments(column, self._plan.clock)
@@ -216,16 +269,15 @@ class TableLog:
                 continue
             columns[name] = read.values
             bad = read.bad.arg_true().to_list()
-            if bad and word is None:
-                oddities.count += len(bad)
-                first = f"{_cut(column[bad[0]])!r} in line {block.lines[bad[0]]} of {source}"
-                oddities.first.setdefault(name, first)
+            if word is None:
+                oddities.add([Odd(name, row, column[row]) for row in bad], block.lines, source)
                 continue
             for row in bad:
                 if good[row]:
                     good[row] = False
                     reason = f"the {word} {_cut(str(column[row]))!r} is no {_wanted(str(word), kinds.get(name))}"
                     rejected.append(Rejected(source, int(block.lines[row]), reason, _cut(block.text(row))))
+        oddities.add(block.odd, block.lines, source)
         frame = polars.DataFrame(list(columns.values()))
         if not good.all():
             frame = frame.filter(polars.Series(good))
@@ -246,10 +298,16 @@ class TableLog:
         return polars.Series(name, [self._keys[block.path].get(name)]).new_from_index(0, len(block.lines))
 
     def _tell(self, oddities: Oddities) -> None:
+        for name, example in oddities.overruled.items():
+            warnings.warn(
+                f"column {name!r} is also a key of the folders, which say otherwise: {example}. The column counts.",
+                SeachangeWarning,
+                stacklevel=3,
+            )
         if oddities.count:
             places = "; ".join(f"{name!r} has {first}" for name, first in oddities.first.items())
             warnings.warn(
-                f"{oddities.count:,} values in columns of numbers are no numbers and count as missing: {places}.",
+                f"{oddities.count:,} values are not of their column's kind and count as missing: {places}.",
                 SeachangeWarning,
                 stacklevel=3,
             )
@@ -266,6 +324,20 @@ def _wanted(word: str, kind: Kind | None) -> str:
     if word == "time":
         return "time"
     return "whole number" if word in ("action", "sequence") and kind == "whole" else "number"
+
+
+def _unlike(column: polars.Series, key: str | None) -> str:
+    """A value of a column that is not what a folder says, beside that; nothing where all are."""
+    if key is None:
+        return ""
+    for value in column.drop_nulls().unique(maintain_order=True):
+        text = str(value) if column.dtype.is_temporal() else text_of(value)
+        same = text == key or (column.dtype.is_temporal() and text.startswith(key))
+        with suppress(ValueError):
+            same = same or number_in(text) == number_in(key)
+        if not same:
+            return f"{_cut(text)!r} for {key!r}"
+    return ""
 
 
 def _cut(text: str) -> str:
