@@ -184,6 +184,20 @@ def test_bad_rows_are_named_by_their_line_in_the_file(on_disk):
         log_from_raw(ListLog(back), on_disk=on_disk)
 
 
+@pytest.mark.parametrize("on_disk", [False, True])
+@pytest.mark.parametrize("word", ["propensity", "time", "sequence"])
+def test_what_one_part_lacks_is_no_column_that_others_lose(word, on_disk):
+    column = {word: pl.Series([0.5, 0.5, 0.5])}
+    with_it, without = rounds_of(HOURS, **column), rounds_of(HOURS, first_line=4, **{word: None})
+    for parts in ([with_it, without], [without, with_it]):
+        with pytest.raises(
+            LogError, match=rf"a {word} or none has; line 4 of clicks\.jsonl has none, unlike line 1"
+        ):
+            log_from_raw(ListLog(parts), on_disk=on_disk)
+    empty = rounds_of(HOURS[:0], **{word: None})
+    assert len(log_from_raw(ListLog([empty, with_it, empty]), on_disk=on_disk)) == 3
+
+
 def test_a_part_that_is_bad_throughout_leaves_the_others_on_disk():
     parts = [rounds_of(HOURS), rounds_of(HOURS, reward=pl.Series([None] * 3, dtype=pl.Float64)), rounds_of(HOURS)]
     for on_disk in (False, True):

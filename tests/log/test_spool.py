@@ -32,6 +32,14 @@ def table(tmp_path, monkeypatch):
     return path
 
 
+def test_times_on_disk_may_be_moments(tmp_path):
+    moments = pl.datetime_range(pl.datetime(2026, 1, 1), pl.datetime(2026, 1, 2), "1h", eager=True)
+    frame = pl.DataFrame({"action": ["a", "b"] * 12 + ["a"], "reward": 1, "propensity": 0.5, "time": moments})
+    frame.write_parquet(tmp_path / "log.parquet")
+    memory, disk = (sc.read_log(tmp_path / "log.parquet", on_disk=on_disk) for on_disk in (False, True))
+    np.testing.assert_array_equal(disk.times, memory.times)
+
+
 def test_a_log_on_disk_equals_the_log_in_memory(table):
     memory, disk = sc.read_log(table), sc.read_log(table, on_disk=True)
     assert disk.fingerprint() == memory.fingerprint()

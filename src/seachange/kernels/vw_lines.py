@@ -36,7 +36,7 @@ BAR, QUOTE_MARK, EQUALS, TAB, RETURN = (ord(c) for c in "|'=\t\r")
 LABEL, TAG, SHARED, ITEMS = 1, 2, 3, 4
 BLANK, SHARED_LINE, ACTION_LINE = 0, 1, 2
 # What may be wrong with a line, beside what may be wrong with one of JSON.
-ONLY_BLANKS, NAMELESS_SCALE, BAD_SCALE, NAMELESS_FEATURE, NO_VALUE, BAD_VALUE, SCALED = range(20, 27)
+ONLY_BLANKS, AFTER_BLANKS, NAMELESS_SCALE, BAD_SCALE, NAMELESS_FEATURE, NO_VALUE, BAD_VALUE, SCALED = range(20, 28)
 SHARED_WORD = np.frombuffer(b"shared", np.uint8)
 NAN_WORD, INFINITE_WORD = np.frombuffer(b"nan", np.uint8), np.frombuffer(b"inf", np.uint8)
 
@@ -135,7 +135,8 @@ def taken_apart(text, n_lines, with_items, paths, leaves, strings, powers):
     """Take lines apart: where they begin, what is wrong, what each is, in which example; leaves and strings, counted.
 
     ``with_items``: lines are actions, each a row of features of its own, and what they share is a line before them;
-    examples end with an empty line. Otherwise a line is an example.
+    examples end with an empty line, or with one of blanks, which is a fault of those before and after it. Otherwise a
+    line is an example.
     """
     leaf_paths, rows, kinds, numbers, places = leaves
     spans, slots = strings
@@ -145,7 +146,7 @@ def taken_apart(text, n_lines, with_items, paths, leaves, strings, powers):
     bits = np.zeros(1, np.uint64)
     doubles = bits.view(np.float64)
     i, n_leaves, n_strings, n_items, n_examples = np.uint64(0), 0, 0, 0, 0
-    within = False  # an example
+    within = after_blanks = False  # within an example, after a line of blanks
     for line in range(n_lines):
         end = i
         bar = i
@@ -162,10 +163,9 @@ def taken_apart(text, n_lines, with_items, paths, leaves, strings, powers):
             bar = stop
         if stop == i:
             n_examples += within
-            within = False
+            within = after_blanks = False
             i = end + ONE
             continue
-        within = True
         examples[line] = n_examples if with_items else line
         # Words before the bar. What touches it, or begins with a quote, is a tag.
         shared, any_word = False, False
@@ -200,6 +200,13 @@ def taken_apart(text, n_lines, with_items, paths, leaves, strings, powers):
             n_leaves += 1
         if not barred and not any_word:
             faults[line] = ONLY_BLANKS
+            n_examples += within
+            within, after_blanks = False, True
+            i = end + ONE
+            continue
+        if after_blanks and with_items:
+            faults[line] = AFTER_BLANKS
+        within, after_blanks = True, False
         roles[line] = SHARED_LINE if shared and with_items else ACTION_LINE
         root, row = SHARED, examples[line]
         if with_items and roles[line] == ACTION_LINE:

@@ -56,6 +56,9 @@ def log_from_raw(
         _require_sources(spec, _sources_in(held.parts))
     if not any(map(len, held.parts)):
         raise LogError("the log is empty: it needs at least one round.")
+    alike = _Alike(raw)
+    for part in held.parts:
+        alike.require(part)
     fields = _encoded(raw, spec, held, missing_rewards, on_bad_rows)
     return BanditLog(**require_some(fields, sum(map(len, held.parts))))
 
@@ -115,7 +118,9 @@ def _on_disk(
     found: set[str] = set()
 
     def encoded() -> Iterator[BanditLog]:
+        alike = _Alike(raw)
         for rounds in raw.parts(PART_ROWS):
+            alike.require(rounds)
             found.update(_sources_in([rounds]))
             yield BanditLog(**_encoded(raw, spec, _Held([rounds]), missing_rewards, on_bad_rows))
 
@@ -141,6 +146,43 @@ def _require_sources(spec: FeatureSpec, found: set[str]) -> None:
         )
 
 
+class _Alike:
+    """What all parts of a log have or all lack."""
+
+    def __init__(self, raw: RawLog) -> None:
+        self.word = _word_of(raw)
+        self.first: RawRounds | None = None
+
+    def require(self, rounds: RawRounds) -> None:
+        """Raise where a part has what the first one lacks, or lacks what that has."""
+        if not len(rounds):
+            return
+        self.first = rounds if self.first is None else self.first
+        ours, theirs = _optional(self.first), _optional(rounds)
+        for what in ours:
+            if ours[what] != theirs[what]:
+                has, lacks = (self.first, rounds) if ours[what] else (rounds, self.first)
+                here, there = (f"{self.word} {part.lines[0]} of {part.source}" for part in (lacks, has))
+                raise LogError(
+                    f"either all rounds of a log have {what} or none has; {here} has none, unlike {there}. Read the "
+                    "files that have them by themselves."
+                )
+
+
+def _optional(rounds: RawRounds) -> dict[str, bool]:
+    return {
+        "a propensity": rounds.propensity is not None,
+        "a time": rounds.time is not None,
+        "a sequence": rounds.sequence is not None,
+        "a list of actions": rounds.pool is not None,
+        "a whole logging distribution": rounds.pool is not None and rounds.pool.probs is not None,
+    }
+
+
+def _word_of(raw: RawLog) -> str:
+    return "row" if raw.format in OF_ROWS else "line"
+
+
 @dataclass(frozen=True)
 class Places:
     """Where each round stands in its file, for errors."""
@@ -162,8 +204,7 @@ def _encoded(
 ) -> dict[str, Any]:
     """The fields of a BanditLog, maybe without any rounds."""
     parts, numbers, starts = held.parts, held.numbers, held.starts()
-    n = starts[-1]
-    word = "row" if raw.format in OF_ROWS else "line"
+    n, word = starts[-1], _word_of(raw)
     rejected = [line for part in parts for line in part.rejected]
     if rejected and on_bad_rows == "raise":
         raise LogError(_said_of(rejected, n, word))

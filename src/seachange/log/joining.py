@@ -20,7 +20,7 @@ PER_ROUND = ("actions", "rewards", "propensities", "action_mask", "logging_probs
 
 
 class Together:
-    """The columns of all parts, put where they belong; those that one of them does not have are left out."""
+    """The columns of all parts, put where they belong; parts without rounds may lack what the others have."""
 
     def __init__(self, n: int) -> None:
         self._n = n
@@ -28,6 +28,8 @@ class Together:
 
     def put(self, start: int, part: Columns) -> None:
         """The columns of the part whose first round is that of number ``start``."""
+        if len(part) == 0 < self._n:
+            return
         for name in PER_ROUND:
             values = getattr(part, name)
             whole = self._arrays.setdefault(name, None if values is None else self._room(values))

@@ -62,7 +62,7 @@ def spooled(parts: Iterable[BanditLog]) -> BanditLog:
                 if name not in opened:
                     opened[name] = files.enter_context((spool.folder / name).open("wb"))
                     shapes[name] = (array.dtype, array.shape[1:])
-                opened[name].write(np.ascontiguousarray(array, dtype=shapes[name][0]).data)
+                np.ascontiguousarray(array, dtype=shapes[name][0]).tofile(opened[name])  # moments have no buffer
             rounds += len(part)
     if first is None:
         raise LogError(

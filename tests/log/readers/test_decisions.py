@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 from seachange.errors import LogError
-from seachange.log.readers.decisions import DecisionsLog, looks_like
+from seachange.log.readers import open_raw
+from seachange.log.readers.decisions import NO_DECISION, SECOND_REWARD, DecisionsLog, looks_like
 from seachange.log.writers.decisions import DecisionLog
 
 NOON = datetime(2026, 11, 16, 12)
@@ -58,6 +59,23 @@ def write_lines(path, *lines):
 
 def decision(name, action="red", **more):
     return {"decision": name, "action": action, "propensity": 0.5, "context": {"age": 3}, **more}
+
+
+@pytest.mark.parametrize("near", [1, 100])
+def test_rewards_may_be_in_another_file_than_their_decisions(near, tmp_path):
+    reward = {name: {"decision": name, "reward": number} for number, name in enumerate("abcd", 1)}
+    days = [
+        [decision("a"), reward["a"], decision("b")],
+        [reward["b"], decision("c"), reward["a"], reward["d"]],
+        [reward["c"]],
+    ]
+    files = [write_lines(tmp_path / f"{day}.jsonl", *lines) for day, lines in enumerate(days)]
+    for asked in (tmp_path, tmp_path / "*.jsonl", files):
+        parts = list(open_raw(asked).parts()) if near > 1 else list(DecisionsLog(files, near=near).parts())
+        assert [(part.source, part.lines.tolist()) for part in parts] == [("0.jsonl", [1, 3]), ("1.jsonl", [2])]
+        assert [part.reward.to_list() for part in parts] == [[1, 2], [3]]
+        rejected = [(each.source, each.line, each.reason) for part in parts for each in part.rejected]
+        assert sorted(rejected) == [("1.jsonl", 3, SECOND_REWARD), ("1.jsonl", 4, NO_DECISION)]
 
 
 @LATER

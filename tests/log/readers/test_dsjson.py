@@ -10,7 +10,7 @@ import pytest
 
 from log.vowpal_wabbit import driven
 from seachange.errors import LogError, SeachangeWarning
-from seachange.log.readers import text_blocks
+from seachange.log.readers import open_raw, read_log, text_blocks
 from seachange.log.readers.dsjson import DsjsonLog, looks_like
 
 # As the service writes it: labels first, the whole distribution in the order of a.
@@ -75,6 +75,64 @@ def test_actions_known_by_a_word_alone_are_named(items, names, tmp_path):
     (part,) = read(tmp_path, changed(NAMED, c=context(*items)))
     assert (None if part.pool.names is None else part.pool.names.to_list()) == names
     assert part.pool.features.width == (0 if names else 1)
+
+
+def listed(*names, times=1):
+    """Rounds whose actions are known by a word alone."""
+    return [changed(NAMED, c=context(*({"id": name} for name in names), hour=k % 2)) for k in range(times)]
+
+
+def write(path, lines):
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
+
+
+TWINS = "id does not tell the actions apart, as it does elsewhere"
+
+
+@pytest.mark.parametrize("names_first", [True, False])
+def test_names_are_names_in_all_files_and_a_round_of_twins_is_none(names_first, tmp_path):
+    twins = [*listed("a", "b", times=30), *listed("a", "a"), *listed("b", "c", times=9)]
+    days = [listed("a", "b", times=40), twins][:: 1 if names_first else -1]
+    for day, lines in enumerate(days):
+        write(tmp_path / "days" / f"{day}.json", lines)
+    parts = list(open_raw(tmp_path / "days").parts())
+    assert [part.pool.features.width for part in parts] == [0, 0]
+    assert parts[0].pool.names.to_list()[:4] == ["a", "b", "a", "b"]
+    assert [part.lines[[0, -1]].tolist() for part in parts] == [[1, 40], [1, 40]]
+    assert [(each.source, each.line, each.reason) for part in parts for each in part.rejected] == [
+        (f"{int(names_first)}.json", 31, TWINS)
+    ]
+
+
+def test_features_say_whether_actions_have_names(tmp_path):
+    clean, twins = listed("a", "b", times=6), [*listed("a", "b", times=2), *listed("a", "a", times=4)]
+    by_name = read_log(write(tmp_path / "clean", clean)).features
+    by_place = read_log(write(tmp_path / "twins", twins)).features
+    assert (by_name.named, by_place.named) == (True, False)
+    log = read_log(tmp_path / "clean", features=by_place)
+    assert np.asarray(log.contexts)[0, :, :2].tolist() == [[1, 0], [0, 1]]  # id=a and id=b
+    log = read_log(tmp_path / "twins", features=by_name, on_bad_rows="drop")
+    assert (len(log), log.dropped) == (2, ((TWINS, 4),))
+    with pytest.raises(LogError, match=rf"{TWINS}; line 3 of twins has .* \(4 of 6 lines are bad\)"):
+        read_log(tmp_path / "twins", features=by_name)
+
+
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_a_file_without_times_is_named(on_disk, tmp_path):
+    untimed = listed("a", "b", times=4)
+    for day in (0, 1):
+        write(tmp_path / "untimed" / f"{day}.json", untimed)
+    assert read_log(tmp_path / "untimed", on_disk=on_disk).times is None
+    write(tmp_path / "untimed" / "2.json", [changed(line, Timestamp="2026-03-01T10:00:00Z") for line in untimed])
+    with pytest.raises(
+        LogError, match=r"a time or none has; line 1 of 0\.json has none, unlike line 1 of 2\.json"
+    ):
+        read_log(tmp_path / "untimed", on_disk=on_disk)
+    files = [tmp_path / "untimed" / name for name in ("2.json", "0.json")]
+    with pytest.raises(LogError, match=r"times must be known; line 1 of 0\.json"):
+        read_log(files, on_disk=on_disk)
 
 
 def test_features_are_taken_as_vowpal_wabbit_takes_them(tmp_path):

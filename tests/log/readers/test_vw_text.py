@@ -6,7 +6,7 @@ import pytest
 
 from log.vowpal_wabbit import driven
 from seachange.errors import LogError
-from seachange.log.readers import text_blocks
+from seachange.log.readers import open_raw, text_blocks, vw_text
 from seachange.log.readers.vw_text import VwTextLog, looks_like
 
 
@@ -113,7 +113,6 @@ BROKEN_GROUPS = {
     "what is shared stands behind an action": "| b\nshared | a\n0:1:0.5 | c\n",
     "a line has several": "shared 0:1:0.5 | a\n| b\n",
     "a line has several labels": "0:1:0.5 0:1:0.5 | b\n| c\n",
-    "a line of blanks": "shared | a\n  \n0:1:0.5 | c\n",
     "a feature has no value": "0:1:0.5 | b:\n| c\n",
 }
 
@@ -126,6 +125,34 @@ def test_groups_that_are_no_rounds_are_rejected_with_a_reason(reason, tmp_path):
     ((line, found),) = [(each.line, each.reason) for part in parts for each in part.rejected]
     assert line == 5
     assert reason in found
+
+
+@pytest.mark.parametrize("blanks", ["   ", "\t", " \r"])
+def test_a_line_of_blanks_is_named_and_costs_the_rounds_around_it(blanks, tmp_path):
+    group = "shared | a\n0:1:0.5 | b\n| c\n"
+    parts = read(tmp_path, f"{group}\n{group}{blanks}\n{group}\n{group}\n{blanks}\n{group}\n{group}")
+    assert [int(line) for part in parts for line in part.lines] == [1, 13, 22]
+    found = [(each.line, each.reason) for part in parts for each in part.rejected]
+    assert [line for line, _ in found] == [8, 9, 17]
+    assert found[0][1] == found[2][1] == "a line of blanks, which does not end a round as an empty line does"
+    assert found[1][1] == "the line before is of blanks, which does not end a round as an empty line does"
+
+
+def test_a_file_without_empty_lines_is_not_held_in_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr(text_blocks, "BLOCK_BYTES", 100)
+    monkeypatch.setattr(vw_text, "LONGEST_LINE", 1000)
+    with pytest.raises(LogError, match=r"'log.vw' has more than 1,000 bytes without an empty line"):
+        read(tmp_path, "shared | a\n0:1:0.5 | b\n| c\n \n" * 100)
+    assert sum(map(len, read(tmp_path, "shared | a\n0:1:0.5 | b\n| c\n\n" * 100))) == 100
+
+
+def test_a_round_ends_with_its_file(tmp_path):
+    files = [tmp_path / "1.vw", tmp_path / "2.vw"]
+    for file in files:
+        file.write_text("shared | a\n0:1:0.5 'x| b\n'y| c\n\nshared | a\n'x| c\n0:1:0.5 'y| b\n")
+    parts = list(open_raw(files).parts())
+    assert [(part.source, part.lines.tolist()) for part in parts] == [("1.vw", [1, 5]), ("2.vw", [1, 5])]
+    assert [part.pool.names.to_list() for part in parts] == [["x", "y"] * 2] * 2
 
 
 def test_rounds_are_whole_whatever_the_size_of_blocks_and_parts(tmp_path, monkeypatch):

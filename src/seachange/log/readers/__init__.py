@@ -30,27 +30,29 @@ if TYPE_CHECKING:
 
 
 class Format(NamedTuple):
-    """A word, how to tell it, what reads it, and whether that takes a list of files."""
+    """A word, how to tell it, and what reads it."""
 
     word: str
     looks_like: Callable[[Path, bytes], bool]
     reader: Callable[..., RawLog]
-    many: bool = False
+    many: bool = False  # the reader takes a list of files
+    table: bool = False  # whose columns can be named
+    told_names: bool = False  # features tell the reader whether actions have names
 
 
 # In the order in which they are tried: what is told by a mark comes first, what many files look like last.
 FORMATS = (
-    Format("parquet", parquet.looks_like, parquet.ParquetLog, many=True),
+    Format("parquet", parquet.looks_like, parquet.ParquetLog, many=True, table=True),
     Format("open-bandit", open_bandit.looks_like, open_bandit.OpenBanditLog),
     Format("yahoo-r6a", yahoo.looks_like, yahoo.YahooLog),
     Format("yahoo-r6b", yahoo.looks_like, partial(yahoo.YahooLog, release="yahoo-r6b")),
     Format("criteo", criteo.looks_like, criteo.CriteoLog),
-    Format("decisions", decisions.looks_like, decisions.DecisionsLog),
-    Format("dsjson", dsjson.looks_like, dsjson.DsjsonLog),
-    Format("vw", vw_text.looks_like, vw_text.VwTextLog),
-    Format("json-lines", json_lines.looks_like, json_lines.JsonLinesLog, many=True),
-    Format("csv", csv.looks_like, csv.CsvLog, many=True),
-    Format("tsv", csv.looks_like, csv.CsvLog, many=True),
+    Format("decisions", decisions.looks_like, decisions.DecisionsLog, many=True),
+    Format("dsjson", dsjson.looks_like, dsjson.DsjsonLog, many=True, told_names=True),
+    Format("vw", vw_text.looks_like, vw_text.VwTextLog, many=True, told_names=True),
+    Format("json-lines", json_lines.looks_like, json_lines.JsonLinesLog, many=True, table=True),
+    Format("csv", csv.looks_like, csv.CsvLog, many=True, table=True),
+    Format("tsv", csv.looks_like, csv.CsvLog, many=True, table=True),
 )
 # What a name says where the content does not.
 SUFFIXES = {
@@ -75,7 +77,7 @@ def open_raw(
     """The log in a file, a folder of files or all files called like a pattern, as it is stored.
 
     The format is told by the content and then by the name; ``format`` says it where that is wrong. Of a table only what
-    ``features`` are made of is read, where they are given.
+    ``features`` are made of is read, where they are given; of lists of actions, they say whether these have names.
     """
     if isinstance(path, str | Path) and Path(path).is_dir():
         folder = Path(path)
@@ -84,12 +86,13 @@ def open_raw(
             return whole.reader(folder, columns)
     files = files_of(path)
     told = _named(format) if format else _format_of(files, columns)
-    if told.many and features is not None:
-        # Of a table, only what the features are made of need be read, and as what they are made of.
-        columns, told = features.words(columns), told._replace(reader=partial(told.reader, features=features))
+    if told.table and features is not None:
+        columns = features.words(columns)  # of a table, only what the features are made of need be read
+    # What features are made of also says what the texts of a table are, and whether actions have names.
+    reader = partial(told.reader, features=features) if told.table or told.told_names else told.reader
     if isinstance(path, str | Path) and Path(path).is_file():
-        return told.reader(files[0], columns)
-    return told.reader(files, columns) if told.many else ManyFiles([told.reader(file, columns) for file in files])
+        return reader(files[0], columns)
+    return reader(files, columns) if told.many else ManyFiles([reader(file, columns) for file in files])
 
 
 def read_log(
@@ -158,7 +161,7 @@ def _format_of(files: Sequence[Path], columns: Mapping[str, str | Sequence[str]]
 
 def _told(path: Path, head: bytes, columns: Mapping[str, str | Sequence[str]] | None) -> Format | None:
     """The first format that looks like it; whoever names columns has a table."""
-    return next((one for one in FORMATS if (one.many or not columns) and one.looks_like(path, head)), None)
+    return next((one for one in FORMATS if (one.table or not columns) and one.looks_like(path, head)), None)
 
 
 def _format_of_file(file: Path, columns: Mapping[str, str | Sequence[str]] | None) -> Format:

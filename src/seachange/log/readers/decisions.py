@@ -1,18 +1,19 @@
 """Our own decision log (``seachange.log.decision_lines`` says what a line holds), with each reward at its decision.
 
-The file is read twice. The first pass learns the fields of the records and keeps the rewards that are far from their
-decisions: more than ``NEAR`` decisions later, or before them. The second holds the last ``NEAR`` decisions and joins.
-So a reward may be anywhere; memory grows only with those that are far. Of several rewards the first counts, because it
-is what the deployment learned from when it came; the others are named, as are rewards of decisions that are not there.
+The files, which follow each other, are read twice. The first pass learns the fields of the records and keeps the
+rewards that are far from their decisions: more than ``NEAR`` decisions later, or before them. The second holds the last
+``NEAR`` decisions and joins. So a reward may be anywhere, in a later file as well; memory grows only with those that
+are far. Of several rewards the first counts, because it is what the deployment learned from when it came; the others
+are named, as are rewards of decisions that are not there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -21,14 +22,22 @@ from seachange.log.decision_lines import DecisionLine, broken_rule
 from seachange.log.raw import PART_ROWS, Pool, RawRounds, Rejected
 from seachange.log.readers.json_values import Shape, frame_of
 from seachange.log.readers.lines import shown
-from seachange.log.readers.places import require_no_columns
-from seachange.log.readers.text_blocks import line_blocks
+from seachange.log.readers.text_blocks import Block
+from seachange.log.readers.text_log import TextLog
 
 NEAR = 1 << 16
 SECOND_REWARD = "the decision has a reward already"
 SECOND_DECISION = "a decision of this name was made shortly before"
 NO_DECISION = "there is no decision of this name"
 COLUMNS = {word: word for word in ("action", "reward", "propensity", "time")}
+
+
+class Place(NamedTuple):
+    """Where a line stands; those that come later are greater."""
+
+    file: int
+    line: int
+    source: str
 
 
 @dataclass
@@ -40,29 +49,33 @@ class Survey:
     timed: bool = False
     pooled: bool = False
     probs: bool = True
-    far: dict[str, list[tuple[int, float, str]]] = field(default_factory=dict)  # rewards: line, reward, text
+    far: dict[str, list[tuple[Place, float, str]]] = field(default_factory=dict)  # rewards, with their text
 
 
 @dataclass
 class Waiting:
     """A decision whose reward may still come."""
 
-    line: int
+    place: Place
     decision: DecisionLine
     reward: float | None = None
-    reward_line: int = 0
+    reward_place: Place | None = None
     reward_text: str = ""
 
 
-class DecisionsLog:
-    """The decisions in a file, in the order in which they were made."""
+class DecisionsLog(TextLog):
+    """The decisions in one file or several, in the order in which they were made."""
 
-    format = "decisions"
-    columns: dict[str, str] = COLUMNS
+    format, columns, description = "decisions", COLUMNS, "the decision log"
 
-    def __init__(self, path: str | Path, columns: Mapping[str, Any] | None = None, *, near: int = NEAR) -> None:
-        require_no_columns(columns, "the decision log")
-        self.path = Path(path)
+    def __init__(
+        self,
+        path: str | Path | Sequence[str | Path],
+        columns: Mapping[str, Any] | None = None,
+        *,
+        near: int = NEAR,
+    ) -> None:
+        super().__init__(path, columns)
         self.near = near
 
     def parts(self, rows: int = PART_ROWS) -> Iterator[RawRounds]:
@@ -71,19 +84,20 @@ class DecisionsLog:
         settled: list[Waiting] = []
         rejected: list[Rejected] = []
         for each in self._settled(survey, rejected):
-            settled.append(each)
-            if len(settled) == rows:
-                yield _rounds(self.path.name, settled, survey, rejected)
+            if settled and (len(settled) == rows or settled[0].place.file != each.place.file):
+                yield _rounds(settled[0].place.source, settled, survey, rejected)
                 settled.clear()
                 rejected.clear()
+            settled.append(each)
         if settled or rejected:
-            yield _rounds(self.path.name, settled, survey, rejected)
+            source = settled[0].place.source if settled else rejected[0].source
+            yield _rounds(source, settled, survey, rejected)
 
     def _survey(self) -> Survey:
         survey = Survey()
         near: dict[str, None] = {}
         first = True
-        for number, text, line in _lines(self.path):
+        for place, text, line in _lines(self.blocks()):
             if isinstance(line, str):
                 continue
             if line.action is not None and line.decision not in near:
@@ -96,7 +110,7 @@ class DecisionsLog:
                 survey.probs &= line.probs is not None
                 first = False
             elif line.action is None and line.decision not in near and line.reward is not None:
-                survey.far.setdefault(line.decision, []).append((number, line.reward, shown(text)))
+                survey.far.setdefault(line.decision, []).append((place, line.reward, shown(text)))
         return survey
 
     def _settled(self, survey: Survey, rejected: list[Rejected]) -> Iterator[Waiting]:
@@ -104,39 +118,39 @@ class DecisionsLog:
         waiting: dict[str, Waiting] = {}
         far = dict(survey.far)
 
-        def reject(number: int, reason: str, text: str) -> None:
-            rejected.append(Rejected(self.path.name, number, reason, text))
+        def reject(place: Place, reason: str, text: str) -> None:
+            rejected.append(Rejected(place.source, place.line, reason, text))
 
         def settle(each: Waiting) -> Waiting:
             rewards = far.pop(each.decision.decision, [])
-            if each.reward is not None:
-                rewards = [*rewards, (each.reward_line, each.reward, each.reward_text)]
-            for place, (number, reward, line_text) in enumerate(sorted(rewards)):
-                if place == 0:
+            if each.reward is not None and each.reward_place is not None:
+                rewards = [*rewards, (each.reward_place, each.reward, each.reward_text)]
+            for nth, (place, reward, line_text) in enumerate(sorted(rewards)):
+                if nth == 0:
                     each.reward = reward
                 else:
-                    reject(number, SECOND_REWARD, line_text)
+                    reject(place, SECOND_REWARD, line_text)
             return each
 
-        for number, text, line in _lines(self.path):
+        for place, text, line in _lines(self.blocks()):
             if isinstance(line, str):
-                reject(number, line, shown(text))
+                reject(place, line, shown(text))
             elif line.action is not None:
                 if line.decision in waiting:
-                    reject(number, SECOND_DECISION, shown(text))
-                elif gone := _add(waiting, line.decision, Waiting(number, line), self.near):
+                    reject(place, SECOND_DECISION, shown(text))
+                elif gone := _add(waiting, line.decision, Waiting(place, line), self.near):
                     yield settle(gone)
             elif line.decision in waiting:
                 each = waiting[line.decision]
                 if each.reward is None:
-                    each.reward, each.reward_line, each.reward_text = line.reward, number, shown(text)
+                    each.reward, each.reward_place, each.reward_text = line.reward, place, shown(text)
                 else:
-                    reject(number, SECOND_REWARD, shown(text))
+                    reject(place, SECOND_REWARD, shown(text))
         for each in waiting.values():
             yield settle(each)
         for rewards in far.values():
-            for number, _, line_text in rewards:
-                reject(number, NO_DECISION, line_text)
+            for place, _, line_text in rewards:
+                reject(place, NO_DECISION, line_text)
 
 
 def looks_like(path: Path, head: bytes) -> bool:
@@ -152,12 +166,14 @@ def _add(held: dict[str, Any], key: str, value: Any, most: int) -> Any:
     return held.pop(next(iter(held))) if len(held) > most else None
 
 
-def _lines(path: Path) -> Iterator[tuple[int, bytes, DecisionLine | str]]:
-    """Number, text and content of the lines; a line that holds neither decision nor reward has a reason instead."""
-    number = 0
+def _lines(blocks: Iterable[Block]) -> Iterator[tuple[Place, bytes, DecisionLine | str]]:
+    """Place, text and content of the lines; a line that holds neither decision nor reward has a reason instead."""
+    file, number, source = -1, 0, None
     pooled: bool | None = None
-    for block in line_blocks(path):
-        for text in block.split(b"\n"):
+    for block in blocks:
+        if block.source != source:
+            file, number, source = file + 1, 0, block.source
+        for text in bytes(block.text).split(b"\n"):
             number += 1
             if not text.strip():
                 continue
@@ -167,7 +183,7 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes, DecisionLine | str]]:
                     pooled = line.actions is not None
                 elif pooled != (line.actions is not None):
                     line = "either every decision has a list of actions or none has"
-            yield number, text, line
+            yield Place(file, number, block.source), text, line
         # A block ends with a line, so that its last piece is the empty one that the next line begins.
         number -= 1
 
@@ -196,7 +212,7 @@ def _rounds(source: str, settled: list[Waiting], survey: Survey, rejected: list[
     times: list[datetime | None] = [each.time for each in decisions]
     return RawRounds(
         source=source,
-        lines=np.array([each.line for each in settled], dtype=np.int64),
+        lines=np.array([each.place.line for each in settled], dtype=np.int64),
         features=frame_of([each.context or {} for each in decisions], survey.context),
         action=Series("action", actions, dtype=String) if pool is None else Series("action", _places(decisions)),
         reward=Series("reward", [each.reward for each in settled], dtype=Float64),

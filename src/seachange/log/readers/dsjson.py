@@ -18,7 +18,7 @@ no weights here, so where it changes over a file, a warning says that averages l
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,9 +30,16 @@ from seachange.log.raw import PART_ROWS, Pool, RawRounds
 from seachange.log.readers.ahead import made_ahead
 from seachange.log.readers.dsjson_labels import WANTED, Labels, labels_of
 from seachange.log.readers.json_leaves import JsonLeaves
-from seachange.log.readers.leaf_features import Features, FeaturesSoFar, features_of, in_parts, rejected_lines
-from seachange.log.readers.places import require_no_columns
-from seachange.log.readers.text_blocks import Block, blocks_of
+from seachange.log.readers.leaf_features import (
+    Features,
+    FeaturesSoFar,
+    LineCount,
+    features_of,
+    in_parts,
+    rejected_lines,
+)
+from seachange.log.readers.text_blocks import Block
+from seachange.log.readers.text_log import TextLog
 
 FIELDS = {"action": "a", "reward": "-_label_cost", "propensity": "p", "time": "Timestamp"}
 
@@ -43,22 +50,17 @@ def looks_like(path: Path, head: bytes) -> bool:
     return any(b'"c"' in line and (b'"_label_' in line or b'"_multi"' in line) for line in lines)
 
 
-class DsjsonLog:
-    """A dsjson file."""
+class DsjsonLog(TextLog):
+    """Files of dsjson."""
 
-    format = "dsjson"
-
-    def __init__(self, path: str | Path, columns: Mapping[str, str | Sequence[str]] | None = None) -> None:
-        require_no_columns(columns, "a dsjson file")
-        self.path = Path(path)
-        self.columns = dict(FIELDS)
+    format, columns, description = "dsjson", FIELDS, "a dsjson file"
 
     def parts(self, rows: int = PART_ROWS) -> Iterator[RawRounds]:
-        """All rounds, in the order of the file, at most ``rows`` at a time; each call starts anew."""
-        reading = _Reading()
-        for piece in made_ahead(blocks_of(self.path, PADDING), _piece_of):
+        """All rounds, in the order of the files, at most ``rows`` at a time; each call starts anew."""
+        reading = _Reading(self.named)
+        for piece in made_ahead(self.blocks(PADDING), _piece_of):
             yield from in_parts(reading.rounds(piece), rows)
-        reading.warn(self.path)
+        reading.warn(self.name)
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,12 +81,12 @@ def _piece_of(block: Block) -> _Piece:
 
 
 class _Reading:
-    """What is known of a file so far."""
+    """What is known of a log so far."""
 
-    def __init__(self) -> None:
-        self.features = FeaturesSoFar()
+    def __init__(self, named: bool | None) -> None:
+        self.features = FeaturesSoFar(named)
+        self.counting = LineCount()
         self.begun = self.with_probs = self.timed = False
-        self.n_lines = 0
         self.least_dropped, self.most_dropped = np.inf, -np.inf
 
     def rounds(self, piece: _Piece) -> RawRounds:
@@ -95,7 +97,7 @@ class _Reading:
         good = reasons.none()
         if not self.begun and good.any():
             self.begun, self.with_probs = True, bool(labels.with_probs[good].any())
-            self.timed = bool(labels.times.filter(good).is_not_null().any())
+        self.timed |= bool(labels.times.filter(good).is_not_null().any())
         if self.with_probs:
             reasons.give(~labels.with_probs, "there is no p, which the first rounds have")
         shared, items, names = self.features.frames(piece.features, reasons)
@@ -104,8 +106,7 @@ class _Reading:
         if len(dropped):
             self.least_dropped = min(self.least_dropped, dropped.min())
             self.most_dropped = max(self.most_dropped, dropped.max())
-        lines_before = self.n_lines
-        self.n_lines += len(piece.leaves)
+        lines_before = self.counting.before(piece.source, len(piece.leaves))
         probs = labels.probs[: n_items.sum()][np.repeat(good, n_items)] if self.with_probs else None
         return RawRounds(
             source=piece.source,
@@ -119,12 +120,12 @@ class _Reading:
             rejected=rejected_lines(piece.source, piece.leaves, reasons.texts, lines_before),
         )
 
-    def warn(self, path: Path) -> None:
+    def warn(self, source: str) -> None:
         """Say what rounds cannot say themselves."""
-        self.features.warn(path.name)
+        self.features.warn(source)
         if self.most_dropped > self.least_dropped:
             warnings.warn(
-                f"the probability that an event was dropped before {path.name!r} was written (pdrop) goes from "
+                f"the probability that an event was dropped before {source!r} was written (pdrop) goes from "
                 f"{self.least_dropped:g} to {self.most_dropped:g}: averages over this log lean towards times with "
                 "fewer drops, as rounds have no weights.",
                 SeachangeWarning,

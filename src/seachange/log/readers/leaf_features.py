@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     import polars
 
 TAG = "_tag"
+# A text names the actions if at most one round in so many does not tell them apart; such rounds are none.
+ROUNDS_OF_TWINS = 20
 
 
 class Reasons:
@@ -102,10 +104,27 @@ def _columns(leaves: Leaves, named: dict[str, list[int]], good: Bools) -> dict[s
     return columns
 
 
-class FeaturesSoFar:
-    """The columns of a file, and which of them names the items."""
+class LineCount:
+    """How many lines of a file are behind us."""
 
     def __init__(self) -> None:
+        self.source, self.n_lines = "", 0
+
+    def before(self, source: str, n_lines: int) -> int:
+        """The lines before the ``n_lines`` of a file that come next."""
+        before = self.n_lines if source == self.source else 0
+        self.source, self.n_lines = source, before + n_lines
+        return before
+
+
+class FeaturesSoFar:
+    """The columns of a log, and which of them names the items.
+
+    ``named`` says whether one does, where that is known; otherwise the first block shows it.
+    """
+
+    def __init__(self, named: bool | None = None) -> None:
+        self.named = named
         self.shared, self.items = Columns(), Columns()
         self.begun = False
         self.name_column: str | None = None
@@ -119,7 +138,7 @@ class FeaturesSoFar:
         self.left_out += features.leaves.left_out
         if not self.begun and good.any():
             self.begun = True
-            self.name_column = _name_column(features.items, round_of_item, np.repeat(good, features.n_items))
+            self.name_column = self._name_column(features, good)
         shared, misfits = self.shared.frame(features.leaves, features.shared, len(good))
         for reason, bad in misfits.items():
             reasons.give(bad, reason)
@@ -130,7 +149,7 @@ class FeaturesSoFar:
         if self.name_column is not None:
             names = items[self.name_column]
             unclear = round_of_item[_not_names(names, round_of_item)]
-            reasons.give_to(unclear, f"{self.name_column} does not tell the actions apart, as it did before")
+            reasons.give_to(unclear, f"{self.name_column} does not tell the actions apart, as it does elsewhere")
             items = items.drop(self.name_column)
         if TAG in items.columns:
             items = items.drop(TAG)
@@ -139,6 +158,18 @@ class FeaturesSoFar:
             return shared, items, names
         mine = np.repeat(good, features.n_items)
         return shared.filter(good), items.filter(mine), None if names is None else names.filter(mine)
+
+    def _name_column(self, features: Features, good: Bools) -> str | None:
+        """The feature that says which action an item is."""
+        items, round_of_item = features.items, features.round_of_item
+        others = [name for name in items if name != TAG]
+        candidate = TAG if TAG in items else others[0] if len(others) == 1 else None
+        if self.named is False or candidate is None or items[candidate].shape != Shape("text", False):
+            return None
+        twins = np.zeros(len(good), bool)
+        twins[round_of_item[_not_names(items[candidate].values, round_of_item)]] = True
+        is_name = self.named or ROUNDS_OF_TWINS * (twins & good).sum() <= good.sum()
+        return candidate if is_name else None
 
     def warn(self, source: str) -> None:
         """Say what rounds cannot say themselves."""
@@ -151,16 +182,6 @@ class FeaturesSoFar:
                 SeachangeWarning,
                 stacklevel=4,
             )
-
-
-def _name_column(items: dict[str, Column], round_of_item: Ints, good: Bools) -> str | None:
-    """The feature that says which action an item is."""
-    features = [name for name in items if name != TAG]
-    candidate = TAG if TAG in items else features[0] if len(features) == 1 else None
-    if candidate is None or items[candidate].shape != Shape("text", False):
-        return None
-    unclear = _not_names(items[candidate].values, round_of_item) & good
-    return None if unclear.any() else candidate
 
 
 def _not_names(names: polars.Series, round_of_item: Ints) -> Bools:
@@ -208,7 +229,9 @@ def _part_of(pool: Pool, start: int, stop: int) -> Pool:
     )
 
 
-def rejected_lines(source: str, leaves: Leaves, reasons: dict[int, str], lines_before: int) -> tuple[Rejected, ...]:
-    """Lines with a reason, but for empty ones."""
+def rejected_lines(
+    source: str, leaves: Leaves, reasons: dict[int, str], lines_before: int, *, blank: bool = False
+) -> tuple[Rejected, ...]:
+    """Lines with a reason; those of blanks only where they matter."""
     texts = ((k, leaves.line(k)) for k in sorted(reasons))
-    return tuple(Rejected(source, lines_before + k + 1, reasons[k], text) for k, text in texts if text)
+    return tuple(Rejected(source, lines_before + k + 1, reasons[k], text) for k, text in texts if text or blank)

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 NO_TEXT = 100
 FAULTS = {
-    kernel.ONLY_BLANKS: "a line of blanks, which is neither an action nor the end of a round",
+    kernel.ONLY_BLANKS: "a line of blanks, which does not end a round as an empty line does",
+    kernel.AFTER_BLANKS: "the line before is of blanks, which does not end a round as an empty line does",
     kernel.NAMELESS_SCALE: "a namespace has a scale but no name",
     kernel.BAD_SCALE: "the scale of a namespace is no number of at most 19 digits",
     kernel.SCALED: "in a namespace with a scale, a feature's value is no number of at most 19 digits",
@@ -193,6 +194,5 @@ def _give_faults(leaves: VwLeaves, reasons: Reasons, example: Ints) -> dict[int,
     for k in np.flatnonzero(leaves.faults).tolist():
         if example[k] >= 0:
             reasons.texts.setdefault(int(example[k]), FAULTS[int(leaves.faults[k])])
-            if leaves.faults[k] != kernel.ONLY_BLANKS:
-                lines.setdefault(int(example[k]), k)
+            lines.setdefault(int(example[k]), k)
     return lines

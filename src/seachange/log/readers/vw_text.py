@@ -17,7 +17,7 @@ of it; here the round is rejected.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -25,14 +25,24 @@ from pathlib import Path
 
 import numpy as np
 
+from seachange.errors import LogError
 from seachange.kernels import vw_lines as kernel
 from seachange.kernels.letters import PADDING
 from seachange.log.raw import PART_ROWS, Pool, RawRounds
 from seachange.log.readers.ahead import made_ahead
 from seachange.log.readers.leaf_columns import Column, column_of
-from seachange.log.readers.leaf_features import TAG, Features, FeaturesSoFar, features_of, in_parts, rejected_lines
-from seachange.log.readers.places import require_no_columns
-from seachange.log.readers.text_blocks import Block, blocks_of
+from seachange.log.readers.leaf_features import (
+    TAG,
+    Features,
+    FeaturesSoFar,
+    LineCount,
+    features_of,
+    in_parts,
+    rejected_lines,
+)
+from seachange.log.readers.lines import LONGEST_LINE
+from seachange.log.readers.text_blocks import Block
+from seachange.log.readers.text_log import TextLog
 from seachange.log.readers.vw_labels import Labels, VwLeaves, Words, labels_of_examples, labels_of_lines
 from seachange.protocols import Bools, Ints
 
@@ -57,26 +67,21 @@ def _is_label(word: bytes | bytearray) -> bool:
         return False
 
 
-class VwTextLog:
-    """A file in Vowpal Wabbit's text format."""
+class VwTextLog(TextLog):
+    """Files in Vowpal Wabbit's text format."""
 
-    format = "vw"
-
-    def __init__(self, path: str | Path, columns: Mapping[str, str | Sequence[str]] | None = None) -> None:
-        require_no_columns(columns, "Vowpal Wabbit's text")
-        self.path = Path(path)
-        self.columns = dict(FIELDS)
+    format, columns, description = "vw", FIELDS, "Vowpal Wabbit's text"
 
     def parts(self, rows: int = PART_ROWS) -> Iterator[RawRounds]:
-        """All rounds, in the order of the file, at most ``rows`` at a time; each call starts anew."""
-        blocks = blocks_of(self.path)
+        """All rounds, in the order of the files, at most ``rows`` at a time; each call starts anew."""
+        blocks = self.blocks()
         if (first := next(blocks, None)) is None:
             return
         with_items, every = _has_items(first.text), chain([first], blocks)
-        reading = _Reading(with_items)
+        reading = _Reading(with_items, self.named)
         for piece in made_ahead(_whole_examples(every) if with_items else every, partial(_piece_of, with_items)):
             yield from in_parts(reading.rounds(piece), rows)
-        reading.features.warn(self.path.name)
+        reading.features.warn(self.name)
 
 
 def _has_items(text: bytearray) -> bool:
@@ -97,13 +102,19 @@ def _has_items(text: bytearray) -> bool:
 
 
 def _whole_examples(blocks: Iterable[Block]) -> Iterator[Block]:
-    """Blocks that end with an empty line, or with the file."""
+    """Blocks that end with an empty line, or with their file."""
     rest, source = bytearray(), ""
-    for source, text in blocks:
-        cut = max(rest.rfind(end) + len(end) if end in rest else 0 for end in EMPTY_LINES)
+    for block in blocks:
+        at_end = block.source != source
+        cut = len(rest) if at_end else max(rest.rfind(end) + len(end) if end in rest else 0 for end in EMPTY_LINES)
         if cut:
             yield Block(source, rest[:cut])
-        rest = rest[cut:] + text
+        rest, source = rest[cut:] + block.text, block.source
+        if len(rest) > LONGEST_LINE + len(block.text):
+            raise LogError(
+                f"{source!r} has more than {LONGEST_LINE:,} bytes without an empty line, though its actions have lines "
+                "of their own: an empty line, without blanks, must end every round."
+            )
     if rest:
         yield Block(source, rest)
 
@@ -140,13 +151,13 @@ def _tags(leaves: VwLeaves, good: Bools) -> Column:
 
 
 class _Reading:
-    """What is known of a file so far."""
+    """What is known of a log so far."""
 
-    def __init__(self, with_items: bool) -> None:
+    def __init__(self, with_items: bool, named: bool | None) -> None:
         self.with_items = with_items
-        self.features = FeaturesSoFar()
+        self.features = FeaturesSoFar(named)
+        self.counting = LineCount()
         self.begun = self.with_lists = False
-        self.n_lines = 0
 
     def rounds(self, piece: _Piece) -> RawRounds:
         """A piece as the pieces before it have it."""
@@ -163,8 +174,7 @@ class _Reading:
         elif self.with_lists:
             pool, actions = _pool_of_lists(labels, good)
         lines = {labels.bad_lines.get(k, int(labels.lines[k])): text for k, text in reasons.texts.items()}
-        lines_before = self.n_lines
-        self.n_lines += len(piece.leaves)
+        lines_before = self.counting.before(piece.source, len(piece.leaves))
         return RawRounds(
             source=piece.source,
             lines=lines_before + labels.lines[good] + 1,
@@ -173,7 +183,7 @@ class _Reading:
             reward=polars.Series("reward", 0.0 - labels.costs[good]),
             propensity=polars.Series("propensity", labels.propensities[good]),
             pool=pool,
-            rejected=rejected_lines(piece.source, piece.leaves, lines, lines_before),
+            rejected=rejected_lines(piece.source, piece.leaves, lines, lines_before, blank=self.with_items),
         )
 
     def _require_lists(self, labels: Labels, listed: Words) -> None:
