@@ -103,8 +103,8 @@ def _cuts(frame: polars.DataFrame, rows: int) -> Iterator[tuple[int, int]]:
     ends = np.cumsum(frame.to_series(0).chunk_lengths())
     first = 0
     while first < len(frame):
-        end = int(ends[np.searchsorted(ends, first + rows, side="right") - 1])
-        if end - first < rows // 2:
+        end = int(ends[ends <= first + rows].max(initial=0))
+        if end - first < max(1, rows // 2):
             end = min(first + rows, len(frame))
         yield first, end
         first = end
