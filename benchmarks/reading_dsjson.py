@@ -71,8 +71,9 @@ def decision(t: int) -> dict[str, object]:
              for k in range(N_ACTIONS)]  # fmt: skip
     return {
         "_label_cost": -float(chance.random() < 0.1), "_label_probability": probs[0], "_label_Action": order[0],
-        "_labelIndex": order[0] - 1, "o": [], "Timestamp": f"2026-03-01T10:{t // 60 % 60:02}:{t % 60:02}.3960000Z",
-        "Version": "1", "EventId": f"{chance.getrandbits(128):032x}", "a": order,
+        "_labelIndex": order[0] - 1, "o": [], "Version": "1",
+        "Timestamp": f"2026-03-01T{t // 3600:02}:{t // 60 % 60:02}:{t % 60:02}.3960000Z",
+        "EventId": f"{chance.getrandbits(128):032x}", "a": order,
         "c": {"user": user, "_multi": items}, "p": probs, "VWState": {"m": f"{chance.getrandbits(128):032x}"},
     }  # fmt: skip
 

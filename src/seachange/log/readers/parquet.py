@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from seachange.log.features import FeatureSpec
 
 MAGIC = b"PAR1"
-# Rows of a group are unpacked together, and twice where a cut goes through it: the fewer cuts, the fewer of those. So
-# many parts are read at a time, or as many as have so many values.
+# So many parts are read at a time, or as many as have so many values.
 PARTS_AT_A_TIME, VALUES_AT_A_TIME = 8, 1 << 24
 
 
@@ -83,13 +82,29 @@ class ParquetLog(TableLog):
     def _blocks(self, rows: int) -> Iterator[Block]:
         for path in self.paths:
             with _reading(path):
-                scan = self._scan(path, self.needed)
-                at_a_time = rows * min(PARTS_AT_A_TIME, max(1, VALUES_AT_A_TIME // (rows * len(self.needed))))
-                for start in range(0, self._rows[path], at_a_time):
-                    frame = scan.slice(start, at_a_time).collect()
+                for start, frame in self._frames(path, rows):
                     for first, end in _cuts(frame, rows):
                         piece = frame[first:end]
                         yield Block(path, np.arange(start + 1 + first, start + 1 + end), piece, _row_text(piece))
+
+    def _frames(self, path: Path, rows: int) -> Iterator[tuple[int, polars.DataFrame]]:
+        """All rows of a file, several parts at a time.
+
+        Rows of a group are unpacked together, and twice where a cut goes through it. The first part shows how long a
+        group is; from then on cuts are where groups end, as long as they have one length.
+        """
+        scan, start = self._scan(path, self.needed), 0
+        most = rows * min(PARTS_AT_A_TIME, max(1, VALUES_AT_A_TIME // (rows * len(self.needed))))
+        at_a_time = rows
+        while len(frame := scan.slice(start, at_a_time).collect()):
+            if start == 0:
+                group = max(1, frame.to_series(0).chunk_lengths()[0])
+                frame = frame[: len(frame) - len(frame) % group]
+                at_a_time = most // group * group
+            yield start, frame
+            start += len(frame)
+            if start >= self._rows[path]:
+                return
 
 
 def _cuts(frame: polars.DataFrame, rows: int) -> Iterator[tuple[int, int]]:
@@ -97,8 +112,8 @@ def _cuts(frame: polars.DataFrame, rows: int) -> Iterator[tuple[int, int]]:
     ends = np.cumsum(frame.to_series(0).chunk_lengths())
     first = 0
     while first < len(frame):
-        end = int(ends[np.searchsorted(ends, first + rows, side="right") - 1])
-        if end - first < rows // 2:
+        end = int(ends[ends <= first + rows].max(initial=0))
+        if end - first < max(1, rows // 2):
             end = min(first + rows, len(frame))
         yield first, end
         first = end
