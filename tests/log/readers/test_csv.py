@@ -93,9 +93,7 @@ def test_a_usual_word_for_missing_in_a_column_of_numbers_is_missing(csv, word):
 @pytest.mark.parametrize("text", ["abc", "0x10", "1_000", "1,5", "1e999", "\N{ARABIC-INDIC DIGIT ONE}", "1 000", "--1"])
 def test_any_other_text_in_a_column_of_numbers_is_missing_with_one_warning(csv, text):
     texts = ["1.5"] * 10 + [text] + ["2.5"] * 10 + [text]
-    with pytest.warns(
-        SeachangeWarning, match=r"2 values .* kind .*'x' has .* in line 12 of log\.csv"
-    ) as told:
+    with pytest.warns(SeachangeWarning, match=r"2 values .* kind .*'x' has .* in line 12 of log\.csv") as told:
         found, rejected = column(csv, texts)
     assert found.to_list() == [1.5] * 10 + [None] + [2.5] * 10 + [None]
     assert len(told) == 1
