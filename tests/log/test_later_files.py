@@ -1,4 +1,4 @@
-"""A later file is encoded as the log that features were fitted on, and as its rows one by one, whatever else is in it."""
+"""A later file is encoded as the log that features were fitted on, and as its rows one by one, in any company."""
 
 import json
 import math
@@ -26,7 +26,7 @@ ACTIONS = [["a", "b"], ["1.0", "2.0", "x"], ["1", "2"], ["01", "1", "2"], ["1.0"
 def tables(draw):
     """Rows of texts, and which of them make a later file."""
     actions = draw(st.sampled_from(ACTIONS))
-    pools = [TEXTS, NUMBERS, NUMBERS + ["yes"], COMMAS, ["yes", "no", ""], ["yes", "no", "1"], ["0", "1"]]
+    pools = [TEXTS, NUMBERS, [*NUMBERS, "yes"], COMMAS, ["yes", "no", ""], ["yes", "no", "1"], ["0", "1"]]
     pools += [draw(st.lists(st.sampled_from(TEXTS), min_size=1, max_size=4))]
     odd = draw(st.sampled_from(TEXTS))
     n = draw(st.integers(20, 40))
