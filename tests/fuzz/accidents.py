@@ -15,9 +15,12 @@ from seachange.errors import SeachangeError, SeachangeWarning
 from seachange.log.raw import RawLog, RawRounds
 
 NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+FLAGS = ("true", "yes", "false", "no")
 MISSING = {"", "na", "n/a", "#n/a", "nan", "null", "none", "nil", "-", "--", "?", "\\n", "."}
 
-Check = Callable[[bytes, Any, list[RawRounds]], None]
+# Holds what was read against the bytes; the values of features in rounds that are not of their column's kind.
+Check = Callable[[bytes, Any, list[RawRounds]], int]
+TOLD = re.compile(r"([0-9,]+) values? (?:is|are) not of the column's kind")
 
 
 def survive(content: bytes, seeds: range, path: Path, read: Callable[[Path], RawLog], check: Check) -> int:
@@ -27,8 +30,8 @@ def survive(content: bytes, seeds: range, path: Path, read: Callable[[Path], Raw
         damaged = mutations(content, seed)
         path.write_bytes(damaged)
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", SeachangeWarning)
+            with warnings.catch_warnings(record=True) as warned:
+                warnings.simplefilter("always", SeachangeWarning)
                 log = read(path)
                 parts = list(log.parts())
         except SeachangeError:
@@ -36,25 +39,41 @@ def survive(content: bytes, seeds: range, path: Path, read: Callable[[Path], Raw
         except Exception as error:
             raise AssertionError(f"seed {seed}: {type(error).__name__}: {error} of {damaged!r}") from error
         try:
-            check(damaged, log, parts)
+            told = [int(found[1]) for each in warned if (found := TOLD.match(str(each.message)))]
+            odd = check(damaged, log, parts)
+            assert odd == sum(told), f"{odd} values are odd, {told} were told"
         except Exception as error:
             raise AssertionError(f"seed {seed}: {error!r} of {damaged!r}") from error
         readable += 1
     return readable
 
 
-def same(text: str, value: Any, *, feature: bool = False) -> bool:
-    """Whether ``value`` is what ``text`` stands for; a feature that is no number may be missing."""
+def is_missing(text: str) -> bool:
+    """Whether a text is a usual word for a missing number."""
+    return text.strip().lower() in MISSING
+
+
+def is_number(text: str, comma: bool = False) -> bool:
+    """Whether a text stands for a number or a flag."""
+    bare = text.strip().lower()
+    plain = bare if not comma else "two signs" if "." in bare else bare.replace(",", ".")
+    if bare in FLAGS or re.fullmatch(r"[+-]?inf(inity)?", bare):
+        return True
+    return NUMBER.fullmatch(plain) is not None and math.isfinite(float(plain))
+
+
+def same(text: str, value: Any) -> bool:
+    """Whether ``value`` is what ``text`` stands for."""
     bare = text.strip()
     if value is None:
-        return feature or bare.lower() in MISSING
+        return is_missing(text)
     if isinstance(value, str):
         return value == text
     if isinstance(value, bool):
         return bare.lower() in (("true", "yes") if value else ("false", "no"))
     if isinstance(value, dt.datetime):
         return value == _moment(bare)
-    if bare.lower() in ("true", "yes", "false", "no"):
+    if bare.lower() in FLAGS:
         return value == (bare.lower() in ("true", "yes"))
     if isinstance(value, int):
         return re.fullmatch(r"[+-]?[0-9]+", bare) is not None and int(bare) == value

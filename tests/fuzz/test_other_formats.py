@@ -100,16 +100,38 @@ def decisions_of(parts):
 
 
 def plain(value):
-    """Without what is missing; text that is JSON as what it says, since fields of several kinds are written so."""
+    """Without what is missing."""
     if isinstance(value, dict):
         found = {name: plain(each) for name, each in value.items()}
         return {name: each for name, each in found.items() if each not in (None, {})}
-    if isinstance(value, list):
-        return [plain(each) for each in value]
-    try:
-        return plain(loaded(value)) if isinstance(value, str) else value
-    except ValueError:
-        return value
+    return [plain(each) for each in value] if isinstance(value, list) else value
+
+
+def count_kinds(value, path, kinds):
+    """Take down which kinds of values each field of a record has, those in lists as of one field."""
+    if value is None:
+        return
+    kind = type(value).__name__.replace("Pairs", "dict")
+    if kind == "int" and abs(value) > 2**53:
+        kind = "long" if -(2**63) <= value < 2**63 else "longest"
+    kinds.setdefault(path, set()).add(kind)
+    inner = value.items() if isinstance(value, dict) else [("[]", each) for each in value] if kind == "list" else ()
+    for name, each in inner:
+        count_kinds(each, (*path, name), kinds)
+
+
+def as_column(value, path, kinds):
+    """A value as its column has it: text in fields of several kinds, which numbers are not."""
+    held = kinds.get(path, set())
+    if value is None:
+        return None
+    if "longest" in held or not (len(held) == 1 or held <= {"int", "float"} or held <= {"int", "long"}):
+        whole = isinstance(value, float) and value.is_integer()
+        written = json.dumps(int(value) if whole else value, ensure_ascii=False, separators=(",", ":"))
+        return value if isinstance(value, str) else written
+    if isinstance(value, dict):
+        return {name: as_column(each, (*path, name), kinds) for name, each in value.items()}
+    return [as_column(each, (*path, "[]"), kinds) for each in value] if isinstance(value, list) else value
 
 
 class Pairs(dict):
@@ -162,7 +184,7 @@ def decision_slowly(text):
 
 
 def decisions_slowly(content):
-    rounds, rejected, names, rewards = {}, [], {}, {}
+    rounds, rejected, names, rewards, kinds = {}, [], {}, {}, {}
     for number, text in enumerate(content.split(b"\n"), 1):
         if not text.strip():
             continue
@@ -178,12 +200,14 @@ def decisions_slowly(content):
         else:
             names[line["decision"]] = number
             time = moment(line["time"]) if line.get("time") is not None else None
-            rounds[number] = [line["action"], None, line["propensity"], time, plain(line["context"])]
+            rounds[number] = [line["action"], None, line["propensity"], time, line["context"]]
+            count_kinds(line["context"], (), kinds)
     for name, came in rewards.items():
         if name in names:
             rounds[names[name]][1] = came.pop(0)[1]
         rejected += [number for number, _ in came]
-    return {number: tuple(each) for number, each in rounds.items()}, sorted(rejected)
+    rows = {number: (*each[:-1], plain(as_column(each[-1], (), kinds))) for number, each in rounds.items()}
+    return rows, sorted(rejected)
 
 
 @pytest.mark.parametrize("seeds", MUTANTS)

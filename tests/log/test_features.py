@@ -1,6 +1,7 @@
 """Raw columns to features: what each kind becomes, the same for a row as for a table."""
 
 import datetime as dt
+import json
 import math
 import warnings
 import zlib
@@ -341,3 +342,39 @@ def test_the_number_of_distinct_texts_is_estimated_over_parts():
     for part in parts:
         facts.merge(feature_fitting._facts(feature_fitting.RawColumn("x", "text", part)))
     assert facts.distinct.count == pytest.approx(30_000, rel=0.1)
+
+
+def test_identifiers_are_those_that_come_once_in_the_whole_log_and_not_in_a_part_of_it():
+    texts = pl.DataFrame({"user": [f"u{i}" for i in range(200)]})
+    parts = [rounds_of(texts, 1 + 200 * k) for k in range(5)]
+    (user,) = fit_features(ListLog(), parts).shared
+    assert isinstance(user, Category)
+    many = [rounds_of(pl.DataFrame({"user": [f"u{i}" for i in range(3000)]})) for _ in range(2)]
+    with pytest.warns(SeachangeWarning, match=r"identifiers, which come 2\.\d times each|come 1\.9"):
+        fit_features(ListLog(), many)
+    once = [rounds_of(pl.DataFrame({"user": [f"u{i}" for i in range(k, k + 3000)]})) for k in (0, 3000)]
+    with pytest.warns(SeachangeWarning, match="identifiers, which never come again"):
+        fit_features(ListLog(), once)
+
+
+def test_a_record_of_a_table_with_decimal_commas_is_read_as_its_row(tmp_path):
+    rows = [(f"{i % 7},{i % 9 + 1}", f"{i % 2},0") for i in range(60)]
+    path = tmp_path / "log.csv"
+    path.write_text("action;reward;x;f\n" + "".join(f"{'ab'[i % 2]};1;{x};{f}\n" for i, (x, f) in enumerate(rows)))
+    log = sc.read_log(path, {"contexts": ["x", "f"]})
+    assert [feature.comma for feature in log.features.shared] == [True, True]
+    for (x, f), context in zip(rows, log.contexts, strict=True):
+        np.testing.assert_array_equal(log.features.encode_record({"x": x, "f": f})[0], context)
+    np.testing.assert_array_equal(log.features.encode_record({"x": 0.1, "f": True})[0], [log.contexts[0][0], 1])
+    with pytest.raises(LogError, match=r"'x' must be a number; the record has '1\.5'"):
+        log.features.encode_record({"x": "1.5", "f": "1,0"})
+
+
+def test_flags_have_one_text_in_tables_and_records(tmp_path):
+    path = tmp_path / "log.jsonl"
+    values = [True, "x", False, 2.0, 1e20, 1e-7] * 5
+    path.write_text("".join(f'{{"action":{i % 2},"reward":1,"m":{json.dumps(m)}}}\n' for i, m in enumerate(values)))
+    log = sc.read_log(path, {"contexts": ["m"]})
+    assert set(log.features.shared[0].values) == {"true", "x", "false", "2", "100000000000000000000", "0.0000001"}
+    for value, context in zip(values, log.contexts, strict=True):
+        np.testing.assert_array_equal(log.features.encode_record({"m": value})[0], context)

@@ -93,9 +93,7 @@ def test_a_usual_word_for_missing_in_a_column_of_numbers_is_missing(csv, word):
 @pytest.mark.parametrize("text", ["abc", "0x10", "1_000", "1,5", "1e999", "\N{ARABIC-INDIC DIGIT ONE}", "1 000", "--1"])
 def test_any_other_text_in_a_column_of_numbers_is_missing_with_one_warning(csv, text):
     texts = ["1.5"] * 10 + [text] + ["2.5"] * 10 + [text]
-    with pytest.warns(
-        SeachangeWarning, match=r"2 values .* kind .*'x' has .* in line 12 of log\.csv"
-    ) as told:
+    with pytest.warns(SeachangeWarning, match=r"2 values .* kind .*'x' has .* in line 12 of log\.csv") as told:
         found, rejected = column(csv, texts)
     assert found.to_list() == [1.5] * 10 + [None] + [2.5] * 10 + [None]
     assert len(told) == 1
@@ -234,7 +232,7 @@ def test_a_header_without_rows_is_a_log_without_rounds(csv):
 
 def test_kinds_hold_when_later_lines_say_otherwise(csv):
     rows = ["a,1,0.5,1\n"] * 10_100 + ["a,1,0.5,2.5\n", "a,1,0.5,word\n"]
-    with pytest.warns(SeachangeWarning, match="1 values"):
+    with pytest.warns(SeachangeWarning, match="1 value is"):
         frame, _, _ = whole(csv(HEADER + "".join(rows)))
     assert frame["x"].dtype == polars.Float64
     assert frame["x"].to_list()[-3:] == [1.0, 2.5, None]
@@ -312,3 +310,21 @@ def test_decimal_commas_are_noted(csv):
     log = csv("action;reward;propensity\na;1;0,5\nb;0;0,25\n")
     assert whole(log)[0]["propensity"].to_list() == [0.5, 0.25]
     assert log.notes == ["column 'propensity' is read with decimal commas, 1,5 for 1.5."]
+
+
+def test_rewards_may_mix_flags_and_numbers(csv):
+    frame, _, rejected = whole(csv("action,reward,x\na,true,1\nb,0,2\na,False,3\nb,1,1\na,yes,0\nb,0.5,1\nc,maybe,2\n"))
+    assert frame["reward"].to_list() == [1, 0, 0, 1, 1, 0.5]
+    assert [(one.line, one.reason) for one in rejected] == [(8, "the reward 'maybe' is no number")]
+
+
+def test_a_column_that_is_not_what_its_folder_says_is_told(tmp_path):
+    for day, own in (("2026-01-01", "2026-01-01"), ("2026-01-02", "2026-01-05")):
+        folder = tmp_path / f"day={day}" / "n=1"
+        folder.mkdir(parents=True)
+        (folder / "log.csv").write_text(f"action,reward,day,n\na,1,{own},1.0\nb,0,{own},1.0\n")
+    log = CsvLog(sorted(tmp_path.rglob("*.csv")), {"contexts": ["day", "n"]})
+    with pytest.warns(SeachangeWarning, match="'day' is also a key .*'2026-01-05' for '2026-01-02' in") as told:
+        frame, _, _ = whole(log)
+    assert len(told) == 1
+    assert frame["day"].to_list() == ["2026-01-01"] * 2 + ["2026-01-05"] * 2

@@ -41,7 +41,7 @@ def rounds(*features, **fields):
         ([{"a": 1}, {"b": {"c": "x"}}], [{"a": 1, "b": None}, {"a": None, "b": {"c": "x"}}]),
         ([1, "red"], ["1", "red"]),
         ([True, "red", 2.5], ["true", "red", "2.5"]),
-        ([{"a": 1}, 5], ['{"a": 1}', "5"]),
+        ([{"a": 1}, 5], ['{"a":1}', "5"]),
         ([9007199254740993, 1], [9007199254740993, 1]),
     ],
 )
@@ -109,8 +109,8 @@ def test_numbers_and_words_for_missing_that_are_texts_are_read_among_numbers(lin
 
 def test_other_texts_among_numbers_are_missing_with_one_warning(lines):
     with pytest.warns(SeachangeWarning, match=r"2 values .*'x' has 'word' in line 31 of log\.jsonl") as told:
-        frame, _, _ = whole(lines(rounds(*[1.5] * 30, "word", True)))
-    assert frame["x"].to_list()[-3:] == [1.5, None, None]
+        frame, _, _ = whole(lines(rounds(*[1.5] * 30, "word", "n o", True)))
+    assert frame["x"].to_list()[-4:] == [1.5, None, None, 1.0]
     assert len(told) == 1
 
 
@@ -164,3 +164,27 @@ def test_what_is_no_json_lines_is_refused(tmp_path, content, message):
     path.write_bytes(content)
     with pytest.raises(LogError, match=message):
         JsonLinesLog(path)
+
+
+def test_below_the_top_level_numbers_are_read_and_what_is_none_is_told(lines):
+    inner = [{"age": 30, "vip": True}] * 10_010 + [{"age": 31.5, "vip": 1}, {"age": "44", "vip": 0.5}]
+    inner += [{"age": {"y": 1}, "vip": None}, "bob"]
+    with pytest.warns(
+        SeachangeWarning, match=r"2 values .*'x\.age' has '\{\"y\":1\}' in line 10013 .*'x' has 'bob' in line 10014"
+    ):
+        frame, _, rejected = whole(lines(rounds(*inner), {"contexts": ["x"]}))
+    assert rejected == []
+    ages, flags = (frame["x"].struct.field(name).to_list() for name in ("age", "vip"))
+    assert ages[-5:] == [30, 31.5, 44, None, None]
+    assert flags[-5:] == [1, 1, 0.5, None, None]
+
+
+def test_lists_of_whole_numbers_may_have_decimals_later(lines):
+    with pytest.warns(SeachangeWarning, match=r"1 value .*'x' has 'a' in line 10003"):
+        frame, _, _ = whole(lines(rounds(*[[1, 2]] * 10_001, [1.5, 2.5], ["a", 2])))
+    assert frame["x"].to_list()[-3:] == [[1, 2], [1.5, 2.5], [None, 2]]
+
+
+def test_whole_numbers_below_the_top_level_keep_all_their_digits(lines):
+    frame, _, _ = whole(lines(rounds({"id": 2**53 + 1})))
+    assert frame["x"].to_list() == [{"id": 2**53 + 1}]

@@ -251,7 +251,7 @@ class TableLog:
         places = {place: word for word, place in self.columns.items()}
         source = self._sources[block.path]
         columns: dict[str, polars.Series] = {}
-        rejected = list(block.rejected)
+        rejected, odd = list(block.rejected), list(block.odd)
         good = np.ones(len(block.lines), dtype=bool)
         for name in self.needed:
             column, word = self._column(block, name), places.get(name)
@@ -270,14 +270,14 @@ class TableLog:
             columns[name] = read.values
             bad = read.bad.arg_true().to_list()
             if word is None:
-                oddities.add([Odd(name, row, column[row]) for row in bad], block.lines, source)
+                odd += [Odd(name, row, column[row]) for row in bad]
                 continue
             for row in bad:
                 if good[row]:
                     good[row] = False
                     reason = f"the {word} {_cut(str(column[row]))!r} is no {_wanted(str(word), kinds.get(name))}"
                     rejected.append(Rejected(source, int(block.lines[row]), reason, _cut(block.text(row))))
-        oddities.add(block.odd, block.lines, source)
+        oddities.add([one for one in odd if good[one.row]], block.lines, source)
         frame = polars.DataFrame(list(columns.values()))
         if not good.all():
             frame = frame.filter(polars.Series(good))
@@ -307,7 +307,8 @@ class TableLog:
         if oddities.count:
             places = "; ".join(f"{name!r} has {first}" for name, first in oddities.first.items())
             warnings.warn(
-                f"{oddities.count:,} values are not of their column's kind and count as missing: {places}.",
+                f"{oddities.count:,} value{'s are' if oddities.count > 1 else ' is'} not of the column's kind and "
+                f"{'count' if oddities.count > 1 else 'counts'} as missing: {places}.",
                 SeachangeWarning,
                 stacklevel=3,
             )
