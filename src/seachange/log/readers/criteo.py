@@ -123,7 +123,7 @@ class CriteoLog:
             warnings.warn(
                 f"of the impressions without a click, {self.path.name!r} holds one in ten: neither its rewards nor its "
                 "weights are those of all impressions, and weights do not average 1, however right the propensities "
-                f"are. Values by ips, times {share:.3g}, are those of all impressions; by other estimators they are not.",
+                f"are. Values by ips, times {share:.3g}, are those of all impressions; others are not.",
                 SeachangeWarning,
                 stacklevel=2,
             )
