@@ -105,6 +105,31 @@ def test_files_are_not_written_over_unasked(tmp_path):
     assert len(rejected_rows(tmp_path / "clean.parquet")) == 40
 
 
+def test_events_of_dsjson_that_were_written_twice_are_told_and_left_out(tmp_path):
+    generator, lines = np.random.default_rng(0), []
+    for t in range(300):
+        first = int(generator.integers(1, 3))
+        label = {"_label_cost": -float(generator.random()), "a": [first, 3 - first], "p": [0.5, 0.5]}
+        context = {"hour": t % 5, "_multi": [{"id": "x"}, {"id": "y"}]}
+        lines.append(json.dumps(label | {"EventId": f"e{t}", "c": context}))
+    (tmp_path / "sound.json").write_text("\n".join(lines))
+    assert not check_log(tmp_path / "sound.json").rules() & {"duplicate-rounds", "repeated-event-ids"}
+    again = [lines[7], lines[8], lines[9].replace('"_label_cost": -', '"_label_cost": ')]
+    (tmp_path / "log.json").write_text("\n".join([*lines, *again]))
+    raw = open_log(tmp_path / "log.json")
+    found = {each.rule: each for each in check_log(raw).findings}
+    assert [place.line for place in found["duplicate-rounds"].places] == [301, 302]
+    assert [place.line for place in found["repeated-event-ids"].places] == [303]
+    assert "'EventId' of an earlier one" in found["repeated-event-ids"].what
+    repair = fix_log(raw, check_log(raw), tmp_path / "clean.dsjson")
+    assert (repair.n_written, repair.reasons) == (301, {"duplicate-rounds": 2})
+    (written,) = open_log(tmp_path / "clean.dsjson").parts()
+    assert written.event.to_list() == [*(f"e{t}" for t in range(300)), "e9"]
+    one_name = "\n".join(lines).replace('"EventId": "e', '"EventId": "", "old": "')
+    (tmp_path / "log.json").write_text(one_name)
+    assert not check_log(tmp_path / "log.json").rules() & {"duplicate-rounds", "repeated-event-ids"}
+
+
 def test_a_log_with_lists_of_actions_is_written_as_dsjson_that_reads_back(tmp_path):
     generator, lines = np.random.default_rng(0), []
     for t in range(400):

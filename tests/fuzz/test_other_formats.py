@@ -71,6 +71,7 @@ def test_damaged_campaigns(tmp_path, seeds):
     assert read > 0.5 * len(seeds)
 
 
+@pytest.mark.filterwarnings("ignore:of the impressions without a click")
 @pytest.mark.parametrize("seeds", MUTANTS)
 @pytest.mark.parametrize("testbed", [False, True])
 def test_damaged_impressions(tmp_path, testbed, seeds):

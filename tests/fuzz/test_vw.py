@@ -130,6 +130,12 @@ def check_dsjson(content, path):
                 assert all(map(math.isclose, found, probs))
 
 
+def only_blanks(line):
+    """Whether nothing stands in a line, or nothing but what is before a tab."""
+    line = line.rstrip(b"\r")
+    return b"|" not in line and not (line.partition(b"\t")[2] if b"\t" in line else line).strip(b" ")
+
+
 def check_text(content, path):
     path.write_bytes(content)
     parts = list(VwTextLog(path).parts(2))
@@ -137,16 +143,21 @@ def check_text(content, path):
     lines = content.split(b"\n")
     lines = lines[:-1] if lines[-1] == b"" else lines
     with_items = _has_items(bytearray(content))
-    groups, begun = {}, False
+    groups, begun, before = {}, False, []
     for i, line in enumerate(lines):
         if not line.rstrip(b"\r"):
-            begun = False
-        elif begun and with_items:
+            begun, before = False, []
+            continue
+        if begun and with_items:
             groups[start].append(line)  # noqa: F821
         else:
             start, begun = i + 1, True
-            groups[start] = [line]
-    groups = {start: group for start, group in groups.items() if b"".join(group).strip(b" \t\r")}
+            groups[start] = [*before, line]
+            before = []
+        if with_items and only_blanks(line) and not all(map(only_blanks, groups[start])):
+            begun, before = False, [line]  # it is a fault of the round that follows, too
+    if not with_items:
+        groups = {start: group for start, group in groups.items() if b"".join(group).strip(b" \t\r")}
     starts = sorted(groups)
     one = vw_by_hand.cb_adf if with_items else lambda group: vw_by_hand.cb(group[0])
     rounds = {start: slowly(one, group) for start, group in groups.items()}

@@ -190,9 +190,7 @@ def test_what_one_part_lacks_is_no_column_that_others_lose(word, on_disk):
     column = {word: pl.Series([0.5, 0.5, 0.5])}
     with_it, without = rounds_of(HOURS, **column), rounds_of(HOURS, first_line=4, **{word: None})
     for parts in ([with_it, without], [without, with_it]):
-        with pytest.raises(
-            LogError, match=rf"a {word} or none has; line 4 of clicks\.jsonl has none, unlike line 1"
-        ):
+        with pytest.raises(LogError, match=rf"a {word} or none has; line 4 of clicks\.jsonl has none, unlike line 1"):
             log_from_raw(ListLog(parts), on_disk=on_disk)
     empty = rounds_of(HOURS[:0], **{word: None})
     assert len(log_from_raw(ListLog([empty, with_it, empty]), on_disk=on_disk)) == 3

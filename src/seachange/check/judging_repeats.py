@@ -21,7 +21,8 @@ def judge_repeats(tally: Tally) -> Iterator[Finding]:
     repeats, counts, n = tally.repeats, tally.places.counts, tally.n_rounds
     same, share = counts["duplicate-rounds"], repeats.share
     about = "" if share == 1 else f", by the {share:.2g} of all rounds whose repetitions are looked for"
-    if same and (_beyond_chance(tally) or _at_fine_times(tally)):
+    are_events = repeats.distinct_events.count > DISTINCT * (n - repeats.same_rounds)
+    if same and ((are_events and repeats.format_has_events) or _beyond_chance(tally) or _at_fine_times(tally)):
         count = round(repeats.same_rounds)
         yield Finding(
             "duplicate-rounds",
@@ -34,7 +35,7 @@ def judge_repeats(tally: Tally) -> Iterator[Finding]:
         )
     column = repeats.event_column
     repeated = counts["repeated-event-ids"]
-    if column and repeated and tally.contexts[column].distinct.count > DISTINCT * n:
+    if column and repeated and are_events:
         count = round(repeats.same_events)
         yield Finding(
             "repeated-event-ids",

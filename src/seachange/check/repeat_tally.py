@@ -17,6 +17,7 @@ from seachange.check.places import Places
 from seachange.check.rounds import Rounds, hashes_of
 from seachange.check.seen import SeenBefore
 from seachange.kernels.repeats import OTHER, SAME
+from seachange.log.distinct import Distinct
 from seachange.log.raw import RawRounds
 from seachange.log.readers.places import ROW_NUMBERS
 
@@ -34,7 +35,7 @@ SPREAD = np.uint64(0x9E3779B97F4A7C15)
 def hashes_of_rounds(raw: RawRounds) -> tuple[Hashes, Hashes]:
     """(n,) of what a round was before a choice was made, and of all that is written of it."""
     columns = [raw.features[name] for name in raw.features.columns if not ROW_NUMBERS.fullmatch(name)]
-    columns += [column for column in (raw.time, raw.sequence) if column is not None]
+    columns += [column for column in (raw.time, raw.sequence, raw.event) if column is not None]
     keys = _of_columns(columns, len(raw))
     if raw.pool is not None:
         rows = int(raw.pool.offsets[-1])
@@ -64,6 +65,8 @@ class RepeatTally:
         self.uncertain = 0  # pairs without a propensity, of which nothing was expected
         self.same_rounds = self.same_events = 0.0  # how many there are in all, by the share that is looked at
         self.event_column: str | None = None
+        self.format_has_events = False  # the column is not only called as if it numbered events
+        self.distinct_events = Distinct()
         self._rounds, self._events = SeenBefore(), SeenBefore()
 
     @property
@@ -88,13 +91,21 @@ class RepeatTally:
         self._add_events(rounds, wholes, found == SAME)
 
     def _add_events(self, rounds: Rounds, wholes: Hashes, same: npt.NDArray[np.bool_]) -> None:
-        if self.event_column is None:
-            named = [name for name in rounds.raw.features.columns if EVENT_IDS.fullmatch(name)]
-            self.event_column = named[0] if named else ""
-        if not self.event_column or self.event_column not in rounds.raw.features.columns:
+        column = self._events_of(rounds.raw)
+        if column is None:
             return
-        column = rounds.raw.features[self.event_column]
-        found = self._events.repeats(hashes_of(column.to_frame()), wholes)
-        again = (found == OTHER) & column.is_not_null().to_numpy() & ~same
+        hashes, known = hashes_of(column.to_frame()), column.is_not_null().to_numpy()
+        self.distinct_events.add(hashes[known])
+        found = self._events.repeats(hashes, wholes)
+        again = (found == OTHER) & known & ~same
         self.same_events += int(again.sum()) / self._events.share
         self.places.add("repeated-event-ids", rounds.raw, again)
+
+    def _events_of(self, raw: RawRounds) -> polars.Series | None:
+        if raw.event is not None:
+            self.event_column, self.format_has_events = raw.event.name, True
+            return raw.event
+        if self.event_column is None:
+            named = [name for name in raw.features.columns if EVENT_IDS.fullmatch(name)]
+            self.event_column = named[0] if named else ""
+        return raw.features[self.event_column] if self.event_column in raw.features.columns else None

@@ -66,14 +66,13 @@ def r6a_rounds(text, begin, end, line, times, places, clicks, lines, user, offse
                     ids[last] = number
                     fault, after = _pairs(text, word, stop, articles, last)
                     last += 1
-            place = -1
             if fault == 0:
-                fault, place = _place(ids[first:last], shown)
+                fault, places[n] = _place(ids[first:last], shown)
             if fault == 0:
-                times[n], places[n], clicks[n], lines[n], offsets[n + 1] = time, place, click, line, last
+                times[n], clicks[n], lines[n], offsets[n + 1] = time, click, line, last
                 n += 1
             else:
-                bad[n_bad, 0], bad[n_bad, 1], bad[n_bad, 2], bad[n_bad, 3] = line, at, stop, fault
+                _note(bad, n_bad, line, at, stop, fault)
                 n_bad += 1
         at = following
         line += 1
@@ -111,19 +110,23 @@ def r6b_rounds(text, begin, end, line, times, places, clicks, lines, user, offse
                     ids[last] = number
                     last += 1
                     here, word = _word(text, word, stop)
-            place = -1
             if fault == 0:
-                fault, place = _place(ids[first:last], shown)
+                fault, places[n] = _place(ids[first:last], shown)
             if fault == 0:
-                times[n], places[n], clicks[n], lines[n], offsets[n + 1] = time, place, click, line, last
+                times[n], clicks[n], lines[n], offsets[n + 1] = time, click, line, last
                 n += 1
             else:
                 user[:, n] = 0
-                bad[n_bad, 0], bad[n_bad, 1], bad[n_bad, 2], bad[n_bad, 3] = line, at, stop, fault
+                _note(bad, n_bad, line, at, stop, fault)
                 n_bad += 1
         at = following
         line += 1
     return n, n_bad
+
+
+@compiled
+def _note(bad, n_bad, line, at, stop, fault):
+    bad[n_bad, 0], bad[n_bad, 1], bad[n_bad, 2], bad[n_bad, 3] = line, at, stop, fault
 
 
 @compiled

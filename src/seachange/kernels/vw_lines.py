@@ -162,7 +162,7 @@ def taken_apart(text, n_lines, with_items, paths, leaves, strings, powers):
         if not barred:
             bar = stop
         if stop == i:
-            n_examples += within
+            n_examples += within or (after_blanks and examples[line - 1] == n_examples)
             within = after_blanks = False
             i = end + ONE
             continue

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 # Rounds of a part, unless a caller wants another number.
 PART_ROWS = 1 << 17
+# The columns of rounds beside their features.
+PER_ROUND = ("action", "reward", "propensity", "time", "sequence", "event")
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,7 @@ class Pool:
         rows = np.repeat(kept, self.lengths)
         return Pool(
             np.concatenate([[0], np.cumsum(self.lengths[kept])]),
-            self.features.filter(polars.Series(rows)) if self.features.width else self.features,
+            _filtered(self.features, rows),
             None if self.names is None else self.names.filter(polars.Series(rows)),
             None if self.probs is None else self.probs[rows],
         )
@@ -72,6 +74,7 @@ class RawRounds:
     propensity: polars.Series | None = None
     time: polars.Series | None = None
     sequence: polars.Series | None = None
+    event: polars.Series | None = None  # what the log calls the round: no two have the same
     pool: Pool | None = None
     rejected: tuple[Rejected, ...] = ()  # what stood between these rounds and could not be read
 
@@ -84,15 +87,22 @@ class RawRounds:
         import polars
 
         mask = polars.Series(kept)
-        columns = {word: getattr(self, word) for word in ("action", "reward", "propensity", "time", "sequence")}
+        columns = {word: getattr(self, word) for word in PER_ROUND}
         held: dict[str, Any] = {word: None if each is None else each.filter(mask) for word, each in columns.items()}
         return RawRounds(
             self.source,
             self.lines[kept],
-            self.features.filter(mask) if self.features.width else self.features,
+            _filtered(self.features, kept),
             pool=None if self.pool is None else self.pool.filter(kept),
             **held,
         )
+
+
+def _filtered(features: polars.DataFrame, kept: Bools) -> polars.DataFrame:
+    """The rows that are kept, also of a table without columns."""
+    import polars
+
+    return features.filter(polars.Series(kept)) if features.width else polars.DataFrame(height=int(kept.sum()))
 
 
 class RawLog(Protocol):

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from log.readers.criteo_lines import invented_challenge, invented_testbed, read_slowly, rounds_of
-from seachange.errors import LogError
-from seachange.log.readers import criteo
+from seachange.errors import LogError, SeachangeWarning
+from seachange.log.readers import criteo, open_raw
 from seachange.log.readers.criteo import CriteoLog, looks_like
 
 CHALLENGE = ["17 |l 0.001 |p 4|f 0:300 12:1 ", "17 |f 0:300 14:2", "18 |l 0.999 |p 1.25|f 0:2"]
@@ -19,6 +19,9 @@ TESTBED = [
     "example 18: 5e9d 0 8 1 1",
     "0 exid:18",
 ]
+
+
+pytestmark = pytest.mark.filterwarnings("ignore:of the impressions without a click")
 
 
 @pytest.fixture
@@ -45,6 +48,29 @@ def test_an_impression_of_the_challenge_is_a_round(written):
     assert part.pool.offsets.tolist() == [0, 2, 3]
     assert part.pool.features["features"].to_list() == [["0:300", "12"], ["0:300", "14:2"], ["0:2"]]
     assert (part.pool.names, part.rejected, part.features.width) == (None, (), 0)
+
+
+def test_the_sampling_of_the_challenge_is_said_once_a_pass(written):
+    log = CriteoLog(written([*CHALLENGE, "19 |l 0.999 |p 2|f 0:2"]))
+    for _ in range(2):
+        # Three impressions stand for 1 + 2 × 10.
+        with pytest.warns(SeachangeWarning, match=r"'impressions' holds one in ten: .*ips, times 0\.143,") as said:
+            list(log.parts(1))
+        assert len(said) == 1
+
+
+@pytest.mark.parametrize("format", [None, "criteo"])
+def test_a_folder_of_impressions_is_one_log(written, format):
+    folder = written(CHALLENGE).parent
+    (folder / "later").write_text("\n".join(CHALLENGE))
+    assert [(part.source, len(part)) for part in open_raw(folder, format=format).parts()] == [
+        ("impressions", 2), ("later", 2)
+    ]  # fmt: skip
+
+
+@pytest.mark.filterwarnings("error")
+def test_of_the_testbed_no_sampling_is_said(written):
+    only_part(written(TESTBED))
 
 
 def test_an_impression_of_the_testbed_is_a_round(written):

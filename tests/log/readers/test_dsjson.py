@@ -126,9 +126,7 @@ def test_a_file_without_times_is_named(on_disk, tmp_path):
         write(tmp_path / "untimed" / f"{day}.json", untimed)
     assert read_log(tmp_path / "untimed", on_disk=on_disk).times is None
     write(tmp_path / "untimed" / "2.json", [changed(line, Timestamp="2026-03-01T10:00:00Z") for line in untimed])
-    with pytest.raises(
-        LogError, match=r"a time or none has; line 1 of 0\.json has none, unlike line 1 of 2\.json"
-    ):
+    with pytest.raises(LogError, match=r"a time or none has; line 1 of 0\.json has none, unlike line 1 of 2\.json"):
         read_log(tmp_path / "untimed", on_disk=on_disk)
     files = [tmp_path / "untimed" / name for name in ("2.json", "0.json")]
     with pytest.raises(LogError, match=r"times must be known; line 1 of 0\.json"):

@@ -8,6 +8,7 @@ import pytest
 
 from log.readers.open_bandit_lines import HEADER, N_ITEMS, invented_campaign, read_slowly, rounds_of, write_items
 from seachange.errors import LogError
+from seachange.log.readers import open_raw
 from seachange.log.readers.open_bandit import OpenBanditLog, looks_like
 
 SOUND = invented_campaign(3, np.random.default_rng(0))
@@ -21,6 +22,16 @@ def campaign(tmp_path):
         return tmp_path
 
     return write
+
+
+def test_of_a_folder_of_campaigns_one_is_to_be_named(campaign):
+    folder = campaign(SOUND)
+    (folder / "random" / "all").mkdir(parents=True)
+    for name in ("all.csv", "item_context.csv"):
+        (folder / name).rename(folder / "random" / "all" / name)
+    with pytest.raises(LogError, match=r"folder of one policy and one campaign: name '.*/random/all', or another"):
+        open_raw(folder)
+    assert len(next(open_raw(folder / "random" / "all").parts())) == 3
 
 
 @pytest.mark.parametrize("rows", [1, 7, 1_000])

@@ -134,6 +134,9 @@ def test_a_line_of_blanks_is_named_and_costs_the_rounds_around_it(blanks, tmp_pa
     assert [int(line) for part in parts for line in part.lines] == [1, 13, 22]
     found = [(each.line, each.reason) for part in parts for each in part.rejected]
     assert [line for line, _ in found] == [8, 9, 17]
+    alone = read(tmp_path, f"{group}\n{blanks}\n\n{group}")
+    assert [int(line) for part in alone for line in part.lines] == [1, 7]
+    assert [each.line for part in alone for each in part.rejected] == [5]
     assert found[0][1] == found[2][1] == "a line of blanks, which does not end a round as an empty line does"
     assert found[1][1] == "the line before is of blanks, which does not end a round as an empty line does"
 

@@ -35,7 +35,8 @@ class Format(NamedTuple):
     word: str
     looks_like: Callable[[Path, bytes], bool]
     reader: Callable[..., RawLog]
-    many: bool = False  # the reader takes a list of files
+    folders: bool = False  # the reader takes a folder
+    many: bool = False  # it takes a list of files
     table: bool = False  # whose columns can be named
     told_names: bool = False  # features tell the reader whether actions have names
 
@@ -43,9 +44,9 @@ class Format(NamedTuple):
 # In the order in which they are tried: what is told by a mark comes first, what many files look like last.
 FORMATS = (
     Format("parquet", parquet.looks_like, parquet.ParquetLog, many=True, table=True),
-    Format("open-bandit", open_bandit.looks_like, open_bandit.OpenBanditLog),
-    Format("yahoo-r6a", yahoo.looks_like, yahoo.YahooLog),
-    Format("yahoo-r6b", yahoo.looks_like, partial(yahoo.YahooLog, release="yahoo-r6b")),
+    Format("open-bandit", open_bandit.looks_like, open_bandit.OpenBanditLog, folders=True),
+    Format("yahoo-r6a", yahoo.looks_like, yahoo.YahooLog, folders=True),
+    Format("yahoo-r6b", yahoo.looks_like, partial(yahoo.YahooLog, release="yahoo-r6b"), folders=True),
     Format("criteo", criteo.looks_like, criteo.CriteoLog),
     Format("decisions", decisions.looks_like, decisions.DecisionsLog, many=True),
     Format("dsjson", dsjson.looks_like, dsjson.DsjsonLog, many=True, told_names=True),
@@ -82,7 +83,7 @@ def open_raw(
     if isinstance(path, str | Path) and Path(path).is_dir():
         folder = Path(path)
         whole = _named(format) if format else _told(folder, b"", columns)
-        if whole is not None and not whole.many:
+        if whole is not None and whole.folders:
             return whole.reader(folder, columns)
     files = files_of(path)
     told = _named(format) if format else _format_of(files, columns)
@@ -152,6 +153,12 @@ def _format_of(files: Sequence[Path], columns: Mapping[str, str | Sequence[str]]
     told = [_format_of_file(file, columns) for file in files]
     for file, one in zip(files, told, strict=True):
         if one.reader is not told[0].reader:
+            campaigns = [file.parent for file, each in zip(files, told, strict=True) if each.word == "open-bandit"]
+            if campaigns:
+                raise LogError(
+                    "of the Open Bandit Dataset, a log is the folder of one policy and one campaign: name "
+                    f"{str(campaigns[0])!r}, or another of its {len(campaigns)}."
+                )
             raise LogError(
                 f"all files of a log must have one format; {files[0].name!r} is {told[0].word} and {file.name!r} is "
                 f"{one.word}. Name the files that belong together, as a pattern: 'logs/*.parquet'."

@@ -14,13 +14,15 @@ Of the test-bed it was taken from (Lefortier, Swaminathan, Gu, Joachims and de R
 The page calls the fourth field the propensity while the same field of the challenge is its inverse: a number above 1
 can only be the inverse and is read so. A banner of several slots is no choice of one action; its impressions are named
 and left out. Features are words, "12" for 12:1 and "14:2" as it stands. The challenge counts an impression without a
-click for ten, as one in ten of them was kept; rewards are read as they are, so that their mean is not the shop's.
+click for ten, as one in ten of them was kept; rewards are read as they are, so that their mean is not the shop's, and
+a warning says so.
 """
 
 from __future__ import annotations
 
 import math
 import re
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -29,7 +31,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from seachange.errors import LogError
+from seachange.errors import LogError, SeachangeWarning
 from seachange.log.raw import PART_ROWS, Pool, RawRounds, Rejected
 from seachange.log.readers.lines import shown
 from seachange.log.readers.places import require_no_columns
@@ -41,6 +43,8 @@ if TYPE_CHECKING:
 
 # So many words of features make a part, however few rounds they are of.
 PART_WORDS = 1 << 21
+# Of the challenge's impressions without a click, one in so many was kept.
+TIMES_FEWER = 10
 NUMBER = r"-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,3})?"
 WORDS = rf"(?: +[^\s:|]+:{NUMBER})*"
 SHOWN = re.compile(rf"([0-9]+) +\|l +({NUMBER}) +\|p +({NUMBER}) *\|f({WORDS}) *", re.ASCII)
@@ -100,19 +104,29 @@ class CriteoLog:
         """All rounds, at most ``rows`` at a time."""
         held: list[Impression] = []
         rejected: list[Rejected] = []
-        words = 0
+        words, seen, clicks = 0, 0, 0.0
         for impression in self._impressions():
             if impression.fault is not None:
                 text = shown(impression.text)
                 rejected.append(Rejected(self.path.name, impression.line, impression.fault, text))
                 continue
             held.append(impression)
+            seen, clicks = seen + 1, clicks + impression.reward
             words += sum(map(len, impression.candidates))
             if len(held) == rows or words >= PART_WORDS:
                 yield self._rounds(held, rejected)
                 held, rejected, words = [], [], 0
         if held or rejected:
             yield self._rounds(held, rejected)
+        if not self.testbed and seen:
+            share = seen / (clicks + TIMES_FEWER * (seen - clicks))
+            warnings.warn(
+                f"of the impressions without a click, {self.path.name!r} holds one in ten: neither its rewards nor its "
+                "weights are those of all impressions, and weights do not average 1, however right the propensities "
+                f"are. Values by ips, times {share:.3g}, are those of all impressions; others are not.",
+                SeachangeWarning,
+                stacklevel=2,
+            )
 
     def _impressions(self) -> Iterator[Impression]:
         testbed, number, current = self.testbed, 0, None

@@ -218,6 +218,7 @@ def _rounds(source: str, settled: list[Waiting], survey: Survey, rejected: list[
         reward=Series("reward", [each.reward for each in settled], dtype=Float64),
         propensity=Series("propensity", [each.propensity for each in decisions], dtype=Float64),
         time=Series("time", times, dtype=Datetime("us")) if survey.timed else None,
+        event=Series("decision", [each.decision for each in decisions], dtype=String),
         pool=pool,
         rejected=tuple(rejected),
     )

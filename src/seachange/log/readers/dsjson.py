@@ -8,7 +8,7 @@ action       the first of ``a``; ``p`` are the probabilities in the order of ``a
 features     numbers, strings, truth values and arrays below ``c``, named by their keys: ``user.age``; as in Vowpal
              Wabbit, keys that begin with an underscore are none (but ``_text``, whose words are)
 names        of the actions, where all that is known of them is a ``_tag`` or one string that differs within a round
-time         ``Timestamp``
+time         ``Timestamp``; ``EventId`` tells whether a round is there twice
 
 Events are dropped before logging with the probability ``pdrop``, whatever they hold, so what is left is a fair sample
 of its moment and needs no other propensities. Vowpal Wabbit weighs each 1 / (1 - pdrop) in sums over time; rounds have
@@ -116,6 +116,7 @@ class _Reading:
             reward=polars.Series("reward", 0.0 - labels.costs[good]),
             propensity=polars.Series("propensity", labels.propensities[good]),
             time=labels.times.filter(good).alias("time") if self.timed else None,
+            event=labels.events.filter(good),
             pool=Pool(np.concatenate([[0], np.cumsum(n_items[good])]), items, names, probs),
             rejected=rejected_lines(piece.source, piece.leaves, reasons.texts, lines_before),
         )

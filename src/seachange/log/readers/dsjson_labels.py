@@ -32,6 +32,7 @@ ACTIONS = ("_label_Action", "_label_action")
 FLAGS = ("_skipLearn", "_deferred", "DeferredAction")
 WANTED = Wanted(
     values=(*COSTS, *PROBABILITIES, *ACTIONS, *FLAGS, "_labelIndex", "pdrop", "Timestamp", "RewardValue"),
+    texts=("EventId",),
     lists=("a", "p", "_p"),
     objects=("o",),
     refused=("_outcomes", "_label_ca", "_label"),
@@ -59,6 +60,7 @@ class Labels:
     with_probs: Bools
     dropped: Floats  # the probability that an event like this was not logged
     times: polars.Series
+    events: polars.Series
 
 
 def labels_of(leaves: JsonLeaves) -> Labels:
@@ -88,7 +90,8 @@ def labels_of(leaves: JsonLeaves) -> Labels:
     alike = [np.abs(stated - wanted) <= STATED_TOLERANCE for wanted in (propensities, propensities * (1 - dropped))]
     refuse(lines.has(*PROBABILITIES) & ~(alike[0] | alike[1]), "_label_probability is not the first of p")
     refuse(~with_probs & (dropped > 0), "with pdrop, it takes p to know the probability of the action")
-    return Labels(lines.reasons, cost, actions, propensities, probs, with_probs, dropped, lines.times())
+    times, events = lines.times(), lines.texts("EventId")
+    return Labels(lines.reasons, cost, actions, propensities, probs, with_probs, dropped, times, events)
 
 
 def _choices(lines: _Lines) -> tuple[Ints, Floats, Bools]:
@@ -161,6 +164,17 @@ class _Lines:
     def unflagged(self, name: str) -> Bools:
         """Where a key is false, at least once."""
         return self.flag(name, kernel.FALSE)
+
+    def texts(self, name: str) -> polars.Series:
+        """The text of a key, null where there is none."""
+        import polars
+
+        found = self.leaves.found(self.leaves.known[name])
+        codes = np.full(len(self.leaves), -1, np.int64)
+        words = found.kinds == kernel.STRING
+        codes[found.rows[words]] = found.numbers[words].astype(np.int64)
+        places = polars.Series(codes)
+        return self.leaves.strings.gather(places.set(places < 0, None)).alias(name)
 
     def times(self) -> polars.Series:
         """Timestamps as moments in UTC."""

@@ -33,7 +33,8 @@ FAULTS = {
 class Wanted:
     """What is taken from every line: keys at its top, the features below one of them, and the items below those."""
 
-    values: Sequence[str]  # keys with a number, a text or a truth value
+    values: Sequence[str]  # keys with a number, a time or a truth value
+    texts: Sequence[str]  # keys with a text that is kept
     lists: Sequence[str]  # keys with one of them or with a list
     objects: Sequence[str]
     refused: Sequence[str]  # keys that a line may not have
@@ -52,6 +53,7 @@ class Wanted:
     def _known(self) -> tuple[Any, dict[str, int]]:
         paths = kernel.no_paths()
         numbers = {key: entered(paths, 0, key, kernel.VALUE) for key in self.values}
+        numbers |= {key: entered(paths, 0, key, kernel.FEATURES) for key in self.texts}
         numbers |= {key: entered(paths, 0, key, kernel.LIST) for key in self.lists}
         numbers |= {key: entered(paths, 0, key, kernel.KNOWN) for key in self.objects}
         for key in self.refused:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from seachange.errors import SeachangeWarning
-from seachange.log.raw import Pool, RawRounds, Rejected
+from seachange.log.raw import PER_ROUND, Pool, RawRounds, Rejected
 from seachange.log.readers.leaf_columns import MOST_COLUMNS, Column, Columns, Shape, column_of
 from seachange.log.readers.leaves import Leaves
 from seachange.protocols import Bools, Ints
@@ -201,22 +201,16 @@ def in_parts(rounds: RawRounds, rows: int) -> Iterator[RawRounds]:
         part, stop = slice(start, start + rows), min(start + rows, len(rounds))
         first = -np.inf if start == 0 else rounds.lines[start]
         beyond = rounds.lines[stop] if stop < len(rounds) else np.inf
+        columns = {word: getattr(rounds, word) for word in PER_ROUND}
+        held: dict[str, Any] = {word: None if each is None else each[part] for word, each in columns.items()}
         yield replace(
             rounds,
             lines=rounds.lines[part],
             features=rounds.features[part],
-            action=rounds.action[part],
-            reward=rounds.reward[part],
-            propensity=_cut(rounds.propensity, part),
-            time=_cut(rounds.time, part),
-            sequence=_cut(rounds.sequence, part),
+            **held,
             pool=None if rounds.pool is None else _part_of(rounds.pool, start, stop),
             rejected=tuple(each for each in rounds.rejected if first <= each.line < beyond),
         )
-
-
-def _cut(column: polars.Series | None, part: slice) -> polars.Series | None:
-    return None if column is None else column[part]
 
 
 def _part_of(pool: Pool, start: int, stop: int) -> Pool:

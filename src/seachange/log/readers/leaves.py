@@ -148,8 +148,8 @@ def room_for(most_leaves: int, most_strings: int) -> tuple[Any, Any]:
     return kept[0], kernel.Strings(kept[1], kept[2][:n_slots])
 
 
-def without_bad_letters(text: bytes | bytearray) -> tuple[bytes | bytearray, list[int]]:
-    """The text with blanks for lines that are not UTF-8, and which those are."""
+def without_bad_letters(text: bytes | bytearray, instead: bytes = b" ") -> tuple[bytes | bytearray, list[int]]:
+    """The text with another letter all over lines that are not UTF-8, and which those are."""
     try:
         text.decode()
         return text, []
@@ -159,7 +159,7 @@ def without_bad_letters(text: bytes | bytearray) -> tuple[bytes | bytearray, lis
             try:
                 line.decode()
             except UnicodeDecodeError:
-                lines[k] = b" " * len(line)
+                lines[k] = instead * len(line)
                 bad.append(k)
         return b"\n".join(lines), bad
 

@@ -46,7 +46,7 @@ class VwLeaves(Leaves):
 
     def __init__(self, text: bytes | bytearray, with_items: bool) -> None:
         self.original = text
-        self.text, no_text = without_bad_letters(text)
+        self.text, no_text = without_bad_letters(text, b"|")  # blanks would end a round
         letters = np.frombuffer(self.text, np.uint8)
         n_lines, most_words = kernel.counted(letters)
         paths = json_lines.no_paths()

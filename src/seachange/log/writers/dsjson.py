@@ -61,7 +61,8 @@ def dsjson_frame(rounds: RawRounds, actions: Sequence[Any] | None = None, *, fir
     columns: list[polars.Series] = []
     if rounds.time is not None:
         columns.append(_timestamps(rounds.time).alias("Timestamp"))
-    columns.append(polars.Series("EventId", np.arange(first, first + len(rounds))).cast(polars.String))
+    numbers = polars.Series("EventId", np.arange(first, first + len(rounds))).cast(polars.String)
+    columns.append(numbers if rounds.event is None else rounds.event.fill_null(numbers).alias("EventId"))
     order = _chosen_first(pool, taken)
     places = order - np.repeat(pool.offsets[:-1], pool.lengths)
     columns.append(_lists(polars.Series("a", places + 1), pool))
