@@ -256,6 +256,12 @@ def a_time_that_only_clicks_have(table):
     )
 
 
+@planted("action-leak")
+def the_price_of_what_was_shown(table):
+    prices = {name: float(place) for place, name in enumerate(table["action"].unique().sort())}
+    return table.with_columns(price=table["action"].replace_strict(prices, return_dtype=pl.Float64))
+
+
 @planted("identifier")
 def a_visitor_number(table):
     rng = np.random.default_rng(7)

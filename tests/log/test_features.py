@@ -5,6 +5,7 @@ import json
 import math
 import warnings
 import zlib
+from dataclasses import replace
 from itertools import pairwise
 
 import msgspec
@@ -378,3 +379,27 @@ def test_flags_have_one_text_in_tables_and_records(tmp_path):
     assert set(log.features.shared[0].values) == {"true", "x", "false", "2", "100000000000000000000", "0.0000001"}
     for value, context in zip(values, log.contexts, strict=True):
         np.testing.assert_array_equal(log.features.encode_record({"m": value})[0], context)
+
+
+@pytest.mark.parametrize("cut", [600, 250])
+def test_what_the_action_tells_is_no_context_unless_it_is_named(cut):
+    generator = np.random.default_rng(0)
+    actions = generator.choice(["hat", "bag", "shoe"], 600)
+    price = np.array([{"hat": 5.0, "bag": 30.0, "shoe": 60.0}[action] for action in actions])
+    frame = pl.DataFrame({"action": actions, "age": generator.normal(size=600), "rare": np.arange(600) == 7})
+    frame = frame.with_columns(item=pl.Series([{"price": each, "stars": 4} for each in price]))
+    halves = [part for part in (frame[:cut], frame[cut:]) if len(part)]
+    parts = [replace(rounds_of(part.drop("action")), action=part["action"]) for part in halves]
+    with pytest.warns(SeachangeWarning, match=r"'item.price' \(told by the action taken"):
+        spec = fit_features(ListLog(), parts)
+    assert spec.context_names == ("age", "rare")
+    log = ListLog()
+    log.contexts = ["age", "item"]
+    assert "item.price" in fit_features(log, parts).context_names
+
+
+def test_dates_in_text_are_moments():
+    days = [f"2026-03-{1 + i // 20:02}" for i in range(200)]
+    frame = rounds_of(pl.DataFrame({"age": np.sin(np.arange(200)), "day": days}))
+    with pytest.warns(SeachangeWarning, match=r"'day' \(moments, which never come again\)"):
+        assert fit_features(ListLog(), [frame]).context_names == ("age",)

@@ -21,6 +21,7 @@ FEWEST_ROUNDS = 2 * FEWEST_BLOCKS
 # Findings about columns that no model would be given.
 USELESS = (
     "reward-leak",
+    "action-leak",
     "column-empty",
     "column-constant",
     "column-of-ones",

@@ -96,6 +96,16 @@ def judge_contexts(tally: Tally) -> Iterator[Finding]:
         ("tells the reward all but exactly: it was known only after it", "tell the reward all but exactly"),
         "A policy would learn to look at what it cannot see when it decides. " + LEAVE_OUT,
     )
+    if told := tuple(tally.told_by_action.names()):
+        yield Finding(
+            "action-leak",
+            "warning",
+            f"Every action has one value of {', '.join(map(repr, told[:8]))}.",
+            "That describes what was shown, and is not known before the choice: learn makes no features of it, unless "
+            "it is named as a context.",
+            len(told),
+            names=told,
+        )
     yield from _said("column-empty", "warning", empty, ("is empty", "are empty"), LEAVE_OUT)
     yield from _said(
         "column-constant",

@@ -16,7 +16,9 @@ from seachange.check.reward_tally import RewardTally
 from seachange.check.rounds import Rounds, rounds_of
 from seachange.check.slices import Slices
 from seachange.check.time_tally import TimeTally
+from seachange.log.action_columns import ToldByAction
 from seachange.log.raw import RawLog, RawRounds
+from seachange.log.raw_columns import raw_columns
 from seachange.protocols import Floats, Ints
 
 if TYPE_CHECKING:
@@ -46,6 +48,7 @@ class Tally:
         self.missing_rewards = self.slices.sums()
         self.pool: tuple[int, int] | None = None
         self.pool_named = False
+        self.told_by_action = ToldByAction()
         # Of all propensities: how many, least, most, Σ 1/p, Σ w² and Σ w of w = 1 / (k p), how many are 1, above 1.
         self.n_propensities = self.n_ones = self.n_percent = self.n_stated = 0
         self.least, self.most = np.inf, -np.inf
@@ -87,6 +90,9 @@ class Tally:
         self._add_contexts(self.contexts, raw.features, rounds.rewards, members)
         if raw.pool is not None:
             self._add_pool(rounds, members)
+        else:
+            columns = ((name, column.values) for name, column in raw_columns(raw.features).items())
+            self.told_by_action.merge(ToldByAction.of(raw.action, columns))
 
     def _add_contexts(
         self, known: dict[str, ContextTally], features: polars.DataFrame, rewards: Floats, members: Ints

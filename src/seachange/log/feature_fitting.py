@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ import numpy.typing as npt
 
 from seachange.errors import LogError, SeachangeWarning
 from seachange.kernels.features import column_moments
+from seachange.log.action_columns import ToldByAction
 from seachange.log.distinct import Distinct
 from seachange.log.features import Category, Feature, FeatureSpec, Flag, Hashed, LeftOut, Number, with_commas
 from seachange.log.raw_columns import Kind, RawColumn, as_lists, distinct_texts, numbers_of, raw_columns
@@ -34,6 +36,8 @@ ENOUGH_TO_TELL = 100
 ROUNDS_OF_A_VALUE = 10
 # A count of distinct values that is not exact may be wrong by so much, three times its standard error.
 MOST_ERROR = 0.1
+# Texts that are dates, as those in the names of folders.
+DATE = re.compile(r"[12][0-9]{3}-[01][0-9](-[0-3][0-9])?([T ]|$)")
 # Texts of a category without a feature of their own: their feature is that of the others.
 OTHER = "other"
 
@@ -156,7 +160,7 @@ def spec_of(
     """
     if facts.rounds == 0:
         raise LogError("the log is empty: it needs at least one round.")
-    shared, unused = features_of(raw, facts.shared, facts.rounds)
+    shared, unused = features_of(raw, facts.shared, facts.rounds, facts.told.names())
     pool, pool_unused = features_of(raw, facts.pool, facts.pool_rows)
     _say_what_is_left_out(unused + pool_unused)
     named = not pool and not facts.by_place
@@ -201,9 +205,11 @@ class LogFacts:
     actions: dict[str, Any] = field(default_factory=dict)  # values by their names
     shared: dict[str, ColumnFacts] = field(default_factory=dict)
     pool: dict[str, ColumnFacts] = field(default_factory=dict)
+    told: ToldByAction = field(default_factory=ToldByAction)
 
     def merge(self, later: LogFacts) -> None:
         """Take in what a later part knows."""
+        self.told.merge(later.told)
         self.rounds, self.pool_rows = self.rounds + later.rounds, self.pool_rows + later.pool_rows
         self.longest = max(self.longest, later.longest)
         self.by_place |= later.by_place
@@ -224,6 +230,8 @@ def facts_of(rounds: RawRounds) -> LogFacts:
     facts = LogFacts(rounds=len(rounds), shared=_facts_by_name(rounds.features))
     if pool is None:
         facts.actions = distinct_texts(rounds.action)
+        columns = ((name, column.values) for name, column in raw_columns(rounds.features).items())
+        facts.told = ToldByAction.of(rounds.action, columns)
     else:
         facts.pool_rows, facts.longest = int(pool.offsets[-1]), int(pool.lengths.max(initial=0))
         facts.pool = _facts_by_name(pool.features)
@@ -288,14 +296,15 @@ def _count(facts: ColumnFacts, values: polars.Series) -> None:
 
 
 def features_of(
-    raw: RawLog, columns: Mapping[str, ColumnFacts], rows: int
+    raw: RawLog, columns: Mapping[str, ColumnFacts], rows: int, told_by_action: Collection[str] = ()
 ) -> tuple[tuple[Feature, ...], list[LeftOut]]:
     """The features that columns of ``raw`` become, and the columns that become none."""
     kept = getattr(raw, "contexts", None) is not None  # a user asked for these very columns
     features: list[Feature] = []
     left_out: list[LeftOut] = []
     for name, facts in columns.items():
-        reason = _hopeless(facts) or ("" if kept else _useless(facts, rows))
+        known_after = "told by the action taken, so not known before it" if name in told_by_action else ""
+        reason = _hopeless(facts) or ("" if kept else _useless(facts, rows) or known_after)
         if reason:
             left_out.append(LeftOut(name, reason))
         else:
@@ -331,6 +340,8 @@ def _useless(facts: ColumnFacts, rows: int) -> str:
     if facts.kinds == {"text"}:
         if len(facts.counts) == 1 and whole:
             return f"always {next(iter(facts.counts))!r}"
+        if facts.counts and all(map(DATE.match, facts.counts)):
+            return "moments, which never come again"
         if facts.never_again and rows >= ENOUGH_TO_TELL:
             return "identifiers, which never come again"
         if facts.many and facts.seen < ROUNDS_OF_A_VALUE * facts.distinct.count:

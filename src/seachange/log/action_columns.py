@@ -1,0 +1,68 @@
+"""Columns that the action taken determines: they describe what was shown, and are not known before the choice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import polars
+
+# Most columns are cleared by the rows of one action among so many.
+LOOKED_AT = 64
+# Rounds an action, on average, that it takes to say so.
+ENOUGH_EACH = 20
+VARIES = object()
+
+
+class ToldByAction:
+    """For every column, the value that each action has; ``VARIES`` where an action has several."""
+
+    def __init__(self) -> None:
+        self.rounds = 0
+        self.columns: dict[str, Any] = {}
+        self.actions: set[Any] = set()
+
+    @classmethod
+    def of(cls, actions: polars.Series, columns: Iterable[tuple[str, polars.Series]]) -> ToldByAction:
+        """What one part says."""
+        found = cls()
+        found.rounds, found.actions = len(actions), set(actions.unique().to_list())
+        head = actions.head(LOOKED_AT)
+        often = head.value_counts(sort=True)[head.name][0] if len(head) else None
+        rows = np.flatnonzero((head == often).fill_null(False).to_numpy()) if often is not None else np.arange(0)
+        for name, values in columns:
+            nested = values.dtype.is_nested()
+            found.columns[name] = VARIES if nested or values.gather(rows).n_unique() > 1 else _values(actions, values)
+        return found
+
+    def merge(self, later: ToldByAction) -> None:
+        """Take in what a later part says."""
+        self.actions |= later.actions
+        for name in self.columns.keys() | later.columns.keys():
+            ours, theirs = self.columns.get(name, {}), later.columns.get(name, {})
+            if self.rounds == 0:
+                ours = {}
+            clash = ours is VARIES or theirs is VARIES or any(ours.get(a, v) != v for a, v in theirs.items())
+            self.columns[name] = VARIES if clash else {**ours, **theirs}
+        self.rounds += later.rounds
+
+    def names(self) -> list[str]:
+        """The columns that differ between actions and never within one."""
+        if len(self.actions) < 2 or self.rounds < ENOUGH_EACH * len(self.actions):
+            return []
+        told = {name: values for name, values in self.columns.items() if values is not VARIES}
+        return [name for name, values in told.items() if len(values) > 1 and len(set(values.values())) > 1]
+
+
+def _values(actions: polars.Series, values: polars.Series) -> Any:
+    """The one value of each action, or ``VARIES``."""
+    import polars
+
+    frame = polars.DataFrame({"action": actions, "value": values}).drop_nulls("action")
+    each = frame.group_by("action").agg(polars.col("value").first(), polars.col("value").n_unique().alias("n"))
+    if (each["n"] > 1).any():
+        return VARIES
+    return dict(zip(each["action"].to_list(), each["value"].to_list(), strict=True))
