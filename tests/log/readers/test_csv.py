@@ -328,3 +328,16 @@ def test_a_column_that_is_not_what_its_folder_says_is_told(tmp_path):
         frame, _, _ = whole(log)
     assert len(told) == 1
     assert frame["day"].to_list() == ["2026-01-01"] * 2 + ["2026-01-05"] * 2
+
+
+@pytest.mark.parametrize("day", ["31.01.2026", "2026/01/31", "2026-01-31"])
+def test_days_in_usual_orders_are_read(csv, day):
+    frame, _, _ = whole(csv(f"action,reward,ts\na,1,{day} 18:30:05\nb,1,{day} 18:31\n"))
+    assert frame["time"].to_list() == [dt.datetime(2026, 1, 31, 18, 30, 5), dt.datetime(2026, 1, 31, 18, 31)]
+
+
+@pytest.mark.parametrize("day", ["01/31/2026 18:30", "1.2.26", "yesterday"])
+def test_days_in_orders_that_must_be_guessed_are_refused_with_those_that_are_read(csv, day):
+    with pytest.raises(LogError, match=rf"'ts' of log.csv has '{day}'") as caught:
+        whole(csv(f"action,reward,ts\na,1,{day}\nb,1,{day}\n"))
+    assert "31.01.2026 18:30" in str(caught.value)

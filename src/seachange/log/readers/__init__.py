@@ -177,5 +177,6 @@ def _format_of_file(file: Path, columns: Mapping[str, str | Sequence[str]] | Non
         found = _named(word)
     if found is None:
         words = ", ".join(one.word for one in FORMATS)
-        raise LogError(f"cannot tell the format of {str(file)!r}. Say it with format=..., or --format: {words}.")
+        excel = " Workbooks are not read: save the sheet as CSV." if bare_suffix(file) in (".xlsx", ".xls") else ""
+        raise LogError(f"cannot tell the format of {str(file)!r}.{excel} Say it with format=..., or --format: {words}.")
     return found

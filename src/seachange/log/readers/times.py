@@ -14,6 +14,8 @@ Clock = Literal["number", "ms", "us", "ns", "day number", "text", "moment"]
 UNITS = {"ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
 # Numbers from here on are in this unit since 1970: as seconds they would lie after the year 5000.
 LEAST = {"ns": 1e17, "us": 1e14, "ms": 1e11}
+# Other orders of day and month are never guessed.
+FORMS = "2026-01-31T18:30:00 (with a zone or in UTC), 31.01.2026 18:30 or 2026/01/31 18:30"
 DAY_NUMBER = r"^(19[7-9]|20[0-9])[0-9](0[1-9]|1[0-2])(0[1-9]|[12][0-9]|3[01])$"  # 20260131
 # Polars takes more than this for a time: spaces within it, a second 60.
 ISO_8601 = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}(T[0-9]{2}:[0-9]{2}(:[0-5][0-9]([.][0-9]+)?)?([+-][0-9]{2}(:?[0-9]{2})?)?)?$"
@@ -34,6 +36,11 @@ def clock_of(column: polars.Series, source: str) -> tuple[Clock, str | None]:
         values = values.filter(~values.str.to_lowercase().is_in(MISSING))
         numbers = values.cast(polars.Float64, strict=False)
         if len(values) == 0 or numbers.is_not_null().mean() < SHARE["measure"]:  # type: ignore[operator]
+            if len(values) and _parsed(values).is_null().all():
+                raise LogError(
+                    f"times must be seconds or dates as {FORMS}; column {column.name!r} of {source} has {values[0]!r}. "
+                    "Write them so, or name another column: columns={'time': ...}, or --columns time=... in a shell."
+                )
             return "text", None
         numbers = numbers.drop_nulls()
     elif column.dtype.is_numeric():
@@ -99,12 +106,12 @@ def _of_numbers(column: polars.Series, clock: Clock) -> polars.Series:
 
 
 def _parsed(texts: polars.Series) -> polars.Series:
-    """ISO 8601, with T or a space in its middle, with a zone or in UTC."""
+    """ISO 8601, with T or a space in its middle, with a zone or in UTC; days also as 31.01.2026 and 2026/01/31."""
     import polars
 
-    plain = texts.str.replace(r"^([0-9]{4}-[0-9]{2}-[0-9]{2})[ t]", "${1}T").str.replace(
-        r"\s*(UTC|GMT|[zZ])$", "+00:00"
-    )
+    days = texts.str.replace(r"^([0-9]{2})[.]([0-9]{2})[.]([0-9]{4})", "${3}-${2}-${1}")
+    days = days.str.replace(r"^([0-9]{4})/([0-9]{2})/([0-9]{2})", "${1}-${2}-${3}")
+    plain = days.str.replace(r"^([0-9]{4}-[0-9]{2}-[0-9]{2})[ t]", "${1}T").str.replace(r"\s*(UTC|GMT|[zZ])$", "+00:00")
     plain = plain.set(~plain.str.contains(ISO_8601).fill_null(False), None)
     values = polars.Series([None], dtype=polars.Datetime("us")).new_from_index(0, len(texts))
     for form in (*FORMATS, *FORMATS_WITH_ZONE):
