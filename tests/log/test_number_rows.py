@@ -83,6 +83,12 @@ def test_numbers_stay_where_they_are_if_the_first_part_is_like_the_rest(tmp_path
     assert np.shares_memory(log.arrays.rows, rooms[0].rows) == expected
 
 
+def test_a_log_without_features_has_no_rows_of_its_own(tmp_path):
+    path = tmp_path / "log.parquet"
+    table().select("action", "reward", "propensity").write_parquet(path)
+    assert log_from_raw(ParquetLog(path)).arrays.rows.shape == (1, 1, 1)
+
+
 def test_a_number_that_is_too_large_is_told_as_it_was(tmp_path):
     path = tmp_path / "log.parquet"
     table(score=late(1e200)).write_parquet(path)

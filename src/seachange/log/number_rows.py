@@ -41,7 +41,7 @@ class NumberRows:
         self._places = starts[taken]
         dtypes = {str(columns[name].values.dtype) for name in self.names} - {"Boolean"}
         self.precision = "float32" if dtypes == {"Float32"} else "float64"
-        self.rows = fresh((n, 1, int(starts[-1]) + 1), self.precision)
+        self.rows, self._pages = _room((n, 1, int(starts[-1]) + 1), self.precision)
 
     def take(self, start: int, part: RawRounds) -> RawRounds:
         """Lay out the numbers of a part, whose first round is that of number ``start``; the part without them."""
@@ -55,7 +55,7 @@ class NumberRows:
 
     def fit(self, spec: FeatureSpec) -> bool:
         """Whether the rows of ``spec`` have everything where it is here."""
-        return spec.precision == self.precision and _layout(spec.shared) == self._layout
+        return bool(self.names) and spec.precision == self.precision and _layout(spec.shared) == self._layout
 
     def standardise(self, spec: FeatureSpec, start: int, end: int) -> None:
         """The numbers of some rounds, where they are."""
@@ -66,13 +66,21 @@ class NumberRows:
         standardise_rows(self._places, means, scales, marks, self.rows[start:end, 0])
 
     def given_back(self, start: int, part: RawRounds) -> RawRounds:
-        """A part with the numbers that were taken from it, as numbers of the rows' precision."""
+        """A part with the numbers that were taken from it, as numbers of the rows' precision; here they are gone."""
         import polars
 
         rows = self.rows[start : start + len(part), 0]
         places = zip(self.names, self._places, strict=True)
         columns = [polars.Series(name, rows[:, place].copy()) for name, place in places]
+        self._let_go(start, start + len(part))
         return replace(part, features=part.features.with_columns(columns))
+
+    def _let_go(self, start: int, end: int) -> None:
+        """Give the memory of some rounds back to the system, but for pages that others have a share in."""
+        pages, stride = self._pages, self.rows.strides[0]
+        first, last = -(-start * stride // mmap.PAGESIZE) * mmap.PAGESIZE, end * stride // mmap.PAGESIZE * mmap.PAGESIZE
+        if pages is not None and first < last:
+            pages.madvise(mmap.MADV_DONTNEED, first, last - first)
 
 
 def _layout(features: Sequence[Feature]) -> list[tuple[str, bool, int]]:
@@ -81,12 +89,17 @@ def _layout(features: Sequence[Feature]) -> list[tuple[str, bool, int]]:
 
 
 def fresh(shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """Room in pages of the usual size.
+    """Room for an array, in pages of the usual size.
 
     NumPy asks for huge ones, which virtual machines that lend out their free memory can take seconds a gigabyte to get.
     """
+    return _room(shape, dtype)[0]
+
+
+def _room(shape: tuple[int, ...], dtype: npt.DTypeLike) -> tuple[npt.NDArray[Any], mmap.mmap | None]:
+    """The same, and the pages themselves where there are any."""
     size = prod(shape) * np.dtype(dtype).itemsize
     if sys.platform == "win32" or size == 0:
-        return np.empty(shape, dtype=dtype)
+        return np.empty(shape, dtype=dtype), None
     pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    return np.frombuffer(pages, dtype=dtype).reshape(shape)
+    return np.frombuffer(pages, dtype=dtype).reshape(shape), pages
