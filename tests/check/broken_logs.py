@@ -40,7 +40,7 @@ def rewards_missing_here_and_there(table):
 
 @planted("reward-text")
 def rewards_in_words(table):
-    return with_values(table, "reward", ROWS, "yes", pl.String)
+    return with_values(table, "reward", ROWS, "bought", pl.String)
 
 
 @planted("reward-infinite")
