@@ -24,7 +24,7 @@ def key_number(codes, begin, end, around):
     """The number of the key codes[begin:end] in an object whose own key has the number ``around``."""
     number = around + 1
     for i in range(begin, end):
-        number = ((number ^ codes[i]) * FACTOR) & BITS
+        number = ((number ^ np.int64(codes[i])) * FACTOR) & BITS
     return number
 
 
