@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import polars as pl
 
+from seachange.log.feature_fitting import fit_features
 from seachange.log.raw import RawRounds
 
 
@@ -30,3 +31,7 @@ def rounds_of(frame, first_line=1, **more):
         "propensity": pl.Series(np.full(n, 0.5)),
     }
     return RawRounds(source="clicks.jsonl", lines=np.arange(first_line, first_line + n), features=frame, **given | more)
+
+
+def fitted(frame, **options):
+    return fit_features(ListLog(contexts=()), [rounds_of(frame)], **options)
