@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 if TYPE_CHECKING:
     import polars
@@ -30,12 +29,12 @@ class ToldByAction:
         """What one part says."""
         found = cls()
         found.rounds, found.actions = len(actions), set(actions.unique().to_list())
-        head = actions.head(LOOKED_AT)
-        often = head.value_counts(sort=True)[head.name][0] if len(head) else None
-        rows = np.flatnonzero((head == often).fill_null(False).to_numpy()) if often is not None else np.arange(0)
+        head = actions.head(LOOKED_AT).to_list()
+        often = Counter(head).most_common(1)
+        rows = [row for row, action in enumerate(head) if action == often[0][0] and action is not None]
         for name, values in columns:
-            nested = values.dtype.is_nested()
-            found.columns[name] = VARIES if nested or values.gather(rows).n_unique() > 1 else _values(actions, values)
+            varies = values.dtype.is_nested() or _differ(values.head(LOOKED_AT).to_list(), rows)
+            found.columns[name] = VARIES if varies else _values(actions, values)
         return found
 
     def merge(self, later: ToldByAction) -> None:
@@ -55,6 +54,12 @@ class ToldByAction:
             return []
         told = {name: values for name, values in self.columns.items() if values is not VARIES}
         return [name for name, values in told.items() if len(values) > 1 and len(set(values.values())) > 1]
+
+
+def _differ(values: Sequence[Any], rows: Sequence[int]) -> bool:
+    """Whether the values of some rows are not all the same."""
+    first = values[rows[0]] if rows else None
+    return any(values[row] is not first and values[row] != first and values[row] == values[row] for row in rows)
 
 
 def _values(actions: polars.Series, values: polars.Series) -> Any:

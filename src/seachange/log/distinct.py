@@ -20,6 +20,8 @@ class Distinct:
 
     def add(self, hashes: npt.NDArray[np.uint64]) -> None:
         """Take up some values."""
+        if not len(hashes):
+            return
         if not self.exact:
             hashes = hashes[hashes < self.least[-1]]
         ordered = np.sort(np.concatenate([self.least, hashes]))

@@ -20,7 +20,7 @@ from seachange.log.feature_fitting import LogFacts, facts_of, features_of, fit_f
 from seachange.log.features import FeatureSpec
 from seachange.log.joining import BrokenRules, Together
 from seachange.log.joint import ContextKind, JointFeatures
-from seachange.log.number_rows import NumberRows
+from seachange.log.number_rows import NumberRows, fresh
 from seachange.log.raw import PART_ROWS, RawLog, RawRounds, Rejected
 from seachange.log.raw_columns import distinct_texts, raw_columns
 from seachange.log.readers.ahead import made_ahead
@@ -100,7 +100,8 @@ class _Held:
 def _fitted(raw: RawLog, held: _Held, action_names: Sequence[str] | None) -> FeatureSpec:
     """The features of a log, looked at while it is read; what is read goes to ``held``."""
     facts = LogFacts()
-    for found in made_ahead(held.read(raw), held.look):
+    # Readers have threads of their own; on each core one more would push their parts out of fast memory.
+    for found in made_ahead(held.read(raw), held.look, max(1, cores() // 2)):
         facts.merge(found)
     spec = spec_of(raw, facts, action_names=action_names)
     # Numbers that are too large are told as they were.
@@ -250,11 +251,11 @@ def _joint(spec: FeatureSpec) -> JointFeatures:
 
 
 def _room(spec: FeatureSpec, n: int) -> Floats:
-    """Rows as kernels take them, to be filled."""
+    """Rows of zeros as kernels take them, to be filled."""
     width = len(spec.context_names)
     if spec.pool:
-        return np.zeros((n, spec.n_actions, width), dtype=spec.precision)
-    return np.empty((n, 1, width + 1), dtype=spec.precision) if width else np.ones((1, 1, 1))
+        return fresh((n, spec.n_actions, width), spec.precision)
+    return fresh((n, 1, width + 1), spec.precision) if width else np.ones((1, 1, 1))
 
 
 class _Piece(NamedTuple):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import mmap
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,8 @@ from seachange.log.raw_columns import numbers_of, raw_columns
 if TYPE_CHECKING:
     from seachange.log.raw import RawRounds
 
+# Linux's MADV_POPULATE_WRITE, which Python has no name for.
+POPULATE = 23
 # So many rows stay in fast memory until all of their columns are written.
 ROWS_TOGETHER = 1 << 13
 
@@ -46,6 +49,7 @@ class NumberRows:
     def take(self, start: int, part: RawRounds) -> RawRounds:
         """Lay out the numbers of a part, whose first round is that of number ``start``; the part without them."""
         rows = self.rows[start : start + len(part), 0]
+        self._ask_for(start, start + len(part))
         arrays = [numbers_of(part.features[name]) for name in self.names]
         for begin in range(0, len(rows), ROWS_TOGETHER):
             block = rows[begin : begin + ROWS_TOGETHER]
@@ -75,6 +79,14 @@ class NumberRows:
         self._let_go(start, start + len(part))
         return replace(part, features=part.features.with_columns(columns))
 
+    def _ask_for(self, start: int, end: int) -> None:
+        """Have the memory of some rounds all at once, which is quicker than page by page."""
+        stride = self.rows.strides[0]
+        first, last = start * stride // mmap.PAGESIZE * mmap.PAGESIZE, end * stride
+        if self._pages is not None and first < last:
+            with suppress(OSError, AttributeError):  # of older systems
+                self._pages.madvise(POPULATE, first, last - first)
+
     def _let_go(self, start: int, end: int) -> None:
         """Give the memory of some rounds back to the system, but for pages that others have a share in."""
         pages, stride = self._pages, self.rows.strides[0]
@@ -89,7 +101,7 @@ def _layout(features: Sequence[Feature]) -> list[tuple[str, bool, int]]:
 
 
 def fresh(shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """Room for an array, in pages of the usual size.
+    """An array of zeros, in pages of the usual size.
 
     NumPy asks for huge ones, which virtual machines that lend out their free memory can take seconds a gigabyte to get.
     """
@@ -100,6 +112,6 @@ def _room(shape: tuple[int, ...], dtype: npt.DTypeLike) -> tuple[npt.NDArray[Any
     """The same, and the pages themselves where there are any."""
     size = prod(shape) * np.dtype(dtype).itemsize
     if sys.platform == "win32" or size == 0:
-        return np.empty(shape, dtype=dtype), None
+        return np.zeros(shape, dtype=dtype), None
     pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     return np.frombuffer(pages, dtype=dtype).reshape(shape), pages

@@ -126,14 +126,13 @@ def _rules(columns: Columns, missing_rewards: bool) -> list[Broken]:
     places = f"actions must be whole numbers from 0 to {n_actions - 1}"
     action_rule = places if columns.action_names is None else f"every round must have one of the {n_actions} actions"
     hint = "" if missing_rewards else MISSING_HINT
-    taken = np.where(bad_action, 0, np.nan_to_num(actions, nan=0, posinf=0, neginf=0)).astype(np.int64)
     return [
         Broken(bad_action, action_rule, actions),
         Broken(bad_reward, f"rewards must be finite and at most {LARGEST:g} in size{hint}", rewards),
         *_broken_propensities(columns.propensities),
         *_broken_features("contexts", columns.contexts, columns.context_names),
         *_broken_features("action_features", columns.action_features, None),
-        *_broken_distributions(columns, taken),
+        *_broken_distributions(columns, bad_action),
         *_broken_labels(columns),
     ]
 
@@ -183,8 +182,12 @@ def _broken_features(name: str, array: Floats | None, names: Sequence[str] | Non
     return [Broken(rows, f"{name} must be finite (column {column})", values[:, place])]
 
 
-def _broken_distributions(columns: Columns, taken: Ints) -> list[Broken]:
-    everyone, broken = np.arange(len(columns)), []
+def _broken_distributions(columns: Columns, bad_action: Bools) -> list[Broken]:
+    broken: list[Broken] = []
+    if columns.action_mask is None and columns.logging_probs is None:
+        return broken
+    everyone = np.arange(len(columns))
+    taken = np.where(bad_action, 0, np.nan_to_num(columns.actions, nan=0, posinf=0, neginf=0)).astype(np.int64)
     if columns.action_mask is not None:
         forbidden = ~columns.action_mask[everyone, taken]
         broken.append(Broken(forbidden, "action_mask must allow the action that was taken", columns.actions))

@@ -13,14 +13,17 @@ Thing = TypeVar("Thing")
 Made = TypeVar("Made")
 
 
-def made_ahead(things: Iterator[Thing], make: Callable[[Thing], Made]) -> Iterator[Made]:
+def made_ahead(
+    things: Iterator[Thing], make: Callable[[Thing], Made], threads: int | None = None
+) -> Iterator[Made]:
     """What ``make`` makes of each, in order; a thread on each core is a thing ahead of whoever asks."""
+    threads = threads or cores()
     waiting: deque[Future[Made]] = deque()
-    with ThreadPoolExecutor(cores()) as pool:
+    with ThreadPoolExecutor(threads) as pool:
         try:
             for thing in things:
                 waiting.append(pool.submit(make, thing))
-                if len(waiting) > cores():
+                if len(waiting) > threads:
                     yield waiting.popleft().result()
             while waiting:
                 yield waiting.popleft().result()

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from seachange.log.features import FeatureSpec
 
 MAGIC = b"PAR1"
-# So many parts are read at a time, or as many as have so many values.
-PARTS_AT_A_TIME, VALUES_AT_A_TIME = 8, 1 << 24
 
 
 def looks_like(path: Path, head: bytes) -> bool:
@@ -82,29 +80,13 @@ class ParquetLog(TableLog):
     def _blocks(self, rows: int) -> Iterator[Block]:
         for path in self.paths:
             with _reading(path):
-                for start, frame in self._frames(path, rows):
+                start = 1
+                # Batches are where the file's groups of rows are: nothing is unpacked twice, and few are joined.
+                for frame in self._scan(path, self.needed).collect_batches(lazy=True):
                     for first, end in _cuts(frame, rows):
                         piece = frame[first:end]
-                        yield Block(path, np.arange(start + 1 + first, start + 1 + end), piece, _row_text(piece))
-
-    def _frames(self, path: Path, rows: int) -> Iterator[tuple[int, polars.DataFrame]]:
-        """All rows of a file, several parts at a time.
-
-        Rows of a group are unpacked together, and twice where a cut goes through it. The first part shows how long a
-        group is; from then on cuts are where groups end, as long as they have one length.
-        """
-        scan, start = self._scan(path, self.needed), 0
-        most = rows * min(PARTS_AT_A_TIME, max(1, VALUES_AT_A_TIME // (rows * len(self.needed))))
-        at_a_time = rows
-        while len(frame := scan.slice(start, at_a_time).collect()):
-            if start == 0:
-                group = max(1, frame.to_series(0).chunk_lengths()[0])
-                frame = frame[: len(frame) - len(frame) % group]
-                at_a_time = most // group * group
-            yield start, frame
-            start += len(frame)
-            if start >= self._rows[path]:
-                return
+                        yield Block(path, np.arange(start + first, start + end), piece, _row_text(piece))
+                    start += len(frame)
 
 
 def _cuts(frame: polars.DataFrame, rows: int) -> Iterator[tuple[int, int]]:

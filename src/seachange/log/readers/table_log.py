@@ -278,16 +278,16 @@ class TableLog:
                     reason = f"the {word} {_cut(str(column[row]))!r} is no {_wanted(str(word), kinds.get(name))}"
                     rejected.append(Rejected(source, int(block.lines[row]), reason, _cut(block.text(row))))
         oddities.add([one for one in odd if good[one.row]], block.lines, source)
-        frame = polars.DataFrame(list(columns.values()))
+        frame, lines = polars.DataFrame(list(columns.values())), block.lines
         if not good.all():
-            frame = frame.filter(polars.Series(good))
+            frame, lines = frame.filter(polars.Series(good)), lines[good]
         rejected.sort(key=lambda one: one.line)
         parts: dict[str, Any] = {word: frame[place] for word, place in self.columns.items()}
         parts["reward"] = _measure(parts["reward"])
         if "propensity" in parts:
             parts["propensity"] = _measure(parts["propensity"])
         features = frame.select(self._plan.features)
-        return RawRounds(source, block.lines[good], features, rejected=tuple(rejected), **parts)
+        return RawRounds(source, lines, features, rejected=tuple(rejected), **parts)
 
     def _column(self, block: Block, name: str) -> polars.Series:
         """A column of a block: the file's, or what its folders say, or nothing."""
