@@ -62,7 +62,7 @@ def checked(folder: Path) -> dict[str, object]:
     """What the command took: its peak, and its memory from moment to moment."""
     start, curve = time.perf_counter(), []
     command = [sys.executable, "-c", COMMAND, "check", str(folder), "--json"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
         status = Path(f"/proc/{process.pid}/status")
         while process.poll() is None:
             words = status.read_text().split()

@@ -40,18 +40,19 @@ def share_known(log: BanditLog, hashes: tuple[int, ...]) -> float | None:
 def round_hashes(log: BanditLog) -> Hashes:
     """(n,) 64 bits of the action, the reward and the features of every round."""
     with np.errstate(over="ignore"):
-        hashes = _mixed(log.actions.astype(np.uint64)) ^ _bits(log.rewards)
+        hashes = mixed(log.actions.astype(np.uint64)) ^ _bits(log.rewards)
         rows = log.arrays.rows
         for column in rows.reshape(len(rows), -1).T if len(rows) == len(log) else ():
-            hashes = _mixed(hashes + STEP) ^ _bits(column)
-        return _mixed(hashes)
+            hashes = mixed(hashes + STEP) ^ _bits(column)
+        return mixed(hashes)
 
 
 def _bits(values: npt.NDArray[np.floating]) -> Hashes:
     return (np.ascontiguousarray(values, dtype=np.float64) + 0.0).view(np.uint64)  # -0 is 0
 
 
-def _mixed(values: Hashes) -> Hashes:
+def mixed(values: Hashes) -> Hashes:
+    """Values whose bits are spread evenly."""
     values = (values ^ (values >> np.uint64(30))) * FIRST
     values = (values ^ (values >> np.uint64(27))) * SECOND
     return values ^ (values >> np.uint64(31))

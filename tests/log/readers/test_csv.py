@@ -166,6 +166,11 @@ def test_quotes_hold_separators_newlines_and_quotes(csv):
     assert lines == [2, 4]
 
 
+def test_returns_within_quotes_are_letters(csv):
+    log = csv('action,reward,city,member\r\n1,0,"\r",yes\r\n2,1,"a\rb",no\r\n')
+    assert whole(log)[0]["city"].to_list() == ["\r", "a\rb"]
+
+
 def test_a_quote_that_never_closes_costs_its_own_line_only(csv):
     text = 'action,reward,city\na,1,x\nb,1,"y\nc,0,z\nd,1,"w"\n'
     frame, lines, rejected = whole(csv(text))

@@ -26,6 +26,7 @@ LONGEST_RECORD = 1 << 20
 UNFINISHED = "a quote opens a field and never closes it"
 LONE_RETURN = "a carriage return stands alone in a line"
 QUOTE, RETURN = b'"'[0], b"\r"[0]
+ENDING = "\r\n"
 
 
 class Records(NamedTuple):
@@ -145,7 +146,8 @@ def _careful(
     last = lines.pop()  # without a newline: empty, or not yet all there
     texts = [line.removesuffix(b"\r") for line in lines]
     out, starts, numbers, rejected = io.BytesIO(), [], [], []
-    writer = csv.writer(text := io.StringIO(), delimiter=separator, lineterminator="\n")
+    # Only what ends a line is put in quotes, so a return must.
+    writer = csv.writer(text := io.StringIO(newline=""), delimiter=separator, lineterminator=ENDING)
     i, used = 0, 0
     while i < len(texts):
         taken, fields, reason = _record(texts, i, separator)
@@ -161,7 +163,7 @@ def _careful(
             writer.writerow(fields)
             starts.append(out.tell())
             numbers.append(first_line + i)
-            out.write(text.getvalue().encode())
+            out.write(text.getvalue().removesuffix(ENDING).encode() + b"\n")
             text.seek(0)
             text.truncate()
         used += sum(len(line) + 1 for line in lines[i : i + taken])

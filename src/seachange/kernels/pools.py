@@ -1,0 +1,33 @@
+"""Documents drawn from pools."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from seachange.kernels.compiler import compiled
+
+
+@compiled
+def draw_documents(pool_documents, pools, shown, uniforms, documents, actions):
+    """documents[t] becomes a random choice, in random order, of those of visit t's pool, with shown[t] at actions[t].
+
+    Pools end at their first -1 and hold at least as many documents as are drawn; ``uniforms`` (n, drawn) decide.
+    """
+    n_drawn = documents.shape[1]
+    pool = np.empty(pool_documents.shape[1], pool_documents.dtype)
+    for t in range(pools.size):
+        size = 0
+        for document in pool_documents[pools[t]]:
+            if document < 0:
+                break
+            pool[size] = document
+            if document == shown[t]:
+                pool[0], pool[size] = pool[size], pool[0]
+            size += 1
+        for i in range(1, n_drawn):
+            j = i + int(uniforms[t, i] * (size - i))
+            pool[i], pool[j] = pool[j], pool[i]
+        place = int(uniforms[t, 0] * n_drawn)
+        pool[0], pool[place] = pool[place], pool[0]
+        documents[t] = pool[:n_drawn]
+        actions[t] = place

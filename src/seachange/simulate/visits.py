@@ -1,0 +1,150 @@
+"""Visits to a front page: which documents could be shown, which one was, whether it was clicked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from seachange.errors import LogError
+from seachange.log.raw import RawLog, RawRounds
+from seachange.log.recognition import Hashes, mixed
+from seachange.protocols import Bools, Floats, Ints
+
+Codes = npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True, eq=False)
+class Visits:
+    """n visits, P different pools, D documents; a document whose features change is one more."""
+
+    times: Ints  # (n,) seconds, never falling
+    pools: Codes  # (n,) rows of ``pool_documents``
+    shown: Codes  # (n,) documents
+    clicks: Bools  # (n,)
+    users: npt.NDArray[np.float32]  # (n, u) what is known of the visitor
+    pool_documents: Codes  # (P, most) in rising order, -1 behind the last
+    document_ids: Ints  # (D,) as the files call them
+    document_features: Floats  # (D, d)
+
+    def __len__(self) -> int:
+        """Number of visits."""
+        return len(self.times)
+
+    @cached_property
+    def pool_sizes(self) -> Ints:
+        """(P,)."""
+        return np.asarray((self.pool_documents >= 0).sum(axis=1))
+
+    def where(self, rows: Bools | Ints | slice) -> Visits:
+        """Some of the visits."""
+        per_visit = ("times", "pools", "shown", "clicks", "users")
+        return replace(self, **{name: getattr(self, name)[rows] for name in per_visit})
+
+    def between(self, first: float, end: float) -> Visits:
+        """Those from the time ``first`` on and before ``end``."""
+        return self.where(slice(*np.searchsorted(self.times, [first, end])))
+
+    def one_a_second(self, generator: np.random.Generator) -> Visits:
+        """One of the visits of each second, at random."""
+        starts = np.flatnonzero(np.diff(self.times, prepend=self.times[:1] - 1))
+        counts = np.diff(starts, append=len(self))
+        return self.where(starts + (generator.random(len(starts)) * counts).astype(np.int64))
+
+    def save(self, path: Path) -> None:
+        """Write them down for ``load``."""
+        with path.open("wb") as file:
+            np.savez(file, **{field.name: getattr(self, field.name) for field in fields(self)})
+
+    @classmethod
+    def load(cls, path: Path) -> Visits:
+        """What ``save`` wrote."""
+        with np.load(path, allow_pickle=False) as arrays:
+            return cls(**{field.name: arrays[field.name] for field in fields(cls)})
+
+
+def visits_of(raw: RawLog) -> Visits:
+    """All visits of a log whose rounds have lists of actions with numbers for names, in the order of their times."""
+    seen = _Pools()
+    parts: list[dict[str, Any]] = [seen.take(part) for part in raw.parts() if len(part)]
+    if not parts:
+        raise LogError("there are no visits in this log.")
+    columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    if (np.diff(columns["times"]) < 0).any():
+        order = np.argsort(columns["times"], kind="stable")
+        columns = {name: column[order] for name, column in columns.items()}
+    return Visits(**columns, **seen.tables())
+
+
+class _Pools:
+    """The pools and documents seen so far: pools come again thousands of times, so each is taken apart once."""
+
+    def __init__(self) -> None:
+        self._pools: dict[int, int] = {}
+        self._members: list[Codes] = []
+        self._documents: dict[int, int] = {}
+        self._rows: list[tuple[int, list[float]]] = []  # of each document, its id and features
+
+    def take(self, rounds: RawRounds) -> dict[str, Any]:
+        """The visits of a part."""
+        pool = rounds.pool
+        if pool is None or pool.names is None or rounds.time is None:
+            raise LogError("visits need a time and a list of documents each, as Yahoo!'s R6A and R6B have.")
+        ids, first = pool.names.to_numpy(), pool.offsets[:-1]
+        features = pool.features.to_numpy() if pool.features.width else np.empty((len(ids), 0))
+        with np.errstate(over="ignore"):
+            marks = mixed(ids.astype(np.uint64))
+            for column in features.T:
+                marks = mixed(marks ^ np.ascontiguousarray(column).view(np.uint64))
+            sums = np.add.reduceat(marks, first)  # whatever the order on the line
+
+        def members(row: int) -> Codes:
+            entries = range(pool.offsets[row], pool.offsets[row + 1])
+            codes = [self._document(int(marks[i]), int(ids[i]), features[i].tolist()) for i in entries]
+            return np.sort(np.array(codes, dtype=np.int32))
+
+        shown = marks[first + rounds.action.to_numpy()]
+        return {
+            "times": rounds.time.to_numpy().astype(np.int64),
+            "pools": _numbered(sums, lambda mark, row: self._pool(mark, members, row)),
+            "shown": _numbered(shown, lambda mark, row: self._documents[mark]),
+            "clicks": rounds.reward.to_numpy() == 1,
+            "users": rounds.features.to_numpy().astype(np.float32),
+        }
+
+    def _pool(self, mark: int, members: Callable[[int], Codes], row: int) -> int:
+        if mark not in self._pools:
+            self._pools[mark] = len(self._pools)
+            self._members.append(members(row))
+        return self._pools[mark]
+
+    def _document(self, mark: int, name: int, features: list[float]) -> int:
+        if mark not in self._documents:
+            self._documents[mark] = len(self._documents)
+            self._rows.append((name, features))
+        return self._documents[mark]
+
+    def tables(self) -> dict[str, Any]:
+        """Pools and documents, as ``Visits`` has them."""
+        padded = np.full((len(self._members), max(map(len, self._members))), -1, dtype=np.int32)
+        for row, members in zip(padded, self._members, strict=True):
+            row[: len(members)] = members
+        return {
+            "pool_documents": padded,
+            "document_ids": np.array([name for name, _ in self._rows], dtype=np.int64),
+            "document_features": np.array([features for _, features in self._rows], dtype=np.float64),
+        }
+
+
+def _numbered(marks: Hashes, number: Callable[[int, int], int]) -> Codes:
+    """The numbers of marks, each of which is asked for once, in the order in which they first come."""
+    different, rows, which = np.unique(marks, return_index=True, return_inverse=True)
+    numbers = np.empty(len(different), dtype=np.int32)
+    for i in np.argsort(rows):
+        numbers[i] = number(int(different[i]), int(rows[i]))
+    return numbers[which]
