@@ -82,7 +82,9 @@ def draw(results: list[dict[str, object]], path: Path) -> None:
     from matplotlib import pyplot
 
     formats = list(dict.fromkeys(result["format"] for result in results))
-    figure, every = pyplot.subplots(1, len(formats), figsize=(10, 3.6), squeeze=False, layout="constrained", sharey=True)
+    figure, every = pyplot.subplots(
+        1, len(formats), figsize=(10, 3.6), squeeze=False, layout="constrained", sharey=True
+    )
     for axes, word in zip(every[0], formats, strict=True):
         mine = [result for result in results if result["format"] == word]
         for place, result in enumerate(mine):

@@ -139,10 +139,12 @@ class FrontPage:
         first, last = self.documents.first, self.documents.last
         changes = np.unique(np.concatenate([[0], first, last[last < self.seconds]]))
         there: Bools = (first <= changes[:, None]) & (last > changes[:, None])
-        padded = np.full((len(changes), there.sum(axis=1).max()), -1, dtype=np.int32)
-        for row, members in zip(padded, there, strict=True):
-            row[: members.sum()] = np.flatnonzero(members)
-        return np.searchsorted(changes, times, side="right") - 1, padded
+        numbers: dict[bytes, int] = {}  # a pool comes back when the only change was that a document came and went
+        pools = np.array([numbers.setdefault(members.tobytes(), len(numbers)) for members in there])
+        padded = np.full((len(numbers), there.sum(axis=1).max()), -1, dtype=np.int32)
+        for pool, members in zip(pools, there, strict=True):
+            padded[pool, : members.sum()] = np.flatnonzero(members)
+        return pools[np.searchsorted(changes, times, side="right") - 1], padded
 
 
 def _one_of(pools: Codes, uniforms: Floats) -> Ints:
