@@ -63,8 +63,8 @@ def _learned_elsewhere(findings: Findings) -> str:
     if answer is None or not any(each.estimate and "without states" in each.name for each in answer.singles):
         return ""
     return (
-        " Only the single policy without states was learned here: each third of these rounds is judged by one that was "
-        "learned from the other two."
+        " Only the single policy without states was learned here: each block of the rounds is judged by one that was "
+        "learned from the other blocks."
     )
 
 

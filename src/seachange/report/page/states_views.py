@@ -61,7 +61,7 @@ def changes_view(summary: StatesSummary) -> dict[str, Any]:
             "before": change.before,
             "after": change.after,
             "sure": sure,
-            "within": "" if change.low is None else f"{change.low:,} to {change.high:,}",
+            "within": _places(change.low, change.high),
         })  # fmt: skip
     return {
         "rows": rows,
@@ -70,6 +70,12 @@ def changes_view(summary: StatesSummary) -> dict[str, Any]:
         "sure": any(row["sure"] for row in rows),
         "placed": any(row["within"] for row in rows),
     }
+
+
+def _places(low: int | None, high: int | None) -> str:
+    if low is None or high is None:
+        return ""
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
 def _probability(value: float) -> str:
@@ -130,9 +136,9 @@ def _seen_from(state: int, contrast: Contrast) -> Contrast:
 
 
 def _with_minus(told: str) -> str:
-    """A sentence with real minuses in front of its numbers, which come after its names."""
+    """A sentence with real minuses in front of its numbers, which come after its names, and units that stay by them."""
     names, quote, numbers = told.rpartition("'")
-    return names + quote + numbers.replace(" -", f" {MINUS}")
+    return names + quote + numbers.replace(" -", f" {MINUS}").replace(" se)", "\N{NO-BREAK SPACE}se)")
 
 
 def rewards_view(summary: StatesSummary) -> dict[str, Any] | None:
@@ -171,7 +177,7 @@ def rewards_view(summary: StatesSummary) -> dict[str, Any] | None:
             "height": height,
             "told": "; ".join(told).replace("-", MINUS),
         })  # fmt: skip
-    ticks = [(100 * at(value), said) for value, said in round_ticks(low, high, 4)]
+    ticks = [(100 * at(value), said) for value, said in round_ticks(low, high, 5)]
     return {
         "rows": rows,
         "ticks": ticks,
