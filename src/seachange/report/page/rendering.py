@@ -201,19 +201,15 @@ def _ground_refusals(findings: Findings, main: str | None) -> list[str]:
 
 def _bounds(findings: Findings) -> list[dict[str, str]]:
     """What theorems promise, each in a line."""
-    return (
-        []
-        if findings.bounds is None
-        else [
-            {
-                "name": f"{bound.name}: {bound.bounds}",
-                "most": bound_number(bound.corrected),
-                "stake": bound_number(bound.total),
-                "verdict": "applies if its other conditions hold" if bound.verdict == "applies if" else bound.verdict,
-            }
-            for bound in findings.bounds.bounds
-        ]
-    )
+    return [
+        {
+            "name": f"{bound.name}: {bound.bounds}",
+            "most": bound_number(bound.corrected),
+            "stake": bound_number(bound.total),
+            "verdict": "applies if its other conditions hold" if bound.verdict == "applies if" else bound.verdict,
+        }
+        for bound in (() if findings.bounds is None else findings.bounds.bounds)
+    ]
 
 
 def _course_told(course: Course | None) -> list[str]:
