@@ -42,11 +42,12 @@ bench: $(VENV)/installed $(VENV)/kernels .bench-venv/installed  ## ratios agains
 bench-scaling: $(VENV)/installed $(VENV)/kernels  ## seconds and memory of a fit against rounds, and the figure
 	$(BIN)/python benchmarks/scaling.py --figure docs/figures/scaling.png
 
-figures: demo  ## the figures that the documentation shows
+figures: demo chromium  ## the figures that the documentation shows
 	cp demo-output/recovery.png docs/figures/
 	$(BIN)/seachange replicate synthetic --runs 10 --figure docs/figures/reward-by-states.png --force
 	$(BIN)/python benchmarks/future_values.py --figure docs/figures/future-values.png
 	$(BIN)/python docs/figures/concepts.py
+	$(BIN)/python docs/figures/report.py
 
 chromium:  ## a browser for the tests of the report, where there is none
 	@command -v chromium || command -v chromium-browser || command -v google-chrome || { \

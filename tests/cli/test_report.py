@@ -1,6 +1,8 @@
 """seachange report: the file, the same in JSON, and what is not written."""
 
-from cli.shop import COLUMNS, fail, misuse, succeed, succeed_in_json
+import shutil
+
+from cli.shop import COLUMNS, fail, succeed, succeed_in_json
 from seachange.errors import OutputError
 
 
@@ -40,5 +42,26 @@ def test_report_writes_over_nothing_unless_told(folder):
     assert target.read_text(encoding="utf-8").startswith("<!doctype html>")
 
 
-def test_report_needs_a_file_to_write(folder):
-    assert "--out" in misuse("report", folder / "late.csv", folder / "shop.seachange")
+def test_report_goes_beside_the_model_where_no_file_is_named(folder):
+    beside = folder / "elsewhere"
+    beside.mkdir()
+    model = shutil.copy(folder / "shop.seachange", beside / "shop.seachange")
+    asked = ("report", folder / "late.csv", model, "--columns", COLUMNS)
+    stdout, _ = succeed(*asked)
+    target = beside / "report.html"
+    assert f"Written: {target}" in stdout
+    page = target.read_text(encoding="utf-8")
+    assert f"-o {target}" in page
+    assert "exists already" in fail(OutputError, *asked)
+    assert target.read_text(encoding="utf-8") == page
+    succeed(*asked, "--force")
+
+
+def test_report_and_evaluate_say_alike_that_a_model_has_seen_its_log(folder):
+    files = (folder / "early.csv", folder / "shop.seachange")
+    report, _ = succeed("report", *files, "-o", folder / "seen.html", "--columns", COLUMNS)
+    _, noted = succeed("evaluate", *files, "--columns", COLUMNS)
+    words = "learned from this very log, and a policy looks better than it is on rounds that it learned from."
+    assert f"Held-out rounds, policies learned again. The model was {words}" in report
+    assert f"Note: the model was {words}" in noted
+    assert words in (folder / "seen.html").read_text(encoding="utf-8")

@@ -1,4 +1,6 @@
-"""Logs and models whose reports are looked at."""
+"""Logs and models whose reports are looked at, and what is on a page."""
+
+from html.parser import HTMLParser
 
 import numpy as np
 
@@ -48,3 +50,28 @@ def page_and_findings(log, model, **asked):
     """Both, of a log and a model."""
     found = find(log, model, log_name="later.csv", model_name="shop.seachange", **asked)
     return page_of(found), found
+
+
+class Elements(HTMLParser):
+    """Every tag and attribute of a page, its texts, and the text of its scripts."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.tags, self.attributes, self.texts, self.scripts, self._inside = [], [], [], [], None
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += [(tag, name, value or "") for name, value in attrs]
+        self._inside = tag
+
+    def handle_data(self, text):
+        (self.scripts if self._inside == "script" else self.texts).append(text)
+
+    def handle_endtag(self, tag):
+        self._inside = None
+
+
+def words(page):
+    """All text of a page, in order."""
+    return " ".join(" ".join(Elements(page).texts).split())

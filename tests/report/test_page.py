@@ -3,13 +3,12 @@
 import json
 import re
 import warnings
-from html.parser import HTMLParser
 
 import numpy as np
 import pytest
 
 import seachange as sc
-from report.pages import HOSTILE, learned, page_and_findings, two_worlds
+from report.pages import HOSTILE, Elements, learned, page_and_findings, two_worlds, words
 from seachange.errors import ParameterError, SeachangeWarning
 from seachange.evaluation.estimators import evaluate_logging
 from seachange.provenance import Provenance
@@ -17,26 +16,6 @@ from seachange.report.findings import as_document, find
 from seachange.report.page import page_of
 from seachange.report.page.ticks import round_ticks, time_ticks
 from seachange.report.page.wording import Numbers, headline
-
-
-class Elements(HTMLParser):
-    """Every tag and attribute of a page, its texts, and the text of its scripts."""
-
-    def __init__(self, page):
-        super().__init__()
-        self.tags, self.attributes, self.texts, self.scripts, self._inside = [], [], [], [], None
-        self.feed(page)
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append(tag)
-        self.attributes += [(tag, name, value or "") for name, value in attrs]
-        self._inside = tag
-
-    def handle_data(self, text):
-        (self.scripts if self._inside == "script" else self.texts).append(text)
-
-    def handle_endtag(self, tag):
-        self._inside = None
 
 
 @pytest.fixture(scope="module")
@@ -52,10 +31,6 @@ def later():
 @pytest.fixture(scope="module")
 def report(later, model):
     return page_and_findings(later, model, commands=["seachange report later.csv"])
-
-
-def words(page):
-    return " ".join(" ".join(Elements(page).texts).split())
 
 
 def figures_of(page):

@@ -59,6 +59,39 @@ def test_it_renders_without_complaint_or_request(browser, path, width, scheme):
     assert browser.evaluate("document.querySelectorAll('.ticks span').length") >= 4
 
 
+def test_nothing_is_cut_off_or_covered_on_a_phone(browser, path):
+    browser.open(path, 390)
+    outside = """
+      [...document.querySelectorAll('.ticks span, .scale span')].filter(e => { const b = e.getBoundingClientRect(),
+        a = e.parentElement.getBoundingClientRect(); return b.left < a.left - .5 || b.right > a.right + .5 }).length
+    """
+    assert browser.evaluate(outside) == 0
+    links = "[...document.querySelectorAll('nav a')].map(e => e.getBoundingClientRect().right)"
+    assert max(browser.evaluate(links)) < 390
+    # Labels stand beside the figure, and the table of changes has room.
+    left, _, _, _ = browser.box(f"{COURSE} .plot")
+    labels = f"[...document.querySelectorAll('{COURSE} .level')].map(e => e.getBoundingClientRect())"
+    ends = browser.evaluate(f"{labels}.map(b => [b.left, b.right])")
+    assert len(ends) >= 2
+    assert all(start >= 0 and end < left for start, end in ends)
+    changes = "(e => [e.scrollWidth, e.clientWidth])(document.querySelector('#states details .wide'))"
+    needed, there = browser.evaluate(changes)
+    assert needed <= there
+
+
+def test_a_label_near_the_edge_keeps_its_tick(browser, path):
+    browser.open(path, 390)
+    ticks = f"""
+      [...document.querySelectorAll('{STATES} .ticks span')].map(e => {{ const b = e.getBoundingClientRect(),
+        a = e.parentElement.getBoundingClientRect(), mark = parseFloat(getComputedStyle(e, '::before').left);
+        return [100 * (b.left + mark - a.left) / a.width, Number(e.style.getPropertyValue('--at'))] }})
+    """
+    found = browser.evaluate(ticks)
+    assert len(found) >= 3
+    for drawn, meant in found:
+        assert drawn == pytest.approx(meant, abs=0.3)
+
+
 def test_text_can_be_read_on_its_ground(browser, path):
     luminance = """
       (() => { const parse = c => c.match(/[\\d.]+/g).map(Number), lin = v => { v /= 255;

@@ -17,7 +17,7 @@ def test_effects_of_a_value_are_those_of_changing_to_it_from_another():
     likes = {"city=A": 50.0, "city=B": -50.0, "city=C": 50.0}  # x with certainty in A and C, y in B
     coefs = np.zeros(log.joint.shape)
     coefs[0] = [likes.get(name, 0.0) for name in (*log.context_names, "intercept")]
-    summary = summarise_policies(log, PolicySet((SoftmaxPolicy(coefs, log.joint),)))
+    summary = summarise_policies(log, PolicySet((SoftmaxPolicy(coefs, log.joint),)), np.array([n]))
     found = {effect.feature: effect.effect for effect in summary.effects if effect.action == "x"}
     among_b_and_c, among_a_and_c = cities[cities != "A"] == "B", cities[cities != "B"] == "B"
     assert found["city=B"] == -1 + among_a_and_c.mean()

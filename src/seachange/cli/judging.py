@@ -85,6 +85,7 @@ def evaluate(
     from seachange.evaluation import diagnose
     from seachange.evaluation import estimators as judging
     from seachange.evaluation.formulas import ESTIMATORS
+    from seachange.report.ground import LOOKS_BETTER
     from seachange.report.progress import working
     from seachange.report.tables import answer_told, estimates_table, ground_told
 
@@ -96,7 +97,10 @@ def evaluate(
     if estimate_propensities:
         table = with_estimates(table, seed, console)
     if overlap := loaded.provenance.overlap(table):
-        note(f"{overlap}: where they are the same rounds, the estimates are too good.")
+        note(
+            f"{overlap}, and {LOOKS_BETTER}. These values are of all rounds and may be too good: `seachange report` "
+            "gives those of held-out rounds, with policies learned again where the model has seen them all."
+        )
     asked: dict[str, Any] = {
         "clip": clip,
         "confidence": confidence,

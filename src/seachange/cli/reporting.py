@@ -32,7 +32,10 @@ if TYPE_CHECKING:
 def report(
     log: LogFile,
     model: ModelFile,
-    out: Annotated[Path, typer.Option("--out", "-o", help="The HTML file to write.")],
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="The HTML file to write; report.html beside the model where nothing is said."),
+    ] = None,
     columns: Columns = "",
     format: Format = None,
     confidence: Confidence = 0.95,
@@ -46,10 +49,12 @@ def report(
     from seachange.outputs import claim_file, written_whole
     from seachange.report.findings import as_document, find
     from seachange.report.page import page_of
-    from seachange.report.page.wording import headline, refusal_told
+    from seachange.report.page.basis import basis_of
+    from seachange.report.page.wording import headline, refusal_of
     from seachange.report.progress import working
 
-    console, target, loaded = console_for(json), claim_file(out, force=force), open_model(model, log)
+    console, loaded = console_for(json), open_model(model, log)
+    target = claim_file(model.with_name("report.html") if out is None else out, force=force)
     table = read(log, columns, format, drop_bad_rows, loaded)
     if estimate_propensities:
         table = with_estimates(table, seed, console)
@@ -61,15 +66,17 @@ def report(
         loaded,
         log_name=log.name,
         model_name=model.name,
-        commands=_commands(log, model, out, said),
+        commands=_commands(log, model, target, said),
         confidence=confidence,
         seed=seed,
     )
     with working("Drawing"), written_whole(target) as beside:
         beside.write_text(page_of(found), encoding="utf-8")
     console.print(" ".join(headline(found)), soft_wrap=True, markup=False)
-    if found.answer is not None and found.answer.switching.refusal:
-        console.print(refusal_told(found.answer.switching.refusal), soft_wrap=True, markup=False)
+    if refusal := refusal_of(found):
+        console.print(refusal, soft_wrap=True, markup=False)
+    if basis := basis_of(found):
+        console.print(f"{basis.title}. {basis.told}", soft_wrap=True, markup=False)
     finish(console, json, as_document(found), f"Written: {target} (open it in a browser). {_next(found, log, model)}")
 
 

@@ -68,20 +68,25 @@ def _quantities(q: Quantities) -> Table:
 
 
 def _bounds(bounds: tuple[Bound, ...]) -> Table:
-    rows = [(b.name, _number(b.printed), _number(b.corrected), _number(b.total), _chance(b), b.verdict) for b in bounds]
+    rows = [
+        (b.name, bound_number(b.printed), bound_number(b.corrected), bound_number(b.total), _chance(b), b.verdict)
+        for b in bounds
+    ]
     columns = ("bound", "printed", "corrected", "at stake", "holds", "")
     return table("The paper's bounds", columns, rows)
 
 
 def _story(bound: Bound) -> str:
     """What it comes to, in a sentence."""
-    flaw = f" Printed: {_number(bound.printed)} ({bound.printed_flaw})." if bound.printed_flaw else ""
+    flaw = f" Printed: {bound_number(bound.printed)} ({bound.printed_flaw})." if bound.printed_flaw else ""
     if bound.vacuous:
-        told = f"says nothing: {_number(bound.corrected)} is no less than the {_number(bound.total)} at stake."
+        told = (
+            f"says nothing: {bound_number(bound.corrected)} is no less than the {bound_number(bound.total)} at stake."
+        )
     elif bound.broken:
-        told = f"{_number(bound.corrected)}, but it does not apply: {len(bound.broken)} of its conditions fail."
+        told = f"{bound_number(bound.corrected)}, but it does not apply: {len(bound.broken)} of its conditions fail."
     else:
-        told = f"at most {_number(bound.corrected)} of {_number(bound.total)}."
+        told = f"at most {bound_number(bound.corrected)} of {bound_number(bound.total)}."
     return escape(f"{told}{flaw}")
 
 
@@ -97,7 +102,8 @@ def _chance(bound: Bound) -> str:
     return "average" if bound.probability is None else f"{bound.probability:.0%}"
 
 
-def _number(value: float) -> str:
+def bound_number(value: float) -> str:
+    """A bound, or what is at stake, with the figures that it is worth."""
     if value == float("inf"):
         return "∞"
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:,.3g}"

@@ -125,7 +125,7 @@ def find(
         states=states,
         sure_share=_sure_share(labels),
         mean_rewards=_mean_rewards(log, states),
-        policies=summarise_policies(log, model.policies),
+        policies=summarise_policies(log, model.policies, model.labels.counts),
         course=course,
         course_refusal=course_refusal,
         bounds=_bounds(log, model),

@@ -24,6 +24,9 @@ LEARNED_SHARE = 0.6
 # Blocks of time; a policy without states is learned from all but one of them, and judged on that one.
 BLOCKS = 3
 
+# Why nothing is judged on what it learned from, for whoever reports and whoever evaluates.
+LOOKS_BETTER = "a policy looks better than it is on rounds that it learned from"
+
 GroundKind = Literal["unseen", "rest", "held out"]
 
 

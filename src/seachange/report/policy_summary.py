@@ -41,12 +41,14 @@ class PolicySummary:
     effects: tuple[Effect, ...]  # of each state, the largest first
     n_situations: int | None  # rows of a table, where policies are tables
     n_sampled: int  # rounds that the means are of
+    n_moved: int  # rounds that the effects are means of
+    learned_from: tuple[int, ...]  # (L,) rounds of its state that each policy was learned from
 
 
-def summarise_policies(log: BanditLog, policies: PolicySet) -> PolicySummary:
-    """Means over rounds that are spread evenly over ``log``."""
+def summarise_policies(log: BanditLog, policies: PolicySet, learned_from: Ints) -> PolicySummary:
+    """Means over rounds that are spread evenly over ``log``; ``learned_from`` (L,) is told beside them."""
     most = max(min(MOST_ROWS, MOST_ENTRIES // (len(policies) * log.n_actions)), 1)
-    rounds = np.arange(0, len(log), -(-len(log) // most))
+    rounds = _spread_evenly(len(log), most)
     part = log.take(rounds)
     probs = policies.advice(part.contexts, part.action_mask).mean(axis=0)
     first = policies[0]
@@ -57,7 +59,14 @@ def summarise_policies(log: BanditLog, policies: PolicySet) -> PolicySummary:
         effects=_effects(part, policies),
         n_situations=len(first.contexts) if isinstance(first, TabularPolicy) else None,
         n_sampled=len(rounds),
+        n_moved=len(_spread_evenly(len(rounds), MOST_MOVED)),
+        learned_from=tuple(learned_from.tolist()),
     )
+
+
+def _spread_evenly(n: int, most: int) -> Ints:
+    """At most so many of ``n`` rounds."""
+    return np.arange(0, n, -(-n // most))
 
 
 def _effects(part: BanditLog, policies: PolicySet) -> tuple[Effect, ...]:
@@ -69,7 +78,7 @@ def _effects(part: BanditLog, policies: PolicySet) -> tuple[Effect, ...]:
     if part.joint.kind == "none" or crossed or not all(isinstance(policy, SoftmaxPolicy) for policy in policies):
         return ()
     siblings = _siblings(part)
-    part = part.take(np.arange(0, len(part), -(-len(part) // MOST_MOVED)))
+    part = part.take(_spread_evenly(len(part), MOST_MOVED))
     flat = part.contexts.reshape(-1, part.joint.n_features)
     binary, spreads = ((flat == 0) | (flat == 1)).all(axis=0), flat.std(axis=0)
     low, high = (np.where(binary, end, flat.mean(axis=0) + sign * spreads) for end, sign in ((0.0, -1), (1.0, 1)))

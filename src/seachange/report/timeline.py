@@ -42,6 +42,11 @@ class TimeAxis:
         """Whether the log has times."""
         return self.kind in ("date", "seconds")
 
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The times of the first and of the last round, where the log has times; the axis runs on a little longer."""
+        return float(self.values[0]), float(self.values[-2])
+
     def at(self, rounds: npt.ArrayLike) -> Floats:
         """Positions of rounds; those of the end of a round are those of the next."""
         return np.asarray(np.interp(np.asarray(rounds, dtype=np.float64), self.rounds, self.values))

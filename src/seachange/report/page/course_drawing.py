@@ -15,6 +15,8 @@ from seachange.report.page.ticks import round_ticks
 HEIGHT, MARGIN = 240.0, 10.0
 # Intervals that reach further than so many times the spread of all values are cut off by the figure.
 FURTHEST = 1.5
+# Room for the numbers beside the figure: of a sign, and between them and the figure, in the size of the page's type.
+SIGN, BESIDE = 0.46, 0.6
 
 
 def course_drawing(course: Course) -> dict[str, Any]:
@@ -52,7 +54,16 @@ def course_drawing(course: Course) -> dict[str, Any]:
             f'height="{number(bottom - top)}"/>'
         )
         shapes.append(f'<path class="foretold" d="M{number(x)} {number(y)}H1000"/>')
-    return {"height": HEIGHT, "svg": Markup("".join(shapes)), "ticks": ticks, "low": low, "high": high, "end": end}
+    return {
+        "height": HEIGHT,
+        "svg": Markup("".join(shapes)),
+        "ticks": ticks,
+        "axis": round(SIGN * max((len(said) for _, said in ticks), default=0) + BESIDE, 2),
+        "gaps": main is not None and bool(np.isnan(main.values).any()),
+        "low": low,
+        "high": high,
+        "end": end,
+    }
 
 
 def _range(course: Course) -> tuple[float, float]:

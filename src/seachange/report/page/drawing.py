@@ -67,21 +67,23 @@ def states_drawing(summary: StatesSummary, mean_rewards: Floats | None) -> dict[
     bands, used = summary.bands, summary.in_use
     low, high = float(bands.edges[0]), float(bands.edges[-1])
     edges, shares = across(bands.edges, low, high), np.nan_to_num(bands.shares)
-    strip = [] if summary.segments is None else _strip(summary, low, high)
+    known = mean_rewards is not None and np.isfinite(mean_rewards).any()
+    alone = summary.n_states == 1 and known  # then the rewards are all that changes
+    strip = [] if summary.segments is None or alone else _strip(summary, low, high)
     y, lanes, shapes = (STRIP + GAP if strip else 0), [], []
     shapes += [
         f'<rect class="s{state}" x="{number(x)}" y="0" width="{number(max(end - x, 0.4))}" height="{STRIP}"/>'
         for x, end, state in strip
     ]
     first_lane = y
-    for state in used:
+    for state in [] if alone else used:
         bottom = y + LABEL + LANE
         lanes.append({"state": state, "top": y})
         shapes.append(f'<path class="floor" d="M0 {bottom}H1000"/>')
         shapes.append(f'<path class="s{state}" d="{steps(edges, LANE * shares[:, state], bottom)}"/>')
         y = bottom + GAP
     rewards = None
-    if mean_rewards is not None and np.isfinite(mean_rewards).any():
+    if mean_rewards is not None and known:
         least, most = float(np.nanmin(mean_rewards)), float(np.nanmax(mean_rewards))
         room, bottom = (most - least) or 1.0, y + LABEL + REWARD_LANE
         heights = bottom - 2 - (REWARD_LANE - 4) * (mean_rewards - least) / room

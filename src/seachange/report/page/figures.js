@@ -63,7 +63,7 @@
       const order = probs.map((_, j) => j).sort((a, b) => probs[b] - probs[a]);
       const lines = [moment(figure.kind, value, figure.edges[i + 1] - figure.edges[i])];
       const shown = order.filter((j, k) => k === 0 || probs[j] > 0).slice(0, 3);
-      lines.push(shown.map((j) => `state ${figure.states[j]}: ${probs[j]}%`).join(", "));
+      if (figure.posterior || probs.length > 1) lines.push(shown.map((j) => `state ${figure.states[j]}: ${probs[j]}%`).join(", "));
       if (figure.rewards && figure.rewards[i] !== null) lines.push(`mean reward around: ${number(figure.rewards[i], figure.decimals)}`);
       if (figure.rounds[i] > 1) lines.push(`${figure.rounds[i]} rounds here`);
       return lines.join("\n");
@@ -107,7 +107,7 @@
       ticks.replaceChildren(...timeTicks(figure.kind, low, high, Math.max(plot.clientWidth / 66, 2)).map(([value, said]) => {
         const tick = document.createElement("span");
         tick.textContent = said;
-        tick.style.left = `${100 * (value - low) / width}%`;
+        tick.style.setProperty("--at", 100 * (value - low) / width);
         return tick;
       }));
       for (const each of numbers) {

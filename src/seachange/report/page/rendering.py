@@ -12,16 +12,28 @@ import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from seachange.report.bounds import bounds_document
+from seachange.report.bounds import bound_number
 from seachange.report.colours import colour_of, ink_on
 from seachange.report.findings import Findings
 from seachange.report.over_time import Course
 from seachange.report.page import states_views, views
+from seachange.report.page.basis import basis_of
 from seachange.report.page.course_drawing import course_drawing
 from seachange.report.page.drawing import states_drawing
 from seachange.report.page.ticks import time_ticks
 from seachange.report.page.verdicts import verdicts_of
-from seachange.report.page.wording import Numbers, ground_told, headline, numbers_of, refusal_told, said_on_page
+from seachange.report.page.wording import (
+    MINUS,
+    Numbers,
+    headline,
+    moment_told,
+    numbers_of,
+    refusal_of,
+    refusal_told,
+    refused_as_well,
+    said_on_page,
+    state_told,
+)
 from seachange.report.tables import contexts_told, count_of
 from seachange.report.timeline import TimeAxis
 
@@ -40,6 +52,7 @@ def page_of(findings: Findings) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["as_moment"] = moment_told
     script = _file("figures.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     states = states_drawing(findings.states, findings.mean_rewards)
@@ -48,6 +61,7 @@ def page_of(findings: Findings) -> str:
     if findings.course is not None and course is not None:
         course["ticks_of_time"] = _ticks(findings.course.axis, course)
         figures["course"] = _course_figure(findings.course, course)
+    refusal = refusal_of(findings)
     return environment.get_template("report.html").render(
         findings=findings,
         states=findings.states,
@@ -56,15 +70,16 @@ def page_of(findings: Findings) -> str:
         script_digest=digest,
         figures=_embedded(figures),
         headline=headline(findings),
-        ground=ground_told(findings),
-        refusal=_refusal(findings),
+        basis=basis_of(findings),
+        refusal=refusal,
         # How states that rewards helped to find are judged is told with the ground.
         notes=[said_on_page(note) for note in findings.notes if "evaluate_online(" not in note],
         values=views.values_view(findings),
         states_drawing=states | {"ticks": _ticks(findings.states.axis, states)},
         course_drawing=course,
-        course_refusal=None if findings.course_refusal is None else refusal_told(findings.course_refusal),
+        course_refusal=refused_as_well(findings.course_refusal, refusal),
         course_told=_course_told(findings.course),
+        state_told=state_told(findings),
         overview=states_views.overview_view(findings.states),
         changes=states_views.changes_view(findings.states),
         contrasts=states_views.contrasts_view(findings.states),
@@ -72,10 +87,11 @@ def page_of(findings: Findings) -> str:
         evidence=states_views.evidence_view(findings.states),
         policies=views.policies_view(findings),
         verdicts=verdicts_of(findings),
-        bounds=None if findings.bounds is None else bounds_document(findings.bounds)["bounds"],
+        bounds=_bounds(findings),
+        ground_refusals=_ground_refusals(findings, refusal),
+        reward_range=" to ".join(f"{end:.4g}".replace("-", MINUS) for end in findings.origin.reward_range),
         contexts=contexts_told(findings.learned_from.joint, findings.learned_from.context_names),
         count_of=count_of,
-        refusal_told=refusal_told,
         reward_numbers=_reward_numbers(findings),
     )
 
@@ -173,11 +189,27 @@ def _ticks(axis: TimeAxis, drawing: dict[str, Any]) -> list[tuple[float, str]]:
     return [(100 * (value - low) / (high - low), said) for value, said in found]
 
 
-def _refusal(findings: Findings) -> str | None:
+def _ground_refusals(findings: Findings, main: str | None) -> list[str]:
+    """What the diagnostics and the deployment refuse, where it was not said with the answer."""
     answer = findings.answer
-    if answer is None or answer.switching.refusal is None:
-        return None
-    return refusal_told(answer.switching.refusal)
+    if answer is None:
+        return []
+    found = [] if answer.diagnostics is None or main else [refusal_told(each) for each in answer.diagnostics.refusals]
+    online = None if main else refused_as_well(answer.online_refusal, main)
+    return [*found, *([f"The deployment itself, led along the log, has no value. {online}"] if online else [])]
+
+
+def _bounds(findings: Findings) -> list[dict[str, str]]:
+    """What theorems promise, each in a line."""
+    return [
+        {
+            "name": f"{bound.name}: {bound.bounds}",
+            "most": bound_number(bound.corrected),
+            "stake": bound_number(bound.total),
+            "verdict": "applies if its other conditions hold" if bound.verdict == "applies if" else bound.verdict,
+        }
+        for bound in (() if findings.bounds is None else findings.bounds.bounds)
+    ]
 
 
 def _course_told(course: Course | None) -> list[str]:
@@ -189,11 +221,11 @@ def _course_told(course: Course | None) -> list[str]:
     if course.forecast is None:
         return [f"There is no forecast. {refusal_told(course.forecast_refusal)}"]
     told, say = course.forecast, Numbers([course.forecast.std_error])
-    shape = "a level" if told.degree == 0 else "a line"
+    shape = "the level of" if told.degree == 0 else "a line through"
     return [
         f"The next period is expected to earn {say.say(told.value)} a round ({told.confidence:.0%} interval "
-        f"{say.say(told.low)} to {say.say(told.high)}), by {shape} through {count_of(told.n_periods, 'period')}; such "
-        f"forecasts missed past estimates by {say.say(told.past_error)}."
+        f"{say.say(told.low)} to {say.say(told.high)}), by {shape} {count_of(told.n_periods, 'period')}; such "
+        f"forecasts missed the estimates of past periods by {say.say(told.past_error)} (root mean square)."
     ]
 
 

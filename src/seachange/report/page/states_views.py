@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from seachange.protocols import Floats
+from seachange.report.contrasts import Contrast
 from seachange.report.page.drawing import dots
 from seachange.report.page.ticks import round_ticks
 from seachange.report.page.wording import MINUS, Numbers
@@ -19,6 +21,8 @@ MOST_ACTIONS, MOST_CHANGES, MOST_CONTRASTS = 12, 200, 4
 LONG_NAME = 48
 # Probabilities from here on are as good as one.
 CERTAIN = 0.999
+# Means that are fewer standard errors apart are not told apart.
+SURE_ERRORS = 2
 
 
 def overview_view(summary: StatesSummary) -> list[dict[str, Any]]:
@@ -30,14 +34,13 @@ def overview_view(summary: StatesSummary) -> list[dict[str, Any]]:
         known = np.isfinite(stay) and stay <= 100 * summary.n_rounds
         leaving = moves.leaving[state]
         likeliest = [z for z in np.argsort(-np.nan_to_num(leaving), kind="stable")[:3].tolist() if leaving[z] > 0.005]
-        best = summary.cells.best[state]
         found.append({
             "state": state,
             "rounds": f"{int(summary.counts[state]):,}",
             "share": f"{summary.counts[state] / summary.n_rounds:.1%}",
             "visits": f"{int(summary.visits[state]):,}",
             "reward": rewards.say(float(summary.mean_rewards[state])),
-            "best": "" if best is None else shown_name(summary.action_names[best], LONG_NAME),
+            "best": _best(summary, state),
             "stay": count_of(round(stay), "round") if known else "never left" if stay > 0 else "–",
             "lasts": summary.axis.say_duration(stay) if known and summary.axis.timed else "",
             "next": [(z, f"{leaving[z]:.0%}") for z in likeliest],
@@ -58,7 +61,7 @@ def changes_view(summary: StatesSummary) -> dict[str, Any]:
             "before": change.before,
             "after": change.after,
             "sure": sure,
-            "within": "" if change.low is None else f"{change.low:,} to {change.high:,}",
+            "within": _places(change.low, change.high),
         })  # fmt: skip
     return {
         "rows": rows,
@@ -69,19 +72,73 @@ def changes_view(summary: StatesSummary) -> dict[str, Any]:
     }
 
 
+def _places(low: int | None, high: int | None) -> str:
+    if low is None or high is None:
+        return ""
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
+
+
 def _probability(value: float) -> str:
     return "> 99.9%" if value > CERTAIN else f"{value:.1%}"
 
 
+def _best(summary: StatesSummary, state: int) -> tuple[str, str] | None:
+    """The action that earned most in a state, and how sure that is; None where there are no two to choose from."""
+    cells = summary.cells
+    means = np.where(cells.rare, np.nan, cells.means)[state]
+    if np.isfinite(means).sum() < 2:
+        return None
+    second, first = np.argsort(np.nan_to_num(means, nan=-np.inf), kind="stable")[-2:].tolist()
+    doubt = SURE_ERRORS * np.hypot(cells.std_errors[state, first], cells.std_errors[state, second])
+    sure = "earns most" if means[first] - means[second] > doubt else "seems to earn most"
+    return shown_name(summary.action_names[first], LONG_NAME), sure
+
+
 def contrasts_view(summary: StatesSummary) -> list[dict[str, Any]]:
-    """What distinguishes each state, in sentences."""
-    if len(summary.in_use) < 2:
+    """What distinguishes each state, in sentences; of two states, each difference once, where it is larger."""
+    used = summary.in_use
+    if len(used) < 2:
         return []
-    found = {state: [each for each in summary.contrasts if each.state == state] for state in summary.in_use}
+    found = {state: [each for each in summary.contrasts if each.state == state] for state in used}
+    if len(used) > 2:
+        return [_card(state, mine[:MOST_CONTRASTS], "elsewhere", "") for state, mine in found.items()]
+    first, second = used
+    larger = [each for each in found[first] if _larger_here(each)]
+    others = [_seen_from(second, each) for each in found[first] if not _larger_here(each)]
+    if not found[first]:
+        return [_card(state, [], "", "") for state in used]
     return [
-        {"state": state, "told": [in_words(each, longest=LONG_NAME) for each in mine[:MOST_CONTRASTS]]}
-        for state, mine in found.items()
+        _card(first, larger, f"in state {second}", f"All that stands out is told with state {second}."),
+        _card(second, others, f"in state {first}", f"All that stands out is told with state {first}."),
     ]
+
+
+def _card(state: int, contrasts: list[Contrast], elsewhere: str, nothing: str) -> dict[str, Any]:
+    return {
+        "state": state,
+        "told": [_with_minus(in_words(each, elsewhere, LONG_NAME)) for each in contrasts],
+        "nothing": nothing or "Nothing stands out beyond what chance would make.",
+        "features": any(each.feature is not None for each in contrasts),
+    }
+
+
+def _larger_here(contrast: Contrast) -> bool:
+    """Whether the state is the one with the larger reward, or in which the feature matters more."""
+    if contrast.feature is None:
+        return contrast.here >= contrast.elsewhere
+    return abs(contrast.here) >= abs(contrast.elsewhere)
+
+
+def _seen_from(state: int, contrast: Contrast) -> Contrast:
+    """The same difference as the other state has it."""
+    here, elsewhere, errors = contrast.elsewhere, contrast.here, -contrast.std_errors
+    return replace(contrast, state=state, here=here, elsewhere=elsewhere, std_errors=errors)
+
+
+def _with_minus(told: str) -> str:
+    """A sentence with real minuses in front of its numbers, which come after its names, and units that stay by them."""
+    names, quote, numbers = told.rpartition("'")
+    return names + quote + numbers.replace(" -", f" {MINUS}").replace(" se)", "\N{NO-BREAK SPACE}se)")
 
 
 def rewards_view(summary: StatesSummary) -> dict[str, Any] | None:
@@ -120,8 +177,15 @@ def rewards_view(summary: StatesSummary) -> dict[str, Any] | None:
             "height": height,
             "told": "; ".join(told).replace("-", MINUS),
         })  # fmt: skip
-    ticks = [(100 * at(value), said) for value, said in round_ticks(low, high, 4)]
-    return {"rows": rows, "ticks": ticks, "left_out": summary.n_actions - len(rows)}
+    ticks = [(100 * at(value), said) for value, said in round_ticks(low, high, 5)]
+    return {
+        "rows": rows,
+        "ticks": ticks,
+        "left_out": len(taken) - len(rows),
+        "n_taken": len(taken),
+        "never_taken": summary.n_actions - len(taken),
+        "n_columns": len(used),
+    }
 
 
 def _spread(means: Floats) -> float:
@@ -132,7 +196,7 @@ def _spread(means: Floats) -> float:
 def evidence_view(summary: StatesSummary) -> dict[str, Any] | None:
     """Why so many states."""
     evidence = summary.evidence
-    if evidence is None:
+    if evidence is None or (not evidence.counts and summary.n_states == 1):
         return None
     largest = max((abs(count.gain) + count.gain_error for count in evidence.counts[1:]), default=1.0) or 1.0
     rows = [
@@ -140,7 +204,7 @@ def evidence_view(summary: StatesSummary) -> dict[str, Any] | None:
             "states": count.n_states,
             "gain": "" if count.n_states == 1 else f"{count.gain:+,.1f} ± {count.gain_error:,.1f}".replace("-", MINUS),
             "width": 0.0 if count.n_states == 1 else 100 * max(count.gain, 0.0) / largest,
-            "bic": f"{count.bic:,.0f}",
+            "bic": f"{count.bic:,.0f}".replace("-", MINUS),
             "chosen": count.n_states == summary.n_states,
         }
         for count in evidence.counts
@@ -149,7 +213,7 @@ def evidence_view(summary: StatesSummary) -> dict[str, Any] | None:
         "rows": rows,
         "given": not evidence.counts,
         "of_this_log": evidence.of_this_log,
-        "bic": f"{evidence.bic:,.0f}",
-        "single_bic": f"{evidence.single_state_bic:,.0f}",
+        "bic": f"{evidence.bic:,.0f}".replace("-", MINUS),
+        "single_bic": f"{evidence.single_state_bic:,.0f}".replace("-", MINUS),
         "better": evidence.bic < evidence.single_state_bic,
     }

@@ -7,6 +7,7 @@ from typing import Literal
 
 from seachange.evaluation.diagnostics import DOMINANT, LEAST_EFFECTIVE, MOST_MISSING, SURPRISING, Diagnostics
 from seachange.report.findings import SURE, Findings
+from seachange.report.page.wording import MINUS, share_told
 from seachange.report.tables import count_of
 
 Mark = Literal["sound", "with care", "not sound"]
@@ -16,6 +17,8 @@ PLENTY = 10
 COMMON, RARE = 0.2, 0.05
 # Share of rounds whose state is clear where states are clear on the whole.
 CLEAR = 0.8
+# More standard errors than these are no number that anybody reads.
+FAR = 100
 
 
 @dataclass(frozen=True)
@@ -30,37 +33,43 @@ class Verdict:
 def verdicts_of(findings: Findings) -> list[Verdict]:
     """All verdicts, in the order in which one would ask."""
     found = None if findings.answer is None else findings.answer.diagnostics
-    return [*(_weights(found) if found is not None else []), *_of_log(findings), *_of_states(findings)]
+    return [
+        *(_weights(found, findings.judging.first_round) if found is not None else []),
+        *_of_log(findings),
+        *_of_states(findings),
+    ]
 
 
-def _weights(found: Diagnostics) -> list[Verdict]:
-    share, (row, weight) = found.effective_share, found.largest_weights[0]
+def _weights(found: Diagnostics, first_round: int) -> list[Verdict]:
+    row, weight = found.largest_weights[0]
     heaviest = weight / max(found.n_rounds * found.mean_weight, 1e-300)
+    dominates = "no round dominates" if heaviest <= DOMINANT else "the estimate hangs on it"
+    largest = f"It is {weight:,.3g}, of round {first_round + row:,}, and {share_told(heaviest, 1)} of all weight"
     missing = max(found.unsupported_mass or 0.0, found.unseen_mass)
     off = abs(found.mean_weight - 1)
     explained = abs(found.mean_weight_z) <= SURPRISING
+    errors = f"{found.mean_weight_z:+.1f}".replace("-", MINUS) if abs(found.mean_weight_z) < FAR else f"over {FAR}"
     return [
         Verdict(
             _mark(found.effective_samples >= PLENTY * LEAST_EFFECTIVE, found.effective_samples >= LEAST_EFFECTIVE),
             "Effective sample size",
-            f"{found.effective_samples:,.0f} of {found.n_rounds:,} rounds, in effect, speak for this policy "
-            f"({share:.1%}); no value is given below {LEAST_EFFECTIVE:.0f}.",
+            f"Of {count_of(found.n_rounds, 'round')}, {found.effective_samples:,.0f} in effect speak for this policy "
+            f"({share_told(found.effective_share, 1)}); no value is given below {LEAST_EFFECTIVE:.0f}.",
         ),
         Verdict(
             _mark(found.overlap >= COMMON, found.overlap >= RARE),
             "Overlap",
-            f"The policy and the one that logged make the same choice in {found.overlap:.0%} of rounds.",
+            f"The policy and the one that logged make the same choice in {share_told(found.overlap)} of rounds.",
         ),
         Verdict(
-            _mark(heaviest <= DOMINANT, heaviest <= 0.5),
+            _mark(0 < heaviest <= DOMINANT, 0 < heaviest <= 0.5),
             "Largest weight",
-            f"Row {row:,} counts {weight:,.3g} times and has {heaviest:.1%} of all weight: "
-            f"{'no round dominates' if heaviest <= DOMINANT else 'the estimate hangs on it'}.",
+            f"{largest}: {dominates}." if weight > 0 else "It is 0: no round speaks for this policy.",
         ),
         Verdict(
             _mark(explained, off <= MOST_MISSING),
             "Mean weight",
-            f"Weights average {found.mean_weight:.3f}, {found.mean_weight_z:+.1f} standard errors from 1: "
+            f"Weights average {found.mean_weight:.3f}, {errors} standard errors from 1: "
             f"{'the propensities agree with what the log took' if explained else 'chance does not explain it'}.",
         ),
         Verdict(
@@ -68,7 +77,7 @@ def _weights(found: Diagnostics) -> list[Verdict]:
             "Support",
             "The log took every action that the policy would."
             if missing == 0
-            else f"The policy would spend {missing:.1%} of its rounds on actions that the log never or could not take.",
+            else f"In {share_told(missing, 1)} of rounds the policy would take what the log never or could not take.",
         ),
     ]
 
@@ -95,7 +104,7 @@ def _of_states(findings: Findings) -> list[Verdict]:
     share = findings.sure_share
     if share is None or findings.states.n_states == 1:
         return []
-    told = f"The state of {share:.1%} of the rounds has a probability of {SURE:.0%} or more."
+    told = f"The likeliest state has a probability of {SURE:.0%} or more in {share_told(share, 1)} of the rounds."
     return [Verdict(_mark(share >= CLEAR, share >= 0.5), "Clear states", told)]
 
 

@@ -11,13 +11,15 @@ from seachange.evaluation.differences import Difference
 from seachange.evaluation.value_estimate import ValueEstimate
 from seachange.log.bandit_log import PROPENSITY_CURE
 from seachange.report.answer import Answer
-from seachange.report.findings import Findings, Judging
-from seachange.report.ground import LEARNED_SHARE
+from seachange.report.findings import SURE, Findings
 from seachange.report.tables import count_of
 
 # What only those who call functions can do is not said to those who read a page.
 FORCED = re.compile(r"\s*force=True gives the numbers? all the same\.")
+# How notes begin that refuse the value of one state.
+NO_VALUE = re.compile(r"^(state \d+): no value: ")
 MINUS = "−"
+MOST_DECIMALS = 6
 
 
 class Numbers:
@@ -27,7 +29,7 @@ class Numbers:
         sizes = [error for error in errors if 0 < error < np.inf]
         sizes = sizes or [abs(value) / 100 for value in values if value and np.isfinite(value)]
 
-        self.decimals = int(np.clip(-np.floor(np.log10(np.median(sizes) / 3)), 0, 6)) if sizes else 3
+        self.decimals = int(np.clip(-np.floor(np.log10(np.median(sizes) / 3)), 0, MOST_DECIMALS)) if sizes else 3
 
     def say(self, value: float, sign: bool = False) -> str:
         """A number, with a real minus."""
@@ -36,7 +38,9 @@ class Numbers:
         return f"{value:{'+' if sign else ''}z,.{self.decimals}f}".replace("-", MINUS)
 
     def interval(self, found: ValueEstimate | Difference, sign: bool = False) -> str:
-        """From low to high."""
+        """From low to high, or that there is none."""
+        if np.isinf(found.low) and np.isinf(found.high):
+            return "no interval"
         return f"{self.say(found.low, sign)} to {self.say(found.high, sign)}"
 
 
@@ -47,11 +51,21 @@ def numbers_of(answer: Answer) -> Numbers:
     return Numbers((each.std_error for each in estimates), (each.value for each in estimates))
 
 
+def share_told(share: float, decimals: int = 0) -> str:
+    """A share in percent, which never says none or all where it is not quite."""
+    least, rounded = 10.0 ** -(decimals + 2), round(share, decimals + 2)
+    if rounded == 0 and share > 0:
+        return f"less than {least:.{decimals}%}"
+    if rounded == 1 and share < 1:
+        return f"more than {1 - least:.{decimals}%}"
+    return f"{share:.{decimals}%}"
+
+
 def headline(findings: Findings) -> list[str]:
     """The answer, in one or two sentences."""
     answer = findings.answer
     if answer is None:
-        return [f"What this model would earn can't be said: {refusal_told(findings.judging.refusal)}"]
+        return ["What this model would earn can't be said from this log."]
     say, estimate = numbers_of(answer), answer.switching.estimate
     n_states = findings.states.n_states
     if estimate is None:
@@ -60,66 +74,83 @@ def headline(findings: Findings) -> list[str]:
     who = f"Switching between {n_states} policies" if n_states > 1 else "This policy"
     interval = f"{estimate.confidence:.0%} interval {say.interval(estimate)}"
     first = f"{who} would earn {say.say(estimate.value)} a round ({interval})."
-    parts = []
-    if answer.over_logging is not None:
-        parts.append(_compared(answer.over_logging, "the logging policy earned", say))
-    if answer.over_single is not None:
-        parts.append(_compared(answer.over_single, "the best single policy would", say))
-    return [first, f"That is {' and '.join(parts)}."] if parts else [first]
+    over = ((answer.over_logging, "the logging policy earned"), (answer.over_single, "the best single policy would"))
+    apart = [_apart(each, than, say) for each, than in over if each is not None and each.told_apart]
+    alike = [_alike(each, than, say) for each, than in over if each is not None and not each.told_apart]
+    if alike:
+        apart.append(f"not clearly more or less than {' or than '.join(alike)}")
+    return [first, f"That is {' and '.join(apart)}."] if apart else [first]
+
+
+def refusal_of(findings: Findings) -> str | None:
+    """Why the model has no value, where it has none."""
+    refusal = findings.judging.refusal if findings.answer is None else findings.answer.switching.refusal
+    return None if refusal is None else refusal_told(refusal)
 
 
 def refusal_told(refusal: str | None) -> str:
     """A refusal in the words of a page, with its cure."""
-    return said_on_page(FORCED.sub("", refusal or "").removeprefix("no value: ").removeprefix("no forecast: "))
+    return said_on_page((refusal or "").removeprefix("no value: ").removeprefix("no forecast: "))
+
+
+def refused_as_well(refusal: str | None, main: str | None) -> str | None:
+    """A further refusal; None where it is that of the model itself, which is not said again."""
+    told = refusal_told(refusal)
+    alike = main is not None and (told == main or all("needs the propensities" in each for each in (told, main)))
+    return None if alike or not refusal else told
 
 
 def said_on_page(text: str) -> str:
     """A message as a sentence of the page, with the options of commands for those of functions."""
-    told = text.strip().replace(PROPENSITY_CURE, "--columns propensity=…, or estimate them: --estimate-propensities")
+    told = NO_VALUE.sub(r"no value in the rounds of \1: ", FORCED.sub("", text).strip())
+    told = told.replace(PROPENSITY_CURE, "--columns propensity=…, or estimate them: --estimate-propensities")
     told = told.replace('interval="bootstrap"', "seachange evaluate --interval bootstrap")
     told = told[:1].upper() + told[1:]
     return told if told.endswith(".") else f"{told}."
 
 
-def ground_told(findings: Findings) -> str:
-    """Which rounds the values are of, and how switching was judged where its states are not known in time."""
-    told, estimate = _rounds_told(findings.judging), findings.answer.switching.estimate if findings.answer else None
-    if estimate is not None and estimate.estimator == "dr-ns":
-        told += (
-            " States of this kind are found with the help of rewards, later ones too; so the deployment itself, which "
-            "has only earlier ones, was led along the log (by dr-ns)."
+def moment_told(moment: str) -> str:
+    """A time as it is stored, without what says nothing."""
+    return re.sub(r"\.0+$", "", re.sub(r"(?<=\d)T(?=\d)", " ", moment))
+
+
+def state_told(found: Findings) -> str:
+    """What states there are, where they change, and how clear that is."""
+    states = found.states
+    by = {"hmm": ", found by a hidden Markov model", "change-point": ", found by change-points"}.get(states.oracle, "")
+    rounds = count_of(states.n_rounds, "round")
+    if states.n_states == 1:
+        return "The model has one state: it has one policy, and never switches."
+    if len(states.in_use) == 1:
+        told = f"The model has {states.n_states} states, and this log shows one of them: state {states.in_use[0]}{by}."
+    else:
+        missing = states.n_states - len(states.in_use)
+        some = (
+            f"{len(states.in_use)} of the model's {states.n_states} states" if missing else f"{states.n_states} states"
         )
-    return told
+        changes = "" if states.n_chains > 1 else f" and {count_of(len(states.change_points), 'change')}"
+        told = f"{some}{changes} in {rounds}{by}."
+    if found.sure_share is None:
+        return told
+    share = share_told(found.sure_share) if found.sure_share else "none"
+    return f"{told} The state is clear, with a probability of {SURE:.0%} or more, in {share} of the rounds."
 
 
-def _rounds_told(judging: Judging) -> str:
-    rounds = count_of(judging.n_rounds, "round")
-    if judging.kind == "held out":
-        return (
-            f"{_sentence(judging.overlap)}, and nothing should be judged on what it learned from. These are "
-            f"the figures of a model learned in the same way from the first {LEARNED_SHARE:.0%} of the rounds, judged "
-            f"on the last {rounds}."
-        )
-    if judging.kind == "rest":
-        why = judging.overlap or "the log begins with the rounds that the model was learned from"
-        return f"Judged on the last {rounds}, which the model has not seen: {why}."
-    if judging.kind == "unseen":
-        if not judging.told:
-            return (
-                f"Judged on all {rounds}. Whether the model learned from any of them cannot be told: they have no "
-                "times and are too much alike."
-            )
-        return f"Judged on all {rounds}; by their times and contents, the model learned from none of them."
-    return ""
+def _apart(difference: Difference, than: str, say: Numbers) -> str:
+    more, own = "more" if difference.value > 0 else "less", _numbers_for(difference, say)
+    return f"{own.say(abs(difference.value))} {more} than {than} ({own.interval(difference, sign=True)})"
 
 
-def _sentence(text: str | None) -> str:
-    return text[0].upper() + text[1:] if text else "The model was learned from these rounds"
+def _alike(difference: Difference, than: str, say: Numbers) -> str:
+    own = _numbers_for(difference, say)
+    return f"{than} ({own.say(difference.value, sign=True)}; {own.interval(difference, sign=True)})"
 
 
-def _compared(difference: Difference, than: str, say: Numbers) -> str:
-    interval = say.interval(difference, sign=True)
-    if not difference.told_apart:
-        return f"not clearly different from what {than} ({say.say(difference.value, sign=True)}; {interval})"
-    more = "more" if difference.value > 0 else "less"
-    return f"{say.say(abs(difference.value))} {more} than {than} ({interval})"
+def _numbers_for(difference: Difference, say: Numbers) -> Numbers:
+    """Decimals of a difference: those of the values, and as many more as its nearer end has to differ from nothing."""
+    own = Numbers([difference.std_error])
+    own.decimals = max(own.decimals, say.decimals)
+    nearer = min(abs(difference.low), abs(difference.high))
+    while difference.told_apart and own.decimals < MOST_DECIMALS and round(nearer, own.decimals) == 0:
+        own.decimals += 1
+    return own
