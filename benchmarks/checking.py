@@ -16,6 +16,7 @@ from pathlib import Path
 
 ROUNDS, N_FEATURES, N_ACTIONS = 1 << 17, 19, 20
 EVERY = 0.05
+TOLD = "{format:8} {megabytes:6,} MB {rounds:11,} rounds: at most {peak:5.0f} MB, {seconds:5.1f} s"
 COMMAND = "from seachange.cli import main; main()"
 
 
@@ -36,8 +37,7 @@ def main() -> None:
                     write(folder / f"{n_files:05}.{word}", n_files)
                     n_files += 1
                 results.append({"format": word, "megabytes": megabytes, "rounds": n_files * ROUNDS, **checked(folder)})
-                print("{format:8} {megabytes:6,} MB {rounds:11,} rounds: at most {peak:5.0f} MB, {seconds:5.1f} s".format(
-                    **results[-1]), flush=True)  # fmt: skip
+                print(TOLD.format(**results[-1]), flush=True)
     if arguments.json:
         arguments.json.write_text(json.dumps(results))
     if arguments.figure:

@@ -4,31 +4,23 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from seachange.deploy.belief import BeliefDeployer
-from seachange.deploy.exp4s import Exp4S
-from seachange.deploy.posterior import PosteriorSampling
-from seachange.deploy.single import SinglePolicy
 from seachange.engine import map_in_order
 from seachange.errors import SeachangeWarning
+from seachange.experiments.methods import SWITCHING, Build, default_methods, paper_like_methods
 from seachange.log.bandit_log import BanditLog
-from seachange.policies.learners import DRLearner, IPSLearner, POEMLearner
-from seachange.policies.per_state import learn_per_state
 from seachange.simulate.rollout import rollout
 from seachange.simulate.synthetic import Synthetic
-from seachange.states.change_point import ChangePointOracle
-from seachange.states.hmm import HMMOracle
 
 # Mean rewards in the paper's table for k = 5.
 PAPER = {"IPS": 0.545, "DR": 0.550, "POEM": 0.546, "k-CD": 0.601, "k-CD (as printed)": 0.601, "k-HMM": 0.621}
 METHODS = (*PAPER, "oracle")
-SWITCHING = ("k-CD", "k-HMM")
 # The paper's policies are far from deterministic, and it does not say how it kept them so; an entropy of weight 1 does.
 PAPER_LIKE = (
     "paper-like: IPS sub-policies, entropy temperature 1, detector with w = 4,000 and c = √(2 log(8 T²) / w), which is "
@@ -59,58 +51,6 @@ class StatesResult:
     std: float
     std_error: float
     oracle_share: float
-
-
-Build = Callable[[BanditLog, int], BeliefDeployer]
-
-
-def _single(learner: Any, log: BanditLog, n_states: int) -> BeliefDeployer:
-    return SinglePolicy(learner.fit(log).policy_)
-
-
-def _change_points(
-    learner: Any, oracle: ChangePointOracle, mixing: Any, log: BanditLog, n_states: int
-) -> BeliefDeployer:
-    labels = oracle.clone().set_params(n_states=n_states).fit(log).predict(log)
-    return Exp4S(learn_per_state(log, labels, learner), mixing=mixing)
-
-
-def _hmm(learner: Any, log: BanditLog, n_states: int) -> BeliefDeployer:
-    oracle = HMMOracle(n_states=n_states).fit(log)
-    return PosteriorSampling(learn_per_state(log, oracle.predict(log), learner), hmm=oracle.model_)
-
-
-def paper_detector(horizon: int) -> ChangePointOracle:
-    """The detector with the paper's constants: w = 4,000, c = √(2 log(8 T²) / w), shorter in a shorter world."""
-    window = min(4_000, horizon // 25)
-    return ChangePointOracle(
-        statistic="reward", window=window, threshold=math.sqrt(2 * math.log(8 * horizon**2) / window)
-    )
-
-
-def default_methods(horizon: int) -> dict[str, Build]:
-    """Every method at our defaults; "as printed" keeps the paper's detector and mixing."""
-    return {
-        "IPS": partial(_single, IPSLearner()),
-        "DR": partial(_single, DRLearner()),
-        "POEM": partial(_single, POEMLearner()),
-        "k-CD": partial(_change_points, DRLearner(), ChangePointOracle(), "corrected"),
-        "k-CD (as printed)": partial(_change_points, IPSLearner(), paper_detector(horizon), "paper"),
-        "k-HMM": partial(_hmm, DRLearner()),
-    }
-
-
-def paper_like_methods(horizon: int) -> dict[str, Build]:
-    """Every method as near to the paper's as its text allows."""
-    ips = IPSLearner(temperature=1.0)
-    return {
-        "IPS": partial(_single, ips),
-        "DR": partial(_single, DRLearner(temperature=1.0)),
-        "POEM": partial(_single, POEMLearner(temperature=1.0)),
-        "k-CD": partial(_change_points, ips, paper_detector(horizon), "corrected"),
-        "k-CD (as printed)": partial(_change_points, ips, paper_detector(horizon), "paper"),
-        "k-HMM": partial(_hmm, ips),
-    }
 
 
 def run_methods(seed: int, n_states: int, horizon: int = 100_000) -> dict[str, tuple[float, float]]:

@@ -11,7 +11,6 @@ import numpy as np
 
 from seachange.params import require
 from seachange.protocols import Floats
-from seachange.simulate.front_page import DAY, FIRST_SECOND
 from seachange.simulate.visits import Visits
 
 if TYPE_CHECKING:
@@ -27,9 +26,8 @@ def write_days(visits: Visits, folder: Path, *, broken: float = 1e-4, seed: int 
     """Write a file for each day of ``visits``; ``broken`` lines come beside those of each visit, on average."""
     require(visits.document_features.shape[1] == len(ORDER), "R6A has six features for each document.")
     generator, paths = np.random.default_rng([seed, 0]), []
-    for day in range(int((visits.times[-1] - FIRST_SECOND) // DAY) + 1):
-        begin = FIRST_SECOND + day * DAY
-        lines = _lines(visits.between(begin, begin + DAY))
+    for day in range(int(visits.days[-1]) + 1):
+        lines = _lines(visits.of_days(day, day + 1))
         places = np.flatnonzero(generator.random(len(lines)) < broken)
         paths.append(folder / NAME.format(FIRST_DAY + dt.timedelta(day)))
         with gzip.open(paths[-1], "wb", FASTEST) as file:

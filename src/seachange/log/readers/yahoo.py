@@ -45,7 +45,7 @@ COLUMNS = {
 
 
 class YahooLog:
-    """One day's file, or a folder of days, which are read in the order of their dates.
+    """One day's file, or a folder of days, of which the first ``n_days`` are read in the order of their dates, or all.
 
     ``release`` refuses files of the other one; left out, it is told by the first lines.
     """
@@ -53,18 +53,24 @@ class YahooLog:
     columns: dict[str, str] = COLUMNS
 
     def __init__(
-        self, path: str | Path, columns: Mapping[str, Any] | None = None, *, release: str | None = None
+        self,
+        path: str | Path,
+        columns: Mapping[str, Any] | None = None,
+        *,
+        release: str | None = None,
+        n_days: int | None = None,
     ) -> None:
         require_no_columns(columns, "Yahoo!'s R6 format")
         if release not in (None, R6A, R6B):
             raise LogError(f"the releases are {R6A} and {R6B}; got {release!r}.")
         self.path = Path(path)
         self.release = release
+        self.n_days = n_days
 
     @cached_property
     def days(self) -> list[Path]:
         """The files."""
-        return days_of(self.path) if self.path.is_dir() else [self.path]
+        return days_of(self.path)[: self.n_days] if self.path.is_dir() else [self.path]
 
     @cached_property
     def format(self) -> str:
