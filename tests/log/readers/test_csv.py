@@ -12,6 +12,7 @@ import pytest
 
 from log.readers.whole import whole
 from seachange.errors import LogError, SeachangeWarning
+from seachange.log.readers import read_log
 from seachange.log.readers.csv import CsvLog
 
 HEADER = "action,reward,propensity,x\n"
@@ -214,9 +215,9 @@ def test_a_mark_of_byte_order_in_the_midst_of_a_file_is_part_of_its_field(csv):
         (b"action,reward,reward\na,1,2\n", "'reward' is there twice"),
         (b"3,1,0.5\n2,0,0.5\n", "should name the columns; it has numbers"),
         (b"action\na\n", "has one column"),
-        ("action,reward\na,1\n".encode("utf-16"), "is UTF-16"),
+        ("action,reward\na,1\n".encode("utf-16"), "is UTF-16.*iconv -f utf-16 -t utf-8 in > out"),
         (b"action,reward\ra,1\r", "carriage returns alone"),
-        (b"action,\xff\na,1\n", "not UTF-8"),
+        ("action,größe\na,1\n".encode("cp1252"), "line 1 of .* not UTF-8.*iconv -f cp1252 -t utf-8 in > out"),
         (b"action,rew\x00ard\na,1\n", "NUL"),
         (b"a," * 40_000 + b"\n1\n", "more than 65,536 bytes"),
     ],
@@ -224,6 +225,13 @@ def test_a_mark_of_byte_order_in_the_midst_of_a_file_is_part_of_its_field(csv):
 def test_what_is_no_table_is_refused_by_its_first_line(csv, content, message):
     with pytest.raises(LogError, match=message):
         csv(content)
+
+
+def test_text_of_windows_is_told_with_its_first_line_and_the_cure(tmp_path):
+    path = tmp_path / "clicks.csv"
+    path.write_bytes("action,reward,city\na,1,Bonn\nb,0,Köln\na,1,Zürich\nb,0,Rom\n".encode("cp1252"))
+    with pytest.raises(LogError, match=r"not UTF-8.*cp1252 -t utf-8 in > out; line 3 of clicks\.csv .*\(2 of 4 lines"):
+        read_log(path)
 
 
 def test_a_header_without_rows_is_a_log_without_rounds(csv):
