@@ -28,6 +28,7 @@ from seachange.log.readers.kinds import (
     wanted_kinds,
 )
 from seachange.log.readers.lines import SHOWN
+from seachange.log.readers.nested import FieldPath
 from seachange.log.readers.places import asked_contexts, find_places, free_columns
 from seachange.log.readers.sources import names_of, partition_keys
 from seachange.log.readers.times import Clock, clock_of, moments
@@ -97,6 +98,7 @@ class TableLog:
         self.paths = [path] if isinstance(path, Path) else list(path)
         self.notes: list[str] = []
         self._asked = dict(columns or {})
+        self._paths: dict[str, FieldPath] = {}  # of columns that are fields inside of records
         self._spec = features
         self._sources = names_of(self.paths)
         # What the names of folders say of their files is a column too.
@@ -140,6 +142,11 @@ class TableLog:
     def _names(self) -> list[str]:
         """The columns that the files have."""
         raise NotImplementedError
+
+    def _nested(self, names: Collection[str]) -> list[str]:
+        """What is asked for and may be a field inside of a record; a column of that very name stands before it."""
+        asked = [str(place) for word, place in self._asked.items() if word != "contexts"]
+        return [name for name in (*asked, *(asked_contexts(self._asked) or [])) if "." in name and name not in names]
 
     def _require_places(self, held: Mapping[Path, Collection[str]]) -> None:
         """Raise where a file lacks the column of a place that others have."""
