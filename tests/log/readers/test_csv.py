@@ -146,7 +146,18 @@ def test_rewards_may_be_told_in_words(csv, yes, no):
 
 def test_rewards_that_are_words_are_refused_with_the_cure(csv):
     with pytest.raises(LogError, match=r"the reward must be numbers.*column 'outcome' has 'won'.*--columns reward="):
-        whole(csv("action,outcome\na,won\nb,lost\n"))
+        whole(csv("action,outcome\na,won\nb,lost\nb,drew\n"))
+
+
+@pytest.mark.parametrize(("yes", "no"), [("ja", "nein"), ("Oui", "Non"), ("si", "no"), ("sí", "no")])
+def test_two_words_for_rewards_are_refused_with_a_line_that_maps_them(csv, yes, no):
+    texts = f"action,reward\na,{no}\nb,{yes}\nb,{no}\nb,NA\n"
+    with pytest.raises(LogError, match=rf"has '{no}' and '{yes}'\. If '{yes}' is the reward: .* in polars") as error:
+        whole(csv(texts))
+    line = str(error.value).partition("reward: ")[2].partition(" in polars")[0]
+    frame = polars.read_csv(texts.encode(), null_values="NA")
+    mapped = eval(line, {"frame": frame, "polars": polars})
+    assert mapped["reward"].to_list() == [False, True, False, None]
 
 
 def test_lines_with_too_few_or_too_many_fields_are_rejected_and_shift_nothing(csv):
@@ -308,10 +319,9 @@ def test_times_are_read_in_utc(csv):
     assert [(one.line, one.reason) for one in rejected] == [(6, "the time 'soon' is no time")]
 
 
-def test_propensities_that_look_like_percents_are_noted(csv):
-    log = csv(HEADER + "a,1,50,1\nb,0,25,2\nc,1,12.5,3\n")
-    whole(log)
-    assert any("go up to 50 and look like percents" in note for note in log.notes)
+def test_propensities_that_look_like_percents_are_told_with_the_cure(csv):
+    with pytest.warns(SeachangeWarning, match=r"go up to 50 and look like percents\. Divide them by 100\.$"):
+        whole(csv(HEADER + "a,1,50,1\nb,0,25,2\nc,1,12.5,3\n"))
 
 
 def test_decimal_commas_are_noted(csv):
