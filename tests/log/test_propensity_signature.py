@@ -105,6 +105,9 @@ def test_one_impossible_value_rules_a_column_out(odd):
     assert told(propensities, actions)
     propensities[4_000] = odd
     assert not told(propensities, actions)
+    sums = InverseSums()
+    sums.add(propensities, actions)
+    assert not sums.possible
 
 
 def test_actions_that_were_not_there_throughout_do_not_hide_it():

@@ -52,8 +52,9 @@ class InverseSums:
         """Take up numbers (NaN where there is none) and the actions beside them (-1 where there is none)."""
         if not self.possible or not len(values):
             return
-        self.lowest = min(self.lowest, float(values.min()))
-        self.highest = max(self.highest, float(values.max()))
+        # NaN is the least and the largest only if it comes first.
+        self.lowest = min(float(values.min()), self.lowest)
+        self.highest = max(float(values.max()), self.highest)
         self.n_rounds += len(values)
         self.possible = self.lowest >= LEAST_PROPENSITY and self.highest <= 1.0  # neither holds of NaN
         if not self.possible:
