@@ -96,3 +96,35 @@ def test_the_best_action_is_that_which_earns_most_where_rewards_are_known():
     clicks[(actions == 0) & (generator.random(n) < 0.5)] = np.nan
     table = pl.DataFrame({"action": actions, "reward": clicks, "propensity": np.full(n, 1 / 3)})
     assert check_log(TableLog(table.with_columns(pl.col("reward").fill_nan(None)))).propensities.best_action == "0"
+
+
+def test_propensities_that_nobody_named_are_named_and_taken_up_by_the_next_command():
+    found = check_log(TableLog(sound_table().rename({"propensity": "pi_b"})), name="shop.csv")
+    assert found.rules() == {"propensity-unnamed"}
+    (finding,) = found.findings
+    assert finding.names == ("pi_b",)
+    assert "Column 'pi_b' behaves like the probability of the action taken" in finding.what
+    assert "--columns propensity=pi_b" in finding.cure
+    assert found.next_command == "seachange learn shop.csv --columns propensity=pi_b -o shop.seachange"
+
+
+def test_propensities_that_nobody_named_are_named_where_others_are_set_to_one():
+    table = sound_table().rename({"propensity": "pi_b"}).with_columns(propensity=pl.lit(1.0))
+    assert check_log(TableLog(table)).rules() == {"propensity-unnamed", "propensity-one"}
+    sound = sound_table().with_columns(copy=pl.col("propensity"))
+    assert check_log(TableLog(sound)).rules() == set()
+
+
+def test_fields_of_records_are_columns_of_their_own():
+    table = sound_table()
+    nested = table.with_columns(user=pl.struct("age", pl.struct("income").alias("money"))).drop("age", "income")
+    found = check_log(TableLog(nested, format="json-lines"))
+    assert found.findings == ()
+    plain = {each.name: each for each in check_log(TableLog(table)).contexts}
+    assert {each.name: each.mean for each in found.contexts} == {
+        "user.age": plain["age"].mean, "user.money.income": plain["income"].mean, "device": None,
+    }  # fmt: skip
+    leaking = nested.with_columns(user=pl.col("user").struct.with_fields(clicked=pl.col("reward")))
+    found = check_log(TableLog(leaking, format="json-lines"), name="shop.jsonl")
+    assert found.rules() == {"reward-leak"}
+    assert "contexts=device+user.age+user.money.income " in found.next_command

@@ -51,6 +51,7 @@ def test_the_next_command_is_one_that_works(odd_log, tmp_path):
     assert (tmp_path / "shop.seachange").exists()
 
 
+@pytest.mark.filterwarnings("ignore:propensities must be in")
 @pytest.mark.parametrize("ending", [".csv", ".parquet"])
 @pytest.mark.parametrize(
     ("name", "code"),

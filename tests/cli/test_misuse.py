@@ -85,6 +85,7 @@ def test_a_log_and_a_model_in_each_others_place_are_told(folder):
 
 def test_a_file_of_nearly_that_name_is_told(folder):
     assert "Did you mean 'early.csv'?" in fail(LogError, "states", folder / "erly.csv")
+    assert "Did you mean 'early.csv'?" in fail(LogError, "check", folder / "early.cvs")
     message = fail(ModelFileError, "evaluate", folder / "late.csv", folder / "shp.seachange")
     assert "Did you mean 'shop.seachange'?" in message
 

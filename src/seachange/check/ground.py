@@ -22,6 +22,7 @@ FEWEST_ROUNDS = 2 * FEWEST_BLOCKS
 USELESS = (
     "reward-leak",
     "action-leak",
+    "propensity-unnamed",
     "column-empty",
     "column-constant",
     "column-of-ones",

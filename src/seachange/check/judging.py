@@ -105,7 +105,9 @@ def learn_command(check: LogCheck, log: str, *, drop_bad_rows: bool) -> str:
 
 
 def _places(check: LogCheck) -> str:
-    named = check.columns if check.format in TABLES else {}
+    named = dict(check.columns) if check.format in TABLES else {}
+    if named and (found := [each.names[0] for each in check.findings if each.rule == "propensity-unnamed"]):
+        named["propensity"] = found[0]
     return ",".join(f"{word}={place}" for word, place in named.items() if word != place)
 
 

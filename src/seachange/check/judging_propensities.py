@@ -30,7 +30,9 @@ from seachange.check.judging_rounds import percents, share_told
 from seachange.check.presence import Presence
 from seachange.check.record import Finding, PropensityCheck
 from seachange.check.slices import SliceSums
-from seachange.check.tally import Tally
+from seachange.check.tally import ALL_ONES, Tally
+from seachange.log.propensity_signature import behaves_like_propensities
+from seachange.log.readers.table_log import DIVIDE
 from seachange.protocols import Bools, Floats
 
 # How often a sound log of any number of actions may be called off.
@@ -38,7 +40,7 @@ FALSE_ALARMS = 1e-6
 # What is nearer to 1 than this is right to the digits that were written.
 MATERIAL = 0.05
 FEWEST_ROUNDS = 100
-ALL_ONES, FEW_ONES = 0.99, 0.05
+FEW_ONES = 0.05
 # Effective rounds of choices at random below which a long log has next to nothing to say about other policies.
 FEWEST_EFFECTIVE = 100.0
 ESTIMATE = "Leave the column out and estimate them (--estimate-propensities), or log what actions are chosen with."
@@ -97,6 +99,10 @@ def inverse_means(tally: Tally, presence: Presence) -> tuple[Floats, Floats, Flo
 
 def judge_propensities(tally: Tally, presence: Presence, about_actions: list[Finding]) -> Iterator[Finding]:
     """None, filled in, worked out afterwards, or not adding up; what is wrong with actions is not their fault."""
+    unnamed = list(_unnamed(tally, presence))
+    yield from unnamed
+    if not tally.has_propensities and unnamed:
+        return
     if not tally.has_propensities:
         yield Finding(
             "no-propensities",
@@ -112,7 +118,7 @@ def judge_propensities(tally: Tally, presence: Presence, about_actions: list[Fin
             "error",
             f"{share_told(tally.n_percent, tally.n_stated, 'propensity').replace('propensitys', 'propensities')} "
             "are between 1 and 100: percents.",
-            "Divide them by 100.",
+            DIVIDE,
             tally.n_percent,
         )
         return
@@ -132,6 +138,28 @@ def judge_propensities(tally: Tally, presence: Presence, about_actions: list[Fin
             f"Of {tally.n_rounds:,} rounds {effective:,.0f} are left, in effect, to judge choices at random: a few "
             f"with small propensities (the least {tally.least:.2g}) outweigh all others.",
             "Estimates for policies unlike the logging policy will be wide. Explore more, or log longer.",
+        )
+
+
+def _unnamed(tally: Tally, presence: Presence) -> Iterator[Finding]:
+    """Contexts that look like propensities which nobody named."""
+    throughout = np.asarray(presence.alive.all(axis=1))
+    names = tuple(
+        name
+        for name, column in tally.inverses.items()
+        if column.n_rounds == tally.n_rounds and behaves_like_propensities(column, name, throughout)
+    )
+    if names:
+        columns = f"Column{'s' * (len(names) > 1)} {', '.join(map(repr, names))}"
+        yield Finding(
+            "propensity-unnamed",
+            "warning",
+            f"{columns} behave{'s' * (len(names) == 1)} like the probability of the action taken: the mean of 1/p is "
+            "about 1 for every action.",
+            f"If it is that, say so: --columns propensity={names[0]}. If not, leave it out of the contexts: it may not "
+            "be known before the choice.",
+            len(names),
+            names=names,
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,10 +14,11 @@ from seachange.check.places import Places
 from seachange.check.record import Place
 from seachange.check.repeat_tally import RepeatTally
 from seachange.check.reward_tally import RewardTally
-from seachange.check.rounds import Rounds, rounds_of
+from seachange.check.rounds import Rounds, numbers_of, rounds_of
 from seachange.check.slices import Slices
 from seachange.check.time_tally import TimeTally
 from seachange.log.action_columns import ToldByAction
+from seachange.log.propensity_signature import InverseSums
 from seachange.log.raw import RawLog, RawRounds
 from seachange.log.raw_columns import raw_columns
 from seachange.protocols import Floats, Ints
@@ -26,6 +28,10 @@ if TYPE_CHECKING:
 
 # Files that are named, columns that are looked at, unreadable lines that are quoted.
 MOST_FILES, MOST_COLUMNS, MOST_QUOTED = 100, 2_000, 3
+# Columns among which propensities are looked for.
+MOST_INVERSES = 500
+# Propensities are 1 throughout if more than this share of them is.
+ALL_ONES = 0.99
 UNREADABLE = "unreadable-lines"
 # Readers of tables reject rows with a reward that is no number and the like: "the reward 'yes' is no number".
 NO_VALUE = re.compile(r"the (\w+) '.*' is no ", re.DOTALL)
@@ -49,6 +55,7 @@ class Tally:
         self.pool: tuple[int, int] | None = None
         self.pool_named = False
         self.told_by_action = ToldByAction()
+        self.inverses: dict[str, InverseSums] = {}  # contexts that may be propensities
         # Of all propensities: how many, least, most, Σ 1/p, Σ w² and Σ w of w = 1 / (k p), how many are 1, above 1.
         self.n_propensities = self.n_ones = self.n_percent = self.n_stated = 0
         self.least, self.most = np.inf, -np.inf
@@ -87,23 +94,36 @@ class Tally:
         self.times.add(rounds)
         self.repeats.add(rounds)
         self._add_propensities(rounds, members)
-        self._add_contexts(self.contexts, raw.features, rounds.rewards, members)
+        columns = {name: column.values for name, column in raw_columns(raw.features).items()}
+        self._add_contexts(self.contexts, columns, rounds.rewards, members)
         if raw.pool is not None:
             self._add_pool(rounds, members)
         else:
-            columns = ((name, column.values) for name, column in raw_columns(raw.features).items())
-            self.told_by_action.merge(ToldByAction.of(raw.action, columns))
+            self.told_by_action.merge(ToldByAction.of(raw.action, columns.items()))
+            self._add_inverses(columns, codes)
 
     def _add_contexts(
-        self, known: dict[str, ContextTally], features: polars.DataFrame, rewards: Floats, members: Ints
+        self, known: dict[str, ContextTally], columns: Mapping[str, polars.Series], rewards: Floats, members: Ints
     ) -> None:
-        for column in features.iter_columns():
-            if column.name not in known and len(known) < MOST_COLUMNS:
-                known[column.name] = ContextTally(column.name, self.slices)
-            if column.name in known:
-                known[column.name].add(column, rewards, members)
+        for name, column in columns.items():
+            if name not in known and len(known) < MOST_COLUMNS:
+                known[name] = ContextTally(name, self.slices)
+            if name in known:
+                known[name].add(column, rewards, members)
             elif len(self.columns_beyond) < MOST_COLUMNS:
-                self.columns_beyond.add(column.name)
+                self.columns_beyond.add(name)
+
+    def _add_inverses(self, columns: Mapping[str, polars.Series], codes: Ints) -> None:
+        """Look for propensities among the contexts, as long as there are no others."""
+        if self.has_propensities and self.n_ones <= ALL_ONES * self.n_propensities:
+            self.inverses.clear()
+            return
+        for name, column in columns.items():
+            if name not in self.inverses and len(self.inverses) < MOST_INVERSES:
+                self.inverses[name] = InverseSums()
+            if name in self.inverses:
+                numbers = numbers_of(column)[0] if column.dtype.is_numeric() else np.full(len(column), np.nan)
+                self.inverses[name].add(numbers, codes)
 
     def _note_source(self, raw: RawRounds) -> None:
         if raw.source != self._file:
@@ -153,7 +173,8 @@ class Tally:
         self.pool = (low, high) if self.pool is None else (min(low, self.pool[0]), max(high, self.pool[1]))
         self.pool_named |= pool.names is not None
         nothing = np.full(int(pool.offsets[-1]), np.nan)
-        self._add_contexts(self.pool_contexts, pool.features, nothing, np.repeat(members, pool.lengths))
+        columns = {name: column.values for name, column in raw_columns(pool.features).items()}
+        self._add_contexts(self.pool_contexts, columns, nothing, np.repeat(members, pool.lengths))
 
 
 def tally_of(raw: RawLog) -> Tally:

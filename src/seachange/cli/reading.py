@@ -93,11 +93,12 @@ def places_of(columns: str) -> dict[str, str | Sequence[str]]:
 
 def open_model(path: Path, log: Path | None = None) -> SwitchingModel:
     """The model at ``path``; a ``log`` that stands in its place, or it in the log's, is told."""
+    from seachange.log.readers.sources import near_file
     from seachange.model import load
 
     if path.is_dir():
         raise ModelFileError(f"{str(path)!r} is a folder; a model is one file.")
-    if near := _near(path):
+    if near := near_file(path):
         raise ModelFileError(f"there is no file {str(path)!r}.{near}")
     if path.is_file() and not is_zipfile(path):
         if log is not None and _is_model(log):
@@ -110,18 +111,9 @@ def open_model(path: Path, log: Path | None = None) -> SwitchingModel:
 
 
 def require_log_file(path: Path) -> None:
-    """Raise where a model stands in the place of a log, or where a file beside it must have been meant."""
+    """Raise where a model stands in the place of a log."""
     if _is_model(path):
         raise LogError(f"{str(path)!r} is a model, not a log: a log comes first, then the model.")
-    if near := _near(path):
-        raise LogError(f"there is no file {str(path)!r}.{near}")
-
-
-def _near(path: Path) -> str:
-    """A question whether a file of a name like it was meant, where there is no such file."""
-    if path.exists() or not path.parent.is_dir() or any(sign in path.name for sign in "*?["):
-        return ""
-    return did_you_mean(path.name, [other.name for other in path.parent.iterdir() if other.suffix == path.suffix])
 
 
 def _is_model(path: Path) -> bool:

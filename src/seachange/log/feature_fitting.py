@@ -162,7 +162,7 @@ def spec_of(
         raise LogError("the log is empty: it needs at least one round.")
     shared, unused = features_of(raw, facts.shared, facts.rounds, facts.told.names())
     pool, pool_unused = features_of(raw, facts.pool, facts.pool_rows)
-    _say_what_is_left_out(unused + pool_unused)
+    _say_what_is_left_out(raw, unused + pool_unused)
     named = not pool and not facts.by_place
     names = [f"action {place}" for place in range(facts.longest)] if not named else facts.names()
     crossed = bool(pool and shared and cross)
@@ -171,8 +171,7 @@ def spec_of(
         crossed = False
         warnings.warn(
             f"the {n_shared} features that a round's actions share are not crossed with the {n_pool} of each action: "
-            f"that would give more than {MOST_CROSSED:,}. Policies see the features of actions alone; name fewer "
-            "columns as contexts to cross them.",
+            f"that would give more than {MOST_CROSSED:,}. Policies see the features of actions alone.",
             SeachangeWarning,
             stacklevel=5,
         )
@@ -371,11 +370,9 @@ def _number(name: str, facts: NumberFacts, rows: int, place: int | None, seconds
     return Number(name, facts.mean, facts.scale, marked, place, seconds)
 
 
-def _say_what_is_left_out(columns: Sequence[LeftOut]) -> None:
+def _say_what_is_left_out(raw: RawLog, columns: Sequence[LeftOut]) -> None:
     if columns:
         told = ", ".join(f"{column.column!r} ({column.reason})" for column in columns)
-        warnings.warn(
-            f"no features are made of the columns {told}; name them as contexts to use them.",
-            SeachangeWarning,
-            stacklevel=5,
-        )
+        # Only tables let their contexts be named; where somebody has named them, these are past help.
+        cure = "; name them as contexts to use them" if getattr(raw, "contexts", ()) is None else ""
+        warnings.warn(f"no features are made of the columns {told}{cure}.", SeachangeWarning, stacklevel=5)

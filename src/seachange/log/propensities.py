@@ -13,6 +13,7 @@ from seachange.engine import stage
 from seachange.errors import SeachangeWarning
 from seachange.log.bandit_log import BanditLog, require_rounds
 from seachange.log.choice_model import CELLS, ChoiceModel, ChoiceSample
+from seachange.log.propensity_signature import unnamed_propensities
 from seachange.log.rates import RatePrior
 from seachange.params import require_count
 from seachange.protocols import Floats, Ints
@@ -77,6 +78,7 @@ def _estimates(log: BanditLog, folds: int, seed: int) -> Iterator[tuple[Ints, Fl
     """Rounds, and their estimated distributions."""
     require_rounds(log, "estimating propensities")
     require_count("folds", folds)
+    _warn_of_unnamed(log)
     for block in _fitted(log, min(folds, len(log)), np.random.default_rng(seed)):
         for rounds in ChoiceSample(log, block.rounds).parts(max(CELLS // log.n_actions, 1)):
             sample = ChoiceSample(log, rounds)
@@ -187,6 +189,19 @@ def _sharpened(plain: Floats, model: Floats, sharpness: float) -> Floats:
     scores = base + sharpness * (np.log(np.maximum(model, tiny)) - base)
     scores = np.exp(np.where(plain > 0, scores - scores.max(axis=1, keepdims=True), -np.inf))
     return np.asarray(scores / scores.sum(axis=1, keepdims=True))
+
+
+def _warn_of_unnamed(log: BanditLog) -> None:
+    """Say where a context looks like the propensities themselves."""
+    alike = unnamed_propensities(log)
+    if alike:
+        warnings.warn(
+            f"column {' and '.join(map(repr, alike))} behaves like the probability of the action taken, and the "
+            f'estimates learn from it. If it is that, say so instead: columns={{"propensity": {alike[0]!r}}}, or '
+            f"--columns propensity={alike[0]} in a shell; if not, leave it out of the contexts.",
+            SeachangeWarning,
+            stacklevel=4,
+        )
 
 
 def _warn_of_support(log: BanditLog, propensities: Floats) -> None:

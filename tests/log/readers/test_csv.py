@@ -12,6 +12,7 @@ import pytest
 
 from log.readers.whole import whole
 from seachange.errors import LogError, SeachangeWarning
+from seachange.log.readers import read_log
 from seachange.log.readers.csv import CsvLog
 
 HEADER = "action,reward,propensity,x\n"
@@ -145,7 +146,18 @@ def test_rewards_may_be_told_in_words(csv, yes, no):
 
 def test_rewards_that_are_words_are_refused_with_the_cure(csv):
     with pytest.raises(LogError, match=r"the reward must be numbers.*column 'outcome' has 'won'.*--columns reward="):
-        whole(csv("action,outcome\na,won\nb,lost\n"))
+        whole(csv("action,outcome\na,won\nb,lost\nb,drew\n"))
+
+
+@pytest.mark.parametrize(("yes", "no"), [("ja", "nein"), ("Oui", "Non"), ("si", "no"), ("sí", "no")])
+def test_two_words_for_rewards_are_refused_with_a_line_that_maps_them(csv, yes, no):
+    texts = f"action,reward\na,{no}\nb,{yes}\nb,{no}\nb,NA\n"
+    with pytest.raises(LogError, match=rf"has '{no}' and '{yes}'\. If '{yes}' is the reward: .* in polars") as error:
+        whole(csv(texts))
+    line = str(error.value).partition("reward: ")[2].partition(" in polars")[0]
+    frame = polars.read_csv(texts.encode(), null_values="NA")
+    mapped = eval(line, {"frame": frame, "polars": polars})
+    assert mapped["reward"].to_list() == [False, True, False, None]
 
 
 def test_lines_with_too_few_or_too_many_fields_are_rejected_and_shift_nothing(csv):
@@ -219,9 +231,9 @@ def test_a_mark_of_byte_order_in_the_midst_of_a_file_is_part_of_its_field(csv):
         (b"action,reward,reward\na,1,2\n", "'reward' is there twice"),
         (b"3,1,0.5\n2,0,0.5\n", "should name the columns; it has numbers"),
         (b"action\na\n", "has one column"),
-        ("action,reward\na,1\n".encode("utf-16"), "is UTF-16"),
+        ("action,reward\na,1\n".encode("utf-16"), "is UTF-16.*iconv -f utf-16 -t utf-8 in > out"),
         (b"action,reward\ra,1\r", "carriage returns alone"),
-        (b"action,\xff\na,1\n", "not UTF-8"),
+        ("action,größe\na,1\n".encode("cp1252"), "line 1 of .* not UTF-8.*iconv -f cp1252 -t utf-8 in > out"),
         (b"action,rew\x00ard\na,1\n", "NUL"),
         (b"a," * 40_000 + b"\n1\n", "more than 65,536 bytes"),
     ],
@@ -229,6 +241,13 @@ def test_a_mark_of_byte_order_in_the_midst_of_a_file_is_part_of_its_field(csv):
 def test_what_is_no_table_is_refused_by_its_first_line(csv, content, message):
     with pytest.raises(LogError, match=message):
         csv(content)
+
+
+def test_text_of_windows_is_told_with_its_first_line_and_the_cure(tmp_path):
+    path = tmp_path / "clicks.csv"
+    path.write_bytes("action,reward,city\na,1,Bonn\nb,0,Köln\na,1,Zürich\nb,0,Rom\n".encode("cp1252"))
+    with pytest.raises(LogError, match=r"not UTF-8.*cp1252 -t utf-8 in > out; line 3 of clicks\.csv .*\(2 of 4 lines"):
+        read_log(path)
 
 
 def test_a_header_without_rows_is_a_log_without_rounds(csv):
@@ -305,10 +324,9 @@ def test_times_are_read_in_utc(csv):
     assert [(one.line, one.reason) for one in rejected] == [(6, "the time 'soon' is no time")]
 
 
-def test_propensities_that_look_like_percents_are_noted(csv):
-    log = csv(HEADER + "a,1,50,1\nb,0,25,2\nc,1,12.5,3\n")
-    whole(log)
-    assert any("go up to 50 and look like percents" in note for note in log.notes)
+def test_propensities_that_look_like_percents_are_told_with_the_cure(csv):
+    with pytest.warns(SeachangeWarning, match=r"go up to 50 and look like percents\. Divide them by 100\.$"):
+        whole(csv(HEADER + "a,1,50,1\nb,0,25,2\nc,1,12.5,3\n"))
 
 
 def test_decimal_commas_are_noted(csv):

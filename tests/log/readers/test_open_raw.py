@@ -133,3 +133,18 @@ def test_files_of_several_formats_are_no_log(tmp_path):
 def test_what_is_not_there_is_named(tmp_path, ask, message):
     with pytest.raises(LogError, match=message):
         open_raw(ask(tmp_path))
+
+
+def test_a_file_of_a_name_like_it_is_asked_for(tmp_path):
+    TABLE.write_csv(tmp_path / "clicks.csv")
+    with pytest.raises(LogError, match=r"there is no file '.*clicks\.cvs'\. Did you mean 'clicks\.csv'\?"):
+        open_raw(tmp_path / "clicks.cvs")
+    with pytest.raises(LogError, match=r"there is no file '.*orders\.csv'\.$"):
+        open_raw(tmp_path / "orders.csv")
+
+
+@pytest.mark.parametrize("name", ["clicks", "clicks.txt", "clicks.jsonl"])
+def test_wide_text_of_any_name_is_told(tmp_path, name):
+    (tmp_path / name).write_bytes('{"action":1,"reward":0}\n'.encode("utf-16"))
+    with pytest.raises(LogError, match=r"is UTF-16 text.*iconv -f utf-16 -t utf-8 in > out"):
+        open_raw(tmp_path / name)

@@ -22,7 +22,7 @@ from seachange.log.readers import (
     yahoo,
 )
 from seachange.log.readers.sources import files_of
-from seachange.log.readers.streams import bare_suffix, head_of
+from seachange.log.readers.streams import bare_suffix, head_of, require_narrow
 from seachange.log.validation import OnBadRows
 
 if TYPE_CHECKING:
@@ -172,10 +172,12 @@ def _told(path: Path, head: bytes, columns: Mapping[str, str | Sequence[str]] | 
 
 
 def _format_of_file(file: Path, columns: Mapping[str, str | Sequence[str]] | None) -> Format:
-    found = _told(file, head_of(file), columns)
+    head = head_of(file)
+    found = _told(file, head, columns)
     if found is None and (word := SUFFIXES.get(bare_suffix(file))):
         found = _named(word)
     if found is None:
+        require_narrow(file, head)
         words = ", ".join(one.word for one in FORMATS)
         excel = " Workbooks are not read: save the sheet as CSV." if bare_suffix(file) in (".xlsx", ".xls") else ""
         raise LogError(f"cannot tell the format of {str(file)!r}.{excel} Say it with format=..., or --format: {words}.")

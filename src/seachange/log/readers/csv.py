@@ -14,7 +14,7 @@ from seachange.log.readers.ahead import made_ahead
 from seachange.log.readers.csv_lines import Records, records
 from seachange.log.readers.kinds import NUMBER
 from seachange.log.readers.lines import BYTE_ORDER_MARK
-from seachange.log.readers.streams import HEAD_BYTES, head_of, opened
+from seachange.log.readers.streams import HEAD_BYTES, NOT_UTF8, head_of, opened, require_narrow
 from seachange.log.readers.table_log import FEW_ROWS, HEAD_ROWS, Block, TableLog
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from seachange.log.features import FeatureSpec
 
 SEPARATORS = ",\t;|"
-WIDE_TEXT = (b"\xff\xfe", b"\xfe\xff")
 SAMPLE_LINES = 50
 
 
@@ -153,8 +152,7 @@ def _header(path: Path) -> Header:
     where = repr(str(path))
     if not head.strip():
         raise LogError(f"{where} is empty.")
-    if head.startswith(WIDE_TEXT):
-        raise LogError(f"{where} is UTF-16 text; write it as UTF-8 (iconv -f utf-16 -t utf-8).")
+    require_narrow(path, head)
     lines = head.removeprefix(BYTE_ORDER_MARK).split(b"\n")
     skipped = next(i for i, line in enumerate(lines) if line.strip() or i == len(lines) - 1)
     first = lines[skipped].removesuffix(b"\r")
@@ -165,7 +163,7 @@ def _header(path: Path) -> Header:
     try:
         text = first.decode()
     except UnicodeDecodeError as error:
-        raise LogError(f"the first line of {where} should name the columns; it is not UTF-8 text.") from error
+        raise LogError(f"line {skipped + 1} of {where} should name the columns; {NOT_UTF8}.") from error
     if "\0" in text:
         raise LogError(f"{where} cannot be read as a table of text: it holds NUL bytes.")
     rows = [line.decode(errors="replace") for line in lines[skipped + 1 : skipped + 1 + SAMPLE_LINES] if line.strip()]

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from seachange.errors import LogError
 from seachange.log.raw import Rejected
 from seachange.log.readers.lines import BLOCK_BYTES, NEWLINE, shown
+from seachange.log.readers.streams import NOT_UTF8
 from seachange.protocols import Bools, Ints
 
 Codes = npt.NDArray[np.uint8]
@@ -192,7 +193,7 @@ def _record(lines: list[bytes], i: int, separator: str) -> tuple[int, list[str],
         try:
             text = content.decode()
         except UnicodeDecodeError:
-            return 1, [], "its bytes are not UTF-8 (of Latin-1: iconv -f latin1 -t utf8)"
+            return 1, [], NOT_UTF8
         if '"' not in text:
             return (1, text.split(separator) if text else [], "") if "\r" not in text else (1, [], LONE_RETURN)
         try:

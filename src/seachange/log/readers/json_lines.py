@@ -20,7 +20,8 @@ from seachange.log.readers.ahead import made_ahead
 from seachange.log.readers.json_types import column_of, texts_of, type_of, wanted_type, with_numbers
 from seachange.log.readers.kinds import Kind, Odd, Role
 from seachange.log.readers.lines import BYTE_ORDER_MARK, Lines, line_blocks
-from seachange.log.readers.streams import head_of, opened
+from seachange.log.readers.nested import FieldPath, lifted, lifting, lowered, paths_to
+from seachange.log.readers.streams import NOT_UTF8, head_of, opened, require_narrow
 from seachange.log.readers.table_log import FEW_ROWS, HEAD_ROWS, ROLES, Block, TableLog
 from seachange.protocols import Ints
 
@@ -61,15 +62,23 @@ class JsonLinesLog(TableLog):
             self._rows += islice(_head_rows(path), FEW_ROWS if self._rows else HEAD_ROWS)
         if not self._rows:
             raise LogError(f"{str(self.paths[0])!r} has no line with an object of JSON.")
-        return list(_keys_of(self._rows))
+        names = _keys_of(self._rows)
+        if nested := self._nested(names):
+            columns = {name: [row.get(name) for row in self._rows] for name in names}
+            # A single line with something else does not keep all others from being records.
+            kinds = {name: [v for v in values if isinstance(v, dict)] or values for name, values in columns.items()}
+            self._paths = paths_to(nested, [{name: type_of(values) for name, values in kinds.items()}])
+            names = _keys_of([lifted(row, self._paths) for row in self._rows])
+        return list(names)
 
     def _head(self) -> polars.DataFrame:
         import polars
 
         rows, self._rows = self._rows, []
         roles = {place: ROLES.get(word, "feature") for word, place in self.columns.items()}
-        names = _keys_of(rows)
         self._known = _key_numbers(rows)
+        rows = [lifted(row, self._paths) for row in rows] if self._paths else rows
+        names = _keys_of(rows)
         self._types = {name: type_of([row.get(name) for row in rows], roles.get(name, "feature")) for name in names}
         for name, those in self._features_by_holder().items():
             self._types[name] = wanted_type(those, name, self._types.get(name))
@@ -91,7 +100,7 @@ class JsonLinesLog(TableLog):
         return kinds.get(dtype)
 
     def _blocks(self, rows: int) -> Iterator[Block]:
-        reading = _Reading(self.needed, self._types, self._known, self.columns, self._sources)
+        reading = _Reading(self.needed, self._types, self._known, self.columns, self._sources, self._paths)
         for path in self.paths:
             with opened(path) as stream:
                 for lines, doubts, frame in made_ahead(line_blocks(stream, self._sources[path]), reading.at_once):
@@ -115,11 +124,13 @@ class _Reading:
         known: Ints,
         places: Mapping[str, str],
         sources: Mapping[Path, str],
+        paths: Mapping[str, FieldPath],
     ) -> None:
         self.types = {name: types[name] for name in needed if name in types}
         self.names = {place for word, place in places.items() if ROLES.get(word) == "name"}
         self.known = known
         self.sources = sources
+        self.paths = {name: path for name, path in paths.items() if name in self.types}
         self.new_keys = 0
         self.first_new = ""
 
@@ -159,14 +170,19 @@ class _Reading:
         count = int((doubts[start:end] != BLANK).sum())
         content = lines.content[lines.begins[start] : lines.ends[end - 1] + 1]
         wider = {name: dtype if name in self.names else with_numbers(dtype) for name, dtype in self.types.items()}
-        for types in (self.types, wider):
+        for types in (lowered(self.types, self.paths), lowered(wider, self.paths)):
+            if types is None:
+                return None
             try:
                 frame = polars.read_ndjson(content, schema=types)
             except (polars.exceptions.PolarsError, polars.exceptions.PanicException):
                 continue
             if len(frame) == count:
-                return None if any(map(_like_objects, frame.get_columns())) else frame
+                return None if any(map(_like_objects, frame.get_columns())) else self._lifted(frame)
         return None
+
+    def _lifted(self, frame: polars.DataFrame) -> polars.DataFrame:
+        return frame.select(lifting(frame.schema, self.paths)) if self.paths else frame
 
     def _singly(self, path: Path, lines: Lines, doubts: Doubts, start: int, end: int) -> Block:
         import polars
@@ -180,6 +196,8 @@ class _Reading:
                 there.append(i)
             except ValueError as error:
                 rejected.append(Rejected(self.sources[path], lines.first + int(i), str(error), lines.text(int(i))))
+        if self.paths:
+            rows = [lifted(row, self.paths) for row in rows]
         for name, dtype in self.types.items():
             if dtype == polars.Null:
                 self.types = {**self.types, name: type_of([row.get(name) for row in rows])}
@@ -204,7 +222,7 @@ def object_of(line: bytes) -> dict[str, Any]:
     try:
         text = line.decode()
     except UnicodeDecodeError as error:
-        raise ValueError("its bytes are not UTF-8") from error
+        raise ValueError(NOT_UTF8) from error
     try:
         value = json.loads(text, object_pairs_hook=_each_once, parse_constant=CONSTANTS.get)
     except json.JSONDecodeError as error:
@@ -241,7 +259,9 @@ def _too_large(value: Any) -> bool:
 def _head_rows(path: Path) -> Iterator[dict[str, Any]]:
     from seachange.kernels.json_keys import BLANK, DOUBTFUL, doubtful_lines
 
-    head = head_of(path).removeprefix(BYTE_ORDER_MARK).lstrip()
+    head = head_of(path)
+    require_narrow(path, head)
+    head = head.removeprefix(BYTE_ORDER_MARK).lstrip()
     if not head:
         raise LogError(f"{str(path)!r} is empty.")
     if head.startswith(b"["):

@@ -11,6 +11,7 @@ import numpy as np
 
 from seachange.errors import LogError
 from seachange.log.readers.kinds import Kind, Role
+from seachange.log.readers.nested import lifting, path_to, paths_to
 from seachange.log.readers.table_log import HEAD_ROWS, Block, TableLog
 
 if TYPE_CHECKING:
@@ -52,6 +53,11 @@ class ParquetLog(TableLog):
         for path in self.paths:
             with _reading(path):
                 self._schemas[path] = polars.scan_parquet(path, glob=False, hive_partitioning=False).collect_schema()
+        if nested := self._nested({name for schema in self._schemas.values() for name in schema.names()}):
+            self._paths = paths_to(nested, list(self._schemas.values()))
+            for path in self.paths:
+                with _reading(path):
+                    self._schemas[path] = self._table(path).collect_schema()
         return list(dict.fromkeys(name for schema in self._schemas.values() for name in schema.names()))
 
     def _head(self) -> polars.DataFrame:
@@ -69,12 +75,22 @@ class ParquetLog(TableLog):
         held = any(name in schema for schema in self._schemas.values())
         return "text" if kind is not None and held and role != "measure" else kind  # what is stored as text is text
 
+    def _table(self, path: Path) -> polars.LazyFrame:
+        """A file, with the fields that are asked for as columns."""
+        import polars
+
+        scan = polars.scan_parquet(path, glob=False, hive_partitioning=False)
+        if not self._paths:
+            return scan
+        types = scan.collect_schema()
+        return scan.select(lifting(types, {name: held for name in self._paths if (held := path_to(name, types))}))
+
     def _scan(self, path: Path, columns: Sequence[str]) -> polars.LazyFrame:
         import polars
 
         held = [name for name in columns if name in self._schemas[path]]
         texts = [name for name in held if self._schemas[path][name] in (polars.Categorical, polars.Enum)]
-        scan = polars.scan_parquet(path, glob=False, hive_partitioning=False).select(held)
+        scan = self._table(path).select(held)
         return scan.with_columns(polars.col(texts).cast(polars.String)) if texts else scan
 
     def _blocks(self, rows: int) -> Iterator[Block]:

@@ -73,7 +73,7 @@ def find_places(available: Sequence[str], columns: Mapping[str, str | Sequence[s
     if missing := [word for word in REQUIRED if word not in places]:
         needed = ",".join(f"{word}=..." for word in missing)
         raise LogError(
-            f"the table has no column for {' and '.join(missing)}; it has {_listed(available)}. "
+            f"the table has no column for {' and '.join(missing)}; it has {listed(available)}. "
             f"Say which it is: columns={{{missing[0]!r}: ...}}, or --columns {needed} in a shell."
         )
     for word, place in places.items():
@@ -141,7 +141,7 @@ def require_columns(names: Iterable[str], available: Sequence[str]) -> None:
     for name in names:
         if name not in available:
             raise LogError(
-                f"the table has no column {name!r}; it has {_listed(available)}.{did_you_mean(name, available)}"
+                f"the table has no column {name!r}; it has {listed(available)}.{did_you_mean(name, available)}"
             )
 
 
@@ -159,6 +159,7 @@ def _usual(word: str, free: Sequence[str]) -> str | None:
     return None
 
 
-def _listed(names: Sequence[str]) -> str:
+def listed(names: Sequence[str]) -> str:
+    """Names with commas between them, as many as can be borne."""
     shown = ", ".join(names[:40])
     return shown if len(names) <= 40 else f"{shown} and {len(names) - 40} more"

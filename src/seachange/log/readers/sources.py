@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import unquote
 
-from seachange.errors import LogError
+from seachange.errors import LogError, did_you_mean
 
 # What Hive, Spark and their kin call the folder of rows without a value.
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
@@ -33,7 +33,14 @@ def files_of(path: str | Path | Sequence[str | Path]) -> list[Path]:
         matches = sorted(glob.glob(str(place), recursive=True), key=_in_order)
         if matches:
             return list(dict.fromkeys(file for match in matches for file in files_of(match)))
-    raise LogError(f"there is no file {str(path)!r}.")
+    raise LogError(f"there is no file {str(path)!r}.{near_file(place)}")
+
+
+def near_file(path: Path) -> str:
+    """A question whether a file or folder of a name like it was meant, where there is none at ``path``."""
+    if path.exists() or not path.parent.is_dir() or glob.has_magic(path.name):
+        return ""
+    return did_you_mean(path.name, sorted(other.name for other in path.parent.iterdir()))
 
 
 def partition_keys(file: Path) -> dict[str, str]:

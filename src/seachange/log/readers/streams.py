@@ -19,6 +19,9 @@ HEAD_BYTES = 1 << 16
 ZSTANDARD = b"\x28\xb5\x2f\xfd"
 PACKED_SUFFIXES = (".gz", ".bz2", ".xz", ".zst", ".zstd")
 LINES_AT_A_TIME = 1 << 14
+# What is wrong with text of another encoding, and the cure.
+NOT_UTF8 = "its bytes are not UTF-8; rewrite Windows or Latin-1 text so: iconv -f cp1252 -t utf-8 in > out"
+WIDE_TEXT = (b"\xff\xfe", b"\xfe\xff")
 
 
 @contextmanager
@@ -44,6 +47,15 @@ def head_of(path: Path) -> bytes:
         if not head:
             raise
     return head
+
+
+def require_narrow(path: Path, head: bytes) -> None:
+    """Raise where a file begins as UTF-16 text does."""
+    if head.startswith(WIDE_TEXT):
+        raise LogError(
+            f"{str(path)!r} is UTF-16 text from its first line on; text must be UTF-8. Rewrite the file: "
+            "iconv -f utf-16 -t utf-8 in > out."
+        )
 
 
 def bare_suffix(path: Path) -> str:

@@ -17,6 +17,7 @@ from seachange.log.raw import PART_ROWS, RawRounds, Rejected
 from seachange.log.raw_columns import text_of
 from seachange.log.readers.even_parts import even_parts
 from seachange.log.readers.kinds import (
+    MISSING,
     NUMBER,
     Kind,
     Odd,
@@ -28,6 +29,7 @@ from seachange.log.readers.kinds import (
     wanted_kinds,
 )
 from seachange.log.readers.lines import SHOWN
+from seachange.log.readers.nested import FieldPath
 from seachange.log.readers.places import asked_contexts, find_places, free_columns
 from seachange.log.readers.sources import names_of, partition_keys
 from seachange.log.readers.times import Clock, clock_of, moments
@@ -41,6 +43,10 @@ if TYPE_CHECKING:
 # The rows that a column's kind is decided by.
 HEAD_ROWS = 10_000
 FEW_ROWS = 100  # of every further file, as long as there are not more files than that
+# Words for yes in other languages than that of logs.
+YES = ("ja", "oui", "si", "sí", "sì", "sim", "tak", "ano", "da", "evet", "kyllä", "y", "j", "t", "1")
+# The cure of propensities in percent.
+DIVIDE = "Divide them by 100."
 ROLES: dict[str, Role] = {"action": "name", "sequence": "name", "reward": "measure", "propensity": "measure"}
 
 
@@ -97,6 +103,7 @@ class TableLog:
         self.paths = [path] if isinstance(path, Path) else list(path)
         self.notes: list[str] = []
         self._asked = dict(columns or {})
+        self._paths: dict[str, FieldPath] = {}  # of columns that are fields inside of records
         self._spec = features
         self._sources = names_of(self.paths)
         # What the names of folders say of their files is a column too.
@@ -140,6 +147,11 @@ class TableLog:
     def _names(self) -> list[str]:
         """The columns that the files have."""
         raise NotImplementedError
+
+    def _nested(self, names: Collection[str]) -> list[str]:
+        """What is asked for and may be a field inside of a record; a column of that very name stands before it."""
+        asked = [str(place) for word, place in self._asked.items() if word != "contexts"]
+        return [name for name in (*asked, *(asked_contexts(self._asked) or [])) if "." in name and name not in names]
 
     def _require_places(self, held: Mapping[Path, Collection[str]]) -> None:
         """Raise where a file lacks the column of a place that others have."""
@@ -221,28 +233,20 @@ class TableLog:
             name = self.columns[word]
             column = samples[name]
             fine = column.dtype.is_numeric() or column.dtype in (polars.Null, polars.Boolean)
-            if not fine and kinds.get(name, "text") == "text":
-                odd = column.cast(polars.String, strict=False).drop_nulls().str.strip_chars()
-                example = next(iter(odd.filter(~odd.str.contains(NUMBER) & (odd != ""))), str(column.dtype))
+            kind = kinds.get(name, "text")
+            odd, pair = ([], False) if fine else _odd_words(column)
+            # Two words such as si and no are no numbers either, though one of them is known.
+            if not fine and (kind == "text" or (pair and kind not in ("flag", "comma number"))):
                 words = "numbers, true and false, or yes and no" if word == "reward" else "numbers"
+                has = " and ".join(map(repr, odd)) if pair else repr((odd or [str(column.dtype)])[0])
+                cure = _mapped(name, odd) if pair and word == "reward" else ""
                 raise LogError(
-                    f"the {word} must be {words}; column {name!r} has {example!r}. Name another column with "
+                    f"the {word} must be {words}; column {name!r} has {has}. {cure}Name another column with "
                     f"columns={{{word!r}: ...}}, or --columns {word}=... in a shell."
                 )
             if word == "propensity":
                 values = typed(column, kinds[name], "measure").values if column.dtype == polars.String else column
-                self._note_percents(name, values)
-
-    def _note_percents(self, name: str, values: polars.Series) -> None:
-        import polars
-
-        seen = values.cast(polars.Float64).drop_nulls()
-        most = max(seen.to_list(), default=0.0)
-        if 1 < most <= 100 and (seen > 0).all() and (seen > 1).sum() > len(seen) / 2:
-            self.notes.append(
-                f"propensities must be in (0, 1]; those of column {name!r} go up to {most:g} and look like "
-                "percents: divide them by 100."
-            )
+                _warn_of_percents(name, values)
 
     def _rounds(self, block: Block, kinds: dict[str, Kind], oddities: Oddities) -> RawRounds:
         """The rounds of a block, and the rows that are none."""
@@ -312,6 +316,36 @@ class TableLog:
                 SeachangeWarning,
                 stacklevel=3,
             )
+
+
+def _odd_words(column: polars.Series) -> tuple[list[str], bool]:
+    """The words of a column that are no numbers, in their order, and whether they are two and all there is."""
+    import polars
+
+    texts = column.cast(polars.String, strict=False).drop_nulls().str.strip_chars()
+    words = texts.filter(~texts.str.to_lowercase().is_in(MISSING)).unique(maintain_order=True)
+    odd = words.filter(~words.str.contains(NUMBER)).to_list()
+    return odd, len(odd) == len(words) == 2
+
+
+def _mapped(name: str, words: Sequence[str]) -> str:
+    """How two words become rewards, in a line of polars."""
+    yes = next((word for word in words if word.lower() in YES), words[0])
+    return f"If {yes!r} is the reward: frame.with_columns(polars.col({name!r}) == {yes!r}) in polars. "
+
+
+def _warn_of_percents(name: str, values: polars.Series) -> None:
+    import polars
+
+    seen = values.cast(polars.Float64).drop_nulls()
+    most = max(seen.to_list(), default=0.0)
+    if 1 < most <= 100 and (seen > 0).all() and (seen > 1).sum() > len(seen) / 2:
+        warnings.warn(
+            f"propensities must be in (0, 1]; those of column {name!r} go up to {most:g} and look like percents. "
+            f"{DIVIDE}",
+            SeachangeWarning,
+            stacklevel=2,
+        )
 
 
 def _measure(column: polars.Series) -> polars.Series:
