@@ -70,6 +70,13 @@ class SwitchingModel(ModelParts):
         self, deployer: BeliefDeployer, state: DeploymentState, record: Mapping[str, Any], uniform: float
     ) -> Decision:
         """Decide a round from a raw record, as the log's row or JSON object held it (``FeatureSpec.encode_record``)."""
+        if not (
+            isinstance(deployer, BeliefDeployer)
+            and isinstance(state, DeploymentState)
+            and isinstance(record, Mapping)
+            and isinstance(uniform, int | float | np.number)
+        ):
+            raise _misplaced(deployer=deployer, state=state, record=record, uniform=uniform)
         context, action_mask = self._encode_record(record)
         return deployer.act(state, context, uniform, action_mask)
 
@@ -96,18 +103,22 @@ class SwitchingModel(ModelParts):
                 "the model needs it, and features=model.features does so in read_log and BanditLog.from_frame."
             )
 
-    def deployer(self, kind: DeployerKind = "auto") -> BeliefDeployer:
-        """A deployer of the policies: posterior sampling where there is an HMM, else Exp4.S, unless ``kind`` says."""
+    def deployer(self, kind: DeployerKind = "auto", *, exploration: float = 0.0) -> BeliefDeployer:
+        """A deployer of the policies: posterior sampling where there is an HMM, else Exp4.S, unless ``kind`` says.
+
+        ``exploration`` is γ, the share of choices at random: each of k actions that may be shown has at least
+        probability γ / k. A log without it can hardly be learned from again; it costs γ of what choosing well gains.
+        """
         if kind == "auto":
             kind = "posterior" if isinstance(self.oracle, HMMOracle) else "exp4s"
             if kind == "exp4s" and self.n_states == 1:
-                return SinglePolicy(self.policies[0])
+                return SinglePolicy(self.policies[0], exploration=exploration)
         if kind == "posterior":
             if not isinstance(self.oracle, HMMOracle):
                 raise ParameterError('kind="posterior" needs a model whose states an HMM found; use "exp4s".')
-            return PosteriorSampling(self.policies, self.oracle.model_)
+            return PosteriorSampling(self.policies, self.oracle.model_, exploration=exploration)
         if kind == "exp4s":
-            return Exp4S(self.policies, reward_range=self.provenance.reward_range)
+            return Exp4S(self.policies, reward_range=self.provenance.reward_range, exploration=exploration)
         raise ParameterError(f'kind must be "auto", "posterior" or "exp4s"; got {kind!r}.')
 
     def label_ahead(self, log: BanditLog) -> StateLabels:
@@ -148,6 +159,15 @@ class SwitchingModel(ModelParts):
 def load(path: str | Path) -> SwitchingModel:
     """Read a model that ``SwitchingModel.save`` wrote; a file from a stranger is safe to load."""
     return SwitchingModel(**vars(read_parts(path)))
+
+
+def _misplaced(**given: object) -> ParameterError:
+    """What is said of arguments of ``decide`` that are not what their place asks for."""
+    kinds = ", ".join(f"{name} is a {type(value).__name__}" for name, value in given.items())
+    return ParameterError(
+        "decide(deployer, state, record, uniform) takes a deployer of the model, the state that its init() or update() "
+        f"returned, a mapping of columns to values and a number in [0, 1); {kinds}."
+    )
 
 
 def _warn(said: str) -> None:

@@ -3,7 +3,7 @@
 import numpy as np
 import polars as pl
 
-from check.tables import ITEMS, START, N, TableLog, logging_probs, sound_table, unreadable
+from check.tables import ITEMS, START, N, TableLog, deployed_table, logging_probs, sound_table, unreadable
 
 ROWS = np.arange(100, 140)  # where single rounds are spoilt
 BROKEN = {}
@@ -162,6 +162,16 @@ def propensities_of_another_action(table):
     """Those of the best action are logged, whatever was taken."""
     whole, _ = logging_probs(np.random.default_rng(0), len(table))
     return table.with_columns(propensity=pl.Series(whole.max(axis=1)))
+
+
+@planted("weak-support")
+def a_deployment_that_never_explores(table):
+    return deployed_table(seed=0, exploration=0)
+
+
+@planted("weak-support")
+def a_deployment_that_took_nothing_but_its_favourites(table):
+    return deployed_table(seed=0, exploration=0, certainty=1 - 1e-9)
 
 
 @planted("no-propensities")

@@ -66,5 +66,22 @@ def sound_table(seed=0, n=N):
     )
 
 
+def deployed_table(seed, exploration, certainty=0.999, n=N):
+    """The same shop where a policy shows the favourite of each half with ``certainty``, but for its exploration."""
+    rng, table = np.random.default_rng(seed), sound_table(seed, n)
+    favourites = np.array([ITEMS.index("mugs"), ITEMS.index("boots")])[2 * np.arange(n) // n]
+    sure = rng.uniform(certainty, 1, n)  # it depends on the visitor
+    probs = np.repeat((1 - sure)[:, None] / (len(ITEMS) - 1), len(ITEMS), axis=1)
+    probs[np.arange(n), favourites] = sure
+    probs = (1 - exploration) * probs + exploration / len(ITEMS)
+    actions = (probs.cumsum(axis=1) > rng.random((n, 1))).argmax(axis=1)
+    chances = np.array([[0.10, 0.15, 0.20, 0.25, 0.30], [0.30, 0.25, 0.20, 0.15, 0.10]])[2 * np.arange(n) // n]
+    return table.with_columns(
+        action=pl.Series([ITEMS[a] for a in actions]),
+        reward=pl.Series((rng.random(n) < chances[np.arange(n), actions]).astype(np.int64)),
+        propensity=pl.Series(probs[np.arange(n), actions]),
+    )
+
+
 def unreadable(*lines):
     return tuple(Rejected("shop.csv", line, "a row has 7 fields, this line 3", "1,2,3") for line in lines)

@@ -46,6 +46,14 @@ def test_a_finding_says_how_often_and_where_first(name, count, first):
     assert finding.places == tuple(Place("shop.csv", line) for line in first)
 
 
+def test_a_choice_without_chance_is_told_with_what_to_do():
+    _, log = broken_log("a deployment that took nothing but its favourites")
+    [finding] = check_log(log).findings
+    assert finding.what.startswith("All 5,000 rounds took an action that was all but certain")
+    assert "; 0 rounds are left" in finding.what
+    assert "model.deployer(exploration=0.05)" in finding.cure
+
+
 @pytest.mark.parametrize("rows", [1 << 17, 700, 37])
 @pytest.mark.parametrize("name", ["rounds written twice", "two days swapped", "propensities of another action"])
 def test_what_is_found_does_not_depend_on_the_parts(name, rows):

@@ -5,7 +5,7 @@ import polars as pl
 import pytest
 
 import seachange as sc
-from check.tables import TableLog, sound_table
+from check.tables import TableLog, deployed_table, sound_table
 from seachange.check import check_log
 from seachange.errors import LogError
 
@@ -52,6 +52,12 @@ def test_rare_actions_small_propensities_and_money_are_no_defects():
     found = [check_log(TableLog(sparse_table(seed))).rules("warning", "error") for seed in SEEDS]
     # A few rounds with tiny propensities do outweigh the rest, where they were logged.
     assert set().union(*found) <= {"weak-support"}
+
+
+@pytest.mark.parametrize("exploration", [0.05, 0.1])
+def test_a_deployment_that_explores_leaves_a_sound_log(exploration):
+    found = {seed: check_log(TableLog(deployed_table(seed, exploration))).rules() for seed in SEEDS}
+    assert {seed: rules for seed, rules in found.items() if rules} == {}
 
 
 def test_visitors_who_are_alike_are_no_duplicates():

@@ -4,6 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import seachange as sc
 from seachange.deploy import Decision, DeploymentState
@@ -86,6 +88,45 @@ def test_it_keeps_the_protocol_and_never_changes_a_state(deployers, name, kind):
         assert same(state, before)
         assert deployer.state_probs(after).sum() == pytest.approx(1, abs=1e-9)
         state = after
+
+
+@every_deployer
+@settings(max_examples=25, deadline=None)
+@given(
+    exploration=st.floats(0, 1),
+    mask=st.lists(st.booleans(), min_size=3, max_size=3).filter(any),
+    rewards=st.lists(st.floats(0, 1), max_size=5),
+    seed=st.integers(0, 99),
+)
+def test_exploration_is_a_floor_and_the_propensity_is_what_was_drawn_with(
+    deployers, name, kind, exploration, mask, rewards, seed
+):
+    deployer, context = (
+        replace(deployers[name, kind], exploration=exploration),
+        context_at(contexts_of(kind, 1, seed), 0),
+    )
+    state = deployer.init()
+    for reward in rewards:
+        state = deployer.update(state, deployer.act(state, context, 0.5), reward)
+    drawn = [deployer.act(state, context, (u + 0.5) / 100, mask) for u in range(100)]
+    probs, allowed = drawn[0].probs, np.array(mask)
+    assert probs.sum() == pytest.approx(1, abs=1e-12)
+    assert (probs[~allowed] == 0).all()
+    assert probs[allowed].min() >= exploration / allowed.sum() - 1e-12
+    assert all(decision.propensity == probs[decision.action] for decision in drawn)
+    shares = np.bincount([decision.action for decision in drawn], minlength=3) / 100
+    np.testing.assert_allclose(shares, probs, rtol=0, atol=0.0101)  # of a hundred numbers, one more or less
+
+
+@pytest.mark.parametrize(("oracle", "n_states"), [("hmm", 2), ("none", 1)])
+def test_a_model_deploys_with_the_exploration_that_is_asked_for(oracle, n_states):
+    model = sc.learn(_log("none"), oracle=oracle, n_states=n_states, objective="ips")
+    for kind in ("auto", "exp4s") if oracle == "hmm" else ("auto",):
+        assert model.deployer(kind).exploration == 0
+        deployer = model.deployer(kind, exploration=0.3)
+        assert deployer.act(deployer.init(), None, 0.5).probs.min() >= 0.1 - 1e-12
+        with pytest.raises(ParameterError, match="exploration must be"):
+            model.deployer(kind, exploration=1.5)
 
 
 @every_deployer

@@ -116,7 +116,7 @@ def test_a_missing_number_is_the_mean_and_is_marked_where_the_log_had_any():
         [1.0, 0.0, pytest.approx(0.4472135954999579)],
         [0.0, 1.0, 0.0],
     ]
-    assert spec.encode_record({})[0].tolist() == [0.0, 1.0, 0.0]
+    assert spec.encode_record({"hour": None})[0].tolist() == [0.0, 1.0, 0.0]
 
 
 def test_texts_have_a_feature_for_each_frequent_value_and_one_for_the_others():
@@ -229,8 +229,8 @@ def test_a_spec_is_json_and_comes_back():
         ({"age": "old"}, "'age' must be a number; the record has 'old'"),
         ({"age": math.inf}, "'age' must be finite"),
         ({"age": {}}, "'age' must be a number"),
-        ({"tags": "red"}, "'tags' must be a list; the record has 'red'"),
-        ({"v": 3}, "'v' must be a list of numbers; the record has 3"),
+        ({"age": 1, "tags": "red"}, "'tags' must be a list; the record has 'red'"),
+        ({"age": 1, "tags": [], "v": 3}, "'v' must be a list of numbers; the record has 3"),
         ([1, 2], "a record is a mapping of columns to values; got a list"),
     ],
 )

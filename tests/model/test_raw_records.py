@@ -112,3 +112,30 @@ def test_a_model_of_lists_decides_among_the_actions_of_a_record():
     decision = model.decide(deployer, deployer.init(), record, 0.5)
     assert decision.action == 1
     assert decision.probs[2] == 0
+
+
+def test_a_record_with_a_letter_wrong_is_not_decided(model):
+    deployer = model.deployer()
+    with pytest.raises(LogError, match=r"'age' is not there\. There is 'aeg'"):
+        model.decide(deployer, deployer.init(), {"aeg": 41, "city": "Oslo"}, 0.3)
+
+
+def test_arguments_in_each_others_places_are_named(model):
+    deployer, record = model.deployer(), {"age": 41, "city": "Oslo"}
+    state = deployer.init()
+    for given in (
+        (deployer, record, state, 0.3),
+        (state, deployer, record, 0.3),
+        (deployer, record, record, 0.3),
+        (model, state, record, 0.3),
+        (deployer, state, 0.3, record),
+        (deployer, state, state, 0.3),
+    ):
+        with pytest.raises(ParameterError) as raised:
+            model.decide(*given)
+        kinds = [type(value).__name__ for value in given]
+        said = "deployer is a {}, state is a {}, record is a {}, uniform is a {}.".format(*kinds)
+        assert str(raised.value).startswith("decide(deployer, state, record, uniform) takes ")
+        assert str(raised.value).endswith(said)
+    with pytest.raises(ParameterError, match="state must be what init"):
+        deployer.act(record, None, 0.3)

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from seachange.check.action_tally import COUNT, EARNED, FIRST, LARGEST_INVERSE, LAST, MOST_ACTIONS, REWARDED
-from seachange.check.judging_propensities import effective_rounds, inverse_means
+from seachange.check.judging_propensities import all_but_certain, effective_rounds, inverse_means
 from seachange.check.judging_rounds import share_told
-from seachange.check.presence import Presence
+from seachange.check.presence import RARITY, Presence
 from seachange.check.record import ActionCheck, Finding
 from seachange.check.tally import Tally
 
@@ -75,7 +75,8 @@ def judge_actions(tally: Tally, presence: Presence) -> Iterator[Finding]:
         )
         return
     yield from _spelling(tally)
-    yield from _comings(tally, presence)
+    if not all_but_certain(tally):
+        yield from _comings(tally, presence)
 
 
 def _spelling(tally: Tally) -> Iterator[Finding]:
@@ -107,6 +108,9 @@ def _spelling(tally: Tally) -> Iterator[Finding]:
 def _comings(tally: Tally, presence: Presence) -> Iterator[Finding]:
     names, size, n = tally.actions.names, tally.slices.size, tally.n_rounds
     concerned = np.union1d(presence.late, presence.gone)
+    firsts, lasts, inverse = tally.actions.totals[concerned][:, [FIRST, LAST, LARGEST_INVERSE]].T
+    # A policy that switches may hardly take an action for long, yet with the least propensity that was logged for it.
+    concerned = concerned[np.maximum(firsts, n - 1 - lasts) > RARITY * np.maximum(inverse, 1)]
     if not len(concerned):
         return
     counts = tally.actions.totals[concerned, COUNT]

@@ -30,7 +30,7 @@ from seachange.check.judging_rounds import percents, share_told
 from seachange.check.presence import Presence
 from seachange.check.record import Finding, PropensityCheck
 from seachange.check.slices import SliceSums
-from seachange.check.tally import ALL_ONES, Tally
+from seachange.check.tally import ALL_ONES, SURE, Tally
 from seachange.log.propensity_signature import behaves_like_propensities
 from seachange.log.readers.table_log import DIVIDE
 from seachange.protocols import Bools, Floats
@@ -43,6 +43,9 @@ FEWEST_ROUNDS = 100
 FEW_ONES = 0.05
 # Effective rounds of choices at random below which a long log has next to nothing to say about other policies.
 FEWEST_EFFECTIVE = 100.0
+# Of the rounds of a log whose choices were mostly certain, the share that must be left of them, in effect; and of what
+# choices at random would have taken, the share that must have been seen.
+FEWEST_LEFT, LEAST_SEEN = 0.01, 2 / 3
 ESTIMATE = "Leave the column out and estimate them (--estimate-propensities), or log what actions are chosen with."
 
 
@@ -55,7 +58,7 @@ def propensity_check(tally: Tally) -> PropensityCheck | None:
         lowest=tally.least,
         highest=tally.most,
         inverse_sum=tally.inverse / tally.n_propensities,
-        uniform_rounds=tally.weights**2 / tally.weight_squares,
+        uniform_rounds=_effective(tally),
         best_action=best,
         best_rounds=rounds,
     )
@@ -127,10 +130,13 @@ def judge_propensities(tally: Tally, presence: Presence, about_actions: list[Fin
     if (found := _ones(tally) or _frequencies(tally)) is not None:
         yield found
         return
+    if all_but_certain(tally):
+        yield _certainty(tally)
+        return
     if not any(each.rule == "many-actions" for each in about_actions):
         twins = {name for each in about_actions if each.rule == "action-spelling" for name in each.names}
         yield from _calibration(tally, presence, twins)
-    effective = tally.weights**2 / tally.weight_squares
+    effective = _effective(tally)
     if tally.n_rounds >= 10 * FEWEST_EFFECTIVE > 10 * effective:
         yield Finding(
             "weak-support",
@@ -161,6 +167,38 @@ def _unnamed(tally: Tally, presence: Presence) -> Iterator[Finding]:
             len(names),
             names=names,
         )
+
+
+def _effective(tally: Tally) -> float:
+    """What is known of choices at random, in rounds."""
+    return tally.weights**2 / tally.weight_squares
+
+
+def all_but_certain(tally: Tally) -> bool:
+    """Whether the choice left so little to chance that other actions are hardly in the log.
+
+    Then neither the mean of 1 / p, whose weight lies in rounds that did not come, nor the times at which an action was
+    taken say anything of mistakes.
+    """
+    n = tally.n_propensities
+    if n < FEWEST_ROUNDS or 2 * tally.n_sure < n or tally.least == tally.most:
+        return False
+    seen = tally.weights / (n if tally.pool is not None else n * tally.actions.count)
+    return _effective(tally) < FEWEST_LEFT * n or seen < LEAST_SEEN
+
+
+def _certainty(tally: Tally) -> Finding:
+    left = min(_effective(tally), tally.n_propensities - tally.n_sure)
+    return Finding(
+        "weak-support",
+        "warning",
+        f"{share_told(tally.n_sure, tally.n_propensities, 'round')} took an action that was all but certain, of "
+        f"propensity {SURE:g} or more; {left:,.0f} rounds are left, in effect, to judge other choices.",
+        "What other actions earn can hardly be learned from this log, and with it what tells states apart. If a model "
+        "chose, deploy it with model.deployer(exploration=0.05), and until then learn from this log and the one before "
+        "it together. If the choice was less certain than that, the propensities are wrong.",
+        tally.n_sure,
+    )
 
 
 def _ones(tally: Tally) -> Finding | None:

@@ -26,6 +26,8 @@ from seachange.protocols import Floats, Ints
 if TYPE_CHECKING:
     import polars
 
+# Propensities from which on a choice was as good as certain.
+SURE = 0.95
 # Files that are named, columns that are looked at, unreadable lines that are quoted.
 MOST_FILES, MOST_COLUMNS, MOST_QUOTED = 100, 2_000, 3
 # Columns among which propensities are looked for.
@@ -57,7 +59,7 @@ class Tally:
         self.told_by_action = ToldByAction()
         self.inverses: dict[str, InverseSums] = {}  # contexts that may be propensities
         # Of all propensities: how many, least, most, Σ 1/p, Σ w² and Σ w of w = 1 / (k p), how many are 1, above 1.
-        self.n_propensities = self.n_ones = self.n_percent = self.n_stated = 0
+        self.n_propensities = self.n_ones = self.n_sure = self.n_percent = self.n_stated = 0
         self.least, self.most = np.inf, -np.inf
         self.inverse = self.weights = self.weight_squares = 0.0
         self.weighed, self.ones = self.slices.sums(), self.slices.sums()  # rounds with a propensity, and with 1
@@ -160,6 +162,7 @@ class Tally:
         self.ones.add(members[known], (p == 1).astype(np.float64))
         self.n_propensities += len(p)
         self.n_ones += int((p == 1).sum())
+        self.n_sure += int((p >= SURE).sum())
         self.least, self.most = min(self.least, float(p.min())), max(self.most, float(p.max()))
         self.inverse += float((1 / p).sum())
         self.weights += float(weights.sum())

@@ -133,6 +133,10 @@ class BeliefDeployer(ABC):
         )
 
     def _require_own(self, state: DeploymentState) -> None:
+        if not isinstance(state, DeploymentState):
+            raise ParameterError(
+                f"state must be what init() or update() returned, a DeploymentState; got a {type(state).__name__}."
+            )
         n_states = len(self.initial_belief)
         if len(state.belief) != n_states:
             raise ParameterError(

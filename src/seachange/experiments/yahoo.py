@@ -83,6 +83,7 @@ def run_methods(run: Run, visits: Path, settings: Settings, printed: int) -> dic
     seed, k = run
     both, log = _world(visits, settings, seed)
     random = [world.logging_value(seed) for world in both]
+    names: tuple[str, ...]
     if k == 0:
         names = STATIONARY
         values = {ORACLE: [world.oracle_value(seed) / base for world, base in zip(both, random, strict=True)]}

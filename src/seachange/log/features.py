@@ -200,8 +200,9 @@ class FeatureSpec(msgspec.Struct, frozen=True, dict=True):
     def encode_record(self, record: Mapping[str, Any]) -> Encoded:
         """The context and the action mask of one raw record, as the log's row or JSON object held it.
 
-        Keys that are not there are missing values, and keys that no feature needs do not matter. Where every round has
-        its own list of actions, it stands under ``actions``: a mapping for each of them, or their names.
+        None is a missing value. So is a key that is not there, if the log lacked it at times; if it never did, that is
+        an error. Keys that no feature needs do not matter. Where every round has its own list of actions, it stands
+        under ``actions``: a mapping for each of them, or their names.
         """
         return self._encoder(record)
 

@@ -12,11 +12,10 @@ from seachange.log.feature_encoding import code_of, code_of_missing
 from seachange.log.features import ACTIONS, Category, Encoded, Feature, FeatureSpec, Flag, Hashed, Number
 from seachange.log.raw_columns import moment_of, number_of, text_of
 from seachange.log.readers.kinds import number_in
+from seachange.log.record_fields import AbsentField, Get, Record, absent_fields, getter
 from seachange.log.validation import LARGEST
 from seachange.protocols import Bools, Floats
 
-Record = Mapping[str, Any]
-Get = Callable[[Record], Any]
 # Writes the features of a record into a row.
 Write = Callable[[Record, Any], None]
 # Formats in which a text without a letter is no text.
@@ -29,8 +28,11 @@ def encoder_of(spec: FeatureSpec) -> Callable[[Record], Encoded]:
 
     def shared_row(record: Record) -> Floats:
         row = np.zeros(width, dtype=spec.precision)
-        for write in shared:
-            write(record, row)
+        try:
+            for write in shared:
+                write(record, row)
+        except AbsentField:
+            raise absent_fields(spec.shared, record, "a record") from None
         return row
 
     if spec.pool:
@@ -38,8 +40,7 @@ def encoder_of(spec: FeatureSpec) -> Callable[[Record], Encoded]:
     mask_of = _mask_encoder(spec) if spec.listed else None
 
     def encoded(record: Record) -> Encoded:
-        if not isinstance(record, Mapping):
-            raise LogError(f"a record is a mapping of columns to values; got a {type(record).__name__}.")
+        _require_mapping(record)
         return (shared_row(record) if width else None), (None if mask_of is None else mask_of(record))
 
     return encoded
@@ -50,12 +51,16 @@ def _list_encoder(spec: FeatureSpec, shared_row: Callable[[Record], Floats]) -> 
     shape = (spec.n_actions, len(spec.context_names))
 
     def encoded(record: Record) -> Encoded:
+        _require_mapping(record)
         actions = _listed(record, spec)
         context, mask = np.zeros(shape, dtype=spec.precision), np.zeros(shape[0], dtype=bool)
         mask[: len(actions)] = True
-        for place, action in enumerate(actions):
-            for write in own:
-                write(action, context[place])
+        try:
+            for place, action in enumerate(actions):
+                for write in own:
+                    write(action, context[place])
+        except AbsentField:
+            raise absent_fields(spec.pool, action, f"each of {ACTIONS!r}", f" in that of place {place}") from None
         if spec.crossed:
             products = shared_row(record)[:, None] * context[: len(actions), None, :n_own]
             context[: len(actions), n_own:] = products.reshape(len(actions), -1)
@@ -84,6 +89,11 @@ def _mask_encoder(spec: FeatureSpec) -> Callable[[Record], Bools]:
     return mask_of
 
 
+def _require_mapping(record: Record) -> None:
+    if not isinstance(record, Mapping):
+        raise LogError(f"a record is a mapping of columns to values; got a {type(record).__name__}.")
+
+
 def _listed(record: Record, spec: FeatureSpec) -> Sequence[Any]:
     actions = record.get(ACTIONS)
     if not isinstance(actions, Sequence) or isinstance(actions, str) or len(actions) == 0:
@@ -108,30 +118,12 @@ def _writers(spec: FeatureSpec, features: Sequence[Feature]) -> list[Write]:
 
 
 def _writer(feature: Feature, first: int, empty_is_missing: bool) -> Write:
-    get = _getter(feature.column)
+    get = getter(feature.column, required=not feature.marked)
     if isinstance(feature, Number | Flag):
         return _number_writer(feature, get, first)
     return (
         _texts_writer(feature, get, first) if feature.several else _text_writer(feature, get, first, empty_is_missing)
     )
-
-
-def _getter(column: str) -> Get:
-    """What finds a column in a record: under its own name, or nested where that has dots."""
-    if "." not in column:
-        return lambda record: record.get(column)
-    heads = [(column[:i], _getter(column[i + 1 :])) for i, letter in enumerate(column) if letter == "."]
-
-    def get(record: Record) -> Any:
-        if column in record:
-            return record[column]
-        for head, rest in heads:
-            inner = record.get(head)
-            if isinstance(inner, Mapping):
-                return rest(inner)
-        return None
-
-    return get
 
 
 def _number_writer(feature: Number | Flag, get: Get, first: int) -> Write:

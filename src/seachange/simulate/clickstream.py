@@ -90,6 +90,16 @@ class Clickstream:
         return self.visits if large.all() else self.visits.where(large[self.visits.pools])
 
     @property
+    def n_actions(self) -> int:
+        """K."""
+        return self.n_documents
+
+    @cached_property
+    def horizon(self) -> int:
+        """T: seconds with a visit."""
+        return len(np.unique(self._usable.times))
+
+    @property
     def n_too_small(self) -> int:
         """Visits left out as their pools hold fewer documents."""
         return len(self.visits) - len(self._usable)
