@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -146,8 +146,8 @@ class Clickstream:
         draw_documents(visits.pool_documents, visits.pools, visits.shown, uniforms, documents, actions)
         return visits, documents, actions
 
-    def _features(self, visits: Visits, documents: npt.NDArray[np.int32]) -> npt.NDArray[np.float32]:
-        """(n, K, d) of every document of a round."""
+    def _features(self, visits: Visits, documents: npt.NDArray[np.int32]) -> Any:
+        """(n, K, d) of every document of a round, in single precision."""
         own = visits.document_features.astype(np.float32)[documents]
         if self.features == "documents":
             return own

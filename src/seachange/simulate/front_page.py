@@ -160,7 +160,7 @@ class FrontPage:
 def _one_of(pools: Codes, uniforms: Floats) -> Ints:
     """One of the documents of each pool."""
     sizes = (pools >= 0).sum(axis=1)
-    return pools[np.arange(len(pools)), (uniforms * sizes).astype(np.int64)].astype(np.int64)
+    return np.asarray(pools[np.arange(len(pools)), (uniforms * sizes).astype(np.int64)], dtype=np.int64)
 
 
 def _six_decimals(memberships: Floats) -> Floats:

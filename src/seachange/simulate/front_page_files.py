@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from seachange.params import require
-from seachange.protocols import Floats
 from seachange.simulate.visits import Visits
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def _lines(visits: Visits) -> polars.Series:
     return frame.select(polars.format("{} {} {} |user {} {}", "time", "shown", "click", "user", "pool")).to_series()
 
 
-def _words(features: Floats) -> list[str]:
+def _words(features: npt.NDArray[np.floating]) -> list[str]:
     """Six features as R6A has them."""
     return [" ".join(f"{i + 1}:{row[i]:.6f}" for i in ORDER) for row in features.tolist()]
 
