@@ -19,6 +19,8 @@ from seachange.engine import map_in_order
 from seachange.errors import SeachangeWarning
 from seachange.experiments.methods import STATIONARY, SWITCHING, default_methods
 from seachange.experiments.run_store import RunStore
+from seachange.experiments.yahoo_days import Days
+from seachange.experiments.yahoo_states import StatesFound, states_found
 from seachange.simulate.clickstream import ClickRates, Clickstream, DocumentFeatures
 from seachange.simulate.rollout import rollout
 from seachange.simulate.visits import Visits
@@ -45,6 +47,11 @@ class Settings:
     restarts: int = 1
     tolerance: float = 1e-6
 
+    @property
+    def hmm(self) -> HMMOracle:
+        """The oracle of k-HMM."""
+        return HMMOracle(restarts=self.restarts, tolerance=self.tolerance)
+
 
 @dataclass(frozen=True)
 class Result:
@@ -57,6 +64,7 @@ class Result:
     std: float  # over runs
     oracle_share: float  # of what is earned when every click rate is known
     paper: float | None
+    data: str  # whose clicks these are
 
 
 def worlds(visits: Visits, settings: Settings) -> tuple[Clickstream, Clickstream]:
@@ -90,8 +98,7 @@ def run_methods(run: Run, visits: Path, settings: Settings, printed: int) -> dic
     else:
         names = (*SWITCHING, *([PRINTED] if k == printed else []))
         values = {}
-    hmm = HMMOracle(restarts=settings.restarts, tolerance=settings.tolerance)
-    methods = default_methods(len(log), hmm)
+    methods = default_methods(len(log), settings.hmm)
     for name in names:
         with warnings.catch_warnings():
             # A detector that finds fewer segments than states is part of what the experiment measures.
@@ -126,12 +133,17 @@ def replicate(
         yield result
 
 
+def states_of(visits: Path, settings: Settings, seed: int, n_states: int) -> StatesFound:
+    """What the HMM finds in the log of a run."""
+    return states_found(_worlds(visits, settings)[0], settings.hmm.set_params(n_states=n_states), seed)
+
+
 def name_of(run: Run) -> str:
     """What a run is called in a store."""
     return f"seed {run[0]}, k {run[1]}"
 
 
-def summarise(store: RunStore, seeds: Sequence[int], counts: Sequence[int]) -> list[Result]:
+def summarise(store: RunStore, seeds: Sequence[int], counts: Sequence[int], data: str) -> list[Result]:
     """All methods on both horizons; those with states for every k of ``counts``."""
     done = store.done()
     oracle = np.array([done[name_of((seed, 0))][ORACLE] for seed in seeds])
@@ -148,10 +160,10 @@ def summarise(store: RunStore, seeds: Sequence[int], counts: Sequence[int]) -> l
                 share = float(values[:, i].mean() / oracle[:, i].mean())
                 paper = PAPER[name][i] if name in PAPER and k in (0, 10) else None
                 mean = float(values[:, i].mean())
-                results.append(Result(name, horizon, k if switching else None, mean, std, share, paper))
+                results.append(Result(name, horizon, k if switching else None, mean, std, share, paper, data))
     return results
 
 
-def kept_settings(settings: Settings, source: str, printed: int) -> dict[str, Any]:
+def in_common(settings: Settings, days: Days, printed: int) -> dict[str, Any]:
     """What runs in a store have in common."""
-    return {**asdict(settings), "source": source, "table_states": printed}
+    return {**asdict(settings), "data": days.data, "read": days.told, "table_states": printed}

@@ -1,41 +1,82 @@
-"""The days of Yahoo!'s R6A or R6B, as delivered, as visits."""
+"""The days of Yahoo!'s R6A or R6B, as delivered, or those of an invented front page, as visits."""
 
 from __future__ import annotations
 
 import datetime as dt
+import json
 import re
+from collections import Counter
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 
+from seachange.engine import stage
 from seachange.errors import LogError
-from seachange.log.readers.yahoo import YahooLog, days_of
+from seachange.log.readers.yahoo import R6A, YahooLog, days_of
+from seachange.outputs import written_whole
+from seachange.simulate.front_page import FrontPage
+from seachange.simulate.front_page_files import write_days
 from seachange.simulate.visits import Visits, visits_of
 
 DATE = re.compile(r"\.(\d{4})(\d{2})(\d{2})(\.gz)?$")
+INVENTED = "an invented front page (not Yahoo!'s data)"
 
 
-def read_days(folder: Path, n_days: int, *, with_users: bool) -> Visits:
-    """The visits of the first ``n_days`` days in ``folder``, which must follow each other."""
-    if not folder.is_dir():
-        raise LogError(f"{str(folder)!r} is no folder; name the one that holds the days.")
-    files = days_of(folder)
+@dataclass(frozen=True)
+class Days:
+    """Visits in a file, and where they come from."""
+
+    visits: Path
+    data: str  # whose they are
+    told: str  # what was read
+
+
+def invented_days(folder: Path, n_days: int, seed: int) -> Path:
+    """A folder within ``folder`` with days of a front page, which are written unless they are there."""
+    days = folder / f"days of seed {seed}"
+    if not days.is_dir() or len(list(days.iterdir())) < n_days:
+        days.mkdir(parents=True, exist_ok=True)
+        with stage("Writing days"):
+            write_days(FrontPage(seed=seed, n_days=n_days).visits(), days, seed=seed)
+    return days
+
+
+def read_days(source: Path, n_days: int, kept: Path, *, with_users: bool, invented: bool) -> Days:
+    """The first ``n_days`` days in ``source``, which must follow each other; what was read is ``kept`` in a folder."""
+    files = _files(source, n_days)
+    read = {"files": [[path.name, path.stat().st_size] for path in files], "with_users": with_users}
+    visits, about = kept / "visits.npz", kept / "visits.json"
+    if about.exists() and visits.exists():
+        earlier = json.loads(about.read_text())
+        if earlier["read"] == read:
+            return Days(visits, earlier["data"], earlier["told"])
+    raw, rejected = YahooLog(source, n_days=n_days), Counter[str]()
+    with stage("Reading days"):
+        found = visits_of(raw, with_users=with_users, rejected=rejected)
+    _require_order(found, files)
+    release = "R6A" if raw.format == R6A else "R6B"
+    days = Days(visits, INVENTED if invented else f"Yahoo! {release}", _told(found, files, rejected))
+    with written_whole(visits) as beside:
+        found.save(beside)
+    with written_whole(about) as beside:
+        beside.write_text(json.dumps({"read": read, "data": days.data, "told": days.told}))
+    return days
+
+
+def _files(source: Path, n_days: int) -> list[Path]:
+    if not source.is_dir():
+        raise LogError(f"{str(source)!r} is no folder; name the one that holds the days.")
+    files = days_of(source)
     dates = [_date(path) for path in files]
-    told = f"{str(folder)!r} has {len(files)} days, {dates[0]} to {dates[-1]}"
+    told = f"{str(source)!r} has {len(files)} day{'s' * (len(files) > 1)}, {dates[0]} to {dates[-1]}"
     if len(files) < n_days:
         raise LogError(f"the experiment needs {n_days} days; {told}. Take fewer with --days and --next-days.")
     for earlier, later in pairwise(dates[:n_days]):
         if later != earlier + dt.timedelta(1):
             raise LogError(f"days must follow each other; {told}, but none for {earlier + dt.timedelta(1)}.")
-    visits = visits_of(YahooLog(folder, n_days=n_days), with_users=with_users)
-    if (back := np.flatnonzero(np.diff(visits.days) < 0)).size:
-        early, late = (files[visits.days[row]].name for row in (back[0] + 1, back[0]))
-        raise LogError(
-            f"the visits of a day must come after those of the days before; {late!r} has some from before the last of "
-            f"{early!r}: are the files named by their days?"
-        )
-    return visits
+    return files[:n_days]
 
 
 def _date(path: Path) -> dt.date:
@@ -44,3 +85,29 @@ def _date(path: Path) -> dt.date:
         return dt.date(*(int(word) for word in found.groups()[:3]))  # type: ignore[union-attr]
     except ValueError as error:
         raise LogError(f"{path.name!r} is not named by a day: {error}.") from error
+
+
+def _require_order(visits: Visits, files: list[Path]) -> None:
+    back = np.flatnonzero(np.diff(visits.days) < 0)
+    if len(back):
+        early, late = (files[visits.days[row]].name for row in (back[0] + 1, back[0]))
+        raise LogError(
+            f"the visits of a day must come after those of the days before; {late!r} has some from before the last of "
+            f"{early!r}: are the files named by their days?"
+        )
+
+
+def _told(visits: Visits, files: list[Path], rejected: Counter[str]) -> str:
+    lines = f"; {rejected.total():,} lines are no visits ({_most(rejected)})" if rejected else ""
+    return (
+        f"{len(visits):,} visits of {len(files)} days ({_date(files[0])} to {_date(files[-1])}), "
+        f"{len(np.unique(visits.document_ids)):,} documents, {visits.pool_sizes[visits.pools].mean():.1f} at a time, "
+        f"{visits.clicks.mean():.2%} clicked{lines}."
+    )
+
+
+def _most(rejected: Counter[str]) -> str:
+    reasons = Counter[str]()
+    for reason, count in rejected.items():
+        reasons[reason.split(";")[0]] += count
+    return "; ".join(f"{reason}: {count:,}" for reason, count in reasons.most_common(3))

@@ -44,7 +44,7 @@ def draw_recovery(
     below.set_ylabel("belief")
     below.set_xlabel("round (lines: the world changed)")
     above.set_xlim(0, len(states))
-    _save(figure, path)
+    save(figure, path)
 
 
 def draw_reward_by_states(path: Path, rows: Sequence[StatesResult], n_runs: int) -> None:
@@ -62,7 +62,7 @@ def draw_reward_by_states(path: Path, rows: Sequence[StatesResult], n_runs: int)
     axes.set_ylabel(f"mean reward ({n_runs} runs, band: ± 1 standard deviation)")
     axes.set_xticks(sorted({row.n_states for row in rows}))
     axes.legend(frameon=False, loc="lower right")
-    _save(figure, path)
+    save(figure, path)
 
 
 def write_csv(path: Path, rows: Sequence[Any]) -> None:
@@ -94,6 +94,7 @@ def _axes(rows: int, **grid: Any) -> tuple[Any, Any]:
     return figure, axes
 
 
-def _save(figure: Any, path: Path) -> None:
+def save(figure: Any, path: Path) -> None:
+    """Write a figure down."""
     with written_whole(path) as beside:
         figure.savefig(beside, format="png")

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from seachange.evaluation.value_estimate import ValueEstimate
     from seachange.experiments.estimator_errors import EstimatorResult
     from seachange.experiments.synthetic import MethodResult
+    from seachange.experiments.yahoo import Result as ClicksResult
     from seachange.log.bandit_log import BanditLog
     from seachange.log.joint import JointFeatures
     from seachange.protocols import Floats, Ints
@@ -142,6 +143,22 @@ def replication_table(results: Sequence[MethodResult], n_runs: int, n_states: in
     ]  # fmt: skip
     title = f"Mean reward on the synthetic problem, k = {n_states}, {n_runs} runs (mean ± standard deviation)"
     return table(title, ("method", "paper", "paper-like", "our defaults", "of the oracle"), rows)
+
+
+def clicks_table(results: Sequence[ClicksResult], n_runs: int, n_states: int, horizons: Sequence[str]) -> Table:
+    """The paper's relative click rates beside ours, on two horizons."""
+    rows = []
+    for method in dict.fromkeys(r.method for r in results):
+        mine = [r for r in results if r.method == method and r.n_states in (None, n_states)]
+        by_horizon = {r.horizon: r for r in mine}
+        cells = [
+            (f"{r.paper:.2f}" if r.paper is not None else "-", f"{r.mean:.3f} ± {r.std:.3f}", f"{r.oracle_share:.1%}")
+            for r in (by_horizon[horizon] for horizon in horizons)
+        ]
+        rows.append((method, *(cell for three in cells for cell in three)))
+    title = f"Click rate relative to chance, k = {n_states}, {count_of(n_runs, 'run')} (mean ± standard deviation)"
+    columns = [word for horizon in horizons for word in ("paper", horizon, "of the oracle")]
+    return table(title, ("method", *columns), rows)
 
 
 def errors_table(title: str, results: Sequence[EstimatorResult], n_runs: int, published_runs: int) -> Table:

@@ -2,10 +2,26 @@
 
 from seachange.deploy.decision import Trace
 from seachange.simulate.clicks import Clicks
+from seachange.simulate.clickstream import ClickRates, Clickstream
+from seachange.simulate.front_page import FrontPage
 from seachange.simulate.rollout import rollout
 from seachange.simulate.rounds import Rounds
 from seachange.simulate.shop import Shop
 from seachange.simulate.synthetic import Synthetic, paper_states
+from seachange.simulate.visits import Visits
 from seachange.simulate.weekly import Weekly
 
-__all__ = ["Clicks", "Rounds", "Shop", "Synthetic", "Trace", "Weekly", "paper_states", "rollout"]
+__all__ = [
+    "ClickRates",
+    "Clicks",
+    "Clickstream",
+    "FrontPage",
+    "Rounds",
+    "Shop",
+    "Synthetic",
+    "Trace",
+    "Visits",
+    "Weekly",
+    "paper_states",
+    "rollout",
+]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -17,8 +17,10 @@ from seachange.protocols import Floats, Ints
 from seachange.simulate.rounds import Rounds
 from seachange.simulate.visits import Visits
 
-DocumentFeatures = Literal["documents", "crossed"]
+DocumentFeatures = Literal["documents", "crossed", "identity"]
 STEP = 60  # seconds between the centres of windows
+# Numbers of an identity: enough for the documents of a few pools to point in different directions.
+IDENTITY = 15
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,15 +74,18 @@ class Clickstream:
     visits: Visits
     click_rates: ClickRates
     n_documents: int = 10  # K
-    features: DocumentFeatures = "documents"  # f(x, a): the document's own, or crossed with the visitor's
+    # f(x, a): the document's own; these crossed with the visitor's; or 1 and a random vector that only it has.
+    features: DocumentFeatures = "documents"
 
     def __post_init__(self) -> None:
         require(self.n_documents >= 2, f"there must be 2 documents to choose from; got {self.n_documents}.")
+        words = get_args(DocumentFeatures)
+        require(self.features in words, f"features must be one of {', '.join(words)}; got {self.features!r}.")
         require(
-            self.features in ("documents", "crossed"),
-            f'features must be "documents" or "crossed"; got {self.features!r}.',
+            self.features == "identity" or self.visits.document_features.shape[1] > 0,
+            'these documents have no features, as those of R6B: features="identity" tells them apart.',
         )
-        require(self.visits.document_features.shape[1] > 0, "these documents have no features.")
+        require(self.features != "crossed" or self.visits.users.shape[1] > 0, "nothing is known of these visitors.")
         require(len(self._usable) > 0, f"no visit has {self.n_documents} documents to choose from.")
 
     @cached_property
@@ -88,6 +93,14 @@ class Clickstream:
         """The visits with enough documents."""
         large = self.visits.pool_sizes >= self.n_documents
         return self.visits if large.all() else self.visits.where(large[self.visits.pools])
+
+    @cached_property
+    def _document_rows(self) -> Any:
+        """(D, d) of every document."""
+        if self.features != "identity":
+            return self.visits.document_features.astype(np.float32)
+        drawn = [np.random.default_rng(name).normal(size=IDENTITY) for name in self.visits.document_ids.tolist()]
+        return np.column_stack([np.ones(len(drawn)), np.array(drawn) / np.sqrt(IDENTITY)]).astype(np.float32)
 
     @property
     def n_actions(self) -> int:
@@ -148,8 +161,8 @@ class Clickstream:
 
     def _features(self, visits: Visits, documents: npt.NDArray[np.int32]) -> Any:
         """(n, K, d) of every document of a round, in single precision."""
-        own = visits.document_features.astype(np.float32)[documents]
-        if self.features == "documents":
+        own = self._document_rows[documents]
+        if self.features != "crossed":
             return own
         crossed = own[:, :, None, :] * visits.users[:, None, :, None]
         return crossed.reshape(*documents.shape, -1)
