@@ -6,7 +6,7 @@ import datetime as dt
 import math
 import re
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ Check = Callable[[bytes, Any, list[RawRounds]], int]
 TOLD = re.compile(r"([0-9,]+) values? (?:is|are) not of the column's kind")
 
 
-def survive(content: bytes, seeds: range, path: Path, read: Callable[[Path], RawLog], check: Check) -> int:
+def survive(content: bytes, seeds: Iterable[int], path: Path, read: Callable[[Path], RawLog], check: Check) -> int:
     """Put ``content`` through accidents and ``check`` what is read of it; the number of files that were readable."""
     readable = 0
     for seed in seeds:

@@ -1,0 +1,167 @@
+"""The paper's second experiment on days of an invented front page."""
+
+import csv
+import gzip
+import json
+import shutil
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from seachange.cli import app
+from seachange.errors import LogError, OutputError
+from seachange.experiments import yahoo
+from seachange.experiments.run_store import RunStore
+from seachange.experiments.yahoo_days import INVENTED, invented_days, read_days
+from seachange.simulate import FrontPage, Visits
+
+OPTIONS = ["--days", "1", "--next-days", "1", "--runs", "2", "--states", "2", "--up-to", "0", "--workers", "1"]
+
+
+@pytest.fixture(scope="module")
+def days(tmp_path_factory):
+    return invented_days(tmp_path_factory.mktemp("days"), 2, 0)
+
+
+@pytest.fixture
+def copied(days, tmp_path):
+    shutil.copytree(days, tmp_path / "copied")
+    return tmp_path / "copied", sorted((tmp_path / "copied").iterdir())
+
+
+def read(folder, tmp_path, n_days=2):
+    return read_days(folder, n_days, tmp_path, with_users=False, invented=True)
+
+
+def never_again(*_, **__):
+    raise AssertionError("this was done before")
+
+
+def test_the_log_through_files_is_the_log_of_the_page_itself(days, tmp_path):
+    found = Visits.load(read(days, tmp_path).visits)
+    settings = yahoo.Settings(days=1, next_days=1)
+    through, direct = (yahoo.worlds(each, settings) for each in (found, FrontPage(seed=0, n_days=2).visits()))
+    for ours, theirs in zip(through, direct, strict=True):
+        one, other = ours.log(7), theirs.log(7)
+        np.testing.assert_array_equal(one.arrays.rows, other.arrays.rows)
+        for name in ("actions", "rewards", "propensities", "times"):
+            np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+
+
+def test_days_are_read_once_and_what_was_read_is_said(days, tmp_path, monkeypatch):
+    first = read(days, tmp_path)
+    assert first.told.startswith("172,800 visits of 2 days (2009-05-01 to 2009-05-02)")
+    assert "lines are no visits (a visit has 10 fields and 7 for every article" in first.told
+    assert first.data == INVENTED
+    monkeypatch.setattr("seachange.experiments.yahoo_days.visits_of", never_again)
+    assert read(days, tmp_path) == first
+
+
+def test_a_missing_day_is_named(copied, tmp_path):
+    folder, (first, second) = copied
+    second.rename(folder / second.name.replace("0502", "0503"))
+    with pytest.raises(LogError, match=r"has 2 days, 2009-05-01 to 2009-05-03, but none for 2009-05-02"):
+        read(folder, tmp_path)
+    with pytest.raises(LogError, match=r"needs 10 days; .* has 2 days.*--days and --next-days"):
+        read(folder, tmp_path, 10)
+    first.rename(folder / first.name.replace("20090501", "20091301"))
+    with pytest.raises(LogError, match="not named by a day"):
+        read(folder, tmp_path)
+
+
+def test_a_day_that_breaks_off_is_named_with_what_was_read(copied, tmp_path):
+    folder, (_, second) = copied
+    second.write_bytes(second.read_bytes()[:-100_000])
+    with pytest.raises(LogError, match=rf"{second.name}.*rounds were read before"):
+        read(folder, tmp_path)
+    assert not (tmp_path / "visits.npz").exists()
+
+
+def test_days_of_the_other_release_are_told(copied, tmp_path):
+    folder, (_, second) = copied
+    with gzip.open(second, "wt") as file:
+        file.write("1317999999 id-900002 0 |user 1 12 |id-900001 |id-900002\n" * 30)
+    with pytest.raises(LogError, match="is a file of yahoo-r6b"):
+        read(folder, tmp_path)
+    second.rename(folder / "ydata-fp-td-clicks-v2_0.20111002.gz")
+    with pytest.raises(LogError, match="days of R6A and of R6B"):
+        read(folder, tmp_path)
+
+
+def test_days_that_are_named_wrongly_are_told(copied, tmp_path):
+    folder, (first, second) = copied
+    first.rename(folder / "other")
+    second.rename(first)
+    (folder / "other").rename(second)
+    with pytest.raises(LogError, match="are the files named by their days"):
+        read(folder, tmp_path)
+
+
+def test_a_folder_without_days_says_which_names_are_expected(tmp_path):
+    (tmp_path / "notes.txt").write_text("nothing")
+    with pytest.raises(LogError, match=r"no files named ydata-fp-td-clicks-v1_0\.200905DD\(\.gz\).*notes\.txt"):
+        read(tmp_path, tmp_path)
+    with pytest.raises(LogError, match="is no folder"):
+        read(tmp_path / "absent", tmp_path)
+
+
+def test_documents_without_features_need_an_identity(tmp_path):
+    for day in (2, 3):
+        lines = [
+            f"{1_317_500_000 + 86_400 * day + t} id-{900_001 + t % 12} {t % 9 // 8} |user 1 {2 + t % 50} "
+            + " ".join(f"|id-{900_001 + i}" for i in range(12))
+            for t in range(500)
+        ]
+        (tmp_path / f"ydata-fp-td-clicks-v2_0.201110{day:02}").write_text("\n".join(lines) + "\n")
+    found = read_days(tmp_path, 2, tmp_path, with_users=False, invented=False)
+    assert found.data == "Yahoo! R6B"
+    with pytest.raises(ValueError, match='features="identity" tells them apart'):
+        yahoo.worlds(Visits.load(found.visits), yahoo.Settings(days=1, next_days=1))
+    world, _ = yahoo.worlds(Visits.load(found.visits), yahoo.Settings(days=1, next_days=1, features="identity"))
+    assert len(world.log(0)) == 500
+
+
+def test_runs_go_on_where_they_stopped(tmp_path):
+    store = RunStore(tmp_path, {"days": 6})
+    store.add("seed 0, k 1", {"k-HMM": [1.2, 1.1]})
+    with (tmp_path / "runs.jsonl").open("a") as file:
+        file.write('{"run": "seed 1, k 1", "resu')  # the work stopped here
+    again = RunStore(tmp_path, {"days": 6})
+    assert again.done() == {"seed 0, k 1": {"k-HMM": [1.2, 1.1]}}
+    again.add("seed 1, k 1", {"k-HMM": [1.3, 1.0]})
+    assert list(again.done()) == ["seed 0, k 1", "seed 1, k 1"]
+    with pytest.raises(OutputError, match="runs of other settings \\(days 6 for 5\\)"):
+        RunStore(tmp_path, {"days": 5})
+
+
+def test_the_command_goes_from_files_to_the_table_and_does_nothing_twice(tmp_path, monkeypatch):
+    command = ["replicate", "yahoo", "--standin", *OPTIONS, "-o", str(tmp_path / "out"), "--json"]
+    done = CliRunner().invoke(app, command, catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    document = json.loads(done.stdout)
+    assert document["data"] == INVENTED
+    assert "not Yahoo!'s data" in done.stderr
+    rows = {(row["method"], row["horizon"]): row for row in document["rows"]}
+    assert {method for method, _ in rows} == set(yahoo.METHODS)
+    for horizon in yahoo.HORIZONS:
+        assert rows["oracle", horizon]["oracle_share"] == 1
+        for method in yahoo.METHODS:
+            assert 0.8 < rows[method, horizon]["mean"] <= rows["oracle", horizon]["mean"]
+    assert rows["k-HMM", "same days"]["mean"] > rows["IPS", "same days"]["mean"] > 1
+    with (tmp_path / "out" / "relative-click-rates.csv").open() as file:
+        written = list(csv.DictReader(file))
+    assert [float(row["mean"]) for row in written] == [row["mean"] for row in document["rows"]]
+    assert {row["data"] for row in written} == {INVENTED}
+    assert (tmp_path / "out" / "states-by-hour.png").stat().st_size > 20_000
+    monkeypatch.setattr("seachange.experiments.yahoo.run_methods", never_again)
+    monkeypatch.setattr("seachange.experiments.yahoo_days.visits_of", never_again)
+    again = CliRunner().invoke(app, command, catch_exceptions=False)
+    assert json.loads(again.stdout)["rows"] == document["rows"]
+
+
+@pytest.mark.parametrize("options", [[], ["--standin", "--data", "somewhere"]])
+def test_the_command_takes_days_or_invents_them(options):
+    done = CliRunner().invoke(app, ["replicate", "yahoo", *options])
+    assert done.exit_code == 2
+    assert "--standin" in done.output
