@@ -151,15 +151,16 @@ def test_damaged_json_lines_are_read_as_they_stand_or_not_at_all(shape, seeds, t
     assert survive(JSON[shape], seeds, tmp_path / "log.jsonl", JsonLinesLog, check_json) > len(seeds) / 2
 
 
-# In this one a page claims 2^61 rows; polars 2.1 asks for so much memory and ends the process, whoever calls it.
-ABORTS = 3597
+# In these a page claims to have fewer than no rows; polars 2.1 asks for 2^61 bytes and ends the process, whoever calls.
+ABORTS = {3597}
+COLUMN_ABORTS = {201, 1164, 1702, 2082, 2118, 2349, 3700, 4649, 5027, 5424, 5750, 7193, 7765, 7773, 9105, 9178}
 
 
 @pytest.mark.parametrize("seeds", [range(200), pytest.param(range(200, 10_000), marks=LONG)], ids=["few", "many"])
 def test_damaged_parquet_is_an_error_of_ours_at_worst(seeds, tmp_path):
     buffer = io.BytesIO()
     NESTED.write_parquet(buffer)
-    bearable = [seed for seed in seeds if seed != ABORTS]
+    bearable = [seed for seed in seeds if seed not in ABORTS]
     assert survive(buffer.getvalue(), bearable, tmp_path / "log.parquet", ParquetLog, check_parquet) > len(seeds) / 50
 
 
@@ -170,7 +171,7 @@ def test_damage_to_a_column_of_parquet_stays_in_it(seeds, tmp_path):
     content, (undamaged,) = path.read_bytes(), ParquetLog(path).parts()
     group = pyarrow.parquet.read_metadata(path).row_group(0)
     readable = 0
-    for seed in seeds:
+    for seed in sorted({*seeds} - COLUMN_ABORTS):
         chance = random.Random(seed)
         chunk = group.column(chance.randrange(group.num_columns))
         first = min(chunk.data_page_offset, chunk.dictionary_page_offset or chunk.data_page_offset)

@@ -9,6 +9,7 @@ from seachange.errors import LogError
 from seachange.log import encoding
 from seachange.log.encoding import log_from_raw
 from seachange.log.number_rows import NumberRows
+from seachange.log.readers import open_raw
 from seachange.log.readers.parquet import ParquetLog
 
 pytestmark = pytest.mark.small
@@ -63,11 +64,24 @@ def test_the_log_is_that_of_the_table_held_whole(tmp_path, which):
     TABLES[which].write_parquet(path, row_group_size=70)
     laid_out = log_from_raw(ParquetLog(path))
     held = ParquetLog(path)
-    held.even_rounds = None
+    held.likely_rounds = None
     whole = log_from_raw(held)
     assert_equal_logs(laid_out, whole)
     assert laid_out.features == whole.features
     assert laid_out.arrays.rows.dtype == whole.arrays.rows.dtype
+
+
+@pytest.mark.filterwarnings("ignore:no features are made")
+@pytest.mark.parametrize("write", ["write_csv", "write_ndjson"])
+@pytest.mark.parametrize("likely", [1, N // 2, N, 10 * N, None])
+def test_room_that_was_guessed_changes_nothing(tmp_path, write, likely):
+    path = tmp_path / "log"
+    getattr(TABLES["numbers and texts"], write)(path)
+    guessed, told = (open_raw(path) for _ in range(2))
+    guessed.likely_rounds, told.likely_rounds = likely, None
+    ours, whole = log_from_raw(guessed), log_from_raw(told)
+    assert_equal_logs(ours, whole)
+    assert ours.features == whole.features
 
 
 @pytest.mark.parametrize(("which", "expected"), [

@@ -77,7 +77,7 @@ class _Held:
 
     def read(self, raw: RawLog) -> Iterator[tuple[int, int]]:
         """The place of every part, as soon as it has been read, and the number of its first round."""
-        n, start = getattr(raw, "even_rounds", None), 0
+        n, start = getattr(raw, "likely_rounds", None), 0
         for part in raw.parts(PART_ROWS):
             if not self.parts and n is not None and part.pool is None:
                 features, _ = features_of(raw, facts_of(part).shared, len(part))
@@ -93,7 +93,8 @@ class _Held:
         if part.features.n_chunks() > 1:
             part = replace(part, features=part.features.rechunk())
         facts = facts_of(part)
-        self.parts[place] = part if self.numbers is None else self.numbers.take(start, part)
+        roomy = self.numbers is not None and start + len(part) <= len(self.numbers.rows)
+        self.parts[place] = self.numbers.take(start, part) if self.numbers is not None and roomy else part
         return facts
 
 
@@ -106,7 +107,7 @@ def _fitted(raw: RawLog, held: _Held, action_names: Sequence[str] | None) -> Fea
     spec = spec_of(raw, facts, action_names=action_names)
     # Numbers that are too large are told as they were.
     small = all(column.numbers.usable == column.numbers.seen for column in facts.shared.values())
-    held.in_place = held.numbers is not None and small and held.numbers.fit(spec)
+    held.in_place = held.numbers is not None and small and held.numbers.fit(spec, facts.rounds)
     return spec
 
 
@@ -217,7 +218,7 @@ def _encoded(
         if numbers is not None and held.in_place:
             numbers.standardise(spec, start, start + len(part))
             there = numbers.names
-        elif numbers is not None:
+        elif numbers is not None and start + len(part) <= len(numbers.rows):
             part = numbers.given_back(start, part)
         piece = _piece(spec, part, rows[start : start + len(part)], missing_rewards, there)
         # What is raw makes room for what is still to be encoded; actions that nobody knows are told later.

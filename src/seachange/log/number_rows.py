@@ -57,9 +57,10 @@ class NumberRows:
                 block[:, place] = array[begin : begin + ROWS_TOGETHER]
         return replace(part, features=part.features.drop(self.names))
 
-    def fit(self, spec: FeatureSpec) -> bool:
-        """Whether the rows of ``spec`` have everything where it is here."""
-        return bool(self.names) and spec.precision == self.precision and _layout(spec.shared) == self._layout
+    def fit(self, spec: FeatureSpec, n: int) -> bool:
+        """Whether these are the rows of ``spec`` for ``n`` rounds, but for what is no number."""
+        alike = spec.precision == self.precision and _layout(spec.shared) == self._layout
+        return bool(self.names) and alike and n <= len(self.rows)
 
     def standardise(self, spec: FeatureSpec, start: int, end: int) -> None:
         """The numbers of some rounds, where they are."""

@@ -14,7 +14,7 @@ from seachange.log.readers.ahead import made_ahead
 from seachange.log.readers.csv_lines import Records, records
 from seachange.log.readers.kinds import NUMBER
 from seachange.log.readers.lines import BYTE_ORDER_MARK
-from seachange.log.readers.streams import HEAD_BYTES, NOT_UTF8, head_of, opened, require_narrow
+from seachange.log.readers.streams import HEAD_BYTES, NOT_UTF8, head_of, likely_lines, opened, require_narrow
 from seachange.log.readers.table_log import FEW_ROWS, HEAD_ROWS, Block, TableLog
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ class CsvLog(TableLog):
         self._careful: set[str] = set()  # columns that have held texts which are no plain numbers
         super().__init__(path, columns, features)
         self._require_places({path: header.names for path, header in self._headers.items()})
+        self.likely_rounds = likely_lines(self.paths)
         self.format = "tsv" if self._headers[self.paths[0]].separator == "\t" else "csv"
 
     def _names(self) -> list[str]:

@@ -21,7 +21,7 @@ from seachange.log.readers.json_types import column_of, texts_of, type_of, wante
 from seachange.log.readers.kinds import Kind, Odd, Role
 from seachange.log.readers.lines import BYTE_ORDER_MARK, Lines, line_blocks
 from seachange.log.readers.nested import FieldPath, lifted, lifting, lowered, paths_to
-from seachange.log.readers.streams import NOT_UTF8, head_of, opened, require_narrow
+from seachange.log.readers.streams import NOT_UTF8, head_of, likely_lines, opened, require_narrow
 from seachange.log.readers.table_log import FEW_ROWS, HEAD_ROWS, ROLES, Block, TableLog
 from seachange.protocols import Ints
 
@@ -56,6 +56,7 @@ class JsonLinesLog(TableLog):
         self._rows: list[dict[str, Any]] = []  # of the head, until the types are decided
         self._types: dict[str, polars.DataType] = {}
         super().__init__(path, columns, features)
+        self.likely_rounds = likely_lines(self.paths)
 
     def _names(self) -> list[str]:
         for path in self.paths[:FEW_ROWS]:

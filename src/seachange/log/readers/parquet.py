@@ -44,8 +44,8 @@ class ParquetLog(TableLog):
         _require_alike(self._schemas)
         self._rows = {path: _rows(path) for path in self.paths}
         self.n_rounds = sum(self._rows.values())
-        # At most so many rounds come, with columns of the same types in every part; None where their types differ.
-        self.even_rounds = self.n_rounds if len({*map(str, self._schemas.values())}) == 1 else None
+        # Columns are of the same types in every part; None where they differ.
+        self.likely_rounds = self.n_rounds if len({*map(str, self._schemas.values())}) == 1 else None
 
     def _names(self) -> list[str]:
         import polars

@@ -93,6 +93,7 @@ class TableLog:
 
     format: str
     n_rounds: int | None = None
+    likely_rounds: int | None = None  # room for so many will do, most likely; None where nobody can tell
 
     def __init__(
         self,
