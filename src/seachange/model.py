@@ -118,7 +118,13 @@ class SwitchingModel(ModelParts):
                 raise ParameterError('kind="posterior" needs a model whose states an HMM found; use "exp4s".')
             return PosteriorSampling(self.policies, self.oracle.model_, exploration=exploration)
         if kind == "exp4s":
-            return Exp4S(self.policies, reward_range=self.provenance.reward_range, exploration=exploration)
+            made_of = self.provenance
+            return Exp4S(
+                self.policies,
+                reward_range=made_of.reward_range,
+                mean_reward=made_of.mean_reward,
+                exploration=exploration,
+            )
         raise ParameterError(f'kind must be "auto", "posterior" or "exp4s"; got {kind!r}.')
 
     def label_ahead(self, log: BanditLog) -> StateLabels:

@@ -97,6 +97,56 @@ def test_rewards_are_brought_to_the_unit_interval():
     )
 
 
+def test_rewards_of_a_known_mean_are_held_against_what_is_good():
+    policies = [Fixed([0.9, 0.1]), Fixed([0.2, 0.8])]
+    mean, good = 0.04, 0.04 + np.sqrt(0.04 * 0.96)
+    told = sc.Exp4S(policies, expected_stay=100, mean_reward=mean)
+    plain = sc.Exp4S(policies, expected_stay=100)
+    assert told.rate(2) == pytest.approx(plain.rate(2) / np.sqrt(2 * mean * (1 - mean)))
+    for reward in (0.0, 1.0):
+        state = told.init()
+        decision = told.act(state, None, 0.1)
+        cost = (good - reward) / decision.propensity
+        scaled = state.belief * np.exp(-told.rate(2) * cost * np.array([0.9, 0.2]))
+        expected = 0.99 * scaled / scaled.sum() + 0.01 / 2
+        np.testing.assert_allclose(told.update(state, decision, reward).belief, expected)
+    # Rewards in other units, and rewards that are good on average anyway.
+    scaled_up = sc.Exp4S(policies, expected_stay=100, mean_reward=4.0, reward_range=(0, 100))
+    assert scaled_up.rate(2) == pytest.approx(told.rate(2))
+    assert sc.Exp4S(policies, expected_stay=100, mean_reward=0.6).rate(2) == plain.rate(2)
+    printed = sc.Exp4S(policies, expected_stay=100, mean_reward=mean, mixing="paper")
+    assert printed.rate(2) == sc.Exp4S(policies, expected_stay=100, mixing="paper").rate(2)
+
+
+@pytest.mark.parametrize("mean", [0.0, 1.0])
+def test_rewards_that_never_differ_leave_the_weights_alone(mean):
+    deployer = sc.Exp4S([Fixed([0.9, 0.1]), Fixed([0.2, 0.8])], expected_stay=100, mean_reward=mean)
+    state = deployer.init()
+    state = deployer.update(state, deployer.act(state, None, 0.1), mean)
+    np.testing.assert_allclose(state.belief, 0.5)
+
+
+def test_where_rewards_are_rare_experts_are_told_apart_sooner():
+    class World:
+        horizon, n_actions = 20_000, 2
+
+        def rounds(self, seed, chunk):
+            from seachange.simulate import Rounds
+
+            rates = np.tile([0.06, 0.03], (self.horizon, 1))
+            clicks = (np.random.default_rng(seed).random(rates.shape) < rates).astype(float)
+            yield Rounds(np.empty((self.horizon, 0)), rates, clicks, np.zeros(self.horizon, dtype=np.int64))
+
+    policies = [Fixed([0.99, 0.01]), Fixed([0.01, 0.99])]
+    earned = {
+        mean: np.mean([
+            sc.simulate.rollout(World(), sc.Exp4S(policies, expected_stay=20_000, mean_reward=mean), seed)
+            .expected_rewards.mean() for seed in range(10)
+        ]) for mean in (None, 0.045)
+    }  # fmt: skip
+    assert earned[0.045] > earned[None] + 0.002
+
+
 def test_the_stay_comes_from_the_segments_of_the_log(make_log):
     log = make_log(n=1200)
     labels = sc.KnownStates((6 * np.arange(1200) // 1200) % 2).fit(log).predict(log)
@@ -128,6 +178,7 @@ def test_the_corrected_mixing_recovers_from_a_change_and_the_printed_one_hardly_
         ({"expected_stay": 5, "mixing": "none"}, "mixing must be"),
         ({"expected_stay": 5, "exploration": 2.0}, "exploration must be"),
         ({"expected_stay": 5, "reward_range": (1, 1)}, "reward_range must rise"),
+        ({"expected_stay": 5, "mean_reward": 2.0}, "mean_reward must be within"),
     ],
 )
 def test_settings_that_cannot_work_are_named(words, message):
