@@ -71,7 +71,8 @@ def yahoo(
         progress.tracked(experiment.replicate(store, read.visits, settings, tasks, states, workers), len(tasks), "runs")
     )
     rows = experiment.summarise(store, seeds, counts, read.data)
-    console.print(tables.clicks_table(rows, runs, states, experiment.HORIZONS), f"\nData: {read.data}.", soft_wrap=True)
+    console.print(*(tables.clicks_table(rows, runs, states, horizon) for horizon in experiment.HORIZONS), sep="\n")
+    console.print(f"Mean ± standard deviation over runs. Data: {read.data}.", soft_wrap=True)
     result: dict[str, Any] = {"experiment": "yahoo", "data": read.data, "read": read.told, "runs": runs, "seed": seed}
     written = [folder / "relative-click-rates.csv", folder / "states-by-hour.png"]
     figures.write_csv(written[0], rows)

@@ -27,8 +27,9 @@ from seachange.simulate.visits import Visits
 from seachange.states.hmm import HMMOracle
 
 HORIZONS = ("same days", "next days")
-# Relative click rates in the paper's table for k = 10, on the same six days and on the next four.
+# Relative click rates in the paper's table, on the same six days and on the next four.
 PAPER = {"IPS": (1.13, 1.12), "DR": (1.16, 1.17), "POEM": (1.13, 1.13), "k-CD": (1.21, 1.21), "k-HMM": (1.25, 1.24)}
+PAPER_STATES = 10
 PRINTED, ORACLE = "k-CD (as printed)", "oracle"
 METHODS = (*STATIONARY, "k-CD", PRINTED, "k-HMM", ORACLE)
 
@@ -43,7 +44,7 @@ class Settings:
     features: DocumentFeatures = "documents"  # f(x, a); the paper's are the documents' own
     window: float = 43_200.0  # seconds around a round in which a document's click rate is estimated
     smoothing: float = 100.0  # shows at the average rate that are added there
-    # Two starts and a gain of half a unit of log-likelihood: more changes what is earned by less than its spread.
+    # More starts, and less of a gain a round to stop at, take four times as long for the same states.
     restarts: int = 1
     tolerance: float = 1e-6
 
@@ -158,7 +159,7 @@ def summarise(store: RunStore, seeds: Sequence[int], counts: Sequence[int], data
             for i, horizon in enumerate(HORIZONS):
                 std = float(values[:, i].std(ddof=1)) if len(values) > 1 else 0.0
                 share = float(values[:, i].mean() / oracle[:, i].mean())
-                paper = PAPER[name][i] if name in PAPER and k in (0, 10) else None
+                paper = PAPER[name][i] if name in PAPER and k in (0, PAPER_STATES) else None
                 mean = float(values[:, i].mean())
                 results.append(Result(name, horizon, k if switching else None, mean, std, share, paper, data))
     return results

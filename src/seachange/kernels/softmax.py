@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from seachange.kernels.compiler import compiled
+from seachange.kernels.exponential import exp_of
 
 
 @compiled
@@ -31,9 +32,30 @@ def softmax_row(row, allowed, base, coefs, probs):
 @compiled
 def softmax_advice(rows, coefs, mask, advice):
     """advice[t, z] = π(· | x_t; θ_z) for every round t and coefficient set z."""
-    base = np.zeros(advice.shape[2])
+    n_sets, n_actions = advice.shape[1:]
+    own_row, own_block = rows.shape[1] > 1, coefs.shape[1] > 1
     for t in range(advice.shape[0]):
         row = rows[t if rows.shape[0] > 1 else 0]
         allowed = mask[t if mask.shape[0] > 1 else 0]
-        for z in range(advice.shape[1]):
-            softmax_row(row, allowed, base, coefs[z], advice[t, z])
+        for z in range(n_sets):
+            highest = -np.inf
+            for a in range(n_actions):
+                logit = 0.0
+                for j in range(coefs.shape[2]):
+                    logit += coefs[z, a if own_block else 0, j] * row[a if own_row else 0, j]
+                advice[t, z, a] = logit
+                if allowed[a]:
+                    highest = max(highest, logit)
+            for a in range(n_actions):
+                advice[t, z, a] = min(advice[t, z, a] - highest, 0.0)
+        # All at once: several are computed together.
+        every = advice[t].reshape(advice[t].size)
+        for i in range(every.size):
+            every[i] = exp_of(every[i])
+        for z in range(n_sets):
+            total = 0.0
+            for a in range(n_actions):
+                advice[t, z, a] = advice[t, z, a] if allowed[a] else 0.0
+                total += advice[t, z, a]
+            for a in range(n_actions):
+                advice[t, z, a] /= total

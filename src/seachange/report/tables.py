@@ -145,20 +145,15 @@ def replication_table(results: Sequence[MethodResult], n_runs: int, n_states: in
     return table(title, ("method", "paper", "paper-like", "our defaults", "of the oracle"), rows)
 
 
-def clicks_table(results: Sequence[ClicksResult], n_runs: int, n_states: int, horizons: Sequence[str]) -> Table:
-    """The paper's relative click rates beside ours, on two horizons."""
-    rows = []
-    for method in dict.fromkeys(r.method for r in results):
-        mine = [r for r in results if r.method == method and r.n_states in (None, n_states)]
-        by_horizon = {r.horizon: r for r in mine}
-        cells = [
-            (f"{r.paper:.2f}" if r.paper is not None else "-", f"{r.mean:.3f} ± {r.std:.3f}", f"{r.oracle_share:.1%}")
-            for r in (by_horizon[horizon] for horizon in horizons)
-        ]
-        rows.append((method, *(cell for three in cells for cell in three)))
-    title = f"Click rate relative to chance, k = {n_states}, {count_of(n_runs, 'run')} (mean ± standard deviation)"
-    columns = [word for horizon in horizons for word in ("paper", horizon, "of the oracle")]
-    return table(title, ("method", *columns), rows)
+def clicks_table(results: Sequence[ClicksResult], n_runs: int, n_states: int, horizon: str) -> Table:
+    """The paper's relative click rates beside ours, on one horizon."""
+    rows = [
+        (r.method, "-" if r.paper is None else f"{r.paper:.2f}", f"{r.mean:.3f} ± {r.std:.3f}", f"{r.oracle_share:.1%}")
+        for r in results
+        if r.horizon == horizon and r.n_states in (None, n_states)
+    ]
+    title = f"Click rate relative to chance, {horizon}, k = {n_states}, {count_of(n_runs, 'run')}"
+    return table(title, ("method", "paper", "ours", "of the oracle"), rows)
 
 
 def errors_table(title: str, results: Sequence[EstimatorResult], n_runs: int, published_runs: int) -> Table:

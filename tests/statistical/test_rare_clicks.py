@@ -1,0 +1,63 @@
+"""States of documents that few click on: as many rounds right as when everything but the states is known."""
+
+import numpy as np
+import pytest
+from scipy.optimize import brentq
+from scipy.special import expit
+
+import seachange as sc
+from seachange.states.labels import share_right
+from seachange.states.switching import SwitchingRegression
+
+N_STATES, N_DOCUMENTS, N_SHOWN, STAY, CLICK_RATE = 5, 20, 10, 20_000, 0.04
+ROUNDS = 518_400
+
+
+def coefs_of(documents, topic):
+    """Of a constant and a topic, with which the best document is clicked 1.5 times as often as the average."""
+
+    def rates(slope):
+        scores = slope * documents[:, 1 + topic]
+        level = brentq(lambda b: expit(b + scores).mean() - CLICK_RATE, -60, 10)
+        return level, expit(level + scores)
+
+    slope = brentq(lambda q: rates(q)[1].max() - 1.5 * CLICK_RATE, 1e-3, 50)
+    coefs = np.zeros(documents.shape[1])
+    coefs[0], coefs[1 + topic] = rates(slope)[0], slope
+    return coefs
+
+
+def world(seed, n):
+    """A log of ten documents of twenty in every round, its states, and what they are."""
+    rng = np.random.default_rng([seed, 11])
+    documents = np.column_stack([np.ones(N_DOCUMENTS), rng.dirichlet(np.full(N_STATES, 0.5), size=N_DOCUMENTS)])
+    coefs = np.array([coefs_of(documents, topic) for topic in range(N_STATES)])
+    steps = rng.integers(1, N_STATES, size=-(-n // STAY))
+    states = np.repeat(np.cumsum(steps) % N_STATES, STAY)[:n]
+    features = documents[np.argsort(rng.random((n, N_DOCUMENTS)), axis=1)[:, :N_SHOWN]]
+    actions = rng.integers(N_SHOWN, size=n)
+    scores = (features[np.arange(n), actions] * coefs[states]).sum(axis=1)
+    clicks = (rng.random(n) < expit(scores)).astype(float)
+    log = sc.BanditLog.from_arrays(actions, clicks, np.full(n, 1 / N_SHOWN), action_features=features)
+    return log, states, coefs
+
+
+def shares_right(seed, n=ROUNDS):
+    """Of what is found, and of what is smoothed with the true coefficients and moves."""
+    log, states, coefs = world(seed, n)
+    oracle = sc.HMMOracle(n_states=N_STATES).fit(log)
+    fitted = oracle.model_
+    moves = np.full((N_STATES, N_STATES), 1 / STAY / (N_STATES - 1))
+    np.fill_diagonal(moves, 1 - 1 / STAY)
+    true = SwitchingRegression(
+        np.full(N_STATES, 1 / N_STATES), moves, coefs.reshape(fitted.reward_coefs.shape), fitted.reward_precisions,
+        fitted.noise_variances, fitted.joint, "bernoulli",
+    )  # fmt: skip
+    return share_right(oracle.predict(log).states, states), share_right(true.likeliest_states(log), states)
+
+
+@pytest.mark.long
+def test_states_of_rare_clicks_are_found_as_well_as_when_all_else_is_known():
+    found, told = np.mean([shares_right(seed) for seed in range(10)], axis=0)
+    assert 0.9 < told < 0.99
+    assert found > told - 0.01
