@@ -21,6 +21,8 @@ from seachange.states.shrinkage import MOST_TURNS, SAME_RIDGE, evidence_ridge, l
 STABLE_CLICK_RIDGE = 1e-3
 SAME_VALUE = 1e-9  # log-likelihoods that differ by less, of their size, are the same
 MOST_NEWTON_STEPS = 50
+# Where fewer rounds than this share count at all, the others are left out of the passes over a log.
+FEW = 0.5
 
 
 class PooledFit(NamedTuple):
@@ -124,13 +126,21 @@ def _click_sums(log: BanditLog, weights: Floats, coefs: Floats) -> tuple[float, 
     grams, moments = np.zeros((1, n_blocks, n_features, n_features)), np.zeros((1, n_blocks, n_features))
     likelihood = 0.0
     for rounds in log.chunk_slices():
-        arrays, scores, counts = log[rounds].arrays, np.empty((rounds.stop - rounds.start, 1)), weights[rounds]
-        round_scores(arrays.rows, arrays.actions, coefs, scores)
-        sums = logistic_sums(arrays.rows, arrays.actions, arrays.rewards, counts[:, None], scores, n_blocks)
+        arrays, counts = log[rounds].arrays, weights[rounds]
+        rows, actions, rewards = arrays.rows, arrays.actions, arrays.rewards
+        counted = counts > 0
+        if counted.mean() < FEW:
+            rows = rows[counted] if len(rows) > 1 else rows
+            actions, rewards, counts = actions[counted], rewards[counted], counts[counted]
+            for array in (rows, actions, rewards):
+                array.setflags(write=False)  # like those of a log: kernels need not be compiled again
+        scores = np.empty((len(actions), 1))
+        round_scores(rows, actions, coefs, scores)
+        sums = logistic_sums(rows, actions, rewards, counts[:, None], scores, n_blocks)
         grams += sums[0]
         moments += sums[1]
-        signed = np.where(arrays.rewards > 0.5, scores[:, 0], -scores[:, 0])
-        likelihood -= float(np.sum(counts * np.logaddexp(0.0, -signed), where=np.isfinite(arrays.rewards)))
+        signed = np.where(rewards > 0.5, scores[:, 0], -scores[:, 0])
+        likelihood -= float(np.sum(counts * np.logaddexp(0.0, -signed), where=np.isfinite(rewards)))
     return likelihood, grams, moments
 
 
