@@ -27,7 +27,7 @@ def days(tmp_path_factory):
 @pytest.fixture
 def copied(days, tmp_path):
     shutil.copytree(days, tmp_path / "copied")
-    return tmp_path / "copied", sorted((tmp_path / "copied").iterdir())
+    return tmp_path / "copied", sorted((tmp_path / "copied").glob("*.gz"))
 
 
 def read(folder, tmp_path, n_days=2):
@@ -68,6 +68,28 @@ def test_a_missing_day_is_named(copied, tmp_path):
     first.rename(folder / first.name.replace("20090501", "20091301"))
     with pytest.raises(LogError, match="not named by a day"):
         read(folder, tmp_path)
+
+
+def test_a_day_without_visits_is_told(copied, tmp_path):
+    folder, (_, second) = copied
+    with gzip.open(second, "wt") as file:
+        file.write("nothing\n")
+    with pytest.raises(LogError, match="every day must have visits; only 1 of the 2 files"):
+        read(folder, tmp_path)
+
+
+def test_invented_days_are_never_taken_for_yahoo_s(days, tmp_path):
+    assert read_days(days, 2, tmp_path, with_users=False, invented=False).data == INVENTED
+
+
+def test_other_files_of_the_same_names_are_read_again(copied, tmp_path):
+    folder, (first, _) = copied
+    before = read(folder, tmp_path)
+    lines = gzip.decompress(first.read_bytes()).decode().splitlines()
+    flipped = [f"{time} {shown} {1 - int(click)} {rest}" for time, shown, click, rest in
+               (line.split(" ", 3) for line in lines[:1_000])]  # fmt: skip
+    first.write_bytes(gzip.compress("\n".join(flipped).encode()))
+    assert read(folder, tmp_path).told != before.told
 
 
 def test_a_day_that_breaks_off_is_named_with_what_was_read(copied, tmp_path):

@@ -92,10 +92,14 @@ def test_clicks_are_drawn_with_their_rates(world):
 
 def test_what_a_policy_earns_in_the_world_is_what_the_log_says_of_it(world):
     log = world.log(0)
-    for coefs in ([0, 2, 0, -2, 0, 1], [0, -1, 3, 0, 1, 0]):
-        earned = rollout(world, SinglePolicy(Taste(coefs)), 0).expected_rewards.mean()
-        (estimate,) = sc.evaluate(log, Taste(coefs), estimators=("ips",), confidence=0.999)
+    shown = log.arrays.rows[np.arange(len(log)), log.actions].astype(np.float64)
+    liked = np.linalg.lstsq(shown, log.rewards, rcond=None)[0]
+    for steepness in (100, -100):  # one that is clicked more than chance, one that is clicked less
+        policy = Taste(steepness * liked)
+        earned = rollout(world, SinglePolicy(policy), 0).expected_rewards.mean()
+        (estimate,) = sc.evaluate(log, policy, estimators=("ips",), confidence=0.999)
         assert estimate.low < earned < estimate.high
+        assert not estimate.low < world.logging_value(0) < estimate.high
 
 
 def test_visits_with_too_few_documents_are_left_out(visits):

@@ -195,8 +195,8 @@ def _certainty(tally: Tally) -> Finding:
         f"{share_told(tally.n_sure, tally.n_propensities, 'round')} took an action that was all but certain, of "
         f"propensity {SURE:g} or more; {left:,.0f} rounds are left, in effect, to judge other choices.",
         "What other actions earn can hardly be learned from this log, and with it what tells states apart. If a model "
-        "chose, deploy it with model.deployer(exploration=0.05), and until then learn from this log and the one before "
-        "it together. If the choice was less certain than that, the propensities are wrong.",
+        "chose, keep the model it is from, and deploy that with model.deployer(exploration=0.05) for a log to learn "
+        "from. If the choice was less certain than that, the propensities are wrong.",
         tally.n_sure,
     )
 

@@ -54,18 +54,22 @@ def yahoo(
     from seachange.report import click_figures, figures, progress, tables
 
     if (data is None) == (not standin):
-        raise typer.BadParameter("name the folder of the days, or ask for --standin", param_hint="--data")
+        raise typer.BadParameter(
+            "name the folder of the days, or ask for --standin, one of the two", param_hint="--data"
+        )
     console, seeds = console_for(json), range(seed, seed + runs)
     settings = experiment.Settings(
         days=days, next_days=next_days, n_documents=documents, features=features, window=3600 * window,
         smoothing=smoothing,
     )  # fmt: skip
-    folder, n_days = claim_folder(out, force=True), days + next_days
+    n_days, counts = days + next_days, sorted({*range(1, up_to + 1), states})
+    if data is not None:
+        yahoo_days.files_of(data, n_days)  # before anything is written
+    folder = claim_folder(out, force=True)
     source = data if data is not None else yahoo_days.invented_days(folder, n_days, seed)
+    store = RunStore(folder, experiment.in_common(settings, yahoo_days.files_of(source, n_days), states))
     read = yahoo_days.read_days(source, n_days, folder, with_users=features == "crossed", invented=standin)
     console.print(f"Read from {source}, {read.data}: {read.told}", soft_wrap=True)
-    counts = sorted({*range(1, up_to + 1), states})
-    store = RunStore(folder, experiment.in_common(settings, read, states))
     tasks = [(one, k) for one in seeds for k in (0, *counts)]
     list(
         progress.tracked(experiment.replicate(store, read.visits, settings, tasks, states, workers), len(tasks), "runs")

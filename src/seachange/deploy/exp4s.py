@@ -19,8 +19,6 @@ from seachange.params import Auto, require
 from seachange.policies.per_state import PolicySet
 from seachange.protocols import Bools, Floats
 
-LEAST_SPREAD = 1e-6
-
 
 @dataclass(frozen=True, eq=False)
 class Exp4S(BeliefDeployer):
@@ -32,6 +30,7 @@ class Exp4S(BeliefDeployer):
     Where the mean m of rewards is known, they are held against b = min(m + s, 1) instead of 1, with s² = m (1 - m), the
     most that they can vary: c̃(z) = π_z(a_t) (b - r_t) / 𝓔_t(a_t). That leaves the experts' differences as they are and
     takes most of the noise away where rewards are rare; η is divided by √v, v = s² + (b - m)², which is what is left.
+    The bound is that of b = 1.
     """
 
     policies: PolicySet
@@ -101,9 +100,10 @@ class Exp4S(BeliefDeployer):
             return 1.0, 1.0
         mean = (self.mean_reward - low) / (high - low)
         variance = mean * (1 - mean)
+        if variance == 0:  # rewards that never differed say nothing of how much they might
+            return 1.0, 1.0
         good = min(mean + math.sqrt(variance), 1.0)
-        # Rewards that never differ say nothing at any rate.
-        return good, max(variance + (good - mean) ** 2, LEAST_SPREAD) if good < 1 else 1.0
+        return good, variance + (good - mean) ** 2
 
     @property
     def _scale(self) -> tuple[float, float]:

@@ -124,6 +124,9 @@ def diagnostics_of(log: BanditLog, support: Support, clip: float, *, clips: bool
         notes=(),
     )
     too_small = TOO_SMALL_ESTIMATES if log.propensities_estimated else TOO_SMALL
+    if log.dropped:
+        left_out = sum(count for _, count in log.dropped)
+        too_small = f"{left_out:,} rows were left out, and if that was for what they did, it is why; or {too_small}"
     return replace(
         found,
         refusals=tuple(_refusals(found, weights, error, clip, clips, too_small)),

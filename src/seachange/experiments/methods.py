@@ -31,8 +31,9 @@ def _change_points(
     learner: Any, oracle: ChangePointOracle, mixing: Any, log: BanditLog, n_states: int
 ) -> BeliefDeployer:
     labels = oracle.clone().set_params(n_states=n_states).fit(log).predict(log)
-    mean = float(log.rewards.mean())
-    return Exp4S(learn_per_state(log, labels, learner), mixing=mixing, mean_reward=mean if 0 <= mean <= 1 else None)
+    rewards = log.rewards
+    mean = float(rewards.mean()) if rewards.min() >= 0 and rewards.max() <= 1 else None
+    return Exp4S(learn_per_state(log, labels, learner), mixing=mixing, mean_reward=mean)
 
 
 def _hmm(learner: Any, oracle: HMMOracle, log: BanditLog, n_states: int) -> BeliefDeployer:

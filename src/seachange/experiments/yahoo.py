@@ -19,7 +19,6 @@ from seachange.engine import map_in_order
 from seachange.errors import SeachangeWarning
 from seachange.experiments.methods import STATIONARY, SWITCHING, default_methods
 from seachange.experiments.run_store import RunStore
-from seachange.experiments.yahoo_days import Days
 from seachange.experiments.yahoo_states import StatesFound, states_found
 from seachange.simulate.clickstream import ClickRates, Clickstream, DocumentFeatures
 from seachange.simulate.rollout import rollout
@@ -30,6 +29,8 @@ HORIZONS = ("same days", "next days")
 # Relative click rates in the paper's table, on the same six days and on the next four.
 PAPER = {"IPS": (1.13, 1.12), "DR": (1.16, 1.17), "POEM": (1.13, 1.13), "k-CD": (1.21, 1.21), "k-HMM": (1.25, 1.24)}
 PAPER_STATES = 10
+# Goes up when a method changes: runs of different ones do not belong into one table.
+METHODS_VERSION = 1
 PRINTED, ORACLE = "k-CD (as printed)", "oracle"
 METHODS = (*STATIONARY, "k-CD", PRINTED, "k-HMM", ORACLE)
 
@@ -165,6 +166,12 @@ def summarise(store: RunStore, seeds: Sequence[int], counts: Sequence[int], data
     return results
 
 
-def in_common(settings: Settings, days: Days, printed: int) -> dict[str, Any]:
+def in_common(settings: Settings, files: Sequence[Path], printed: int) -> dict[str, Any]:
     """What runs in a store have in common."""
-    return {**asdict(settings), "data": days.data, "read": days.told, "table_states": printed}
+    from seachange import __version__
+
+    return asdict(settings) | {
+        "states of the table": printed,
+        "files": [[path.name, path.stat().st_size] for path in files],
+        "version": f"{__version__}, methods {METHODS_VERSION}",
+    }

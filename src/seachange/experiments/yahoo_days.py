@@ -22,6 +22,8 @@ from seachange.simulate.visits import Visits, visits_of
 
 DATE = re.compile(r"\.(\d{4})(\d{2})(\d{2})(\.gz)?$")
 INVENTED = "an invented front page (not Yahoo!'s data)"
+# What the days of such a page have beside them, so that nobody takes them for others.
+MARK = "NOT YAHOO'S DATA.txt"
 
 
 @dataclass(frozen=True)
@@ -35,9 +37,10 @@ class Days:
 
 def invented_days(folder: Path, n_days: int, seed: int) -> Path:
     """A folder within ``folder`` with days of a front page, which are written unless they are there."""
-    days = folder / f"days of seed {seed}"
-    if not days.is_dir() or len(list(days.iterdir())) < n_days:
-        days.mkdir(parents=True, exist_ok=True)
+    days = folder / f"{n_days} invented days, seed {seed}"
+    days.mkdir(parents=True, exist_ok=True)
+    (days / MARK).write_text("These days are invented: seachange replicate yahoo --standin wrote them.\n")
+    if len([path for path in days.iterdir() if path.suffix == ".gz"]) < n_days:
         with stage("Writing days"):
             write_days(FrontPage(seed=seed, n_days=n_days).visits(), days, seed=seed)
     return days
@@ -45,8 +48,10 @@ def invented_days(folder: Path, n_days: int, seed: int) -> Path:
 
 def read_days(source: Path, n_days: int, kept: Path, *, with_users: bool, invented: bool) -> Days:
     """The first ``n_days`` days in ``source``, which must follow each other; what was read is ``kept`` in a folder."""
-    files = _files(source, n_days)
-    read = {"files": [[path.name, path.stat().st_size] for path in files], "with_users": with_users}
+    files = files_of(source, n_days)
+    invented = invented or (source / MARK).exists()
+    stamps = [[str(path.resolve()), path.stat().st_size, path.stat().st_mtime_ns] for path in files]
+    read = {"files": stamps, "with_users": with_users, "invented": invented}
     visits, about = kept / "visits.npz", kept / "visits.json"
     if about.exists() and visits.exists():
         earlier = json.loads(about.read_text())
@@ -55,6 +60,9 @@ def read_days(source: Path, n_days: int, kept: Path, *, with_users: bool, invent
     raw, rejected = YahooLog(source, n_days=n_days), Counter[str]()
     with stage("Reading days"):
         found = visits_of(raw, with_users=with_users, rejected=rejected)
+    n_found = int(found.days.max()) + 1
+    if n_found < n_days:
+        raise LogError(f"every day must have visits; only {n_found} of the {n_days} files in {str(source)!r} have any.")
     _require_order(found, files)
     release = "R6A" if raw.format == R6A else "R6B"
     days = Days(visits, INVENTED if invented else f"Yahoo! {release}", _told(found, files, rejected))
@@ -65,7 +73,8 @@ def read_days(source: Path, n_days: int, kept: Path, *, with_users: bool, invent
     return days
 
 
-def _files(source: Path, n_days: int) -> list[Path]:
+def files_of(source: Path, n_days: int) -> list[Path]:
+    """The files of the first ``n_days`` days in ``source``."""
     if not source.is_dir():
         raise LogError(f"{str(source)!r} is no folder; name the one that holds the days.")
     files = days_of(source)

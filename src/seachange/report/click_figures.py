@@ -36,7 +36,9 @@ def draw_relative_rates(path: Path, results: Sequence[Result], n_runs: int, note
                 axes.axhline(means[0], color=GREY, ls=style, lw=1.2, label=f"{method}, one policy")
         axes.set_title(horizon)
         axes.set_xlabel("number of states k")
-    every[0].set_ylabel(f"click rate, relative to chance\n({n_runs} runs, band: ± 1 standard deviation)")
+        axes.set_xticks(sorted({result.n_states for result in mine if result.n_states is not None}))
+    runs = f"{n_runs} runs, band: ± 1 standard deviation" if n_runs > 1 else "1 run"
+    every[0].set_ylabel(f"click rate, relative to chance\n({runs})")
     every[0].legend(frameon=False, fontsize=9)
     figure.supxlabel(note, fontsize=8, color=GREY)
     save(figure, path)

@@ -148,10 +148,11 @@ def replication_table(results: Sequence[MethodResult], n_runs: int, n_states: in
 def clicks_table(results: Sequence[ClicksResult], n_runs: int, n_states: int, horizon: str) -> Table:
     """The paper's relative click rates beside ours, on one horizon."""
     rows = [
-        (r.method, "-" if r.paper is None else f"{r.paper:.2f}", f"{r.mean:.3f} ± {r.std:.3f}", f"{r.oracle_share:.1%}")
+        (r.method, "-" if r.paper is None else f"{r.paper:.2f}",
+         f"{r.mean:.3f}" + f" ± {r.std:.3f}" * (n_runs > 1), f"{r.oracle_share:.1%}")
         for r in results
         if r.horizon == horizon and r.n_states in (None, n_states)
-    ]
+    ]  # fmt: skip
     title = f"Click rate relative to chance, {horizon}, k = {n_states}, {count_of(n_runs, 'run')}"
     return table(title, ("method", "paper", "ours", "of the oracle"), rows)
 

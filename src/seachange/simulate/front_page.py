@@ -3,7 +3,7 @@
 It stands in for Yahoo!'s R6A, which may not be passed on, and is as that is described: ten days, about 20 documents at
 a time, about 4 % of clicks, five memberships for documents and visitors. Two sets of click rates that were read off the
 real data are published (Cao et al. 2019, Wei and Srivastava 2018): there the logarithms of rates have a standard
-deviation of 0.61 and 0.28 between documents, and of 0.35 and 0.20 over time; here of 0.42 and 0.21.
+deviation of 0.61 and 0.28 between documents, and of 0.35 and 0.20 over time; here of about 0.42 and 0.30.
 """
 
 from __future__ import annotations

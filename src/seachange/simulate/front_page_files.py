@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from seachange.outputs import written_whole
 from seachange.params import require
 from seachange.simulate.visits import Visits
 
@@ -30,7 +31,7 @@ def write_days(visits: Visits, folder: Path, *, broken: float = 1e-4, seed: int 
         lines = _lines(visits.of_days(day, day + 1))
         places = np.flatnonzero(generator.random(len(lines)) < broken)
         paths.append(folder / NAME.format(FIRST_DAY + dt.timedelta(day)))
-        with gzip.open(paths[-1], "wb", FASTEST) as file:
+        with written_whole(paths[-1]) as beside, gzip.open(beside, "wb", FASTEST) as file:
             before = 0
             for i, place in enumerate([*places.tolist(), len(lines)]):
                 part = lines[before:place]

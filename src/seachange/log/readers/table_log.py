@@ -128,20 +128,21 @@ class TableLog:
         """All rounds, in the order of the files, at most ``rows`` at a time."""
         kinds, oddities = dict(self._plan.kinds), Oddities()
         waiting: list[RawRounds] = []
+        n_waiting = n_rejected = 0
         for block in self._blocks(rows):
             rounds = self._rounds(block, kinds, oddities)
             # Half a part or more need not be joined with what comes next.
-            n_waiting = sum(map(len, waiting))
             if waiting and (
                 rounds.source != waiting[0].source or rows // 2 <= n_waiting < rows < n_waiting + len(rounds)
             ):
                 yield from even_parts(waiting, rows)
-                waiting = []
+                waiting, n_waiting, n_rejected = [], 0, 0
             waiting.append(rounds)
-            if sum(map(len, waiting)) >= rows or sum(len(part.rejected) for part in waiting) >= rows:
+            n_waiting, n_rejected = n_waiting + len(rounds), n_rejected + len(rounds.rejected)
+            if n_waiting >= rows or n_rejected >= rows:
                 *full, last = even_parts(waiting, rows)
                 yield from full
-                waiting = [last]
+                waiting, n_waiting, n_rejected = [last], len(last), len(last.rejected)
         yield from even_parts(waiting, rows)
         self._tell(oddities)
 
