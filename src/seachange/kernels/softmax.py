@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from seachange.kernels.compiler import compiled
-from seachange.kernels.exponential import exp_of
+from seachange.kernels.exponential import LOWEST, exp_of
 
 
 @compiled
@@ -48,10 +48,10 @@ def softmax_advice(rows, coefs, mask, advice):
                     highest = max(highest, logit)
             for a in range(n_actions):
                 advice[t, z, a] = min(advice[t, z, a] - highest, 0.0)
-        # All at once: several are computed together.
+        # All at once, and without a choice between two ways: so several are computed together.
         every = advice[t].reshape(advice[t].size)
         for i in range(every.size):
-            every[i] = exp_of(every[i])
+            every[i] = exp_of(every[i]) * (1.0 if every[i] > LOWEST else 0.0)
         for z in range(n_sets):
             total = 0.0
             for a in range(n_actions):

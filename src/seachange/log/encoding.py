@@ -25,7 +25,7 @@ from seachange.log.raw import PART_ROWS, RawLog, RawRounds, Rejected
 from seachange.log.raw_columns import distinct_texts, raw_columns
 from seachange.log.readers.ahead import made_ahead
 from seachange.log.validation import Broken, OnBadRows, broken_rules, require_some, without_broken
-from seachange.protocols import Floats
+from seachange.protocols import Floats, Ints
 
 # Formats whose places are rows of a table; in all others they are lines of text.
 OF_ROWS = ("frame", "parquet", "arrow", "obp")
@@ -93,6 +93,7 @@ class _Held:
         if part.features.n_chunks() > 1:
             part = replace(part, features=part.features.rechunk())
         facts = facts_of(part)
+        part = replace(part, lines=_in_few_bytes(part.lines))
         roomy = self.numbers is not None and start + len(part) <= len(self.numbers.rows)
         self.parts[place] = self.numbers.take(start, part) if self.numbers is not None and roomy else part
         return facts
@@ -238,6 +239,12 @@ def _encoded(
     fields = without_broken(columns, list(rules.found.values()), on_bad_rows, Places(parts, word))
     lines = Counter(line.reason for line in rejected)
     return fields | {"dropped": (*lines.items(), *fields["dropped"]), "features": spec}
+
+
+def _in_few_bytes(lines: Ints) -> Any:
+    """The same numbers, which from now on are only asked for one by one."""
+    first, last = (int(lines[0]), int(lines[-1])) if len(lines) else (0, -1)
+    return range(first, last + 1) if last - first == len(lines) - 1 else lines
 
 
 def _emptied(part: RawRounds) -> RawRounds:
