@@ -19,16 +19,6 @@ from seachange.report.page.wording import Numbers, headline
 
 
 @pytest.fixture(scope="module")
-def model():
-    return learned(two_worlds())
-
-
-@pytest.fixture(scope="module")
-def later():
-    return two_worlds(seed=1, start=1500)
-
-
-@pytest.fixture(scope="module")
 def report(later, model):
     return page_and_findings(later, model, commands=["seachange report later.csv"])
 

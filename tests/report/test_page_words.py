@@ -15,16 +15,6 @@ from seachange.report.policy_summary import Effect, PolicySummary
 
 
 @pytest.fixture(scope="module")
-def model():
-    return learned(two_worlds())
-
-
-@pytest.fixture(scope="module")
-def later():
-    return two_worlds(seed=1, start=1500)
-
-
-@pytest.fixture(scope="module")
 def said(model, later):
     return words(page_and_findings(later, model)[0])
 
