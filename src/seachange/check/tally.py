@@ -20,7 +20,7 @@ from seachange.check.time_tally import TimeTally
 from seachange.log.action_columns import ToldByAction
 from seachange.log.propensity_signature import InverseSums
 from seachange.log.raw import RawLog, RawRounds
-from seachange.log.raw_columns import raw_columns
+from seachange.log.raw_columns import distinct_texts, raw_columns
 from seachange.protocols import Floats, Ints
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class Tally:
         if raw.pool is not None:
             self._add_pool(rounds, members)
         else:
-            self.told_by_action.merge(ToldByAction.of(raw.action, columns.items()))
+            self.told_by_action.merge(ToldByAction.of(raw.action, distinct_texts(raw.action), columns.items()))
             self._add_inverses(columns, codes)
 
     def _add_contexts(

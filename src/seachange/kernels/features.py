@@ -40,6 +40,14 @@ def column_moments(column, largest):
 
 
 @compiled
+def lay_out(numbers, starts, places, rows):
+    """rows[t, places[j]] = numbers[starts[j] + t], row by row: memory is written from its start to its end."""
+    for t in range(len(rows)):
+        for j in range(places.size):
+            rows[t, places[j]] = numbers[starts[j] + t]
+
+
+@compiled
 def standardise(columns, means, scales, places, marks, largest, rows):
     """rows[t, places[j]] = (columns[j, t] - means[j]) / scales[j], 0 where that is NaN, with 1 in place marks[j].
 

@@ -22,13 +22,15 @@ class ToldByAction:
     def __init__(self) -> None:
         self.rounds = 0
         self.columns: dict[str, Any] = {}
-        self.actions: set[Any] = set()
+        self.actions: set[str] = set()
 
     @classmethod
-    def of(cls, actions: polars.Series, columns: Iterable[tuple[str, polars.Series]]) -> ToldByAction:
-        """What one part says."""
+    def of(
+        cls, actions: polars.Series, names: Iterable[str], columns: Iterable[tuple[str, polars.Series]]
+    ) -> ToldByAction:
+        """What one part says; ``names`` are those of its actions."""
         found = cls()
-        found.rounds, found.actions = len(actions), set(actions.unique().to_list())
+        found.rounds, found.actions = len(actions), set(names)
         head = actions.head(LOOKED_AT).to_list()
         often = Counter(head).most_common(1)
         rows = [row for row, action in enumerate(head) if action == often[0][0] and action is not None]

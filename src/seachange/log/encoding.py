@@ -20,12 +20,13 @@ from seachange.log.feature_fitting import LogFacts, facts_of, features_of, fit_f
 from seachange.log.features import FeatureSpec
 from seachange.log.joining import BrokenRules, Together
 from seachange.log.joint import ContextKind, JointFeatures
-from seachange.log.number_rows import NumberRows, fresh
+from seachange.log.number_rows import NumberRows
 from seachange.log.raw import PART_ROWS, RawLog, RawRounds, Rejected
 from seachange.log.raw_columns import distinct_texts, raw_columns
 from seachange.log.readers.ahead import made_ahead
+from seachange.log.room import Room
 from seachange.log.validation import Broken, OnBadRows, broken_rules, require_some, without_broken
-from seachange.protocols import Floats, Ints
+from seachange.protocols import Floats
 
 # Formats whose places are rows of a table; in all others they are lines of text.
 OF_ROWS = ("frame", "parquet", "arrow", "obp")
@@ -93,7 +94,7 @@ class _Held:
         if part.features.n_chunks() > 1:
             part = replace(part, features=part.features.rechunk())
         facts = facts_of(part)
-        part = replace(part, lines=_in_few_bytes(part.lines))
+        part = _in_few_bytes(part)
         roomy = self.numbers is not None and start + len(part) <= len(self.numbers.rows)
         self.parts[place] = self.numbers.take(start, part) if self.numbers is not None and roomy else part
         return facts
@@ -223,7 +224,7 @@ def _encoded(
             part = numbers.given_back(start, part)
         piece = _piece(spec, part, rows[start : start + len(part)], missing_rewards, there)
         # What is raw makes room for what is still to be encoded; actions that nobody knows are told later.
-        keep = part.pool is not None or np.isnan(piece.columns.actions).any()
+        keep = part.pool is not None or piece.unknown
         parts[place] = replace(part, features=part.features.clear()) if keep else _emptied(part)
         return piece
 
@@ -232,7 +233,7 @@ def _encoded(
     for piece, start in zip(map_in_order(encoded, range(len(parts)), workers=cores()), starts, strict=False):
         together.put(start, piece.columns)
         rules.put(start, piece.broken)
-        unknown |= bool(np.isnan(piece.columns.actions).any())
+        unknown |= piece.unknown
     if on_bad_rows == "raise" and spec.named and unknown:
         _require_known_actions(spec, parts)
     columns = together.columns(spec, _joint(spec), rows)
@@ -241,10 +242,14 @@ def _encoded(
     return fields | {"dropped": (*lines.items(), *fields["dropped"]), "features": spec}
 
 
-def _in_few_bytes(lines: Ints) -> Any:
-    """The same numbers, which from now on are only asked for one by one."""
+def _in_few_bytes(part: RawRounds) -> RawRounds:
+    """The same rounds: whole numbers as short as they can be, the numbers of lines as a range."""
+    lines: Any = part.lines
     first, last = (int(lines[0]), int(lines[-1])) if len(lines) else (0, -1)
-    return range(first, last + 1) if last - first == len(lines) - 1 else lines
+    if last - first == len(lines) - 1:
+        lines = range(first, last + 1)
+    action, reward = (each.shrink_dtype() if each.dtype.is_integer() else each for each in (part.action, part.reward))
+    return replace(part, lines=lines, action=action, reward=reward)
 
 
 def _emptied(part: RawRounds) -> RawRounds:
@@ -262,8 +267,8 @@ def _room(spec: FeatureSpec, n: int) -> Floats:
     """Rows of zeros as kernels take them, to be filled."""
     width = len(spec.context_names)
     if spec.pool:
-        return fresh((n, spec.n_actions, width), spec.precision)
-    return fresh((n, 1, width + 1), spec.precision) if width else np.ones((1, 1, 1))
+        return Room((n, spec.n_actions, width), spec.precision).array
+    return Room((n, 1, width + 1), spec.precision).array if width else np.ones((1, 1, 1))
 
 
 class _Piece(NamedTuple):
@@ -271,6 +276,7 @@ class _Piece(NamedTuple):
 
     columns: Columns
     broken: list[Broken]
+    unknown: bool  # some action is none of the log's
 
 
 def _piece(spec: FeatureSpec, rounds: RawRounds, rows: Floats, missing_rewards: bool, there: Collection[str]) -> _Piece:
@@ -290,7 +296,7 @@ def _piece(spec: FeatureSpec, rounds: RawRounds, rows: Floats, missing_rewards: 
         )
         found.rows[bad], found.values[bad] = True, values
         broken.append(found)
-    return _Piece(columns, broken)
+    return _Piece(columns, broken, bool(np.isnan(columns.actions).any()))
 
 
 def _require_known_actions(spec: FeatureSpec, parts: Sequence[RawRounds]) -> None:

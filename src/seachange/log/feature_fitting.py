@@ -230,7 +230,7 @@ def facts_of(rounds: RawRounds) -> LogFacts:
     if pool is None:
         facts.actions = distinct_texts(rounds.action)
         columns = ((name, column.values) for name, column in raw_columns(rounds.features).items())
-        facts.told = ToldByAction.of(rounds.action, columns)
+        facts.told = ToldByAction.of(rounds.action, facts.actions, columns)
     else:
         facts.pool_rows, facts.longest = int(pool.offsets[-1]), int(pool.lengths.max(initial=0))
         facts.pool = _facts_by_name(pool.features)

@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from seachange.log.columns import Columns
 from seachange.log.features import FeatureSpec
 from seachange.log.joint import JointFeatures
-from seachange.log.number_rows import fresh
+from seachange.log.room import Room
 from seachange.log.validation import Broken
 from seachange.protocols import Floats
 
@@ -24,7 +23,7 @@ class Together:
 
     def __init__(self, n: int) -> None:
         self._n = n
-        self._arrays: dict[str, npt.NDArray[Any] | None] = {}
+        self._rooms: dict[str, Room | None] = {}
 
     def put(self, start: int, part: Columns) -> None:
         """The columns of the part whose first round is that of number ``start``."""
@@ -32,23 +31,24 @@ class Together:
             return
         for name in PER_ROUND:
             values = getattr(part, name)
-            whole = self._arrays.setdefault(name, None if values is None else self._room(values))
-            if values is None or whole is None:
-                self._arrays[name] = None
+            room = self._rooms.get(name)
+            if values is None or (room is None and name in self._rooms):
+                self._rooms[name] = None
                 continue
-            dtype = np.result_type(whole, values)
-            if dtype != whole.dtype:
-                whole = self._arrays[name] = whole.astype(dtype)
-            whole[start : start + len(values)] = values
-
-    def _room(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        shape = (self._n, *values.shape[1:])
-        return np.empty(shape, dtype=values.dtype) if values.dtype.hasobject else fresh(shape, values.dtype)
+            dtype = values.dtype if room is None else np.result_type(room.array, values)
+            if room is None or room.array.dtype != dtype:
+                wide = Room((self._n, *values.shape[1:]), dtype)
+                if room is not None:
+                    wide.array[:start] = room.array[:start]
+                room = self._rooms[name] = wide
+            room.ask_for(start, start + len(values))
+            room.array[start : start + len(values)] = values
 
     def columns(self, spec: FeatureSpec, joint: JointFeatures, rows: Floats) -> Columns:
         """All of them, with the rows of contexts."""
+        arrays: dict[str, Any] = {name: None if room is None else room.array for name, room in self._rooms.items()}
         return Columns(
-            **self._arrays,  # type: ignore[arg-type]
+            **arrays,
             contexts=None,
             action_features=None,
             n_actions=spec.n_actions,

@@ -7,28 +7,22 @@ when the features are known they are standardised where they stand: a large tabl
 
 from __future__ import annotations
 
-import mmap
-import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import replace
-from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+from numpy.lib.stride_tricks import as_strided
 
-from seachange.kernels.features import standardise_rows
+from seachange.kernels.features import lay_out, standardise_rows
 from seachange.log.features import Feature, FeatureSpec, Flag, Number
 from seachange.log.raw_columns import numbers_of, raw_columns
+from seachange.log.room import Room
+from seachange.protocols import Floats, Ints
 
 if TYPE_CHECKING:
     from seachange.log.raw import RawRounds
-
-# Linux's MADV_POPULATE_WRITE, which Python has no name for.
-POPULATE = 23
-# So many rows stay in fast memory until all of their columns are written.
-ROWS_TOGETHER = 1 << 13
 
 
 class NumberRows:
@@ -44,17 +38,16 @@ class NumberRows:
         self._places = starts[taken]
         dtypes = {str(columns[name].values.dtype) for name in self.names} - {"Boolean"}
         self.precision = "float32" if dtypes == {"Float32"} else "float64"
-        self.rows, self._pages = _room((n, 1, int(starts[-1]) + 1), self.precision)
+        self._room = Room((n, 1, int(starts[-1]) + 1), self.precision)
+        self.rows = self._room.array
 
     def take(self, start: int, part: RawRounds) -> RawRounds:
         """Lay out the numbers of a part, whose first round is that of number ``start``; the part without them."""
         rows = self.rows[start : start + len(part), 0]
-        self._ask_for(start, start + len(part))
+        self._room.ask_for(start, start + len(part))
         arrays = [numbers_of(part.features[name]) for name in self.names]
-        for begin in range(0, len(rows), ROWS_TOGETHER):
-            block = rows[begin : begin + ROWS_TOGETHER]
-            for place, array in zip(self._places, arrays, strict=True):
-                block[:, place] = array[begin : begin + ROWS_TOGETHER]
+        if len(rows) and arrays:
+            _lay_out([np.require(array, rows.dtype, ["C", "A"]) for array in arrays], self._places, rows)
         return replace(part, features=part.features.drop(self.names))
 
     def fit(self, spec: FeatureSpec, n: int) -> bool:
@@ -77,42 +70,23 @@ class NumberRows:
         rows = self.rows[start : start + len(part), 0]
         places = zip(self.names, self._places, strict=True)
         columns = [polars.Series(name, rows[:, place].copy()) for name, place in places]
-        self._let_go(start, start + len(part))
+        self._room.let_go(start, start + len(part))
         return replace(part, features=part.features.with_columns(columns))
 
-    def _ask_for(self, start: int, end: int) -> None:
-        """Have the memory of some rounds all at once, which is quicker than page by page."""
-        stride = self.rows.strides[0]
-        first, last = start * stride // mmap.PAGESIZE * mmap.PAGESIZE, end * stride
-        if self._pages is not None and first < last:
-            with suppress(OSError, AttributeError):  # of older systems
-                self._pages.madvise(POPULATE, first, last - first)
 
-    def _let_go(self, start: int, end: int) -> None:
-        """Give the memory of some rounds back to the system, but for pages that others have a share in."""
-        pages, stride = self._pages, self.rows.strides[0]
-        first, last = -(-start * stride // mmap.PAGESIZE) * mmap.PAGESIZE, end * stride // mmap.PAGESIZE * mmap.PAGESIZE
-        if pages is not None and first < last:
-            pages.madvise(mmap.MADV_DONTNEED, first, last - first)
+def _lay_out(arrays: Sequence[npt.NDArray[Any]], places: Ints, rows: Floats) -> None:
+    """Write columns of the type of ``rows`` to their places there."""
+    # A kernel takes one array: that from the first column in memory to the last, in which only columns are read.
+    first = min(arrays, key=_address)
+    starts = np.array([_address(array) - _address(first) for array in arrays]) // rows.itemsize
+    numbers = as_strided(first, shape=(int(starts.max()) + len(rows),), writeable=False)
+    lay_out(numbers, starts, places, rows)
+
+
+def _address(array: npt.NDArray[Any]) -> int:
+    return int(array.ctypes.data)
 
 
 def _layout(features: Sequence[Feature]) -> list[tuple[str, bool, int]]:
     """What decides where features stand."""
     return [(feature.column, isinstance(feature, Number | Flag), len(feature.names)) for feature in features]
-
-
-def fresh(shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """An array of zeros, in pages of the usual size.
-
-    NumPy asks for huge ones, which virtual machines that lend out their free memory can take seconds a gigabyte to get.
-    """
-    return _room(shape, dtype)[0]
-
-
-def _room(shape: tuple[int, ...], dtype: npt.DTypeLike) -> tuple[npt.NDArray[Any], mmap.mmap | None]:
-    """The same, and the pages themselves where there are any."""
-    size = prod(shape) * np.dtype(dtype).itemsize
-    if sys.platform == "win32" or size == 0:
-        return np.zeros(shape, dtype=dtype), None
-    pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    return np.frombuffer(pages, dtype=dtype).reshape(shape), pages
