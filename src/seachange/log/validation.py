@@ -122,13 +122,11 @@ def _rules(columns: Columns, missing_rewards: bool) -> list[Broken]:
     actions, rewards, n_actions = columns.actions, columns.rewards, columns.n_actions
     with np.errstate(invalid="ignore"):
         bad_action = ~((actions >= 0) & (actions < n_actions) & (actions == np.floor(actions)))
-        bad_reward = ~(np.abs(rewards) <= LARGEST) & ~(missing_rewards & np.isnan(rewards))
     places = f"actions must be whole numbers from 0 to {n_actions - 1}"
     action_rule = places if columns.action_names is None else f"every round must have one of the {n_actions} actions"
-    hint = "" if missing_rewards else MISSING_HINT
     return [
         Broken(bad_action, action_rule, actions),
-        Broken(bad_reward, f"rewards must be finite and at most {LARGEST:g} in size{hint}", rewards),
+        *_broken_rewards(rewards, missing_rewards),
         *_broken_propensities(columns.propensities),
         *_broken_features("contexts", columns.contexts, columns.context_names),
         *_broken_features("action_features", columns.action_features, None),
@@ -137,8 +135,17 @@ def _rules(columns: Columns, missing_rewards: bool) -> list[Broken]:
     ]
 
 
+def _broken_rewards(rewards: Floats, missing_rewards: bool) -> list[Broken]:
+    if _all_within(rewards, -LARGEST, LARGEST):
+        return []
+    with np.errstate(invalid="ignore"):
+        bad = ~(np.abs(rewards) <= LARGEST) & ~(missing_rewards & np.isnan(rewards))
+    hint = "" if missing_rewards else MISSING_HINT
+    return [Broken(bad, f"rewards must be finite and at most {LARGEST:g} in size{hint}", rewards)]
+
+
 def _broken_propensities(propensities: Floats | None) -> list[Broken]:
-    if propensities is None:
+    if propensities is None or _all_within(propensities, LEAST_PROPENSITY, 1):
         return []
     with np.errstate(invalid="ignore"):
         outside = ~((propensities > 0) & (propensities <= 1))
@@ -147,6 +154,11 @@ def _broken_propensities(propensities: Floats | None) -> list[Broken]:
         Broken(outside, "propensities must be in (0, 1]", propensities),
         Broken(tiny, f"propensities must be at least {LEAST_PROPENSITY:g}{TINY_HINT}", propensities),
     ]
+
+
+def _all_within(values: Floats, low: float, high: float) -> bool:
+    """Whether no value is outside or missing: most often so, and soon seen."""
+    return bool(len(values) and values.min() >= low and values.max() <= high)
 
 
 def _broken_probs(probs: Floats) -> list[Broken]:
