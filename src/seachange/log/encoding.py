@@ -103,8 +103,7 @@ class _Held:
 def _fitted(raw: RawLog, held: _Held, action_names: Sequence[str] | None) -> FeatureSpec:
     """The features of a log, looked at while it is read; what is read goes to ``held``."""
     facts = LogFacts()
-    # Readers have threads of their own; on each core one more would push their parts out of fast memory.
-    for found in made_ahead(held.read(raw), held.look, max(1, cores() // 2)):
+    for found in made_ahead(held.read(raw), held.look):
         facts.merge(found)
     spec = spec_of(raw, facts, action_names=action_names)
     # Numbers that are too large are told as they were.
