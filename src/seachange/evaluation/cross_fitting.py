@@ -120,7 +120,7 @@ def fit_across(
     if log.joint.kind != "per action":
         # The intercept is the last feature, which is always 1.
         np.divide(moments[..., -1].sum(axis=-1), counts, out=offsets, where=counts > 0)
-    penalties = np.broadcast_to(RIDGE * np.square(log.joint.scales(log.arrays.rows)), (n_folds, shape[1]))
+    penalties = np.broadcast_to(RIDGE * np.square(log.scales), (n_folds, shape[1]))
     if forward:
         penalties = RIDGE * _squares_seen(log, fold_of, seen)
     coefs = _solved(grams, moments - offsets[..., None, None] * grams[..., -1], penalties)

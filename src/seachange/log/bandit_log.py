@@ -6,6 +6,7 @@ import hashlib
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -257,6 +258,11 @@ class BanditLog:
             spool=self.spool,
             features=self.features,
         )
+
+    @cached_property
+    def scales(self) -> Floats:
+        """(D,) the unit that each feature is measured in: its root mean square."""
+        return self.joint.scales(self.arrays.rows)
 
     def room(self, *shape: int) -> Floats:
         """An array to be filled, where the log's own columns are: in memory or on disk."""

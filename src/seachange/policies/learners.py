@@ -18,7 +18,7 @@ from seachange.policies.objectives import Objective
 from seachange.policies.pulls import LEAST_PULL, STEEPER_THAN_SURROGATE, pull_that_pays, pull_to
 from seachange.policies.rewards import RewardKind, RewardModel, cross_fitted, fit_rewards, kind_of, robust_weights
 from seachange.policies.softmax import SoftmaxPolicy
-from seachange.protocols import Floats
+from seachange.protocols import Bools, Floats
 
 # A softmax so steep that it takes the best action: its largest coefficient, in units of the features, is this.
 GREEDY = 1e6
@@ -220,8 +220,12 @@ class DRLearner(SoftmaxLearner):
     def _objective(self, log: BanditLog, counts: Floats, **settings: Any) -> Objective:
         require(self.ridge == "auto" or self.ridge >= 0, f"ridge must be at least 0; got {self.ridge}.")
         require_count("n_folds", self.n_folds)
-        modelled = cross_fitted(log, counts, self.ridge, kind_of(log, self.rewards), self.n_folds)
+        modelled = self._modelled(log, counts, counts > 0)
         return super()._objective(log, counts, modelled=modelled, **settings)
+
+    def _modelled(self, log: BanditLog, weights: Floats, asked: Bools) -> Floats:
+        """(n, K) r̂, fitted with these ``weights``, of the rounds that are ``asked`` for."""
+        return cross_fitted(log, weights, self.ridge, kind_of(log, self.rewards), self.n_folds, asked)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -243,7 +247,7 @@ class MRDRLearner(DRLearner):
             noisy = counts * robust_weights(chosen_probs(log, self.policy_), log.arrays.propensities)
             # A policy that the log never followed, or that it followed without fail, has no such rounds.
             if noisy.sum() > 0:
-                modelled = cross_fitted(log, noisy, self.ridge, kind_of(log, self.rewards), self.n_folds)
+                modelled = self._modelled(log, noisy, counts > 0)
                 self._learn(SoftmaxLearner._objective(self, log, counts, modelled=modelled), pooled)
         return self
 
@@ -265,7 +269,7 @@ class DMLearner(Params):
 
     def take(self, model: RewardModel, log: BanditLog) -> Self:
         """Learn ``policy_`` from a reward model that was fitted to ``log`` already."""
-        largest = float(np.abs(model.coefs * log.joint.scales(log.arrays.rows)).max())
+        largest = float(np.abs(model.coefs * log.scales).max())
         self.reward_model_ = model
         self.policy_ = SoftmaxPolicy(model.coefs * (GREEDY / max(largest, 1e-300)), log.joint)
         return self

@@ -57,7 +57,7 @@ class Objective:
     @cached_property
     def units(self) -> Floats:
         """(D,) u: root mean square of each feature."""
-        return self.log.joint.scales(self.log.arrays.rows)
+        return self.log.scales
 
     @cached_property
     def _kept(self) -> list[Tiles] | None:

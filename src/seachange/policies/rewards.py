@@ -61,7 +61,7 @@ def fit_rewards(
     if kind == "bernoulli":
         return [_click_model(log, np.ascontiguousarray(column), ridge, centre) for column in weights.T]
     n_blocks, n_features = log.joint.shape
-    scales = log.joint.scales(log.arrays.rows)
+    scales = log.scales
     centres = np.zeros((weights.shape[1], n_blocks, n_features))
     if centre is not None:
         centres[:] = centre
@@ -94,7 +94,7 @@ def fit_rewards(
 
 def _click_model(log: BanditLog, weights: Floats, ridge: float | Auto, centre: Floats | None) -> RewardModel:
     """Logistic regression of clicks."""
-    scales = log.joint.scales(log.arrays.rows)
+    scales = log.scales
     start = click_centre(log, weights) if centre is None else centre
     fit = click_fit(log, scales, weights, start, None if ridge == "auto" else ridge)
     penalties = fit.ridge * np.square(scales)
@@ -130,23 +130,30 @@ def folds_of(log: BanditLog, weights: Floats, n_folds: int) -> list[Fold]:
 
 
 def cross_fitted(
-    log: BanditLog, weights: Floats, ridge: float | Auto, kind: RewardKind = "gaussian", n_folds: int = 5
+    log: BanditLog,
+    weights: Floats,
+    ridge: float | Auto,
+    kind: RewardKind = "gaussian",
+    n_folds: int = 5,
+    asked: Bools | None = None,
 ) -> Floats:
     """(n, K) r̂(x_t, a) from models that saw no round of the block of time that t is in; with one fold, all of them.
 
-    A logistic model has the ridge of the whole log: each of its fits is then a few steps away from that.
+    A logistic model has the ridge of the whole log: each of its fits is then a few steps away from that. Rounds that
+    are not ``asked`` for may have 0.
     """
-    predicted = np.empty((len(log), log.n_actions))
-    scales = log.joint.scales(log.arrays.rows)
+    predicted = np.zeros((len(log), log.n_actions))
     if kind == "bernoulli":
-        whole = click_fit(log, scales, weights, click_centre(log, weights), None if ridge == "auto" else ridge)
+        whole = click_fit(log, log.scales, weights, click_centre(log, weights), None if ridge == "auto" else ridge)
     for fold in folds_of(log, weights, n_folds):
         seen, held_out = weights if n_folds == 1 else fold.without(weights), log[fold.span]
+        inside = fold.inside if asked is None else fold.inside & asked[fold.span]
         if kind == "bernoulli":
-            coefs = click_fit(log, scales, seen, click_centre(log, seen), whole.ridge, start=whole.coefs).coefs
-            modelled = expit(modelled_rewards(held_out.arrays.rows, coefs))
+            coefs = click_fit(log, log.scales, seen, click_centre(log, seen), whole.ridge, start=whole.coefs).coefs
+            rows = held_out.arrays.rows
+            rows = rows if len(rows) == 1 or inside.all() else rows[inside]
+            predicted[fold.span][inside] = expit(modelled_rewards(rows, coefs))
         else:
             modelled = fit_rewards(log, seen[:, None], ridge)[0].predict(held_out)
-        everywhere = np.broadcast_to(modelled, (len(held_out), log.n_actions))
-        predicted[fold.span][fold.inside] = everywhere[fold.inside]
+            predicted[fold.span][inside] = np.broadcast_to(modelled, (len(held_out), log.n_actions))[inside]
     return predicted

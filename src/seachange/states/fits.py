@@ -143,7 +143,7 @@ def series_of(log: BanditLog, by_action: bool = True) -> Series:
         rows, actions = np.ones((1, 1, 1)), np.zeros(len(log), dtype=np.int64)
         rows.flags.writeable = actions.flags.writeable = False
     n_blocks = log.joint.shape[0] if by_action else 1
-    scales = log.joint.scales(rows) if by_action else np.ones(1)
+    scales = log.scales if by_action else np.ones(1)
     level = float(np.nanmean(rewards)) if not np.isnan(rewards).all() else 0.0
     residuals = rewards - level
     coefs = np.full((n_blocks, rows.shape[2]), level)

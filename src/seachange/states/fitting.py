@@ -79,7 +79,7 @@ class Fitter:
     @classmethod
     def of(cls, log: BanditLog, rewards: Rewards, settings: FitSettings) -> Fitter:
         """A fitter of ``log``."""
-        scales = log.joint.scales(log.arrays.rows)
+        scales = log.scales
         if rewards == "bernoulli":
             pooled, chain = pooled_click_fit(log, scales), Chain(log)
             residuals = residual_log(chain.log, pooled.coefs, clicks=True).arrays.rewards

@@ -5,6 +5,7 @@ Without it states would be drawn to 0 and not to each other: a mean reward of 10
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +15,7 @@ from seachange.kernels.emission import round_scores
 from seachange.kernels.regression import logistic_sums, regression_sums, solve_ridge
 from seachange.log.bandit_log import BanditLog
 from seachange.log.moments import moments_of
-from seachange.protocols import Floats
+from seachange.protocols import Floats, Ints
 from seachange.states.shrinkage import MOST_TURNS, SAME_RIDGE, evidence_ridge, likeliest_ridge, occam
 
 # As much ridge as keeps separable features from blowing up, whatever the evidence; in rounds.
@@ -71,10 +72,11 @@ def click_fit(
 
     ``ridge`` counts in rounds; without one it is the likeliest. The search begins at ``start``, or at the centre.
     """
+    rounds = _Counted(log, weights)
     coefs, used = (centre if start is None else start)[None], STABLE_CLICK_RIDGE if ridge is None else ridge
     for _ in range(MOST_TURNS if ridge is None else 1):
         penalties = used * np.square(scales)
-        coefs, grams = _click_fit(log, weights, coefs, centre, penalties)
+        coefs, grams = _click_fit(rounds, coefs, centre, penalties)
         if ridge is not None:
             break
         # At the maximum the likelihood's slope is what the ridge pulls with.
@@ -82,8 +84,8 @@ def click_fit(
         before, used = used, max(evidence_ridge(grams, linear, 1.0, scales), STABLE_CLICK_RIDGE)
         if abs(used - before) <= SAME_RIDGE * used:
             break
-    rounds = float(np.sum(weights, where=np.isfinite(log.arrays.rewards)))
-    return PooledFit(np.asarray(coefs[0]), grams, occam(grams, used, scales, rounds), used)
+    seen = float(np.sum(weights, where=np.isfinite(log.arrays.rewards)))
+    return PooledFit(np.asarray(coefs[0]), grams, occam(grams, used, scales, seen), used)
 
 
 def click_centre(log: BanditLog, weights: Floats) -> Floats:
@@ -100,13 +102,11 @@ def click_centre(log: BanditLog, weights: Floats) -> Floats:
     return centre
 
 
-def _click_fit(
-    log: BanditLog, weights: Floats, coefs: Floats, centre: Floats, penalties: Floats
-) -> tuple[Floats, Floats]:
+def _click_fit(rounds: _Counted, coefs: Floats, centre: Floats, penalties: Floats) -> tuple[Floats, Floats]:
     """Logistic regression by Newton's method from ``coefs`` (1, B, D) on; the coefficients, and the curvature there."""
     best, step = -np.inf, np.zeros_like(coefs)
     for _ in range(MOST_NEWTON_STEPS):
-        value, grams, moments = _click_sums(log, weights, coefs + step)
+        value, grams, moments = rounds.sums(coefs + step)
         value -= 0.5 * float(np.sum(penalties * np.square(coefs + step - centre)))
         gain = value - best
         if gain < -SAME_VALUE * abs(value):
@@ -120,28 +120,39 @@ def _click_fit(
     return coefs, curvature
 
 
-def _click_sums(log: BanditLog, weights: Floats, coefs: Floats) -> tuple[float, Floats, Floats]:
-    """Log-likelihood, curvature and slope of clicks under ``coefs`` (1, B, D)."""
-    n_blocks, n_features = log.joint.shape
-    grams, moments = np.zeros((1, n_blocks, n_features, n_features)), np.zeros((1, n_blocks, n_features))
-    likelihood = 0.0
-    for rounds in log.chunk_slices():
-        arrays, counts = log[rounds].arrays, weights[rounds]
-        rows, actions, rewards = arrays.rows, arrays.actions, arrays.rewards
-        counted = counts > 0
-        if counted.mean() < FEW:
-            rows = rows[counted] if len(rows) > 1 else rows
-            actions, rewards, counts = actions[counted], rewards[counted], counts[counted]
-            for array in (rows, actions, rewards):
-                array.setflags(write=False)  # like those of a log: kernels need not be compiled again
-        scores = np.empty((len(actions), 1))
-        round_scores(rows, actions, coefs, scores)
-        sums = logistic_sums(rows, actions, rewards, counts[:, None], scores, n_blocks)
-        grams += sums[0]
-        moments += sums[1]
-        signed = np.where(rewards > 0.5, scores[:, 0], -scores[:, 0])
-        likelihood -= float(np.sum(counts * np.logaddexp(0.0, -signed), where=np.isfinite(rewards)))
-    return likelihood, grams, moments
+class _Counted:
+    """The rounds of a log that count, a chunk after the other; of one in memory they are laid out once."""
+
+    def __init__(self, log: BanditLog, weights: Floats) -> None:
+        self._log, self._weights = log, weights
+        self._kept = list(self._chunks()) if log.spool is None else None
+
+    def _chunks(self) -> Iterator[tuple[Floats, Ints, Floats, Floats]]:
+        for part in self._log.chunk_slices():
+            arrays, counts = self._log[part].arrays, self._weights[part]
+            rows, actions, rewards = arrays.rows, arrays.actions, arrays.rewards
+            counted = counts > 0
+            if counted.mean() < FEW:
+                rows = rows[counted] if len(rows) > 1 else rows
+                actions, rewards, counts = actions[counted], rewards[counted], counts[counted]
+                for array in (rows, actions, rewards):
+                    array.setflags(write=False)  # like those of a log: kernels need not be compiled again
+            yield rows, actions, rewards, counts
+
+    def sums(self, coefs: Floats) -> tuple[float, Floats, Floats]:
+        """Log-likelihood, curvature and slope of clicks under ``coefs`` (1, B, D)."""
+        n_blocks, n_features = self._log.joint.shape
+        grams, moments = np.zeros((1, n_blocks, n_features, n_features)), np.zeros((1, n_blocks, n_features))
+        likelihood = 0.0
+        for rows, actions, rewards, counts in self._chunks() if self._kept is None else self._kept:
+            scores = np.empty((len(actions), 1))
+            round_scores(rows, actions, coefs, scores)
+            sums = logistic_sums(rows, actions, rewards, counts[:, None], scores, n_blocks)
+            grams += sums[0]
+            moments += sums[1]
+            signed = np.where(rewards > 0.5, scores[:, 0], -scores[:, 0])
+            likelihood -= float(np.sum(counts * np.logaddexp(0.0, -signed), where=np.isfinite(rewards)))
+        return likelihood, grams, moments
 
 
 def residual_log(log: BanditLog, coefs: Floats, clicks: bool = False) -> BanditLog:
