@@ -127,3 +127,13 @@ def test_an_interrupt_ends_the_processes_of_an_experiment(tmp_path):
     while any(os.path.exists(f"/proc/{number}") for number in workers):
         assert time.monotonic() < until
         time.sleep(0.05)
+
+
+def test_an_experiment_that_goes_on_says_so_when_it_is_interrupted(tmp_path):
+    process = begun("replicate", "yahoo", "--standin", "-o", tmp_path / "out", "--days", 1, "--next-days", 1)
+    wait_until(lambda: any(tmp_path.glob("out/*/*.txt")), process)
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 130
+    assert stderr.splitlines()[-1].startswith("Interrupted; ")
+    assert stderr.splitlines()[-1].endswith(" The same command goes on from there.")

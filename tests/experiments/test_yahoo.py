@@ -153,7 +153,7 @@ def test_runs_go_on_where_they_stopped(tmp_path):
     assert again.done() == {"seed 0, k 1": {"k-HMM": [1.2, 1.1]}}
     again.add("seed 1, k 1", {"k-HMM": [1.3, 1.0]})
     assert list(again.done()) == ["seed 0, k 1", "seed 1, k 1"]
-    with pytest.raises(OutputError, match="runs of other settings \\(days 6 for 5\\)"):
+    with pytest.raises(OutputError, match="another experiment \\(days: 6 there, 5 here\\)"):
         RunStore(tmp_path, {"days": 5})
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from seachange.cli.options import CORES, Json, Seed, Workers, replicate
-from seachange.cli.speaking import console_for, finish
+from seachange.cli.speaking import console_for, finish, resumable
 
 OPEN = "What the paper leaves open"
 
@@ -66,14 +66,14 @@ def yahoo(
     if data is not None:
         yahoo_days.files_of(data, n_days)  # before anything is written
     folder = claim_folder(out, force=True)
-    source = data if data is not None else yahoo_days.invented_days(folder, n_days, seed)
-    store = RunStore(folder, experiment.in_common(settings, yahoo_days.files_of(source, n_days), states))
-    read = yahoo_days.read_days(source, n_days, folder, with_users=features == "crossed", invented=standin)
-    console.print(f"Read from {source}, {read.data}: {read.told}", soft_wrap=True)
-    tasks = [(one, k) for one in seeds for k in (0, *counts)]
-    list(
-        progress.tracked(experiment.replicate(store, read.visits, settings, tasks, states, workers), len(tasks), "runs")
-    )
+    with resumable():
+        source = data if data is not None else yahoo_days.invented_days(folder, n_days, seed)
+        store = RunStore(folder, experiment.in_common(settings, yahoo_days.files_of(source, n_days), states))
+        read = yahoo_days.read_days(source, n_days, folder, with_users=features == "crossed", invented=standin)
+        console.print(f"Read from {source}, {read.data}: {read.told}", soft_wrap=True)
+        tasks = [(one, k) for one in seeds for k in (0, *counts)]
+        running = experiment.replicate(store, read.visits, settings, tasks, states, workers)
+        list(progress.tracked(running, len(tasks), "runs"))
     rows = experiment.summarise(store, seeds, counts, read.data)
     console.print(*(tables.clicks_table(rows, runs, states, horizon) for horizon in experiment.HORIZONS), sep="\n")
     console.print(f"Mean ± standard deviation over runs. Data: {read.data}.", soft_wrap=True)

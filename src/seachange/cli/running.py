@@ -76,5 +76,6 @@ def _interrupted(interrupt: BaseException, written: Sequence[Path]) -> int:
     number = interrupt.number if isinstance(interrupt, Interrupted) else int(signal.SIGINT)
     word = next(words for name, words in ENDING.items() if getattr(signal, name, None) == number)
     told = f"{', '.join(map(str, written))} had been written" if written else "nothing was written"
-    say_error(f"{word}; {told}.", kind="Interrupted", heading="")
+    notes = "".join(f" {note}" for note in getattr(interrupt, "__notes__", ()))
+    say_error(f"{word}; {told}.{notes}", kind="Interrupted", heading="")
     return AFTER_SIGNAL + number

@@ -48,6 +48,16 @@ def say(console: Console, *paragraphs: str) -> None:
         console.print(text, soft_wrap=not console.is_terminal, markup=False)
 
 
+@contextmanager
+def resumable() -> Iterator[None]:
+    """Work that the same command goes on with after it was interrupted, which is said then."""
+    try:
+        yield
+    except BaseException as error:
+        error.add_note("The same command goes on from there.")
+        raise
+
+
 def finish(console: Console, json: bool, result: Any, closing: str = "") -> None:
     """The last words, never broken so that they can be copied, and the document where one was asked for."""
     if closing:

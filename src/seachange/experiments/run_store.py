@@ -22,8 +22,8 @@ class RunStore:
             earlier = json.loads(kept.read_text())
             differ = [name for name in {**earlier, **settings} if earlier.get(name) != settings.get(name)]
             if differ:
-                told = ", ".join(f"{name} {earlier.get(name)!r} for {settings.get(name)!r}" for name in sorted(differ))
-                raise OutputError(f"{str(folder)!r} holds runs of other settings ({told}): name another folder.")
+                told = "; ".join(_difference(name, earlier.get(name), settings.get(name)) for name in sorted(differ))
+                raise OutputError(f"{str(folder)!r} holds runs of another experiment ({told}): name another folder.")
         else:
             with written_whole(kept) as beside:
                 beside.write_text(json.dumps(settings, indent=1))
@@ -46,3 +46,9 @@ class RunStore:
         torn = self._runs.exists() and not self._runs.read_bytes().endswith(b"\n")
         with self._runs.open("a") as file:
             file.write("\n" * torn + json.dumps({"run": run, "result": result}) + "\n")
+
+
+def _difference(name: str, theirs: Any, ours: Any) -> str:
+    if isinstance(theirs, list) or isinstance(ours, list):
+        return f"{name}: others"
+    return f"{name}: {theirs} there, {ours} here"

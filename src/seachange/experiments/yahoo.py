@@ -170,7 +170,8 @@ def in_common(settings: Settings, files: Sequence[Path], printed: int) -> dict[s
     """What runs in a store have in common."""
     from seachange import __version__
 
-    return asdict(settings) | {
+    words = {"next_days": "next days", "n_documents": "documents", "window": "window in seconds"}
+    return {words.get(name, name): value for name, value in asdict(settings).items()} | {
         "states of the table": printed,
         "files": [[path.name, path.stat().st_size] for path in files],
         "version": f"{__version__}, methods {METHODS_VERSION}",

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def draw_relative_rates(path: Path, results: Sequence[Result], n_runs: int, note: str) -> None:
     """The paper's two figures: click rates over those of documents shown at random, against k."""
     horizons = list(dict.fromkeys(result.horizon for result in results))
-    figure, every = _panels(len(horizons), (10.5, 4.6))
+    figure, every = _panels(len(horizons), (10.5, 4.6), sharey=True)
     switching = list(dict.fromkeys(result.method for result in results if result.n_states is not None))
     for axes, horizon in zip(every, horizons, strict=True):
         mine = [result for result in results if result.horizon == horizon and result.method != "oracle"]
@@ -76,13 +76,15 @@ def draw_states_by_hour(path: Path, found: StatesFound, note: str) -> None:
     save(figure, path)
 
 
-def _panels(n: int, size: tuple[float, float], rows: int = 1, **grid: Any) -> tuple[Any, Any]:
+def _panels(
+    n: int, size: tuple[float, float], rows: int = 1, sharey: bool = False, **grid: Any
+) -> tuple[Any, Any]:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=size, dpi=140, layout="constrained")
     FigureCanvasAgg(figure)
-    every = figure.subplots(rows, n // rows, squeeze=False, gridspec_kw=grid).ravel()
+    every = figure.subplots(rows, n // rows, squeeze=False, sharey=sharey, gridspec_kw=grid).ravel()
     for axes in every:
         axes.spines[["top", "right"]].set_visible(False)
     return figure, every
