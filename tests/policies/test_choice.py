@@ -1,5 +1,8 @@
 """The objective is chosen on held-out time, and the choice is told."""
 
+import re
+import warnings
+
 import numpy as np
 import pytest
 
@@ -150,3 +153,21 @@ def test_more_coefficients_than_rewarded_rounds_leave_the_plain_candidates():
     log = sc.BanditLog.from_arrays(actions, rewards, np.full(1500, 1 / 400), n_actions=400)
     choice = sc.AutoLearner().fit(log).choice_
     assert not any(candidate.name.startswith(("ips", "dr")) for candidate in choice.candidates)
+
+
+@pytest.mark.parametrize("informed", [True, False])
+def test_what_earns_less_than_the_log_is_told(informed):
+    rng = np.random.default_rng(0)
+    n = 4_000
+    hidden, followed = rng.integers(2, size=n), rng.random(n) < (0.95 if informed else 0.5)
+    actions = np.where(followed, hidden, 1 - hidden)
+    propensities = np.where(followed, 0.95, 0.05) if informed else np.full(n, 0.5)
+    rewards, contexts = (actions == hidden).astype(float), rng.normal(size=(n, 2))
+    log = sc.BanditLog.from_arrays(actions, rewards, propensities, contexts=contexts)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        choose_objective(log, np.ones((n, 1)))
+    told = [str(each.message) for each in said if "earns less than the log did" in str(each.message)]
+    assert len(told) == informed
+    # Whichever action is taken, half of the hidden ones are missed.
+    assert not told or float(re.search(r"did: ([\d.]+) a round", told[0])[1]) == pytest.approx(0.5, abs=0.05)

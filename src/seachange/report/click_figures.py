@@ -76,9 +76,7 @@ def draw_states_by_hour(path: Path, found: StatesFound, note: str) -> None:
     save(figure, path)
 
 
-def _panels(
-    n: int, size: tuple[float, float], rows: int = 1, sharey: bool = False, **grid: Any
-) -> tuple[Any, Any]:
+def _panels(n: int, size: tuple[float, float], rows: int = 1, sharey: bool = False, **grid: Any) -> tuple[Any, Any]:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
