@@ -24,6 +24,7 @@ from cli.shop import (
     succeed_in_json,
     table_of_two_worlds,
 )
+from seachange.cli.speaking import in_options
 from seachange.errors import LogError, ModelFileError, SeachangeWarning
 from seachange.evaluation import evaluate
 
@@ -177,6 +178,19 @@ def test_bad_rows_are_an_error_unless_they_are_dropped(folder, tmp_path):
     assert not (tmp_path / "m").exists()
     succeed(*arguments, "--drop-bad-rows")
     assert sc.load(tmp_path / "m").provenance.n_rounds == N - 1
+
+
+def test_cures_are_told_in_options(tmp_path):
+    table = table_of_two_worlds(0)
+    arguments = ("learn", tmp_path / "log.csv", "-o", tmp_path / "m", *QUICK, "--oracle", "none")
+    table.with_columns(polars.lit(0.0).alias(NAMES["propensity"])).write_csv(tmp_path / "log.csv")
+    message = in_options(fail(LogError, *arguments, "--drop-bad-rows"))
+    assert "the same without --drop-bad-rows says which" in message
+    table.drop(NAMES["propensity"]).write_csv(tmp_path / "log.csv")
+    columns = ",".join(f"{word}={NAMES[word]}" for word in ("action", "reward", "time"))
+    arguments = ("learn", tmp_path / "log.csv", "-o", tmp_path / "m", "--columns", columns, "--json")
+    message = in_options(fail(LogError, *arguments))
+    assert "learning by anything but --objective dm" in message
 
 
 def test_columns_without_use_are_left_out_with_a_warning(tmp_path):

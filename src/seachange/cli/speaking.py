@@ -126,6 +126,8 @@ def in_options(said: SeachangeError | Warning | str) -> str:
 
     words = {
         'on_bad_rows="drop"': "--drop-bad-rows",
+        'on_bad_rows="raise"': "the same without --drop-bad-rows",
+        'objective="dm"': "--objective dm",
         "force=True": "--force",
         'interval="bootstrap"': "--interval bootstrap",
         "evaluate_online(log, model.deployer())": "--online",
