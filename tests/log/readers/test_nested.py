@@ -121,3 +121,11 @@ def test_every_file_of_a_data_set_must_have_the_field(tmp_path):
     written(tmp_path, "parquet", others).rename(tmp_path / "2.parquet")
     with pytest.raises(LogError, match=r"'item\.id' is not in '2\.parquet'"):
         open_raw(tmp_path, PLACES)
+
+
+@pytest.mark.parametrize("write", ["write_ndjson", "write_parquet"])
+def test_a_table_without_an_action_tells_the_fields_inside_of_its_records(tmp_path, write):
+    shown = [{"item": {"id": 7}, "price": 3}, {"item": {"id": 8}, "price": 4}]
+    getattr(polars.DataFrame({"at": [1, 2], "shown": shown}), write)(tmp_path / "log")
+    with pytest.raises(LogError, match=r"no column for action and reward; it has at, shown\.item\.id, shown\.price\."):
+        sc.read_log(tmp_path / "log")

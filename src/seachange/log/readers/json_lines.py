@@ -20,7 +20,7 @@ from seachange.log.readers.ahead import made_ahead
 from seachange.log.readers.json_types import column_of, texts_of, type_of, wanted_type, with_numbers
 from seachange.log.readers.kinds import Kind, Odd, Role
 from seachange.log.readers.lines import BYTE_ORDER_MARK, Lines, line_blocks
-from seachange.log.readers.nested import FieldPath, lifted, lifting, lowered, paths_to
+from seachange.log.readers.nested import FieldPath, fields_in, lifted, lifting, lowered, paths_to
 from seachange.log.readers.streams import NOT_UTF8, head_of, likely_lines, opened, require_narrow
 from seachange.log.readers.table_log import FEW_ROWS, HEAD_ROWS, ROLES, Block, TableLog
 from seachange.protocols import Ints
@@ -65,12 +65,19 @@ class JsonLinesLog(TableLog):
             raise LogError(f"{str(self.paths[0])!r} has no line with an object of JSON.")
         names = _keys_of(self._rows)
         if nested := self._nested(names):
-            columns = {name: [row.get(name) for row in self._rows] for name in names}
-            # A single line with something else does not keep all others from being records.
-            kinds = {name: [v for v in values if isinstance(v, dict)] or values for name, values in columns.items()}
-            self._paths = paths_to(nested, [{name: type_of(values) for name, values in kinds.items()}])
+            self._paths = paths_to(nested, [self._likely_types()])
             names = _keys_of([lifted(row, self._paths) for row in self._rows])
         return list(names)
+
+    def _fields(self) -> list[str]:
+        return fields_in([self._likely_types()])
+
+    def _likely_types(self) -> dict[str, polars.DataType]:
+        """Of the columns, by their first values; one that is a record anywhere is one."""
+        columns = {name: [row.get(name) for row in self._rows] for name in _keys_of(self._rows)}
+        # A single line with something else does not keep all others from being records.
+        kinds = {name: [v for v in values if isinstance(v, dict)] or values for name, values in columns.items()}
+        return {name: type_of(values) for name, values in kinds.items()}
 
     def _head(self) -> polars.DataFrame:
         import polars

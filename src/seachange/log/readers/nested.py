@@ -22,13 +22,23 @@ def paths_to(names: Iterable[str], tables: Sequence[Types]) -> dict[str, FieldPa
     for name in names:
         paths = [path for types in tables if (path := path_to(name, types)) is not None]
         if not paths:
-            fields = list(dict.fromkeys(field for types in tables for field in _fields_in(types)))
+            fields = fields_in(tables)
             raise LogError(
                 f"the table has neither a column {name!r} nor a field of that name inside of a record; it has "
                 f"{listed(fields)}.{did_you_mean(name, fields)}"
             )
         found[name] = paths[0]
     return found
+
+
+def fields_in(tables: Sequence[Types]) -> list[str]:
+    """The names of all columns, records by those of their fields."""
+    found = []
+    for types in tables:
+        for name, dtype in types.items():
+            inner = fields_in([_fields(dtype)])
+            found += [f"{name}.{each}" for each in inner] if inner else [name]
+    return list(dict.fromkeys(found))
 
 
 def path_to(name: str, types: Types) -> FieldPath | None:
@@ -118,12 +128,3 @@ def _fields(dtype: Any) -> dict[str, Any]:
     import polars
 
     return {field.name: field.dtype for field in dtype.fields} if isinstance(dtype, polars.Struct) else {}
-
-
-def _fields_in(types: Types) -> list[str]:
-    """The names of all columns, records by those of their fields."""
-    found = []
-    for name, dtype in types.items():
-        inner = _fields_in(_fields(dtype))
-        found += [f"{name}.{each}" for each in inner] if inner else [name]
-    return found

@@ -11,7 +11,7 @@ import numpy as np
 
 from seachange.errors import LogError
 from seachange.log.readers.kinds import Kind, Role
-from seachange.log.readers.nested import lifting, path_to, paths_to
+from seachange.log.readers.nested import fields_in, lifting, path_to, paths_to
 from seachange.log.readers.table_log import HEAD_ROWS, Block, TableLog
 
 if TYPE_CHECKING:
@@ -59,6 +59,9 @@ class ParquetLog(TableLog):
                 with _reading(path):
                     self._schemas[path] = self._table(path).collect_schema()
         return list(dict.fromkeys(name for schema in self._schemas.values() for name in schema.names()))
+
+    def _fields(self) -> list[str]:
+        return fields_in(list(self._schemas.values()))
 
     def _head(self) -> polars.DataFrame:
         import polars

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from seachange.errors import LogError, SeachangeWarning, did_you_mean
@@ -53,8 +53,15 @@ class Places(NamedTuple):
     found: dict[str, str]  # those of them that nobody named
 
 
-def find_places(available: Sequence[str], columns: Mapping[str, str | Sequence[str]]) -> Places:
-    """Which of the columns there are holds the action, the reward and so on."""
+def find_places(
+    available: Sequence[str],
+    columns: Mapping[str, str | Sequence[str]],
+    fields: Callable[[], Sequence[str]] | None = None,
+) -> Places:
+    """Which of the columns there are holds the action, the reward and so on.
+
+    ``fields`` gives what could be named as well, such as fields inside of records.
+    """
     words = (*USUAL_NAMES, "contexts")
     for word in columns:
         if word not in words:
@@ -72,8 +79,9 @@ def find_places(available: Sequence[str], columns: Mapping[str, str | Sequence[s
     places |= found
     if missing := [word for word in REQUIRED if word not in places]:
         needed = ",".join(f"{word}=..." for word in missing)
+        names = available if fields is None else fields()
         raise LogError(
-            f"the table has no column for {' and '.join(missing)}; it has {listed(available)}. "
+            f"the table has no column for {' and '.join(missing)}; it has {listed(names)}. "
             f"Say which it is: columns={{{missing[0]!r}: ...}}, or --columns {needed} in a shell."
         )
     for word, place in places.items():

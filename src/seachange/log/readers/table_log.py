@@ -111,7 +111,7 @@ class TableLog:
         self._keys = {file: {} if isinstance(path, Path) else partition_keys(file) for file in self.paths}
         keys = [key for said in self._keys.values() for key in said]
         self._available = list(dict.fromkeys([*self._names(), *keys]))
-        places = find_places(self._available, self._asked)
+        places = find_places(self._available, self._asked, lambda: list(dict.fromkeys([*self._fields(), *keys])))
         self.columns, self.found, self.contexts = places.columns, places.found, asked_contexts(self._asked)
         # Features that are fitted already say what the texts of their columns are; a later file may look otherwise.
         self._wanted: dict[str, Kind] = {}
@@ -145,6 +145,10 @@ class TableLog:
                 waiting, n_waiting, n_rejected = [last], len(last), len(last.rejected)
         yield from even_parts(waiting, rows)
         self._tell(oddities)
+
+    def _fields(self) -> list[str]:
+        """Everything in the files that may be named as a column."""
+        return self._available
 
     def _names(self) -> list[str]:
         """The columns that the files have."""
