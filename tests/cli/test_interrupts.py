@@ -131,7 +131,7 @@ def test_an_interrupt_ends_the_processes_of_an_experiment(tmp_path):
 
 def test_an_experiment_that_goes_on_says_so_when_it_is_interrupted(tmp_path):
     process = begun("replicate", "yahoo", "--standin", "-o", tmp_path / "out", "--days", 1, "--next-days", 1)
-    wait_until(lambda: any(tmp_path.glob("out/*/*.txt")), process)
+    wait_until(lambda: any(tmp_path.glob("out/*/*20090501.gz")), process)
     process.send_signal(signal.SIGINT)
     _, stderr = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130

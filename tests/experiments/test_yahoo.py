@@ -4,6 +4,7 @@ import csv
 import gzip
 import json
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -31,7 +32,7 @@ def copied(days, tmp_path):
 
 
 def read(folder, tmp_path, n_days=2):
-    return read_days(folder, n_days, tmp_path, with_users=False, invented=True)
+    return read_days(folder, n_days, tmp_path, features="documents", invented=True)
 
 
 def never_again(*_, **__):
@@ -42,7 +43,14 @@ def test_the_log_through_files_is_the_log_of_the_page_itself(days, tmp_path):
     found = Visits.load(read(days, tmp_path).visits)
     settings = yahoo.Settings(days=1, next_days=1)
     through, direct = (yahoo.worlds(each, settings) for each in (found, FrontPage(seed=0, n_days=2).visits()))
-    for ours, theirs in zip(through, direct, strict=True):
+    for day, (ours, theirs) in enumerate(zip(through, direct, strict=True)):
+        for world in (ours, theirs):
+            assert set(world.visits.days) == {day}
+        for one, other in zip(ours.rounds(7, 30_000), theirs.rounds(7, 30_000), strict=True):
+            np.testing.assert_array_equal(one.mean_rewards, other.mean_rewards)
+            np.testing.assert_array_equal(one.rewards, other.rewards)
+        ids = [world.visits.document_ids[world.visits.shown] for world in (ours, theirs)]
+        np.testing.assert_array_equal(*ids)
         one, other = ours.log(7), theirs.log(7)
         np.testing.assert_array_equal(one.arrays.rows, other.arrays.rows)
         for name in ("actions", "rewards", "propensities", "times"):
@@ -79,7 +87,7 @@ def test_a_day_without_visits_is_told(copied, tmp_path):
 
 
 def test_invented_days_are_never_taken_for_yahoo_s(days, tmp_path):
-    assert read_days(days, 2, tmp_path, with_users=False, invented=False).data == INVENTED
+    assert read_days(days, 2, tmp_path, features="documents", invented=False).data == INVENTED
 
 
 def test_other_files_of_the_same_names_are_read_again(copied, tmp_path):
@@ -136,7 +144,10 @@ def test_documents_without_features_need_an_identity(tmp_path):
             for t in range(500)
         ]
         (tmp_path / f"ydata-fp-td-clicks-v2_0.201110{day:02}").write_text("\n".join(lines) + "\n")
-    found = read_days(tmp_path, 2, tmp_path, with_users=False, invented=False)
+    with pytest.raises(LogError, match='R6B, whose documents have no features: features="identity" tells them apart'):
+        read(tmp_path, tmp_path)
+    assert not (tmp_path / "visits.npz").exists()
+    found = read_days(tmp_path, 2, tmp_path, features="identity", invented=False)
     assert found.data == "Yahoo! R6B"
     with pytest.raises(ValueError, match='features="identity" tells them apart'):
         yahoo.worlds(Visits.load(found.visits), yahoo.Settings(days=1, next_days=1))
@@ -157,7 +168,7 @@ def test_runs_go_on_where_they_stopped(tmp_path):
         RunStore(tmp_path, {"days": 5})
 
 
-def test_the_command_goes_from_files_to_the_table_and_does_nothing_twice(tmp_path, monkeypatch):
+def test_the_command_goes_from_files_to_the_table_and_runs_nothing_twice(tmp_path, monkeypatch):
     command = ["replicate", "yahoo", "--standin", *OPTIONS, "-o", str(tmp_path / "out"), "--json"]
     done = CliRunner().invoke(app, command, catch_exceptions=False)
     assert done.exit_code == 0, done.output
@@ -169,8 +180,12 @@ def test_the_command_goes_from_files_to_the_table_and_does_nothing_twice(tmp_pat
     for horizon in yahoo.HORIZONS:
         assert rows["oracle", horizon]["oracle_share"] == 1
         for method in yahoo.METHODS:
-            assert 0.8 < rows[method, horizon]["mean"] <= rows["oracle", horizon]["mean"]
+            mean, most = rows[method, horizon]["mean"], rows["oracle", horizon]["mean"]
+            assert 0.8 < mean <= most
+            assert rows[method, horizon]["oracle_share"] == pytest.approx(mean / most)
     assert rows["k-HMM", "same days"]["mean"] > rows["IPS", "same days"]["mean"] > 1
+    assert rows["k-CD", "same days"]["mean"] != rows["IPS", "same days"]["mean"]
+    assert rows["oracle", "same days"]["mean"] != rows["oracle", "next days"]["mean"]
     with (tmp_path / "out" / "relative-click-rates.csv").open() as file:
         written = list(csv.DictReader(file))
     assert [float(row["mean"]) for row in written] == [row["mean"] for row in document["rows"]]
@@ -180,6 +195,54 @@ def test_the_command_goes_from_files_to_the_table_and_does_nothing_twice(tmp_pat
     monkeypatch.setattr("seachange.experiments.yahoo_days.visits_of", never_again)
     again = CliRunner().invoke(app, command, catch_exceptions=False)
     assert json.loads(again.stdout)["rows"] == document["rows"]
+
+
+def test_settings_of_which_there_are_no_runs_may_change(tmp_path):
+    RunStore(tmp_path, {"days": 6})
+    RunStore(tmp_path, {"days": 5}).add("seed 0, k 1", {})
+    with pytest.raises(OutputError, match="5 there, 6 here"):
+        RunStore(tmp_path, {"days": 6})
+
+
+@pytest.mark.parametrize("field", ["window", "smoothing"])
+@pytest.mark.parametrize("value", [-1.0, np.nan, np.inf])
+def test_settings_are_held_to_their_rules_before_anything_is_read(field, value):
+    with pytest.raises(ValueError, match=f"{field} must be"):
+        yahoo.Settings(**{field: value})
+
+
+def test_visits_at_midnight_may_be_in_the_file_of_the_day_before(copied, tmp_path):
+    folder, (first, second) = copied
+    with gzip.open(second, "rt") as file:
+        lines = file.readlines()
+    with gzip.open(second, "wt") as file:
+        file.writelines(lines[1_000:])
+    with gzip.open(first, "at") as file:
+        file.writelines(lines[:1_000])
+    with gzip.open(second, "at") as file:
+        file.write(lines[500])
+    assert read(folder, tmp_path).told.startswith("172,801 visits of 2 days")
+
+
+def test_documents_that_pools_lack_are_told(days, tmp_path):
+    visits = read(days, tmp_path).visits
+    settings = yahoo.Settings(days=1, next_days=1)
+    assert yahoo.left_out(visits, settings) == ""
+    assert "left out: their pools have fewer than 20 documents" in yahoo.left_out(
+        visits, replace(settings, n_documents=20)
+    )
+
+
+@pytest.mark.long
+def test_the_order_of_methods_is_that_of_the_paper_on_another_page(tmp_path):
+    """Single policies < k-CD <= k-HMM on both horizons, ten states, six days and the next four."""
+    FrontPage(seed=11, n_days=10).visits().save(tmp_path / "visits.npz")
+    settings = yahoo.Settings()
+    single = yahoo.run_methods((0, 0), tmp_path / "visits.npz", settings, 10)
+    switching = yahoo.run_methods((0, 10), tmp_path / "visits.npz", settings, 10)
+    for horizon in range(2):
+        best = max(single[method][horizon] for method in ("IPS", "DR", "POEM"))
+        assert best < switching["k-CD"][horizon] < switching["k-HMM"][horizon] < single["oracle"][horizon]
 
 
 @pytest.mark.parametrize("options", [[], ["--standin", "--data", "somewhere"]])

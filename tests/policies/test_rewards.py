@@ -80,6 +80,26 @@ def test_no_prediction_saw_its_own_block(kind, reward_kind):
         assert np.abs(after - before).max() > 1e-3
 
 
+@pytest.mark.parametrize("reward_kind", ["gaussian", "bernoulli"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_rounds_that_are_asked_for_are_those_of_all(kind, reward_kind):
+    log, generator = click_log(kind)
+    weights, asked = generator.random(len(log)), generator.random(len(log)) < 0.3
+    every = cross_fitted(log, weights, 1.0, reward_kind, n_folds=4)
+    some = cross_fitted(log, weights, 1.0, reward_kind, n_folds=4, asked=asked)
+    np.testing.assert_array_equal(some[asked], every[asked])
+    assert (some[asked] != 0).all()
+
+
+@pytest.mark.parametrize("reward_kind", ["gaussian", "bernoulli"])
+def test_a_doubly_robust_learner_climbs_on_its_model_of_the_rounds_that_count(reward_kind):
+    log, generator = click_log("shared")
+    counts = np.where(generator.random(len(log)) < 0.5, 0.0, generator.random(len(log)))
+    objective = sc.policies.DRLearner(rewards=reward_kind, ridge=1.0)._objective(log, counts)
+    expected = cross_fitted(log, counts, 1.0, reward_kind)
+    np.testing.assert_allclose(objective.modelled[counts > 0], expected[counts > 0], atol=1e-12)
+
+
 def test_blocks_share_the_weight_and_cover_every_round():
     weights = np.concatenate([np.zeros(50), np.ones(10), np.zeros(40), np.full(20, 0.5)])
     log = sc.BanditLog.from_arrays(np.arange(120) % 3, np.ones(120), np.full(120, 1 / 3))

@@ -127,3 +127,9 @@ def test_features_may_be_crossed_or_an_identity(visits, world):
     )
     with pytest.raises(ValueError, match="nothing is known of these visitors"):
         Clickstream(visits=replace(few, users=few.users[:, :0]), click_rates=world.click_rates, features="crossed")
+
+
+def test_deployments_are_on_another_sample_than_the_log(world):
+    log, rounds = world.log(4), next(iter(world.rounds(4, 10_000)))
+    same = (log.contexts[:10_000] == rounds.contexts).all(axis=(1, 2))
+    assert same.mean() < 0.01

@@ -8,7 +8,8 @@ from typing import Annotated, Any, Literal
 import typer
 
 from seachange.cli.options import CORES, Json, Seed, Workers, replicate
-from seachange.cli.speaking import console_for, finish, resumable
+from seachange.cli.running import resumable
+from seachange.cli.speaking import console_for, finish
 
 OPEN = "What the paper leaves open"
 
@@ -42,6 +43,10 @@ def yahoo(
     smoothing: Annotated[
         float, typer.Option(min=0, metavar="N", help="Shows at the average rate added there.", rich_help_panel=OPEN)
     ] = 100.0,
+    restarts: Annotated[int, typer.Option(min=1, metavar="N", help="Starts of EM.", rich_help_panel=OPEN)] = 1,
+    tolerance: Annotated[
+        float, typer.Option(min=0, help="EM stops at less log-likelihood gained a round.", rich_help_panel=OPEN)
+    ] = 1e-6,
     workers: Workers = CORES,
     seed: Seed = 0,
     json: Json = False,
@@ -60,7 +65,7 @@ def yahoo(
     console, seeds = console_for(json), range(seed, seed + runs)
     settings = experiment.Settings(
         days=days, next_days=next_days, n_documents=documents, features=features, window=3600 * window,
-        smoothing=smoothing,
+        smoothing=smoothing, restarts=restarts, tolerance=tolerance,
     )  # fmt: skip
     n_days, counts = days + next_days, sorted({*range(1, up_to + 1), states})
     if data is not None:
@@ -69,8 +74,10 @@ def yahoo(
     with resumable():
         source = data if data is not None else yahoo_days.invented_days(folder, n_days, seed)
         store = RunStore(folder, experiment.in_common(settings, yahoo_days.files_of(source, n_days), states))
-        read = yahoo_days.read_days(source, n_days, folder, with_users=features == "crossed", invented=standin)
+        read = yahoo_days.read_days(source, n_days, folder, features=features, invented=standin)
         console.print(f"Read from {source}, {read.data}: {read.told}", soft_wrap=True)
+        if small := experiment.left_out(read.visits, settings):
+            console.print(small)
         tasks = [(one, k) for one in seeds for k in (0, *counts)]
         running = experiment.replicate(store, read.visits, settings, tasks, states, workers)
         list(progress.tracked(running, len(tasks), "runs"))

@@ -6,7 +6,8 @@ import signal
 import sys
 import traceback
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,16 @@ class Interrupted(BaseException):
     def __init__(self, number: int) -> None:
         super().__init__(number)
         self.number = number
+
+
+@contextmanager
+def resumable() -> Iterator[None]:
+    """Work that the same command goes on with after it was interrupted, which is said then."""
+    try:
+        yield
+    except (Interrupted, KeyboardInterrupt) as interrupt:
+        interrupt.add_note("The same command goes on from there.")
+        raise
 
 
 def main() -> None:
@@ -76,6 +87,6 @@ def _interrupted(interrupt: BaseException, written: Sequence[Path]) -> int:
     number = interrupt.number if isinstance(interrupt, Interrupted) else int(signal.SIGINT)
     word = next(words for name, words in ENDING.items() if getattr(signal, name, None) == number)
     told = f"{', '.join(map(str, written))} had been written" if written else "nothing was written"
-    notes = "".join(f" {note}" for note in getattr(interrupt, "__notes__", ()))
+    notes = "".join(f" {note}" for note in getattr(interrupt, "__notes__", ())) if written else ""
     say_error(f"{word}; {told}.{notes}", kind="Interrupted", heading="")
     return AFTER_SIGNAL + number

@@ -48,16 +48,6 @@ def say(console: Console, *paragraphs: str) -> None:
         console.print(text, soft_wrap=not console.is_terminal, markup=False)
 
 
-@contextmanager
-def resumable() -> Iterator[None]:
-    """Work that the same command goes on with after it was interrupted, which is said then."""
-    try:
-        yield
-    except BaseException as error:
-        error.add_note("The same command goes on from there.")
-        raise
-
-
 def finish(console: Console, json: bool, result: Any, closing: str = "") -> None:
     """The last words, never broken so that they can be copied, and the document where one was asked for."""
     if closing:
@@ -128,6 +118,7 @@ def in_options(said: SeachangeError | Warning | str) -> str:
         'on_bad_rows="drop"': "--drop-bad-rows",
         'on_bad_rows="raise"': "the same without --drop-bad-rows",
         'objective="dm"': "--objective dm",
+        'features="identity"': "--features identity",
         "force=True": "--force",
         'interval="bootstrap"': "--interval bootstrap",
         "evaluate_online(log, model.deployer())": "--online",

@@ -18,7 +18,7 @@ class RunStore:
     def __init__(self, folder: Path, settings: dict[str, Any]) -> None:
         self._runs = folder / RUNS
         kept = folder / SETTINGS
-        if kept.exists():
+        if kept.exists() and self._runs.exists():
             earlier = json.loads(kept.read_text())
             differ = [name for name in {**earlier, **settings} if earlier.get(name) != settings.get(name)]
             if differ:

@@ -20,6 +20,7 @@ from seachange.errors import SeachangeWarning
 from seachange.experiments.methods import STATIONARY, SWITCHING, default_methods
 from seachange.experiments.run_store import RunStore
 from seachange.experiments.yahoo_states import StatesFound, states_found
+from seachange.params import require
 from seachange.simulate.clickstream import ClickRates, Clickstream, DocumentFeatures
 from seachange.simulate.rollout import rollout
 from seachange.simulate.visits import Visits
@@ -45,9 +46,12 @@ class Settings:
     features: DocumentFeatures = "documents"  # f(x, a); the paper's are the documents' own
     window: float = 43_200.0  # seconds around a round in which a document's click rate is estimated
     smoothing: float = 100.0  # shows at the average rate that are added there
-    # More starts, and less of a gain a round to stop at, take four times as long for the same states.
-    restarts: int = 1
-    tolerance: float = 1e-6
+    restarts: int = 1  # of EM
+    tolerance: float = 1e-6  # it stops at less log-likelihood gained a round
+
+    def __post_init__(self) -> None:
+        require(0 < self.window < np.inf, f"window must be positive; got {self.window / 3600:g} hours.")
+        require(0 <= self.smoothing < np.inf, f"smoothing must be at least 0 and finite; got {self.smoothing:g}.")
 
     @property
     def hmm(self) -> HMMOracle:
@@ -164,6 +168,15 @@ def summarise(store: RunStore, seeds: Sequence[int], counts: Sequence[int], data
                 mean = float(values[:, i].mean())
                 results.append(Result(name, horizon, k if switching else None, mean, std, share, paper, data))
     return results
+
+
+def left_out(visits: Path, settings: Settings) -> str:
+    """What is said of visits whose pools are too small; nothing where there are none."""
+    n = sum(world.n_too_small for world in _worlds(visits, settings))
+    if not n:
+        return ""
+    have = "visit is left out: its pool has" if n == 1 else "visits are left out: their pools have"
+    return f"{n:,} {have} fewer than {settings.n_documents} documents."
 
 
 def in_common(settings: Settings, files: Sequence[Path], printed: int) -> dict[str, Any]:

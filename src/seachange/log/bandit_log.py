@@ -262,7 +262,7 @@ class BanditLog:
     @cached_property
     def scales(self) -> Floats:
         """(D,) the unit that each feature is measured in: its root mean square."""
-        return self.joint.scales(self.arrays.rows)
+        return _read_only(self.joint.scales(self.arrays.rows))
 
     def room(self, *shape: int) -> Floats:
         """An array to be filled, where the log's own columns are: in memory or on disk."""

@@ -79,7 +79,7 @@ def _lay_out(arrays: Sequence[npt.NDArray[Any]], places: Ints, rows: Floats) -> 
     # A kernel takes one array: that from the first column in memory to the last, in which only columns are read.
     first = min(arrays, key=_address)
     starts = np.array([_address(array) - _address(first) for array in arrays]) // rows.itemsize
-    numbers = as_strided(first, shape=(int(starts.max()) + len(rows),), writeable=False)
+    numbers = as_strided(first, shape=(int(starts.max()) + len(rows),), strides=(rows.itemsize,), writeable=False)
     lay_out(numbers, starts, places, rows)
 
 

@@ -9,6 +9,7 @@ from typing import Self
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import stdtrit
 
 from seachange.engine import Stage, stage
 from seachange.errors import SeachangeWarning
@@ -37,8 +38,8 @@ CLIPS = (100.0, 20.0)
 PULLS, PULLS_TO_ZERO = (2000.0, 2.0), (0.2, 6.0)
 # Weights beyond this do not decide between candidates: one round would.
 MOST_WEIGHT = 100.0
-# A loss of so many standard errors is seen.
-SEEN_AT = 2.0
+# A loss is seen where chance would make a smaller one with this probability.
+SEEN_AT = 0.99
 
 
 @dataclass(frozen=True)
@@ -138,7 +139,7 @@ def choose_objective(
             chosen = trial.choice.chosen
             trial.hold(variants(chosen, trial.learners[chosen], log))
     choice = trial.choice
-    trial.say_what_is_lost(choice.chosen)
+    trial.say_what_is_lost(choice.candidates[0])
     return copy(trial.learners[choice.chosen]), choice
 
 
@@ -195,18 +196,20 @@ class _Trial:
         chosen = next(each.name for each in judged if each.behind <= each.behind_error)
         return Choice(chosen, tuple(sorted(judged, key=lambda each: each.behind)), len(self.folds))
 
-    def say_what_is_lost(self, name: str) -> None:
-        """Warn where a candidate is seen to earn less than the log did."""
+    def say_what_is_lost(self, best: Candidate) -> None:
+        """Warn where even the best candidate is seen to earn less than the log did."""
         total = self.membership.sum()
         earned = self.membership.sum(axis=1) * self.log.arrays.rewards
-        losses = self.clusters.sums(earned - self.values[name])
-        loss, error = float(losses.sum() / total), float(np.sqrt(len(losses)) * losses.std() / total)
-        if loss > SEEN_AT * error > 0:
+        losses = self.clusters.sums(earned - self.values[best.name])
+        if len(losses) < 2:
+            return
+        loss, error = float(losses.sum() / total), float(np.sqrt(len(losses)) * losses.std(ddof=1) / total)
+        if loss > stdtrit(len(losses) - 1, SEEN_AT) * error > 0:
             warnings.warn(
-                f"what is learned here earns less than the log did: {earned.sum() / total - loss:.4g} a round on "
-                f"held-out time, by the best of all objectives, and {earned.sum() / total:.4g} logged "
-                f"({loss:.2g} ± {error:.2g} less). Whoever chose the actions knew more than this log tells; learn from "
-                "more rounds, or go on as before.",
+                f"what is learned here earns less than the log did: {best.value:.4g} a round on held-out time, by the "
+                f"best of the objectives, and {earned.sum() / total:.4g} logged ({loss:.2g} ± {error:.2g} less). "
+                "Perhaps whoever chose the actions knew more than this log tells; go on as before, or log what they "
+                "knew.",
                 SeachangeWarning,
                 stacklevel=4,
             )

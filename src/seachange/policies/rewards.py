@@ -151,8 +151,11 @@ def cross_fitted(
         if kind == "bernoulli":
             coefs = click_fit(log, log.scales, seen, click_centre(log, seen), whole.ridge, start=whole.coefs).coefs
             rows = held_out.arrays.rows
-            rows = rows if len(rows) == 1 or inside.all() else rows[inside]
-            predicted[fold.span][inside] = expit(modelled_rewards(rows, coefs))
+            if len(rows) > 1 and log.spool is None and not inside.all():
+                predicted[fold.span][inside] = expit(modelled_rewards(rows[inside], coefs))
+            else:
+                modelled = expit(modelled_rewards(rows, coefs))
+                predicted[fold.span][inside] = np.broadcast_to(modelled, (len(held_out), log.n_actions))[inside]
         else:
             modelled = fit_rewards(log, seen[:, None], ridge)[0].predict(held_out)
             predicted[fold.span][inside] = np.broadcast_to(modelled, (len(held_out), log.n_actions))[inside]

@@ -108,7 +108,7 @@ class TabularLearner(Params):
         gains, residuals = np.zeros(n_cells), log.rewards
         if self.objective != "ips":
             kind, n_folds = kind_of(log, "auto"), FOLDS if self.objective == "dr" else 1
-            modelled = cross_fitted(log, counts, self.ridge, kind, n_folds)
+            modelled = cross_fitted(log, counts, self.ridge, kind, n_folds, asked=counts > 0)
             places = situations.of_round[:, None] * log.n_actions + np.arange(log.n_actions)
             gains += np.bincount(places.ravel(), (counts[:, None] * modelled).ravel(), n_cells)
             residuals = residuals - modelled[np.arange(len(log)), log.actions]

@@ -9,6 +9,7 @@ import numpy as np
 
 from seachange.errors import LogError
 from seachange.log.raw import PART_ROWS, RawRounds
+from seachange.log.readers.nested import fields_in
 from seachange.log.readers.places import asked_contexts, find_places, free_columns
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ class FrameLog:
         if features is not None:
             columns = features.words(columns)
         self.table = as_polars(frame)
-        places = find_places(self.table.columns, columns)
+        places = find_places(self.table.columns, columns, lambda: fields_in([self.table.schema]))
         self.columns, self.found, self.contexts = places.columns, places.found, asked_contexts(columns)
         self.held = self.contexts
         if self.held is None:
