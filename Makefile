@@ -10,6 +10,7 @@ WORKERS ?= 2
 
 demo: $(VENV)/installed $(VENV)/kernels  ## the whole loop on built-in data
 	$(BIN)/seachange demo --out demo-output --force
+	@echo "(seachange is $(BIN)/seachange here.)"
 
 test: $(VENV)/developer $(VENV)/kernels chromium  ## the suite, then its small part again without the compiler
 	$(BIN)/python -m pytest -q -n $(WORKERS)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from fnmatch import fnmatch
 from pathlib import Path
 from secrets import token_hex
 
@@ -14,9 +15,15 @@ from seachange.errors import OutputError
 _WRITTEN: ContextVar[list[Path] | None] = ContextVar("_WRITTEN", default=None)
 
 
-def claim_file(path: str | Path, *, force: bool) -> Path:
-    """``path``, if a file can be written there; asked before the work, not after."""
+def claim_file(path: str | Path, *, force: bool, read: Iterable[Path] = ()) -> Path:
+    """``path``, if a file can be written there; asked before the work, not after.
+
+    What is ``read``, a file, a folder or a pattern, is never written over.
+    """
     target = Path(path)
+    for source in read:
+        if target.exists() and _is_of(target.resolve(), source):
+            raise OutputError(f"{str(target)!r} is read here, and would be written over; name another file.")
     if target.is_dir():
         raise OutputError(f"{str(target)!r} is a folder; name a file.")
     if target.exists() and not target.is_file():
@@ -26,6 +33,11 @@ def claim_file(path: str | Path, *, force: bool) -> Path:
         raise OutputError(f"{str(target)!r} exists already; force=True writes over it.")
     _require_writable(target.parent)
     return target
+
+
+def _is_of(file: Path, source: Path) -> bool:
+    """Whether ``source`` is a file, its folder, or a pattern of its name."""
+    return any(fnmatch(str(each), str(source.resolve())) or each == source.resolve() for each in (file, *file.parents))
 
 
 def claim_folder(path: str | Path, *, force: bool) -> Path:

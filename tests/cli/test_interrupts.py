@@ -11,6 +11,8 @@ import numpy as np
 import polars
 import pytest
 
+from seachange.cli.running import Interrupted, interrupt_in
+
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
 
 SIGNALS = [(signal.SIGINT, 130, "Interrupted"), (signal.SIGTERM, 143, "Terminated"), (signal.SIGHUP, 129, "Hung up")]
@@ -137,3 +139,11 @@ def test_an_experiment_that_goes_on_says_so_when_it_is_interrupted(tmp_path):
     assert process.returncode == 130
     assert stderr.splitlines()[-1].startswith("Interrupted; ")
     assert stderr.splitlines()[-1].endswith(" The same command goes on from there.")
+
+
+def test_an_interrupt_that_comes_as_another_error_is_one():
+    """As where it came while compiled code was being loaded."""
+    error = SystemError("returned a result with an exception set")
+    error.__cause__ = Interrupted(signal.SIGINT)
+    assert interrupt_in(error) is error.__cause__
+    assert interrupt_in(ValueError("no interrupt")) is None

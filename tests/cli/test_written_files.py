@@ -1,5 +1,6 @@
 """What commands write: nothing that exists already is lost, and what cannot be written is said at once."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -49,3 +50,18 @@ def test_a_demo_folder_with_files_in_it_is_refused(tmp_path):
     (tmp_path / "precious.txt").write_text("precious")
     assert "is not empty; force=True" in fail(OutputError, "demo", "--out", tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["precious.txt"]
+
+
+@pytest.mark.parametrize("force", [(), ("--force",)])
+@pytest.mark.parametrize("arguments", [
+    ("learn", "log.csv", "-o", "log.csv"), ("learn", ".", "-o", "log.csv"), ("learn", "*.csv", "-o", "log.csv"),
+    ("report", "log.csv", "m.seachange", "-o", "m.seachange"), ("report", "log.csv", "m.seachange", "-o", "log.csv"),
+    ("states", "log.csv", "-o", "log.csv"), ("check", "log.csv", "--fix", "log.csv"),
+])  # fmt: skip
+def test_what_is_read_is_never_written_over(folder, tmp_path, monkeypatch, arguments, force):
+    shutil.copy(folder / "early.csv", tmp_path / "log.csv")
+    shutil.copy(folder / "shop.seachange", tmp_path / "m.seachange")
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    monkeypatch.chdir(tmp_path)
+    assert "is read here, and would be written over" in fail(OutputError, *arguments, *force)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before

@@ -27,9 +27,12 @@ def check(
     """What is in a log, is it sound, can it support learning: exit code 0 sound, 1 with warnings, 2 not usable."""
     from seachange.check import check_log
     from seachange.check.fixing import fix_log
+    from seachange.outputs import claim_file
     from seachange.report.checking import check_document, check_view, repair_told
     from seachange.report.progress import working
 
+    if fix is not None:
+        claim_file(fix, force=force, read=[log])
     console, raw, repair = console_for(json), open_log(log, columns, format), None
     with working("Reading"):
         found = check_log(raw, name=str(log))

@@ -75,7 +75,7 @@ def learn(
     from seachange.report.progress import working
     from seachange.report.tables import log_table, states_table
 
-    console, target, count = console_for(json), claim_file(out, force=force), state_count(states)
+    console, target, count = console_for(json), claim_file(out, force=force, read=[log]), state_count(states)
     table = read(log, columns, format, drop_bad_rows)
     if estimate_propensities:
         table = with_estimates(table, seed, console)
@@ -136,7 +136,7 @@ def states(
     if figure is not None:
         claim_png(figure, force)
     if out is not None:
-        claim_ending(out, (".csv", ".parquet"), "--out", force)
+        claim_ending(out, (".csv", ".parquet"), "--out", force, read=[log])
     console, count, loaded = console_for(json), state_count(states), None if model is None else open_model(model, log)
     finder = _finder(oracle, count, rewards, seed) if loaded is None else loaded.oracle
     if loaded is not None and (oracle, states, rewards) != ("hmm", "auto", "auto"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zipfile import BadZipFile, ZipFile, is_zipfile
@@ -211,10 +211,10 @@ def claim_png(figure: Path, force: bool) -> None:
     claim_ending(figure, (".png",), "--figure", force)
 
 
-def claim_ending(path: Path, endings: Sequence[str], option: str, force: bool) -> None:
-    """Make sure that a file of one of these kinds can be written."""
+def claim_ending(path: Path, endings: Sequence[str], option: str, force: bool, read: Iterable[Path] = ()) -> None:
+    """Make sure that a file of one of these kinds can be written, and over nothing that is ``read``."""
     from seachange.outputs import claim_file
 
     if path.suffix.lower() not in endings:
         raise typer.BadParameter(f"{str(path)!r} should end in {listed([*endings])}", param_hint=option)
-    claim_file(path, force=force)
+    claim_file(path, force=force, read=read)

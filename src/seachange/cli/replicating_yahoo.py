@@ -83,7 +83,11 @@ def yahoo(
         list(progress.tracked(running, len(tasks), "runs"))
     rows = experiment.summarise(store, seeds, counts, read.data)
     console.print(*(tables.clicks_table(rows, runs, states, horizon) for horizon in experiment.HORIZONS), sep="\n")
-    console.print(f"Mean ± standard deviation over runs. Data: {read.data}.", soft_wrap=True)
+    console.print(
+        "Click rates relative to those of documents shown at random, mean ± standard deviation over runs; the paper's "
+        f"are at k = {experiment.PAPER_STATES}. Data: {read.data}.",
+        soft_wrap=True,
+    )
     result: dict[str, Any] = {"experiment": "yahoo", "data": read.data, "read": read.told, "runs": runs, "seed": seed}
     written = [folder / "relative-click-rates.csv", folder / "states-by-hour.png"]
     figures.write_csv(written[0], rows)

@@ -54,7 +54,7 @@ def report(
     from seachange.report.progress import working
 
     console, loaded = console_for(json), open_model(model, log)
-    target = claim_file(model.with_name("report.html") if out is None else out, force=force)
+    target = claim_file(model.with_name("report.html") if out is None else out, force=force, read=[log, model])
     table = read(log, columns, format, drop_bad_rows, loaded)
     if estimate_propensities:
         table = with_estimates(table, seed, console)

@@ -59,6 +59,8 @@ def main() -> None:
         except MemoryError as error:
             say_error(f"this needs more memory than there is{f': {error}' if str(error) else ''}.", kind="MemoryError")
         except Exception as error:
+            if (cause := interrupt_in(error)) is not None:
+                sys.exit(_interrupted(cause, written))
             traceback.print_exc()
             say_error(
                 f"this is a bug of Seachange ({type(error).__name__}); please report the lines above.", kind="Bug"
@@ -81,6 +83,14 @@ def _raise(number: int, frame: Any) -> None:
     # Once is enough: a second one, from an impatient user, must not stop the first from cleaning up.
     signal.signal(number, signal.SIG_IGN)
     raise Interrupted(number)
+
+
+def interrupt_in(error: BaseException) -> BaseException | None:
+    """The interrupt that an error comes of, as where compiled code was being loaded."""
+    seen: BaseException | None = error
+    while seen is not None and not isinstance(seen, Interrupted | KeyboardInterrupt):
+        seen = seen.__cause__ or seen.__context__
+    return seen
 
 
 def _interrupted(interrupt: BaseException, written: Sequence[Path]) -> int:

@@ -48,8 +48,8 @@ def _rounds(check: LogCheck) -> str:
 
 def _actions(check: LogCheck) -> str:
     taken = [each for each in check.actions if each.n_rounds]
-    told = ", ".join(f"{shown_name(each.action)} {each.share:.1%}" for each in taken[:4])
-    if len(taken) <= 4:
+    told = ", ".join(f"{shown_name(each.action)} {each.share:.1%}" for each in taken[:5])
+    if len(taken) <= 5:
         return f"{check.n_actions:,}: {told}"
     rarest = taken[-1]
     listed = "" if len(check.actions) < check.n_actions else f", … {shown_name(rarest.action)} {_share(rarest.share)}"

@@ -153,7 +153,7 @@ def clicks_table(results: Sequence[ClicksResult], n_runs: int, n_states: int, ho
         for r in results
         if r.horizon == horizon and r.n_states in (None, n_states)
     ]  # fmt: skip
-    title = f"Click rate relative to chance, {horizon}, k = {n_states}, {count_of(n_runs, 'run')}"
+    title = f"{horizon.capitalize()}, k = {n_states}, {count_of(n_runs, 'run')}"
     return table(title, ("method", "paper", "ours", "of the oracle"), rows)
 
 

@@ -234,7 +234,7 @@ def object_of(line: bytes) -> dict[str, Any]:
     try:
         value = json.loads(text, object_pairs_hook=_each_once, parse_constant=CONSTANTS.get)
     except json.JSONDecodeError as error:
-        raise ValueError(f"it is no JSON: {error.msg} at character {error.pos + 1}") from error
+        raise ValueError(f"it is no JSON: {error.msg.removesuffix(' at')} at character {error.pos + 1}") from error
     except RecursionError as error:
         raise ValueError("its objects are nested too deeply") from error
     if not isinstance(value, dict):
