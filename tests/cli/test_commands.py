@@ -110,10 +110,29 @@ def test_learn_in_json_is_one_document_with_the_prose_beside_it(folder, tmp_path
         "model": str(tmp_path / "m.seachange"),
         "n_states": 2,
         "changes": len(model.labels.change_points),
+        "clock": None,  # its times are no dates
         "choice": msgspec.json.decode(msgspec.json.encode(model.choice)),
     }
     assert "2 states" in stderr
     assert "on held-out time" in " ".join(stderr.split())
+
+
+def test_states_that_follow_the_hour_are_told_wherever_states_are(tmp_path):
+    rng, n = np.random.default_rng(0), 5 * 24 * 30
+    hours = np.arange(n) / 30
+    actions, morning = rng.integers(2, size=n), hours % 24 < 12
+    columns = {"action": actions, "reward": (rng.random(n) < np.where(actions == morning, 0.7, 0.2)).astype(int)}
+    moments = np.datetime64("2026-03-02T00:00", "ms") + (3_600_000 * hours).astype("timedelta64[ms]")
+    polars.DataFrame(columns | {"propensity": np.full(n, 0.5), "time": moments}).write_parquet(tmp_path / "log.parquet")
+    sentence = "The states follow the hour of the day: "
+    arguments = ("learn", tmp_path / "log.parquet", "-o", tmp_path / "m", "--states", 2, "--objective", "dm")
+    result, stderr = succeed_in_json(*arguments)
+    assert sentence in " ".join(stderr.split())
+    assert result["clock"]["period"] == "day"
+    assert result["clock"]["told"] > 0.9
+    assert sentence in " ".join(succeed("states", tmp_path / "log.parquet", tmp_path / "m").split())
+    succeed("report", tmp_path / "log.parquet", tmp_path / "m", "-o", tmp_path / "r.html")
+    assert sentence in (tmp_path / "r.html").read_text()
 
 
 def test_states_are_those_of_the_model(folder):

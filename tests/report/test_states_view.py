@@ -26,7 +26,7 @@ DAYS = np.datetime64("2026-03-01T00:00:00", "ms") + np.arange(N) * np.timedelta6
 KEYS = {
     "oracle", "rewards", "n_rounds", "n_sequences", "n_states", "counts", "visits", "mean_rewards", "actions",
     "contexts", "context_names", "n_dropped", "confidence", "change_points", "changes", "changes_per_sequence",
-    "segments", "over_time", "rewards_by_action", "distinguishing", "transitions", "evidence",
+    "segments", "over_time", "rewards_by_action", "distinguishing", "transitions", "clock", "evidence",
 }  # fmt: skip
 
 

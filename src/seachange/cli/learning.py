@@ -73,6 +73,7 @@ def learn(
     from seachange import learning
     from seachange.outputs import claim_file
     from seachange.report.progress import working
+    from seachange.report.states import clock_in
     from seachange.report.tables import log_table, states_table
 
     console, target, count = console_for(json), claim_file(out, force=force, read=[log]), state_count(states)
@@ -83,12 +84,15 @@ def learn(
     with working("Learning"):
         model = learning.learn(table, oracle=oracle, n_states=count, objective=objective, seed=seed)
     console.print(states_table(table, model.labels))
+    clock = clock_in(table, model.labels)
+    if clock is not None and clock.followed:
+        say(console, f"\n{clock}")
     if model.choice is not None:
         say(console, f"\nObjective: {model.choice.reason}")
     model.save(target)
     result = {
         "model": str(target), "n_states": model.n_states, "changes": len(model.labels.change_points),
-        "choice": msgspec.to_builtins(model.choice),
+        "clock": msgspec.to_builtins(clock), "choice": msgspec.to_builtins(model.choice),
     }  # fmt: skip
     said = as_said(format=format, estimate_propensities=estimate_propensities, drop_bad_rows=drop_bad_rows)
     steps = (

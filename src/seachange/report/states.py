@@ -13,8 +13,9 @@ from seachange.protocols import Floats, Ints
 from seachange.report.changes import Change, changes
 from seachange.report.contrasts import Contrast, contrasts, fits_of
 from seachange.report.state_rewards import RewardCells, reward_cells
-from seachange.report.timeline import Bands, TimeAxis, bands, time_axis
+from seachange.report.timeline import Bands, TimeAxis, bands, seconds_of, time_axis
 from seachange.states.change_point import ChangePointOracle
+from seachange.states.clock import Clock, clock_of
 from seachange.states.hmm import HMMOracle
 from seachange.states.labels import StateLabels, chains
 from seachange.states.selection import StateCount
@@ -83,6 +84,7 @@ class StatesSummary:
     cells: RewardCells
     contrasts: tuple[Contrast, ...]  # of each state, those that stand out most first
     transitions: Transitions
+    clock: Clock | None  # None where the time is not known or too short
     evidence: Evidence | None  # None unless an HMM was fitted
     confidence: float  # of all intervals
 
@@ -140,9 +142,18 @@ def summarise_states(
         cells=cells,
         contrasts=contrasts(log, fits_of(oracle, cells), labels.counts.astype(np.float64)),
         transitions=_transitions(log, labels, model),
+        clock=clock_in(log, labels),
         evidence=_evidence(getattr(oracle, "report_", None), fitted_here),
         confidence=confidence,
     )
+
+
+def clock_in(log: BanditLog, labels: StateLabels) -> Clock | None:
+    """How well the clock tells the states of ``log``; None where it has no dates, too few of them, or one state."""
+    if log.times is None or np.count_nonzero(labels.counts) < 2:
+        return None
+    kind, seconds = seconds_of(log.times)
+    return clock_of(seconds, labels.states) if kind == "date" else None
 
 
 def as_document(summary: StatesSummary) -> dict[str, Any]:
@@ -189,6 +200,7 @@ def as_document(summary: StatesSummary) -> dict[str, Any]:
             "expected_stays": moves.expected_stays,
             "expected_stays_seconds": _seconds(moves.expected_stays, axis),
         },
+        "clock": None if summary.clock is None else asdict(summary.clock),
         "evidence": None
         if summary.evidence is None
         else asdict(summary.evidence) | {"counts": [asdict(count) for count in summary.evidence.counts]},

@@ -28,6 +28,8 @@ def states_view(summary: StatesSummary, width: int) -> Group:
         state_strip(summary, width),
         overview_table(summary),
     ]
+    if summary.clock is not None and summary.clock.followed:
+        parts.append(Text(str(summary.clock)))
     if summary.n_states > 1:
         parts.append(moves_table(summary))
     if summary.changes:

@@ -130,6 +130,8 @@ def state_told(found: Findings) -> str:
         )
         changes = "" if states.n_chains > 1 else f" and {count_of(len(states.change_points), 'change')}"
         told = f"{some}{changes} in {rounds}{by}."
+    if states.clock is not None and states.clock.followed:
+        told = f"{told} {states.clock}"
     if found.sure_share is None:
         return told
     share = share_told(found.sure_share) if found.sure_share else "none"
