@@ -13,9 +13,9 @@ Thing = TypeVar("Thing")
 Made = TypeVar("Made")
 
 
-def made_ahead(things: Iterator[Thing], make: Callable[[Thing], Made], threads: int | None = None) -> Iterator[Made]:
+def made_ahead(things: Iterator[Thing], make: Callable[[Thing], Made]) -> Iterator[Made]:
     """What ``make`` makes of each, in order; a thread on each core is a thing ahead of whoever asks."""
-    threads = threads or cores()
+    threads = cores()
     waiting: deque[Future[Made]] = deque()
     with ThreadPoolExecutor(threads) as pool:
         try:
