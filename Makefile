@@ -50,10 +50,11 @@ figures: demo chromium  ## the figures that the documentation shows
 	$(BIN)/python docs/figures/concepts.py
 	$(BIN)/python docs/figures/report.py
 
-chromium:  ## a browser for the tests of the report, where there is none
+chromium:  ## a browser for the tests of the report page; without one they are skipped
 	@command -v chromium || command -v chromium-browser || command -v google-chrome || { \
-	  sudo=$$([ "$$(id -u)" = 0 ] || echo sudo); \
-	  $$sudo apt-get update --quiet && $$sudo apt-get install --yes --quiet chromium; }
+	  sudo=; [ "$$(id -u)" = 0 ] || sudo="sudo -n"; \
+	  $$sudo apt-get update --quiet && $$sudo apt-get install --yes --quiet chromium; } || \
+	  echo "Chromium is not installed and could not be installed: tests of the report page in a browser will be skipped."
 
 clean:
 	rm -rf $(VENV) .bench-venv .pytest_cache .mypy_cache .ruff_cache .hypothesis site demo-output replicate-output

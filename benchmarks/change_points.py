@@ -1,7 +1,7 @@
-"""Time the change-point detectors against skchange's MovingWindow, on one core.
+"""Compare the change-point detectors with skchange's MovingWindow, on one core.
 
-Both sides get the same rewards and the same window; ours gets the actions too for the fit statistic. A ratio says how
-many times as long as ours the peer takes. Exits with 1 where a side misses changes.
+Both sides get the same rewards and window; our fit statistic also gets the actions. Ratios are the peer's time divided
+by ours. The exit code is 1 if a side misses changes.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from threadpoolctl import threadpool_limits
 import seachange as sc
 from peers import pin_to_one_core
 from seachange.errors import SeachangeWarning
-from seachange.kernels.scan import mean_shifts, pick_peaks
+from seachange.kernels.change_scans import mean_shifts, pick_peaks
 from seachange.states.detector import scan
-from seachange.states.fits import series_of
+from seachange.states.segment_fits import series_of
 
 WINDOW = 500
 SEGMENT = 50_000  # rounds between changes
@@ -34,7 +34,7 @@ N_ACTIONS = 5
 
 
 def main() -> int:
-    """Run both sides, print the table, write the json; 1 where a side does not find the changes."""
+    """Run both sides, print the table, and write the JSON; return 1 if a side misses changes."""
     arguments = _arguments()
     core = pin_to_one_core()
     rows = []
@@ -56,16 +56,16 @@ def main() -> int:
     if arguments.json:
         machine = {"machine": platform.processor() or platform.machine(), "python": platform.python_version()}
         arguments.json.write_text(json.dumps({"rows": rows, "versions": versions, **machine}, indent=2))
-    # The fit statistic's scan is permissive: its candidates are judged afterwards.
-    judged = [row for row in rows if "fit: scan" not in row["name"]]
-    wrong = [row for row in judged if abs(row["changes"] - row["true_changes"]) > 0.05 * row["true_changes"] + 1]
+    # The scan of the fit statistic is permissive: its candidates are tested later.
+    tested = [row for row in rows if "fit: scan" not in row["name"]]
+    wrong = [row for row in tested if abs(row["changes"] - row["true_changes"]) > 0.05 * row["true_changes"] + 1]
     for row in wrong:
-        print(f"{row['name']} finds {row['changes']} of {row['true_changes']} changes.", file=sys.stderr)
+        print(f"{row['name']} found {row['changes']} changes; the log has {row['true_changes']}.", file=sys.stderr)
     return 1 if wrong else 0
 
 
 def world(n: int) -> sc.BanditLog:
-    """N(μ(a, z), 1), since the peer assumes a variance of 1; two states in turn, which differ in the mean too."""
+    """Rewards from N(μ(a, z), 1), because the peer assumes variance 1; two alternating states with different means."""
     generator = np.random.default_rng(0)
     actions = generator.integers(N_ACTIONS, size=n)
     means = np.array([[0.0, 0.1, 0.0, 0.1, 0.0], [1.2, 0.8, 0.6, 0.7, 0.9]])
@@ -74,9 +74,9 @@ def world(n: int) -> sc.BanditLog:
 
 
 def ways(log: sc.BanditLog) -> dict[str, Any]:
-    """Our detectors: the scan and its peaks alone, as the peer's, and whole fits with states and intervals."""
+    """Our detectors: scan and peaks only, like the peer, and whole fits with states and intervals."""
     begins, ends = np.array([0]), np.array([len(log)])
-    threshold = 0.4  # of a change by 0.8: half
+    threshold = 0.4  # half of a change of 0.8
 
     def reward_scan() -> int:
         shifts = mean_shifts(log.rewards, WINDOW, begins, ends)
@@ -100,7 +100,7 @@ def ways(log: sc.BanditLog) -> dict[str, Any]:
 
 
 def run_ours(name: str, run: Any, repeats: int) -> dict[str, Any]:
-    """One of our ways, after a warm-up."""
+    """Time one of our detectors after a warm-up."""
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore", SeachangeWarning)
         changes = run()
@@ -109,9 +109,9 @@ def run_ours(name: str, run: Any, repeats: int) -> dict[str, Any]:
 
 
 def table(rows: list[dict[str, Any]], versions: dict[str, str], core: int | None) -> str:
-    """The result, to read."""
-    where = "not bound to a core" if core is None else f"all on core {core}"
-    lines = [f"Change-points, window {WINDOW}; best of the repeats; {where}."]
+    """The result as text."""
+    where = "not pinned to a core" if core is None else f"pinned to core {core}"
+    lines = [f"Change points, window {WINDOW}; best of all repeats; {where}."]
     lines += [", ".join(f"{name} {number}" for name, number in versions.items()), ""]
     lines += [f"{'':42}{'rounds':>12}{'ms':>10}{'ratio':>8}{'found':>8}{'true':>7}"]
     for row in rows:
@@ -126,10 +126,10 @@ def table(rows: list[dict[str, Any]], versions: dict[str, str], core: int | None
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--peer-python", type=Path, required=True, help="the interpreter that has skchange")
-    parser.add_argument("--json", type=Path, help="where to write the result")
-    parser.add_argument("--rounds", type=int, nargs="+", default=[100_000, 10_000_000], help="lengths of the log")
-    parser.add_argument("--repeats", type=int, default=5, help="runs of which the fastest counts")
+    parser.add_argument("--peer-python", type=Path, required=True, help="Python interpreter with skchange")
+    parser.add_argument("--json", type=Path, help="write the result here")
+    parser.add_argument("--rounds", type=int, nargs="+", default=[100_000, 10_000_000], help="log lengths")
+    parser.add_argument("--repeats", type=int, default=5, help="number of runs; the fastest counts")
     return parser.parse_args()
 
 

@@ -1,7 +1,7 @@
-"""The memory that `seachange check` takes, from start to end, on logs of ever more bytes.
+"""Measure the memory of `seachange check` over time, on logs of increasing size.
 
-The command runs in a process of its own, whose memory is looked at twenty times a second. Logs are folders of files,
-each of 131,072 rounds with 19 contexts; the bytes are those of the files.
+The command runs in its own process, whose memory is sampled twenty times per second. Logs are folders of files with
+131,072 rounds and 19 contexts each. Sizes are file sizes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 
 ROUNDS, N_FEATURES, N_ACTIONS = 1 << 17, 19, 20
 EVERY = 0.05
-TOLD = "{format:8} {megabytes:6,} MB {rounds:11,} rounds: at most {peak:5.0f} MB, {seconds:5.1f} s"
+RESULT = "{format:8} {megabytes:6,} MB {rounds:11,} rounds: peak {peak:5.0f} MB, {seconds:5.1f} s"
 COMMAND = "from seachange.cli import main; main()"
 
 
@@ -37,7 +37,7 @@ def main() -> None:
                     write(folder / f"{n_files:05}.{word}", n_files)
                     n_files += 1
                 results.append({"format": word, "megabytes": megabytes, "rounds": n_files * ROUNDS, **checked(folder)})
-                print(TOLD.format(**results[-1]), flush=True)
+                print(RESULT.format(**results[-1]), flush=True)
     if arguments.json:
         arguments.json.write_text(json.dumps(results))
     if arguments.figure:
@@ -45,7 +45,7 @@ def main() -> None:
 
 
 def write(path: Path, number: int) -> None:
-    """One file of the log."""
+    """Write one file of the log."""
     import numpy as np
     import polars
 
@@ -59,26 +59,26 @@ def write(path: Path, number: int) -> None:
 
 
 def checked(folder: Path) -> dict[str, object]:
-    """What the command took: its peak, and its memory from moment to moment."""
+    """Run the command; return its peak memory, duration, and memory over time."""
     start, curve = time.perf_counter(), []
     command = [sys.executable, "-c", COMMAND, "check", str(folder), "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
         status = Path(f"/proc/{process.pid}/status")
         while process.poll() is None:
             words = status.read_text().split()
-            if "VmHWM:" not in words:  # it is at its end
+            if "VmHWM:" not in words:  # the process is exiting
                 break
             megabytes, peak = (int(words[words.index(f"{field}:") + 1]) / 1024 for field in ("VmRSS", "VmHWM"))
             curve.append((round(time.perf_counter() - start, 2), round(megabytes)))
             time.sleep(EVERY)
         process.communicate()
     if process.returncode != 0:
-        raise SystemExit(f"check found these logs unsound: exit code {process.returncode}")
+        raise SystemExit(f"check failed on this log: exit code {process.returncode}")
     return {"peak": peak, "seconds": time.perf_counter() - start, "curve": curve}
 
 
 def draw(results: list[dict[str, object]], path: Path) -> None:
-    """Memory over time, a line for each size."""
+    """Draw memory over time, one line per size."""
     from matplotlib import pyplot
 
     formats = list(dict.fromkeys(result["format"] for result in results))

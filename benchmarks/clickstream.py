@@ -1,7 +1,7 @@
-"""Simulated decisions a second on one core: ten experts on six features of ten documents, on an invented front page.
+"""Measure simulated decisions per second on one core: ten experts, six features of ten documents, simulated front page.
 
-Everything between the visits and the trace is on the clock: the sample, its documents and features, the experts'
-advice, the choice, the click, and the belief. The clock is the processor's; each deployer keeps its best turn.
+The time includes everything between the visits and the trace: sampling, documents and features, the experts' advice,
+decisions, clicks, and belief updates. It is processor time; the best run of each deployer counts.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import warnings
 import numpy as np
 
 import seachange as sc
-from seachange.experiments.yahoo import Settings, worlds
+from seachange.experiments.paper_yahoo import Settings, worlds
 from seachange.policies.learners import DMLearner
 from seachange.simulate import FrontPage, rollout
 
@@ -22,7 +22,7 @@ N_STATES = 10
 
 
 def main() -> None:
-    """Print decisions a second of each deployer."""
+    """Print the decisions per second of each deployer."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--days", type=int, default=6)
     parser.add_argument("--turns", type=int, default=3)
@@ -33,14 +33,14 @@ def main() -> None:
     log = world.log(0)
     known = np.arange(len(log)) * 2 * N_STATES // len(log) % N_STATES
     policies = sc.learn_per_state(log, sc.KnownStates(known).fit(log).predict(log), DMLearner())
-    # What the HMM says does not matter to the clock.
+    # The quality of the HMM does not affect the time.
     hmm = sc.HMMOracle(n_states=N_STATES, restarts=1, max_iterations=2).fit(log).model_
     deployers = {
         "posterior sampling": sc.PosteriorSampling(policies, hmm=hmm),
         "Exp4.S": sc.Exp4S(policies, mean_reward=float(log.rewards.mean())),
     }
     best = dict.fromkeys(deployers, np.inf)
-    for _ in range(arguments.turns + 1):  # the first compiles
+    for _ in range(arguments.turns + 1):  # the first run compiles
         for name, deployer in deployers.items():
             start = time.process_time()
             rollout(world, deployer, 0)

@@ -1,8 +1,7 @@
-"""Time a whole fit from a cold default start, ours and dynamax's, and say which likelihood each reached.
+"""Compare a whole fit from a default start with dynamax's: time and likelihood reached.
 
-Ours is ``HMMOracle(n_states=L).fit(log)``: several starts, regrouping, ridge and all. Dynamax's is ``initialize`` by
-each of its two methods and ``fit_em`` until it gains no more than our tolerance. Compilation is shown apart. All of it
-is time of the processor, on one core.
+Ours is ``HMMOracle(n_states=L).fit(log)`` with its defaults. Dynamax's is ``initialize`` with each of its two methods,
+then ``fit_em`` until it gains less than our tolerance. Times are processor time on one core; compilation is separate.
 """
 
 from __future__ import annotations
@@ -21,21 +20,21 @@ import seachange as sc
 from peers import pin_to_one_core
 from problems import Problem, long_chain, many_chains, synthetic
 from seachange.errors import NoChangeWarning
-from seachange.states.chain import Chain
+from seachange.states.chains import Chain
 from seachange.states.em import EM
 
-# What dynamax can do in a few minutes: Y has a tenth of its rounds.
+# Y has a tenth of its rounds, so that dynamax finishes within minutes.
 PROBLEMS = {"S": synthetic, "Y": lambda: long_chain(51_840), "M": many_chains}
-TOLERANCE, MOST_ITERATIONS = 1e-8, 200  # ours by default
+TOLERANCE, MOST_ITERATIONS = 1e-8, 200  # our defaults
 
 
 def main() -> None:
-    """A table by set; the json."""
+    """Print one table per problem and write the JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--peer-python", type=Path, required=True, help="the interpreter that has the peer")
-    parser.add_argument("--sets", default="SYM", help="which of S, Y (with a tenth of its rounds) and M")
-    parser.add_argument("--patience", type=float, default=120.0, help="seconds after which the peer gives up")
-    parser.add_argument("--json", type=Path, help="where to write the result")
+    parser.add_argument("--peer-python", type=Path, required=True, help="Python interpreter with dynamax")
+    parser.add_argument("--sets", default="SYM", help="problems to run: any of S, Y (a tenth of its rounds), and M")
+    parser.add_argument("--patience", type=float, default=120.0, help="time limit of the peer, in seconds")
+    parser.add_argument("--json", type=Path, help="write the result here")
     arguments = parser.parse_args()
     pin_to_one_core()
     report = {}
@@ -58,7 +57,7 @@ def main() -> None:
 
 
 def ours(problem: Problem) -> dict[str, Any]:
-    """Our fit, after a short one that compiles or loads what was compiled."""
+    """Time our fit, after a short one that compiles or loads the kernels."""
     log, oracle = problem.forms[0].log, sc.HMMOracle(n_states=problem.n_states)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NoChangeWarning)  # the short log shows no change
@@ -78,7 +77,7 @@ def ours(problem: Problem) -> dict[str, Any]:
 
 
 def peers(problem: Problem, python: Path, patience: float) -> list[dict[str, Any]]:
-    """Dynamax's fits, by its own interpreter."""
+    """Time dynamax's fits in its own interpreter."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "problem.npz"
         problem.write(path)
@@ -93,7 +92,7 @@ def peers(problem: Problem, python: Path, patience: float) -> list[dict[str, Any
 
 
 def from_truth(problem: Problem) -> float:
-    """The log-likelihood that EM reaches from the start near the truth, for orientation."""
+    """The log-likelihood that EM reaches from a start near the truth, for reference."""
     form = problem.forms[0]
     em = EM(Chain(form.log), problem.prior, TOLERANCE, MOST_ITERATIONS)
     return em.finish(form.start).log_likelihood

@@ -1,4 +1,4 @@
-"""Seconds that all state kernels take to compile, once for a machine: both oracles on logs of every kind."""
+"""Measure the compile time of all state kernels: both oracles on logs of every kind."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from collections.abc import Iterator
 
 
 def main() -> None:
-    """Compile in a process whose cache is empty, then again in one that has it."""
+    """Run with an empty cache, then again with a warm one."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--fits", action="store_true", help="fit in this process, and say what was compiled")
+    parser.add_argument("--fits", action="store_true", help="fit in this process and print what was compiled")
     if parser.parse_args().fits:
         compile_all()
         return
@@ -26,7 +26,7 @@ def main() -> None:
 
 
 def compile_all() -> None:
-    """Seconds by kernel; what a kernel compiles for itself, without what it calls."""
+    """Print seconds per kernel, without the kernels it calls."""
     from numba.core import event
 
     with event.install_recorder("numba:compile") as recorder:
@@ -52,7 +52,7 @@ def compile_all() -> None:
 
 
 def fit_everything() -> None:
-    """Both oracles on small logs of every kind of context and reward, with and without sequences."""
+    """Fit both oracles on small logs with every kind of context and reward, with and without sequences."""
     import warnings
 
     import numpy as np
@@ -71,7 +71,7 @@ def fit_everything() -> None:
 
 
 def logs(n: int, generator) -> Iterator:
-    """No contexts, contexts, features of actions, sequences, clicks and other rewards, many features."""
+    """Logs with and without contexts, action features, and sequences; clicks and other rewards; many features."""
     import numpy as np
 
     import seachange as sc

@@ -1,7 +1,7 @@
-"""Our side alone: two cores against one on the sets Y and M, and the most memory that Y takes.
+"""Measure the speedup from a second core on problems Y and M, and the peak memory on Y.
 
-Two cores are measured by the wall, on a machine that must be idle otherwise. Memory is what the process has at most,
-less what it had before the log was built, as a multiple of the feature matrix; each figure from a process of its own.
+The speedup is in wall time, so the machine should be idle. Memory is the peak of the process minus its memory before
+the log was built, in multiples of the feature matrix. Each memory measurement runs in its own process.
 """
 
 from __future__ import annotations
@@ -24,50 +24,53 @@ import memory
 import seachange as sc
 from problems import PROBLEMS, Problem, long_chain
 from seachange.errors import NoChangeWarning
-from seachange.states.chain import Chain
+from seachange.states.chains import Chain
 from seachange.states.em import EM
 from seachange.states.expectation import Workspace, expectation
 
-CORES_BAR = 1.5
-MEMORY_BAR = 1.5
-ITERATIONS = 5  # of EM while memory is watched
+CORES_TARGET = 1.5
+MEMORY_TARGET = 1.5
+ITERATIONS = 5  # of EM, for the memory measurement
 
 
 def main() -> None:
-    """Print both, write the json."""
+    """Print both results and write the JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--turns", type=int, default=10, help="times one core and two take turns")
-    parser.add_argument("--json", type=Path, help="where to write the result")
+    parser.add_argument("--turns", type=int, default=10, help="number of measurements with one core and with two")
+    parser.add_argument("--json", type=Path, help="write the result here")
     parser.add_argument("--child", choices=MEASURED, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.child is not None:
         print(json.dumps(memory_of(MEASURED[arguments.child])))
         return
-    print(f"Memory on Y, as a multiple of the feature matrix (bar {MEMORY_BAR}):")
+    print(f"Peak memory on Y, in multiples of the feature matrix (target: at most {MEMORY_TARGET}):")
     report: dict[str, object] = {}
     for what in MEASURED:
         command = [sys.executable, __file__, "--child", what]
         found = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
         report[what] = found
-        print(f"  {what:44}{found['peak']:6.2f}   ({found['log']:.2f} of it the log; matrix {found['matrix']:,} bytes)")
-    print(f"Two cores against one, E-step, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} (bar {CORES_BAR}):")
+        print(f"  {what:44}{found['peak']:6.2f}   (log: {found['log']:.2f}; matrix: {found['matrix']:,} bytes)")
+    cores, load = os.cpu_count(), os.getloadavg()[0]
+    print(f"Speedup of the E-step with two of {cores} cores, load {load:.1f} (target: at least {CORES_TARGET}):")
     for name in ("Y", "M"):
         one, two, within = two_cores(PROBLEMS[name](), arguments.turns)
         report[f"two cores on {name}"] = {"one": one, "two": two, "ratio": one / two, "median_ratio": within}
-        print(f"  {name}: {1e3 * one:8.1f} ms on one, {1e3 * two:8.1f} on two: {one / two:.2f} × (median {within:.2f})")
+        print(
+            f"  {name}: {1e3 * one:8.1f} ms on one, {1e3 * two:8.1f} ms on two: {one / two:.2f}x (median {within:.2f})"
+        )
     if arguments.json is not None:
         arguments.json.write_text(json.dumps(report, indent=2) + "\n")
 
 
 def two_cores(problem: Problem, turns: int) -> tuple[float, float, float]:
-    """Seconds of the wall for an E-step on one core and on two, best turns; the median of the ratios within turns."""
+    """Wall time of an E-step on one core and on two (best turns), and the median ratio within turns."""
     form = problem.forms[-1]
     chain = Chain(form.log)
-    room = Workspace.for_chain(chain, form.start)
+    workspace = Workspace.for_chain(chain, form.start)
 
     def seconds(workers: int) -> float:
         before = time.perf_counter()
-        expectation(form.start, chain, workspace=room, workers=workers)
+        expectation(form.start, chain, workspace=workspace, workers=workers)
         return time.perf_counter() - before
 
     with threadpool_limits(1):
@@ -78,12 +81,12 @@ def two_cores(problem: Problem, turns: int) -> tuple[float, float, float]:
 
 
 def memory_of(run: Callable[[Problem], object]) -> dict[str, float]:
-    """Peak while ``run`` works on Y, and what the log alone takes, in feature matrices."""
+    """Peak memory of ``run`` on Y and memory of the log, in multiples of the feature matrix."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", NoChangeWarning)  # of a log too short to show it
-        run(long_chain(5_000))  # compiles
+        warnings.simplefilter("ignore", NoChangeWarning)  # the log is too short to show one
+        run(long_chain(5_000))  # compile
     before = memory.resident()
-    problem = replace(long_chain(), features=np.empty((0, 0)))  # the peers' copy
+    problem = replace(long_chain(), features=np.empty((0, 0)))  # drop the peers' copy
     built = memory.resident()
     memory.forget_peak()
     run(problem)
@@ -92,13 +95,13 @@ def memory_of(run: Callable[[Problem], object]) -> dict[str, float]:
 
 
 def em(problem: Problem) -> object:
-    """EM from the problem's start."""
+    """Run EM from the problem's start."""
     form = problem.forms[0]
-    return EM(Chain(form.log), problem.prior, tolerance=0.0, most_iterations=ITERATIONS).finish(form.start)
+    return EM(Chain(form.log), problem.prior, tolerance=0.0, max_iterations=ITERATIONS).finish(form.start)
 
 
 def whole_fit(problem: Problem) -> object:
-    """Everything that a user's fit does."""
+    """Run a complete fit."""
     return sc.HMMOracle(n_states=problem.n_states).fit(problem.forms[0].log)
 
 

@@ -1,8 +1,8 @@
-"""Dynamax's side of em_iteration.py: EM every way it runs, the fastest of them measured.
+"""Dynamax's side of em_iteration.py: try every variant of EM and time the fastest.
 
     dynamax_em.py PROBLEM.npz ITERATIONS shipped|all
 
-JAX_ENABLE_X64 decides the precision; "all" tries what we could improve from outside.
+JAX_ENABLE_X64 sets the precision; "all" includes our own improvements.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CHUNK = 512  # rounds
 
 
 class Problem(NamedTuple):
-    """The data, (N, T, M) and (N, T, 1), and the start."""
+    """Features (N, T, M), rewards (N, T, 1), and the start."""
 
     features: jax.Array
     rewards: jax.Array
@@ -34,12 +34,12 @@ class Problem(NamedTuple):
 
 
 class WideSums(LinearRegressionHMMEmissions):
-    """The same sums over rounds as one wide product, a chunk at a time, where the parent leaves their order to XLA."""
+    """Compute the sums over rounds as one wide product per chunk; the parent leaves their order to XLA."""
 
     def collect_suff_stats(
         self, params: Any, posterior: Any, emissions: jax.Array, inputs: jax.Array | None = None
     ) -> dict[str, jax.Array]:
-        """Expected sufficient statistics, as the parent's."""
+        """Expected sufficient statistics, as in the parent."""
         both = jnp.concatenate([inputs, jnp.ones_like(emissions), emissions], axis=1)
         n, width = both.shape
         pieces = -(-n // CHUNK)
@@ -73,10 +73,10 @@ class WideSumsHMM(LinearRegressionHMM):
 
 
 class OneFilterHMM(LinearRegressionHMM):
-    """The same model with dynamax's other smoother in the E-step, which can be the faster one."""
+    """The same model with dynamax's other smoother in the E-step, which can be faster."""
 
     def e_step(self, params: Any, emissions: jax.Array, inputs: jax.Array | None = None) -> tuple[Any, jax.Array]:
-        """Expected sufficient statistics and log-likelihood, as the parent's."""
+        """Expected sufficient statistics and log-likelihood, as in the parent."""
         posterior = hmm_smoother(*self._inference_args(params, emissions, inputs))
         statistics = (
             self.initial_component.collect_suff_stats(params.initial, posterior, inputs),
@@ -99,7 +99,7 @@ MODELS = {
 
 
 def main(path: str, iterations: int, models: list[str]) -> None:
-    """Find the fastest way, say what it computes, then measure when asked."""
+    """Find the fastest variant, send its result, then measure on request."""
     ways = dict(ways_to_run(path, iterations, models))
     way = fastest(ways)
     model, problem = load(path, MODELS[way.split(", ")[1]])
@@ -117,7 +117,7 @@ def main(path: str, iterations: int, models: list[str]) -> None:
 
 
 def ways_to_run(path: str, iterations: int, models: list[str]) -> Iterator[tuple[str, Callable[[], object]]]:
-    """Ways to run ``iterations`` of EM: one program by dynamax's own loop, or one compiled step after another."""
+    """Variants of running ``iterations`` of EM: dynamax's own loop as one program, or a compiled step in a loop."""
     for name in models:
         model, problem = load(path, MODELS[name])
         yield f"fit_em, {name}", all_at_once(model, problem, iterations)
@@ -126,7 +126,7 @@ def ways_to_run(path: str, iterations: int, models: list[str]) -> Iterator[tuple
 
 
 def load(path: str, model_class: type[LinearRegressionHMM]) -> tuple[LinearRegressionHMM, Problem]:
-    """The model with the problem's priors (dynamax's mode is at counts + concentration - 1), and its start."""
+    """The model with the problem's priors (dynamax's mode is counts + concentration - 1) and its start."""
     with np.load(path) as file:
         arrays = {name: jnp.asarray(file[name]) for name in file.files if name != "log_likelihoods"}
     n_states, n_features = arrays["weights"].shape
@@ -148,7 +148,7 @@ def load(path: str, model_class: type[LinearRegressionHMM]) -> tuple[LinearRegre
 
 
 def all_at_once(model: LinearRegressionHMM, problem: Problem, iterations: int) -> Callable[[], object]:
-    """``fit_em``, compiled from outside since it compiles afresh at each call otherwise."""
+    """``fit_em`` inside one jit, because it recompiles at every call otherwise."""
     run = jax.jit(
         lambda params, rewards, features: model.fit_em(
             params, problem.props, rewards, features, num_iters=iterations, verbose=False
@@ -176,7 +176,7 @@ def one_step(model: LinearRegressionHMM, problem: Problem) -> Callable[[Any], tu
 
     @jax.jit
     def step(params: Any, rewards: jax.Array, features: jax.Array) -> tuple[Any, jax.Array]:
-        if len(rewards) == 1:  # without vmap one chain is faster
+        if len(rewards) == 1:  # one chain is faster without vmap
             statistics, log_likelihood = model.e_step(params, rewards[0], features[0])
             batch = jax.tree.map(lambda array: array[None], statistics)
         else:

@@ -1,9 +1,9 @@
-"""Dynamax's side of cold_fit.py: fit from its own starts until it has converged, by the clock of the processor.
+"""Dynamax's side of cold_fit.py: fit from its own starts until convergence, in processor time.
 
     dynamax_fit.py PROBLEM.npz N_STATES TOLERANCE MOST_ITERATIONS SECONDS
 
-prints json. ``fit_em`` has no rule for stopping: it runs in batches of iterations until the last one of a batch gains
-less than the tolerance, as a share of the log-likelihood.
+Prints JSON. ``fit_em`` has no stopping rule, so it runs in batches of iterations until the last iteration of a batch
+gains less than the tolerance, relative to the log-likelihood.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ import numpy as np
 from dynamax.hidden_markov_model import LinearRegressionHMM
 
 BATCH = 10  # iterations
-METHODS = ("prior", "kmeans")  # of its initialize
+METHODS = ("prior", "kmeans")  # of dynamax's initialize
 
 
 def main(path: str, n_states: int, tolerance: float, most_iterations: int, patience: float) -> None:
-    """Every start once; compilation is timed apart."""
+    """Run each start once; compilation is timed separately."""
     with np.load(path) as file:
         features, rewards = jnp.asarray(file["features"]), jnp.asarray(file["rewards"])
     model = LinearRegressionHMM(n_states, features.shape[2], 1)

@@ -1,7 +1,7 @@
-"""Time one EM iteration of the switching regression against its peers, on one core.
+"""Compare one EM iteration of the switching regression with its peers, on one core.
 
-All sides get the same data, the same start and the same priors. A ratio says how many times as long as Seachange a side
-takes. Exits with 1 where the sides do not compute the same thing.
+All sides get the same data, start, and priors. Ratios are a side's time divided by ours. The exit code is 1 if sides
+disagree.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from threadpoolctl import threadpool_limits
 
 from peers import Peer, pin_to_one_core, timed
 from problems import PROBLEMS, Form, Problem
-from seachange.states.chain import Chain
-from seachange.states.em import NOISE_FLOOR, maximisation
+from seachange.states.chains import Chain
+from seachange.states.em import NOISE_FLOOR, maximization
 from seachange.states.expectation import Workspace, expectation
-from seachange.states.switching import SwitchingRegression
+from seachange.states.switching_regression import SwitchingRegression
 
-# How far apart likelihoods (relative) and parameters after one iteration (absolute) may be. Float32 adds up hundreds of
-# thousands of logarithms in single precision.
+# Allowed differences of likelihoods (relative) and of parameters after one iteration (absolute). Float32 sums hundreds
+# of thousands of logarithms in single precision.
 TOLERANCES = {"float64": 1e-6, "float32": 1e-3}
-# Of dynamax: precision, and whether we tune what it ships (another smoother in its E-step, an internal option of XLA).
+# (float64, tuned): tuned tries another smoother, wide sums, and an internal XLA option.
 DYNAMAX = {
     "dynamax float64, as shipped": (True, False),
     "dynamax float64, tuned by us": (True, True),
     "dynamax float32, tuned by us": (False, True),
 }
 HMMLEARN = "hmmlearn forward-backward alone"
-# At least so many times as long as ours.
-BARS = {
+# Target ratios.
+TARGETS = {
     ("S", "dynamax float64, as shipped"): 5.0,
     ("Y", "dynamax float64, as shipped"): 10.0,
     ("M", "dynamax float64, as shipped"): 8.0,
@@ -50,7 +50,7 @@ BARS = {
 
 @dataclass(frozen=True)
 class Side:
-    """What one side computes, and how it is measured."""
+    """The result of one side and a function that measures it."""
 
     name: str
     answer: dict[str, Any]
@@ -59,20 +59,20 @@ class Side:
 
 @dataclass(frozen=True)
 class Row:
-    """What came of it."""
+    """The measurements of one side."""
 
     set: str
     side: str
     way: str
-    seconds: float  # an iteration: the best turn
-    ratio: float  # of best turns, to our first form
+    seconds: float  # per iteration, best turn
+    ratio: float  # to our first form, best turns
     ratio_to_matrix: float
-    median_ratio: float  # median over turns of the ratio within a turn
+    median_ratio: float  # within turns
     log_likelihood: float  # at the start
 
 
 def main() -> int:
-    """Take turns on every set, print the tables, write the json; 1 where sides disagree."""
+    """Run every problem, print the tables, and write the JSON; return 1 if sides disagree."""
     arguments = _arguments()
     core = pin_to_one_core()
     rows: list[Row] = []
@@ -83,7 +83,7 @@ def main() -> int:
             found, wrong, peer_versions = run(name, PROBLEMS[name](), arguments)
         rows, disagreements, versions = rows + found, disagreements + wrong, versions | peer_versions
     print(", ".join(f"{name} {number}" for name, number in versions.items()))
-    print("All on one core." if core is not None else "Not bound to a core.", *disagreements, sep="\n")
+    print("All on one core." if core is not None else "Not pinned to a core.", *disagreements, sep="\n")
     if arguments.json is not None:
         report = {
             "processor": platform.processor() or platform.machine(),
@@ -97,7 +97,7 @@ def main() -> int:
 
 
 def run(name: str, problem: Problem, arguments: argparse.Namespace) -> tuple[list[Row], list[str], dict[str, str]]:
-    """One set: all sides in turn."""
+    """Run all sides in turn on one problem."""
     with ExitStack() as stack, tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "problem.npz"
         problem.write(path)
@@ -122,24 +122,24 @@ def run(name: str, problem: Problem, arguments: argparse.Namespace) -> tuple[lis
 
 
 def our_side(problem: Problem, form: Form) -> Side:
-    """``expectation`` and ``maximisation`` as EM calls them, compiled off the clock."""
+    """``expectation`` and ``maximization`` as EM calls them; compilation is excluded."""
     chain = Chain(form.log)
-    room, floor = Workspace.for_chain(chain, form.start), NOISE_FLOOR * float(np.var(form.log.rewards))
+    workspace, floor = Workspace.for_chain(chain, form.start), NOISE_FLOOR * float(np.var(form.log.rewards))
 
     def run() -> SwitchingRegression:
         model = form.start
         for _ in range(problem.iterations):
-            model = maximisation(model, expectation(model, chain, workspace=room), problem.prior, floor)
+            model = maximization(model, expectation(model, chain, workspace=workspace), problem.prior, floor)
         return model
 
     run()
-    statistics = expectation(form.start, chain, workspace=room)
-    after = maximisation(form.start, statistics, problem.prior, floor)
-    # One block with an intercept, or one level for each action: the same in the matrix's terms.
+    statistics = expectation(form.start, chain, workspace=workspace)
+    after = maximization(form.start, statistics, problem.prior, floor)
+    # One block with an intercept, or one level per action: expressed in the peers' matrix form.
     one_block = form.log.n_actions == 1
     coefs = after.reward_coefs[:, 0] if one_block else after.reward_coefs[:, :, 0]
     answer = {
-        "way": "expectation + maximisation",
+        "way": "expectation + maximization",
         "log_likelihood": statistics.log_likelihood,
         "initial_probs": after.initial_probs,
         "transition_matrix": after.transition_matrix,
@@ -150,7 +150,7 @@ def our_side(problem: Problem, form: Form) -> Side:
 
 
 def rows_of(name: str, sides: list[Side], seconds: np.ndarray, matrix: int) -> list[Row]:
-    """The sides' rows, for seconds (turns, sides)."""
+    """One row per side, from seconds (turns, sides)."""
     best, within = seconds.min(axis=0), np.median(seconds / seconds[:, :1], axis=0)
     return [
         Row(
@@ -168,7 +168,7 @@ def rows_of(name: str, sides: list[Side], seconds: np.ndarray, matrix: int) -> l
 
 
 def differences(name: str, ours: Side, other: Side) -> list[str]:
-    """Where ``other`` does not compute what ``ours`` does."""
+    """List disagreements between ``other`` and ``ours``."""
     tolerance = TOLERANCES["float32" if "float32" in other.name else "float64"]
     relative = abs(other.answer["log_likelihood"] / ours.answer["log_likelihood"] - 1.0)
     lines = [] if relative <= tolerance else [f"DISAGREE on {name}: log-likelihood of {other.name} by {relative:.1e}"]
@@ -181,15 +181,15 @@ def differences(name: str, ours: Side, other: Side) -> list[str]:
 
 
 def table(title: str, rows: list[Row], turns: int) -> str:
-    """The result, to read."""
+    """The result as text."""
     lines = [
         f"{title}. Best of {turns} turns.",
-        f"{'':36}{'ms':>9}{'ratio':>8}{'bar':>6}{'median':>9}{'to matrix':>11}{'log-likelihood':>18}  fastest way",
+        f"{'':36}{'ms':>9}{'ratio':>8}{'target':>8}{'median':>9}{'to matrix':>11}{'log-likelihood':>18}  variant",
     ]
     for row in rows:
-        bar = BARS.get((row.set, row.side))
+        target = TARGETS.get((row.set, row.side))
         lines.append(
-            f"{row.side:36}{1e3 * row.seconds:9.2f}{row.ratio:8.2f}{'' if bar is None else format(bar, '.0f'):>6}"
+            f"{row.side:36}{1e3 * row.seconds:9.2f}{row.ratio:8.2f}{'' if target is None else format(target, '.0f'):>8}"
             f"{row.median_ratio:9.2f}{row.ratio_to_matrix:11.2f}{row.log_likelihood:18.4f}  {row.way}"
         )
     return "\n".join([*lines, ""])
@@ -197,10 +197,10 @@ def table(title: str, rows: list[Row], turns: int) -> str:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--peer-python", type=Path, required=True, help="the interpreter that has the peers")
-    parser.add_argument("--sets", default="SYM", help="which of S, Y and M")
-    parser.add_argument("--json", type=Path, help="where to write the result")
-    parser.add_argument("--turns", type=json.loads, default={"S": 20, "Y": 3, "M": 8}, help="of each set, as json")
+    parser.add_argument("--peer-python", type=Path, required=True, help="Python interpreter with the peers")
+    parser.add_argument("--sets", default="SYM", help="problems to run: any of S, Y, and M")
+    parser.add_argument("--json", type=Path, help="write the result here")
+    parser.add_argument("--turns", type=json.loads, default={"S": 20, "Y": 3, "M": 8}, help="turns per problem (JSON)")
     return parser.parse_args()
 
 

@@ -1,8 +1,7 @@
-"""Time estimates with intervals against Open Bandit Pipeline's bootstrap, 1,000,000 rows, on one core.
+"""Compare estimates with intervals to Open Bandit Pipeline's bootstrap: 1,000,000 rounds, on one core.
 
-Both sides get the same log, the same policy's probabilities and the same reward model. A ratio says how many times as
-long as ours the peer takes. Exits with 1 where the values differ, or the widths of the intervals by more than chance
-allows.
+Both sides get the same log, action probabilities, and reward model. Ratios are the peer's time divided by ours. The
+exit code is 1 if values differ, or if interval widths differ by more than chance allows.
 """
 
 from __future__ import annotations
@@ -25,14 +24,14 @@ from peers import Peer, pin_to_one_core, timed
 ESTIMATORS = ("ips", "snips", "dr")
 INTERVALS = ("normal", "bootstrap")
 N_ACTIONS, N_FEATURES = 10, 6
-BAR = 10.0
-# The ends of a bootstrap's interval are two quantiles of its resamples: standard error of its width, relative, times
-# √resamples, for normal estimates; and how many of these errors chance hardly ever makes.
+TARGET = 10.0
+# A bootstrap interval is a pair of quantiles of the resamples. For normal estimates, the relative standard error of its
+# width is WIDTH_ERROR / √resamples. A difference of more than SURPRISING standard errors is a disagreement.
 WIDTH_ERROR, SURPRISING = 0.96, 4.5
 
 
 def main() -> int:
-    """Take turns on every estimator, print the table, write the json; 1 where sides disagree."""
+    """Run every estimator, print the table, and write the JSON; return 1 if sides disagree."""
     arguments = _arguments()
     core = pin_to_one_core()
     arrays = world(arguments.rows)
@@ -47,7 +46,7 @@ def main() -> int:
                 versions = {"seachange": version("seachange"), **peer.answer["versions"]}
     print(table(rows, arguments))
     print(", ".join(f"{name} {number}" for name, number in versions.items()))
-    print("All on one core." if core is not None else "Not bound to a core.")
+    print("All on one core." if core is not None else "Not pinned to a core.")
     if arguments.json is not None:
         arguments.json.write_text(json.dumps({"rows": rows, "versions": versions}, indent=2) + "\n")
     wrong = [line for row in rows for line in disagreements(row, arguments.resamples)]
@@ -56,7 +55,7 @@ def main() -> int:
 
 
 def world(n_rounds: int) -> dict[str, np.ndarray]:
-    """Clicks of ten actions, logged softly, and a sharper policy to judge, with a reward model that is a little off."""
+    """Clicks from a soft logging policy, a sharper policy to evaluate, and a slightly biased reward model."""
     generator = np.random.default_rng(0)
     contexts = generator.standard_normal((n_rounds, N_FEATURES))
     scores = contexts @ generator.standard_normal((N_FEATURES, N_ACTIONS)) / np.sqrt(N_FEATURES)
@@ -76,7 +75,7 @@ def world(n_rounds: int) -> dict[str, np.ndarray]:
 def compare(
     log: sc.BanditLog, arrays: dict[str, np.ndarray], estimator: str, peer: Peer, turns: int
 ) -> list[dict[str, Any]]:
-    """Both of our intervals and the peer's, in turn."""
+    """Time both of our intervals and the peer's, in turn."""
 
     def ours(interval: Any) -> sc.ValueEstimate:
         (estimate,) = sc.evaluate(log, arrays["probs"], (estimator,), interval=interval, modelled=arrays["modelled"])
@@ -84,7 +83,7 @@ def compare(
 
     found = {interval: ours(interval) for interval in INTERVALS}
     seconds = np.array(
-        [[*(timed(lambda way=way: ours(way)) for way in INTERVALS), peer.seconds()] for _ in range(turns)]
+        [[*(timed(lambda kind=kind: ours(kind)) for kind in INTERVALS), peer.seconds()] for _ in range(turns)]
     )
     best, within = seconds.min(axis=0), np.median(seconds[:, -1:] / seconds, axis=0)
     theirs = peer.answer
@@ -106,22 +105,22 @@ def compare(
 
 
 def disagreements(row: dict[str, Any], resamples: int) -> list[str]:
-    """Where the sides do not compute the same thing."""
+    """List disagreements between the sides."""
     lines = []
     if abs(row["value"] - row["peer_value"]) > 1e-9:
-        lines.append(f"DISAGREE: {row['estimator']} is {row['value']} here and {row['peer_value']} there")
-    off = row["peer_width"] / row["width"] - 1
-    # Its bootstrap of SNIPW holds the denominator fixed, which makes other intervals.
-    if row["estimator"] != "snips" and abs(off) > SURPRISING * WIDTH_ERROR / np.sqrt(resamples):
-        lines.append(f"DISAGREE: width of {row['estimator']}, {row['interval']}, by {off:.1%}")
+        lines.append(f"DISAGREE: {row['estimator']} is {row['value']} (ours) and {row['peer_value']} (peer)")
+    difference = row["peer_width"] / row["width"] - 1
+    # The peer's SNIPW bootstrap holds the denominator fixed, so its intervals differ.
+    if row["estimator"] != "snips" and abs(difference) > SURPRISING * WIDTH_ERROR / np.sqrt(resamples):
+        lines.append(f"DISAGREE: width of {row['estimator']}, {row['interval']}, by {difference:.1%}")
     return lines
 
 
 def table(rows: list[dict[str, Any]], arguments: argparse.Namespace) -> str:
-    """The result, to read."""
+    """The result as text."""
     lines = [
-        f"{arguments.rows:,} rows, {N_ACTIONS} actions; the peer's bootstrap of {arguments.resamples}. "
-        f"Best of {arguments.turns} turns. Wanted: {BAR:.0f}.",
+        f"{arguments.rows:,} rounds, {N_ACTIONS} actions; the peer bootstraps {arguments.resamples} resamples. "
+        f"Best of {arguments.turns} turns. Target ratio: {TARGET:.0f}.",
         f"{'':22}{'ms':>9}{'peer ms':>10}{'ratio':>8}{'median':>8}{'width':>11}{'peer width':>12}",
     ]
     lines += [
@@ -134,11 +133,13 @@ def table(rows: list[dict[str, Any]], arguments: argparse.Namespace) -> str:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--peer-python", type=Path, required=True, help="the interpreter that has the peers")
+    parser.add_argument("--peer-python", type=Path, required=True, help="Python interpreter with the peers")
     parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--resamples", type=int, default=100, help="of the peer; 100 is its own default")
+    parser.add_argument(
+        "--resamples", type=int, default=100, help="bootstrap resamples of the peer; 100 is its default"
+    )
     parser.add_argument("--turns", type=int, default=3)
-    parser.add_argument("--json", type=Path, help="where to write the result")
+    parser.add_argument("--json", type=Path, help="write the result here")
     return parser.parse_args()
 
 

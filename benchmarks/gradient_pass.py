@@ -1,7 +1,7 @@
-"""One pass over all rounds for value and gradient of an objective, beside streaming the features through memory.
+"""Compare one pass for value and gradient of an objective with streaming the features through memory.
 
-Three ways of streaming: the fastest sum that can be compiled, NumPy's sum, and a copy, which writes as well as reads.
-All sides work with one thread on one core, then with a thread on every core.
+Streaming is measured in three ways: the fastest compiled sum, NumPy's sum, and a copy, which also writes. All sides run
+with one thread on one core, then with one thread per core.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from peers import pin_to_one_core
 from seachange.engine import map_in_order
 from seachange.log.bandit_log import BanditLog
 from seachange.policies.objectives import Objective
-from seachange.policies.rewards import cross_fitted
+from seachange.policies.reward_models import cross_fitted
 
 N_ACTIONS, N_FEATURES = 10, 6
 
 
 @njit(fastmath=True, nogil=True)
 def streamed(values):
-    """The sum of all numbers, in whatever order is fastest."""
+    """Sum of all numbers, in the fastest order."""
     total = 0.0
     for i in range(values.size):
         total += values[i]
@@ -33,14 +33,14 @@ def streamed(values):
 
 
 def wall(run: Callable[[], object]) -> float:
-    """Milliseconds on the wall, which are what threads save."""
+    """Wall time in milliseconds."""
     before = time.perf_counter()
     run()
     return 1e3 * (time.perf_counter() - before)
 
 
 def sides(n: int, dtype: type, workers: int) -> dict[str, Callable[[], object]]:
-    """What is timed, by name."""
+    """The functions to time, by name."""
     generator = np.random.default_rng(0)
     features = generator.normal(size=(n, N_ACTIONS, N_FEATURES)).astype(dtype)
     actions, clicks = generator.integers(N_ACTIONS, size=n), (generator.random(n) < 0.04).astype(float)
@@ -49,7 +49,7 @@ def sides(n: int, dtype: type, workers: int) -> dict[str, Callable[[], object]]:
     robust = Objective(log, ones, cross_fitted(log, ones, 1.0, n_folds=2), workers=workers)
     scores = Objective(log, ones, workers=workers)
     parts = np.array_split(features.reshape(-1), workers)
-    rooms = [np.empty_like(part) for part in parts]
+    copies = [np.empty_like(part) for part in parts]
 
     def over_parts(function: Callable[[int], object]) -> Callable[[], object]:
         return lambda: list(map_in_order(function, range(workers), workers=workers))
@@ -57,22 +57,20 @@ def sides(n: int, dtype: type, workers: int) -> dict[str, Callable[[], object]]:
     return {
         "read": over_parts(lambda i: streamed(parts[i])),
         "sum": over_parts(lambda i: parts[i].sum()),
-        "copy": over_parts(lambda i: np.copyto(rooms[i], parts[i])),
+        "copy": over_parts(lambda i: np.copyto(copies[i], parts[i])),
         "DR": lambda: robust.value_and_gradient(coefs),
         "IPS": lambda: scores.value_and_gradient(coefs),
     }
 
 
 def main() -> None:
-    """A table of objectives by kind of number and number of cores."""
+    """Print a table by precision and number of cores."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=518_400)
-    parser.add_argument("--repeats", type=int, default=30, help="the best of so many passes counts")
+    parser.add_argument("--repeats", type=int, default=30, help="number of passes; the best counts")
     arguments = parser.parse_args()
     cores = sorted(os.sched_getaffinity(0))
-    print(
-        f"{arguments.rounds:,} rounds, {N_ACTIONS} actions with {N_FEATURES} features each; ms, the best of all turns"
-    )
+    print(f"{arguments.rounds:,} rounds, {N_ACTIONS} actions with {N_FEATURES} features each; ms, best of all passes")
     print(
         f"{'':10}{'cores':>6}{'read':>8}{'sum':>8}{'copy':>8}{'all rounds, DR':>16}{'ratios':>20}{'rewarded, IPS':>16}"
     )

@@ -1,4 +1,4 @@
-"""Hmmlearn's side of em_iteration.py: its forward-backward alone, for likelihoods that are supplied. No regression.
+"""hmmlearn's side of em_iteration.py: only the forward-backward pass on given likelihoods, without regression.
 
 hmmlearn_em.py PROBLEM.npz ITERATIONS
 """
@@ -18,7 +18,7 @@ from peers import fastest, serve
 
 
 class Supplied(BaseHMM):
-    """An HMM whose observations are the (log-)likelihoods themselves."""
+    """An HMM whose observations are (log-)likelihoods."""
 
     def _compute_likelihood(self, X: np.ndarray) -> np.ndarray:
         return X
@@ -28,7 +28,7 @@ class Supplied(BaseHMM):
 
 
 def main(path: str, iterations: int) -> None:
-    """Find the fastest way, say what it computes, then measure when asked."""
+    """Find the fastest variant, send its result, then measure on request."""
     arrays = dict(np.load(path))
     ways = {
         "fit's E-step, log": own_e_step(arrays, "log"),
@@ -40,8 +40,8 @@ def main(path: str, iterations: int) -> None:
     answer = {
         "way": way,
         "log_likelihood": float(log_likelihood),
-        "initial_probs": normalised(first_states + arrays["first_counts"]).tolist(),
-        "transition_matrix": normalised(transitions + arrays["transition_counts"]).tolist(),
+        "initial_probs": normalized(first_states + arrays["first_counts"]).tolist(),
+        "transition_matrix": normalized(transitions + arrays["transition_counts"]).tolist(),
         "versions": {"hmmlearn": version("hmmlearn")},
     }
 
@@ -53,7 +53,7 @@ def main(path: str, iterations: int) -> None:
 
 
 def own_e_step(arrays: dict[str, np.ndarray], implementation: str) -> Callable[[], tuple[Any, ...]]:
-    """The E-step as ``fit`` runs it: chain after chain."""
+    """The E-step as ``fit`` runs it, one chain after another."""
     model = Supplied(len(arrays["initial_probs"]), implementation=implementation)
     model.n_features = model.n_components
     model.startprob_, model.transmat_ = arrays["initial_probs"], arrays["transition_matrix"]
@@ -68,7 +68,7 @@ def own_e_step(arrays: dict[str, np.ndarray], implementation: str) -> Callable[[
 
 
 def c_calls(arrays: dict[str, np.ndarray]) -> Callable[[], tuple[Any, ...]]:
-    """The same by the calls into C alone, posteriors made for all chains at once."""
+    """The same with direct calls to the C code, computing posteriors for all chains at once."""
     initial, transition = arrays["initial_probs"], arrays["transition_matrix"]
     n_chains, length = arrays["rewards"].shape[:2]
     chains = list(np.exp(arrays["log_likelihoods"]).reshape(n_chains, length, -1))
@@ -89,8 +89,8 @@ def c_calls(arrays: dict[str, np.ndarray]) -> Callable[[], tuple[Any, ...]]:
     return run
 
 
-def normalised(counts: np.ndarray) -> np.ndarray:
-    """Counts to probabilities."""
+def normalized(counts: np.ndarray) -> np.ndarray:
+    """Convert counts to probabilities."""
     return counts / counts.sum(axis=-1, keepdims=True)
 
 

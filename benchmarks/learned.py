@@ -1,10 +1,10 @@
-"""What peers that learn policies read and write.
+"""Input and output of the peers that learn policies.
 
-In, PROBLEM.npz:  contexts (T, d), actions (T,), rewards (T,) from 0 on, propensities (T,), test_contexts (m, d),
-                  n_actions ().
-Out, OUT.npz:     actions (m,), the greedy policy's on test_contexts; probs (m, K), or scores where it has none.
-First line said:  {"side", "way", "policy": OUT.npz, "versions"}; then seconds of one training for every line read
-                  (``peers.Peer`` is the other end). Reading PROBLEM.npz and predicting are off the clock.
+PROBLEM.npz (input):  contexts (T, d), actions (T,), nonnegative rewards (T,), propensities (T,), test_contexts (m, d),
+                      n_actions ().
+OUT.npz (output):     actions (m,) of the greedy policy on test_contexts; probs (m, K), or scores if there are none.
+Standard output:      one line with {"side", "way", "policy": OUT.npz, "versions"}, then the seconds of one training run
+                      for every line read (see ``peers.Peer``). Reading PROBLEM.npz and predicting are not timed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Problem:
-    """A log to learn from, and contexts to decide on."""
+    """A log to learn from and contexts to predict on."""
 
     contexts: np.ndarray
     actions: np.ndarray
@@ -28,22 +28,22 @@ class Problem:
 
     @classmethod
     def read(cls, path: str) -> Self:
-        """From PROBLEM.npz."""
-        held = np.load(path)
-        columns = {name: np.asarray(held[name], dtype=np.float64) for name in ("contexts", "test_contexts", "rewards")}
+        """Read PROBLEM.npz."""
+        file = np.load(path)
+        columns = {name: np.asarray(file[name], dtype=np.float64) for name in ("contexts", "test_contexts", "rewards")}
         return cls(
-            actions=held["actions"].astype(np.int64),
-            propensities=held["propensities"].astype(np.float64),
-            n_actions=int(held["n_actions"]),
+            actions=file["actions"].astype(np.int64),
+            propensities=file["propensities"].astype(np.float64),
+            n_actions=int(file["n_actions"]),
             **columns,
         )
 
 
 def write_policy(path: str, probs: np.ndarray) -> None:
-    """OUT.npz."""
+    """Write OUT.npz."""
     np.savez(path, probs=probs, actions=probs.argmax(axis=1))
 
 
 def answer_of(side: str, way: str, out: str, versions: dict[str, str]) -> dict[str, Any]:
-    """The first line."""
+    """The first line of output."""
     return {"side": side, "way": way, "policy": out, "versions": versions}

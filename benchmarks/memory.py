@@ -1,4 +1,4 @@
-"""How much memory a process has at most, as the Linux kernel counts it: VmHWM, set back through clear_refs."""
+"""Memory of this process, as counted by Linux: VmRSS, and VmHWM for the peak, which clear_refs resets."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ STATUS, CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
 def resident() -> int:
-    """Bytes in memory now."""
+    """Current memory in bytes."""
     return _bytes("VmRSS")
 
 
 def forget_peak() -> None:
-    """From now on ``peak`` counts anew."""
+    """Reset ``peak``."""
     gc.collect()
     CLEAR.write_text("5")
 
 
 def peak() -> int:
-    """Most bytes in memory at any time since ``forget_peak``."""
+    """Peak memory in bytes since ``forget_peak``."""
     return _bytes("VmHWM")
 
 

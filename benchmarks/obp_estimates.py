@@ -1,6 +1,6 @@
-"""Open Bandit Pipeline's point estimates on generated inputs, for tests/published/obp_estimates.json.
+"""Compute Open Bandit Pipeline's point estimates on generated inputs, for tests/published/obp_estimates.json.
 
-obp_estimates.py [OUT.json]; run it in the environment of the peers.
+obp_estimates.py [OUT.json]; run it in the peers' environment.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ COMMAND = "benchmarks/obp_estimates.py tests/published/obp_estimates.json"
 
 
 def main() -> None:
-    """Write the figures, or print them."""
+    """Write or print the estimates."""
     answers = {name: estimates(inputs(name)) for name in CASES}
     report = {"obp": version("obp"), "numpy": version("numpy"), "command": COMMAND, "estimates": answers}
     text = json.dumps(report, indent=1) + "\n"
@@ -32,7 +32,7 @@ def main() -> None:
 
 
 def estimates(given: Inputs) -> dict[str, float]:
-    """Every estimator's point estimate; those with a setting have it in their name."""
+    """The point estimate of every estimator; names include the setting, if there is one."""
     import_pipeline()
     from obp import ope
 
@@ -55,7 +55,7 @@ def estimates(given: Inputs) -> dict[str, float]:
         sides[f"ips, clip {setting}"] = ope.InverseProbabilityWeighting(lambda_=setting)
         sides[f"dr, clip {setting}"] = ope.DoublyRobust(lambda_=setting)
         sides[f"switch-dr {setting}"] = ope.SwitchDoublyRobust(lambda_=setting)
-        # Of shrinkage 0 it makes 0 / 0 where the policy never takes the logged action.
+        # With shrinkage 0, it computes 0 / 0 if the policy never takes the logged action.
         if setting > 0 or (given.probs > 0).all():
             sides[f"dr-os {setting}"] = ope.DoublyRobustWithShrinkage(lambda_=setting)
     return {name: float(side.estimate_policy_value(**arrays)) for name, side in sides.items()}

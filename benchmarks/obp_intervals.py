@@ -15,7 +15,7 @@ from pipeline import import_pipeline
 
 
 def main(path: str, estimator: str, resamples: int) -> None:
-    """Say what it computes, then measure when asked."""
+    """Send the result, then measure on request."""
     import_pipeline()
     from obp import ope
 

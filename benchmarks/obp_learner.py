@@ -1,6 +1,6 @@
 """Open Bandit Pipeline's side of learning a policy: IPWLearner on logistic regression.
 
-obp_learner.py PROBLEM.npz OUT.npz [shipped|tuned]; what the files hold is said in learned.py.
+obp_learner.py PROBLEM.npz OUT.npz [shipped|tuned]; see learned.py for the file contents.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from learned import Problem, answer_of, write_policy
 from peers import serve
 from pipeline import import_pipeline
 
-# Its own base classifier, or one that stops before it has converged.
+# The default base classifier, or one that stops before it converges.
 WAYS: dict[str, dict[str, float]] = {"shipped": {}, "tuned": {"tol": 1e-2}}
 
 
 def main(path: str, out: str, way: str) -> None:
-    """Learn, write the policy, then measure when asked."""
+    """Learn, write the policy, then measure on request."""
     warnings.simplefilter("ignore")
     import_pipeline()
     from obp.policy import IPWLearner

@@ -1,4 +1,4 @@
-"""Seconds that evaluate_online takes on a log of a million rounds, both methods; compiling is off the clock."""
+"""Time both methods of evaluate_online on a log of a million rounds, without compilation."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from seachange.policies import SoftmaxPolicy
 
 
 def main() -> None:
-    """Judge a switching policy of five experts, ten actions and six features."""
+    """Evaluate a deployer with five experts, ten actions, and six features."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=1_000_000)
     rounds = parser.parse_args().rounds
@@ -26,18 +26,18 @@ def main() -> None:
             seconds, work = time.perf_counter() - started, time.process_time() - worked
             speed = f"{rounds / seconds / 1e6:8.2f} M rounds/s"
             print(
-                f"{method:8}{count(repeats):10}{seconds:8.2f} s ({work:.2f} s of work){speed}"
+                f"{method:8}{passes(repeats):10}{seconds:8.2f} s ({work:.2f} s CPU){speed}"
                 f"   value {estimate.value:.4f} ± {estimate.std_error:.4f}, {estimate.acceptance_rate:.1%} accepted"
             )
 
 
-def count(repeats: int) -> str:
-    """So many walks."""
-    return f"{repeats} walk{'s' if repeats > 1 else ''}"
+def passes(repeats: int) -> str:
+    """Number of passes, as text."""
+    return f"{repeats} pass{'es' if repeats > 1 else ''}"
 
 
 def log_of(n: int, n_actions: int = 10, n_features: int = 6) -> sc.BanditLog:
-    """Clicks on ten items, logged at random."""
+    """Clicks on ten items with uniform logging."""
     generator = np.random.default_rng(0)
     contexts = generator.normal(size=(n, n_features))
     actions = generator.integers(n_actions, size=n)
@@ -48,7 +48,7 @@ def log_of(n: int, n_actions: int = 10, n_features: int = 6) -> sc.BanditLog:
 
 
 def exp4s(log: sc.BanditLog) -> sc.Exp4S:
-    """Five linear policies under Exp4.S."""
+    """Exp4.S with five linear policies."""
     coefs = np.random.default_rng(2).normal(size=(5, *log.joint.shape))
     return sc.Exp4S(sc.PolicySet(tuple(SoftmaxPolicy(each, log.joint) for each in coefs)), expected_stay=5_000)
 

@@ -1,6 +1,6 @@
-"""Two interpreters in turn on one clock: ours asks, a peer in its own environment answers. Only the standard library.
+"""Run benchmarks in a peer's own interpreter, in turn with ours. Uses only the standard library.
 
-A peer first says what it is and what it computed, then does one measurement for every line it reads.
+A peer first sends a description and its result, then makes one measurement for every line it reads.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-# XLA runs a loop that touches more bytes than this piece by piece; dynamax's float64 scans are faster as one kernel.
+# XLA splits loops that touch more bytes than this; dynamax's float64 scans are faster as one kernel.
 TUNED_XLA_FLAGS = "--xla_backend_extra_options=xla_cpu_small_while_loop_byte_threshold=1000000"
-# Seconds after which one run tells enough.
+# Runs longer than this, in seconds, are not repeated.
 LONG = 2.0
 
 
 class Peer:
-    """A script of this folder, run by the peers' interpreter, on the core this process is bound to."""
+    """A script of this folder, run by the peers' interpreter on the core this process is pinned to."""
 
     def __init__(self, python: Path, script: str, *arguments: object, x64: bool = True, tuned: bool = False) -> None:
         environment = os.environ | {
@@ -39,7 +39,7 @@ class Peer:
         self.answer: dict[str, Any] = self._read()
 
     def seconds(self) -> float:
-        """One measurement."""
+        """Make one measurement."""
         assert self._process.stdin is not None
         self._process.stdin.write("again\n")
         self._process.stdin.flush()
@@ -49,7 +49,7 @@ class Peer:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
-            raise SystemExit(f"the peer stopped: {self._process.args}")
+            raise SystemExit(f"the peer process ended unexpectedly: {self._process.args}")
         return dict(json.loads(line))
 
     def __enter__(self) -> Self:
@@ -62,21 +62,21 @@ class Peer:
 
 
 def serve(answer: dict[str, Any], run: Callable[[], object]) -> None:
-    """A peer's side of ``Peer``."""
+    """The peer's end of ``Peer``."""
     print(json.dumps(answer), flush=True)
     for _ in sys.stdin:
         print(json.dumps({"seconds": timed(run)}), flush=True)
 
 
 def timed(run: Callable[[], object]) -> float:
-    """Seconds of the processor that one run takes: on one core those of the wall, but for what others use of it."""
+    """Processor time of one run, in seconds. On one core, this is wall time minus the time of other programs."""
     before = time.process_time()
     run()
     return time.process_time() - before
 
 
 def fastest(ways: dict[str, Callable[[], object]]) -> str:
-    """The way that is fastest when warm."""
+    """Name of the fastest variant after a warm-up."""
     seconds = {}
     for way, run in ways.items():
         run()
@@ -88,7 +88,7 @@ def fastest(ways: dict[str, Callable[[], object]]) -> str:
 
 
 def pin_to_one_core() -> int | None:
-    """Bind this process and those it starts to one core, where the system can: the last, which is least interrupted."""
+    """Pin this process and its children to the last core, which has the fewest interrupts; None if not supported."""
     if not hasattr(os, "sched_setaffinity"):
         return None
     core = max(os.sched_getaffinity(0))

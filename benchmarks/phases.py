@@ -1,4 +1,4 @@
-"""Where the milliseconds of one of our EM iterations go: each kernel of the E-step on its own clock, on one core."""
+"""Time the phases of our EM iteration: each kernel of the E-step separately, on one core."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from threadpoolctl import threadpool_limits
 from peers import pin_to_one_core, timed
 from problems import PROBLEMS, Form, Problem
 from seachange.states import expectation as e_step
-from seachange.states.chain import Chain
-from seachange.states.em import NOISE_FLOOR, maximisation
+from seachange.states.chains import Chain
+from seachange.states.em import NOISE_FLOOR, maximization
 
 PHASES = {
     "evidences": "emission",
@@ -29,10 +29,10 @@ PHASES = {
 
 
 def main() -> None:
-    """A table of phases by set."""
+    """Print a table of phases per problem."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--sets", default="SYM", help="which of S, Y and M")
-    parser.add_argument("--repeats", type=int, default=10, help="the best of so many iterations counts")
+    parser.add_argument("--sets", default="SYM", help="problems to run: any of S, Y, and M")
+    parser.add_argument("--repeats", type=int, default=10, help="number of iterations; the best counts")
     arguments = parser.parse_args()
     pin_to_one_core()
     columns = ("emission", "forward", "backward", "sums", "in one", "m-step", "rest", "iteration", "first sums")
@@ -48,19 +48,19 @@ def main() -> None:
 
 
 def phases(problem: Problem, form: Form, repeats: int) -> dict[str, float]:
-    """Seconds of each phase, in the fastest of ``repeats`` iterations near the end of a short run of EM."""
+    """Seconds per phase in the fastest of ``repeats`` iterations of a short run of EM."""
     chain, model = Chain(form.log), form.start
-    room, floor = e_step.Workspace.for_chain(chain, model), NOISE_FLOOR * float(np.var(form.log.rewards))
+    workspace, floor = e_step.Workspace.for_chain(chain, model), NOISE_FLOOR * float(np.var(form.log.rewards))
     tiles = [tile for span in chain.spans for section in span for tile in section.tiles]
     first_sums = timed(lambda: [chain.block_sums(tile) for tile in tiles])
-    e_step.expectation(model, chain, workspace=room)
+    e_step.expectation(model, chain, workspace=workspace)
     fastest: dict[str, float] = {"iteration": np.inf}
     for _ in range(repeats):
         with kernels_timed() as clock:
             start = time.thread_time()
-            statistics = e_step.expectation(model, chain, workspace=room)
+            statistics = e_step.expectation(model, chain, workspace=workspace)
             e_step_ends = time.thread_time()
-            model = maximisation(model, statistics, problem.prior, floor)
+            model = maximization(model, statistics, problem.prior, floor)
             ends = time.thread_time()
         if ends - start < fastest["iteration"]:
             rest = e_step_ends - start - sum(clock.values())
@@ -70,7 +70,7 @@ def phases(problem: Problem, form: Form, repeats: int) -> dict[str, float]:
 
 @contextmanager
 def kernels_timed() -> Iterator[dict[str, float]]:
-    """Seconds spent in each phase of the E-step, while inside."""
+    """Collect the seconds spent in each phase of the E-step."""
     seconds: dict[str, float] = defaultdict(float)
     kernels = {name: getattr(e_step, name) for name in PHASES}
 

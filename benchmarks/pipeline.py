@@ -1,7 +1,7 @@
-"""Open Bandit Pipeline without torch, which only its neural learners use.
+"""Import Open Bandit Pipeline without torch, which only its neural learners use.
 
-Its modules import torch at their top. Here they find modules in which every name is an empty class, and these are gone
-when the imports are done: a neural learner would fail, all else is the package as it is.
+Its modules import torch at the top. During the import we provide stub modules in which every name is an empty class.
+Neural learners do not work; everything else is the unmodified package.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ NAMES = ("torch", "torch.nn", "torch.nn.functional", "torch.optim", "torch.utils
 
 
 class Absent(ModuleType):
-    """A module that holds an empty class under every name."""
+    """A stub module in which every name is an empty class."""
 
     __path__: tuple[str, ...] = ()
 
     def __getattr__(self, name: str) -> object:
-        """The class, or the module of that name."""
+        """An empty class, or the stub submodule of that name."""
         if name.startswith("__"):
             raise AttributeError(name)
         return sys.modules.get(f"{self.__name__}.{name}") or type(name, (), {})
 
 
 def import_pipeline() -> None:
-    """Import the parts of Open Bandit Pipeline that are measured, after which ``import obp.ope`` and the like work."""
+    """Import the parts of Open Bandit Pipeline that we use, so that later imports such as ``obp.ope`` work."""
     missing = [name for name in NAMES if name not in sys.modules]
     sys.modules.update({name: Absent(name) for name in missing})
     try:

@@ -1,11 +1,11 @@
-"""The three problems the benchmarks share, each with the truth it was drawn from and one start for every side.
+"""The three problems of the EM benchmarks, with their true parameters and a common start.
 
 S  the paper's synthetic log: 100,000 rounds, 5 actions, 5 states that last 10,000 rounds
-Y  one long chain: 518,400 rounds, 60 dense features (an intercept among them), 10 states that last 5,000 rounds
-M  many short chains: 20,000 of 50 rounds, 8 features, 4 states that last 25 rounds
+Y  one long chain: 518,400 rounds, 60 dense features (including an intercept), 10 states that last 5,000 rounds
+M  many short chains: 20,000 chains of 50 rounds, 8 features, 4 states that last 25 rounds
 
-In Y and M a state's coefficients explain as much of the reward's variance as the noise, and the start is half a
-standard deviation of theirs away from the truth.
+In Y and M, a state's coefficients explain as much of the reward's variance as the noise. The start differs from the
+truth by half a standard deviation of the coefficients.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ import numpy as np
 
 import seachange as sc
 from seachange.states.em import Prior
-from seachange.states.switching import SwitchingRegression
+from seachange.states.switching_regression import SwitchingRegression
 
-RIDGE = 1e-9  # the peers have no prior on the weights; this is as good as none
-OFF = 0.5  # the start's distance from the truth, in standard deviations of the coefficients
+RIDGE = 1e-9  # negligible; the peers have no prior on the weights
+START_ERROR = 0.5  # of the coefficients, in standard deviations
 
 
 @dataclass(frozen=True)
 class Form:
-    """A problem as one side takes it."""
+    """A problem in the form that one side uses."""
 
     name: str
     log: sc.BanditLog
@@ -35,14 +35,14 @@ class Form:
 
 @dataclass(frozen=True)
 class Problem:
-    """Data, start and prior. The first form is ours by right; the last is the peers' too."""
+    """Data, start, and prior. The first form is our natural one; the last is shared with the peers."""
 
     title: str
     forms: tuple[Form, ...]
-    features: np.ndarray  # (n, M) the peers' inputs: they add an intercept of their own
-    length: int  # rounds of a chain
+    features: np.ndarray  # (n, M) the peers' inputs, without an intercept, which they add
+    length: int  # rounds per chain
     prior: Prior
-    iterations: int  # of EM from the start that make one measurement
+    iterations: int  # of EM per measurement
 
     @property
     def n_states(self) -> int:
@@ -50,7 +50,7 @@ class Problem:
         return self.forms[0].start.n_states
 
     def write(self, path: Path) -> None:
-        """What a peer needs to do the same: data, start, priors, likelihoods."""
+        """Write the peer's input: data, start, priors, likelihoods."""
         log, start = self.forms[-1].log, self.forms[-1].start
         surprise = np.square(log.rewards[:, None] - start.mean_rewards(log)) / start.noise_variances
         np.savez(
@@ -69,12 +69,12 @@ class Problem:
 
 
 def synthetic() -> Problem:
-    """S, as a log of actions and as a matrix: indicators of all actions but the last, the intercept standing for it."""
+    """S, as a log and as a matrix with an intercept and indicators of all actions but the last."""
     world = sc.simulate.Synthetic(seed=0)
     log, generator = world.log(seed=0), np.random.default_rng(0)
-    levels = world.state_means + generator.normal(0, OFF * world.state_means.std(), world.state_means.shape)
+    levels = world.state_means + generator.normal(0, START_ERROR * world.state_means.std(), world.state_means.shape)
     start = sticky_model(log, levels[:, :, None], stay=world.segment_length, noise=world.noise)
-    # With all the actions and an intercept the peer's M-step would be singular.
+    # With indicators of all actions and an intercept, the peer's M-step would be singular.
     features = np.eye(log.n_actions)[log.actions][:, :-1]
     matrix = one_action_log(features, log.rewards)
     coefs = np.concatenate([levels[:, :-1] - levels[:, -1:], levels[:, -1:]], axis=1)
@@ -112,29 +112,29 @@ def _drawn(
     rewards = np.einsum("ni,ni->n", features, coefs[states, :-1]) + coefs[states, -1] + generator.normal(0, 1, n)
     sequences = np.repeat(np.arange(n_chains), length) if n_chains > 1 else None
     log = one_action_log(features, rewards, sequences)
-    start = sticky_model(log, (coefs + generator.normal(0, OFF * deviation, coefs.shape))[:, None], stay, noise=1.0)
+    start = sticky_model(
+        log, (coefs + generator.normal(0, START_ERROR * deviation, coefs.shape))[:, None], stay, noise=1.0
+    )
     chains = f"{n_chains:,} chains of {length} rounds" if n_chains > 1 else f"{n:,} rounds"
     title = f"{name}: {chains}, {n_features} features, {n_states} states"
     return Problem(title, (Form("as a matrix", log, start),), features, length, prior(log, stay), iterations)
 
 
 def _states(generator: np.random.Generator, n: int, n_states: int, stay: int, firsts: np.ndarray) -> np.ndarray:
-    """(n,) a path that leaves a state for any other with probability 1 / stay, drawn anew at ``firsts``."""
+    """(n,) a state path that moves to another state with probability 1 / stay and restarts at ``firsts``."""
     steps = np.where(generator.random(n) < 1 / stay, generator.integers(1, n_states, n), 0)
     steps[firsts] = generator.integers(0, n_states, len(firsts))
     return np.cumsum(steps) % n_states
 
 
 def one_action_log(features: np.ndarray, rewards: np.ndarray, sequences: np.ndarray | None = None) -> sc.BanditLog:
-    """A plain regression as a log: one action, taken every time."""
-    nothing = np.zeros(len(rewards), dtype=np.int64)
-    return sc.BanditLog.from_arrays(
-        nothing, rewards, nothing + 1.0, contexts=features, n_actions=1, sequences=sequences
-    )
+    """A plain regression as a log with a single action."""
+    zeros = np.zeros(len(rewards), dtype=np.int64)
+    return sc.BanditLog.from_arrays(zeros, rewards, zeros + 1.0, contexts=features, n_actions=1, sequences=sequences)
 
 
 def sticky_model(log: sc.BanditLog, coefs: np.ndarray, stay: float, noise: float) -> SwitchingRegression:
-    """A model with these coefficients (L, B, D) that leaves a state for any other after ``stay`` rounds."""
+    """A model with coefficients (L, B, D) whose states last ``stay`` rounds on average."""
     n_states, n_blocks, n_features = coefs.shape
     transition = np.full((n_states, n_states), 1 / (stay * (n_states - 1)))
     np.fill_diagonal(transition, 1 - 1 / stay)
@@ -149,5 +149,5 @@ def sticky_model(log: sc.BanditLog, coefs: np.ndarray, stay: float, noise: float
 
 
 def prior(log: sc.BanditLog, stay: float) -> Prior:
-    """What both sides believe of first states and moves; of the weights next to nothing."""
+    """The prior of both sides on initial states and transitions; negligible on the weights."""
     return Prior(penalties=np.full(log.joint.shape[1], RIDGE), visits=1.0, stay=float(stay))

@@ -1,9 +1,9 @@
-"""Files into a BanditLog: Parquet against polars alone, text against loops of Python's own modules.
+"""Compare reading files: Parquet with polars alone, text with loops over Python's csv and json modules.
 
-Ours is the whole of ``seachange.read_log``; the others only read. Every side runs in a process of its own, so that the
-peak of its memory is its own; they take turns, and each keeps its least seconds and its least work (the processor's
-seconds, of all cores, which other programs disturb less). Ours and polars use all cores, the loops one. Peaks are the
-largest of all turns, over the arrays of the log.
+Ours is all of ``seachange.read_log``; the peers only read. Each side runs in its own process, so that its peak memory
+is its own. Sides take turns and keep their smallest wall time and CPU time (over all cores, and less affected by other
+programs). Seachange and polars use all cores, the loops one. Peaks are the largest over all turns, relative to the
+arrays of the log.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from pathlib import Path
 from typing import Any
 
 N_FEATURES = 17
-BLOCK = 10_000  # decisions of dsjson that come again every day
-FEW = 1_000  # rounds of the log that is read first, so that compiling is off the clock
+BLOCK = 10_000  # dsjson decisions, repeated every day
+WARM_UP = 1_000  # rounds of a log that is read first, so that compilation is not timed
 
 
 def main() -> None:
-    """Print seconds, ratios and peaks."""
+    """Print times, ratios, and peaks."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--sets", nargs="+", default=tuple(PEERS), choices=tuple(PEERS))
@@ -42,20 +42,20 @@ def main() -> None:
     results = []
     for word in arguments.sets:
         with tempfile.TemporaryDirectory() as folder:
-            for name, rows in (("log", arguments.rows), ("few", FEW)):
-                written(Path(folder) / name, word, rows)
+            for name, rows in (("log", arguments.rows), ("warm_up", WARM_UP)):
+                write(Path(folder) / name, word, rows)
             runs: dict[str, list[dict[str, float]]] = {side: [] for side in ("seachange", *PEERS[word])}
             for _ in range(arguments.turns):
                 for side, found in runs.items():
                     found.append(in_its_own_process(side, folder))
         results.append({"set": word, "rows": arguments.rows, "load": os.getloadavg()[0], "sides": best(runs)})
-        print(told(results[-1]), flush=True)
+        print(text_of(results[-1]), flush=True)
     if arguments.json:
         arguments.json.write_text(json.dumps(results, indent=1))
 
 
-def written(path: Path, word: str, rows: int) -> None:
-    """A log of 20 columns: an action, a reward, a propensity and features; or as many decisions in dsjson."""
+def write(path: Path, word: str, rows: int) -> None:
+    """Write a log with 20 columns (action, reward, propensity, features), or as many dsjson decisions."""
     import numpy as np
     import polars
 
@@ -86,7 +86,7 @@ def written(path: Path, word: str, rows: int) -> None:
 
 
 def in_its_own_process(side: str, folder: str) -> dict[str, float]:
-    """What one side measures."""
+    """Measure one side in its own process."""
     command = [sys.executable, __file__, "--side", side, folder]
     answer = subprocess.run(command, check=True, capture_output=True, text=True)
     result: dict[str, float] = json.loads(answer.stdout)
@@ -94,39 +94,39 @@ def in_its_own_process(side: str, folder: str) -> dict[str, float]:
 
 
 def measured(side: str, folder: str) -> dict[str, float]:
-    """Seconds and bytes of one side."""
-    import polars  # noqa: F401 (its import is off the clock)
+    """Time and memory of one side."""
+    import polars  # noqa: F401 (import it before the measurement)
 
     from memory import forget_peak, peak, resident
 
     read, path = SIDES[side], Path(folder) / "log"
-    warnings.simplefilter("ignore")  # dsjson has a field that is no feature
+    warnings.simplefilter("ignore")  # dsjson has a field that is not a feature
     if side == "seachange":
-        read(path.with_name("few"))
+        read(path.with_name("warm_up"))
     forget_peak()
     before = resident()
-    start, start_of_work = time.perf_counter(), time.process_time()
-    held = read(path)
-    seconds, work = time.perf_counter() - start, time.process_time() - start_of_work
-    return {"seconds": seconds, "work": work, "peak": peak() - before, "arrays": arrays_of(held)}
+    start, cpu_start = time.perf_counter(), time.process_time()
+    result = read(path)
+    seconds, cpu = time.perf_counter() - start, time.process_time() - cpu_start
+    return {"seconds": seconds, "cpu": cpu, "peak": peak() - before, "arrays": arrays_of(result)}
 
 
 def by_seachange(path: Path) -> Any:
-    """The whole way into a log."""
+    """Read the file into a log."""
     import seachange
 
     return seachange.read_log(path)
 
 
 def by_polars(path: Path) -> Any:
-    """All columns, by polars alone."""
+    """Read all columns with polars alone."""
     import polars
 
     return polars.read_parquet(path)
 
 
 def by_csv_loop(path: Path) -> list[list[float]]:
-    """Every row of the csv module, its numbers as numbers."""
+    """Read every row with the csv module and convert its numbers."""
     with path.open(newline="") as file:
         rows = csv.reader(file)
         next(rows)
@@ -134,7 +134,7 @@ def by_csv_loop(path: Path) -> list[list[float]]:
 
 
 def by_json_loop(path: Path) -> list[list[Any]]:
-    """Every line through json.loads; of CSV, the same rows as JSON lines."""
+    """Read every line with json.loads; next to CSV, the same rows as JSON lines."""
     lines = path.with_suffix(".jsonl")
     with (lines if lines.exists() else path).open() as file:
         return [list(json.loads(line).values()) for line in file]
@@ -149,41 +149,41 @@ PEERS = {
 }  # fmt: skip
 
 
-def arrays_of(held: Any) -> int:
-    """Bytes of what a side holds in the end; 0 where it holds objects of Python."""
-    if isinstance(held, list):
+def arrays_of(result: Any) -> int:
+    """Bytes of the result; 0 for Python objects."""
+    if isinstance(result, list):
         return 0
-    if hasattr(held, "estimated_size"):
-        return int(held.estimated_size())
-    arrays = (*held.arrays, held.logging_probs, held.times, held.sequences)
+    if hasattr(result, "estimated_size"):
+        return int(result.estimated_size())
+    arrays = (*result.arrays, result.logging_probs, result.times, result.sequences)
     return sum(array.nbytes for array in arrays if array is not None)
 
 
 def best(runs: dict[str, list[dict[str, float]]]) -> dict[str, dict[str, float]]:
-    """The best turns of every side, its worst peak, and how it compares with ours."""
+    """The best times of every side, its largest peak, and its ratios to ours."""
     found = {
         side: {
             "seconds": min(run["seconds"] for run in own),
-            "work": min(run["work"] for run in own),
+            "cpu": min(run["cpu"] for run in own),
             "peak": max(run["peak"] for run in own),
             "arrays": own[0]["arrays"],
         }
         for side, own in runs.items()
     }
     for side in found.values():
-        side["of_ours"] = side["seconds"] / found["seachange"]["seconds"]
-        side["work_of_ours"] = side["work"] / found["seachange"]["work"]
+        side["ratio"] = side["seconds"] / found["seachange"]["seconds"]
+        side["cpu_ratio"] = side["cpu"] / found["seachange"]["cpu"]
     return found
 
 
-def told(result: dict[str, Any]) -> str:
-    """A line a side."""
+def text_of(result: dict[str, Any]) -> str:
+    """One line per side."""
     lines = [f"{result['set']}, {result['rows']:,} rounds (load {result['load']:.1f})"]
     for name, side in result["sides"].items():
-        ratios = f"{side['of_ours']:.2f} of ours by the wall, {side['work_of_ours']:.2f} by work"
-        over = f", over its arrays {side['peak'] / side['arrays']:.2f}" if side["arrays"] else ""
-        times = f"{side['seconds']:7.2f} s, work {side['work']:7.2f} s"
-        lines.append(f"  {name:10s} {times}  {ratios}  peak {side['peak'] / 1e6:,.0f} MB{over}")
+        ratios = f"ratio {side['ratio']:.2f} (wall), {side['cpu_ratio']:.2f} (CPU)"
+        relative = f", {side['peak'] / side['arrays']:.2f}x its arrays" if side["arrays"] else ""
+        times = f"{side['seconds']:7.2f} s, CPU {side['cpu']:7.2f} s"
+        lines.append(f"  {name:10s} {times}  {ratios}  peak {side['peak'] / 1e6:,.0f} MB{relative}")
     return "\n".join(lines)
 
 

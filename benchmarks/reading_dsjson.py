@@ -1,7 +1,7 @@
-"""Reading dsjson against a loop of Python's json.loads over the same lines, and the memory that it takes.
+"""Compare reading dsjson with a json.loads loop over the same lines, and measure peak memory.
 
-reading_dsjson.py [MEGABYTES]; the file is made of one block of invented decisions, again and again. Both sides read it
-in turn; seconds are those of the wall, so other work on the machine makes the ratio smaller: ours has a thread a core.
+reading_dsjson.py [MEGABYTES]; the file repeats one block of simulated decisions. Both sides take turns. Times are wall
+time, and ours uses one thread per core, so a busy machine lowers the ratio.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from seachange.log.readers.dsjson import DsjsonLog
+from seachange.formats.dsjson import DsjsonLog
 
 N_ACTIONS = 8
 RUNS = 5
 
 
 def main(megabytes: int) -> None:
-    """Write the file, read it both ways, print one JSON document."""
+    """Write the file, read it with both, and print one JSON document."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "log.json"
         block = "".join(json.dumps(decision(t), separators=(",", ":")) + "\n" for t in range(10_000)).encode()
@@ -43,26 +43,26 @@ def main(megabytes: int) -> None:
 
 
 def read(path: Path) -> int:
-    """All rounds of the file, part after part."""
+    """Read all rounds of the file and count them."""
     return sum(len(part) for part in DsjsonLog(path).parts())
 
 
 def loop(path: Path) -> None:
-    """What a script would do."""
+    """Parse every line, as a script would."""
     with path.open() as file:
         for line in file:
             json.loads(line)
 
 
 def timed(run: Callable[[], object]) -> float:
-    """Seconds of the wall."""
+    """Wall time in seconds."""
     before = time.perf_counter()
     run()
     return time.perf_counter() - before
 
 
 def decision(t: int) -> dict[str, object]:
-    """A line as the service writes it."""
+    """One line, in the format the service writes."""
     chance = random.Random(t)
     order = chance.sample(range(1, N_ACTIONS + 1), N_ACTIONS)
     probs = [0.825] + [0.025] * (N_ACTIONS - 1)

@@ -1,7 +1,7 @@
-"""Seconds and memory of ``HMMOracle(n_states=5).fit`` against the rounds of the log, from 10⁴ to 10⁷.
+"""Measure time and memory of ``HMMOracle(n_states=5).fit`` for logs of 10⁴ to 10⁷ rounds.
 
-The paper's synthetic world, stretched: however long the log, its states change nine times. Each size runs in a process
-of its own, on one core. Memory is what the process has at most less what it had before the log was built.
+The log is the paper's synthetic problem, stretched so that the state changes nine times at any length. Each size runs
+in its own process, on one core. Memory is the peak minus the memory before the log was built.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ N_STATES = 5
 
 
 def main() -> None:
-    """A table, and the figure."""
+    """Print the table and draw the figure."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--figure", type=Path, help="where to draw it")
-    parser.add_argument("--json", type=Path, help="where to write the result")
-    parser.add_argument("--most", type=int, default=SIZES[-1], help="rounds of the longest log")
+    parser.add_argument("--figure", type=Path, help="draw the figure here")
+    parser.add_argument("--json", type=Path, help="write the result here")
+    parser.add_argument("--most", type=int, default=SIZES[-1], help="length of the longest log")
     parser.add_argument("--child", type=int, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.child is not None:
         print(json.dumps(measured(arguments.child)))
         return
     pin_to_one_core()
-    print(f"{'rounds':>12}{'seconds':>10}{'ns a round':>12}{'MB':>9}{'log, MB':>9}")
+    print(f"{'rounds':>12}{'seconds':>10}{'ns per round':>14}{'MB':>9}{'log, MB':>9}")
     rows = []
     for n in (size for size in SIZES if size <= arguments.most):
         command = [sys.executable, __file__, "--child", str(n)]
         row = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
         rows.append(row)
         seconds, megabytes, log_megabytes = row["seconds"], row["peak"] / 1e6, row["log"] / 1e6
-        print(f"{n:12,}{seconds:10.2f}{1e9 * seconds / n:12.0f}{megabytes:9.0f}{log_megabytes:9.0f}", flush=True)
+        print(f"{n:12,}{seconds:10.2f}{1e9 * seconds / n:14.0f}{megabytes:9.0f}{log_megabytes:9.0f}", flush=True)
     if arguments.figure is not None:
         draw(rows, arguments.figure)
     if arguments.json is not None:
@@ -52,8 +52,8 @@ def main() -> None:
 
 
 def measured(n: int) -> dict[str, float]:
-    """One fit: seconds of the processor, and bytes."""
-    log_of(SIZES[0])[1].fit(log_of(SIZES[0])[0])  # compiles
+    """Processor time and memory of one fit."""
+    log_of(SIZES[0])[1].fit(log_of(SIZES[0])[0])  # compile
     before = memory.resident()
     log, oracle = log_of(n)
     built = memory.resident()
@@ -69,16 +69,16 @@ def measured(n: int) -> dict[str, float]:
 
 
 def log_of(n: int) -> tuple[sc.BanditLog, sc.HMMOracle]:
-    """A log of ``n`` rounds, without its logging policy's probabilities of all actions, and who is to fit it."""
+    """A log of ``n`` rounds, without the logging probabilities of all actions, and an oracle."""
     whole = sc.simulate.Synthetic(seed=0, horizon=n, segment_length=n // SEGMENTS).log(seed=0)
     log = sc.BanditLog.from_arrays(whole.actions, whole.rewards, whole.propensities, n_actions=whole.n_actions)
     return log, sc.HMMOracle(n_states=N_STATES)
 
 
 def draw(rows: list[dict[str, float]], path: Path) -> None:
-    """Both against rounds, log-log, each with a line of slope one through its last point.
+    """Draw both on log-log axes, each with a line of slope one through its last point.
 
-    Short logs fit into memory that the process had already.
+    The memory panel omits short logs, which fit into memory that the process already had.
     """
     mpl.use("agg")
     import matplotlib.pyplot as plt
@@ -90,7 +90,7 @@ def draw(rows: list[dict[str, float]], path: Path) -> None:
         rounds, values = (np.array([row[column] for row in drawn]) for column in ("rounds", key))
         values = values / unit
         panel.loglog(rounds, values, "o-", label="HMMOracle(n_states=5).fit")
-        panel.loglog(rounds, values[-1] * rounds / rounds[-1], "--", color="grey", label="linear in rounds")
+        panel.loglog(rounds, values[-1] * rounds / rounds[-1], "--", color="gray", label="linear in rounds")
         panel.set(xlabel="rounds", title=title)
         panel.legend(frameon=False)
         panel.grid(alpha=0.3)

@@ -1,8 +1,8 @@
-"""Skchange's side of change_points.py, for an interpreter that has skchange: time every selection, keep the best.
+"""skchange's side of change_points.py: time both selection methods and keep the faster one.
 
     skchange_window.py REWARDS.npy WINDOW REPEATS
 
-prints json. MovingWindow's statistic is the CUSUM of the rewards on both sides of a round: |μ⁺ - μ⁻| √(w / 2).
+Prints JSON. MovingWindow's statistic is the CUSUM of the rewards on both sides of a round: |μ⁺ - μ⁻| √(w / 2).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SELECTIONS = ("detection_length", "local_optimum")
 
 
 def main(path: str, window: int, repeats: int) -> None:
-    """Time detection after a fit, which sets the penalty; the warm-up compiles."""
+    """Time detection, after a fit that sets the penalty and a warm-up that compiles."""
     rewards = np.load(path).reshape(-1, 1)
     sides = []
     for selection in SELECTIONS:

@@ -1,4 +1,4 @@
-"""What replay and DR-ns say of a learned switching policy, beside deployments in full and thinned as they were."""
+"""Compare replay and DR-ns estimates of a switching policy with full and with equally thinned deployments."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from seachange.simulate import Shop, rollout
 
 
 def main() -> None:
-    """Learn from one log of the shop, judge on others, deploy in the same moods."""
+    """Learn from one log of the shop, evaluate on others, and deploy in the same states."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--logs", type=int, default=100)
     n_logs = parser.parse_args().logs
     env = Shop(seed=0)
     deployer = sc.learn(env.log(0)).deployer()
     full = [rollout(env, deployer, run).expected_rewards.mean() for run in range(n_logs)]
-    print(f"deciding in every round earns {told(full)}")
+    print(f"Deciding in every round earns {mean_and_error(full)}.")
     for method in ("replay", "dr-ns"):
         estimates = [sc.evaluate_online(env.log(run), deployer, method) for run in range(1, n_logs + 1)]
         thinned = [deployed(env, deployer, run, each) for run, each in enumerate(estimates, start=1)]
@@ -26,26 +26,26 @@ def main() -> None:
         share = np.mean([each.acceptance_rate for each in estimates])
         gaps = np.subtract(values, thinned)
         print(
-            f"{method:7} says {told(values)}, {share:.1%} of rounds accepted; thinned alike it earns {told(thinned)}, "
-            f"difference {told(gaps)}"
+            f"{method:7} estimates {mean_and_error(values)} ({share:.1%} of rounds accepted); an equally thinned "
+            f"deployment earns {mean_and_error(thinned)}; difference {mean_and_error(gaps)}"
         )
 
 
-def deployed(env: Shop, deployer, run: int, estimate: sc.OnlineEstimate, again: int = 5) -> float:
-    """Mean reward of deployments through the moods of a log, in rounds that a coin leaves as often as were accepted."""
+def deployed(env: Shop, deployer, run: int, estimate: sc.OnlineEstimate, repeats: int = 5) -> float:
+    """Mean reward of deployments in the states of a log, with rounds kept at random at the acceptance rate."""
     earned = []
-    for seed in range(again):
+    for seed in range(repeats):
         generator = np.random.default_rng([run, seed])
-        moods = env.log_states(run)[generator.random(env.horizon) < estimate.acceptance_rate]
-        rounds = env._rounds(moods, generator)
-        uniforms = generator.random(len(moods))
+        states = env.log_states(run)[generator.random(env.horizon) < estimate.acceptance_rate]
+        rounds = env._rounds(states, generator)
+        uniforms = generator.random(len(states))
         _, trace = deployer.run(deployer.init(), rounds.contexts, rounds.mean_rewards, rounds.rewards, uniforms)
         earned.append(trace.expected_rewards.mean())
     return float(np.mean(earned))
 
 
-def told(values) -> str:
-    """A mean and its standard error."""
+def mean_and_error(values) -> str:
+    """Mean ± standard error, as text."""
     return f"{np.mean(values):.4f} ± {np.std(values, ddof=1) / np.sqrt(len(values)):.4f}"
 
 

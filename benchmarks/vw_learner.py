@@ -1,7 +1,7 @@
 """Vowpal Wabbit's side of learning a policy: one pass of --cb_adf --cb_type ips over its own cache file.
 
-vw_learner.py PROBLEM.npz OUT.npz; what the files hold is said in learned.py. Writing the text and the
-cache is off the clock; what is on it is the driver reading the cache and learning, with one thread for parsing.
+vw_learner.py PROBLEM.npz OUT.npz; see learned.py for the file contents. The time includes reading the cache and
+learning, with one parser thread, but not writing the text and the cache.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from peers import serve
 
 
 def main(path: str, out: str) -> None:
-    """Write the cache, learn, write the policy, then measure when asked."""
+    """Write the cache, learn, write the policy, then measure on request."""
     problem = Problem.read(path)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -38,22 +38,22 @@ def main(path: str, out: str) -> None:
 
 
 def run(arguments: str) -> None:
-    """The driver: all of a file, as the command of the same name runs it."""
+    """Run the driver on a whole file, like the vw command."""
     Workspace(arguments).finish()
 
 
 def predicted(folder: Path, model: Path, problem: Problem) -> np.ndarray:
     """The greedy policy on the test contexts, one-hot."""
-    test, said = folder / "test.txt", folder / "said.txt"
+    test, predictions = folder / "test.txt", folder / "predictions.txt"
     write_text(test, problem.test_contexts, problem.n_actions)
-    run(f"--quiet -t -i {model} -d {test} -p {said}")
-    lines = [line for line in said.read_text().splitlines() if line.strip()]
+    run(f"--quiet -t -i {model} -d {test} -p {predictions}")
+    lines = [line for line in predictions.read_text().splitlines() if line.strip()]
     actions = np.array([int(line.split(":")[0]) for line in lines])  # best first
     return np.eye(problem.n_actions)[actions]
 
 
 def write_text(path: Path, contexts: np.ndarray, n_actions: int, logged: Problem | None = None) -> None:
-    """Contexts in VW's text format, with what was logged where it is given; costs are rewards with a minus."""
+    """Write contexts in VW's text format, with logged actions and costs (negative rewards) if given."""
     features = (" ".join(f"{i}:{value:.6g}" for i, value in enumerate(row)) for row in contexts.tolist())
     if logged is None:
         labels = [(-1, "")] * len(contexts)
@@ -66,7 +66,7 @@ def write_text(path: Path, contexts: np.ndarray, n_actions: int, logged: Problem
 
 
 def adf_lines(chosen: int, cost: str, words: str, n_actions: int) -> str:
-    """A shared line, then a line an action, the logged one (none where ``chosen`` is -1) with cost and probability."""
+    """A shared line, then one line per action; the logged one (none if ``chosen`` is -1) has cost and probability."""
     lines = [f"shared |c {words}"]
     lines += [f"0:{cost} |a {action}" if action == chosen else f"|a {action}" for action in range(n_actions)]
     return "\n".join([*lines, "", ""])

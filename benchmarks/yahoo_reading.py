@@ -1,7 +1,7 @@
-"""Lines of R6A that are read in a second by one core, plain and gzipped, beside a reader in plain Python.
+"""Measure R6A lines read per second on one core, uncompressed and gzipped, and compare with plain Python.
 
-The lines are invented: pools of 20 articles out of 60, about 1.57 KB a line. The plain reader does what published ones
-do: split, look for the colon, ``float``. The run fails unless both read the same numbers.
+The lines are simulated: pools of 20 articles out of 60, about 1.57 KB per line. The plain reader works like published
+ones: ``split``, find the colon, ``float``. The run fails unless both read the same numbers.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from pathlib import Path
 import numpy as np
 
 from peers import pin_to_one_core
-from seachange.log.readers.text_blocks import line_blocks
-from seachange.log.readers.yahoo import YahooLog
+from seachange.datasets.yahoo_r6 import YahooLog
+from seachange.formats.text_blocks import line_blocks
 
 POOL, ARTICLES = 20, 60
 ORDER = (2, 3, 4, 5, 6, 1)
 
 
 def main() -> None:
-    """A table of readers: lines a second, and how many times as long as ours they take."""
+    """Print lines per second for each reader, and its time divided by ours."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--lines", type=int, default=100_000)
-    parser.add_argument("--repeats", type=int, default=3, help="the best of so many runs counts")
+    parser.add_argument("--repeats", type=int, default=3, help="number of runs; the best counts")
     arguments = parser.parse_args()
     pin_to_one_core()
     with tempfile.TemporaryDirectory() as folder:
@@ -39,18 +39,18 @@ def main() -> None:
         sides: dict[str, Callable[[], object]] = {
             "ours": lambda: read(plain),
             "ours, gzipped": lambda: read(zipped),
-            "unpacking alone": lambda: sum(map(len, line_blocks(zipped))),
+            "decompression alone": lambda: sum(map(len, line_blocks(zipped))),
             "plain Python": lambda: sum(1 for _ in plainly(plain)),
         }
         seconds = {name: min(took(run) for _ in range(arguments.repeats)) for name, run in sides.items()}
     print(f"{arguments.lines:,} lines, {megabytes:,.0f} MB")
-    print(f"{'':18}{'lines a second':>16}{'MB a second':>14}{'ratio':>8}")
+    print(f"{'':20}{'lines/s':>12}{'MB/s':>8}{'ratio':>8}")
     for name, each in seconds.items():
-        print(f"{name:18}{arguments.lines / each:16,.0f}{megabytes / each:14,.0f}{each / seconds['ours']:8.2f}")
+        print(f"{name:20}{arguments.lines / each:12,.0f}{megabytes / each:8,.0f}{each / seconds['ours']:8.2f}")
 
 
 def visits(n: int) -> Iterator[str]:
-    """Invented lines."""
+    """Simulated lines."""
     rng = np.random.default_rng(0)
     articles = [f"|{900_000 + i} {pairs(each)}" for i, each in enumerate(rng.dirichlet(np.ones(5), size=ARTICLES))]
     users = rng.dirichlet(np.ones(5), size=n)
@@ -61,18 +61,18 @@ def visits(n: int) -> Iterator[str]:
 
 
 def pairs(memberships: np.ndarray) -> str:
-    """Six values as the files have them."""
+    """Six index:value pairs, in the order of the files."""
     values = dict(enumerate((1.0, *memberships), 1))
     return " ".join(f"{index}:{values[index]:.6f}" for index in ORDER)
 
 
 def read(path: Path) -> int:
-    """Rounds that our reader finds."""
+    """Count the rounds that our reader finds."""
     return sum(len(part) for part in YahooLog(path).parts())
 
 
 def plainly(path: Path) -> Iterator[tuple[int, int, int, list[float], list[int], list[list[float]]]]:
-    """Time, place of the article shown, click, user, ids and articles of every line."""
+    """Time, position of the article shown, click, user, article ids, and article features of every line."""
     with path.open() as lines:
         for line in lines:
             words = line.split()
@@ -85,7 +85,7 @@ def plainly(path: Path) -> Iterator[tuple[int, int, int, list[float], list[int],
 
 
 def six(words: list[str]) -> list[float]:
-    """Values by their index."""
+    """Values ordered by index."""
     values = [0.0] * 6
     for word in words:
         index, value = word.split(":")
@@ -94,7 +94,7 @@ def six(words: list[str]) -> list[float]:
 
 
 def require_same(path: Path) -> None:
-    """Both readers say the same of every line."""
+    """Fail unless both readers agree on every line."""
     theirs = plainly(path)
     for part in YahooLog(path).parts():
         assert part.pool is not None
@@ -106,13 +106,13 @@ def require_same(path: Path) -> None:
             _, their_place, their_click, user, their_ids, their_articles = next(theirs)
             same = (place, click) == (their_place, their_click) and users[t].tolist() == user
             if not same or ids[t].tolist() != their_ids or articles[t].tolist() != their_articles:
-                raise SystemExit(f"line {part.lines[t]} is read differently")
+                raise SystemExit(f"the readers disagree on line {part.lines[t]}")
     if next(theirs, None) is not None:
-        raise SystemExit("some lines were not read")
+        raise SystemExit("our reader missed some lines")
 
 
 def took(run: Callable[[], object]) -> float:
-    """Seconds of the processor."""
+    """Processor time in seconds."""
     before = time.process_time()
     run()
     return time.process_time() - before

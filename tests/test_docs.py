@@ -115,7 +115,7 @@ def require_suggested(path):
 
 
 def test_the_readme_has_every_method_in_its_table_of_results():
-    from seachange.experiments.synthetic import METHODS, PAPER
+    from seachange.experiments.paper_synthetic import METHODS, PAPER
 
     cells = [line.split("|") for line in TEXTS["README.md"].splitlines()]
     rows = {row[1].strip(" *"): row for row in cells if len(row) == 7}
@@ -191,4 +191,4 @@ def test_the_pages_build_and_ask_the_network_for_nothing(tmp_path):
     assert formulas
     assert not [each for each in formulas if "#ffffff" in each]  # they stand on dark pages too
     learned = (tmp_path / "site" / "api" / "states.html").read_text(encoding="utf-8")
-    assert "as many as help to foresee held-out rewards" in learned  # the comment beside HMMOracle.n_states
+    assert "the number that best predicts held-out rewards" in learned  # the comment beside HMMOracle.n_states

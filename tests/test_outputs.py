@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from seachange.errors import OutputError, SeachangeError
-from seachange.outputs import claim_file, claim_folder, noting_outputs, written_whole
+from seachange.outputs import claim_file, claim_folder, recorded_outputs, written_whole
 
 pytestmark = pytest.mark.small
 
@@ -39,7 +39,7 @@ def test_claiming_a_new_file_gives_its_path_and_leaves_no_trace(tmp_path, force,
 
 
 def test_claiming_an_existing_file_needs_force(tmp_path, existing):
-    with pytest.raises(OutputError, match=r"old\.txt' exists already; force=True"):
+    with pytest.raises(OutputError, match=r"old\.txt' already exists. Overwrite it with force=True"):
         claim_file(existing, force=False)
     assert claim_file(existing, force=True) == existing
     assert existing.read_text() == "old"
@@ -48,22 +48,22 @@ def test_claiming_an_existing_file_needs_force(tmp_path, existing):
 
 @pytest.mark.parametrize("force", [True, False])
 def test_a_folder_cannot_be_claimed_as_a_file(tmp_path, force):
-    with pytest.raises(OutputError, match="is a folder; name a file"):
+    with pytest.raises(OutputError, match="is a folder; choose a file"):
         claim_file(tmp_path, force=force)
 
 
 @pytest.mark.parametrize("force", [True, False])
 def test_a_file_in_no_folder_cannot_be_claimed(tmp_path, existing, force):
-    with pytest.raises(OutputError, match=r"nothing can be written into '.*nowhere'"):
+    with pytest.raises(OutputError, match=r"cannot write into the folder '.*nowhere'"):
         claim_file(tmp_path / "nowhere" / "new.txt", force=force)
-    with pytest.raises(OutputError, match=r"nothing can be written into '.*old\.txt'"):
+    with pytest.raises(OutputError, match=r"cannot write into the folder '.*old\.txt'"):
         claim_file(existing / "new.txt", force=force)
     assert names_in(tmp_path) == ["old.txt"]
 
 
 @needs_proc
 def test_a_folder_nobody_can_write_into_cannot_be_claimed():
-    with pytest.raises(OutputError, match="nothing can be written into '/proc'"):
+    with pytest.raises(OutputError, match="cannot write into the folder '/proc'"):
         claim_file("/proc/new.txt", force=False)
     with pytest.raises(OutputError, match="/proc"):
         claim_folder("/proc", force=True)
@@ -80,7 +80,7 @@ def test_claiming_a_new_folder_makes_it_with_its_parents(tmp_path):
 
 
 def test_claiming_a_folder_with_files_in_it_needs_force(tmp_path, existing):
-    with pytest.raises(OutputError, match="is not empty; force=True"):
+    with pytest.raises(OutputError, match=r"is not empty\. Write into it with force=True"):
         claim_folder(tmp_path, force=False)
     assert claim_folder(tmp_path, force=True) == tmp_path
     assert existing.read_text() == "old"
@@ -89,9 +89,9 @@ def test_claiming_a_folder_with_files_in_it_needs_force(tmp_path, existing):
 
 @pytest.mark.parametrize("force", [True, False])
 def test_a_file_cannot_be_claimed_as_a_folder(existing, force):
-    with pytest.raises(OutputError, match="is a file; name a folder"):
+    with pytest.raises(OutputError, match="is a file; choose a folder"):
         claim_folder(existing, force=force)
-    with pytest.raises(OutputError, match="cannot be made"):
+    with pytest.raises(OutputError, match="cannot be created"):
         claim_folder(existing / "inside", force=force)
     assert existing.read_text() == "old"
 
@@ -159,9 +159,9 @@ def test_a_device_or_a_pipe_is_never_replaced_by_a_file(tmp_path):
         pytest.skip("devices of POSIX")
     os.mkfifo(tmp_path / "pipe")
     for place in (tmp_path / "pipe", "/dev/null"):
-        with pytest.raises(OutputError, match="is no ordinary file"):
+        with pytest.raises(OutputError, match="is not a regular file"):
             claim_file(place, force=True)
-        with pytest.raises(OutputError, match="is no ordinary file"), written_whole(place):
+        with pytest.raises(OutputError, match="is not a regular file"), written_whole(place):
             pass
         assert not Path(place).is_file()
 
@@ -178,7 +178,7 @@ def test_what_a_link_points_to_is_written_and_the_link_stays(tmp_path, existing)
 
 
 def test_outputs_are_noted_once_they_are_whole(tmp_path):
-    with noting_outputs() as written:
+    with recorded_outputs() as written:
         with written_whole(tmp_path / "one.txt") as beside:
             beside.write_text("one")
             assert written == []

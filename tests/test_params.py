@@ -19,9 +19,9 @@ FITTABLE = {
     "ChangePointOracle": (sc.ChangePointOracle(n_states=2, delta=0.5), ["segmentation_"]),
     "KnownStates": (sc.KnownStates(STATES), []),
     "SingleState": (sc.SingleState(), []),
-    "IPSLearner": (sc.IPSLearner(clip=7.0, max_iterations=20), ["policy_", "optimisation_"]),
-    "DRLearner": (sc.DRLearner(ridge=2.0, max_iterations=20), ["policy_", "optimisation_"]),
-    "POEMLearner": (sc.POEMLearner(variance_penalty=0.5, max_iterations=20), ["policy_", "optimisation_"]),
+    "IPSLearner": (sc.IPSLearner(clip=7.0, max_iterations=20), ["policy_", "optimization_"]),
+    "DRLearner": (sc.DRLearner(ridge=2.0, max_iterations=20), ["policy_", "optimization_"]),
+    "POEMLearner": (sc.POEMLearner(variance_penalty=0.5, max_iterations=20), ["policy_", "optimization_"]),
 }
 every = pytest.mark.parametrize(("estimator", "learned"), FITTABLE.values(), ids=FITTABLE)
 learning = pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_an_unknown_parameter_is_named_and_changes_nothing(estimator, learned):
 def test_an_unknown_parameter_is_named_with_the_known_ones():
     with pytest.raises(
         ParameterError,
-        match="it has clip, temperature, l2, pull, borrow, steepness, max_iterations, workers, rewards, ridge, n_folds",
+        match="it has clip, temperature, l2, regularization, pooling_rounds, steepness, max_iterations",
     ):
         sc.DRLearner().set_params(klip=3)
 

@@ -3,7 +3,7 @@
 import pytest
 
 import seachange as sc
-from seachange.policies.choice import Candidate, Choice
+from seachange.policies.objective_choice import Candidate, Choice
 from seachange.records import lines_of, table_of
 
 
@@ -18,8 +18,8 @@ def test_rows_stand_below_each_other():
 def test_a_choice_shows_its_candidates():
     choice = Choice("dm", (Candidate("dr", 0.61, 0.0, 0.0), Candidate("dm", 0.6085, 0.0015, 0.002)), 3)
     assert repr(choice).splitlines() == [
-        "Choice: dm, on 3 blocks of time",
-        "       value           behind",
+        "Choice: dm (3 held-out blocks of time)",
+        "       value              gap",
         "  dr    0.61  0.0000 ± 0.0000",
         "  dm  0.6085  0.0015 ± 0.0020  chosen",
     ]
@@ -43,5 +43,5 @@ def test_values_diagnostics_and_propensities_are_short(make_log):
 def test_no_value_is_said_with_its_reason(make_log):
     log = make_log(n=20)
     found = sc.diagnose(log, sc.DMLearner().fit(log).policy_)
-    assert repr(found).startswith("Diagnostics: no value should be given")
-    assert found.refusals[0] in repr(found)
+    assert repr(found).startswith("Diagnostics: no estimate should be given")
+    assert str(found.refusals[0]) in repr(found)

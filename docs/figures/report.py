@@ -1,6 +1,6 @@
-"""The picture of a report: a log of the built-in shop, as docs/states.md makes it, learned from and reported on.
+"""Draw report.png: learn from a log of the built-in shop, created as in docs/states.md, and take a screenshot.
 
-Needs a Chromium: make chromium installs one.
+Needs Chromium, which `make chromium` installs.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from tempfile import TemporaryDirectory
 
 HERE = Path(__file__).parent
 COLUMNS = "action=item,reward=click,propensity=p,time=ts"
-# As wide as a window, and as high as the answer and the states over time.
+# Window width, and enough height for the headline and the states over time.
 SIZE = "1280,1500"
 
 
 def main() -> None:
-    """Draw report.png beside this file."""
+    """Draw report.png next to this file."""
     browser = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))))
     example = re.search(r"```python\n(.*?)```", (HERE.parent / "states.md").read_text(encoding="utf-8"), re.DOTALL)
-    assert example, "the page about states begins with the log of the shop"
+    assert example, "docs/states.md must start with the code that creates the log"
     with TemporaryDirectory() as folder:
         commands = (
             [sys.executable, "-c", example[1]],

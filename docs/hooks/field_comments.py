@@ -1,6 +1,6 @@
-"""A field's trailing comment is its documentation: ``clip: float = inf  # M: largest weight of a round``.
+"""Use the trailing comment of a field as its documentation: ``clip: float = inf  # M: largest weight of a round``.
 
-The fields of a record become a table below its docstring, with these comments, types and defaults.
+The fields of a dataclass or struct become a table below its docstring, with types, defaults, and comments.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ COMMENTS: dict[Any, dict[int, str]] = {}
 
 
 class FieldComments(griffe.Extension):
-    """Shows the fields of records with the comments beside them, which say what a knob does."""
+    """Add a table of fields, with their comments, to the docstrings of dataclasses and structs."""
 
     def on_class(self, *, cls: griffe.Class, **_: Any) -> None:
-        """Make a table of the fields, those of base classes first."""
+        """Add the table, with the fields of base classes first."""
         if cls.docstring is None or not _is_record(cls):
             return
         fields = [member for member in cls.all_members.values() if member.is_attribute and _is_field(member)]
@@ -45,7 +45,7 @@ def _is_field(member: Any) -> bool:
 
 
 def _comments(file: Any, lines: Any) -> dict[int, str]:
-    """What stands behind the code of each line of a file."""
+    """The trailing comment of each line of a file."""
     if file not in COMMENTS:
         tokens = tokenize.generate_tokens(io.StringIO("\n".join(lines[file]) + "\n").readline)
         COMMENTS[file] = {

@@ -1,4 +1,4 @@
-"""What mkdocs does beside building pages: formulas, lists of pages and of public names, fences with words for tests."""
+"""MkDocs hooks: render formulas, list pages and public names, and strip test markers from code fences."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ NAMES = re.compile(r"^<!-- public names of (\w+) -->$", re.MULTILINE)
 
 
 def on_config(config: Any) -> Any:
-    """Sections of the navigation that are named by a folder hold all its pages."""
+    """Expand folders in the navigation to all their pages."""
     config.nav = _with_folders(config.nav, Path(config.docs_dir))
     return config
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Formulas are drawn; words after a fence's language are for the tests."""
+    """Replace the placeholders of a page, render its formulas, and strip test markers from code fences."""
     markdown = TEXT.sub(lambda found: _text(found[1]), markdown)
-    markdown = FORMULA.sub(lambda found: _drawn(found[1]), markdown)
+    markdown = FORMULA.sub(lambda found: _rendered(found[1]), markdown)
     if TREE in markdown:
         markdown = markdown.replace(TREE, _tree())
     return NAMES.sub(lambda found: _reference(found[1]), FENCE.sub(r"\1", markdown))
@@ -45,27 +45,27 @@ def _with_folders(nav: list[Any], docs: Path) -> list[Any]:
 
 
 def _text(place: str) -> str:
-    """A page that lives elsewhere in the repository, without its title, its links as they are from docs/."""
+    """The text of a page outside docs/, without its title and with links relative to docs/."""
     text = (ROOT / place).read_text(encoding="utf-8").partition("\n")[2]
     return text.replace("](../docs/", "](")
 
 
-def _drawn(formula: str) -> str:
-    """The formula as a picture within the page: no script, no font and no network, alike in every browser."""
+def _rendered(formula: str) -> str:
+    """Render a formula as inline SVG, which needs no scripts, fonts, or network."""
     from matplotlib import rc_context
     from matplotlib.font_manager import FontProperties
     from matplotlib.mathtext import math_to_image
 
     out = io.StringIO()
     settings = {"mathtext.fontset": "stix", "svg.fonttype": "path", "svg.hashsalt": "seachange"}
-    with rc_context({**settings, "savefig.facecolor": "none"}):  # on a light page and on a dark one
-        formula = formula.replace(r"\frac", r"\dfrac")  # as TeX has fractions in displays
+    with rc_context({**settings, "savefig.facecolor": "none"}):  # for light and dark pages
+        formula = formula.replace(r"\frac", r"\dfrac")  # display-style fractions, as in TeX
         math_to_image(f"${formula}$", out, prop=FontProperties(size=13), format="svg", color="#123456")
-    drawing = out.getvalue()[out.getvalue().index("<svg") :].replace("#123456", "currentColor")
-    drawing = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", drawing, flags=re.DOTALL)
+    svg = out.getvalue()[out.getvalue().index("<svg") :].replace("#123456", "currentColor")
+    svg = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", svg, flags=re.DOTALL)
     label = html.escape(" ".join(formula.split()), quote=True)
-    drawing = drawing.replace("<svg", f'<svg role="img" aria-label="{label}"', 1)
-    return f'<div class="formula">{"".join(line.strip() + " " for line in drawing.splitlines())}</div>'
+    svg = svg.replace("<svg", f'<svg role="img" aria-label="{label}"', 1)
+    return f'<div class="formula">{"".join(line.strip() + " " for line in svg.splitlines())}</div>'
 
 
 def _tree() -> str:
@@ -75,7 +75,7 @@ def _tree() -> str:
 
 
 def _reference(home: str) -> str:
-    """The public names that live in a part of the package, the verbs last."""
+    """The public names of a part of the package, classes before functions."""
     import seachange
 
     names = sorted(seachange._HOMES.get(home, ()), key=lambda name: (name[0].islower(), name))

@@ -45,13 +45,6 @@ if TYPE_CHECKING:
     from seachange.evaluation import model_bounds as model_bounds
     from seachange.evaluation import watch as watch
     from seachange.learning import learn as learn
-    from seachange.log import BanditLog as BanditLog
-    from seachange.log import PropensityReport as PropensityReport
-    from seachange.log import estimate_logging_probs as estimate_logging_probs
-    from seachange.log import estimate_propensities as estimate_propensities
-    from seachange.log import propensity_report as propensity_report
-    from seachange.log import read_log as read_log
-    from seachange.log import write_log as write_log
     from seachange.model import SwitchingModel as SwitchingModel
     from seachange.model import load as load
     from seachange.policies import AutoLearner as AutoLearner
@@ -67,6 +60,15 @@ if TYPE_CHECKING:
     from seachange.policies import TabularLearner as TabularLearner
     from seachange.policies import TabularPolicy as TabularPolicy
     from seachange.policies import learn_per_state as learn_per_state
+    from seachange.propensities import PropensityReport as PropensityReport
+    from seachange.propensities import estimate_logging_probs as estimate_logging_probs
+    from seachange.propensities import estimate_propensities as estimate_propensities
+    from seachange.propensities import propensity_report as propensity_report
+    from seachange.reading import BanditLog as BanditLog
+    from seachange.reading import DecisionLog as DecisionLog
+    from seachange.reading import log_from_obp as log_from_obp
+    from seachange.reading import read_log as read_log
+    from seachange.reading import write_log as write_log
     from seachange.states import ChangePointOracle as ChangePointOracle
     from seachange.states import HMMOracle as HMMOracle
     from seachange.states import KnownStates as KnownStates
@@ -85,15 +87,15 @@ _HOMES = {
         "evaluate_over_time", "evaluate_states", "forecast", "model_bounds", "watch",
     ),
     "learning": ("learn",),
-    "log": (
-        "BanditLog", "PropensityReport", "estimate_logging_probs", "estimate_propensities", "propensity_report",
-        "read_log", "write_log",
-    ),
     "model": ("SwitchingModel", "load"),
     "policies": (
         "AutoLearner", "CrossEntropyLearner", "DMLearner", "DRLearner", "IPSLearner", "MRDRLearner", "POEMLearner",
         "PolicySet", "SNIPSLearner", "SoftmaxPolicy", "TabularLearner", "TabularPolicy", "learn_per_state",
     ),
+    "propensities": (
+        "PropensityReport", "estimate_logging_probs", "estimate_propensities", "propensity_report",
+    ),
+    "reading": ("BanditLog", "DecisionLog", "log_from_obp", "read_log", "write_log"),
     "states": (
         "ChangePointOracle", "HMMOracle", "KnownStates", "LiveFilter", "SingleState", "StateLabels",
         "SwitchingRegression",

@@ -1,24 +1,49 @@
 """What can go wrong, as a tree.
 
 SeachangeError
-├── LogError (ValueError)           the log breaks a rule: which one, where, how often, what to do
-├── ParameterError (ValueError)     a setting cannot work with this log
-├── RefusedError (ValueError)       the log cannot support the answer: why, and what would cure it
-├── NotFittedError (AttributeError) something learned was asked for before ``fit``
-├── ModelFileError (ValueError)     a model file that cannot be trusted or understood
-└── OutputError (OSError)           an output that exists already or cannot be written
+├── LogError (ValueError)           the log breaks a rule: which one, where, how often, how to fix it
+├── ParameterError (ValueError)     a parameter is invalid, by itself or with this log
+├── RefusedError (ValueError)       the log cannot support the answer
+├── NotFittedError (AttributeError) a learned attribute was read before ``fit``
+├── ModelFileError (ValueError)     a model file is damaged or not understood
+└── OutputError (OSError)           an output exists already or cannot be written
 
-SeachangeWarning (UserWarning)      the work goes on, but the user should know
+SeachangeWarning (UserWarning)      the work continues, but the user should know
 └── NoChangeWarning                 one state explains the log as well as several
+
+Errors and warnings have two fields, ``problem`` and ``fix``. Their text shows the Python form of the fix;
+``shell_text`` shows the command-line form.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 
-class SeachangeError(Exception):
-    """Every error of ours is one."""
+@dataclass(frozen=True)
+class Fix:
+    """How to solve a problem, as a sentence for each audience; ``shell`` is None if no option does it."""
+
+    python: str
+    shell: str | None = None
+
+
+class _Message(Exception):  # noqa: N818
+    """A problem and, where there is one, its fix."""
+
+    def __init__(self, problem: str, fix: Fix | None = None) -> None:
+        super().__init__(problem if fix is None else f"{problem} {fix.python}")
+        self.problem, self.fix = problem, fix
+
+    @property
+    def shell_text(self) -> str:
+        """The message for users of the command line."""
+        return self.problem if self.fix is None or self.fix.shell is None else f"{self.problem} {self.fix.shell}"
+
+
+class SeachangeError(_Message):
+    """Base class of all errors of this package."""
 
 
 class LogError(SeachangeError, ValueError):
@@ -26,27 +51,27 @@ class LogError(SeachangeError, ValueError):
 
 
 class ParameterError(SeachangeError, ValueError):
-    """A setting cannot work, by itself or with this log."""
+    """A parameter is invalid, by itself or with this log."""
 
 
 class RefusedError(SeachangeError, ValueError):
-    """An answer that the log cannot support; ``force`` gives it all the same."""
+    """The log cannot support the answer; ``force=True`` returns it anyway."""
 
 
 class NotFittedError(SeachangeError, AttributeError):
-    """Something learned was asked for before ``fit``."""
+    """A learned attribute was read before ``fit``."""
 
 
 class ModelFileError(SeachangeError, ValueError):
-    """A model file that cannot be trusted or understood."""
+    """A model file is damaged or not understood."""
 
 
 class OutputError(SeachangeError, OSError):
-    """An output that exists already or cannot be written."""
+    """An output exists already or cannot be written."""
 
 
-class SeachangeWarning(UserWarning):
-    """The work goes on, but the user should know."""
+class SeachangeWarning(_Message, UserWarning):
+    """The work continues, but the user should know."""
 
 
 class NoChangeWarning(SeachangeWarning):
@@ -54,10 +79,10 @@ class NoChangeWarning(SeachangeWarning):
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """A question to end a message with, ``" Did you mean 'action'?"``; nothing where no known word is near."""
+    """``" Did you mean 'action'?"``, to end a message with; empty if no known word is close."""
     from difflib import get_close_matches
 
     spelled = {each.lower().lstrip("-").replace("_", " "): each for each in known}
     wanted = word.lower().lstrip("-").replace("_", " ")
-    near = get_close_matches(wanted, spelled, n=1) or [each for each in spelled if each.startswith(wanted)]
-    return f" Did you mean {spelled[near[0]]!r}?" if near and wanted else ""
+    close = get_close_matches(wanted, spelled, n=1) or [each for each in spelled if each.startswith(wanted)]
+    return f" Did you mean {spelled[close[0]]!r}?" if close and wanted else ""

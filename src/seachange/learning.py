@@ -3,57 +3,62 @@
 from __future__ import annotations
 
 import warnings
-from typing import Literal
+from dataclasses import fields
 
 import numpy as np
 
-from seachange.errors import LogError, ParameterError, SeachangeWarning
+from seachange.errors import Fix, LogError, ParameterError, SeachangeWarning
 from seachange.log.bandit_log import BanditLog, require_propensities, warn_of_estimates
 from seachange.model import SwitchingModel
 from seachange.params import Auto
-from seachange.policies.choice import AutoLearner, choose_objective
-from seachange.policies.learners import LEARNERS, DMLearner, require_choices
+from seachange.policies.learners import DMLearner, require_choices
+from seachange.policies.objective_choice import choose_objective
 from seachange.policies.per_state import learn_per_state
-from seachange.policies.rewards import RewardKind, RewardModel
+from seachange.policies.reward_models import RewardKind, RewardModel
 from seachange.protocols import PolicyLearner, StateOracle
 from seachange.provenance import Provenance
-from seachange.states.change_point import ChangePointOracle
-from seachange.states.hmm import HMMOracle
-from seachange.states.labels import SingleState
-
-OracleName = Literal["hmm", "change-point", "none"]
-ObjectiveName = Literal["auto", "ips", "snips", "dm", "dr", "mrdr", "poem", "cross-entropy"]
+from seachange.registry import LEARNERS, ORACLES
+from seachange.states.switching_regression import SwitchingRegression
 
 
 def learn(
     log: BanditLog,
-    oracle: OracleName | StateOracle = "hmm",
+    oracle: str | StateOracle = "hmm",
     n_states: int | Auto = "auto",
-    objective: ObjectiveName | PolicyLearner = "auto",
+    objective: str | PolicyLearner = "auto",
     align_to: SwitchingModel | None = None,
     seed: int = 0,
 ) -> SwitchingModel:
-    """Learn from ``log`` a policy that knows how to change its mind.
+    """Find the states of ``log`` and learn one policy per state.
 
-    ``oracle`` finds the states ("hmm", "change-point", "none", or an oracle of your own), ``n_states`` is their number,
-    ``objective`` is what each state's policy maximises ("ips", "snips", "dm", "dr", "mrdr", "poem", "cross-entropy", or
-    a learner of your own); "auto" takes the one that earns most on held-out blocks of time, and ``model.choice`` says
-    why. With ``align_to``, an earlier model, the HMM's states that are alike keep their numbers.
+    ``oracle`` finds the states: "hmm", "change-point", "none", or an oracle object. ``n_states`` is their number.
+    ``objective`` is what each policy maximizes: "ips", "snips", "dm", "dr", "mrdr", "poem", "cross-entropy", or a
+    learner object. "auto" chooses the objective with the highest value on held-out blocks of time; ``model.choice``
+    says why. ``align_to`` is an earlier model: states of the HMM that match one of its states keep their number.
+
+    >>> import numpy as np
+    >>> import seachange as sc
+    >>> rng = np.random.default_rng(0)
+    >>> actions, best = rng.integers(2, size=400), np.arange(400) // 200
+    >>> log = sc.BanditLog.from_arrays(actions, (actions == best) + rng.normal(0, 0.1, 400), np.full(400, 0.5))
+    >>> sc.learn(log, n_states=2, objective="dr")
+    SwitchingModel(2 states by HMMOracle, 2 actions, 400 rounds)
     """
     if not isinstance(log, BanditLog):
         raise LogError(
-            f"learn needs a BanditLog; a {type(log).__name__} becomes one by BanditLog.from_frame or read_log."
+            f"learn needs a BanditLog; got a {type(log).__name__}. Make one with BanditLog.from_frame or read_log."
         )
     require_choices(log)
     if isinstance(objective, type):
         raise ParameterError(f"objective must be a name or a learner object: {objective.__name__}(), not the class.")
     if isinstance(align_to, SwitchingModel):
         align_to.require_own_features(log)
-    _say_what_is_odd(log)
+    _warn_of_useless_columns(log)
     state_oracle = oracle_named(oracle, n_states, seed, align_to) if isinstance(oracle, str) else oracle
     learner = learner_named(objective) if isinstance(objective, str) else objective
     if not isinstance(learner, DMLearner) and getattr(learner, "objective", None) != "dm":
-        require_propensities(log, 'learning by anything but objective="dm"')
+        without = Fix('objective="dm" needs none.', "--objective dm needs none.")
+        require_propensities(log, "learning", without)
         warn_of_estimates(log, "learning")
     labels = state_oracle.fit(log).predict(log)
     choice = None
@@ -66,8 +71,8 @@ def learn(
     )  # fmt: skip
 
 
-def _say_what_is_odd(log: BanditLog) -> None:
-    """Logs that can be learned from, but hardly in earnest."""
+def _warn_of_useless_columns(log: BanditLog) -> None:
+    """Warn of rewards that never vary and of propensities that cannot be real."""
     rewards = log.arrays.rewards
     if rewards.min() == rewards.max():
         warnings.warn(
@@ -78,18 +83,18 @@ def _say_what_is_odd(log: BanditLog) -> None:
     n_taken = len(np.unique(log.arrays.actions))
     if log.propensities_known and n_taken > 1 and float(log.arrays.propensities.min()) == 1:
         warnings.warn(
-            f"all propensities are 1, yet {n_taken} actions were taken: they look filled in. Leave them out "
-            "and estimate them (sc.estimate_propensities, --estimate-propensities), or log the real ones.",
+            f"all propensities are 1, yet {n_taken} actions were taken: they look filled in. Log the real ones, or "
+            "leave them out and estimate them (sc.estimate_propensities, --estimate-propensities).",
             SeachangeWarning,
             stacklevel=3,
         )
 
 
 def reward_models_of(oracle: StateOracle) -> list[RewardModel] | None:
-    """What an HMM knows of the rewards of each state; None where there is no HMM."""
-    if not isinstance(oracle, HMMOracle):
+    """The HMM's reward model of each state; None if the oracle has no HMM."""
+    model = getattr(oracle, "model_", None)
+    if not isinstance(model, SwitchingRegression):
         return None
-    model = oracle.model_
     kind: RewardKind = "bernoulli" if model.rewards == "bernoulli" else "gaussian"
     return [
         RewardModel(coefs, np.linalg.pinv(precisions, hermitian=True), kind)
@@ -98,20 +103,14 @@ def reward_models_of(oracle: StateOracle) -> list[RewardModel] | None:
 
 
 def oracle_named(name: str, n_states: int | Auto, seed: int, align_to: SwitchingModel | None = None) -> StateOracle:
-    """The oracle that ``learn`` means by a name."""
-    if name == "hmm":
-        return HMMOracle(n_states=n_states, seed=seed, align_to=align_to)
-    if name == "change-point":
-        return ChangePointOracle(n_states=n_states, seed=seed)
-    if name == "none":
-        return SingleState()
-    raise ParameterError(f"oracle must be hmm, change-point, none or an oracle object; got {name!r}.")
+    """The registered oracle ``name``, with those of the settings that it has."""
+    cls = ORACLES.by_name(name, "an oracle object")
+    given = {"n_states": n_states, "seed": seed, "align_to": align_to}
+    oracle: StateOracle = cls(**{field.name: given[field.name] for field in fields(cls) if field.name in given})
+    return oracle
 
 
 def learner_named(name: str) -> PolicyLearner:
-    """The learner that ``learn`` means by a name."""
-    if name == "auto":
-        return AutoLearner()
-    if name not in LEARNERS:
-        raise ParameterError(f"objective must be auto, {', '.join(LEARNERS)} or a learner object; got {name!r}.")
-    return LEARNERS[name]()
+    """The registered learner ``name``."""
+    learner: PolicyLearner = LEARNERS.by_name(name, "a learner object")()
+    return learner

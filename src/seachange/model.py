@@ -1,36 +1,61 @@
-"""SwitchingModel: what ``learn`` returns; save and load."""
+"""SwitchingModel: the result of ``learn``; saved to and loaded from a file."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from seachange.deploy.belief import BeliefDeployer
-from seachange.deploy.decision import Decision, DeploymentState
-from seachange.deploy.exp4s import Exp4S
-from seachange.deploy.posterior import PosteriorSampling
-from seachange.deploy.single import SinglePolicy
-from seachange.errors import ParameterError, SeachangeWarning
+from seachange.deploy import BeliefDeployer, Decision, DeploymentState
+from seachange.errors import Fix, ParameterError, SeachangeWarning, did_you_mean
 from seachange.log.bandit_log import BanditLog
 from seachange.log.features import Encoded, FeatureSpec, plain_features
-from seachange.log.readers import read_log
 from seachange.log.validation import OnBadRows
 from seachange.model_file import ModelParts, read_parts, write_parts
-from seachange.states.hmm import HMMOracle
-from seachange.states.labels import StateLabels, labels_from_states
+from seachange.protocols import Bools
+from seachange.reading import read_log
+from seachange.registry import DEPLOYERS
+from seachange.states.labels import StateLabels
 
-DeployerKind = Literal["auto", "posterior", "exp4s"]
+# Allowed actions: their names, a mapping of every name to True or False, or one flag per action.
+ActionMask = Collection[str] | Mapping[str, bool] | npt.ArrayLike
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SwitchingModel(ModelParts):
-    """One policy per state, and the oracle that tells the states apart."""
+    """One policy per state, and the oracle that distinguishes the states.
+
+    >>> import numpy as np
+    >>> import seachange as sc
+    >>> rng = np.random.default_rng(0)
+    >>> actions, best = rng.integers(2, size=400), np.arange(400) // 200
+    >>> log = sc.BanditLog.from_arrays(
+    ...     actions, (actions == best) + rng.normal(0, 0.1, 400), np.full(400, 0.5), action_names=["boots", "coats"]
+    ... )
+    >>> model = sc.learn(log, n_states=2, objective="dr")
+
+    The online loop: decide, show the action, and pass the reward on. A reward may come later.
+
+    >>> deployer = model.deployer(exploration=0.1)
+    >>> state = deployer.init()
+    >>> decision = model.decide(deployer, state, {}, uniform=0.3)
+    >>> state = deployer.update(state, decision, None)
+    >>> state = deployer.amend(state, decision, reward=1.0)
+
+    States and decisions are small records that can be stored between rounds and continue to the bit.
+
+    >>> restored = sc.DeploymentState.from_bytes(state.to_bytes())
+    >>> bool((deployer.state_probs(restored) == deployer.state_probs(state)).all())
+    True
+    >>> model.action_name(model.decide(deployer, restored, {}, 0.3, action_mask=["coats"]))
+    'coats'
+    """
 
     def read_log(
         self,
@@ -41,9 +66,9 @@ class SwitchingModel(ModelParts):
         missing_rewards: bool = False,
         on_bad_rows: OnBadRows = "raise",
     ) -> BanditLog:
-        """Read a log as the model's own was read: the same columns, the same features, the same actions.
+        """Read a log with the columns, features and actions of the model's own log.
 
-        ``columns`` need only say what has another name now.
+        ``columns`` needs to name only the columns whose names have changed.
         """
         return read_log(
             path,
@@ -56,100 +81,139 @@ class SwitchingModel(ModelParts):
 
     @property
     def encoding(self) -> FeatureSpec:
-        """How raw columns become features; where the model was learned from arrays, numbers are taken as they are."""
+        """How raw columns become features. A model learned from arrays takes numbers as they are."""
         if self.features is not None:
             return self.features
         if self.provenance.joint.kind == "per action":
             raise ParameterError(
-                "this model was learned from arrays with features of each action, which no raw column says; give "
-                "arrays to BanditLog.from_arrays and to deployer.act."
+                "this model was learned from arrays with features per action, so it cannot encode raw columns. Pass "
+                "arrays to BanditLog.from_arrays and deployer.act."
             )
         return plain_features(self.provenance.context_names, self.provenance.action_names)
 
     def decide(
-        self, deployer: BeliefDeployer, state: DeploymentState, record: Mapping[str, Any], uniform: float
+        self,
+        deployer: BeliefDeployer,
+        state: DeploymentState,
+        record: Mapping[str, Any],
+        uniform: float,
+        action_mask: ActionMask | None = None,
     ) -> Decision:
-        """Decide a round from a raw record, as the log's row or JSON object held it (``FeatureSpec.encode_record``)."""
+        """Decide a round from a raw record with the columns of the log (see ``FeatureSpec.encode_record``).
+
+        ``action_mask`` restricts the choice: a collection of allowed action names, a mapping of every name to True or
+        False, or an array with one flag per action. It is combined with the actions that the record itself lists.
+        """
         if not (
             isinstance(deployer, BeliefDeployer)
             and isinstance(state, DeploymentState)
             and isinstance(record, Mapping)
             and isinstance(uniform, int | float | np.number)
         ):
-            raise _misplaced(deployer=deployer, state=state, record=record, uniform=uniform)
-        context, action_mask = self._encode_record(record)
-        return deployer.act(state, context, uniform, action_mask)
+            given = {"deployer": deployer, "state": state, "record": record, "uniform": uniform}
+            kinds = ", ".join(f"{name} is a {type(value).__name__}" for name, value in given.items())
+            raise ParameterError(
+                "decide(deployer, state, record, uniform) takes a deployer of the model, the state that its init() or "
+                f"update() returned, a mapping of columns to values and a number in [0, 1); {kinds}."
+            )
+        context, listed = self._encode_record(record)
+        if action_mask is not None:
+            allowed = self._mask(action_mask)
+            listed = allowed if listed is None else allowed & np.asarray(listed, dtype=bool)
+        return deployer.act(state, context, uniform, listed)
 
     @cached_property
     def _encode_record(self) -> Callable[[Mapping[str, Any]], Encoded]:
         return self.encoding.encode_record
 
+    @cached_property
+    def _action_names(self) -> frozenset[str]:
+        return frozenset(self.provenance.action_names)
+
+    def _mask(self, given: ActionMask) -> Bools:
+        """(K,) whether each action is allowed."""
+        names = self.provenance.action_names
+        if isinstance(given, Mapping):
+            allowed = dict(given)
+        elif isinstance(given, Collection) and not isinstance(given, str) and all(isinstance(n, str) for n in given):
+            allowed = dict.fromkeys(given, True)
+        else:
+            flags = np.asarray(given)
+            if flags.dtype != bool or flags.shape != (len(names),):
+                raise ParameterError(
+                    f"action_mask must be a collection of action names, a mapping of names to True or False, or one "
+                    f"True or False for each of the {len(names)} actions; got {given!r}."
+                )
+            return flags
+        unknown, missing = (
+            [each for each in allowed if each not in self._action_names],
+            [each for each in names if each not in allowed],
+        )
+        if unknown:
+            hint = did_you_mean(str(unknown[0]), names)
+            raise ParameterError(f"action_mask names {unknown[0]!r}, which is not an action of the model.{hint}")
+        if missing and isinstance(given, Mapping):
+            raise ParameterError(f"action_mask must map every action to True or False; {missing[0]!r} is missing.")
+        return np.array([bool(allowed.get(name, False)) for name in names])
+
     def action_name(self, decision: Decision) -> str:
-        """The name of the action that was decided for; of lists, its place."""
+        """The name of the chosen action; its place, if every round has its own list of actions."""
         return self.provenance.action_names[decision.action]
 
     def require_own_features(self, log: BanditLog) -> None:
-        """Raise where ``log`` was encoded by other features than the model's."""
+        """Raise if ``log`` was not encoded with the features of the model."""
         for what in ("action_names", "context_names"):
             ours, theirs = getattr(self.provenance, what), getattr(log, what)
             if ours != theirs:
                 raise ParameterError(
                     f"{what} of the log are {', '.join(theirs)}; the model's are {', '.join(ours)}. "
-                    "model.read_log reads a file as the model needs it."
+                    "Read the file with model.read_log."
                 )
         if self.features is not None and log.features is not None and not self.features.encodes_like(log.features):
             raise ParameterError(
-                "the log's features are in units of its own, not in those of the model; model.read_log reads a file as "
-                "the model needs it, and features=model.features does so in read_log and BanditLog.from_frame."
+                "the log's features are scaled differently from the model's. Read the file with model.read_log, or "
+                "pass features=model.features to read_log or BanditLog.from_frame."
             )
 
-    def deployer(self, kind: DeployerKind = "auto", *, exploration: float = 0.0) -> BeliefDeployer:
-        """A deployer of the policies: posterior sampling where there is an HMM, else Exp4.S, unless ``kind`` says.
+    def deployer(self, kind: str = "auto", *, exploration: float = 0.0, memory: int = 1000) -> BeliefDeployer:
+        """A deployer of the policies: "posterior", "exp4s" or "single".
 
-        ``exploration`` is γ, the share of choices at random: each of k actions that may be shown has at least
-        probability γ / k. A log without it can hardly be learned from again; it costs γ of what choosing well gains.
+        "auto" is posterior sampling if an HMM found the states, a single policy if there is one state, else Exp4.S.
+        ``exploration`` is γ, the share of random choices: each of k allowed actions has a probability of at least
+        γ / k. Without exploration, the next log can hardly be learned from; it costs γ of the gain from choosing well.
+        ``memory`` is the number of rounds within which a late reward still counts at its own round.
         """
         if kind == "auto":
-            kind = "posterior" if isinstance(self.oracle, HMMOracle) else "exp4s"
-            if kind == "exp4s" and self.n_states == 1:
-                return SinglePolicy(self.policies[0], exploration=exploration)
-        if kind == "posterior":
-            if not isinstance(self.oracle, HMMOracle):
-                raise ParameterError('kind="posterior" needs a model whose states an HMM found; use "exp4s".')
-            return PosteriorSampling(self.policies, self.oracle.model_, exploration=exploration)
-        if kind == "exp4s":
-            made_of = self.provenance
-            return Exp4S(
-                self.policies,
-                reward_range=made_of.reward_range,
-                mean_reward=made_of.mean_reward,
-                exploration=exploration,
-            )
-        raise ParameterError(f'kind must be "auto", "posterior" or "exp4s"; got {kind!r}.')
+            chosen = max((each for each in DEPLOYERS if each.suits(self)), key=lambda each: each.preference)
+        else:
+            chosen = DEPLOYERS.by_name(kind, "auto")
+        made: BeliefDeployer = chosen.from_model(self, exploration=exploration, memory=memory)
+        return made
 
     def label_ahead(self, log: BanditLog) -> StateLabels:
-        """Label ``log`` by what was known before each reward where an HMM can say that; else as the oracle predicts.
+        """Label ``log`` by what was known before each reward, if the oracle can; else as the oracle predicts.
 
-        A value claim must not weigh rewards by states that were found with their help.
+        An estimate of value is biased if it weights rewards by states that were inferred from them.
         """
         self.require_own_features(log)
         n_sequences = 1 if log.sequences is None else len(np.unique(log.sequences))
         if self.n_states > 1 and self.labels.n_chains == 1 and n_sequences > 1:
             _warn(
-                f"the model was learned from one sequence of rounds; this log has {n_sequences:,}, in each of which "
-                "states start anew. Where sequences are users of one world that changes for all, leave them out."
+                f"the model was learned from one sequence of rounds; this log has {n_sequences:,}, and states start "
+                "anew in each. If the world changes for all users at once, leave sequences out."
             )
-        if not isinstance(self.oracle, HMMOracle):
-            labels = self.oracle.predict(log)
-            if labels.from_rewards and self.n_states > 1:
-                _warn(
-                    f"a {type(self.oracle).__name__} finds states with the help of the rewards: values by them are "
-                    "those of a policy that is told the states. evaluate_online(log, model.deployer()) says what the "
-                    "deployment would earn."
-                )
-            return labels
-        probs = self.oracle.model_.forecast(log)
-        return labels_from_states(np.argmax(probs, axis=1), self.n_states, log, probs)
+        if hasattr(self.oracle, "predict_ahead"):
+            ahead: StateLabels = self.oracle.predict_ahead(log)
+            return ahead
+        labels = self.oracle.predict(log)
+        if labels.from_rewards and self.n_states > 1:
+            _warn(
+                f"{type(self.oracle).__name__} uses the rewards to find states, so these values assume a policy that "
+                "knows the states.",
+                # The command line evaluates the deployment itself in this case.
+                Fix("evaluate_online(log, model.deployer()) estimates what the deployment would earn."),
+            )
+        return labels
 
     def __repr__(self) -> str:
         """Sizes at a glance."""
@@ -158,23 +222,14 @@ class SwitchingModel(ModelParts):
         return f"SwitchingModel({self.n_states} states by {oracle}, {sizes})"
 
     def save(self, path: str | Path) -> None:
-        """Write the model to one file; ``seachange.load`` reads it."""
+        """Write the model to one file; ``seachange.load`` reads it. Equal models make equal files."""
         write_parts(self, path)
 
 
 def load(path: str | Path) -> SwitchingModel:
     """Read a model that ``SwitchingModel.save`` wrote; a file from a stranger is safe to load."""
-    return SwitchingModel(**vars(read_parts(path)))
+    return SwitchingModel(**vars(read_parts(path)[0]))
 
 
-def _misplaced(**given: object) -> ParameterError:
-    """What is said of arguments of ``decide`` that are not what their place asks for."""
-    kinds = ", ".join(f"{name} is a {type(value).__name__}" for name, value in given.items())
-    return ParameterError(
-        "decide(deployer, state, record, uniform) takes a deployer of the model, the state that its init() or update() "
-        f"returned, a mapping of columns to values and a number in [0, 1); {kinds}."
-    )
-
-
-def _warn(said: str) -> None:
-    warnings.warn(said, SeachangeWarning, stacklevel=3)
+def _warn(problem: str, fix: Fix | None = None) -> None:
+    warnings.warn(SeachangeWarning(problem, fix), stacklevel=3)

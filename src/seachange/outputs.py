@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, and never in place of others unless asked to."""
+"""Output files that appear whole or not at all, and replace others only if asked to."""
 
 from __future__ import annotations
 
@@ -10,71 +10,72 @@ from fnmatch import fnmatch
 from pathlib import Path
 from secrets import token_hex
 
-from seachange.errors import OutputError
+from seachange.errors import Fix, OutputError, SeachangeError
 
 _WRITTEN: ContextVar[list[Path] | None] = ContextVar("_WRITTEN", default=None)
+# Bytes, more than the free part of a disk's last block.
+PROBE = 1 << 17
 
 
-def claim_file(path: str | Path, *, force: bool, read: Iterable[Path] = ()) -> Path:
-    """``path``, if a file can be written there; asked before the work, not after.
+def claim_file(path: str | Path, *, force: bool, inputs: Iterable[Path] = ()) -> Path:
+    """Check, before the work starts, that a file can be written at ``path``.
 
-    What is ``read``, a file, a folder or a pattern, is never written over.
+    ``inputs`` are files, folders or glob patterns that are never overwritten, not even with ``force``.
     """
     target = Path(path)
-    for source in read:
-        if target.exists() and _is_of(target.resolve(), source):
-            raise OutputError(f"{str(target)!r} is read here, and would be written over; name another file.")
+    for source in inputs:
+        if target.exists() and _belongs_to(target.resolve(), source):
+            raise OutputError(f"{str(target)!r} is an input and would be overwritten; choose another output file.")
     if target.is_dir():
-        raise OutputError(f"{str(target)!r} is a folder; name a file.")
+        raise OutputError(f"{str(target)!r} is a folder; choose a file.")
     if target.exists() and not target.is_file():
-        # A file would take the place of the device or the pipe.
-        raise OutputError(f"{str(target)!r} is no ordinary file; name one.")
+        # A file would replace the device or the pipe.
+        raise OutputError(f"{str(target)!r} is not a regular file; choose another output file.")
     if target.exists() and not force:
-        raise OutputError(f"{str(target)!r} exists already; force=True writes over it.")
+        raise OutputError(f"{str(target)!r} already exists.", _overwrite("Overwrite it"))
     _require_writable(target.parent)
     return target
 
 
-def _is_of(file: Path, source: Path) -> bool:
-    """Whether ``source`` is a file, its folder, or a pattern of its name."""
-    return any(fnmatch(str(each), str(source.resolve())) or each == source.resolve() for each in (file, *file.parents))
-
-
 def claim_folder(path: str | Path, *, force: bool) -> Path:
-    """``path`` as a folder that files can be written into, made where it is missing."""
+    """Create the folder ``path`` if needed, and check that files can be written into it."""
     target = Path(path)
     if target.exists() and not target.is_dir():
-        raise OutputError(f"{str(target)!r} is a file; name a folder.")
+        raise OutputError(f"{str(target)!r} is a file; choose a folder.")
     if target.is_dir() and any(target.iterdir()) and not force:
-        raise OutputError(f"{str(target)!r} is not empty; force=True writes into it.")
+        raise OutputError(f"the folder {str(target)!r} is not empty.", _overwrite("Write into it"))
     try:
         target.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise OutputError(f"{str(target)!r} cannot be made: {error.strerror}.") from error
+        raise OutputError(f"the folder {str(target)!r} cannot be created: {error.strerror}.") from error
     _require_writable(target)
     return target
 
 
 @contextmanager
 def written_whole(path: str | Path) -> Iterator[Path]:
-    """A path to write to; it becomes ``path`` when the block ends well and vanishes when it does not."""
-    # A link stays one: what it points to is written.
-    target = claim_file(path, force=True).resolve()
-    # The name is known before the file is there, so that no signal comes between its making and its undoing.
-    beside = target.with_name(f".{target.name}.{token_hex(8)}{target.suffix}")
+    """Yield a temporary path that becomes ``path`` if the block succeeds and is deleted if it fails."""
+    target = claim_file(path, force=True).resolve()  # a link keeps pointing to the file that is written
+    # The name exists before the file does, so no signal can come between creating the file and the cleanup.
+    temporary = target.with_name(f".{target.name}.{token_hex(8)}{target.suffix}")
     try:
-        beside.touch(exist_ok=False)
-        yield beside
-        beside.replace(target)
+        temporary.touch(exist_ok=False)
+        yield temporary
+        temporary.replace(target)
         if (written := _WRITTEN.get()) is not None:
             written.append(Path(path))
+    except Exception as error:
+        # Libraries report a full disk in many ways, so try to write some more.
+        if not isinstance(error, SeachangeError) and (reason := _write_error(temporary)):
+            raise OutputError(f"cannot write {str(path)!r}: {reason}.") from error
+        raise
     finally:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
 
 
 @contextmanager
-def noting_outputs() -> Iterator[list[Path]]:
-    """The files that the block has written so far, in order: whoever interrupts it wants to know."""
+def recorded_outputs() -> Iterator[list[Path]]:
+    """List the files that the block has written so far, in order."""
     written: list[Path] = []
     token = _WRITTEN.set(written)
     try:
@@ -83,9 +84,29 @@ def noting_outputs() -> Iterator[list[Path]]:
         _WRITTEN.reset(token)
 
 
+def _overwrite(what: str) -> Fix:
+    return Fix(f"{what} with force=True.", f"{what} with --force.")
+
+
+def _belongs_to(file: Path, source: Path) -> bool:
+    """Whether ``source`` is the file, a folder around it, or a pattern that matches it."""
+    pattern = source.resolve()
+    return any(each == pattern or fnmatch(str(each), str(pattern)) for each in (file, *file.parents))
+
+
+def _write_error(path: Path) -> str | None:
+    """Why nothing more can be written to ``path``; None if it can."""
+    try:
+        with path.open("ab") as file:
+            file.write(bytes(PROBE))
+    except OSError as error:
+        return error.strerror
+    return None
+
+
 def _require_writable(folder: Path) -> None:
     try:
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
-        raise OutputError(f"nothing can be written into {str(folder)!r}: {error.strerror}.") from error
+        raise OutputError(f"cannot write into the folder {str(folder)!r}: {error.strerror}.") from error

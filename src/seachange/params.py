@@ -1,4 +1,4 @@
-"""Hyperparameters in scikit-learn's manner, for dataclasses."""
+"""Hyperparameters in the style of scikit-learn, for dataclasses."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from numbers import Integral
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from seachange.errors import NotFittedError, ParameterError
+from seachange.registry import Arrays, SavedPart
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -20,7 +21,7 @@ class Params(DataclassInstance):
     """A keyword-only dataclass whose fields are hyperparameters and whose ``name_`` attributes are learned."""
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Hyperparameters by name (``deep`` is there for scikit-learn and changes nothing)."""
+        """Hyperparameters by name. ``deep`` has no effect; scikit-learn passes it."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def set_params(self, **params: Any) -> Self:
@@ -33,8 +34,21 @@ class Params(DataclassInstance):
         return self
 
     def clone(self) -> Self:
-        """The same hyperparameters, nothing learned."""
+        """A copy with the same hyperparameters and nothing learned."""
         return type(self)(**self.get_params())
+
+    def saved_params(self) -> dict[str, Any]:
+        """The hyperparameters that a model file keeps."""
+        return self.get_params()
+
+    def learned(self) -> tuple[Any, Arrays]:
+        """What a model file keeps apart from hyperparameters: something that JSON can hold, and arrays by name."""
+        return None, {}
+
+    @classmethod
+    def restore(cls, part: SavedPart, joint: Any, labels: Any) -> Self:
+        """The object that a model file holds, for a model with these joint features and labels."""
+        return part.restored(cls)
 
     def __repr__(self) -> str:
         """Show the hyperparameters that differ from their defaults."""
@@ -46,7 +60,7 @@ class Params(DataclassInstance):
         return f"{type(self).__name__}({', '.join(changed)})"
 
     def __getattr__(self, name: str) -> Any:
-        """Say what is missing when something learned is asked for too early, or does not exist."""
+        """Explain a missing learned attribute: not fitted yet, or no such attribute."""
         learned = [each for each in vars(self) if _is_learned(each)]
         if learned and _is_learned(name):
             raise AttributeError(f"{type(self).__name__} has no {name}; it has learned {', '.join(learned)}.")
@@ -64,13 +78,13 @@ def _differ(value: Any, default: Any) -> bool:
 
 
 def require_count(name: str, value: Any, *, auto: bool = False) -> None:
-    """Raise a ``ParameterError`` unless ``value`` is a whole number from 1 on, or "auto" where that is allowed."""
+    """Raise a ``ParameterError`` unless ``value`` is a positive integer, or "auto" if ``auto`` allows it."""
     whole = isinstance(value, int | Integral) and not isinstance(value, bool)
     choices = ' or "auto"' if auto else ""
     require((auto and value == "auto") or (whole and value >= 1), f"{name} must be at least 1{choices}; got {value!r}.")
 
 
 def require(holds: bool, rule: str) -> None:
-    """Raise a ``ParameterError`` that states the broken rule."""
+    """Raise a ``ParameterError`` with the text ``rule`` unless it ``holds``."""
     if not holds:
         raise ParameterError(rule)

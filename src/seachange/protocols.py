@@ -1,4 +1,4 @@
-"""What each part of the pipeline must offer; anything that offers it may stand in its place."""
+"""The interface of each part of the pipeline; any object with these methods can take its place."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy.typing as npt
 if TYPE_CHECKING:
     from seachange.deploy.decision import Decision, DeploymentState
     from seachange.log.bandit_log import BanditLog
-    from seachange.simulate.rounds import Rounds
+    from seachange.simulate.rollout import Rounds
     from seachange.states.labels import StateLabels
 
 Floats: TypeAlias = npt.NDArray[np.float64]
@@ -21,7 +21,7 @@ Bools: TypeAlias = npt.NDArray[np.bool_]
 
 @runtime_checkable
 class StateOracle(Protocol):
-    """Says which latent state the world was in at each round of a log."""
+    """Infers the latent state of the world in each round of a log."""
 
     def fit(self, log: BanditLog) -> Self:
         """Learn what the states are."""
@@ -37,7 +37,7 @@ class Policy(Protocol):
     """Chooses actions: contexts (n, 0), (n, d) or (n, K, d) to probabilities (n, K)."""
 
     def predict_proba(self, contexts: npt.ArrayLike, action_mask: npt.ArrayLike | None = None) -> Floats:
-        """π(a | x) for every row of ``contexts``; 0 where ``action_mask`` is false."""
+        """π(a | x) for every row of ``contexts``; 0 for actions that ``action_mask`` excludes."""
         ...
 
 
@@ -48,7 +48,7 @@ class PolicyLearner(Protocol):
     policy_: Any
 
     def fit(self, log: BanditLog, weights: npt.ArrayLike | None = None) -> Self:
-        """Learn ``policy_`` from ``log``, round t counting ``weights[t]`` times."""
+        """Learn ``policy_`` from ``log``; round t counts ``weights[t]`` times."""
         ...
 
 
@@ -63,19 +63,19 @@ class Deployer(Protocol):
     def act(
         self, state: DeploymentState, context: npt.ArrayLike | None, uniform: float, action_mask: Any = None
     ) -> Decision:
-        """Decide a round; the same state, context and uniform always decide alike."""
+        """Decide a round; the same state, context and uniform always give the same decision."""
         ...
 
     def update(self, state: DeploymentState, decision: Decision, reward: float | None) -> DeploymentState:
-        """The round passed; ``reward`` None: it has not come yet."""
+        """The state after a round; ``reward`` None means that it has not come yet."""
         ...
 
     def amend(self, state: DeploymentState, decision: Decision, reward: float) -> DeploymentState:
-        """A reward that came later counts at its own round."""
+        """The state after a late reward, which counts at its own round."""
         ...
 
     def state_probs(self, state: DeploymentState) -> Floats:
-        """Which world are we in: (L,)."""
+        """(L,) the probability of each state."""
         ...
 
 
@@ -93,5 +93,5 @@ class Environment(Protocol):
         ...
 
     def rounds(self, seed: int, chunk: int) -> Iterator[Rounds]:
-        """The world's rounds from the first on, in chunks; the same seed gives the same rounds."""
+        """All rounds of the world, in chunks; the same seed gives the same rounds."""
         ...

@@ -1,4 +1,4 @@
-"""How records of results print: a title, and a line for each thing to know."""
+"""Printing of result records: a title and aligned lines."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Iterable, Sequence
 
 
 def lines_of(title: str, rows: Iterable[tuple[str, str]]) -> str:
-    """A title, and names with what is to be said of them, side by side."""
+    """A title, and names and values side by side."""
     return table_of(title, [], rows)
 
 
 def table_of(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A title and rows of text; the first column is set to the left, as is the last where there are no headings."""
+    """A title and rows of text, the first column flush left and, if there are headings, the others flush right."""
     cells = [*([columns] if columns else []), *rows]
     if not cells:
         return title

@@ -9,7 +9,7 @@ import pytest
 from check.broken_logs import BROKEN, broken_log
 from check.tables import TableLog, sound_table
 from seachange.check import check_log
-from seachange.check.record import Place
+from seachange.check.log_check import Place
 
 
 @pytest.mark.parametrize("name", BROKEN)
@@ -17,12 +17,12 @@ def test_a_planted_defect_is_named_and_no_other(name):
     rule, log = broken_log(name)
     found = check_log(log)
     assert found.rules("error", "warning") == {rule}
-    assert found.exit_code in (1, 2)
+    assert found.worst in ("warning", "error")
 
 
 def test_a_sound_log_has_nothing_wrong():
     found = check_log(TableLog(sound_table()))
-    assert (found.exit_code, found.verdict, found.findings) == (0, "sound", ())
+    assert (found.worst, found.verdict, found.findings) == (None, "sound", ())
     assert (found.n_rounds, found.n_usable, found.n_actions, found.n_contexts) == (5_000, 5_000, 5, 3)
 
 
@@ -49,9 +49,10 @@ def test_a_finding_says_how_often_and_where_first(name, count, first):
 def test_a_choice_without_chance_is_told_with_what_to_do():
     _, log = broken_log("a deployment that took nothing but its favourites")
     [finding] = check_log(log).findings
-    assert finding.what.startswith("All 5,000 rounds took an action that was all but certain")
-    assert "; 0 rounds are left" in finding.what
-    assert "model.deployer(exploration=0.05)" in finding.cure
+    assert finding.title == "Choices were almost certain"
+    assert finding.evidence.startswith("All 5,000 rounds took an action with a propensity of 0.95 or more")
+    assert finding.numbers == {"count": 5_000, "total": 5_000, "effective": 0}
+    assert "model.deployer(exploration=0.05)" in finding.fix
 
 
 @pytest.mark.parametrize("rows", [1 << 17, 700, 37])
@@ -68,8 +69,8 @@ def test_what_is_found_does_not_depend_on_the_parts(name, rows):
 @pytest.mark.parametrize("name", BROKEN)
 def test_what_can_be_learned_from_is_given_a_next_command(name):
     found = check_log(broken_log(name)[1], name="my shop.csv")
-    assert bool(found.next_command) == (found.exit_code < 2)
-    if found.exit_code < 2:
+    assert bool(found.next_command) == (found.worst != "error")
+    if found.worst != "error":
         assert found.next_command.startswith(("seachange learn 'my shop.csv'", "seachange check 'my shop.csv'"))
 
 
@@ -111,8 +112,8 @@ def test_propensities_that_nobody_named_are_named_and_taken_up_by_the_next_comma
     assert found.rules() == {"propensity-unnamed"}
     (finding,) = found.findings
     assert finding.names == ("pi_b",)
-    assert "Column 'pi_b' behaves like the probability of the action taken" in finding.what
-    assert "--columns propensity=pi_b" in finding.cure
+    assert "Column 'pi_b' behaves like the probability of the action taken" in finding.evidence
+    assert "--columns propensity=pi_b" in finding.fix
     assert found.next_command == "seachange learn shop.csv --columns propensity=pi_b -o shop.seachange"
 
 
@@ -136,3 +137,31 @@ def test_fields_of_records_are_columns_of_their_own():
     found = check_log(TableLog(leaking, format="json-lines"), name="shop.jsonl")
     assert found.rules() == {"reward-leak"}
     assert "contexts=device+user.age+user.money.income " in found.next_command
+
+
+@pytest.mark.parametrize("value", [[1, 2], [1], ["a"], [[1]], {"a": 1}, True, 1, "x"])
+def test_a_column_with_the_same_value_in_every_row_is_constant_whatever_its_type(value):
+    found = check_log(TableLog(sound_table().with_columns(same=pl.Series([value] * len(sound_table())))))
+    name = "same.a" if isinstance(value, dict) else "same"
+    [finding] = [each for each in found.findings if each.names == (name,)]
+    assert finding.rule == ("column-of-ones" if value in (1, {"a": 1}) else "column-constant")
+
+
+def test_a_value_that_a_reader_rejects_counts_under_the_rule_it_breaks(tmp_path):
+    table = sound_table().with_columns(pl.col("reward").cast(pl.String))
+    table = table.with_columns(pl.Series("reward", ["maybe", *table["reward"][1:]]))
+    table.write_csv(tmp_path / "shop.csv")
+    found = check_log(tmp_path / "shop.csv")
+    [finding] = found.findings
+    assert (finding.rule, finding.count, finding.places) == ("reward-text", 1, (Place("shop.csv", 2),))
+
+
+def test_findings_are_data_with_a_title_a_sentence_and_a_fix():
+    for name in BROKEN:
+        for finding in check_log(broken_log(name)[1]).findings:
+            assert finding.title
+            assert not finding.title.endswith(".")
+            assert finding.evidence[0].isupper() or finding.evidence[0].isdigit()
+            assert finding.evidence.endswith(".")
+            assert finding.fix.endswith(".")
+            assert any(digit in finding.evidence for digit in "0123456789'")

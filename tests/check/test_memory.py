@@ -75,7 +75,7 @@ def main(folder):
     found = check_log(Parts(folder))
     done.set()
     watcher.join()
-    assert found.exit_code == 0, found.findings
+    assert found.worst in (None, "note"), found.findings
     sys.stdout.write(json.dumps([highest[0] - before, found.n_rounds, found.duplicates_seen]))
 
 

@@ -9,7 +9,7 @@ import polars
 from typer.testing import CliRunner
 
 import seachange as sc
-from seachange.cli import app
+from seachange.cli.commands import app
 
 N = 800
 ITEMS = ("boots", "coats", "lamps")
@@ -57,11 +57,20 @@ def succeed_in_json(*arguments):
 
 
 def fail(error, *arguments):
-    """The message of the error of ours that a command ends with; ``main`` makes one line and exit code 2 of it."""
+    """The Python text of the error that a command ends with; ``main`` turns it into one line and exit code 2."""
+    return str(_failure(error, *arguments))
+
+
+def fail_in_shell(error, *arguments):
+    """The command-line text of the error that a command ends with."""
+    return _failure(error, *arguments).shell_text
+
+
+def _failure(error, *arguments):
     result = run(*arguments)
     assert isinstance(result.exception, error), (result.exception, result.stderr)
     assert result.stdout == ""
-    return str(result.exception)
+    return result.exception
 
 
 def misuse(*arguments):

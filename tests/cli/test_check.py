@@ -36,7 +36,7 @@ def test_a_sound_log_ends_with_0_and_the_next_command(odd_log):
     found, prose = succeed_in_json("check", odd_log, "--columns", columns())
     assert (found["verdict"], found["exit_code"], found["n_rounds"], found["findings"]) == ("sound", 0, 5_000, [])
     assert found["next_command"].startswith("seachange learn ")
-    assert "What is there" in prose
+    assert "effective sample size" in prose
     assert "Next: seachange learn" in prose
 
 
@@ -55,7 +55,7 @@ def test_the_next_command_is_one_that_works(odd_log, tmp_path):
 @pytest.mark.parametrize("ending", [".csv", ".parquet"])
 @pytest.mark.parametrize(
     ("name", "code"),
-    [("propensities filled in", 1), ("rewards in words", 1), ("propensities in percent", 2), ("one action", 2)],
+    [("propensities filled in", 3), ("rewards in words", 3), ("propensities in percent", 4), ("one action", 4)],
 )
 def test_the_exit_code_says_how_bad_it_is(tmp_path, name, code, ending):
     result = run("check", write(tmp_path / f"log{ending}", name), "--json")
@@ -68,13 +68,13 @@ def test_fix_writes_a_sound_log_and_what_it_left_out(tmp_path):
     log, clean = write(tmp_path / "log.parquet", "rounds written twice"), tmp_path / "clean.parquet"
     result = run("check", log, "--fix", clean, "--json")
     document = json.loads(result.stdout)
-    assert result.exit_code == 1
+    assert result.exit_code == 3
     assert document["repair"]["n_written"] == 5_000
     assert len((tmp_path / "clean.parquet.rejected.jsonl").read_text().splitlines()) == 50
     assert f"Next: seachange learn {clean} " in result.stderr
     assert run("check", clean).exit_code == 0
     assert isinstance(run("check", log, "--fix", clean).exception, OutputError)
-    assert run("check", log, "--fix", clean, "--force").exit_code == 1
+    assert run("check", log, "--fix", clean, "--force").exit_code == 3
 
 
 def test_a_file_that_is_not_there_is_an_error_of_ours(tmp_path):

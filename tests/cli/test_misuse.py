@@ -14,22 +14,25 @@ from cli.shop import COLUMNS, QUICK, fail, in_a_shell, misuse, succeed
 from seachange.errors import LogError, ModelFileError, did_you_mean
 
 WRONG_WORDS = [
-    (["evaluat"], "there is no command 'evaluat'. Did you mean evaluate?"),
-    (["replicate", "sythetic"], "there is no command 'sythetic'. Did you mean synthetic?"),
-    (["learn", "LOG", "-o", "m", "--colums", "a=b"], "has no option --colums. Did you mean --columns?"),
-    (["learn", "LOG", "-o", "m", "--workers", "2"], "has no option --workers. See"),
+    (["evaluat"], "unknown command 'evaluat'. Did you mean 'evaluate'?"),
+    (["replicate", "sythetic"], "unknown command 'sythetic'. Did you mean 'synthetic'?"),
+    (["learn", "LOG", "-o", "m", "--colums", "a=b"], "unknown option --colums. Did you mean '--columns'?"),
+    (["learn", "LOG", "-o", "m", "--workers", "2"], "unknown option --workers. See"),
     (
         ["learn", "LOG", "-o", "m", "--oracle", "hm"],
-        "--oracle must be hmm, change-point or none; got 'hm'. Did you mean",
+        "--oracle: 'hm' is not one of hmm, change-point or none. Did you mean 'hmm'?",
     ),
-    (["learn", "LOG", "-o", "m", "--objective", "luck"], "poem or cross-entropy; got 'luck'."),
+    (
+        ["learn", "LOG", "-o", "m", "--objective", "luck"],
+        "'luck' is not one of auto, ips, snips, dm,",
+    ),
     (["learn", "LOG", "-o", "m", "--columns", "acton=x"], "sequence or contexts. Did you mean 'action'?"),
     (["learn", "LOG", "-o", "m", "--seed", "today"], "--seed: "),
-    (["learn", "LOG"], "--out is missing. Usage: "),
-    (["evaluate", "LOG"], "MODEL is missing. Usage: "),
+    (["learn", "LOG"], "--out is missing. See "),
+    (["evaluate", "LOG"], "MODEL is missing. See "),
     (["evaluate", "LOG", "MODEL", "--estimators", "dr,ipps"], "or mrdr. Did you mean 'ips'?"),
     (["evaluate", "LOG", "MODEL", "--over-time", "dya"], "Did you mean 'day'?"),
-    (["evaluate", "LOG", "MODEL", "--interval", "normle"], "bernstein or sequence; got 'normle'. Did you mean normal?"),
+    (["evaluate", "LOG", "MODEL", "--interval", "normle"], "bernstein or sequence. Did you mean 'normal'?"),
     (["states", "LOG", "-o", "rows.xlsx"], "'rows.xlsx' should end in .csv or .parquet"),
 ]
 
@@ -74,12 +77,11 @@ def test_a_log_and_a_model_in_each_others_place_are_told(folder):
     log, model = folder / "late.csv", folder / "shop.seachange"
     for command in ("evaluate", "bounds", "states"):
         message = fail(ModelFileError, command, model, log)
-        assert f"{str(log)!r} is a log, not a model" in message
-        assert "did you swap them?" in message
-        assert f"Say {log} {model}." in message
+        assert f"the log and the model are swapped: {str(log)!r} is a log" in message
+        assert f"Use {log} {model}." in message
     assert "is a model, not a log" in fail(LogError, "evaluate", model, model)
     assert "is a model, not a log" in fail(LogError, "learn", model, "-o", "m")
-    assert "is no model file" in fail(ModelFileError, "evaluate", log, log)
+    assert "is not a model file" in fail(ModelFileError, "evaluate", log, log)
     assert "is a folder; a model is one file" in fail(ModelFileError, "evaluate", log, folder)
 
 

@@ -32,7 +32,7 @@ def test_states_are_found_without_propensities(bare):
 def test_learning_without_propensities_names_the_option(bare, tmp_path):
     done = in_a_shell("learn", bare, "-o", tmp_path / "m", "--columns", WITHOUT, "--oracle", "none")
     assert done.returncode == 2
-    assert "--columns propensity=..., or estimate them: --estimate-propensities" in done.stderr
+    assert "--columns propensity=..., or estimate them with --estimate-propensities" in done.stderr
     assert not (tmp_path / "m").exists()
 
 
@@ -59,5 +59,5 @@ def test_estimates_are_shown_used_and_said_once(bare, tmp_path):
 def test_a_log_that_has_propensities_keeps_them(folder, tmp_path):
     arguments = ("--columns", COLUMNS, "--oracle", "none", "--estimate-propensities")
     _, stderr = succeed("learn", folder / "early.csv", "-o", tmp_path / "m", *arguments)
-    assert "changes nothing" in stderr
+    assert "has no effect" in stderr
     assert sc.load(tmp_path / "m").provenance.propensity_source == "logged"

@@ -12,7 +12,7 @@ def test_report_writes_a_page_and_says_the_answer(folder):
         "report", folder / "late.csv", folder / "shop.seachange", "-o", target, "--columns", COLUMNS
     )
     assert "would earn" in stdout
-    assert f"Written: {target}" in stdout
+    assert f"Wrote {target}" in stdout
     assert "Next: " in stdout
     assert stderr == ""
     page = target.read_text(encoding="utf-8")
@@ -26,8 +26,8 @@ def test_report_in_json_has_the_figures_of_evaluate(folder):
     report, stderr = succeed_in_json("report", *files, "-o", folder / "json.html", "--columns", COLUMNS, "--seed", "3")
     evaluation, _ = succeed_in_json("evaluate", *files, "--columns", COLUMNS)
     values = {row["policy"]: row["value"] for row in evaluation["estimates"] if row["estimator"] in ("dr", "mean")}
-    assert report["answer"]["switching"]["estimate"]["value"] == values["switching policy"]
-    assert report["answer"]["logging"]["estimate"]["value"] == values["logging policy"]
+    assert report["comparison"]["switching"]["estimate"]["value"] == values["switching policy"]
+    assert report["comparison"]["logging"]["estimate"]["value"] == values["logging policy"]
     assert "would earn" in stderr
     assert "--seed 3" in report["origin"]["commands"][0]
 
@@ -36,7 +36,7 @@ def test_report_writes_over_nothing_unless_told(folder):
     target = folder / "kept.html"
     target.write_text("mine")
     files = (folder / "late.csv", folder / "shop.seachange", "-o", target, "--columns", COLUMNS)
-    assert "exists already" in fail(OutputError, "report", *files)
+    assert "already exists" in fail(OutputError, "report", *files)
     assert target.read_text() == "mine"
     succeed("report", *files, "--force")
     assert target.read_text(encoding="utf-8").startswith("<!doctype html>")
@@ -49,10 +49,10 @@ def test_report_goes_beside_the_model_where_no_file_is_named(folder):
     asked = ("report", folder / "late.csv", model, "--columns", COLUMNS)
     stdout, _ = succeed(*asked)
     target = beside / "report.html"
-    assert f"Written: {target}" in stdout
+    assert f"Wrote {target}" in stdout
     page = target.read_text(encoding="utf-8")
     assert f"-o {target}" in page
-    assert "exists already" in fail(OutputError, *asked)
+    assert "already exists" in fail(OutputError, *asked)
     assert target.read_text(encoding="utf-8") == page
     succeed(*asked, "--force")
 
@@ -61,7 +61,7 @@ def test_report_and_evaluate_say_alike_that_a_model_has_seen_its_log(folder):
     files = (folder / "early.csv", folder / "shop.seachange")
     report, _ = succeed("report", *files, "-o", folder / "seen.html", "--columns", COLUMNS)
     _, noted = succeed("evaluate", *files, "--columns", COLUMNS)
-    words = "learned from this very log, and a policy looks better than it is on rounds that it learned from."
-    assert f"Held-out rounds, policies learned again. The model was {words}" in report
+    words = "learned from this very log, and policies look better than they are on the rounds they were learned from."
+    assert f"Held-out rounds, relearned policies. The model was {words}" in report
     assert f"Note: the model was {words}" in noted
     assert words in (folder / "seen.html").read_text(encoding="utf-8")

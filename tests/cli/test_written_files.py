@@ -14,7 +14,7 @@ from seachange.errors import LogError, OutputError
 def test_an_existing_output_is_refused_before_the_log_is_read(folder, tmp_path, log):
     (tmp_path / "m.seachange").write_text("precious")
     message = fail(OutputError, "learn", folder / log, "-o", tmp_path / "m.seachange", *QUICK)
-    assert "exists already; force=True" in message
+    assert "already exists. Overwrite it with force=True" in message
     assert (tmp_path / "m.seachange").read_text() == "precious"
     assert [path.name for path in tmp_path.iterdir()] == ["m.seachange"]
 
@@ -36,19 +36,19 @@ def test_an_output_that_cannot_be_written_is_refused_before_the_log_is_read(fold
     (tmp_path / "file").write_text("")
     for target in (tmp_path / "nowhere" / "m", tmp_path / "file" / "m", tmp_path):
         message = fail(OutputError, "learn", folder / "nothing.csv", "-o", target, *QUICK, *force)
-        assert "nothing can be written into" in message or "is a folder" in message
+        assert "cannot write into the folder" in message or "is a folder" in message
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 @pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="/proc is a folder nobody can write into")
 def test_a_folder_nobody_can_write_into_is_refused_before_the_log_is_read(folder):
     message = fail(OutputError, "learn", folder / "nothing.csv", "-o", "/proc/m.seachange", *QUICK)
-    assert "nothing can be written into '/proc'" in message
+    assert "cannot write into the folder '/proc'" in message
 
 
 def test_a_demo_folder_with_files_in_it_is_refused(tmp_path):
     (tmp_path / "precious.txt").write_text("precious")
-    assert "is not empty; force=True" in fail(OutputError, "demo", "--out", tmp_path)
+    assert "is not empty. Write into it with force=True" in fail(OutputError, "demo", "--out", tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["precious.txt"]
 
 
@@ -63,5 +63,5 @@ def test_what_is_read_is_never_written_over(folder, tmp_path, monkeypatch, argum
     shutil.copy(folder / "shop.seachange", tmp_path / "m.seachange")
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     monkeypatch.chdir(tmp_path)
-    assert "is read here, and would be written over" in fail(OutputError, *arguments, *force)
+    assert "is an input and would be overwritten" in fail(OutputError, *arguments, *force)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before

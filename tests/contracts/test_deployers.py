@@ -11,6 +11,7 @@ import seachange as sc
 from seachange.deploy import Decision, DeploymentState
 from seachange.errors import ModelFileError, ParameterError, SeachangeError
 from seachange.protocols import Deployer
+from seachange.registry import DEPLOYERS
 
 KINDS = ("none", "shared", "per action")
 NAMES = ("exp4s", "exp4s as printed", "posterior", "single")
@@ -307,9 +308,9 @@ def test_rewards_come_once_and_in_their_own_round(deployers):
     with pytest.raises(ParameterError, match="has not passed yet"):
         deployer.amend(state, decision, 1.0)
     later = deployer.update(state, decision, 1.0)
-    with pytest.raises(ParameterError, match="waits for no reward"):
+    with pytest.raises(ParameterError, match="already has a reward"):
         deployer.amend(later, decision, 1.0)
-    with pytest.raises(ParameterError, match="the decision is of round 0, the deployment is at round 1"):
+    with pytest.raises(ParameterError, match="the decision is of round 0, but the deployment is at round 1"):
         deployer.update(later, decision, 1.0)
     with pytest.raises(ParameterError, match="finite"):
         deployer.update(state, decision, float("nan"))
@@ -317,6 +318,125 @@ def test_rewards_come_once_and_in_their_own_round(deployers):
         deployer.act(state, None, 1.0)
 
 
-def test_a_snapshot_that_is_none_is_refused():
+@pytest.mark.parametrize("record", [DeploymentState, Decision])
+@pytest.mark.parametrize(
+    "snapshot", [b"nonsense", b"", b"\x80", b"\x91" * 10**5, b"\x81\xa1a" * 10**5, "text", None, 3]
+)
+def test_a_snapshot_that_is_none_is_refused(record, snapshot):
     with pytest.raises(ModelFileError, match="not a snapshot"):
-        DeploymentState.from_bytes(b"nonsense")
+        record.from_bytes(snapshot)
+
+
+def with_field(record, name, value):
+    return replace(record, **{name: value}).to_bytes()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "rule"),
+    [
+        ("belief", np.array([-5.0, 9.0]), "sum to 1"),  # which gave a propensity of 2.25
+        ("belief", np.array([0.5, 0.6]), "sum to 1"),
+        ("belief", np.array([np.nan, 1.0]), "sum to 1"),
+        ("belief", np.array([np.inf, 0.0]), "sum to 1"),
+        ("belief", np.array([1.0]), "equal lengths"),
+        ("belief", np.array([[0.5, 0.5]]), "vector"),
+        ("belief", np.array([]), "vector"),
+        ("belief", np.array([True, False]), "vector"),
+        ("belief", 0.5, "vector"),
+        ("anchor", np.array([2.0, -1.0]), "sum to 1"),
+        ("anchor", np.array([1.0]), "equal lengths"),
+        ("rounds", -1, "rounds"),
+        ("rounds", 2.5, "rounds"),
+        ("rounds", 2**62, "rounds"),
+        ("rounds", 1, "kept than have passed"),
+        ("evidences", np.ones((3, 1)), "equal lengths"),
+        ("evidences", np.ones(6), "equal lengths"),
+        ("evidences", np.ones((2, 2)), "equal lengths"),
+        ("evidences", np.zeros((3, 2)), "evidence"),
+        ("evidences", -np.ones((3, 2)), "evidence"),
+        ("evidences", np.full((3, 2), np.nan), "evidence"),
+        ("waiting", np.ones(3), "flags"),
+        ("waiting", np.ones((3, 1), dtype=bool), "equal lengths"),
+    ],
+)
+def test_a_state_that_no_deployment_can_have_is_refused(name, value, rule):
+    half = np.array([0.5, 0.5])
+    sound = DeploymentState(half, 7, half, np.ones((3, 2)), np.array([True, False, True]))
+    assert same(DeploymentState.from_bytes(sound.to_bytes()), sound)
+    with pytest.raises(ModelFileError, match=rule):
+        DeploymentState.from_bytes(with_field(sound, name, value))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "rule"),
+    [
+        ("action", 3, "action"), ("action", -1, "action"), ("action", 0.0, "action"),
+        ("propensity", 0.0, "propensity"), ("propensity", 2.25, "propensity"), ("propensity", np.nan, "propensity"),
+        ("probs", np.array([-0.5, 1.0, 0.5]), "sum to 1"), ("probs", np.array([0.25, 0.5, 0.5]), "sum to 1"),
+        ("probs", np.ones((3, 1)) / 3, "vector"), ("round", -1, "round"), ("round", 1e3, "round"),
+        ("by_state", np.array([np.inf, 0.0]), "finite"), ("by_state", np.array([True]), "vector"),
+        ("by_state", 1.0, "vector"),
+    ],
+)  # fmt: skip
+def test_a_decision_that_no_deployer_makes_is_refused(name, value, rule):
+    sound = Decision(1, 0.5, np.array([0.25, 0.5, 0.25]), 7, np.array([0.1, 0.9]))
+    assert Decision.from_bytes(sound.to_bytes()).propensity == 0.5
+    with pytest.raises(ModelFileError, match=rule):
+        Decision.from_bytes(with_field(sound, name, value))
+
+
+@every_deployer
+def test_records_that_do_not_fit_the_deployer_are_refused(deployers, name, kind):
+    deployer, context = deployers[name, kind], context_at(contexts_of(kind, 1, 9), 0)
+    state = deployer.init()
+    decision = deployer.act(state, context, 0.5)
+    n_states = len(state.belief)
+    with pytest.raises(ParameterError, match=f"this one has {n_states}"):
+        deployer.update(state, replace(decision, by_state=np.ones(n_states + 1)), 1.0)
+    with pytest.raises(ParameterError, match="propensity"):
+        deployer.update(state, replace(decision, propensity=2.25), 1.0)
+    with pytest.raises(ParameterError, match="what act"):
+        deployer.update(state, None, 1.0)
+    for broken in (
+        replace(state, belief=np.full(n_states, 7.0)), replace(state, evidences=np.ones((1, n_states))),
+        replace(state, anchor=np.ones(n_states + 1)), replace(state, waiting=np.ones(1, dtype=bool)),
+    ):  # fmt: skip
+        with pytest.raises(ParameterError, match="damaged"):
+            deployer.act(broken, context, 0.5)
+        with pytest.raises(ParameterError, match="damaged"):
+            deployer.update(broken, decision, 1.0)
+
+
+def test_a_mask_of_another_length_is_refused():
+    class Uniform:
+        def predict_proba(self, contexts, action_mask=None):
+            return np.full((len(contexts), 3), 1 / 3)
+
+    deployer = sc.SinglePolicy(Uniform())
+    for mask in ([True], [True] * 4, [[True] * 3], True):
+        with pytest.raises(SeachangeError, match="action_mask"):
+            deployer.act(deployer.init(), None, 0.5, mask)
+
+
+def test_every_registered_deployer_is_in_this_contract(deployers):
+    assert {type(made) for made in deployers.values()} == set(DEPLOYERS)
+
+
+def test_a_model_makes_the_deployer_that_is_asked_for():
+    many = sc.learn(_log("none"), n_states=2, objective="ips")
+    one = sc.learn(_log("none"), oracle="none", objective="ips")
+    assert [type(many.deployer(kind)) for kind in ("auto", "posterior", "exp4s")] == [
+        sc.PosteriorSampling, sc.PosteriorSampling, sc.Exp4S,
+    ]  # fmt: skip
+    assert [type(one.deployer(kind)) for kind in ("auto", "single", "exp4s")] == [
+        sc.SinglePolicy, sc.SinglePolicy, sc.Exp4S,
+    ]  # fmt: skip
+    assert {many.deployer(kind, memory=7).memory for kind in ("auto", "posterior", "exp4s")} == {7}
+    with pytest.raises(ParameterError, match='oracle="none"'):
+        many.deployer("single")
+    with pytest.raises(ParameterError, match="an HMM found"):
+        one.deployer("posterior")
+    with pytest.raises(ParameterError, match="Did you mean 'posterior'"):
+        one.deployer("posteriors")
+    with pytest.raises(ParameterError, match="memory must be"):
+        one.deployer(memory=-1)

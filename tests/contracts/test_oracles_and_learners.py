@@ -1,12 +1,19 @@
 """Every oracle and every learner, driven through its protocol."""
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 from sklearn.base import clone
 
 import seachange as sc
-from seachange.errors import LogError, NotFittedError, SeachangeWarning
+from seachange.errors import LogError, NotFittedError, ParameterError, SeachangeWarning
+from seachange.params import Params
 from seachange.protocols import Policy, PolicyLearner, StateOracle
+from seachange.registry import LEARNERS as LEARNER_KINDS
+from seachange.registry import ORACLES as ORACLE_KINDS
+from seachange.registry import POLICIES
+from seachange.states.labels import labels_from_states
 
 STATES = (6 * np.arange(600) // 600) % 2
 ORACLES = [
@@ -47,7 +54,7 @@ def test_an_oracle_labels_every_round(make_log, oracle, kind):
 
 @pytest.mark.parametrize("estimator", [*ORACLES, *LEARNERS], ids=named)
 def test_a_table_is_not_taken_for_a_log(estimator):
-    with pytest.raises(LogError, match=r"needs a BanditLog; got a dict. Tables become one with BanditLog.from_frame"):
+    with pytest.raises(LogError, match=r"needs a BanditLog; got a dict. Create one with BanditLog.from_frame"):
         clone(estimator).fit({"action": [0, 1], "reward": [0.0, 1.0]})
 
 
@@ -92,7 +99,7 @@ def test_float32_contexts_learn_the_same(make_log, kind):
     np.testing.assert_allclose(one, two, atol=1e-6)
     # Climbing stops where single precision sees no more to gain.
     first, second = (sc.DRLearner().fit(each) for each in (narrow, wide))
-    assert first.optimisation_.value == pytest.approx(second.optimisation_.value, rel=1e-5)
+    assert first.optimization_.value == pytest.approx(second.optimization_.value, rel=1e-5)
     probs = [learner.policy_.predict_proba(wide.contexts) for learner in (first, second)]
     np.testing.assert_allclose(*probs, atol=0.05)
 
@@ -102,7 +109,7 @@ def test_sc_learn_takes_objects_and_names_alike(make_log):
     named_model = sc.learn(log, oracle="hmm", n_states=2, objective="poem", seed=3)
     made_model = sc.learn(log, oracle=sc.HMMOracle(n_states=2, seed=3), objective=sc.POEMLearner())
     np.testing.assert_array_equal(named_model.policies[1].coefs, made_model.policies[1].coefs)
-    with pytest.raises(ValueError, match="oracle must be"):
+    with pytest.raises(ValueError, match=r"oracle must be"):
         sc.learn(log, oracle="tea leaves")
     with pytest.raises(ValueError, match="objective must be"):
         sc.learn(log, objective="fame")
@@ -114,3 +121,68 @@ def test_a_model_of_a_world_that_never_changes_says_so(make_log):
     with pytest.warns(SeachangeWarning, match="no evidence of change"):
         model = sc.learn(log)
     assert model.n_states == 1
+
+
+def test_every_registered_oracle_and_learner_is_in_this_contract():
+    assert {type(oracle) for oracle in ORACLES} == set(ORACLE_KINDS)
+    # Tables need few distinct contexts: tests/policies/test_tabular.py drives them.
+    assert {type(learner) for learner in LEARNERS} | {sc.TabularLearner} == set(LEARNER_KINDS)
+    assert set(POLICIES) == {sc.SoftmaxPolicy, sc.TabularPolicy}
+
+
+def test_an_oracle_and_a_learner_of_ones_own_are_learned_with_and_saved_once_registered(make_log, tmp_path, registries):
+    """One class and one line each: by name in learn(), and in model files."""
+
+    @ORACLE_KINDS.register("halves")
+    @dataclass(kw_only=True, eq=False, repr=False)
+    class Halves(Params):
+        at: float = 0.5
+
+        def fit(self, log):
+            self.first_ = int(self.at * len(log))
+            return self
+
+        def predict(self, log):
+            return labels_from_states((np.arange(len(log)) >= self.first_).astype(np.int64), 2, log)
+
+        def learned(self):
+            return {"first": self.first_}, {"kept": np.arange(3.0)}
+
+        @classmethod
+        def restore(cls, part, joint, labels):
+            oracle = part.restored(cls)
+            oracle.first_ = part.learned(dict[str, int])["first"]
+            assert part.floats("kept", (3,)).tolist() == [0, 1, 2]
+            return oracle
+
+    @LEARNER_KINDS.register("eager")
+    @dataclass(kw_only=True, eq=False, repr=False)
+    class Eager(sc.IPSLearner):
+        clip: float = 5.0
+
+    log = make_log("shared")
+    model = sc.learn(log, oracle="halves", objective="eager")
+    model.save(tmp_path / "own")
+    loaded = sc.load(tmp_path / "own")
+    assert type(loaded.oracle) is Halves
+    assert type(loaded.learner) is Eager
+    np.testing.assert_array_equal(loaded.oracle.predict(log).states, model.labels.states)
+    with pytest.raises(ParameterError, match="'halves' is already registered by"):
+        ORACLE_KINDS.register("halves")(sc.SingleState)
+
+
+@pytest.fixture
+def registries():
+    """What a test registers is forgotten."""
+    before = [(kinds, dict(kinds._classes), list(kinds._named)) for kinds in (ORACLE_KINDS, LEARNER_KINDS)]
+    yield
+    for kinds, classes, named_ones in before:
+        kinds._classes, kinds._named = classes, named_ones
+
+
+@pytest.mark.parametrize("name", ["known", "HMMOracle", "", "chnge-point"])
+def test_a_word_for_no_oracle_names_those_there_are(make_log, name):
+    with pytest.raises(ParameterError, match=r"oracle must be .*hmm.* or an oracle object"):
+        sc.learn(make_log("none"), oracle=name)
+    with pytest.raises(ParameterError, match=r"objective must be .*ips.* or a learner object"):
+        sc.learn(make_log("none"), objective="tabular")

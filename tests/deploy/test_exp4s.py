@@ -178,7 +178,7 @@ def test_the_corrected_mixing_recovers_from_a_change_and_the_printed_one_hardly_
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ({}, "give expected_stay"),
+        ({}, "give a number of rounds"),
         ({"expected_stay": 0.5}, "at least 1 round"),
         ({"expected_stay": 5, "mixing": "none"}, "mixing must be"),
         ({"expected_stay": 5, "exploration": 2.0}, "exploration must be"),

@@ -51,7 +51,7 @@ def test_fed_with_a_log_it_is_the_filter_of_that_log(fitted):
 
 def test_policies_and_states_must_match(fitted):
     _, hmm, policies = fitted
-    with pytest.raises(ParameterError, match="each of the HMM's 2 states; there are 1"):
+    with pytest.raises(ParameterError, match="the HMM has 2 states, but there are 1 policies"):
         sc.PosteriorSampling([policies[0]], hmm=hmm)
 
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import seachange as sc
-from seachange.evaluation.cross_fitting import FOLDS, fit_across
+from seachange.evaluation.terms import FOLDS, fit_across
 from seachange.log.clusters import Clusters
-from seachange.policies.rewards import fit_rewards
+from seachange.policies.reward_models import fit_rewards
 
 pytestmark = pytest.mark.small
 EVERYTHING = slice(0, 300)

@@ -1,4 +1,4 @@
-"""Which deployments a log can speak of, and what is said where it cannot."""
+"""Which deployments a log can support, and what a refusal suggests."""
 
 import re
 from dataclasses import replace
@@ -10,7 +10,7 @@ from scipy.stats import t as student
 import seachange as sc
 from evaluation.deployments import Custom, Fixed
 from seachange.errors import RefusedError, SeachangeWarning
-from seachange.evaluation.following import fixed_acceptance, follow
+from seachange.evaluation.log_replay import fixed_acceptance, follow
 
 
 def test_a_tiny_propensity_is_diagnosed_not_infinite(deployers):
@@ -21,19 +21,19 @@ def test_a_tiny_propensity_is_diagnosed_not_infinite(deployers):
     propensities[10] = 1e-6
     log = replace(log, arrays=log.arrays._replace(propensities=propensities))
     for settings_ in ({}, {"bound": 4.0}, {"method": "dr-ns", "quantile": 0.01}):
-        weighty = r"speaks too little .*\(the largest weight, of row 10, is [\d.e+]+\)"
+        weighty = r"Too few rounds carry weight .*\(largest weight: [\d.e+]+, row 10\)"
         with pytest.raises(RefusedError, match=weighty) as refused:
             sc.evaluate_online(log, deployers["exp4s", "none"], **settings_)
         # A lower bound would accept more, and that row would still have nearly all weight.
         assert "bound=" not in str(refused.value)
-    with pytest.warns(SeachangeWarning, match="forced"):
+    with pytest.warns(SeachangeWarning, match="Forced"):
         robust = sc.evaluate_online(log, deployers["exp4s", "none"], "dr-ns", quantile=0.01, force=True)
     assert robust.effective_samples < 2
     assert np.isfinite(robust.value)
     assert (robust.low, robust.high) == (-np.inf, np.inf)
 
 
-def test_a_cure_is_named_only_where_it_works(make_log):
+def test_a_fix_is_suggested_only_if_it_works(make_log):
     """A bound below the one that was used, a higher quantile, a longer log: each with what it promises kept."""
     generator = np.random.default_rng(0)
     actions = (generator.random(1_000) >= 0.02).astype(int)
@@ -41,20 +41,20 @@ def test_a_cure_is_named_only_where_it_works(make_log):
     actions[500], propensities[500] = 0, 0.0045
     log = sc.BanditLog.from_arrays(actions, generator.random(1_000), propensities)
     deployer = sc.SinglePolicy(Fixed([0.2, 0.8]))
-    for method, cure in (("replay", r"bound=(?P<bound>10), which 99.9% of π / p keep to"),
-                         ("dr-ns", r"quantile=(?P<quantile>0.01), with beliefs that are less exact")):  # fmt: skip
+    for method, fix in (("replay", r"bound=(?P<bound>10) \(99.9% of π / p are below it\)"),
+                         ("dr-ns", r"quantile=(?P<quantile>0.01) \(beliefs become less exact\)")):  # fmt: skip
         exact = {"quantile": 0.0} if method == "dr-ns" else {}
-        told = rf"lived through \d+ of 1,000 rounds, and needs at least 30: {cure} or a log of some [\d,]+ rounds"
+        told = rf"\d+ of 1,000 rounds are accepted.*To fix this, pass {fix}, or use a log of about [\d,]+ such rounds"
         with pytest.raises(RefusedError, match=told) as refused:
             sc.evaluate_online(log, deployer, method, **exact)
         (setting,) = re.search(told, str(refused.value)).groupdict().items()
         better = sc.evaluate_online(log, deployer, method, **{setting[0]: float(setting[1])})
         assert better.n_accepted >= 30
-    with pytest.raises(RefusedError, match=r'needs at least 30: highest_rate="auto" or a log of some') as refused:
+    with pytest.raises(RefusedError, match=r'To fix this, pass highest_rate="auto", or use a log of about') as refused:
         sc.evaluate_online(log, deployer, "dr-ns", quantile=0.01, highest_rate=0.015)
     # The bound is 1, and none is lower: a longer log alone would do.
     few = make_log("none", 60)
-    with pytest.raises(RefusedError, match=r"needs at least 30: a log of some \d+ rounds like these would cure it"):
+    with pytest.raises(RefusedError, match=r"To fix this, use a log of about \d+ such rounds\."):
         sc.evaluate_online(few, sc.SinglePolicy(Fixed([1.0, 0.0, 0.0])))
 
 
@@ -63,13 +63,13 @@ def test_a_few_accepted_rounds_can_be_forced_but_not_one(make_log):
     taken = np.flatnonzero(log.actions == 0)
     short = log[: taken[5] + 1]
     with pytest.warns(
-        SeachangeWarning, match=f"forced, .*lived through 6 of {len(short)} rounds, and needs at least 30"
+        SeachangeWarning, match=f"Forced .*Only 6 of {len(short)} rounds are accepted .*at least 30 are needed"
     ):
         forced = sc.evaluate_online(short, deployer, force=True)
     own = short.rewards[taken[:6]]
     assert forced.value == pytest.approx(own.mean())
     assert forced.high - forced.value == pytest.approx(student.ppf(0.975, 5) * own.std(ddof=1) / np.sqrt(6))
-    with pytest.raises(RefusedError, match="lived through 1 of"):
+    with pytest.raises(RefusedError, match="Only 1 of"):
         sc.evaluate_online(log[: taken[0] + 1], deployer, force=True)
 
 

@@ -5,8 +5,7 @@ import pytest
 
 import seachange as sc
 from seachange.errors import RefusedError
-from seachange.evaluation.differences import difference_at_worst, evaluate_difference
-from seachange.evaluation.estimators import evaluate_logging
+from seachange.evaluation.estimators import evaluate_difference, evaluate_logging, worst_case_difference
 
 
 def logged(n, seed):
@@ -47,7 +46,7 @@ def test_intervals_hold_the_difference_as_often_as_they_say():
 def test_without_pairs_errors_add_up():
     log, first, _, _, _ = logged(3000, 0)
     one, other = sc.evaluate(log, first, ("dr",))[0], evaluate_logging(log)
-    found = difference_at_worst(one, other)
+    found = worst_case_difference(one, other)
     assert found.std_error == one.std_error + other.std_error
     paired = evaluate_difference(log, first)
     assert found.value == pytest.approx(paired.value)

@@ -8,7 +8,7 @@ import pytest
 import seachange as sc
 from seachange.errors import ParameterError, RefusedError, SeachangeWarning
 from seachange.evaluation import evaluate_logging, evaluate_states
-from seachange.policies.rewards import fit_rewards
+from seachange.policies.reward_models import fit_rewards
 
 pytestmark = pytest.mark.small
 # Logs of one or two rounds say too little of any policy, and that is said.
@@ -116,7 +116,7 @@ def test_mrdr_is_dr_with_the_fits_of_its_own_weights(interval):
     assert found.value == pytest.approx(expected, rel=1e-9)
 
 
-@pytest.mark.filterwarnings("ignore:clip=3 cuts off")
+@pytest.mark.filterwarnings("ignore:clip=3 removes")
 def test_every_estimator_is_its_formula():
     log = sampled_log(400, 5)
     x, everyone = log.contexts[:, 0].astype(int), np.arange(400)
@@ -141,7 +141,7 @@ def test_every_estimator_is_its_formula():
     assert clipped[1].value == pytest.approx(np.mean(d + np.minimum(w, 3.0) * (r - m)), abs=1e-12)
 
 
-@pytest.mark.filterwarnings("ignore:fewer than 10 rounds:seachange.errors.SeachangeWarning")
+@pytest.mark.filterwarnings("ignore:Fewer than 10 effective rounds:seachange.errors.SeachangeWarning")
 def test_the_ends_of_switching_and_shrinking_are_the_direct_method_and_dr():
     log = sampled_log(400, 6)
     dm, dr = sc.evaluate(log, TARGET, ("dm", "dr"))
@@ -188,7 +188,7 @@ def test_the_logging_policy_judged_by_weights_of_one_earns_the_mean_reward():
     assert evaluate_logging(log).value == pytest.approx(log.rewards.mean())
 
 
-@pytest.mark.filterwarnings("ignore:fewer than 10 rounds:seachange.errors.SeachangeWarning")
+@pytest.mark.filterwarnings("ignore:Fewer than 10 effective rounds:seachange.errors.SeachangeWarning")
 def test_effective_samples_and_largest_weight_are_those_of_the_weights():
     log = sampled_log(100, 2)
     x = log.contexts[:, 0].astype(int)
@@ -196,7 +196,7 @@ def test_effective_samples_and_largest_weight_are_those_of_the_weights():
     estimate = sc.evaluate(log, TARGET, ("ips",))[0]
     assert estimate.effective_samples == pytest.approx(weights.sum() ** 2 / np.sum(weights**2))
     assert estimate.max_weight == pytest.approx(weights.max())
-    with pytest.warns(SeachangeWarning, match="clip=0.5 cuts off"):
+    with pytest.warns(SeachangeWarning, match="clip=0.5 removes"):
         assert sc.evaluate(log, TARGET, ("ips",), clip=0.5)[0].max_weight == 0.5
 
 
@@ -221,7 +221,7 @@ def test_each_state_is_judged_on_its_own_rounds(make_log):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ({"estimators": ("magic",)}, "there is no 'magic'"),
+        ({"estimators": ("magic",)}, "got 'magic'"),
         ({"clip": 0.0}, "clip must be positive"),
         ({"confidence": 1.0}, "confidence must be between"),
     ],

@@ -7,10 +7,9 @@ from hypothesis import strategies as st
 
 import seachange as sc
 from seachange.errors import ParameterError
-from seachange.evaluation.bootstrap import bootstrap_interval, draw_counts
+from seachange.evaluation.confidence_sequences import running_interval, stitched_boundary
 from seachange.evaluation.formulas import Parts
-from seachange.evaluation.intervals import bernstein_interval, standard_error
-from seachange.evaluation.sequences import running_interval, stitched_boundary
+from seachange.evaluation.intervals import bernstein_interval, bootstrap_interval, draw_counts, standard_error
 from seachange.log.clusters import Clusters
 
 pytestmark = pytest.mark.small
@@ -171,7 +170,7 @@ def test_no_interval_leaves_what_a_policy_can_earn(interval, reward_range):
 def test_a_normal_interval_of_few_rewards_is_said_to_be_too_short():
     rewards = np.zeros(1000)
     rewards[[5, 300, 700]] = 1.0
-    with pytest.warns(sc.SeachangeWarning, match=r'fewer than 10 rounds.*interval="bootstrap" allows for it'):
+    with pytest.warns(sc.SeachangeWarning, match=r'Fewer than 10 effective rounds.*pass interval="bootstrap"'):
         sc.evaluate(log_of(rewards), mostly(0, 1000), ("ips",))
     rewards[::10] = 1.0
     sc.evaluate(log_of(rewards), mostly(0, 1000), ("ips",))
@@ -220,13 +219,16 @@ def test_the_last_of_what_is_watched_is_the_interval():
     ("words", "message"),
     [
         ({"interval": "magic"}, "interval must be one of normal, bootstrap"),
-        ({"interval": "bernstein"}, r"needs reward_range=\(least, most\).*go from"),
-        ({"interval": "bernstein", "reward_range": (0, 0.5)}, "must hold all rewards"),
+        ({"interval": "bernstein"}, r"needs reward_range=\(least, most\).*range from"),
+        ({"interval": "bernstein", "reward_range": (0, 0.5)}, "must contain all rewards"),
         ({"interval": "sequence", "reward_range": (1, 0)}, r"must be \(least, most\)"),
-        ({"interval": "sequence", "reward_range": (0, 1), "estimators": ("snips",)}, "snips is none"),
-        ({"interval": "bernstein", "reward_range": (0, 1), "estimators": ("dm",)}, "dm is none"),
-        ({"interval": "bernstein", "reward_range": (0, 1), "estimators": ("dr-os",)}, "give a number"),
-        ({"interval": "bernstein", "reward_range": (0, 1), "modelled": np.full((50, 2), 2.0)}, "modelled must stay in"),
+        ({"interval": "sequence", "reward_range": (0, 1), "estimators": ("snips",)}, "not available for snips"),
+        ({"interval": "bernstein", "reward_range": (0, 1), "estimators": ("dm",)}, "not available for dm"),
+        ({"interval": "bernstein", "reward_range": (0, 1), "estimators": ("dr-os",)}, "pass shrinkage as a number"),
+        (
+            {"interval": "bernstein", "reward_range": (0, 1), "modelled": np.full((50, 2), 2.0)},
+            "needs modelled within reward_range",
+        ),
     ],
 )
 def test_intervals_that_cannot_be_had_are_named(words, message):

@@ -24,5 +24,5 @@ def test_nothing_is_judged_without_propensities(judge):
     times = np.datetime64("2026-01-01T00:00:00") + np.arange(300).astype("timedelta64[h]")
     clicks = 1.0 * (generator.random(300) < 0.5)
     log = sc.BanditLog.from_arrays(generator.integers(3, size=300), clicks, times=times, n_actions=3)
-    with pytest.raises(ValueError, match=r"needs the propensities of the actions taken, and this log has none"):
+    with pytest.raises(ValueError, match=r"needs the propensities of the actions taken, but this log has none"):
         judge(log, sc.DMLearner().fit(log).policy_)

@@ -20,7 +20,7 @@ MISSING = {"", "na", "n/a", "#n/a", "nan", "null", "none", "nil", "-", "--", "?"
 
 # Holds what was read against the bytes; the values of features in rounds that are not of their column's kind.
 Check = Callable[[bytes, Any, list[RawRounds]], int]
-TOLD = re.compile(r"([0-9,]+) values? (?:is|are) not of the column's kind")
+TOLD = re.compile(r"([0-9,]+) values? (?:does|do) not match the column's type")
 
 
 def survive(content: bytes, seeds: Iterable[int], path: Path, read: Callable[[Path], RawLog], check: Check) -> int:

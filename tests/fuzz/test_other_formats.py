@@ -7,16 +7,15 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import pytest
 
+from datasets import criteo_lines, open_bandit_lines, yahoo_lines
+from datasets.test_obp import invented
 from fuzz.mutations import mutations
-from log.readers import criteo_lines, open_bandit_lines, yahoo_lines
-from log.readers.test_obp import invented
+from seachange.datasets.criteo import CriteoLog
+from seachange.datasets.obp import OBPLog, log_from_obp
+from seachange.datasets.open_bandit import OpenBanditLog
+from seachange.datasets.yahoo_r6 import YahooLog
 from seachange.errors import SeachangeError
-from seachange.log.readers.criteo import CriteoLog
-from seachange.log.readers.decisions import DecisionsLog
-from seachange.log.readers.obp import OBPLog, log_from_obp
-from seachange.log.readers.open_bandit import OpenBanditLog
-from seachange.log.readers.yahoo import YahooLog
-from seachange.log.writers.decisions import DecisionLog
+from seachange.formats.decisions import DecisionLog, DecisionsLog
 
 MUTANTS = [
     pytest.param(range(200), id="200"),
@@ -71,7 +70,7 @@ def test_damaged_campaigns(tmp_path, seeds):
     assert read > 0.5 * len(seeds)
 
 
-@pytest.mark.filterwarnings("ignore:of the impressions without a click")
+@pytest.mark.filterwarnings("ignore:.* of the impressions without a click")
 @pytest.mark.parametrize("seeds", MUTANTS)
 @pytest.mark.parametrize("testbed", [False, True])
 def test_damaged_impressions(tmp_path, testbed, seeds):

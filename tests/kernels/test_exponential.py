@@ -1,4 +1,4 @@
-"""The vectorised exponential against NumPy's."""
+"""The vectorized exponential against NumPy's."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ pytestmark = pytest.mark.small
 
 @njit
 def exps(values):
-    """exp_of() in the kind of loop it is made for."""
+    """exp_of() in a loop that can be vectorized."""
     found = np.empty(values.size)
     for i in range(values.size):
         found[i] = exp_of(values[i])
@@ -24,12 +24,12 @@ def test_it_is_exp_to_two_units_in_the_last_place(size):
     np.testing.assert_allclose(exps(values), np.exp(values), rtol=4.5e-16)
 
 
-def test_the_ends_of_its_range_are_right():
+def test_the_ends_of_its_range_are_exact():
     values = np.array([0.0, -0.0, -1e-300, -700.0, -1e300, -np.inf])
     np.testing.assert_allclose(exps(values), [1, 1, 1, np.exp(-700), np.exp(-700), np.exp(-700)], rtol=4.5e-16)
 
 
-def test_an_element_does_not_depend_on_its_neighbours():
+def test_an_element_does_not_depend_on_its_neighbors():
     values = -np.random.default_rng(0).exponential(5, 300)
     together = exps(values)
     for i in range(0, 300, 7):
@@ -39,7 +39,7 @@ def test_an_element_does_not_depend_on_its_neighbours():
 
 @njit
 def single_exps(values):
-    """exp_of_single() in the kind of loop it is made for."""
+    """exp_of_single() in a loop that can be vectorized."""
     found = np.empty(values.size, np.float32)
     for i in range(values.size):
         found[i] = exp_of_single(values[i])

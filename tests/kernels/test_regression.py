@@ -1,17 +1,17 @@
-"""Weighted sums against plain numpy, and the fast paths against the plain ones."""
+"""Weighted sums against numpy, and fast paths against direct sums."""
 
 import numpy as np
 import pytest
 
 import seachange as sc
-from seachange.kernels.regression import BLOCK, blocked_sums, blocks_of, logistic_sums, plain_sums, regression_sums
-from seachange.states.chain import Chain
-from seachange.states.em import EM, Prior, maximisation
-from seachange.states.starts import Starts
+from seachange.kernels.regression import BLOCK, blocked_sums, blocks_of, logistic_sums, regression_sums, unweighted_sums
+from seachange.states.chains import Chain
+from seachange.states.em import EM, Prior, maximization
+from seachange.states.hmm_fitting import Starts
 
 
 def features_of(rows, actions, n_blocks):
-    """(n, B, D) f(x_t, a_t) written out, in the block of its action where there are several."""
+    """(n, B, D) f(x_t, a_t) in the block of its action if there are several."""
     n = len(actions)
     own = rows[np.arange(n) if len(rows) > 1 else np.zeros(n, int), actions if rows.shape[1] > 1 else np.zeros(n, int)]
     features = np.zeros((n, n_blocks, rows.shape[2]))
@@ -26,7 +26,7 @@ def by_numpy(rows, actions, curvatures, slopes, n_blocks):
 
 
 def posteriors(g, n, n_states, kind):
-    """Weights that add up to 1 in every round, as an E-step has them."""
+    """Weights that sum to 1 in each round, as in an E-step."""
     if kind == "shared":
         return g.dirichlet(np.ones(n_states), size=n)
     states = (np.arange(n) // 90) % n_states
@@ -101,33 +101,37 @@ def test_counting_without_contexts_is_the_same_sum(n_actions):
 @pytest.mark.parametrize("kind", ["shared", "certain", "traces"])
 @pytest.mark.parametrize("missing", [False, True])
 @pytest.mark.parametrize("n", [1, BLOCK - 1, BLOCK, BLOCK + 1, 5 * BLOCK + 17])
-def test_sums_of_blocks_are_the_plain_sums(kind, missing, n):
-    """To 1e-9 of the whole Gram matrix: what a state has of a round below a millionth is spread over its block."""
+def test_sums_from_blocks_equal_direct_sums(kind, missing, n):
+    """Up to 1e-9 of the Gram matrix, because weights below a millionth are spread over their block."""
     g = np.random.default_rng(2)
     rows, actions, rewards = g.normal(size=(n, 4, 20)), g.integers(4, size=n), g.normal(size=n)
     if missing:
         rewards[g.random(n) < 0.3] = np.nan
     weights = posteriors(g, n, 4, kind)
     plain = regression_sums(rows, actions, rewards, weights, 1)
-    fast = blocked_sums(rows, actions, rewards, weights, *plain_sums(rows, actions, rewards, blocks_of(len(actions))))
+    fast = blocked_sums(
+        rows, actions, rewards, weights, *unweighted_sums(rows, actions, rewards, blocks_of(len(actions)))
+    )
     for mine, theirs in zip(fast, plain, strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=0, atol=1e-9 * max(np.abs(theirs).max(), 1.0))
 
 
-def test_whole_blocks_without_rewards_are_left_out():
+def test_blocks_without_rewards_are_skipped():
     g = np.random.default_rng(3)
     n = 4 * BLOCK
     rows, actions, rewards = g.normal(size=(n, 1, 18)), np.zeros(n, int), g.normal(size=n)
     rewards[BLOCK : 3 * BLOCK] = np.nan
     weights = posteriors(g, n, 2, "certain")
-    fast = blocked_sums(rows, actions, rewards, weights, *plain_sums(rows, actions, rewards, blocks_of(len(actions))))
+    fast = blocked_sums(
+        rows, actions, rewards, weights, *unweighted_sums(rows, actions, rewards, blocks_of(len(actions)))
+    )
     for mine, theirs in zip(fast, regression_sums(rows, actions, rewards, weights, 1), strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=0, atol=1e-9 * np.abs(theirs).max())
 
 
 @pytest.mark.parametrize("share", [1e-7, 5e-7, 1e-6])
-def test_a_row_far_larger_than_the_others_leaves_sums_of_blocks_right(share):
-    """A trace of every round would move a part of the large row to a state that has none of it."""
+def test_sums_from_blocks_are_right_with_one_very_large_row(share):
+    """Spreading small weights would move part of the large row to a state that does not have it."""
     g = np.random.default_rng(6)
     n = 3 * BLOCK
     rows, actions, rewards = g.normal(size=(n, 1, 20)), np.zeros(n, int), g.normal(size=n)
@@ -136,7 +140,9 @@ def test_a_row_far_larger_than_the_others_leaves_sums_of_blocks_right(share):
     weights[:, 0] = 1 - share
     weights[70] = 0.0, 1.0
     plain = regression_sums(rows, actions, rewards, weights, 1)
-    fast = blocked_sums(rows, actions, rewards, weights, *plain_sums(rows, actions, rewards, blocks_of(len(actions))))
+    fast = blocked_sums(
+        rows, actions, rewards, weights, *unweighted_sums(rows, actions, rewards, blocks_of(len(actions)))
+    )
     np.testing.assert_allclose(fast[0][0], plain[0][0], rtol=0, atol=1e-6 * np.abs(plain[0][0]).max())
     assert np.linalg.eigvalsh(fast[0][0, 0]).min() > 0
 
@@ -144,7 +150,7 @@ def test_a_row_far_larger_than_the_others_leaves_sums_of_blocks_right(share):
 @pytest.mark.parametrize("chains", [750, 25])
 @pytest.mark.parametrize("tails", ["none", "a few rows", "all rows"])
 @pytest.mark.parametrize("missing", [False, True])
-def test_no_iteration_falls_where_sums_are_had_by_subtraction(missing, tails, chains):
+def test_the_objective_never_decreases_with_sums_by_subtraction(missing, tails, chains):
     g = np.random.default_rng(4)
     n, states = 3000, (np.arange(3000) // 500) % 2
     features, coefs = g.normal(size=(n, 3, 18)), 0.3 * g.normal(size=(2, 18))
@@ -163,9 +169,9 @@ def test_no_iteration_falls_where_sums_are_had_by_subtraction(missing, tails, ch
     assert chain.spans[0][0].short == (chains == 25)
     assert chain.block_sums(chain.spans[0][0].tiles[0]) is not None
     starts = Starts(chain, chain.log.rewards, 1.0, "gaussian", 0)
-    em = EM(chain, prior, tolerance=-1.0, most_iterations=40)
-    run = em.begin(starts.from_windows(starts.windows_of(25), 2, prior))
+    em = EM(chain, prior, tolerance=-1.0, max_iterations=40)
+    run = em.start(starts.from_windows(starts.windows_of(25), 2, prior))
     for _ in range(40):
-        after = em.begin(maximisation(run.model, run.statistics, prior, floor=1e-10))
+        after = em.start(maximization(run.model, run.statistics, prior, floor=1e-10))
         assert after.objective >= run.objective - 1e-9 * abs(run.objective)
         run = after

@@ -57,7 +57,7 @@ def log_of_rows(rows, on_bad_rows):
 def test_dropping_leaves_the_log_of_the_good_rows_whatever_is_bad(rows):
     good = [row for row in rows if is_good(row)]
     if not good:
-        with pytest.raises(LogError, match=f"none of the {len(rows)} rows"):
+        with pytest.raises(LogError, match=f"all {len(rows)} rows are bad"):
             log_of_rows(rows, "drop")
         return
     dropped, expected = log_of_rows(rows, "drop"), log_of_rows(good, "raise")

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from log.logged import KINDS, D, K, N, log_of, logged_arrays
 from seachange import BanditLog
 from seachange.errors import LogError, ParameterError, SeachangeError
-from seachange.log import JointFeatures
 from seachange.log.bandit_log import require_rewards
+from seachange.log.joint_features import JointFeatures
 
 pytestmark = pytest.mark.small
 
@@ -203,7 +203,7 @@ def test_chunks_put_together_are_the_log(kind, rows):
 
 
 def test_chunks_need_a_row():
-    with pytest.raises(ParameterError, match="at least 1 row"):
+    with pytest.raises(ParameterError, match="rows must be at least 1"):
         log_of("none").chunks(0)
 
 
@@ -255,7 +255,7 @@ def test_missing_rewards_are_counted_and_refused_where_they_are_needed():
 
 @pytest.mark.parametrize(
     ("kind", "contexts"),
-    [("none", "no contexts"), ("shared", "2 features a round"), ("per action", "2 features an action")],
+    [("none", "no contexts"), ("shared", "2 features per round"), ("per action", "2 features per action")],
 )
 def test_repr_shows_sizes_and_rates(kind, contexts):
     log = log_of(kind)

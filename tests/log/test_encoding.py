@@ -69,7 +69,7 @@ def test_features_of_actions_stay_alone_where_that_is_asked_for_or_there_would_b
     parts = [pooled({"price": [1.0, 3.0, 1.0, 1.0, 3.0, 3.0]})]
     assert fit_features(ListLog(), parts, cross=False).context_names == ("price",)
     monkeypatch.setattr(feature_fitting, "MOST_CROSSED", 1)
-    with pytest.warns(SeachangeWarning, match="are not crossed with the 1 of each action"):
+    with pytest.warns(SeachangeWarning, match="are not crossed with the 1 per action"):
         spec = fit_features(ListLog(), parts)
     assert spec.context_names == ("price",)
     assert log_from_raw(ListLog(parts), spec).contexts.shape == (3, 3, 1)
@@ -111,9 +111,7 @@ def test_probabilities_of_lists_are_the_logging_distribution(names):
 @pytest.mark.parametrize("names", [None, ["x", "y", "x", "y", "z", "z"]])
 def test_an_action_that_is_not_in_its_list_is_a_bad_row(taken, names):
     raw = ListLog([pooled({"price": [1.0, 3.0, 1.0, 1.0, 3.0, 3.0]} if names is None else None, names, taken=taken)])
-    with pytest.raises(
-        LogError, match=r"one of the 3 actions; line 1 of clicks\.jsonl has nan \(1 of 3 rows are bad\)"
-    ):
+    with pytest.raises(LogError, match=r"one of the 3 known actions; line 1 of clicks\.jsonl has nan \(1 of 3 rows\)"):
         log_from_raw(raw)
     assert len(log_from_raw(raw, on_bad_rows="drop")) == 2
 
@@ -123,10 +121,10 @@ def test_a_list_that_is_longer_than_those_of_the_spec_is_a_bad_row():
     long = rounds_of(
         HOURS[:2], action=pl.Series([0, 0]), pool=Pool(np.array([0, 4, 5]), pl.DataFrame({"price": [1.0] * 5}))
     )
-    with pytest.raises(LogError, match="every round must have one of the 3 actions; line 1"):
+    with pytest.raises(LogError, match="actions must be one of the 3 known actions; line 1"):
         log_from_raw(ListLog([long]), spec)
     assert len(log_from_raw(ListLog([long]), spec, on_bad_rows="drop")) == 1
-    with pytest.raises(LogError, match="at most 3 actions, as many as the log had; got 4"):
+    with pytest.raises(LogError, match="at most 3 actions, the most in the log; got 4"):
         spec.encode_record({"hour": 1, "actions": [{"price": 1}] * 4})
 
 
@@ -137,11 +135,16 @@ def test_a_record_without_a_list_is_an_error_that_says_what_is_needed(actions):
         spec.encode_record({"hour": 1, "actions": actions})
 
 
-def test_the_arguments_of_from_arrays_make_the_same_log():
+def test_a_log_from_raw_rounds_is_the_log_of_its_own_arrays():
     prices = {"price": [1.0, 3.0, 1.0, 1.0, 3.0, 3.0]}
     for part in (pooled(prices), pooled(names=["x", "y", "x", "y", "z", "z"]), rounds_of(HOURS)):
         log = log_from_raw(ListLog([part]))
-        assert_equal_logs(BanditLog.from_arrays(**log.features.encode(part)), log)
+        contexts = {"action_features" if log.joint.kind == "per action" else "contexts": log.contexts}
+        columns = {"action_mask": log.action_mask, "n_actions": log.n_actions, "action_names": log.action_names}
+        again = BanditLog.from_arrays(
+            log.actions, log.rewards, log.propensities, context_names=log.context_names, **columns, **contexts
+        )
+        assert_equal_logs(again, log)
 
 
 REJECTED = (
@@ -154,8 +157,8 @@ def test_rejected_lines_are_refused_with_the_first_of_them_named():
     raw = ListLog([rounds_of(HOURS), rounds_of(HOURS, rejected=REJECTED)])
     with pytest.raises(
         LogError,
-        match=r"a line must be JSON; line 3 of clicks\.jsonl has '{oops' \(2 of 8 lines are bad\)\. "
-        r'Drop them with on_bad_rows="drop"',
+        match=r"a line must be JSON; line 3 of clicks\.jsonl has '{oops' \(2 of 8 lines\)\. "
+        r'Drop those rows with on_bad_rows="drop"',
     ):
         log_from_raw(raw)
 
@@ -190,7 +193,7 @@ def test_what_one_part_lacks_is_no_column_that_others_lose(word, on_disk):
     column = {word: pl.Series([0.5, 0.5, 0.5])}
     with_it, without = rounds_of(HOURS, **column), rounds_of(HOURS, first_line=4, **{word: None})
     for parts in ([with_it, without], [without, with_it]):
-        with pytest.raises(LogError, match=rf"a {word} or none has; line 4 of clicks\.jsonl has none, unlike line 1"):
+        with pytest.raises(LogError, match=rf"a {word} or none does; line 4 of clicks\.jsonl has none, unlike line 1"):
             log_from_raw(ListLog(parts), on_disk=on_disk)
     empty = rounds_of(HOURS[:0], **{word: None})
     assert len(log_from_raw(ListLog([empty, with_it, empty]), on_disk=on_disk)) == 3
@@ -217,5 +220,5 @@ def test_action_names_other_than_those_of_the_features_are_refused():
     raw = ListLog([rounds_of(HOURS)])
     spec = log_from_raw(raw).features
     assert log_from_raw(raw, spec, action_names=["a", "b"]).action_names == ("a", "b")
-    with pytest.raises(ParameterError, match="action_names are those of features: a, b"):
+    with pytest.raises(ParameterError, match="action_names must be those of features: a, b"):
         log_from_raw(raw, spec, action_names=["b", "a"])

@@ -24,31 +24,29 @@ def test_moments_are_features_only_where_they_are_asked_for():
     assert fitted(frame).shared == (Number("signup", pytest.approx(1767312000.0), 86400.0, seconds=True),)
     for told in (days[1], dt.datetime(2026, 1, 3), "2026-01-03", "2026-01-03T00:00:00Z", 1767398400):
         assert fitted(frame).encode_record({"signup": told})[0].tolist() == [1.0]
-    with pytest.warns(SeachangeWarning, match=r"'signup' \(moments, which never come again\)"):
+    with pytest.warns(SeachangeWarning, match=r"'signup' \(timestamps, which never repeat\)"):
         assert fit_features(ListLog(), [rounds_of(frame)]).shared == ()
 
 
 @pytest.mark.parametrize(
     ("values", "reason"),
     [
-        ([None] * 200, "without any value"),
+        ([None] * 200, "no values"),
         ([7] * 200, "always 7"),
         (["x"] * 200, "always 'x'"),
-        (list(range(5, 405, 2)), "whole numbers that only rise, such as row numbers"),
-        ([f"id {i}" for i in range(200)], "identifiers, which never come again"),
-        ([b"x"] * 200, "of a type that no feature is made of"),
+        (list(range(5, 405, 2)), "increasing integers, such as row numbers"),
+        ([f"id {i}" for i in range(200)], "identifiers, which never repeat"),
+        ([b"x"] * 200, "unsupported type"),
     ],
 )
 def test_columns_without_use_are_left_out_with_a_reason_unless_they_are_named(values, reason):
     frame = pl.DataFrame({"age": np.sin(np.arange(200)), "column": values})
     for parts in ([rounds_of(frame)], [rounds_of(frame[:90]), rounds_of(frame[90:])]):
-        with pytest.warns(
-            SeachangeWarning, match=r"no features are made of the columns 'column' .*name them as contexts"
-        ):
+        with pytest.warns(SeachangeWarning, match=r"not used as features: 'column' .*Name them as contexts"):
             spec = fit_features(ListLog(), parts)
         assert spec.context_names == ("age",)
         assert [(column.column, column.reason) for column in spec.left_out] == [("column", reason)]
-    if reason.startswith("of a type"):
+    if reason == "unsupported type":
         return
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -63,7 +61,7 @@ def test_texts_that_hardly_come_again_are_no_features_unless_they_are_named(each
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         log = sc.BanditLog.from_frame(frame)
-    assert [str(one.message) for one in said if "'user' (identifiers, which come" in str(one.message)] == [
+    assert [str(one.message) for one in said if "'user' (identifiers, which occur" in str(one.message)] == [
         str(one.message) for one in said
     ]
     assert (len(said) == 0) == kept == (len(log.context_names) == feature_fitting.BUCKETS)
@@ -84,10 +82,10 @@ def test_identifiers_are_those_that_come_once_in_the_whole_log_and_not_in_a_part
     (user,) = fit_features(ListLog(), parts).shared
     assert isinstance(user, Category)
     many = [rounds_of(pl.DataFrame({"user": [f"u{i}" for i in range(3000)]})) for _ in range(2)]
-    with pytest.warns(SeachangeWarning, match=r"identifiers, which come 2\.\d times each|come 1\.9"):
+    with pytest.warns(SeachangeWarning, match=r"identifiers, which occur 2\.\d times each|occur 1\.9"):
         fit_features(ListLog(), many)
     once = [rounds_of(pl.DataFrame({"user": [f"u{i}" for i in range(k, k + 3000)]})) for k in (0, 3000)]
-    with pytest.warns(SeachangeWarning, match="identifiers, which never come again"):
+    with pytest.warns(SeachangeWarning, match="identifiers, which never repeat"):
         fit_features(ListLog(), once)
 
 
@@ -100,7 +98,7 @@ def test_what_the_action_tells_is_no_context_unless_it_is_named(cut):
     frame = frame.with_columns(item=pl.Series([{"price": each, "stars": 4} for each in price]))
     halves = [part for part in (frame[:cut], frame[cut:]) if len(part)]
     parts = [replace(rounds_of(part.drop("action")), action=part["action"]) for part in halves]
-    with pytest.warns(SeachangeWarning, match=r"'item.price' \(told by the action taken"):
+    with pytest.warns(SeachangeWarning, match=r"'item.price' \(determined by the action taken"):
         spec = fit_features(ListLog(), parts)
     assert spec.context_names == ("age", "rare")
     log = ListLog()
@@ -111,5 +109,5 @@ def test_what_the_action_tells_is_no_context_unless_it_is_named(cut):
 def test_dates_in_text_are_moments():
     days = [f"2026-03-{1 + i // 20:02}" for i in range(200)]
     frame = rounds_of(pl.DataFrame({"age": np.sin(np.arange(200)), "day": days}))
-    with pytest.warns(SeachangeWarning, match=r"'day' \(moments, which never come again\)"):
+    with pytest.warns(SeachangeWarning, match=r"'day' \(timestamps, which never repeat\)"):
         assert fit_features(ListLog(), [frame]).context_names == ("age",)

@@ -9,7 +9,7 @@ from log.raw_rounds import ListLog, rounds_of
 from seachange.errors import LogError
 from seachange.log.encoding import log_from_raw
 from seachange.log.raw import Pool
-from seachange.log.record_fields import MOST_LISTED
+from seachange.log.record_encoding import LISTED_FIELDS
 
 FRAME = pl.DataFrame(
     {
@@ -47,13 +47,13 @@ def test_what_the_log_lacked_at_times_may_be_absent(spec):
 @pytest.mark.parametrize("column", ["age", "city", "tags", "size"])
 def test_what_the_log_always_had_must_be_there_and_may_be_none(spec, column):
     spec.encode_record(WHOLE | {column: None})
-    with pytest.raises(LogError, match=rf"age, city, tags, size, user\.home\.floor; '{column}' is not there\."):
+    with pytest.raises(LogError, match=rf"age, city, tags, size, user\.home\.floor; '{column}' is missing\."):
         spec.encode_record(without(WHOLE, column))
 
 
 @pytest.mark.parametrize("user", [{}, {"home": {}}, {"home": 3}, {"flat": {"floor": 3}}, 3])
 def test_nested_fields_must_be_there_too(spec, user):
-    with pytest.raises(LogError, match=r"'user\.home\.floor' is not there"):
+    with pytest.raises(LogError, match=r"'user\.home\.floor' is missing"):
         spec.encode_record(WHOLE | {"user": user})
 
 
@@ -66,13 +66,13 @@ def test_nested_fields_are_missing_where_what_holds_them_is_none(spec, user):
 @pytest.mark.parametrize(
     ("record", "said"),
     [
-        (without(WHOLE, "age") | {"aeg": 1}, "'age' is not there. There is 'aeg'. Did you mean 'age'?"),
-        (without(WHOLE, "city") | {"City": "Oslo"}, "'city' is not there. There is 'City'. Did you mean 'city'?"),
+        (without(WHOLE, "age") | {"aeg": 1}, "'age' is missing. There is 'aeg'. Did you mean 'age'?"),
+        (without(WHOLE, "city") | {"City": "Oslo"}, "'city' is missing. There is 'City'. Did you mean 'city'?"),
         (
             WHOLE | {"user": {"home": {"flor": 3}}},
-            "'user.home.floor' is not there. There is 'user.home.flor'. Did you mean 'user.home.floor'?",
+            "'user.home.floor' is missing. There is 'user.home.flor'. Did you mean 'user.home.floor'?",
         ),
-        ({}, "'age', 'city', 'tags', 'size', 'user.home.floor' are not there. A value that is not known is None."),
+        ({}, "'age', 'city', 'tags', 'size', 'user.home.floor' are missing. Pass None for an unknown value."),
     ],
 )
 def test_the_nearest_key_that_the_record_has_is_named(spec, record, said):
@@ -83,7 +83,7 @@ def test_the_nearest_key_that_the_record_has_is_named(spec, record, said):
 
 def test_a_record_that_makes_up_what_it_lacks_is_no_exception(spec):
     record = defaultdict(float, without(WHOLE, "age"))
-    with pytest.raises(LogError, match="'age' is not there"):
+    with pytest.raises(LogError, match="'age' is missing"):
         spec.encode_record(record)
     assert "age" not in record
 
@@ -98,18 +98,18 @@ def test_each_action_of_a_list_must_have_the_fields_of_actions():
     spec = log_from_raw(ListLog([part])).features
     spec.encode_record({"hour": 1, "actions": [{"price": 1}, {"price": None, "stock": 3}]})
     with pytest.raises(
-        LogError, match=r"each of 'actions' .*: price; 'price' is not there in that of place 1\. .*'prise'"
+        LogError, match=r"each of 'actions' .*: price; 'price' is missing from the one at index 1\. .*'prise'"
     ):
         spec.encode_record({"hour": 1, "actions": [{"price": 1}, {"prise": 1}]})
-    with pytest.raises(LogError, match=r"a record must have .*: hour; 'hour' is not there"):
+    with pytest.raises(LogError, match=r"a record must have .*: hour; 'hour' is missing"):
         spec.encode_record({"actions": [{"price": 1}]})
-    with pytest.raises(LogError, match="a record is a mapping of columns to values; got a list"):
+    with pytest.raises(LogError, match="a record must be a mapping of columns to values; got a list"):
         spec.encode_record([{"price": 1}])
 
 
 def test_a_message_lists_so_many_fields_and_no_more():
-    n = MOST_LISTED + 3
+    n = LISTED_FIELDS + 3
     frame = pl.DataFrame({f"x{i}": [1.0, 2.0, 4.0, 3.0] for i in range(n)})
     part = rounds_of(frame, action=pl.Series([0, 1, 0, 1]), reward=pl.Series([1.0, 0.0, 0.0, 1.0]))
-    with pytest.raises(LogError, match="'x11', 3 more are not there"):
+    with pytest.raises(LogError, match="'x11', 3 more are missing"):
         log_from_raw(ListLog([part])).features.encode_record({})

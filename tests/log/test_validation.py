@@ -1,11 +1,14 @@
 """Bad input: every rule of a log, what its error says, and what dropping leaves."""
 
+import pickle
+
 import numpy as np
 import pytest
 
 from log.logged import assert_equal_logs
 from seachange import BanditLog
 from seachange.errors import LogError, ParameterError, SeachangeError
+from seachange.log.validation import RULES
 
 pytestmark = pytest.mark.small
 
@@ -57,11 +60,11 @@ BROKEN = {
     ),
     "NaN reward": ("rewards", {5: NAN}, "rewards must be finite", "nan"),
     "infinite reward": ("rewards", {5: -INF, 6: INF}, "rewards must be finite", "-inf"),
-    "action too large": ("actions", {4: 2}, "actions must be whole numbers from 0 to 1", "2"),
-    "negative action": ("actions", {4: -1, 5: -1, 6: -1}, "actions must be whole numbers from 0 to 1", "-1"),
-    "fractional action": ("actions", {9: 0.5}, "actions must be whole numbers from 0 to 1", "0.5"),
-    "NaN action": ("actions", {9: NAN}, "actions must be whole numbers from 0 to 1", "nan"),
-    "infinite action": ("actions", {1: INF}, "actions must be whole numbers from 0 to 1", "inf"),
+    "action too large": ("actions", {4: 2}, "actions must be integers from 0 to 1", "2"),
+    "negative action": ("actions", {4: -1, 5: -1, 6: -1}, "actions must be integers from 0 to 1", "-1"),
+    "fractional action": ("actions", {9: 0.5}, "actions must be integers from 0 to 1", "0.5"),
+    "NaN action": ("actions", {9: NAN}, "actions must be integers from 0 to 1", "nan"),
+    "infinite action": ("actions", {1: INF}, "actions must be integers from 0 to 1", "inf"),
     "NaN context": ("contexts", {(6, 1): NAN, (8, 0): NAN}, "contexts must be finite (column 1)", "nan"),
     "infinite context": ("contexts", {(6, 0): INF}, "contexts must be finite (column 0)", "inf"),
     "mask forbids what was done": (
@@ -95,8 +98,8 @@ def test_error_names_the_rule_the_row_the_extent_and_the_fix(name, values, rule,
     rows = sorted({row if isinstance(row, int) else row[0] for row in values})
     message = str(caught.value)
     assert message.startswith(rule)
-    assert f"; row {rows[0]} has {shown} ({len(rows)} of {N} rows are bad)." in message
-    assert message.endswith('Drop them with on_bad_rows="drop".')
+    assert f"; row {rows[0]} has {shown} ({len(rows)} of {N} rows)." in message
+    assert 'Drop those rows with on_bad_rows="drop"' in message
 
 
 @pytest.mark.parametrize(("name", "values"), [(name, values) for name, values, *_ in BROKEN.values()], ids=BROKEN)
@@ -124,7 +127,7 @@ def test_an_action_beyond_its_own_list_is_bad_even_where_others_have_longer_list
 
 def test_missing_time_of_a_datetime_column_is_bad():
     times = np.array(["2026-01-01", "NaT", "2026-01-03"], dtype="datetime64[D]")
-    with pytest.raises(LogError, match=r"times must be known; row 1 has NaT \(1 of 3 rows are bad\)"):
+    with pytest.raises(LogError, match=r"times must be known; row 1 has NaT \(1 of 3 rows\)"):
         BanditLog.from_arrays([0, 1, 0], [0, 1, 0], [0.5] * 3, times=times)
 
 
@@ -134,7 +137,7 @@ def test_the_message_of_the_design_is_the_message():
     with pytest.raises(LogError) as caught:
         BanditLog.from_arrays(np.arange(10_000) % 2, np.ones(10_000), propensities)
     assert str(caught.value) == (
-        'propensities must be in (0, 1]; row 17 has 0 (3 of 10000 rows are bad). Drop them with on_bad_rows="drop".'
+        'propensities must be in (0, 1]; row 17 has 0 (3 of 10,000 rows). Drop those rows with on_bad_rows="drop".'
     )
 
 
@@ -144,7 +147,7 @@ def test_propensities_are_right_from_a_trillionth_up_to_1():
 
 def test_a_propensity_of_nothing_has_its_cure():
     log = BanditLog.from_arrays([0, 0], [0, 1], n_actions=1)
-    with pytest.raises(LogError, match=r"write down what the actions were chosen with.*row 1 has 1e-13 \(1 of 2 rows"):
+    with pytest.raises(LogError, match=r"at least 1e-12; row 1 has 1e-13 \(1 of 2 rows\)\. Log the probability"):
         log.with_propensities(np.array([0.5, 1e-13]))
 
 
@@ -154,7 +157,7 @@ def test_missing_rewards_lets_nan_stand_and_nothing_else():
     np.testing.assert_array_equal(log.rewards, columns["rewards"])
     assert len(BanditLog.from_arrays(**columns, missing_rewards=True, on_bad_rows="drop")) == N
     with pytest.raises(
-        LogError, match=r"rewards must be finite and at most 1e.100 in size; row 4 has inf \(1 of 10 rows are bad\)"
+        LogError, match=r"rewards must be finite and at most 1e.100 in size; row 4 has inf \(1 of 10 rows\)"
     ):
         BanditLog.from_arrays(**with_values(columns, "rewards", {4: INF}), missing_rewards=True)
 
@@ -186,7 +189,7 @@ def test_action_features_of_another_length_are_named_with_both():
 def test_times_must_not_go_backwards(on_bad_rows):
     columns = good_columns() | {"times": np.array([0, 1, 2, 1, 4, 5, 4, 7, 8, 9.0]), "sequences": np.zeros(N)}
     with pytest.raises(
-        LogError, match=r"times must not go backwards; row 3 has 1 after 2 \(2 of 10 rows are bad\)\. Sort the log"
+        LogError, match=r"times must not go backwards; row 3 has 1 after 2 \(2 of 10 rows\)\. Sort the log"
     ):
         BanditLog.from_arrays(**columns, on_bad_rows=on_bad_rows)
     del columns["sequences"]
@@ -202,7 +205,7 @@ def test_times_may_stand_still():
 def test_times_may_go_backwards_from_one_sequence_to_another(sequences):
     log = BanditLog.from_arrays([0, 1, 0, 1], [0, 1, 0, 1], [0.5] * 4, times=[5, 1, 6, 2], sequences=sequences)
     assert log.times.tolist() == [5, 1, 6, 2]
-    with pytest.raises(LogError, match=r"row 3 has 0 after 1 \(1 of 4 rows are bad\)"):
+    with pytest.raises(LogError, match=r"row 3 has 0 after 1 \(1 of 4 rows\)"):
         BanditLog.from_arrays([0, 1, 0, 1], [0, 1, 0, 1], [0.5] * 4, times=[5, 1, 6, 0], sequences=sequences)
 
 
@@ -225,7 +228,7 @@ def test_a_log_needs_a_round(on_bad_rows):
 
 
 def test_a_log_of_bad_rows_only_is_an_error_even_where_they_are_dropped():
-    with pytest.raises(LogError, match="none of the 3 rows keeps the rules"):
+    with pytest.raises(LogError, match="all 3 rows are bad"):
         BanditLog.from_arrays([0, 1, 0], [NAN] * 3, [0.5] * 3, on_bad_rows="drop")
 
 
@@ -243,15 +246,18 @@ def test_an_action_that_cannot_be_a_place_in_a_list_is_an_error_of_ours(action):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"actions": np.zeros((N, 1))}, "actions must have one entry a round"),
-        ({"rewards": np.zeros((N, 1))}, "rewards must have one entry a round"),
-        ({"propensities": 0.5}, "propensities must have one entry a round"),
+        ({"actions": np.zeros((N, 1))}, "actions must have one entry per round"),
+        ({"rewards": np.zeros((N, 1))}, "rewards must have one entry per round"),
+        ({"propensities": 0.5}, "propensities must have one entry per round"),
         ({"contexts": np.zeros(N)}, r"contexts must have shape \(n, d\)"),
         ({"contexts": np.zeros((N, 2, 2))}, r"contexts must have shape \(n, d\)"),
         ({"action_mask": np.ones(N)}, r"action_mask must have shape \(n, K\)"),
         ({"logging_probs": np.ones(N)}, r"logging_probs must have shape \(n, K\)"),
-        ({"action_mask": np.ones((N, 3))}, "action_mask must have one column an action; it has 3 for 2"),
-        ({"logging_probs": np.ones((N, 3)) / 3}, "logging_probs must have one column an action; it has 3 for 2"),
+        ({"action_mask": np.ones((N, 3))}, "action_mask must have one column per action; it has 3 columns for 2"),
+        (
+            {"logging_probs": np.ones((N, 3)) / 3},
+            "logging_probs must have one column per action; it has 3 columns for 2",
+        ),
         ({"contexts": None, "action_features": np.zeros((N, 2))}, r"\(n, K, d\)"),
         ({"action_names": ["a", "b", "c"]}, "action_names"),
         ({"context_names": ["age"]}, "context_names"),
@@ -310,7 +316,7 @@ def test_offsets_must_rise_from_0_to_the_number_of_rows(offsets, n_rows):
 
 def test_a_mask_on_ragged_action_features_must_be_as_wide_as_the_longest_list():
     features = (np.ones((5, 1)), [0, 2, 5])
-    with pytest.raises(LogError, match="action_mask must have one column an action; it has 2 for 3"):
+    with pytest.raises(LogError, match="action_mask must have one column per action; it has 2 columns for 3"):
         BanditLog.from_arrays([0, 1], [0, 1], [0.5] * 2, action_features=features, action_mask=np.ones((2, 2)))
 
 
@@ -332,3 +338,25 @@ def test_settings_that_cannot_work_are_parameter_errors(changes, message):
 def test_a_number_of_actions_that_contradicts_the_action_features_is_named():
     with pytest.raises(LogError, match="n_actions=3, but action_features has 2"):
         BanditLog.from_arrays(**(per_action_columns() | {"n_actions": 3}))
+
+
+def test_an_error_has_its_fields_and_both_renderings():
+    columns = with_values(good_columns(), "propensities", {3: 0, 7: 0})
+    with pytest.raises(LogError) as caught:
+        BanditLog.from_arrays(**columns)
+    problem = caught.value.details
+    assert (problem.rule, problem.place, problem.value) == ("propensity-zero", "row 3", "0")
+    assert (problem.count, problem.total) == (2, N)
+    message = "propensities must be in (0, 1]; row 3 has 0 (2 of 10 rows). Drop those rows with "
+    assert str(caught.value) == message + 'on_bad_rows="drop".'
+    assert caught.value.shell_text == message + "--drop-bad-rows."
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
+
+
+def test_every_rule_has_its_own_identifier_and_its_words():
+    for name, rule in RULES.items():
+        assert rule.id == name
+        assert rule.title
+        assert rule.evidence
+        assert rule.fix.python
+        assert rule.fix.shell

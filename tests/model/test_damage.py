@@ -23,7 +23,7 @@ def test_a_file_that_is_not_there_is_named(tmp_path):
 @pytest.mark.parametrize("garbage", [b"", b"hello", bytes(range(256)) * 9, b"PK\x03\x04" + b"\0" * 60])
 def test_garbage_is_not_a_model_file(tmp_path, garbage):
     (tmp_path / "bad.seachange").write_bytes(garbage)
-    assert "is not a whole model file" in load_failing(tmp_path / "bad.seachange")
+    assert "it is not a complete model file" in load_failing(tmp_path / "bad.seachange")
 
 
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9, 0.999])
@@ -32,7 +32,7 @@ def test_a_file_cut_short_is_not_a_model_file(tmp_path, model, share):
     model.save(path)
     whole = path.read_bytes()
     path.write_bytes(whole[: int(share * len(whole))])
-    assert "is not a whole model file" in load_failing(path)
+    assert "it is not a complete model file" in load_failing(path)
 
 
 def test_a_flipped_byte_is_an_error_of_ours_or_no_harm(tmp_path, model):
@@ -55,7 +55,7 @@ def test_a_newer_schema_asks_for_an_upgrade(tmp_path, content):
     schema = json.loads(content["manifest.json"])["schema"]
     newer = with_manifest(content, "schema", value=schema + 1)
     message = load_failing(write_zip(tmp_path / "new.seachange", newer))
-    assert f"its schema is {schema + 1} and this Seachange knows {schema}; upgrade" in message
+    assert f"its schema is {schema + 1} and this Seachange reads {schema}; upgrade" in message
 
 
 def test_a_newer_schema_asks_for_an_upgrade_whatever_else_is_new(tmp_path, content):
@@ -71,15 +71,32 @@ def test_a_newer_schema_asks_for_an_upgrade_whatever_else_is_new(tmp_path, conte
         (["schema"], "one", "schema"),
         (["provenance"], KeyError, "provenance"),
         (["provenance", "joint", "kind"], "strange", "strange"),
-        (["provenance", "joint", "n_actions"], 5, "shape"),
+        (["provenance", "joint", "n_actions"], 5, "action_names"),
         (["provenance", "action_names"], ["boots"], "action_names"),
         (["provenance", "n_rounds"], 5, ""),
         (["provenance", "n_rounds"], -1, ""),
         (["provenance", "n_rounds"], 10**17, ""),
-        (["n_states"], 3, "shape"),
-        (["n_states"], 0, ""),
+        (["policies"], [{"kind": "softmax"}] * 3, "policy2"),
+        (["policies"], [], "states"),
+        (["policies", 0, "kind"], "os.system", "os.system"),
+        (["n_chains"], 0, "n_chains"),
+        (["n_chains"], N + 1, "n_chains"),
+        (["expected_stay"], 0.5, "expected_stay"),
+        (["expected_stay"], 1e300, "expected_stay"),
+        (["colour"], "red", "colour"),
+        (["provenance", "mean_reward"], 5.0, "mean_reward"),
+        (["provenance", "reward_range"], [1.0, 0.0], "reward_range"),
+        (["provenance", "reward_range"], [-1e308, 1e308], "reward_range"),
+        (["provenance", "time_range"], ["yesterday", "today"], "time_range"),
+        (["provenance", "time_range"], ["nan", "nan"], "time_range"),
+        (["provenance", "remembered"], [-1], "remembered"),
+        (["provenance", "remembered"], [1 << 64], "remembered"),
+        (["provenance", "joint", "n_features"], -1, ""),
+        (["provenance", "joint", "n_actions"], 10**30, ""),
         (["oracle", "kind"], "os.system", "os.system"),
         (["oracle", "params", "colour"], "red", "colour"),
+        (["oracle", "params", "n_states"], "many", "many"),
+        (["oracle", "params", "restarts"], [4], "restarts"),
         (["oracle", "learned", "rewards"], KeyError, "rewards"),
         (["oracle", "learned", "rewards"], "much", "much"),
         (["learner", "kind"], "os.system", "os.system"),
@@ -102,8 +119,8 @@ def test_a_zip_without_a_manifest_is_refused(tmp_path, content):
 
 
 ARRAYS = (
-    "policies", "segment_starts", "segment_states", "change_points", "hmm_initial_probs", "hmm_transition_matrix",
-    "hmm_reward_coefs", "hmm_reward_precisions", "hmm_noise_variances",
+    "policy0.coefs", "policy1.coefs", "labels.starts", "labels.states", "labels.change_points", "oracle.initial_probs",
+    "oracle.transition_matrix", "oracle.reward_coefs", "oracle.reward_precisions", "oracle.noise_variances",
 )  # fmt: skip
 
 
@@ -112,9 +129,11 @@ def test_a_segmentation_whose_parts_do_not_fit_is_refused(tmp_path, name):
     learned(oracle="change-point").save(tmp_path / "good.seachange")
     with zipfile.ZipFile(tmp_path / "good.seachange") as archive:
         content = {each: archive.read(each) for each in archive.namelist()}
-    array = np.lib.format.read_array(io.BytesIO(content[f"cut_{name}.npy"]), allow_pickle=False)
+    array = np.lib.format.read_array(io.BytesIO(content[f"oracle.{name}.npy"]), allow_pickle=False)
     longer = npy(np.concatenate([array, array[-1:]]))
-    assert f"cut_{name}" in load_failing(write_zip(tmp_path / "bad.seachange", content | {f"cut_{name}.npy": longer}))
+    assert f"oracle.{name}" in load_failing(
+        write_zip(tmp_path / "bad.seachange", content | {f"oracle.{name}.npy": longer})
+    )
 
 
 def test_the_arrays_of_an_hmm_model_are_those_that_are_spoilt_below(content):
@@ -142,7 +161,7 @@ def test_a_spoilt_array_is_refused(tmp_path, content, name, spoil):
     load_failing(write_zip(tmp_path / "bad.seachange", content | {f"{name}.npy": spoilt}))
 
 
-@pytest.mark.parametrize("name", [name for name in ARRAYS if name != "change_points"])
+@pytest.mark.parametrize("name", [name for name in ARRAYS if name != "labels.change_points"])
 def test_an_array_of_another_length_is_refused(tmp_path, content, name):
     array = np.lib.format.read_array(io.BytesIO(content[f"{name}.npy"]), allow_pickle=False)
     longer = npy(np.concatenate([array, array[-1:]]))
@@ -151,7 +170,15 @@ def test_an_array_of_another_length_is_refused(tmp_path, content, name):
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("segment_states", 2), ("segment_states", -1), ("segment_starts", 1), ("change_points", N), ("change_points", -1)],
+    [
+        ("labels.states", 2),
+        ("labels.states", -1),
+        ("labels.starts", 1),
+        ("labels.starts", N),
+        ("labels.change_points", N),
+        ("labels.change_points", -1),
+        ("labels.change_points", 0),
+    ],
 )
 def test_a_number_out_of_range_is_refused(tmp_path, content, name, value):
     array = np.lib.format.read_array(io.BytesIO(content[f"{name}.npy"]), allow_pickle=False)
@@ -159,7 +186,7 @@ def test_a_number_out_of_range_is_refused(tmp_path, content, name, value):
     load_failing(write_zip(tmp_path / "bad.seachange", content | {f"{name}.npy": npy(array)}))
 
 
-@pytest.mark.parametrize("name", ["policies", "hmm_initial_probs", "hmm_transition_matrix", "hmm_reward_coefs"])
+@pytest.mark.parametrize("name", [name for name in ARRAYS if not name.startswith("labels")])
 def test_a_model_with_nan_in_it_is_refused(tmp_path, content, name):
     array = np.lib.format.read_array(io.BytesIO(content[f"{name}.npy"]), allow_pickle=False)
     array.flat[0] = np.nan
@@ -168,10 +195,10 @@ def test_a_model_with_nan_in_it_is_refused(tmp_path, content, name):
 
 def test_an_hmm_must_have_as_many_states_as_there_are_policies(tmp_path, content):
     three = {
-        "hmm_initial_probs.npy": npy(np.ones(3) / 3),
-        "hmm_transition_matrix.npy": npy(np.ones((3, 3)) / 3),
-        "hmm_reward_coefs.npy": npy(np.zeros((3, K, 1))),
-        "hmm_reward_precisions.npy": npy(np.ones((3, K, 1, 1))),
+        "oracle.initial_probs.npy": npy(np.ones(3) / 3),
+        "oracle.transition_matrix.npy": npy(np.ones((3, 3)) / 3),
+        "oracle.reward_coefs.npy": npy(np.zeros((3, K, 1))),
+        "oracle.reward_precisions.npy": npy(np.ones((3, K, 1, 1))),
     }
     load_failing(write_zip(tmp_path / "bad.seachange", content | three))
 
@@ -202,7 +229,7 @@ def trace(tmp_path):
     return path
 
 
-@pytest.mark.parametrize("name", ["policies.npy", "segment_states.npy", "hmm_reward_coefs.npy", "more.npy"])
+@pytest.mark.parametrize("name", ["policy0.coefs.npy", "labels.states.npy", "oracle.reward_coefs.npy", "more.npy"])
 @pytest.mark.parametrize("shape", ["plain", "record"])
 def test_a_pickled_array_is_refused_and_not_unpickled(tmp_path, content, trace, name, shape):
     bomb = np.array([Bomb(trace)], dtype=object)
@@ -213,7 +240,7 @@ def test_a_pickled_array_is_refused_and_not_unpickled(tmp_path, content, trace, 
     assert not trace.exists()
 
 
-@pytest.mark.parametrize("name", ["manifest.json", "policies.npy", "model.pkl"])
+@pytest.mark.parametrize("name", ["manifest.json", "policy0.coefs.npy", "model.pkl"])
 def test_a_pickle_in_the_zip_is_refused_and_not_unpickled(tmp_path, content, trace, name):
     load_failing(write_zip(tmp_path / "bomb.seachange", content | {name: pickle.dumps(Bomb(trace))}))
     assert not trace.exists()

@@ -26,7 +26,7 @@ def test_an_hmm_knows_its_states_ahead():
 def test_a_detector_does_not_and_says_so():
     model = sc.learn(changing(600, 0), oracle="change-point", objective="dm")
     assert model.n_states == 2
-    with pytest.warns(sc.SeachangeWarning, match="finds states with the help of the rewards.*evaluate_online"):
+    with pytest.warns(sc.SeachangeWarning, match="uses the rewards to find states.*evaluate_online"):
         assert model.label_ahead(changing(600, 1)).from_rewards
 
 

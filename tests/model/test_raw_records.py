@@ -6,7 +6,7 @@ import pytest
 
 import seachange as sc
 from log.raw_rounds import ListLog, rounds_of
-from seachange.errors import LogError, ParameterError
+from seachange.errors import LogError, ParameterError, SeachangeError
 from seachange.log.encoding import log_from_raw
 from seachange.log.raw import Pool
 
@@ -62,9 +62,9 @@ def test_a_column_that_the_features_need_is_named_where_it_is_absent(model, tmp_
 
 def test_a_log_in_units_of_its_own_is_refused(model):
     log = sc.BanditLog.from_frame(table(1), WORDS)
-    with pytest.raises(ParameterError, match=r"in units of its own.*features=model\.features"):
+    with pytest.raises(ParameterError, match=r"scaled differently.*features=model\.features"):
         model.label_ahead(log)
-    with pytest.raises(ParameterError, match="in units of its own"):
+    with pytest.raises(ParameterError, match="scaled differently"):
         sc.learn(log, oracle="none", objective="dm", align_to=model)
 
 
@@ -116,7 +116,7 @@ def test_a_model_of_lists_decides_among_the_actions_of_a_record():
 
 def test_a_record_with_a_letter_wrong_is_not_decided(model):
     deployer = model.deployer()
-    with pytest.raises(LogError, match=r"'age' is not there\. There is 'aeg'"):
+    with pytest.raises(LogError, match=r"'age' is missing\. There is 'aeg'"):
         model.decide(deployer, deployer.init(), {"aeg": 41, "city": "Oslo"}, 0.3)
 
 
@@ -139,3 +139,46 @@ def test_arguments_in_each_others_places_are_named(model):
         assert str(raised.value).endswith(said)
     with pytest.raises(ParameterError, match="state must be what init"):
         deployer.act(record, None, 0.3)
+
+
+NAMES = ("boots", "coats", "lamps")
+
+
+@pytest.mark.parametrize(
+    "mask",
+    [
+        ["coats", "lamps"],
+        {"lamps", "coats"},
+        ("coats", "coats", "lamps"),
+        {"boots": False, "coats": True, "lamps": True},
+        {"boots": 0, "coats": 1, "lamps": np.bool_(True)},
+        [False, True, True],
+        np.array([False, True, True]),
+    ],
+)
+def test_actions_are_masked_by_name_or_by_flag(model, mask):
+    deployer = model.deployer(exploration=0.3)
+    record = {"age": 41.0, "city": "Oslo"}
+    decisions = [model.decide(deployer, deployer.init(), record, uniform, mask) for uniform in (0.0, 0.5, 0.99)]
+    assert {model.action_name(decision) for decision in decisions} <= {"coats", "lamps"}
+    assert all(decision.probs[0] == 0 for decision in decisions)
+
+
+@pytest.mark.parametrize(
+    ("mask", "message"),
+    [
+        ("coats", "collection of action names"),
+        (["coat"], "'coat', which is not an action of the model. Did you mean 'coats'"),
+        ({"coats": True}, "every action to True or False; 'boots' is missing"),
+        ({"boots": True, "coats": True, "lamps": True, "hats": True}, "'hats'"),
+        ([0, 1, 1], "one True or False for each of the 3"),
+        ([True], "one True or False for each of the 3"),
+        (3, "one True or False"),
+        ([], "must allow an action"),
+        (dict.fromkeys(NAMES, False), "must allow an action"),
+    ],
+)
+def test_a_mask_that_makes_no_sense_is_named(model, mask, message):
+    deployer = model.deployer()
+    with pytest.raises(SeachangeError, match=message):
+        model.decide(deployer, deployer.init(), {"age": 41.0, "city": "Oslo"}, 0.5, mask)

@@ -1,4 +1,4 @@
-"""Learners find the best policy, weigh rounds as told, and refuse what cannot be learned."""
+"""Learners find the best policy, use the weights of rounds, and reject logs that cannot be learned from."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ import pytest
 import seachange as sc
 from seachange.errors import SeachangeWarning
 from seachange.policies.objectives import Objective
-from seachange.policies.rewards import cross_fitted
+from seachange.policies.reward_models import cross_fitted
 from seachange.states.labels import labels_from_states
 
 LEARNERS = [
@@ -31,7 +31,7 @@ def test_the_best_action_is_found_in_any_unit_of_reward(learner, scale):
 
 
 @pytest.mark.parametrize("learner", LEARNERS, ids=repr)
-def test_the_context_decides_where_it_should(learner):
+def test_the_context_decides_if_it_matters(learner):
     generator = np.random.default_rng(0)
     contexts = generator.normal(size=(4000, 2))
     actions = generator.integers(2, size=4000)
@@ -61,8 +61,8 @@ def test_temperature_moves_the_policy_to_the_exact_softmax():
     np.testing.assert_allclose(probs, exact / exact.sum(), atol=1e-4)
 
 
-def test_poem_prefers_what_the_log_is_sure_of():
-    """Two actions earn alike, one of them seen rarely: the variance penalty decides."""
+def test_poem_prefers_the_action_with_more_data():
+    """Two actions earn the same, but one was rarely taken: the variance penalty decides."""
     actions = np.array([0] * 90 + [1] * 10)
     rewards = np.array([0.5] * 90 + [0.5] * 10)
     log = sc.BanditLog.from_arrays(actions, rewards, np.where(actions == 0, 0.9, 0.1))
@@ -81,9 +81,9 @@ def test_a_masked_action_is_never_taken():
     np.testing.assert_allclose(probs.sum(axis=1), 1)
 
 
-def test_one_action_leaves_nothing_to_choose():
+def test_one_action_leaves_nothing_to_learn():
     log = sc.BanditLog.from_arrays([0, 0], [0.0, 1.0], [1.0, 1.0])
-    with pytest.raises(ValueError, match="nothing to choose"):
+    with pytest.raises(ValueError, match="nothing to learn"):
         sc.DRLearner().fit(log)
 
 
@@ -112,21 +112,21 @@ def test_every_state_gets_its_own_policy(make_log):
 @pytest.mark.parametrize("lowest", [0.0, -2.0])
 @pytest.mark.parametrize("learner", LEARNERS, ids=repr)
 def test_a_state_keeps_its_best_action_whatever_is_best_on_the_whole(learner, lowest):
-    """One action is by far the best on the whole log; the smaller state has another, and must not be drawn away."""
+    """One action is by far the best on the whole log; the smaller state must keep its own best action."""
     generator = np.random.default_rng(0)
     states, actions = np.repeat([0, 1], [4500, 1500]), generator.integers(3, size=6000)
     means = np.array([[0.2, 0.4, 0.9], [0.7, 0.3, 0.2]])[states, actions]
     rewards = np.maximum(means + generator.normal(0, 0.5, 6000), lowest)
     log = sc.BanditLog.from_arrays(actions, rewards, np.full(6000, 1 / 3))
     if lowest < 0 and isinstance(learner, sc.CrossEntropyLearner):
-        pytest.skip("cross-entropy is for rewards from 0 on")
+        pytest.skip("cross-entropy needs rewards of at least 0")
     policies = sc.learn_per_state(log, sc.KnownStates(states).fit(log).predict(log), learner)
     advice = policies.advice(np.zeros((1, 0)))[0]
     assert advice.argmax(axis=1).tolist() == [2, 0]
     assert advice.max(axis=1).min() > 0.9
 
 
-def test_probabilities_of_states_weigh_softly(make_log):
+def test_soft_labels_weight_rounds_by_state_probability(make_log):
     log = make_log("none", n=900)
     states = (6 * np.arange(900) // 900) % 2
     probs = np.full((900, 2), 0.5)
@@ -146,14 +146,14 @@ def test_a_state_without_rounds_keeps_its_slot_and_gets_the_pooled_policy(make_l
     np.testing.assert_array_equal(policies[1].coefs, pooled.coefs)
 
 
-def test_learning_per_state_leaves_the_learner_as_it_was(make_log):
+def test_learning_per_state_does_not_change_the_learner(make_log):
     learner = sc.IPSLearner()
     sc.learn_per_state(make_log(), sc.SingleState().fit(make_log()).predict(make_log()), learner)
     assert "policy_" not in vars(learner)
 
 
-def test_more_robust_models_are_weighed_by_the_noise_of_the_correction():
-    """The second turn of MRDR is DR on models whose rounds weigh π(a_t | x_t) (1 - p_t) / p_t²."""
+def test_mrdr_weights_its_reward_models_by_the_variance_of_the_correction():
+    """The second turn of MRDR is DR with models fitted with weights π(a_t | x_t) (1 - p_t) / p_t²."""
     log = sc.simulate.Clicks(horizon=3000, click_rate=0.3, n_actions=4, n_features=2).log(0)
     generator = np.random.default_rng(0)
     log = sc.BanditLog.from_arrays(log.actions, log.rewards, generator.uniform(0.1, 0.9, 3000), contexts=log.contexts)
@@ -161,20 +161,20 @@ def test_more_robust_models_are_weighed_by_the_noise_of_the_correction():
     probs = first.policy_.predict_proba(log.contexts)[np.arange(3000), log.actions]
     noisy = probs * (1 - log.propensities) / log.propensities**2
     by_hand = sc.DRLearner(l2=0.1)
-    modelled = cross_fitted(log, noisy, "auto", "bernoulli")
-    by_hand._learn(Objective(log, np.ones(3000), modelled, clip=100.0, l2=0.1), None)
+    modeled = cross_fitted(log, noisy, "auto", "bernoulli")
+    by_hand._learn(Objective(log, np.ones(3000), modeled, clip=100.0, l2=0.1), None)
     np.testing.assert_allclose(robust.coefs_, by_hand.coefs_, atol=1e-10)
     assert np.abs(robust.coefs_ - first.coefs_).max() > 1e-3
 
 
 @pytest.mark.parametrize("learner", [sc.IPSLearner(), sc.DMLearner()], ids=repr)
-def test_a_state_with_few_rounds_borrows_from_the_whole_log(learner):
+def test_a_state_with_few_rounds_shrinks_toward_the_whole_log(learner):
     log = sc.simulate.Clicks(horizon=3000, click_rate=0.3, n_actions=4, n_features=2).log(0)
     states = (np.arange(3000) >= 2960).astype(int)
     policies = sc.learn_per_state(log, labels_from_states(states, 2, log), learner)
     pooled = learner.clone().fit(log)
     for state in range(2):
         weights = (states == state).astype(float)
-        borrowing, alone = learner.clone().fit(log, weights, pooled), learner.clone().fit(log, weights)
-        np.testing.assert_array_equal(policies[state].coefs, borrowing.policy_.coefs)
-        assert np.abs(borrowing.policy_.coefs - alone.policy_.coefs).max() > 1e-3
+        shrunk, alone = learner.clone().fit(log, weights, pooled), learner.clone().fit(log, weights)
+        np.testing.assert_array_equal(policies[state].coefs, shrunk.policy_.coefs)
+        assert np.abs(shrunk.policy_.coefs - alone.policy_.coefs).max() > 1e-3

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import seachange as sc
 from seachange.policies.objectives import Objective
-from seachange.policies.rewards import fit_rewards
+from seachange.policies.reward_models import fit_rewards
 
 pytestmark = pytest.mark.small
 
@@ -29,12 +29,12 @@ def random_log(kind, n, generator, masked):
     return sc.BanditLog.from_arrays(actions, rewards, propensities, n_actions=3, **columns)
 
 
-def objective_for(log, generator, *, modelled, **settings_):
+def objective_for(log, generator, *, modeled, **settings_):
     weights = generator.random(len(log)) * (generator.random(len(log)) < 0.8) + 1e-3
-    model = fit_rewards(log, weights[:, None], 1.0)[0] if modelled else None
+    model = fit_rewards(log, weights[:, None], 1.0)[0] if modeled else None
     defaults = {"clip": 1.5, "temperature": 0.0, "variance_penalty": 0.0, "l2": 0.0}
     predicted = None if model is None else model.predict(log)
-    return Objective(log=log, weights=weights, modelled=predicted, **{**defaults, **settings_})
+    return Objective(log=log, weights=weights, modeled=predicted, **{**defaults, **settings_})
 
 
 def written_out(objective, coefs):
@@ -43,8 +43,8 @@ def written_out(objective, coefs):
     probs = sc.SoftmaxPolicy(coefs, log.joint).predict_proba(log.contexts, log.action_mask)
     everyone = np.arange(len(log))
     predicted = np.zeros((len(log), log.n_actions))
-    if objective.modelled is not None:
-        predicted = np.broadcast_to(objective.modelled, predicted.shape)
+    if objective.modeled is not None:
+        predicted = np.broadcast_to(objective.modeled, predicted.shape)
     own = probs[everyone, log.actions]
     ratio = np.minimum(objective.clip, own / log.propensities)
     y = (probs * predicted).sum(axis=1) + ratio * (log.rewards - predicted[everyone, log.actions])
@@ -56,12 +56,12 @@ def written_out(objective, coefs):
     scale = np.average(np.abs(log.rewards), weights=u)
     units = np.sqrt(np.mean(log.contexts**2, axis=tuple(range(log.contexts.ndim - 1))))
     units = units if log.joint.kind == "per action" else np.append(units, 1.0)
-    centre = 0 if objective.centre is None else objective.centre
+    center = 0 if objective.center is None else objective.center
     return (
-        (np.sum(u * y) / np.sum(u * ratio) if objective.normalised else mean)
+        (np.sum(u * y) / np.sum(u * ratio) if objective.normalized else mean)
         + objective.temperature * np.average(entropy, weights=u)
         - objective.variance_penalty * np.sqrt(variance / u.sum())
-        - objective.l2 * scale / 2 * np.sum((units * (coefs - centre)) ** 2)
+        - objective.l2 * scale / 2 * np.sum((units * (coefs - center)) ** 2)
     )
 
 
@@ -79,7 +79,7 @@ def assert_gradient(objective, coefs, generator):
 @given(
     kind=st.sampled_from(["none", "shared", "per action"]),
     masked=st.booleans(),
-    modelled=st.booleans(),
+    modeled=st.booleans(),
     clip=st.sampled_from([np.inf, 1.5, 0.7]),
     temperature=st.sampled_from([0.0, 0.3]),
     variance_penalty=st.sampled_from([0.0, 2.0]),
@@ -87,12 +87,12 @@ def assert_gradient(objective, coefs, generator):
     seed=st.integers(0, 1000),
 )
 def test_value_is_the_definition_and_gradient_its_slope(
-    kind, masked, modelled, clip, temperature, variance_penalty, l2, seed
+    kind, masked, modeled, clip, temperature, variance_penalty, l2, seed
 ):
     generator = np.random.default_rng(seed)
     log = random_log(kind, 40, generator, masked)
     objective = objective_for(
-        log, generator, modelled=modelled, clip=clip, temperature=temperature, variance_penalty=variance_penalty, l2=l2
+        log, generator, modeled=modeled, clip=clip, temperature=temperature, variance_penalty=variance_penalty, l2=l2
     )
     assert_gradient(objective, generator.normal(size=log.joint.shape), generator)
 
@@ -103,7 +103,7 @@ def test_value_is_the_definition_and_gradient_its_slope(
     masked=st.booleans(),
     clip=st.sampled_from([np.inf, 1.5]),
     temperature=st.sampled_from([0.0, 0.3]),
-    form=st.sampled_from(["normalised", "surrogate"]),
+    form=st.sampled_from(["normalized", "surrogate"]),
     drawn=st.booleans(),
     n=st.sampled_from([1, 40, 128, 129]),
     seed=st.integers(0, 1000),
@@ -111,9 +111,9 @@ def test_value_is_the_definition_and_gradient_its_slope(
 def test_ratios_and_surrogates_have_their_definition_and_slope(kind, masked, clip, temperature, form, drawn, n, seed):
     generator = np.random.default_rng(seed)
     log = random_log(kind, n, generator, masked)
-    centre = generator.normal(size=log.joint.shape) if drawn else None
+    center = generator.normal(size=log.joint.shape) if drawn else None
     objective = objective_for(
-        log, generator, modelled=False, clip=clip, temperature=temperature, l2=0.1, centre=centre, **{form: True}
+        log, generator, modeled=False, clip=clip, temperature=temperature, l2=0.1, center=center, **{form: True}
     )
     # A small log may hold no reward at all, and then has no scale.
     assume(np.abs(log.rewards).max() > 0)
@@ -124,7 +124,7 @@ def test_ratios_and_surrogates_have_their_definition_and_slope(kind, masked, cli
 def test_rounds_without_a_reward_are_skipped_and_count(settings_):
     generator = np.random.default_rng(0)
     log = random_log("shared", 400, generator, masked=True)
-    objective = objective_for(log, generator, modelled=False, **settings_)
+    objective = objective_for(log, generator, modeled=False, **settings_)
     kept = sum(int((tiles.weights > 0).sum()) for tiles in objective._laid_out())
     assert kept == int((log.rewards != 0).sum()) < 400
     assert_gradient(objective, generator.normal(size=log.joint.shape), generator)
@@ -138,7 +138,7 @@ def test_float32_features_give_the_same_to_their_precision():
     double = sc.BanditLog.from_arrays(*columns, action_features=features.astype(np.float64))
     assert single.arrays.rows.dtype == np.float32
     coefs = generator.normal(size=single.joint.shape)
-    for settings_ in ({}, {"normalised": True}, {"variance_penalty": 1.0, "temperature": 0.1}, {"surrogate": True}):
+    for settings_ in ({}, {"normalized": True}, {"variance_penalty": 1.0, "temperature": 0.1}, {"surrogate": True}):
         one, other = (Objective(log, np.ones(300), **settings_).value_and_gradient(coefs) for log in (single, double))
         assert one[0] == pytest.approx(other[0], rel=1e-6)
         np.testing.assert_allclose(one[1], other[1], rtol=1e-4, atol=1e-7)
@@ -153,12 +153,12 @@ def test_climbing_in_single_precision_converges(learner):
     columns = double.actions, double.rewards, double.propensities
     single = sc.BanditLog.from_arrays(*columns, contexts=double.contexts.astype(np.float32))
     found, other = learner.clone().fit(single), learner.clone().fit(double)
-    assert found.optimisation_.converged
-    assert found.optimisation_.value == pytest.approx(other.optimisation_.value, rel=1e-4)
+    assert found.optimization_.converged
+    assert found.optimization_.value == pytest.approx(other.optimization_.value, rel=1e-4)
 
 
 def test_threads_change_nothing(monkeypatch):
-    monkeypatch.setattr("seachange.policies.objectives.WORTH_SHARING", 0)
+    monkeypatch.setattr("seachange.policies.objectives.MIN_SHARED", 0)
     monkeypatch.setattr(sc.BanditLog.chunk_slices, "__defaults__", (40,))
     generator = np.random.default_rng(0)
     log = random_log("per action", 300, generator, masked=True)
@@ -174,9 +174,9 @@ def test_chunks_add_up(monkeypatch):
     log = random_log("shared", 50, generator, masked=True)
     coefs = generator.normal(size=log.joint.shape)
     state = generator.bit_generator.state
-    whole = objective_for(log, generator, modelled=True, variance_penalty=1.0).value_and_gradient(coefs)
+    whole = objective_for(log, generator, modeled=True, variance_penalty=1.0).value_and_gradient(coefs)
     generator.bit_generator.state = state
     monkeypatch.setattr(sc.BanditLog.chunk_slices, "__defaults__", (7,))
-    parts = objective_for(log, generator, modelled=True, variance_penalty=1.0).value_and_gradient(coefs)
+    parts = objective_for(log, generator, modeled=True, variance_penalty=1.0).value_and_gradient(coefs)
     assert parts[0] == pytest.approx(whole[0], abs=1e-12)
     np.testing.assert_allclose(parts[1], whole[1], atol=1e-12)

@@ -1,4 +1,4 @@
-"""Tables: the exact optimum over all policies, its constraints, and what becomes of contexts that were never seen."""
+"""Tables: the exact optimum over all policies, its constraints, and unseen contexts."""
 
 import io
 import zipfile
@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import seachange as sc
 from model.worlds import load_failing, npy, write_zip
 from seachange.errors import LogError, ParameterError, SeachangeWarning
+from seachange.policies.reward_models import cross_fitted
 from seachange.policies.tabular import situations_of
 
 C, K = 3, 3
@@ -41,10 +42,10 @@ def table_log(n=60, seed=0, *, negative=False, masked=False, kind="shared", vary
     return sc.BanditLog.from_arrays(actions, rewards, logging_probs=probs, n_actions=K, **more)
 
 
-def value_of(log, probs, clip=np.inf, weights=None, modelled=None):
-    """V̂ a round of a table's policy, by its definition; losing rounds that share context, action, p are not clipped."""
+def value_of(log, probs, clip=np.inf, weights=None, modeled=None):
+    """V̂ per round of a table's policy, by definition; groups (context, action, p) with a loss are not clipped."""
     everyone, counts = np.arange(len(log)), np.ones(len(log)) if weights is None else weights
-    model = np.zeros((len(log), K)) if modelled is None else np.broadcast_to(modelled, (len(log), K))
+    model = np.zeros((len(log), K)) if modeled is None else np.broadcast_to(modeled, (len(log), K))
     ratios = probs[everyone, log.actions] / log.propensities
     residuals = log.rewards - model[everyone, log.actions]
     clipped = np.minimum(clip, ratios)
@@ -107,11 +108,11 @@ def test_dm_and_dr_are_the_best_of_all_deterministic_policies(objective):
     log = table_log(50, negative=True)
     learner = sc.TabularLearner(objective=objective, ridge=1.0).fit(log)
     n_folds = 5 if objective == "dr" else 1
-    model = sc.policies.rewards.cross_fitted(log, np.ones(50), 1.0, n_folds=n_folds)
+    model = cross_fitted(log, np.ones(50), 1.0, n_folds=n_folds)
     seen = log if objective == "dr" else log.with_rewards(model[np.arange(50), log.actions])
     places = situations_of(log).of_round
     best = max(
-        value_of(seen, np.eye(K)[np.array(choice)][places], modelled=model) for choice in product(range(K), repeat=C)
+        value_of(seen, np.eye(K)[np.array(choice)][places], modeled=model) for choice in product(range(K), repeat=C)
     )
     assert learner.optimum_.value == pytest.approx(best, abs=1e-9)
 
@@ -124,7 +125,7 @@ def test_dm_and_dr_are_the_best_of_all_deterministic_policies(objective):
     max_ratio=st.sampled_from([None, 1.0, 1.5, 4.0]),
     masked=st.booleans(),
 )
-def test_clipped_ips_is_filled_exactly(seed, clip, max_ratio, masked):
+def test_clipped_ips_equals_water_filling(seed, clip, max_ratio, masked):
     log = table_log(30, seed, masked=masked)
     weights = np.random.default_rng(seed).integers(0, 3, size=30).astype(float)
     weights[0] = 1.0
@@ -137,7 +138,7 @@ def test_clipped_ips_is_filled_exactly(seed, clip, max_ratio, masked):
 
 
 @pytest.mark.filterwarnings("ignore::seachange.errors.SeachangeWarning")
-def test_clipping_with_losses_maximises_a_lower_bound():
+def test_clipping_with_losses_maximizes_a_lower_bound():
     """No random policy has a higher bound, and the bound is below the clipped value of every policy."""
     log = table_log(40, negative=True)
     learner, generator = sc.TabularLearner(clip=1.5).fit(log), np.random.default_rng(0)
@@ -228,7 +229,7 @@ def test_a_whole_weight_is_a_repeated_round():
     assert weighted.optimum_.value == pytest.approx(repeated.optimum_.value, abs=1e-9)
 
 
-def test_a_context_that_was_never_seen_gets_the_best_policy_without_contexts():
+def test_an_unseen_context_gets_the_best_context_free_policy():
     log = table_log(200)
     bare = sc.BanditLog.from_arrays(log.actions, log.rewards, log.propensities, n_actions=K)
     best = sc.TabularLearner().fit(bare).policy_.predict_proba(np.empty((1, 0)))
@@ -237,7 +238,7 @@ def test_a_context_that_was_never_seen_gets_the_best_policy_without_contexts():
     assert found[1].max() == 1
 
 
-def test_a_context_in_which_nothing_was_earned_gets_it_too():
+def test_a_context_without_rewards_gets_it_too():
     actions, kinds = np.array([0, 1, 0, 1, 0, 1]), np.array([0, 0, 0, 0, 1, 1])
     rewards = np.array([0.0, 1.0, 0.0, 1.0, 0.0, 0.0])
     log = sc.BanditLog.from_arrays(actions, rewards, np.full(6, 0.5), contexts=kinds[:, None])
@@ -245,7 +246,7 @@ def test_a_context_in_which_nothing_was_earned_gets_it_too():
     np.testing.assert_allclose(policy.predict_proba([[0.0], [1.0], [2.0]]), [[0, 1]] * 3, atol=1e-12)
 
 
-def test_masks_of_the_log_and_of_a_question_are_kept():
+def test_masks_of_the_log_and_of_predictions_are_respected():
     log = table_log(200, masked=True)
     policy = sc.TabularLearner().fit(log).policy_
     probs = policy.predict_proba(log.contexts, log.action_mask)
@@ -253,12 +254,12 @@ def test_masks_of_the_log_and_of_a_question_are_kept():
     np.testing.assert_allclose(probs.sum(axis=1), 1)
     for mask in product([False, True], repeat=K):
         if any(mask):
-            asked = policy.predict_proba([[0.0, 1.5], [7.0, 7.0]], [mask, mask])
-            assert (asked[:, ~np.array(mask)] == 0).all()
-            np.testing.assert_allclose(asked.sum(axis=1), 1)
+            needed = policy.predict_proba([[0.0, 1.5], [7.0, 7.0]], [mask, mask])
+            assert (needed[:, ~np.array(mask)] == 0).all()
+            np.testing.assert_allclose(needed.sum(axis=1), 1)
 
 
-def test_a_smaller_choice_takes_the_row_of_the_largest_one_and_all_alike_where_that_has_none():
+def test_a_smaller_action_set_uses_the_widest_row_and_is_uniform_if_that_has_no_probability():
     log = sc.BanditLog.from_arrays([0, 1, 2], [0.1, 0.9, 0.5], np.full(3, 1 / 3), contexts=[[1.0]] * 3)
     policy = sc.TabularLearner().fit(log).policy_
     assert policy.predict_proba([[1.0]]).tolist() == [[0, 1, 0]]
@@ -266,7 +267,7 @@ def test_a_smaller_choice_takes_the_row_of_the_largest_one_and_all_alike_where_t
     assert policy.predict_proba([[1.0]], [[True, False, True]]).tolist() == [[0.5, 0, 0.5]]
 
 
-def test_zeros_are_one_zero_and_float32_contexts_are_found_again():
+def test_negative_zero_equals_zero_and_float32_contexts_are_matched():
     log = sc.BanditLog.from_arrays([0, 1], [0.0, 1.0], [0.5, 0.5], contexts=[[0.0], [-0.0]])
     assert len(sc.TabularLearner().fit(log).policy_.probs) == 1
     narrow = np.array([[0.1], [0.7]], dtype=np.float32)
@@ -276,11 +277,11 @@ def test_zeros_are_one_zero_and_float32_contexts_are_found_again():
     )
 
 
-def test_max_ratio_holds_in_all_rounds_of_a_context_or_is_refused():
+def test_max_ratio_holds_in_all_rounds_of_a_context_or_is_rejected():
     log = table_log(20, varying=True)
-    with pytest.raises(ParameterError, match=r"max_ratio=1.1 leaves no policy.*At least") as caught:
+    with pytest.raises(ParameterError, match=r"max_ratio=1.1 allows no policy.*Use at least") as caught:
         sc.TabularLearner(max_ratio=1.1).fit(log)
-    needed = float(str(caught.value).split("At least ")[1].split(" ")[0])
+    needed = float(str(caught.value).split("Use at least ")[1].split(",")[0])
     learner = sc.TabularLearner(max_ratio=1.01 * needed).fit(log)
     ratios = learner.policy_.predict_proba(log.contexts) / log.logging_probs
     assert ratios.max() < 1.01 * needed * (1 + 1e-6)
@@ -290,16 +291,16 @@ def test_max_ratio_holds_in_all_rounds_of_a_context_or_is_refused():
     ("settings_", "message"),
     [
         ({"clip": 0.0}, "clip must be positive"),
-        ({"max_ratio": 0.5}, "max_ratio must be at least 1"),
+        ({"max_ratio": 0.5}, "max_ratio must be None or at least 1"),
         ({"objective": "luck"}, "objective must be one of"),
     ],
 )
-def test_settings_that_cannot_work_are_refused(settings_, message):
+def test_invalid_settings_are_rejected(settings_, message):
     with pytest.raises(ParameterError, match=message):
         sc.TabularLearner(**settings_).fit(table_log(20))
 
 
-def test_what_is_missing_is_named_with_its_cure():
+def test_missing_columns_are_named_with_the_fix():
     log = table_log(20)
     bare = sc.BanditLog.from_arrays(log.actions, log.rewards, contexts=log.contexts, n_actions=K)
     with pytest.raises(LogError, match="estimate_propensities"):
@@ -311,14 +312,14 @@ def test_what_is_missing_is_named_with_its_cure():
         sc.TabularLearner(max_ratio=2.0).fit(known)
 
 
-def test_contexts_that_are_numbers_are_warned_of_and_then_refused(monkeypatch):
+def test_continuous_contexts_raise_a_warning_and_then_an_error(monkeypatch):
     generator = np.random.default_rng(0)
     log = sc.BanditLog.from_arrays(
         generator.integers(2, size=300), generator.random(300), np.full(300, 0.5), contexts=generator.random((300, 1))
     )
-    with pytest.warns(SeachangeWarning, match="learns them by heart"):
+    with pytest.warns(SeachangeWarning, match="will overfit"):
         sc.TabularLearner().fit(log)
-    monkeypatch.setattr("seachange.policies.tabular_learner.MOST_CELLS", 500)
+    monkeypatch.setattr("seachange.policies.tabular_learner.MAX_CELLS", 500)
     with pytest.raises(ParameterError, match="300 in 300 rounds"):
         sc.TabularLearner().fit(log)
 
@@ -346,13 +347,13 @@ def test_a_model_of_tables_is_saved_and_decides_to_the_bit(tmp_path, kind):
 @pytest.mark.parametrize(
     ("name", "spoilt", "message"),
     [
-        ("table_1_probs", lambda a: 2 * a, "sum to 1"),
-        ("table_0_fallback", lambda a: a[:2], "shape"),
-        ("table_0_contexts", lambda a: a[:-1], "shape"),
-        ("table_1_masks", lambda a: a.astype(str), "finite numbers"),
+        ("policy1.probs", lambda a: a / 2, "sum to 1"),
+        ("policy0.fallback", lambda a: a[:2], "shape"),
+        ("policy0.contexts", lambda a: a[:-1], "shape"),
+        ("policy1.masks", lambda a: a.astype(str), "plain array of numbers"),
     ],
 )
-def test_a_table_that_was_tampered_with_is_refused(tmp_path, name, spoilt, message):
+def test_a_corrupt_table_is_rejected(tmp_path, name, spoilt, message):
     log = table_log(100)
     model = sc.learn(log, oracle=sc.KnownStates(np.repeat([0, 1], 50)), objective=sc.TabularLearner())
     model.save(tmp_path / "good.seachange")

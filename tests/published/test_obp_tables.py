@@ -16,10 +16,16 @@ import seachange as sc
 from cli.shop import fail, succeed_in_json
 from seachange.errors import LogError, RefusedError
 from seachange.evaluation.estimators import ValueEstimate
-from seachange.experiments import obp_synthetic, open_bandit
-from seachange.experiments.estimator_errors import Published, chosen_by_slope, relative_errors, summarise
-from seachange.experiments.reward_model import cross_fitted_rewards
-from seachange.experiments.thompson import CLICKS, SKIPS, place_probs
+from seachange.experiments import obp_open_bandit as open_bandit
+from seachange.experiments import obp_synthetic
+from seachange.experiments.estimator_errors import (
+    Published,
+    chosen_by_slope,
+    cross_fitted_rewards,
+    relative_errors,
+    summarise,
+)
+from seachange.experiments.obp_open_bandit import CLICKS, SKIPS, place_probs
 
 PLAIN = ("ips", "snips")
 # Relative errors of IPS by Open Bandit Pipeline 0.5.7 itself: in its first three worlds (their scores standardised, as
@@ -96,7 +102,7 @@ def test_other_tables_are_refused(tmp_path):
     with pytest.raises(LogError, match="has no rounds"):
         open_bandit.read_sample(tmp_path)
     (tmp_path / "random" / "all" / "all.csv").write_text(header + "yesterday,1,1,0,0.5,a\n")
-    with pytest.raises(LogError, match=r"line 2 of .*all.csv' is no round: timestamp must be"):
+    with pytest.raises(LogError, match=r"line 2 of .*all.csv' is invalid: timestamp must be"):
         open_bandit.read_sample(tmp_path)
 
 

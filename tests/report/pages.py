@@ -5,7 +5,7 @@ from html.parser import HTMLParser
 import numpy as np
 
 import seachange as sc
-from seachange.report.findings import find
+from seachange.analysis.report_content import report_content
 from seachange.report.page import page_of
 
 # Names that end scripts, attributes and tags, or call elsewhere.
@@ -48,7 +48,7 @@ def learned(log, oracle="hmm", n_states=2):
 
 def page_and_findings(log, model, **asked):
     """Both, of a log and a model."""
-    found = find(log, model, log_name="later.csv", model_name="shop.seachange", **asked)
+    found = report_content(log, model, log_name="later.csv", model_name="shop.seachange", **asked)
     return page_of(found), found
 
 

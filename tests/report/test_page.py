@@ -9,13 +9,14 @@ import pytest
 
 import seachange as sc
 from report.pages import HOSTILE, Elements, learned, page_and_findings, two_worlds, words
+from seachange.analysis.report_content import as_document, report_content
 from seachange.errors import ParameterError, SeachangeWarning
 from seachange.evaluation.estimators import evaluate_logging
 from seachange.provenance import Provenance
-from seachange.report.findings import as_document, find
+from seachange.report.drawing import round_ticks, time_ticks
+from seachange.report.layout import Numbers
 from seachange.report.page import page_of
-from seachange.report.page.ticks import round_ticks, time_ticks
-from seachange.report.page.wording import Numbers, headline
+from seachange.report.summary_section import headline
 
 
 @pytest.fixture(scope="module")
@@ -30,8 +31,8 @@ def figures_of(page):
 def test_the_headline_has_the_numbers_of_evaluate(report, later, model):
     page, found = report
     expected = sc.evaluate(later, model.policies, ("dr",), labels=model.label_ahead(later))[0]
-    assert found.answer.switching.estimate == expected
-    assert found.answer.logging.estimate == evaluate_logging(later)
+    assert found.comparison.switching.estimate == expected
+    assert found.comparison.logging.estimate == evaluate_logging(later)
     said = headline(found)[0]
     digits = [float(number) for number in re.findall(r"\d+\.\d+", said)]
     assert digits == pytest.approx([expected.value, expected.low, expected.high], abs=0.0051)
@@ -39,7 +40,7 @@ def test_the_headline_has_the_numbers_of_evaluate(report, later, model):
 
 
 def test_differences_are_those_of_the_values(report):
-    answer = report[1].answer
+    answer = report[1].comparison
     single = answer.singles[answer.best_single].estimate
     assert answer.over_logging.value == pytest.approx(answer.switching.estimate.value - answer.logging.estimate.value)
     assert answer.over_single.value == pytest.approx(answer.switching.estimate.value - single.value)
@@ -52,7 +53,7 @@ def test_differences_are_those_of_the_values(report):
 def test_the_parts_come_in_the_order_of_questions(report):
     page, _ = report
     parts = [value for tag, name, value in Elements(page).attributes if tag == "section" and name == "id"]
-    assert parts == ["answer", "states", "differences", "policies", "values", "ground", "settings"]
+    assert parts == ["summary", "states", "differences", "policies", "values", "diagnostics", "settings"]
     assert "seachange report later.csv" in words(page)
 
 
@@ -87,7 +88,7 @@ def test_numbers_of_figures_are_numbers(report):
     text = re.search(r'id="figures">(.*?)</script>', page, re.S)[1]
     assert not re.search(r"NaN|Infinity|undefined", text)
     figures = figures_of(page)
-    assert set(figures) == {"states", "course"}
+    assert set(figures) == {"states", "values"}
     assert len(figures["states"]["edges"]) == len(figures["states"]["probs"]) + 1
     assert not re.search(r"\b(nan|inf|None|undefined)\b", words(page))
     for _, name, value in Elements(page).attributes:
@@ -98,23 +99,23 @@ def test_numbers_of_figures_are_numbers(report):
 def test_what_a_program_reads_is_what_the_page_says(report):
     _, found = report
     document = json.loads(json.dumps(as_document(found), allow_nan=False))
-    assert document["answer"]["switching"]["estimate"]["value"] == found.answer.switching.estimate.value
+    assert document["comparison"]["switching"]["estimate"]["value"] == found.comparison.switching.estimate.value
     assert document["states"]["n_states"] == 2
     assert len(document["policies"]["probs"]) == 2
-    assert document["judging"]["kind"] == "unseen"
+    assert document["holdout"]["kind"] == "unseen"
 
 
 def test_a_model_is_not_judged_on_what_it_learned_from(model):
     log = two_worlds()
     page, found = page_and_findings(log, model)
-    assert found.judging.kind == "held out"
-    assert found.judging.first_round == 900
+    assert found.holdout.kind == "held out"
+    assert found.holdout.first_round == 900
     # The same by hand: learn alike from the first part, judge on the rest.
     alike = sc.learn(log[:900], oracle=sc.HMMOracle(n_states=2, align_to=model.oracle), objective=model.learner)
     ahead = alike.label_ahead(log)
     labels = sc.KnownStates(ahead.states[900:]).fit(log[900:]).predict(log[900:])
     expected = sc.evaluate(log[900:], alike.policies, ("dr",), labels=labels)[0]
-    assert found.answer.switching.estimate.value == pytest.approx(expected.value, rel=1e-9)
+    assert found.comparison.switching.estimate.value == pytest.approx(expected.value, rel=1e-9)
     assert "learned from this very log" in words(page)
 
 
@@ -123,14 +124,14 @@ def test_a_log_too_short_to_learn_alike_is_refused_and_the_rest_is_told():
     model = learned(two_worlds(contexts=False))
     model = sc.SwitchingModel(**(vars(model) | {"provenance": Provenance.of(log)}))
     page, found = page_and_findings(log, model)
-    assert found.answer is None
-    assert "What this model would earn can't be said" in words(page)
+    assert found.comparison is None
+    assert "This log cannot show what this model would earn" in words(page)
     assert "later log" in words(page)
 
 
 def test_a_log_of_other_actions_is_no_log_of_the_model(model):
     with pytest.raises(ParameterError, match="action_names"):
-        find(two_worlds(seed=1, names=("a", "b", "c")), model)
+        report_content(two_worlds(seed=1, names=("a", "b", "c")), model)
 
 
 @pytest.mark.parametrize("timed", [True, False])
@@ -138,28 +139,28 @@ def test_rounds_that_a_model_knows_are_left_out(timed):
     log = two_worlds(n=2100, timed=timed)
     model = learned(log[:1500])
     _, found = page_and_findings(log, model)
-    assert (found.judging.kind, found.judging.first_round, found.judging.n_rounds) == ("rest", 1500, 600)
-    assert found.answer.logging.estimate.value == pytest.approx(log.rewards[1500:].mean())
+    assert (found.holdout.kind, found.holdout.first_round, found.holdout.n_rounds) == ("rest", 1500, 600)
+    assert found.comparison.logging.estimate.value == pytest.approx(log.rewards[1500:].mean())
 
 
-def test_a_refusal_is_told_with_its_cure():
+def test_a_refusal_comes_with_a_fix():
     model = learned(two_worlds())
     log = two_worlds(seed=1, start=1500)
     rounds = np.flatnonzero(log.actions == 1)
     alone = log.take(rounds).with_propensities(np.ones(len(rounds)))
     page, found = page_and_findings(alone, model)
-    assert found.answer.switching.estimate is None
+    assert found.comparison.switching.estimate is None
     said = words(page)
-    assert "can't be said from this log" in said
+    assert "This log cannot show what switching would earn." in said
     assert "never took" in said
     assert "log with some exploration" in said
     assert "force=True" not in page
-    assert "not sound" in said
+    assert "problem Support" in said
 
 
 def test_a_log_without_propensities_is_told_how_to_get_them(model):
     page, found = page_and_findings(two_worlds(seed=1, start=1500, propensities=False), model)
-    assert found.answer.switching.refusal is not None
+    assert [reason.rule for reason in found.comparison.switching.refusals] == ["propensities"]
     assert "--estimate-propensities" in words(page)
 
 
@@ -167,8 +168,8 @@ def test_estimated_propensities_are_said_to_be(model):
     log = two_worlds(seed=1, start=1500, propensities=False)
     log = log.with_propensities(sc.estimate_propensities(log), estimated=True)
     page, found = page_and_findings(log, model)
-    assert "Nobody wrote them down" in words(page)
-    assert len([note for note in found.notes if "uses estimated propensities" in note and "evaluating" in note]) == 1
+    assert "Estimated, not logged." in words(page)
+    assert len([note for note in found.notes if "uses estimated propensities" in str(note.reason)]) == 1
 
 
 def test_states_found_with_rewards_are_judged_by_the_deployment():
@@ -178,16 +179,16 @@ def test_states_found_with_rewards_are_judged_by_the_deployment():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SeachangeWarning)
         expected = sc.evaluate_online(log, model.deployer(), "dr-ns")
-    assert found.answer.switching.estimate == expected
-    assert not found.answer.over_logging.paired
-    assert found.course.switching is None
-    assert "led along the log" in words(page)
+    assert found.comparison.switching.estimate == expected
+    assert not found.comparison.over_logging.paired
+    assert found.values.switching is None
+    assert "was therefore replayed on the log" in words(page)
 
 
 def test_one_state_is_compared_with_the_log_alone():
     model = learned(two_worlds(), "none")
     page, found = page_and_findings(two_worlds(seed=1, start=1500), model)
-    assert found.answer.singles == ()
+    assert found.comparison.singles == ()
     assert "This policy would earn" in words(page)
     assert "best single policy" not in words(page)
 
@@ -210,7 +211,7 @@ def test_a_long_log_of_many_states_and_actions_stays_small():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SeachangeWarning)
         model = sc.learn(log, oracle=sc.KnownStates(states), objective="dm")
-        page = page_of(find(log, model))
+        page = page_of(report_content(log, model))
     assert len(page.encode()) < 1_000_000
     assert len(figures_of(page)["states"]["rounds"]) <= 2_000
 
@@ -231,7 +232,7 @@ def test_axes_have_round_ticks():
     assert [said for _, said in round_ticks(0.18, 0.68, 5)] == ["0.2", "0.3", "0.4", "0.5", "0.6"]
     assert [said for _, said in round_ticks(-1.0, 1.0, 4)] == ["−1.0", "−0.5", "0.0", "0.5", "1.0"]
     start = np.datetime64("2026-01-13T12:00", "s").astype(float)
-    assert [said for _, said in time_ticks("date", start, start + 3 * 86_400, 5)] == ["14 Jan", "15 Jan", "16 Jan"]
+    assert [said for _, said in time_ticks("date", start, start + 3 * 86_400, 5)] == ["Jan 14", "Jan 15", "Jan 16"]
     assert [said for _, said in time_ticks("date", start, start + 4000, 4)] == ["12:00", "12:30", "13:00"]
     assert [said for _, said in time_ticks("date", start, start + 90 * 86_400, 3)] == [
         "Feb 2026",
@@ -245,5 +246,5 @@ def test_axes_have_round_ticks():
     ("error", "value", "said"), [(0.0104, 0.64091, "0.641"), (0.004, 0.64091, "0.641"), (18.0, 12345.6, "12,346")]
 )
 def test_numbers_have_the_decimals_that_their_error_allows(error, value, said):
-    assert Numbers([error]).say(value) == said
-    assert Numbers([error]).say(-value) == f"−{said}"
+    assert Numbers([error]).format(value) == said
+    assert Numbers([error]).format(-value) == f"−{said}"

@@ -7,11 +7,12 @@ import pytest
 
 import seachange as sc
 from report.pages import Elements, learned, page_and_findings, two_worlds, words
+from seachange.analysis.policy_summary import Effect, PolicySummary
 from seachange.errors import SeachangeWarning
-from seachange.evaluation.differences import Difference
-from seachange.report.page.views import _effect_rows, _habit
-from seachange.report.page.wording import Numbers, _apart, moment_told, share_told
-from seachange.report.policy_summary import Effect, PolicySummary
+from seachange.evaluation.estimators import Difference
+from seachange.report.layout import Numbers, share_text, time_text
+from seachange.report.policies_section import _effect_rows, _habit
+from seachange.report.summary_section import _clear
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +29,7 @@ def held_out(model):
 def test_of_two_states_each_difference_is_told_once(said):
     assert said.count("'boots' earns") == 1
     assert said.count("'lamps' earns") == 1
-    assert "more than in state 0: " in said
+    assert "more than in state 0 (" in said
     assert "less than" not in said
 
 
@@ -39,20 +40,20 @@ def test_the_log_ends_with_its_last_round(said, later):
 
 def test_held_out_rounds_are_told_at_the_top_and_where_the_figures_are(held_out):
     text, found = held_out
-    assert "Held-out rounds, policies learned again. The model was learned from this very log" in text
-    assert "from the first 900 rounds (60%), and judged on the last 600 rounds" in text
-    assert text.count("Of rounds 900 to 1,499, which were held out, with policies learned again") == 2
-    assert text.count("Of all 1,500 rounds, with the model itself.") == 3
-    row, _ = found.answer.diagnostics.largest_weights[0]
-    assert f"of round {900 + row:,}," in text
+    assert "Held-out rounds, relearned policies. The model was learned from this very log" in text
+    assert "from the first 900 rounds (60%) and evaluated on the last 600 rounds" in text
+    assert text.count("Held-out rounds 900 to 1,499, with policies relearned from the rounds before.") == 2
+    assert text.count("All 1,500 rounds, with the model itself.") == 3
+    row, _ = found.comparison.diagnostics.largest_weights[0]
+    assert f", in round {900 + row:,}, is " in text
 
 
 def test_rounds_after_the_known_ones_are_judged_with_the_model_itself():
     log = two_worlds(n=2100)
     text = words(page_and_findings(log, learned(log[:1500]))[0])
-    assert "So the values are of the last 600 rounds alone, which the model has not seen." in text
-    assert "Of rounds 1,500 to 2,099, which were held out." in text
-    assert "learned again" not in text
+    assert "All values are therefore estimated on the last 600 rounds, which the model has not seen." in text
+    assert "Held-out rounds 1,500 to 2,099." in text
+    assert "relearned" not in text
 
 
 @pytest.mark.parametrize("known", [True, False])
@@ -61,19 +62,18 @@ def test_a_refusal_is_said_once_and_nothing_is_left_over(model, later, known):
     alone = later.take(rounds).with_propensities(np.ones(len(rounds)))
     log = alone if known else two_worlds(seed=1, start=1500, propensities=False)
     text = words(page_and_findings(log, model)[0])
-    reason = "of its choices are actions that the log never took" if known else "needs the propensities"
+    reason = "of its choices are actions that the log never took" if known else "The log has no propensities"
     assert text.count(reason) == 1
-    assert "Values over time can’t be said, for the same reason as above." in text
+    assert "No values over time, for the reason above." in text
     assert "best single policy" not in text
-    assert "Judged on" not in text
     assert ("All rounds of this log are in one state" in text) == known
 
 
 def test_one_state_is_not_told_of_as_several():
     model = learned(two_worlds(), "none")
     text = words(page_and_findings(two_worlds(seed=1, start=1500), model)[0])
-    assert "The model has one state: it has one policy, and never switches." in text
-    for plural in ("state 0", "they stay", "What distinguishes", "each state"):
+    assert "The model has one state, so it has one policy and never switches." in text
+    for plural in ("state 0", "states last", "How the states differ", "each state"):
         assert plural not in text
 
 
@@ -81,8 +81,8 @@ def test_one_round_is_one(model):
     page, _ = page_and_findings(two_worlds(n=1, seed=1, start=1500), model)
     text = words(page)
     assert "1 rounds" not in text
-    assert "which has not learned from this one round." in text
-    assert "It is 0: no round speaks for this policy." in text
+    assert "which was not learned from this one round." in text
+    assert "All weights are 0: the log took none of the policy's actions." in text
 
 
 def test_many_states_refer_to_the_table():
@@ -93,7 +93,7 @@ def test_many_states_refer_to_the_table():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SeachangeWarning)
         text = words(page_and_findings(log, sc.learn(log, oracle=sc.KnownStates(states), objective="dm"))[0])
-    assert "; the others are in the table." in text
+    assert "; the table shows the others." in text
     assert "force=True" not in text
 
 
@@ -106,7 +106,7 @@ def test_effects_say_what_they_rest_on():
     text = words(page_and_findings(log, sc.learn(log, oracle="none", objective="ips"))[0])
     assert "learned from 1,200 rounds" in text
     assert "They have no intervals" in text
-    assert "averaged over 600 rounds of this log" in text
+    assert "averages over 600 rounds of this log" in text
 
 
 def test_a_feature_that_swaps_two_actions_is_one_row():
@@ -116,7 +116,7 @@ def test_a_feature_that_swaps_two_actions_is_one_row():
         Effect(0, "a", "age", -0.1, ""),
     ]
     rows = _effect_rows(effects, 0.4)
-    assert [(row["feature"], row["action"], row["instead"], row["told"]) for row in rows] == [
+    assert [(row["feature"], row["action"], row["instead"], row["text"]) for row in rows] == [
         ("hour", "coats", "boots", "+40"),
         ("age", "a", None, "−10"),
     ]
@@ -130,7 +130,7 @@ def test_a_feature_that_swaps_two_actions_is_one_row():
         ([0.95, 0.05, 0.0], "mostly takes a (95%)"),
         ([0.2, 0.5, 0.3], "takes b (50%), c (30%) or a (20%)"),
         ([0.6, 0.4, 0.0], "takes a (60%) or b (40%)"),
-        ([0.02] * 50, "takes no action often, a most (2%)"),
+        ([0.02] * 50, "takes no action often; its most frequent is a (2%)"),
     ],
 )
 def test_habits_of_policies(probs, told):
@@ -151,12 +151,12 @@ def test_habits_of_policies(probs, told):
     ],
 )
 def test_shares_never_say_none_or_all_of_what_is_not(share, decimals, told):
-    assert share_told(share, decimals) == told
+    assert share_text(share, decimals) == told
 
 
 def test_a_difference_that_is_told_apart_has_no_end_at_nothing():
     difference = Difference(-0.0093, 0.0045, -0.0181, -0.0003, 0.95, paired=True)
-    assert _apart(difference, "it", Numbers([0.04])) == "0.0093 less than it (−0.0181 to −0.0003)"
+    assert _clear(difference, "it", Numbers([0.04])) == "0.0093 less than it (−0.0181 to −0.0003)"
 
 
 @pytest.mark.parametrize(
@@ -168,4 +168,4 @@ def test_a_difference_that_is_told_apart_has_no_end_at_nothing():
     ],
 )
 def test_times_are_told_without_what_says_nothing(stored, told):
-    assert moment_told(stored) == told
+    assert time_text(stored) == told

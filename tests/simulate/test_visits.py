@@ -6,11 +6,11 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 
+from seachange.datasets.yahoo_r6 import YahooLog
 from seachange.errors import LogError
 from seachange.kernels.pools import draw_documents
-from seachange.log.readers.yahoo import YahooLog
 from seachange.simulate import FrontPage, Visits
-from seachange.simulate.front_page_files import write_days
+from seachange.simulate.front_page import write_days
 from seachange.simulate.visits import visits_of
 
 DAY = 86_400
@@ -52,7 +52,7 @@ def test_visits_are_kept_in_a_file(visits, tmp_path):
 
 
 def test_a_log_without_lists_has_no_visits(tmp_path):
-    from seachange.log.readers.csv import CsvLog
+    from seachange.formats.csv import CsvLog
 
     (tmp_path / "log.csv").write_text("action,reward,x\n1,0,2\n0,1,3\n")
     with pytest.raises(LogError, match="a time and a list of documents"):
@@ -63,7 +63,7 @@ def test_every_second_has_one_of_its_visits():
     times = np.repeat(np.arange(3_000), 3)
     base = FrontPage(n_days=1).visits().where(np.arange(len(times)))
     visits = replace(base, times=times, users=np.arange(len(times), dtype=np.float32)[:, None])
-    drawn = visits.one_a_second(np.random.default_rng(0))
+    drawn = visits.one_per_second(np.random.default_rng(0))
     np.testing.assert_array_equal(drawn.times, np.arange(3_000))
     places = drawn.users[:, 0] - 3 * np.arange(3_000)
     counts = np.bincount(places.astype(int), minlength=3)

@@ -36,7 +36,7 @@ def test_every_constant_is_a_parameter():
     log = env.log(seed=0)
     np.testing.assert_allclose(log.rewards, np.array([[0.1, 0.9], [0.8, 0.2]])[states, log.actions])
     assert env.oracle_value() == pytest.approx(np.mean([0.8, 0.8, 0.9, 0.9, 0.8]))
-    with pytest.raises(ValueError, match="states must have 4 entries"):
+    with pytest.raises(ValueError, match="states must have shape \\(4,\\)"):
         Synthetic(n_states=2, horizon=4, states=states)
     with pytest.raises(ValueError, match="states must be from 0 to 1"):
         Synthetic(n_states=2, horizon=5, states=states + 5)

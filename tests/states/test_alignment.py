@@ -1,4 +1,4 @@
-"""``align_to``: the numbers of states have one meaning from one fit to the next."""
+"""``align_to`` keeps the numbers of states from one fit to the next."""
 
 import numpy as np
 import pytest
@@ -24,7 +24,7 @@ def visits(*order):
 
 
 def right(oracle, log, states):
-    """Share of rounds whose state has the very number it should have."""
+    """Share of rounds whose state has the right number."""
     return np.mean(oracle.predict(log).states == states)
 
 
@@ -34,7 +34,7 @@ def old():
     return sc.HMMOracle(n_states=3).fit(log_of(visits(0, 1, 2, 0, 1, 2)))
 
 
-def test_states_are_numbered_as_they_first_occur(old):
+def test_states_are_numbered_by_first_appearance(old):
     assert right(old, log_of(visits(0, 1, 2)), visits(0, 1, 2)) > 0.98
 
 
@@ -63,7 +63,7 @@ def test_the_second_half_keeps_the_numbers_of_the_first():
     np.testing.assert_allclose(late.model_.reward_coefs, early.model_.reward_coefs, atol=0.2)
 
 
-def test_what_is_new_comes_last():
+def test_new_states_come_last():
     early = sc.HMMOracle(n_states=2).fit(log_of(visits(0, 1, 0, 1)))
     order = (2, 1, 2, 0, 1, 0)
     log = log_of(visits(*order), seed=6)
@@ -71,19 +71,19 @@ def test_what_is_new_comes_last():
 
 
 @pytest.mark.parametrize(("gone", "order"), [(0, (2, 1, 2, 1)), (1, (2, 0, 2, 0)), (2, (1, 0, 1, 0))])
-def test_where_a_state_is_gone_the_others_keep_their_order(old, gone, order):
+def test_without_a_state_the_others_keep_their_order(old, gone, order):
     log = log_of(visits(*order), seed=7)
     left = [z for z in range(3) if z != gone]
-    with pytest.warns(SeachangeWarning, match=f"not found again: {gone};"):
+    with pytest.warns(SeachangeWarning, match=f"without a match in this log: {gone}\\."):
         oracle = sc.HMMOracle(n_states=2, align_to=old).fit(log)
     assert right(oracle, log, np.searchsorted(left, visits(*order))) > 0.98
 
 
-def test_a_state_like_none_of_the_old_ones_is_named(old):
-    """It takes the number of the one that is gone."""
+def test_an_unmatched_state_is_named_in_a_warning(old):
+    """It gets the number of the unmatched state."""
     log = log_of(visits(2, 0, 1, 2, 0, 1), seed=9)
     rewards = np.where(visits(2, 0, 1, 2, 0, 1) == 1, log.rewards + 5.0, log.rewards)
-    with pytest.warns(SeachangeWarning, match="not found again: 1;"):
+    with pytest.warns(SeachangeWarning, match=r"without a match in this log: 1\."):
         oracle = sc.HMMOracle(n_states=3, align_to=old).fit(log.with_rewards(rewards))
     assert right(oracle, log.with_rewards(rewards), visits(2, 0, 1, 2, 0, 1)) > 0.98
 
@@ -95,18 +95,18 @@ def test_the_number_of_states_may_be_chosen_and_aligned(old):
     assert right(oracle, log, visits(2, 1, 0, 2, 1, 0)) > 0.98
 
 
-def test_a_model_an_oracle_and_a_regression_align_alike(old):
+def test_a_model_an_oracle_and_a_regression_align_the_same_way(old):
     log = log_of(visits(2, 1, 0, 2, 1, 0), seed=8)
     learned = sc.learn(log_of(visits(0, 1, 2, 0, 1, 2)), oracle=sc.HMMOracle(n_states=3))
     for given in (old, old.model_, learned):
         assert right(sc.HMMOracle(n_states=3, align_to=given).fit(log), log, visits(2, 1, 0, 2, 1, 0)) > 0.98
 
 
-def test_a_model_of_another_shape_is_refused(old):
-    with pytest.raises(ParameterError, match=r"align_to is of .*; the log has"):
+def test_a_model_of_another_shape_is_rejected(old):
+    with pytest.raises(ParameterError, match=r"align_to was fitted with .*; the log has"):
         sc.HMMOracle(n_states=3, align_to=old).fit(log_of(visits(0, 1, 2), kind="shared"))
 
 
-def test_what_is_no_model_is_refused():
-    with pytest.raises(ParameterError, match="align_to must be a model whose states an HMM found"):
+def test_an_object_that_is_not_a_model_is_rejected():
+    with pytest.raises(ParameterError, match="align_to must be a model with HMM states"):
         sc.HMMOracle(n_states=3, align_to=[0, 1, 2]).fit(log_of(visits(0, 1, 2)))

@@ -1,4 +1,4 @@
-"""Awkward logs: every one gets a sensible result or a clear error, in bounded time and without a foreign warning."""
+"""Awkward logs: a valid result or a clear error, in bounded time and without warnings of other libraries."""
 
 import signal
 import warnings
@@ -21,7 +21,7 @@ LONGEST = 60
 
 @contextmanager
 def within(seconds):
-    """Fail where the work takes longer."""
+    """Fail if the work takes longer."""
 
     def alarm(*_):
         raise TimeoutError(f"took more than {seconds} s")
@@ -36,7 +36,7 @@ def within(seconds):
 
 
 def require_sound(oracle, log):
-    """Everything that is asked of a fitted oracle is finite; probabilities add up to 1."""
+    """All outputs of a fitted oracle are finite, and probabilities sum to 1."""
     model, labels = oracle.model_, oracle.predict(log)
     n, n_states = len(log), model.n_states
     for probs in (labels.state_probs, model.filter(log), model.forecast(log)):
@@ -58,7 +58,7 @@ def require_sound(oracle, log):
 
 
 def fitted(log, **settings):
-    """A sound fit; warnings that are not ours are errors."""
+    """A valid fit; warnings of other libraries are errors."""
     with warnings.catch_warnings(), within(LONGEST):
         warnings.simplefilter("error")
         warnings.simplefilter("ignore", SeachangeWarning)
@@ -68,7 +68,7 @@ def fitted(log, **settings):
 
 
 def fitted_or_refused(log, **settings):
-    """A sound fit, or an error of ours that says why not."""
+    """A valid fit, or a SeachangeError."""
     try:
         return fitted(log, **settings)
     except SeachangeError as error:
@@ -78,7 +78,7 @@ def fitted_or_refused(log, **settings):
 
 
 def awkward(case, clicks, n=N, seed=0):
-    """Columns of a log of two states that take turns, made awkward in the way of ``case``."""
+    """Columns of a log with two alternating states, made awkward as ``case`` says."""
     g = np.random.default_rng(seed)
     actions = g.integers(3, size=n)
     states = (4 * np.arange(n) // n) % 2
@@ -181,7 +181,7 @@ def log_of(case, clicks):
 
 @pytest.mark.parametrize("rewards", EMISSIONS)
 @pytest.mark.parametrize("case", EITHER)
-def test_a_given_number_of_states_is_fitted_where_the_log_can_hold_it(case, rewards):
+def test_a_given_number_of_states_is_fitted_if_the_log_supports_it(case, rewards):
     fit = fitted_or_refused if may_be_refused(case, rewards) else fitted
     fit(log_of(case, rewards == "bernoulli"), n_states=2, rewards=rewards)
 
@@ -205,21 +205,21 @@ def test_auto_always_has_an_answer_whatever_the_size_of_rewards(case):
 
 @pytest.mark.parametrize(("rewards", "initial"), [("gaussian", "stationary"), ("bernoulli", "free")])
 @pytest.mark.parametrize("case", EITHER)
-def test_nothing_is_needed_of_ridge_and_prior(case, rewards, initial):
+def test_ridge_and_prior_may_be_zero(case, rewards, initial):
     fit = fitted_or_refused if may_be_refused(case, rewards) else fitted
     log = log_of(case, rewards == "bernoulli")
     fit(log, n_states=2, ridge=0, prior_visits=0, rewards=rewards, initial=initial)
 
 
 @pytest.mark.parametrize("rewards", EMISSIONS)
-def test_more_states_than_the_log_can_hold_are_refused(rewards):
+def test_too_many_states_are_rejected(rewards):
     log = log_of("two rounds", rewards == "bernoulli")
-    with pytest.raises(ParameterError, match=r"n_states=7 is more than the log can hold.*Ask for fewer states"):
+    with pytest.raises(ParameterError, match=r"n_states=7 is too many for this log.*Use fewer states"):
         sc.HMMOracle(n_states=7, rewards=rewards).fit(log)
 
 
 @pytest.mark.parametrize("rewards", EMISSIONS)
-def test_more_states_than_there_are_make_a_sound_fit(rewards):
+def test_more_states_than_exist_give_a_valid_fit(rewards):
     assert fitted(log_of("plain", rewards == "bernoulli"), n_states=6, rewards=rewards).model_.n_states == 6
 
 
@@ -232,23 +232,23 @@ def test_a_feature_that_is_not_a_number_is_named_by_row_and_column(kind):
         sc.BanditLog.from_arrays(**columns, **{kind: features})
 
 
-def test_clicks_that_are_none_are_refused():
+def test_rewards_other_than_0_and_1_are_rejected_as_clicks():
     with pytest.raises(ParameterError, match='rewards="bernoulli" needs rewards of 0 or 1'):
         sc.HMMOracle(n_states=2, rewards="bernoulli").fit(log_of("plain", False))
 
 
-def test_a_log_without_any_reward_is_refused():
+def test_a_log_without_rewards_is_rejected():
     log = log_of("plain", False)
     with pytest.raises(ParameterError, match="no round of the log has a reward"):
         sc.HMMOracle(n_states=2).fit(log.with_rewards(np.full(N, np.nan)))
 
 
-def test_an_unknown_kind_of_reward_is_refused():
+def test_an_unknown_reward_distribution_is_rejected():
     with pytest.raises(ParameterError, match="rewards must be"):
         sc.HMMOracle(n_states=2, rewards="poisson").fit(log_of("plain", False))
 
 
-def test_an_unknown_start_of_chains_is_refused():
+def test_an_unknown_initial_distribution_is_rejected():
     with pytest.raises(ParameterError, match="initial must be"):
         sc.HMMOracle(n_states=2, initial="uniform").fit(log_of("plain", False))
 
@@ -259,14 +259,14 @@ def test_states_survive_thirty_percent_missing_rewards():
     assert np.mean(found == (4 * np.arange(1200) // 1200) % 2) > 0.95
 
 
-def test_windows_that_differ_by_rounding_alone_are_no_states():
+def test_windows_that_differ_only_by_rounding_are_not_states():
     log = sc.BanditLog.from_arrays(
         np.zeros(7),
         [1.0, 1, 1, 0, 0, 0, 0],
         np.ones(7),
         action_features=1 + 1e-8 * np.array([-1, 0, 1, 1, -1, -1, -1])[:, None, None],
     )
-    with pytest.raises(ParameterError, match="n_states=3 is more than the log can hold"):
+    with pytest.raises(ParameterError, match="n_states=3 is too many for this log"):
         sc.HMMOracle(n_states=3, rewards="gaussian").fit(log)
 
 
@@ -357,7 +357,7 @@ def test_no_log_of_many_features_and_several_blocks_of_rounds_breaks_the_oracle(
 
 @pytest.mark.filterwarnings("error", "ignore::seachange.errors.SeachangeWarning")
 @pytest.mark.parametrize("seed", range(10))
-def test_tiny_features_that_a_state_hardly_has_are_no_matter_without_a_ridge(seed):
+def test_tiny_rare_features_do_not_matter_without_a_ridge(seed):
     g = np.random.default_rng(seed)
     n = 90
     rewards = np.where(g.random(n) < 0.9, np.nan, 2e-12)

@@ -1,4 +1,4 @@
-"""The paper's detector, against its own text."""
+"""The paper's detector against the published algorithm."""
 
 import functools
 import math
@@ -18,7 +18,7 @@ PaperDetector = functools.partial(sc.ChangePointOracle, statistic="reward")
 
 
 def as_printed(rewards, window, threshold):
-    """Algorithm 1 read aloud, with the paper's rounds 1 … T; returns 0-based first rounds of new segments."""
+    """Algorithm 1 as printed, with rounds 1 … T; returns 0-based first rounds of new segments."""
     horizon = len(rewards)
     reward = dict(enumerate(rewards, 1))
     shift = {}
@@ -64,7 +64,7 @@ def test_the_change_point_is_the_first_round_of_the_new_segment():
     assert labels.expected_stay == 50
 
 
-def test_segments_that_earned_alike_share_a_state():
+def test_segments_with_equal_rewards_share_a_state():
     log = log_of([0.0] * 50 + [1.0] * 50 + [0.0] * 50 + [0.5] * 50)
     labels = PaperDetector(window=10, threshold=0.4, n_states=3).fit(log).predict(log)
     assert labels.change_points.tolist() == [50, 100, 150]
@@ -89,30 +89,30 @@ def test_auto_settings_are_those_of_the_theorem():
     assert wider == math.ceil(4 * 8 * math.log(16 * 20_000 / 0.1) / 0.5**2)
 
 
-def test_auto_settings_without_a_change_to_look_for_keep_false_alarms_away():
+def test_auto_settings_without_min_change_prevent_false_alarms():
     log = log_of(np.resize([0.0, 1.0], 4_000))
     (window,), threshold = PaperDetector(delta=0.05).settings_for(log)
     assert window == 100
     assert 2 * 4_000 * math.exp(-window * threshold**2) == pytest.approx(0.05)
 
 
-def test_rewards_outside_the_unit_interval_are_measured_by_their_spread():
+def test_rewards_outside_the_unit_interval_use_their_standard_deviation():
     log = log_of(np.resize([-3.0, 3.0], 4_000))
     _, threshold = PaperDetector().settings_for(log)
     _, unit = PaperDetector(reward_range=(0, 1)).settings_for(log)
     assert threshold == pytest.approx(6 * unit)
 
 
-def test_no_change_is_said():
+def test_no_change_raises_a_warning():
     log = log_of([0.5] * 100)
     with pytest.warns(NoChangeWarning, match="no evidence of change"):
         oracle = PaperDetector(window=10, threshold=0.2).fit(log)
     assert oracle.predict(log).n_states == 1
 
 
-def test_segments_too_much_alike_for_so_many_states_are_said():
+def test_too_few_distinct_segments_raise_a_warning():
     log = log_of([0.0] * 50 + [1.0] * 50 + [0.0] * 50)
-    with pytest.warns(SeachangeWarning, match="the 3 segments of the log are alike enough to make only 2"):
+    with pytest.warns(SeachangeWarning, match="the 3 segments of the log form only 2 distinct states"):
         labels = PaperDetector(window=10, threshold=0.5, n_states=3).fit(log).predict(log)
     assert labels.counts.tolist() == [100, 50, 0]
 
@@ -132,7 +132,7 @@ def test_the_value_of_a_state_is_the_mean_reward_of_its_rounds():
     seed=st.integers(0, 99),
 )
 @pytest.mark.filterwarnings("ignore::seachange.errors.SeachangeWarning")
-def test_the_log_that_was_fitted_gets_the_states_of_the_fit(segments, noise, n_states, seed):
+def test_predictions_on_the_fitted_log_equal_the_fit(segments, noise, n_states, seed):
     lengths, levels = zip(*segments, strict=True)
     rewards = np.repeat(levels, lengths)
     log = log_of(rewards + noise * np.random.default_rng(seed).normal(size=len(rewards)))
@@ -144,7 +144,7 @@ def test_the_log_that_was_fitted_gets_the_states_of_the_fit(segments, noise, n_s
         assert cut.state_values[state] == pytest.approx(log.rewards[labels.states == state].mean(), abs=1e-9)
 
 
-def test_states_left_over_keep_their_slots_and_it_is_said():
+def test_empty_states_keep_their_slots_with_a_warning():
     log = log_of([0.0] * 50 + [1.0] * 50)
     with pytest.warns(SeachangeWarning, match="only 2 segments"):
         labels = PaperDetector(window=10, threshold=0.5, n_states=4).fit(log).predict(log)
@@ -160,15 +160,15 @@ def test_states_left_over_keep_their_slots_and_it_is_said():
         ({"threshold": -1.0}, "threshold must be positive"),
         ({"min_change": 0.01}, "larger min_change"),
         ({"delta": 0.0}, "delta must be in"),
-        ({"reward_range": (1, 0)}, "reward_range must rise"),
+        ({"reward_range": (1, 0)}, "reward_range must be"),
     ],
 )
-def test_settings_that_cannot_work_are_named(params, message):
+def test_invalid_settings_are_named(params, message):
     with pytest.raises(ParameterError, match=message):
         PaperDetector(**params).fit(log_of([0.0] * 50 + [1.0] * 50))
 
 
-def test_sequences_are_cut_one_by_one_and_share_their_states():
+def test_sequences_are_split_separately_and_share_their_states():
     rewards = np.concatenate([[0.0] * 50 + [1.0] * 50, [1.0] * 50 + [0.0] * 50, [1.0] * 10])
     sequences = np.repeat([7, 3, 5], [100, 100, 10])
     mixed = np.argsort(np.concatenate([np.arange(100), np.arange(100), np.arange(10)]), kind="stable")
@@ -183,7 +183,7 @@ def test_sequences_are_cut_one_by_one_and_share_their_states():
     assert sorted(mixed[again.change_points].tolist()) == [50, 150]
 
 
-def test_segments_that_earned_alike_are_one_state_by_default():
+def test_segments_with_equal_rewards_are_one_state_by_default():
     log = log_of([0.0] * 50 + [1.0] * 50 + [0.0] * 50)
     labels = PaperDetector(window=10, threshold=0.5).fit(log).predict(log)
     assert labels.n_states == 2
@@ -191,20 +191,20 @@ def test_segments_that_earned_alike_are_one_state_by_default():
     assert labels.change_points.tolist() == [50, 100]
 
 
-def test_p_values_are_the_bound_on_a_shift_and_places_lie_in_their_intervals():
+def test_p_values_are_the_bound_on_a_shift_and_intervals_contain_positions():
     log = log_of(np.resize([0.0, 0.1], 100).tolist() + np.resize([0.9, 1.0], 100).tolist())
     cut = PaperDetector(window=20, threshold=0.5).fit(log).segmentation_
     assert cut.p_values == pytest.approx([400 * math.exp(-20 * 0.9**2)])
     assert cut.low[0] <= cut.change_points[0] <= cut.high[0]
 
 
-def test_a_window_too_short_for_the_theorem_is_said():
+def test_a_window_too_short_for_the_theorem_raises_a_warning():
     log = log_of(np.resize([0.0, 1.0], 4_000))
     with pytest.warns(SeachangeWarning, match="Expect false alarms"):
         PaperDetector(window=50, min_change=0.2).settings_for(log)
 
 
-def test_a_log_too_short_for_any_change_is_said():
+def test_a_log_too_short_for_any_change_raises_a_warning():
     log = log_of([0.0] * 100 + [1.0] * 100)
     with pytest.warns(NoChangeWarning, match="too short for delta"):
         PaperDetector().fit(log)

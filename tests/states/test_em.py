@@ -1,15 +1,15 @@
-"""EM: it climbs, it finds, it says so."""
+"""EM increases its objective, finds states, and reports the fit."""
 
 import numpy as np
 import pytest
 
 import seachange as sc
 from seachange.errors import NoChangeWarning, ParameterError, SeachangeWarning
-from seachange.states.chain import Chain
-from seachange.states.em import EM, Prior, maximisation
+from seachange.states.chains import Chain
+from seachange.states.em import EM, Prior, maximization
 from seachange.states.expectation import expectation
+from seachange.states.hmm_fitting import MAX_NUMBERS, MAX_WINDOWS, Starts
 from seachange.states.labels import share_right
-from seachange.states.starts import MOST_NUMBERS, MOST_WINDOWS, Starts
 
 
 def first_model(chain, prior, n_states, width, rewards="gaussian"):
@@ -21,28 +21,28 @@ def first_model(chain, prior, n_states, width, rewards="gaussian"):
 @pytest.mark.parametrize("kind", ["none", "shared", "per action"])
 @pytest.mark.parametrize(("ridge", "visits", "stationary"), [(1.0, 1.0, False), (0.0, 0.0, False), (5.0, 3.0, True)])
 @pytest.mark.parametrize("rewards", ["gaussian", "gaussian per state", "bernoulli"])
-def test_the_objective_never_falls(make_log, kind, rewards, ridge, visits, stationary):
+def test_the_objective_never_decreases(make_log, kind, rewards, ridge, visits, stationary):
     log = make_log(kind, n=900, seed=2)
     if rewards == "bernoulli":
         log = log.with_rewards((log.rewards > np.mean(log.rewards)).astype(float))
     penalties = np.full(log.joint.shape[1], ridge)
     chain, prior = Chain(log), Prior(penalties, visits, 100.0, noise=(ridge, 1.0), stationary=stationary)
     start = first_model(chain, prior, 3, 30, rewards)
-    em = EM(chain, prior, tolerance=-1.0, most_iterations=40)
+    em = EM(chain, prior, tolerance=-1.0, max_iterations=40)
     run = em.finish(start)
     assert run.objective > run.objectives[0] + 1
     if run.iterations < 40:
         # The run ended where a step fell, which only rounding may make it do.
-        after = em.begin(maximisation(run.model, run.statistics, prior, em._noise_floor))
+        after = em.start(maximization(run.model, run.statistics, prior, em._noise_floor))
         assert after.objective >= run.objective - 1e-9 * abs(run.objective)
 
 
-def test_a_run_that_falls_stays_where_it_was(make_log, monkeypatch):
+def test_a_run_that_would_decrease_keeps_its_model(make_log, monkeypatch):
     chain, prior = Chain(make_log("none", n=900, seed=2)), Prior(np.ones(1), 1.0, 100.0)
-    em = EM(chain, prior, tolerance=0.0, most_iterations=40)
-    begun = em.begin(first_model(chain, prior, 3, 30))
-    monkeypatch.setattr("seachange.states.em.maximisation", lambda model, *_: model.shifted(10.0))
-    after = em.climb(begun, 5)
+    em = EM(chain, prior, tolerance=0.0, max_iterations=40)
+    begun = em.start(first_model(chain, prior, 3, 30))
+    monkeypatch.setattr("seachange.states.em.maximization", lambda model, *_: model.shifted(10.0))
+    after = em.iterate(begun, 5)
     assert after.model is begun.model
     assert after.converged
     assert after.objectives == (begun.objective, begun.objective)
@@ -64,7 +64,7 @@ def test_the_m_step_is_the_maximum_of_the_expected_posterior(make_log):
     chain, prior = Chain(log), Prior(np.ones(3), 1.0, 50.0)
     model = first_model(chain, prior, 2, 25)
     statistics = expectation(model, chain)
-    best = maximisation(model, statistics, prior, floor=0.0)
+    best = maximization(model, statistics, prior, floor=0.0)
 
     def expected_posterior(coefs, variance, transition, initial):
         fitted = np.einsum("zbij,zbj->zbi", statistics.grams, coefs)
@@ -136,7 +136,7 @@ def test_many_short_sequences_share_their_states():
     assert abs(len(labels.change_points) - n_chains) < 30
 
 
-def test_auto_finds_the_number_of_states_and_says_where_there_is_one():
+def test_auto_finds_the_number_of_states_and_warns_if_it_is_one():
     means = np.array([[0.9, 0.1, 0.5], [0.1, 0.9, 0.5], [0.5, 0.1, 0.9]])
     generator = np.random.default_rng(1)
     states = np.repeat([0, 1, 2, 0, 2, 1], 1000)
@@ -152,16 +152,16 @@ def test_auto_finds_the_number_of_states_and_says_where_there_is_one():
     assert oracle.model_.n_states == 1
 
 
-def test_several_states_without_change_are_called_no_evidence():
+def test_several_states_without_change_raise_a_warning():
     generator = np.random.default_rng(2)
     log = sc.BanditLog.from_arrays(generator.integers(2, size=800), generator.normal(size=800), np.full(800, 0.5))
-    with pytest.warns(NoChangeWarning, match=r"one state explains the log better .* than"):
+    with pytest.warns(NoChangeWarning, match=r"one state explains the log better than"):
         sc.HMMOracle(n_states=2).fit(log)
 
 
 def test_more_states_than_distinct_blocks_is_an_error():
     log = sc.BanditLog.from_arrays([0, 1] * 20, [1.0, 0.0] * 20, [0.5] * 40)
-    with pytest.raises(ParameterError, match=r"n_states=30 is more than the log can hold.*Ask for fewer"):
+    with pytest.raises(ParameterError, match=r"n_states=30 is too many for this log.*Use fewer"):
         sc.HMMOracle(n_states=30).fit(log)
 
 
@@ -190,14 +190,14 @@ def test_tiny_logs_get_an_answer_or_a_clear_error(n):
         ({"expected_stay": 0.5}, "expected_stay must be more than 1"),
     ],
 )
-def test_bad_settings_are_named(make_log, params, message):
+def test_invalid_settings_are_named(make_log, params, message):
     with pytest.raises(ParameterError, match=message):
         sc.HMMOracle(**params).fit(make_log())
 
 
-def test_a_log_of_another_shape_is_refused(make_log):
+def test_a_log_of_another_shape_is_rejected(make_log):
     oracle = sc.HMMOracle(n_states=2).fit(make_log("none", n=1200))
-    with pytest.raises(ParameterError, match="the model is of"):
+    with pytest.raises(ParameterError, match="the model was fitted with"):
         oracle.predict(make_log("shared"))
 
 
@@ -230,18 +230,18 @@ def test_the_unit_of_a_feature_does_not_matter(make_log, kind, scale, ridge):
         np.testing.assert_allclose(first, second, atol=0.02)
 
 
-def test_states_of_skewed_noise_are_not_taken_for_states_of_the_world():
+def test_skewed_noise_is_not_mistaken_for_states():
     generator = np.random.default_rng(0)
     actions = generator.integers(3, size=4000)
     rewards = (generator.random(4000) < 0.3) * generator.lognormal(1, 0.8, 4000)
     log = sc.BanditLog.from_arrays(actions, rewards, np.full(4000, 1 / 3))
-    with pytest.warns(NoChangeWarning, match=r"BIC is lower all the same .* skewed.* Rewards as 0 or 1"):
+    with pytest.warns(NoChangeWarning, match=r"BIC is lower nevertheless .* skewed.* Rewards coded as 0 or 1"):
         assert sc.HMMOracle(n_states="auto").fit(log).model_.n_states == 1
-    with pytest.warns(SeachangeWarning, match=r"follows the noise .*Skewed rewards do that. Rewards as 0 or 1"):
+    with pytest.warns(SeachangeWarning, match=r"fits the noise .*The rewards are skewed.* Rewards coded as 0 or 1"):
         sc.HMMOracle(n_states=3).fit(log)
 
 
-def test_starts_of_many_short_sequences_stay_small():
+def test_initialization_with_many_short_sequences_stays_small():
     generator = np.random.default_rng(0)
     n = 30_000
     log = sc.BanditLog.from_arrays(
@@ -249,11 +249,11 @@ def test_starts_of_many_short_sequences_stay_small():
         contexts=generator.normal(size=(n, 10)), sequences=np.arange(n) // 3,
     )  # fmt: skip
     grams = Starts(Chain(log), log.rewards, 1.0, "gaussian", 0).windows_of(1).grams
-    assert len(grams) <= MOST_WINDOWS
-    assert grams.size <= MOST_NUMBERS
+    assert len(grams) <= MAX_WINDOWS
+    assert grams.size <= MAX_NUMBERS
 
 
-def test_two_states_that_a_start_takes_for_one_are_told_apart():
+def test_two_states_merged_by_the_initialization_are_separated():
     """States 0 and 1 differ in one action by a fifth of the noise; k-means would rather split state 2 or 3."""
     means = np.array([[0.6, 0.3, 0.8], [0.7, 0.3, 0.8], [0.1, 0.9, 0.3], [0.9, 0.6, 0.1]])
     states = np.repeat([0, 2, 1, 3, 2, 3], [4000, 15_000, 6000, 15_000, 15_000, 15_000])

@@ -8,10 +8,10 @@ from scipy.special import expit
 from scipy.stats import bernoulli, norm
 
 import seachange as sc
-from seachange.states.chain import Chain
+from seachange.states.chains import Chain
 from seachange.states.expectation import expectation
-from seachange.states.live import LiveFilter
-from seachange.states.switching import SwitchingRegression
+from seachange.states.live_filter import LiveFilter
+from seachange.states.switching_regression import SwitchingRegression
 
 pytestmark = pytest.mark.small
 
@@ -54,7 +54,7 @@ def random_log(kind, n, generator, rewards="gaussian", width=2, **columns):
 
 
 def joint_feature(log, t, action):
-    """f(x_t, a) written out in full, independently of the kernels' shapes."""
+    """f(x_t, a) computed independently of the kernels' shapes."""
     if log.joint.kind == "per action":
         return log.contexts[t, action]
     block = np.append(log.contexts[t], 1.0)
@@ -156,7 +156,7 @@ def test_filter_forecast_prediction_and_path_equal_enumeration(kind, rewards):
 
 @pytest.mark.parametrize("ahead", [1, 2, 3, 9])
 @pytest.mark.parametrize("tile_rows", [2, None])
-def test_rewards_predicted_rounds_ahead_know_only_what_came_before(ahead, tile_rows, monkeypatch):
+def test_predictions_ahead_use_only_earlier_rewards(ahead, tile_rows, monkeypatch):
     monkeypatch.setattr(Chain.__init__, "__defaults__", (tile_rows, *Chain.__init__.__defaults__[1:]))
     generator = np.random.default_rng(11)
     log = random_log("shared", 12, generator, sequences=np.repeat([0, 1], [8, 4]))
@@ -228,39 +228,39 @@ def test_a_live_filter_equals_the_filter_to_the_bit(kind, width, rewards):
         np.testing.assert_array_equal(state.state_probs, filtered[t])
 
 
-def test_a_live_filter_refuses_what_is_no_round(make_log):
+def test_a_live_filter_rejects_invalid_rounds(make_log):
     log = make_log("none", n=20)
     live = LiveFilter(random_model(log, 2, np.random.default_rng(0)))
-    with pytest.raises(sc.SeachangeError, match=r"action must be from 0 to 2, .* got 3"):
+    with pytest.raises(sc.SeachangeError, match=r"action must be an index .* 0 to 2; got 3"):
         live.update(live.init(), None, 3, 0.5)
-    with pytest.raises(sc.SeachangeError, match="a reward must be a finite number or None; got nan"):
+    with pytest.raises(sc.SeachangeError, match="reward must be a finite number or None; got nan"):
         live.update(live.init(), None, 0, np.nan)
-    with pytest.raises(sc.SeachangeError, match="a reward must be a finite number or None; got yes"):
+    with pytest.raises(sc.SeachangeError, match="reward must be a finite number or None; got yes"):
         live.update(live.init(), None, 0, "yes")
-    with pytest.raises(sc.SeachangeError, match="a place in the log's action_names; got 'b'"):
+    with pytest.raises(sc.SeachangeError, match="an index into the log's action_names, 0 to 2; got 'b'"):
         live.update(live.init(), None, "b", 0.5)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_a_live_filter_refuses_a_context_that_is_not_finite(make_log, bad):
+def test_a_live_filter_rejects_a_context_that_is_not_finite(make_log, bad):
     log = make_log("shared", n=20)
     live = LiveFilter(random_model(log, 2, np.random.default_rng(0)))
     context = log.contexts[0].copy()
     context[0] = bad
-    with pytest.raises(sc.SeachangeError, match="a context must be finite"):
+    with pytest.raises(sc.SeachangeError, match="context must be finite"):
         live.update(live.init(), context, 0, 0.5)
 
 
-def test_a_live_filter_takes_a_fitted_oracle_and_refuses_what_has_no_model(make_log):
+def test_a_live_filter_takes_a_fitted_oracle_and_rejects_objects_without_a_model(make_log):
     log = make_log("none", n=200)
     oracle = sc.HMMOracle(n_states=1).fit(log)
     assert LiveFilter(oracle).hmm is oracle.model_
     for other in (sc.HMMOracle(), sc.SingleState(), None):
-        with pytest.raises(sc.SeachangeError, match="follows the model of an HMM"):
+        with pytest.raises(sc.SeachangeError, match=r"needs oracle\.model_ or a fitted HMMOracle"):
             LiveFilter(other)
 
 
-def test_a_model_of_clicks_refuses_other_rewards():
+def test_a_model_of_clicks_rejects_other_rewards():
     generator = np.random.default_rng(10)
     log = random_log("none", 20, generator, "bernoulli")
     model = random_model(log, 2, generator, "bernoulli")
@@ -287,8 +287,8 @@ def test_workers_change_nothing(rewards):
 
 @pytest.mark.parametrize("longest", [8, 60])
 @pytest.mark.parametrize("rewards", EMISSIONS)
-def test_short_chains_side_by_side_equal_one_after_the_other(rewards, longest, monkeypatch):
-    monkeypatch.setattr("seachange.states.chain.SHORT_AT_MOST", 10)
+def test_batches_of_short_chains_equal_one_chain_at_a_time(rewards, longest, monkeypatch):
+    monkeypatch.setattr("seachange.states.chains.MAX_LENGTH", 10)
     generator = np.random.default_rng(10)
     lengths = generator.integers(1, 9, size=600)
     lengths[200] = longest
@@ -306,7 +306,7 @@ def test_short_chains_side_by_side_equal_one_after_the_other(rewards, longest, m
         [True] if longest == 8 else [True, False, True]
     )
     one = expectation(model, chain, found[0])
-    monkeypatch.setattr("seachange.states.chain.SHORT_AT_MOST", 0)
+    monkeypatch.setattr("seachange.states.chains.MAX_LENGTH", 0)
     other = expectation(model, Chain(log), found[1])
     np.testing.assert_allclose(found[0], found[1], rtol=0, atol=1e-12)
     for mine, theirs in zip(vars(one).values(), vars(other).values(), strict=True):

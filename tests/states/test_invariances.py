@@ -1,19 +1,19 @@
-"""What must not change a fit, and what its report must say."""
+"""Invariances of a fit, and the consistency of its report."""
 
 import numpy as np
 import pytest
 
 import seachange as sc
-from seachange.states.chain import Chain
+from seachange.states.chains import Chain
 from seachange.states.em import EM, EMRun, Prior
-from seachange.states.starts import Starts
-from seachange.states.switching import SwitchingRegression
+from seachange.states.hmm_fitting import Starts
+from seachange.states.switching_regression import SwitchingRegression
 
 EMISSIONS = ("gaussian", "gaussian per state", "bernoulli")
 
 
 def switching_log(n=1500, seed=0, clicks=False, noises=(0.3, 0.3), **columns):
-    """Two states that take turns every n / 6 rounds, which may differ in noise."""
+    """Two states that alternate every n / 6 rounds and may differ in noise."""
     g = np.random.default_rng(seed)
     states, actions = (6 * np.arange(n) // n) % 2, g.integers(3, size=n)
     means = np.array([[0.2, 0.5, 0.8], [0.8, 0.5, 0.2]])[states, actions]
@@ -53,14 +53,14 @@ def test_the_numbers_of_states_do_not_change_the_likelihood(rewards):
 @pytest.mark.parametrize("rewards", EMISSIONS)
 @pytest.mark.parametrize("sequences", [None, np.arange(900) // 45, np.arange(900) % 30])
 @pytest.mark.parametrize("kind", ["none", "shared"])
-def test_the_objective_never_falls_with_missing_rewards_and_sequences(rewards, sequences, kind):
+def test_the_objective_never_decreases_with_missing_rewards_and_sequences(rewards, sequences, kind):
     columns = {"contexts": np.random.default_rng(1).normal(size=(900, 2))} if kind == "shared" else {}
     log = with_holes(switching_log(900, clicks=rewards == "bernoulli", sequences=sequences, **columns))
     chain, prior = Chain(log, 200, 2), Prior(np.ones(log.joint.shape[1]), 1.0, 100.0, noise=(1.0, 1.0))
     residuals = chain.log.rewards - np.nanmean(chain.log.rewards)
     starts = Starts(chain, residuals, np.nanvar(residuals), rewards, 0)
     start = starts.from_windows(starts.windows_of(15), 3, prior)
-    run = EM(chain, prior, tolerance=-1.0, most_iterations=40).finish(start)
+    run = EM(chain, prior, tolerance=-1.0, max_iterations=40).finish(start)
     assert (np.diff(run.objectives) >= -1e-9 * abs(run.objective)).all()
     assert run.objective > run.objectives[0]
 
@@ -76,14 +76,14 @@ def test_the_number_of_workers_changes_nothing_of_auto(clicks):
 
 @pytest.mark.parametrize("n_states", [2, "auto"])
 @pytest.mark.parametrize("clicks", [False, True])
-def test_the_report_agrees_with_itself_and_with_the_model(n_states, clicks):
+def test_the_report_is_consistent_with_itself_and_with_the_model(n_states, clicks):
     log = switching_log(1200, clicks=clicks)
     oracle = sc.HMMOracle(n_states=n_states).fit(log)
     report = oracle.report_
     assert 1 <= report.agreed <= len(report.restarts)
     objectives = [restart.objective for restart in report.restarts]
     assert objectives == sorted(objectives, reverse=True)
-    assert not report.restarts[0].given_up
+    assert not report.restarts[0].abandoned
     assert (np.diff(report.objectives) >= -1e-9 * abs(report.objectives[-1])).all()
     assert report.iterations == len(report.objectives) - 1
     assert report.log_likelihood == pytest.approx(oracle.model_.log_likelihood(log), rel=1e-9)
@@ -98,7 +98,7 @@ def test_the_report_agrees_with_itself_and_with_the_model(n_states, clicks):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_states_of_different_noise_get_a_noise_each(seed):
+def test_states_with_different_noise_get_their_own_variance(seed):
     log = switching_log(3000, seed, noises=(0.15, 0.6))
     oracle = sc.HMMOracle(n_states=2).fit(log)
     assert oracle.model_.rewards == "gaussian per state"
@@ -106,19 +106,19 @@ def test_states_of_different_noise_get_a_noise_each(seed):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_states_of_the_same_noise_share_it(seed):
+def test_states_with_equal_noise_share_one_variance(seed):
     assert sc.HMMOracle(n_states=2).fit(switching_log(3000, seed)).model_.rewards == "gaussian"
 
 
 @pytest.mark.filterwarnings("ignore::seachange.errors.SeachangeWarning")
 @pytest.mark.parametrize("clicks", [False, True])
 @pytest.mark.parametrize("n_states", [2, 3, 4])
-def test_starts_that_are_given_up_would_not_have_won(clicks, n_states, monkeypatch):
+def test_abandoned_runs_would_not_have_won(clicks, n_states, monkeypatch):
     log = switching_log(1500, 3, clicks)
     early = sc.HMMOracle(n_states=n_states).fit(log)
-    monkeypatch.setattr(EMRun, "hopeless", lambda *_: False)
+    monkeypatch.setattr(EMRun, "out_of_reach", lambda *_: False)
     patient = sc.HMMOracle(n_states=n_states).fit(log)
-    assert not any(restart.given_up for restart in patient.report_.restarts)
+    assert not any(restart.abandoned for restart in patient.report_.restarts)
     best = patient.report_.restarts[0].objective
     assert early.report_.restarts[0].objective == pytest.approx(best, rel=1e-6)
     np.testing.assert_allclose(early.model_.reward_coefs, patient.model_.reward_coefs, atol=1e-3)

@@ -1,4 +1,4 @@
-"""Labels and the oracles that need not look."""
+"""Labels, and the oracles that do not estimate them."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from seachange.states.labels import by_first_appearance, share_right
 pytestmark = pytest.mark.small
 
 
-def test_known_states_are_taken_as_they_are(make_log):
+def test_known_states_are_used_unchanged(make_log):
     states = np.repeat([0, 2, 1], 200)
     labels = sc.KnownStates(states).fit(make_log()).predict(make_log())
     np.testing.assert_array_equal(labels.states, states)
@@ -30,7 +30,7 @@ def test_a_single_state_has_no_changes(make_log):
     assert len(labels.change_points) == 0
 
 
-def test_changes_between_sequences_are_no_changes(make_log):
+def test_boundaries_of_sequences_are_not_changes(make_log):
     log = make_log(n=6, sequences=[0, 1, 0, 1, 0, 1])
     labels = sc.KnownStates([0, 1, 0, 1, 1, 1]).fit(log).predict(log)
     assert labels.change_points.tolist() == [4]
@@ -48,6 +48,6 @@ def test_states_are_numbered_by_first_appearance():
     assert by_first_appearance(np.array([2, 2, 0, 2]), 4).tolist() == [2, 0, 1, 3]
 
 
-def test_share_right_forgives_the_numbering_only():
+def test_share_right_ignores_only_the_numbering():
     assert share_right(np.array([1, 1, 0, 0]), np.array([0, 0, 1, 1])) == 1
     assert share_right(np.array([1, 1, 0, 1]), np.array([0, 0, 1, 1])) == 0.75

@@ -1,19 +1,19 @@
-"""No iteration of EM falls, whatever the features: also where a few rounds outweigh all others."""
+"""No iteration of EM decreases the objective, even if a few rounds outweigh all others."""
 
 import numpy as np
 import pytest
 
 import seachange as sc
-from seachange.states.chain import Chain
-from seachange.states.em import EM, Prior, maximisation
-from seachange.states.starts import Starts
+from seachange.states.chains import Chain
+from seachange.states.em import EM, Prior, maximization
+from seachange.states.hmm_fitting import Starts
 
 pytestmark = pytest.mark.filterwarnings("ignore::seachange.errors.SeachangeWarning")
 N, WIDTH = 2000, 20
 
 
 def heavy_log(weight, kind, seed=0):
-    """Two states that take turns; some rounds have features far larger than others, and rewards to match."""
+    """Two alternating states; some rounds have far larger features and rewards than others."""
     generator = np.random.default_rng(seed)
     actions, states = generator.integers(3, size=N), 4 * np.arange(N) // N % 2
     features = generator.normal(size=(N, 3, WIDTH) if kind == "per action" else (N, WIDTH))
@@ -33,15 +33,15 @@ def heavy_log(weight, kind, seed=0):
 @pytest.mark.parametrize("rewards", ["gaussian", "gaussian per state"])
 @pytest.mark.parametrize("kind", ["shared", "per action"])
 @pytest.mark.parametrize("weight", ["even", "heavy tails", "three rounds"])
-def test_no_iteration_falls(weight, kind, rewards):
+def test_no_iteration_decreases_the_objective(weight, kind, rewards):
     log = heavy_log(weight, kind)
     chain, prior = Chain(log), Prior(np.ones(log.joint.shape[1]), 1.0, 100.0, noise=(1.0, 1.0))
     residuals = log.rewards - log.rewards.mean()
     starts = Starts(chain, residuals, residuals.var(), rewards, 0)
-    em = EM(chain, prior, tolerance=0.0, most_iterations=40)
-    run = em.begin(starts.from_windows(starts.windows_of(100), 2, prior))
+    em = EM(chain, prior, tolerance=0.0, max_iterations=40)
+    run = em.start(starts.from_windows(starts.windows_of(100), 2, prior))
     for _ in range(40):
         # The M-step by itself: a run would hide a fall by staying where it was.
-        after = em.begin(maximisation(run.model, run.statistics, prior, em._noise_floor))
+        after = em.start(maximization(run.model, run.statistics, prior, em._noise_floor))
         assert after.objective >= run.objective - 1e-9 * abs(run.objective)
         run = after

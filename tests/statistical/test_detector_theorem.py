@@ -13,7 +13,7 @@ DELTA = 0.1
 
 
 def wrong_rounds(found, truth):
-    """Rounds labelled with another segment's number (segments are numbered in time)."""
+    """Rounds labeled with another segment's number (segments are numbered in time)."""
     return int(np.count_nonzero(found != truth))
 
 

@@ -1,4 +1,4 @@
-"""Estimated propensities where actions are many and rounds are few: weights of mean 1, calibration, values."""
+"""Estimated propensities with many actions and few rounds: weights of mean 1, calibration, values."""
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ def logging_policy(world, n_actions):
 
 
 def logged(world, n_actions, n_rounds, kind, seed):
-    """A log whose actions were drawn without looking at the contexts, with its true propensities, and what pays."""
+    """A log whose actions do not depend on contexts, its true propensities, and its expected rewards."""
     generator = np.random.default_rng([seed, n_actions, n_rounds])
     probs = logging_policy(world, n_actions)
     actions = generator.choice(n_actions, size=n_rounds, p=probs)
@@ -99,7 +99,7 @@ def test_a_hundred_rounds_for_each_of_a_thousand_actions(world):
 
 @pytest.mark.long
 def test_ten_thousand_actions():
-    """One round in ten thousand for each action: the estimates are about that, and no value hangs on a single round."""
+    """One round in ten thousand for each action: estimates are about that, and no value depends on a single round."""
     log, _ = logged("uniform", 10_000, 20_000, "none", 0)
     found = sc.estimate_propensities(log)
     assert found.min() > 0.1 / 10_000
@@ -107,7 +107,7 @@ def test_ten_thousand_actions():
 
 
 def catalogue(seed, n_rounds=8_000, n_actions=40, n_features=5):
-    """Contexts that matter beside a popularity that falls."""
+    """Contexts that matter, with decreasing popularity of actions."""
     generator = np.random.default_rng(seed)
     contexts = generator.normal(size=(n_rounds, n_features))
     scores = 0.5 * contexts @ generator.normal(size=(n_features, n_actions)) - np.log(np.arange(1, n_actions + 1))
@@ -130,8 +130,8 @@ def test_contexts_that_matter_are_used(seed):
     assert abs(weights.mean() - 1) < 4.5 * weights.std() / np.sqrt(len(log))
 
 
-def test_the_refusal_of_estimates_does_not_blame_how_they_were_written_down():
-    """A logging policy that changed: what it took at the end it hardly took before."""
+def test_rejecting_estimates_does_not_blame_the_logging_format():
+    """A logging policy that changed: its last actions were rare before."""
     generator = np.random.default_rng(0)
     actions = np.concatenate([generator.integers(0, 3, 4_000), generator.integers(2, 6, 1_000)])
     log = sc.BanditLog.from_arrays(actions, np.ones(5_000))

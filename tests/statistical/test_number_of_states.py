@@ -1,4 +1,4 @@
-"""``n_states="auto"``: one state where nothing changes, and as many as there are where they are well separated.
+"""``n_states="auto"``: one state if nothing changes, and the true number if states are well separated.
 
 At least 19 of 20 stationary logs of various kinds must get 1 state, and at least 18 of 20 logs each with 2, 3, 5 and 8
 well-separated states the right number: every pair of states differs by at least half a noise standard deviation in some
@@ -151,7 +151,7 @@ def missing_at_random(g):
 
 
 def missing_where_low(g):
-    """Low rewards are seldom reported, at all times alike."""
+    """Low rewards are rarely reported, at a constant rate."""
     means = g.random(4)
 
     def rewards(actions):
@@ -162,7 +162,7 @@ def missing_where_low(g):
 
 
 def drifting_logging_policy(g):
-    """The logging policy learns: its propensities move all the time, what actions earn does not."""
+    """The logging policy learns: its propensities change all the time, expected rewards do not."""
     n, n_actions = 10_000, 5
     means = g.random(n_actions)
     scores = np.linspace(0, 1, n)[:, None] * 4 * means + 0.5 * np.cumsum(g.normal(size=(n, n_actions)), 0) / np.sqrt(n)
@@ -170,14 +170,14 @@ def drifting_logging_policy(g):
 
 
 def alternating_action_mix(g):
-    """Two logging policies take turns, for a thousand rounds each; what actions earn stays."""
+    """Two logging policies alternate every thousand rounds; expected rewards do not change."""
     n, n_actions = 10_000, 5
     mixes = g.dirichlet(np.ones(n_actions), size=2) + 0.02
     return drawn_log(g, mixes[(np.arange(n) // 1000) % 2], g.random(n_actions))
 
 
 def action_masks(g):
-    """The actions that can be shown change with the hour."""
+    """The available actions change with the hour."""
     n, n_actions = 10_000, 6
     mask = (np.arange(n)[:, None] // 700 + np.arange(n_actions)) % 3 > 0
     return drawn_log(g, mask * 1.0, g.random(n_actions), action_mask=mask)
@@ -193,14 +193,14 @@ def drawn_log(g, weights, means, **columns):
 
 
 def seasonal_contexts(g):
-    """Hour and season are in the contexts, and what they do is linear in them."""
+    """Hour and season are in the contexts, with linear effects."""
     angle, n = np.arange(8000) / 400, 8000
     contexts, coefs = np.stack([np.sin(angle), np.cos(angle)], 1), g.normal(size=(4, 2))
     return uniform_log(g, n, 4, lambda a: np.sum(contexts * coefs[a], 1) + g.normal(size=n), contexts=contexts)
 
 
 def shifting_contexts(g):
-    """Other users come with time; the same user clicks alike at all times, linearly in the context."""
+    """The mix of users changes; their click rates, linear in the context, do not."""
     n = 8000
     contexts = g.normal(size=(n, 3)) + 1.5 * ((np.arange(n) // 1000) % 2)[:, None]
     coefs = g.normal(size=(4, 3))
@@ -232,7 +232,7 @@ def separated_means(g, n_states, n_actions, is_clicks):
 
 
 def changing_log(g, n_states, kind, longest=5000):
-    """Stays of 2,000 rounds and more, each state visited twice or, where the kind says so, once."""
+    """Stays of 2,000 rounds and more, each state visited twice or, for some kinds, once."""
     n_actions = int(g.integers(3, 7))
     means = separated_means(g, n_states, n_actions, kind == "clicks")
     if kind == "barely":
@@ -259,7 +259,7 @@ def changing_log(g, n_states, kind, longest=5000):
 
 
 def visitors(g, n_states, n_users=400, length=50):
-    """Short sequences: every user starts in any state and leaves it for any other after 25 rounds on average."""
+    """Short sequences: users start in a random state and leave it after 25 rounds on average."""
     n_actions, n = int(g.integers(3, 7)), n_users * length
     means = 2 * separated_means(g, n_states, n_actions, False)
     states = g.integers(n_states, size=(n_users, length))
@@ -308,8 +308,8 @@ def test_a_world_that_does_not_change_has_one_state(kind):
 
 
 @pytest.mark.parametrize("seed", [7246, 7319])
-def test_states_that_are_better_by_a_trace_are_not_taken(seed):
-    """In these logs a second state, alike to a millionth, foresees better by a millionth: by more than its error."""
+def test_states_that_are_better_by_a_millionth_are_not_chosen(seed):
+    """In these logs a second state, equal up to a millionth, predicts better by a millionth: by more than its error."""
     g = np.random.default_rng(seed)
     n = 600 if seed == 7246 else 1200
     actions = g.integers(3, size=n)

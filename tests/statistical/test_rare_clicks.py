@@ -1,4 +1,4 @@
-"""States of documents that few click on: as many rounds right as when everything but the states is known."""
+"""States of rarely clicked documents are found as well as when all parameters are known."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from scipy.special import expit
 
 import seachange as sc
 from seachange.states.labels import share_right
-from seachange.states.switching import SwitchingRegression
+from seachange.states.switching_regression import SwitchingRegression
 
 N_STATES, N_DOCUMENTS, N_SHOWN, STAY, CLICK_RATE = 5, 20, 10, 20_000, 0.04
 ROUNDS = 518_400
@@ -28,7 +28,7 @@ def coefs_of(documents, topic):
 
 
 def world(seed, n):
-    """A log of ten documents of twenty in every round, its states, and what they are."""
+    """A log with ten of twenty documents per round, its states, and their model."""
     rng = np.random.default_rng([seed, 11])
     documents = np.column_stack([np.ones(N_DOCUMENTS), rng.dirichlet(np.full(N_STATES, 0.5), size=N_DOCUMENTS)])
     coefs = np.array([coefs_of(documents, topic) for topic in range(N_STATES)])
@@ -43,7 +43,7 @@ def world(seed, n):
 
 
 def shares_right(seed, n=ROUNDS):
-    """Of what is found, and of what is smoothed with the true coefficients and moves."""
+    """Share right by the fitted model, and by smoothing with the true parameters."""
     log, states, coefs = world(seed, n)
     oracle = sc.HMMOracle(n_states=N_STATES).fit(log)
     fitted = oracle.model_
@@ -58,12 +58,12 @@ def shares_right(seed, n=ROUNDS):
 
 @pytest.mark.long
 @pytest.mark.filterwarnings("ignore::seachange.errors.NoChangeWarning")
-def test_states_of_rare_clicks_are_found_as_well_as_when_all_else_is_known():
+def test_states_of_rare_clicks_are_found_as_well_as_with_true_parameters():
     """On average: a single world may lose a whole visit to a state, 4 % of its rounds, or win one.
 
     EM started at the truth ends where these fits end: what is missing is lost to not knowing the coefficients, of which
-    a second log of the same length with all of its states told would leave about as much open.
+    a second log of the same length with known states would leave about as much uncertainty.
     """
-    found, told = np.mean([shares_right(seed) for seed in range(20)], axis=0)
-    assert 0.9 < told < 0.99
-    assert found > told - 0.01
+    found, known = np.mean([shares_right(seed) for seed in range(20)], axis=0)
+    assert 0.9 < known < 0.99
+    assert found > known - 0.01

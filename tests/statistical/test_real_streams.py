@@ -1,7 +1,7 @@
-"""Real streams whose world changes: regimes found from the log alone, and what knowing them earns.
+"""Real streams with regime changes: regimes found from the log alone, and the reward for knowing them.
 
 ``insects_recur`` and ``usenet1`` (see the README beside the data) are logged bandits made from labelled streams, so a
-policy can be run on them as if it had been there. Reference: what a policy that is told the regime earns on the second
+policy can be run on them as if it had been there. Reference: the reward of a policy that knows the regime on the second
 half, with per-regime ridge reward models (penalty 10) of the first half. Nothing is tuned to these two.
 """
 
@@ -17,7 +17,7 @@ from seachange.states.labels import share_right
 
 
 class Expected(NamedTuple):
-    told: float  # reward a round of the policy that is told the regime
+    informed: float  # reward per round of the policy that knows the regime
     share: float  # of that, to be earned at least
     pooled: float  # of that, earned at most by one policy for all
 
@@ -47,7 +47,7 @@ def stream(name, data_file):
 
 
 def earned(stream, deployer):
-    """Reward a round on the second half, by deployment seed."""
+    """Reward per round on the second half, by deployment seed."""
     half = len(stream.log) // 2
     contexts, rewards = stream.log[half:].contexts, stream.rewards[half:]
     uniforms = (np.random.default_rng(seed).random(len(rewards)) for seed in SEEDS)
@@ -64,11 +64,11 @@ def test_both_regimes_are_found_from_the_log_alone(stream):
 # BIC charges for every coefficient and calls two regimes of 99 words no better than one; they are right all the same.
 @pytest.mark.filterwarnings("ignore::seachange.errors.NoChangeWarning")
 @pytest.mark.parametrize("n_states", [2, "auto"])
-def test_the_second_half_earns_almost_what_being_told_the_regime_earns(name, stream, n_states):
+def test_the_second_half_earns_almost_as_much_as_with_known_regimes(name, stream, n_states):
     first, expected = stream.log[: len(stream.log) // 2], STREAMS[name]
     oracle = sc.HMMOracle(n_states=n_states).fit(first)
     policies = sc.learn_per_state(first, oracle.predict(first), sc.DMLearner())
     switching = np.mean(earned(stream, sc.PosteriorSampling(policies, hmm=oracle.model_)))
-    assert switching >= expected.share * expected.told
+    assert switching >= expected.share * expected.informed
     pooled = np.mean(earned(stream, SinglePolicy(sc.DMLearner().fit(first).policy_)))
-    assert pooled <= expected.pooled * expected.told
+    assert pooled <= expected.pooled * expected.informed

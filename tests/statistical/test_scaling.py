@@ -1,4 +1,4 @@
-"""Cost is linear in rounds: ten times the rounds take about ten times the processor's seconds.
+"""Cost is linear in rounds: ten times the rounds take about ten times the CPU time.
 
 15 times are allowed: caches hold a short log, and other work on the machine slows some runs. A cost of n log n would
 pass, one of n² would not by far. (``make bench-scaling`` measures whole fits of EM up to 10⁷ rounds.)
@@ -22,7 +22,7 @@ ORACLES = {
 
 
 def clicks(n, width=0):
-    """Clicks on three actions in a world that changes nine times, however long the log."""
+    """Clicks on three actions in a world that changes nine times, regardless of length."""
     generator = np.random.default_rng(0)
     states, actions = np.arange(n) // (n // 10) % 2, generator.integers(3, size=n)
     columns = {"contexts": generator.normal(size=(n, width))} if width else {}
@@ -31,7 +31,7 @@ def clicks(n, width=0):
 
 
 def seconds(oracle, log, runs):
-    """Of the processor, in the fastest of some runs."""
+    """CPU seconds of the fastest of some runs."""
     oracle.fit(log[:5000])
     spent = []
     for _ in range(runs):

@@ -1,17 +1,17 @@
-"""The paper's synthetic problem: what the states, the table and the figure must show."""
+"""The paper's synthetic problem: its states, table and figure."""
 
 import numpy as np
 import pytest
 
 import seachange as sc
-from seachange.experiments.synthetic import (
+from seachange.experiments.paper_synthetic import (
     METHODS,
     replicate,
     replicate_states,
     run_methods,
     run_states,
     summarise,
-    summarise_states,
+    summarize_states,
 )
 from seachange.simulate import Synthetic
 from seachange.states.labels import share_right
@@ -36,7 +36,7 @@ def test_states_are_right_in_999_rounds_of_1000(times):
     assert min(shares) >= 0.995
 
 
-def test_a_run_has_every_method_in_order_of_merit():
+def test_a_run_ranks_every_method_as_expected():
     values = run_methods(seed=3, n_states=5, horizon=50_000)
     assert tuple(values) == METHODS
     ours = {name: value for name, (value, _) in values.items()}
@@ -50,10 +50,10 @@ def test_workers_change_nothing():
     assert one == two
 
 
-def test_one_state_is_one_policy_whatever_finds_it():
+def test_one_state_gives_one_policy_with_any_oracle():
     values = run_states(seed=0, counts=[1, 2], horizon=5_000)
     assert values["k-CD"][0] == pytest.approx(values["k-HMM"][0], abs=1e-6)
-    rows = summarise_states([values], [1, 2])
+    rows = summarize_states([values], [1, 2])
     assert [(row.method, row.n_states) for row in rows] == [("k-CD", 1), ("k-CD", 2), ("k-HMM", 1), ("k-HMM", 2)]
 
 

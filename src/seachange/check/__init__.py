@@ -1,13 +1,17 @@
-"""Is this log sound, and can it support learning? One pass, in memory that does not grow with the log."""
+"""Check a log: what is in it, what is wrong with it, and whether it can support learning."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from seachange.check.record import Finding, LogCheck
+from seachange.check.assessment import assessed
+from seachange.check.log_check import Finding, LogCheck
+from seachange.check.memory_log import MemoryLog
+from seachange.check.tally import tally_of
 from seachange.log.bandit_log import BanditLog
 from seachange.log.raw import RawLog
+from seachange.reading import open_raw
 
 __all__ = ["Finding", "LogCheck", "check_log"]
 
@@ -19,21 +23,18 @@ def check_log(
     format: str | None = None,
     name: str | None = None,
 ) -> LogCheck:
-    """Say what is in a log, what is wrong with it and where, and what it can support.
+    """Check a log in one pass and bounded memory: what is in it, what is wrong, and what can be learned.
 
-    ``log`` is a file, a folder or a pattern of files (``columns`` and ``format`` as ``read_log`` takes them), a
-    BanditLog, or a raw log; ``name`` is what it is called in what is said. Nothing is left out and nothing is changed:
-    ``findings`` name the rules that are broken, ``verdict`` says how bad that is, ``next_command`` what to type next.
+    ``log`` is a file, a folder or a pattern of files (``columns`` and ``format`` as in ``read_log``), a BanditLog, or a
+    raw log; ``name`` is its name in commands. Nothing is changed: ``findings`` lists the problems, ``verdict`` sums
+    them up, and ``next_command`` is the command to run next.
 
-    Duplicates are found at any distance among up to a million different rounds; of longer logs among a share of them
-    that is chosen by chance, ``duplicates_seen``. Actions past the first 100,000 are not told apart.
+    Up to a million different rounds are compared for duplicates; in longer logs, a random share of them is
+    (``duplicates_seen``). Only the first 100,000 actions are counted individually.
     """
-    from seachange.check.judging import judged
-    from seachange.check.tally import tally_of
-
     raw = open_log(log, columns, format=format)
-    told = name or (str(log) if isinstance(log, str | Path) else "LOG")
-    return judged(tally_of(raw), told, raw.format, raw.columns)
+    shown = name or (str(log) if isinstance(log, str | Path) else "LOG")
+    return assessed(tally_of(raw), shown, raw.format, raw.columns)
 
 
 def open_log(
@@ -44,12 +45,5 @@ def open_log(
 ) -> RawLog:
     """``log`` as a raw log."""
     if isinstance(log, BanditLog):
-        from seachange.check.sources import LogInMemory
-
-        return LogInMemory(log)
-    if isinstance(log, str | Path):
-        from seachange.log.readers import open_raw
-
-        opened: RawLog = open_raw(log, columns, format=format)
-        return opened
-    return log
+        return MemoryLog(log)
+    return open_raw(log, columns, format=format) if isinstance(log, str | Path) else log

@@ -1,32 +1,36 @@
-"""Drift at a glance: rewards and actions over slices of time, and whether one state would suffice."""
+"""Drift: rewards and actions over slices of time, and whether a single state is enough."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
-from seachange.check.action_tally import COUNT, FOLLOWED
-from seachange.check.record import Drift
-from seachange.check.slices import SLICES
-from seachange.check.tally import Tally
+from seachange.check.action_checks import COUNT, FOLLOWED
+from seachange.check.counters import SLICES
+from seachange.check.log_check import Drift
 from seachange.protocols import Floats
 
-# Rounds of an action in a slice that say something about its mean there.
+if TYPE_CHECKING:
+    from seachange.check.tally import Tally
+
+# Rounds of an action in a slice that its mean there needs.
 FEWEST = 5
 FEWEST_SLICES = 5
-# Beyond chance: a false alarm in ten thousand logs.
+# Standard deviations beyond chance: one false alarm in ten thousand logs.
 SURE = 4.0
-# Slices that are put together to see what changes little, and slowly.
-TOGETHER = 8
-# Actions whose share is followed.
+# Slices that are merged to find small, slow changes.
+MERGED = 8
+# Actions whose share is shown.
 SHOWN = 6
 
 
 def drift_of(tally: Tally) -> Drift | None:
-    """Slices of the log; None where it is too short for any."""
+    """The log in slices of time; None if it is too short."""
     count, lengths = tally.slices.count, tally.slices.lengths
     if count < FEWEST_SLICES or not tally.rewards.count:
         return None
-    # A last slice of a few rounds would say nothing: the one before has them, too.
+    # A short last slice is merged into the one before.
     short = count > 1 and lengths[-1] < lengths[0] / 2
 
     def by_slice(values: Floats) -> Floats:
@@ -41,7 +45,7 @@ def drift_of(tally: Tally) -> Drift | None:
     order = np.argsort(-tally.actions.totals[:followed, COUNT], kind="stable")[:SHOWN]
     shares = by_slice(tally.actions.taken.part(followed, SLICES)[order]) / by_slice(lengths)
     names = tally.actions.names
-    reward_z = max(_between_slices(tally, 1), _between_slices(tally, TOGETHER))
+    reward_z = max(_between_slices(tally, 1), _between_slices(tally, MERGED))
     neighbour_z = _between_neighbours(tally)
     return Drift(
         slice_rounds=tally.slices.size,
@@ -54,17 +58,17 @@ def drift_of(tally: Tally) -> Drift | None:
     )
 
 
-def _between_slices(tally: Tally, together: int) -> float:
-    """Do actions earn the same in all slices? By a χ² of their means, as a normal deviate (Wilson, Hilferty)."""
+def _between_slices(tally: Tally, merged: int) -> float:
+    """Do actions earn the same in all slices? A χ² of their means, as a z-score (Wilson, Hilferty)."""
     actions, followed = tally.actions, min(tally.actions.count, FOLLOWED)
     n, sums, squares = (
-        each.part(followed, SLICES).reshape(followed, -1, together).sum(axis=2)
+        each.part(followed, SLICES).reshape(followed, -1, merged).sum(axis=2)
         for each in (actions.rewarded, actions.earned, actions.squares)
     )
     totals = n.sum(axis=1, keepdims=True)
     grand = sums.sum(axis=1, keepdims=True) / np.maximum(totals, 1)
     spread = np.maximum(squares.sum(axis=1, keepdims=True) - totals * grand**2, 0) / np.maximum(totals - 1, 1)
-    # Of rare rewards a slice must expect a few, or its mean is far from normal.
+    # If a slice expects only a few rewards, its mean is far from normal.
     expects = np.abs(sums.sum(axis=1, keepdims=True)) / np.maximum(totals, 1) * n
     used = (n >= FEWEST) & (spread > 0) & ((expects >= FEWEST) | (tally.rewards.lowest < 0))
     gaps = np.divide(n * np.square(sums / np.maximum(n, 1) - grand), spread, out=np.zeros_like(n), where=used)
@@ -76,7 +80,7 @@ def _between_slices(tally: Tally, together: int) -> float:
 
 
 def _between_neighbours(tally: Tally) -> float:
-    """Do rounds that follow each other earn alike, beyond what their actions earn on average?"""
+    """Are consecutive rewards correlated, beyond the means of their actions?"""
     rewards = tally.rewards
     if rewards.count < 200 or not rewards.product_squares > 0:
         return 0.0

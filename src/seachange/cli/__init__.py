@@ -1,11 +1,16 @@
-"""The command line: parse, call, print."""
+"""The command line. ``commands`` lists the commands, each of which is a module here."""
 
 from __future__ import annotations
 
-from seachange.cli import checking, inspecting, judging, learning, replicating, replicating_yahoo, reporting
-from seachange.cli.options import app
-from seachange.cli.running import main
+import sys
 
-__all__ = [
-    "app", "checking", "inspecting", "judging", "learning", "main", "replicating", "replicating_yahoo", "reporting",
-]  # fmt: skip
+
+def main() -> None:
+    """Run the command in ``sys.argv``; the entry point of ``seachange``."""
+    try:
+        # Importing takes longer than some people wait before they press Ctrl-C.
+        from seachange.cli.runner import run
+    except KeyboardInterrupt:
+        sys.stderr.write("Interrupted; nothing was written.\n")
+        sys.exit(130)
+    run()

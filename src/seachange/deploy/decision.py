@@ -3,80 +3,144 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import msgspec
 import numpy as np
 
 from seachange.errors import ModelFileError
+from seachange.kernels.belief_updates import is_distribution, is_evidence
 from seachange.protocols import Bools, Floats, Ints
+
+# Rounds are counted up to this.
+MOST_ROUNDS = 1 << 62
+
+
+class _Array(msgspec.Struct, forbid_unknown_fields=True):
+    """An array in a snapshot."""
+
+    dtype: Literal["<f8", "|b1"]
+    shape: tuple[int, ...]
+    data: bytes
+
+    @property
+    def array(self) -> Any:
+        flat = np.frombuffer(self.data, dtype=self.dtype)
+        if self.dtype == "|b1" and (flat.view(np.uint8) > 1).any():
+            raise ValueError("a flag is neither 0 nor 1")
+        if any(size < 0 for size in self.shape):
+            raise ValueError("a length is negative")
+        return flat.reshape(self.shape).copy()
 
 
 class Snapshot:
-    """A record of numbers and arrays that can be written down and goes on to the bit."""
+    """A record of numbers and arrays that can be stored; a restored record continues to the bit.
+
+    >>> import numpy as np
+    >>> decision = Decision(action=1, propensity=0.75, probs=np.array([0.25, 0.75]), round=7, by_state=np.ones(2))
+    >>> Decision.from_bytes(decision.to_bytes()).propensity
+    0.75
+    """
 
     def to_bytes(self) -> bytes:
-        """The record, for ``from_bytes``."""
+        """The record as bytes, for ``from_bytes``."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
-        return msgspec.msgpack.encode({name: _written(value) for name, value in values.items()})
+        return msgspec.msgpack.encode(
+            {
+                name: {"dtype": value.dtype.str, "shape": value.shape, "data": value.tobytes()}
+                if isinstance(value, np.ndarray)
+                else value
+                for name, value in values.items()
+            }
+        )
 
     @classmethod
     def from_bytes(cls, snapshot: bytes) -> Self:
-        """The record that ``to_bytes`` wrote."""
+        """The record that ``to_bytes`` wrote; anything else is a ``ModelFileError``."""
         try:
-            written = msgspec.msgpack.decode(snapshot, type=dict[str, Any])
-            return cls(**{name: _read(value) for name, value in written.items()})
-        except (msgspec.MsgspecError, ValueError, TypeError, KeyError) as error:
+            written = msgspec.msgpack.decode(snapshot, type=dict[str, int | float | _Array])
+            record = cls(**{n: value.array if isinstance(value, _Array) else value for n, value in written.items()})
+            broken = next((rule for rule, holds in record._rules() if not holds), None)
+        except (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, RecursionError) as error:
             raise ModelFileError(f"this is not a snapshot of a {cls.__name__}: {error}.") from error
+        if broken:
+            raise ModelFileError(f"this is not a valid snapshot of a {cls.__name__}: {broken}.")
+        return record
 
-
-def _written(value: Any) -> Any:
-    if isinstance(value, np.ndarray):
-        return {"dtype": value.dtype.str, "shape": value.shape, "data": value.tobytes()}
-    return value
-
-
-def _read(value: Any) -> Any:
-    if isinstance(value, dict):
-        dtype = np.dtype(value["dtype"])
-        if dtype.kind not in "fib":
-            raise ValueError(f"arrays hold numbers, not {dtype}")
-        return np.frombuffer(value["data"], dtype=dtype).reshape(value["shape"]).copy()
-    return value
+    def _rules(self) -> Any:
+        """Pairs of a rule and whether the record keeps it, most basic rules first."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True, eq=False)
 class Decision(Snapshot):
-    """What was decided in a round, with all that its reward will need whenever it comes."""
+    """The decision of a round, with everything that its reward will need whenever it comes."""
 
     action: int
-    propensity: float  # probability with which it was chosen
+    propensity: float  # probability with which the action was chosen
     probs: Floats  # (K,)
-    round: int  # which round of the deployment it is
-    by_state: Floats  # (L,) what each state says of the action: π_z(a | x) under Exp4.S, its mean reward under an HMM
+    round: int  # its round of the deployment
+    by_state: Floats  # (L,) π_z(a | x) of the action under Exp4.S, its mean reward under an HMM
+
+    def _rules(self) -> Any:
+        yield "probs and by_state must be vectors of numbers", _vector(self.probs) and _vector(self.by_state)
+        yield "round must be a whole number from 0 on", _whole(self.round, MOST_ROUNDS)
+        yield "action must be an index of probs", _whole(self.action, len(self.probs))
+        yield "probs must sum to 1", is_distribution(self.probs)
+        yield "propensity must be the probability of the action", 0 < self.propensity == self.probs[self.action]
+        yield "by_state must be finite", bool(np.isfinite(self.by_state).all())
 
 
 @dataclass(frozen=True, eq=False)
 class DeploymentState(Snapshot):
     """A deployment between two rounds.
 
-    The evidence of rounds since the oldest one whose reward is still to come is kept, so that a late reward counts at
-    its own round.
+    It keeps the evidence of all rounds since the oldest one that still waits for its reward, so that a late reward
+    counts at its own round.
     """
 
-    belief: Floats  # (L,) Q_t(z) before the coming round
+    belief: Floats  # (L,) Q_t(z) before the next round
     rounds: int  # rounds that have passed
     anchor: Floats  # (L,) the belief before the oldest round kept
-    evidences: Floats  # (m, L) of the rounds kept; ones where the reward has not come
-    waiting: Bools  # (m,) whether the reward is still to come
+    evidences: Floats  # (m, L) of the rounds kept; ones while a reward is missing
+    waiting: Bools  # (m,) whether the reward is still missing
+
+    def _rules(self) -> Any:
+        n_kept = len(self.waiting)
+        yield "belief must be a vector of numbers", _vector(self.belief) and len(self.belief) > 0
+        yield "rounds must be a whole number from 0 on", _whole(self.rounds, MOST_ROUNDS)
+        yield "belief and anchor must have equal lengths", self.fits(len(self.belief))
+        yield "waiting must hold flags", self.waiting.dtype == bool
+        yield "anchor and evidences must hold numbers", self.anchor.dtype == self.evidences.dtype == np.float64
+        yield "no more rounds can be kept than have passed", n_kept <= self.rounds
+        yield "belief and anchor must sum to 1", is_distribution(self.belief) and is_distribution(self.anchor)
+        yield "evidence must be finite and not negative", all(is_evidence(each) for each in self.evidences)
+
+    def fits(self, n_states: int) -> bool:
+        """Whether all arrays have the shapes of a deployment with ``n_states`` states."""
+        one, n_kept = (n_states,), len(self.waiting)
+        return (
+            self.belief.shape == one
+            and self.anchor.shape == one
+            and self.evidences.shape == (n_kept, n_states)
+            and self.waiting.shape == (n_kept,)
+        )
+
+
+def _vector(array: Any) -> bool:
+    return isinstance(array, np.ndarray) and array.ndim == 1 and array.dtype == np.float64
+
+
+def _whole(value: Any, end: int) -> bool:
+    return type(value) is int and 0 <= value < end
 
 
 @dataclass(frozen=True, eq=False)
 class Trace:
-    """What happened in a run of rounds."""
+    """The course of a run of rounds."""
 
     actions: Ints  # (n,)
     propensities: Floats  # (n,)
     rewards: Floats  # (n,) sampled
     expected_rewards: Floats  # (n,) Σ_a probs(a) μ_t(a)
-    state_probs: Floats  # (n, L) the belief each round was decided with
+    state_probs: Floats  # (n, L) the belief that decided each round

@@ -1,46 +1,64 @@
-"""Exp4.S: experts weighed by what they would have earned, with a share kept for those that fell behind."""
+"""Exp4.S: exponential weights over experts, with a share for experts that fell behind."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import TYPE_CHECKING, Literal, Self
 
 import numpy as np
 
-from seachange.deploy.belief import BeliefDeployer, as_policy_set
+from seachange.deploy.belief_deployer import BeliefDeployer, as_policy_set
 from seachange.deploy.decision import Decision, Trace
 from seachange.errors import ParameterError
-from seachange.kernels.adaptive import Acceptance, Followed, LoggedRounds, follow_exp4s
-from seachange.kernels.belief import exp4s_evidence
-from seachange.kernels.rollout import run_exp4s
+from seachange.kernels.belief_updates import exp4s_evidence, run_exp4s
+from seachange.kernels.replay_steps import Acceptance, Followed, LoggedRounds, follow_exp4s
 from seachange.params import Auto, require
 from seachange.policies.per_state import PolicySet
 from seachange.protocols import Bools, Floats
+from seachange.registry import DEPLOYERS
+
+if TYPE_CHECKING:
+    from seachange.model import SwitchingModel
 
 
+@DEPLOYERS.register("exp4s")
 @dataclass(frozen=True, eq=False)
 class Exp4S(BeliefDeployer):
     """w̃(z) ∝ w(z) exp(-η c̃(z)), then w'(z) = (1 - β) w̃(z) + β / L; actions by (1 - γ) Σ_z w(z) π_z(a) + γ / K.
 
-    c̃(z) = π_z(a_t) (1 - r_t) / 𝓔_t(a_t), with rewards brought to [0, 1] by ``reward_range``. With segments of length ℓ,
+    c̃(z) = π_z(a_t) (1 - r_t) / 𝓔_t(a_t), with rewards scaled to [0, 1] by ``reward_range``. With segments of length ℓ,
     β = 1 / ℓ and η = √((log(L ℓ) + 2) / (K ℓ)) bound the regret of a segment by 2 √(K ℓ (log(L ℓ) + 2)).
 
-    Where the mean m of rewards is known, they are held against b = min(m + s, 1) instead of 1, with s² = m (1 - m), the
-    most that they can vary: c̃(z) = π_z(a_t) (b - r_t) / 𝓔_t(a_t). That leaves the experts' differences as they are and
-    takes most of the noise away where rewards are rare; η is divided by √v, v = s² + (b - m)², which is what is left.
-    The bound is that of b = 1.
+    If the mean m of rewards is known, they are compared with b = min(m + s, 1) instead of 1, with s² = m (1 - m) the
+    largest possible variance: c̃(z) = π_z(a_t) (b - r_t) / 𝓔_t(a_t). That keeps the differences between experts and
+    removes most of the noise if rewards are rare; η is divided by √v, v = s² + (b - m)², the remaining noise. The bound
+    is that of b = 1.
     """
 
     policies: PolicySet
-    expected_stay: float | Auto = "auto"  # ℓ: how long the world stays as it is; auto: as the log's segments did
-    reward_range: tuple[float, float] = (0.0, 1.0)  # rewards outside it are allowed, but cost the guarantee
+    expected_stay: float | Auto = "auto"  # ℓ: mean length of a segment; auto: as in the log
+    reward_range: tuple[float, float] = (0.0, 1.0)  # rewards outside it are allowed but void the guarantee
     mixing: Literal["corrected", "paper"] = "corrected"  # "paper": β = 1 / L, as printed
-    learning_rate: float | Auto = "auto"  # η: higher trusts the last rewards more
-    exploration: float = 0.0  # γ: least probability of all actions together
-    memory: int = 1000  # rounds within which a late reward can count at its own round
-    mean_reward: float | None = None  # m, such as the log's; None: rewards are held against 1, as printed
+    learning_rate: float | Auto = "auto"  # η: higher reacts faster to recent rewards
+    exploration: float = 0.0  # γ: share of random choices
+    memory: int = 1000  # rounds within which a late reward still counts
+    mean_reward: float | None = None  # m, e.g. of the log; None: rewards are compared with 1, as printed
+
+    @classmethod
+    def suits(cls, model: SwitchingModel) -> bool:
+        """Any model."""
+        return True
+
+    @classmethod
+    def from_model(cls, model: SwitchingModel, *, exploration: float, memory: int) -> Self:
+        """The deployer with the reward range and mean reward of the model's log."""
+        log = model.provenance
+        return cls(
+            model.policies, reward_range=log.reward_range, mean_reward=log.mean_reward, exploration=exploration,
+            memory=memory,
+        )  # fmt: skip
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "policies", as_policy_set(self.policies))
@@ -63,7 +81,7 @@ class Exp4S(BeliefDeployer):
             return self.expected_stay
         if self.policies.expected_stay is None:
             raise ParameterError(
-                'these policies do not know the log\'s segments; give expected_stay instead of "auto".'
+                'expected_stay="auto" needs policies from learn_per_state; give a number of rounds instead.'
             )
         return self.policies.expected_stay
 
@@ -94,20 +112,20 @@ class Exp4S(BeliefDeployer):
 
     @cached_property
     def _good(self) -> tuple[float, float]:
-        """b and v, of rewards brought to [0, 1]."""
+        """b and v, for rewards scaled to [0, 1]."""
         low, high = self.reward_range
         if self.mean_reward is None or self.mixing == "paper":
             return 1.0, 1.0
         mean = (self.mean_reward - low) / (high - low)
         variance = mean * (1 - mean)
-        if variance == 0:  # rewards that never differed say nothing of how much they might
+        if variance == 0:  # rewards that never varied do not tell how much they can
             return 1.0, 1.0
         good = min(mean + math.sqrt(variance), 1.0)
         return good, variance + (good - mean) ** 2
 
     @property
     def _scale(self) -> tuple[float, float]:
-        """What is taken from a reward, and by what the rest is divided, so that its cost is one less that."""
+        """Offset and span of rewards: the cost of a reward is 1 - (reward - offset) / span."""
         low, high = self.reward_range
         return low - (1 - self._good[0]) * (high - low), high - low
 
@@ -132,7 +150,7 @@ class Exp4S(BeliefDeployer):
 
     def follow(self, belief: Floats, contexts: Floats, past: LoggedRounds, acceptance: Acceptance,
                found: Followed) -> None:  # fmt: skip
-        """Live through a chunk of a log."""
+        """Follow a chunk of a log."""
         low, span = self._scale
         rate = self.rate(past.advice.shape[2])
         follow_exp4s(

@@ -1,42 +1,63 @@
-"""HMM posterior sampling: act for the state the last rewards speak for."""
+"""HMM posterior sampling: act for the state that best explains recent rewards."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 
-from seachange.deploy.belief import BeliefDeployer, as_policy_set
+from seachange.deploy.belief_deployer import BeliefDeployer, as_policy_set
 from seachange.deploy.decision import Decision, Trace
-from seachange.kernels.adaptive import Acceptance, Followed, LoggedRounds, follow_posterior
+from seachange.errors import ParameterError
+from seachange.kernels.belief_updates import run_posterior
 from seachange.kernels.emission import reward_evidence, state_scores
-from seachange.kernels.rollout import run_posterior
+from seachange.kernels.replay_steps import Acceptance, Followed, LoggedRounds, follow_posterior
 from seachange.params import require
 from seachange.policies.per_state import PolicySet
 from seachange.protocols import Bools, Floats
-from seachange.states.switching import SwitchingRegression
+from seachange.registry import DEPLOYERS
+from seachange.states.switching_regression import SwitchingRegression
+
+if TYPE_CHECKING:
+    from seachange.model import SwitchingModel
 
 
+@DEPLOYERS.register("posterior")
 @dataclass(frozen=True, eq=False)
 class PosteriorSampling(BeliefDeployer):
     """Actions by Σ_z Q_t(z) π_z(a); Q_t+1(z) ∝ Σ_z' Q_t(z') p(r_t | x_t, a_t, z') Φ(z', z), from Q_1 = P_0."""
 
     policies: PolicySet
     hmm: SwitchingRegression
-    exploration: float = 0.0  # γ: least probability of all actions together
-    memory: int = 1000  # rounds within which a late reward can count at its own round
+    exploration: float = 0.0  # γ: share of random choices
+    memory: int = 1000  # rounds within which a late reward still counts
+    preference: ClassVar[int] = 2
+
+    @classmethod
+    def suits(cls, model: SwitchingModel) -> bool:
+        """Models whose states an HMM found."""
+        return isinstance(getattr(model.oracle, "model_", None), SwitchingRegression)
+
+    @classmethod
+    def from_model(cls, model: SwitchingModel, *, exploration: float, memory: int) -> Self:
+        """The deployer with the HMM of the model."""
+        if not cls.suits(model):
+            raise ParameterError('kind="posterior" needs a model whose states an HMM found; use "exp4s".')
+        hmm: SwitchingRegression = model.oracle.model_  # type: ignore[attr-defined]
+        return cls(model.policies, hmm, exploration=exploration, memory=memory)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "policies", as_policy_set(self.policies))
         require(
             len(self.policies) == self.hmm.n_states,
-            f"there must be a policy for each of the HMM's {self.hmm.n_states} states; there are {len(self.policies)}.",
+            f"the HMM has {self.hmm.n_states} states, but there are {len(self.policies)} policies.",
         )
         self._check_settings()
         for policy in self.policies:
             joint = getattr(policy, "joint", self.hmm.joint)
             require(
-                joint == self.hmm.joint, f"policies and HMM must be of one log; they are of {joint}, {self.hmm.joint}."
+                joint == self.hmm.joint, f"policies and HMM must be of the same log; got {joint} and {self.hmm.joint}."
             )
 
     @property
@@ -62,8 +83,8 @@ class PosteriorSampling(BeliefDeployer):
 
     def _require_clicks(self, rewards: Floats) -> None:
         if self.hmm.rewards == "bernoulli":
-            strange = rewards[(rewards < 0) | (rewards > 1)]
-            require(len(strange) == 0, f"the HMM is of clicks: rewards must be in [0, 1]; got {strange[:1]}.")
+            outside = rewards[(rewards < 0) | (rewards > 1)]
+            require(len(outside) == 0, f"the HMM models clicks: rewards must be in [0, 1]; got {outside[:1]}.")
 
     def _run(self, belief: Floats, contexts: Floats, advice: Floats, mask: Bools, uniforms: Floats,
              mean_rewards: Floats, rewards: Floats, trace: Trace) -> None:  # fmt: skip
@@ -76,7 +97,7 @@ class PosteriorSampling(BeliefDeployer):
 
     def follow(self, belief: Floats, contexts: Floats, past: LoggedRounds, acceptance: Acceptance,
                found: Followed) -> None:  # fmt: skip
-        """Live through a chunk of a log."""
+        """Follow a chunk of a log."""
         self._require_clicks(past.rewards)
         follow_posterior(
             belief, self.initial_belief, past, acceptance, found, self.exploration, self.hmm.joint.rows(contexts),

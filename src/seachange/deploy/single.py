@@ -1,33 +1,56 @@
-"""One policy, whatever the world does."""
+"""A deployment of one policy."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 
-from seachange.deploy.belief import BeliefDeployer
+from seachange.deploy.belief_deployer import BeliefDeployer
 from seachange.deploy.decision import Decision, Trace
-from seachange.kernels.adaptive import Acceptance, Followed, LoggedRounds, follow_fixed
-from seachange.kernels.rollout import run_fixed
+from seachange.errors import ParameterError
+from seachange.kernels.belief_updates import run_fixed
+from seachange.kernels.replay_steps import Acceptance, Followed, LoggedRounds, follow_fixed
 from seachange.policies.per_state import PolicySet
 from seachange.protocols import Bools, Floats, Policy
+from seachange.registry import DEPLOYERS
+
+if TYPE_CHECKING:
+    from seachange.model import SwitchingModel
 
 
+@DEPLOYERS.register("single")
 @dataclass(frozen=True, eq=False)
 class SinglePolicy(BeliefDeployer):
-    """Deploy ``policy`` as it is; rewards change nothing."""
+    """Deploy ``policy`` unchanged, whatever the rewards."""
 
     policy: Policy
-    exploration: float = 0.0  # γ: least probability of all actions together
+    exploration: float = 0.0  # γ: share of random choices
     memory: int = 1000  # rounds within which a late reward is accepted
+    preference: ClassVar[int] = 1
+
+    @classmethod
+    def suits(cls, model: SwitchingModel) -> bool:
+        """Models of one state."""
+        return model.n_states == 1
+
+    @classmethod
+    def from_model(cls, model: SwitchingModel, *, exploration: float, memory: int) -> Self:
+        """The deployer of the model's only policy."""
+        if not cls.suits(model):
+            raise ParameterError(
+                f'kind="single" needs a model of one state; this one has {model.n_states}. Learn with oracle="none", '
+                "or deploy one of its policies: sc.SinglePolicy(model.policies[0])."
+            )
+        return cls(model.policies[0], exploration=exploration, memory=memory)
 
     def __post_init__(self) -> None:
         self._check_settings()
 
     @property
     def policies(self) -> PolicySet:  # type: ignore[override]
-        """The policy as a set of one."""
+        """A set of one policy."""
         return PolicySet((self.policy,))
 
     @property
@@ -56,5 +79,5 @@ class SinglePolicy(BeliefDeployer):
 
     def follow(self, belief: Floats, contexts: Floats, past: LoggedRounds, acceptance: Acceptance,
                found: Followed) -> None:  # fmt: skip
-        """Live through a chunk of a log."""
+        """Follow a chunk of a log."""
         follow_fixed(belief, self.initial_belief, past, acceptance, found, self.exploration)

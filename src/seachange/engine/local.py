@@ -1,13 +1,55 @@
-"""Threads or processes of this machine."""
+"""Threads and processes of this machine."""
 
 from __future__ import annotations
 
 import multiprocessing
+import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from contextvars import Context, copy_context
+from functools import cache
+from threading import Lock
 from typing import Literal, TypeVar
+
+from threadpoolctl import ThreadpoolController
+
+LOCK = Lock()
+# The limit belongs to the process: the first block to enter sets it, the last to leave resets it.
+LIMIT = ExitStack()
+INSIDE: list[None] = []
+
+
+def cores() -> int:
+    """The number of cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Limit BLAS and OpenMP to one thread; on small problems more threads are slower."""
+    with LOCK:
+        if not INSIDE:
+            LIMIT.enter_context(_controller().limit(limits=1))
+        INSIDE.append(None)
+    try:
+        yield
+    finally:
+        with LOCK:
+            INSIDE.pop()
+            if not INSIDE:
+                LIMIT.close()
+
+
+@cache
+def _controller() -> ThreadpoolController:
+    # The controller sees only libraries that are loaded, so load the ones we use first.
+    import scipy.optimize  # noqa: F401
+    import sklearn.cluster  # noqa: F401
+
+    return ThreadpoolController()
+
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -20,9 +62,9 @@ def map_in_order(
     workers: int = 1,
     kind: Literal["threads", "processes"] = "threads",
 ) -> Iterator[Result]:
-    """``function`` of every item, in the order of the items, whatever the number of workers.
+    """Apply ``function`` to every item; results come in the order of the items.
 
-    Threads suit kernels, which let go of the interpreter; processes suit whole experiments.
+    Use threads for kernels, which release the interpreter, and processes for whole experiments.
     """
     if workers <= 1 or len(items) <= 1:
         yield from map(function, items)
@@ -37,17 +79,17 @@ def _by_threads(function: Callable[[Item], Result], items: Sequence[Item], worke
         return context.run(function, item)
 
     with ThreadPoolExecutor(workers) as pool:
-        # Each in a copy of this context, so that stages of the work are parts of the stage around it.
+        # Each runs in a copy of this context, so that its stages belong to the stage around it.
         yield from pool.map(run, [copy_context() for _ in items], items)
 
 
 def _by_processes(function: Callable[[Item], Result], items: Sequence[Item], workers: int) -> Iterator[Result]:
     others = {process.pid for process in multiprocessing.active_children()}
-    pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _leave_interrupts_to_the_parent)
+    pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _ignore_interrupts)
     try:
         yield from pool.map(function, items)
     except BaseException:
-        # Whoever interrupts does not want to wait for what has been begun.
+        # After an interrupt, do not wait for running items.
         pool.shutdown(wait=False, cancel_futures=True)
         for process in multiprocessing.active_children():
             if process.pid not in others:
@@ -56,5 +98,6 @@ def _by_processes(function: Callable[[Item], Result], items: Sequence[Item], wor
     pool.shutdown()
 
 
-def _leave_interrupts_to_the_parent() -> None:
+def _ignore_interrupts() -> None:
+    """Ctrl-C reaches the parent, which ends its workers."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -1,12 +1,12 @@
-"""How far long work is, for whoever wants to know; without a listener it costs nothing worth counting.
+"""Progress of long work, at almost no cost if nobody listens.
 
-    with stage("Choosing the objective", total=len(candidates)) as judging:
+    with stage("Choosing the objective", total=len(candidates)) as steps:
         for candidate in candidates:
             ...
-            judging.advance()
+            steps.advance()
 
-Stages within stages are parts of a step of the stage around them. A listener, such as a bar on a terminal, opens
-``listening()`` and looks at the tree of stages as often as it likes.
+A stage inside another one is part of a step of the outer stage. A listener, such as a progress bar, opens
+``listening()`` and reads the tree of stages whenever it likes.
 """
 
 from __future__ import annotations
@@ -20,32 +20,32 @@ from dataclasses import dataclass, field
 
 @dataclass(eq=False)
 class Stage:
-    """A piece of work that takes a while. Its numbers may be changed and read by any thread."""
+    """A piece of work. Any thread may change and read its numbers."""
 
     name: str
-    total: float | None = None  # None: nobody knows how much there is to do
-    step: float = 1.0  # how much the next advance is going to be
+    total: float | None = None  # None: unknown
+    step: float = 1.0  # the size of the next advance
     done: float = 0.0
-    told: str = ""  # what is being done right now
+    told: str = ""  # the current step, in words
     parts: list[Stage] = field(default_factory=list)
     began: float = field(default_factory=time.monotonic)
-    on_end: Callable[[], None] | None = None  # called whenever one of its parts has ended
+    on_end: Callable[[], None] | None = None  # called when one of its parts ends
 
     def advance(self, amount: float = 1.0) -> None:
-        """So much more is done."""
+        """Add to the work done."""
         self.done += amount
 
     def reach(self, done: float) -> None:
-        """So much is done in all, if it is more than before."""
+        """Set the work done, which never decreases."""
         self.done = max(self.done, done)
 
     def expect(self, total: float, step: float, told: str) -> None:
-        """What is known by now of the whole, and what comes next."""
+        """Set the total, the size of the next step, and its name."""
         self.total, self.step, self.told = total, step, told
 
     @property
     def share(self) -> float | None:
-        """How much of it is done, from 0 to 1; None where nobody knows."""
+        """The share done, from 0 to 1; None if unknown."""
         within = [share for part in list(self.parts) if (share := part.share) is not None]
         if self.total is None:
             return within[0] if len(within) == 1 else None
@@ -53,36 +53,36 @@ class Stage:
         return min(done / self.total, 1.0) if self.total > 0 else 1.0
 
 
-_AROUND: ContextVar[Stage | None] = ContextVar("_AROUND", default=None)
+_CURRENT: ContextVar[Stage | None] = ContextVar("_CURRENT", default=None)
 
 
 @contextmanager
 def stage(name: str, total: float | None = None) -> Iterator[Stage]:
-    """A stage of whatever is going on, until the block ends."""
-    begun, around = Stage(name, total), _AROUND.get()
-    if around is None:
-        yield begun
+    """Run the block as a stage of the current work."""
+    current, outer = Stage(name, total), _CURRENT.get()
+    if outer is None:
+        yield current
         return
-    around.parts.append(begun)
-    token = _AROUND.set(begun)
+    outer.parts.append(current)
+    token = _CURRENT.set(current)
     try:
-        yield begun
+        yield current
     finally:
-        _AROUND.reset(token)
-        around.parts.remove(begun)
-        if around.on_end is not None:
-            around.on_end()
+        _CURRENT.reset(token)
+        outer.parts.remove(current)
+        if outer.on_end is not None:
+            outer.on_end()
 
 
 @contextmanager
 def listening(on_end: Callable[[], None] | None = None) -> Iterator[Stage]:
-    """A stage that all others of the block, and of threads it starts by ``map_in_order``, are parts of.
+    """Yield the root of all stages in the block, including threads started by ``map_in_order``.
 
-    ``on_end`` is called when one of them has ended, before the work goes on.
+    ``on_end`` is called whenever a stage ends, before the work continues.
     """
     root = Stage("", on_end=on_end)
-    token = _AROUND.set(root)
+    token = _CURRENT.set(root)
     try:
         yield root
     finally:
-        _AROUND.reset(token)
+        _CURRENT.reset(token)

@@ -1,4 +1,4 @@
-"""Work of a pipeline that threads share while one of them goes through the items in order."""
+"""A function applied to items by several threads, with results in order."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Result = TypeVar("Result")
 
 
 class SharedWork(Generic[Item, Result]):
-    """``function`` of the items given, by this thread and ``workers - 1`` others.
+    """Applies ``function`` to items in this thread and ``workers - 1`` others.
 
     Results come in the order of the items. While this thread waits for one, it works on later items itself.
     """
@@ -25,22 +25,22 @@ class SharedWork(Generic[Item, Result]):
         self._own: dict[int, Result] = {}
 
     def give(self, item: Item) -> None:
-        """Another item, to be worked on as soon as a thread is free."""
+        """Add an item."""
         self._items.append(item)
-        # Without other threads nobody begins but this one.
+        # Without other threads, only this one works.
         self._futures.append(Future() if self._pool is None else self._pool.submit(self._function, item))
 
     def results(self) -> Iterator[Result]:
-        """Of all items given."""
+        """The results of all items."""
         for place, future in enumerate(self._futures):
             while not future.done() and self._helped_from(place):
                 pass
             yield self._own.pop(place) if place in self._own else future.result()
 
     def _helped_from(self, place: int) -> bool:
-        """Whether there was an item from ``place`` on that nobody had begun with; it is then done."""
+        """Process one item from ``place`` on that no thread has started; False if there is none."""
         for later in range(place, len(self._items)):
-            # What can be cancelled nobody has begun; what this thread took over was cancelled before.
+            # An item that can be cancelled has not been started; items of this thread are cancelled already.
             if later not in self._own and self._futures[later].cancel():
                 self._own[later] = self._function(self._items[later])
                 return True

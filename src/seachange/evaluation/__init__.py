@@ -1,39 +1,25 @@
-"""What a policy would earn, said before it is deployed, with intervals, or refused."""
+"""Off-policy evaluation: what a policy would earn, estimated from a log before it is deployed."""
 
-from seachange.evaluation.adaptive import OnlineEstimate, evaluate_online
-from seachange.evaluation.bounds import Bound, Condition
-from seachange.evaluation.diagnostics import Diagnostics, diagnose
+from seachange.evaluation.bounds import Bound, Condition, ModelBounds, model_bounds
+from seachange.evaluation.confidence_sequences import ConfidenceSequence
+from seachange.evaluation.diagnostics import Diagnostics, EstimateWarning, NoEstimateError, Reason, diagnose
 from seachange.evaluation.estimators import evaluate, evaluate_logging, evaluate_states, watch
-from seachange.evaluation.filled_bounds import ModelBounds, model_bounds
-from seachange.evaluation.forecasting import Forecast, forecast
 from seachange.evaluation.formulas import ESTIMATORS
-from seachange.evaluation.future import FutureEstimate, evaluate_future
-from seachange.evaluation.over_time import ValuesOverTime, evaluate_by_period, evaluate_over_time
-from seachange.evaluation.sequences import Watched
+from seachange.evaluation.online import OnlineEstimate, evaluate_online
+from seachange.evaluation.over_time import (
+    Forecast,
+    FutureEstimate,
+    ValuesOverTime,
+    evaluate_by_period,
+    evaluate_future,
+    evaluate_over_time,
+    forecast,
+)
 from seachange.evaluation.value_estimate import IntervalKind, ValueEstimate
 
 __all__ = [
-    "ESTIMATORS",
-    "Bound",
-    "Condition",
-    "Diagnostics",
-    "Forecast",
-    "FutureEstimate",
-    "IntervalKind",
-    "ModelBounds",
-    "OnlineEstimate",
-    "ValueEstimate",
-    "ValuesOverTime",
-    "Watched",
-    "diagnose",
-    "evaluate",
-    "evaluate_by_period",
-    "evaluate_future",
-    "evaluate_logging",
-    "evaluate_online",
-    "evaluate_over_time",
-    "evaluate_states",
-    "forecast",
-    "model_bounds",
-    "watch",
-]
+    "ESTIMATORS", "Bound", "Condition", "ConfidenceSequence", "Diagnostics", "EstimateWarning", "Forecast",
+    "FutureEstimate", "IntervalKind", "ModelBounds", "NoEstimateError", "OnlineEstimate", "Reason", "ValueEstimate",
+    "ValuesOverTime", "diagnose", "evaluate", "evaluate_by_period", "evaluate_future", "evaluate_logging",
+    "evaluate_online", "evaluate_over_time", "evaluate_states", "forecast", "model_bounds", "watch",
+]  # fmt: skip

@@ -1,84 +1,135 @@
-"""Can this log speak of this policy? What weights tell, and past which point no value is given."""
+"""Diagnostics of importance weights: how well a log supports an estimate, and when an estimate is refused."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from seachange.errors import RefusedError, SeachangeWarning
-from seachange.evaluation.support import Judged, Support, distribution_of, effective_samples, support_of
+from seachange.errors import Fix, RefusedError, SeachangeWarning
+from seachange.evaluation.support import PolicyLike, Support, distribution_of, effective_samples, support_of
 from seachange.log.bandit_log import BanditLog, require_propensities, require_rounds
 from seachange.params import require
 from seachange.protocols import Floats
 from seachange.records import lines_of
 from seachange.states.labels import StateLabels
 
-# With fewer effective rounds the standard error itself is known to no better than one in seven, 1 / √(2 · 30).
+# With fewer effective rounds, the standard error itself has a relative error above 1 / √(2 · 30), one in seven.
 LEAST_EFFECTIVE = 30.0
-# A value that leaves out more than this share of the policy may be wrong by this share of the range of rewards.
+# An estimate that misses more than this share of the policy may be off by this share of the reward range.
 MOST_MISSING = 0.05
-# Standard errors that chance hardly ever makes.
+# Standard errors that chance almost never produces.
 SURPRISING = 4.5
-# Shares that are worth a note: of weight that was cut off, and of weight that one round has.
+# Shares worth a note: weight removed by clipping, and weight on a single round.
 NOTABLE, DOMINANT = 0.01, 0.05
-# What is left of a policy by a clip that cuts off more is another policy.
+# Clipping more than this share of the weight evaluates a different policy; such a clip is not suggested.
 MOST_CUT = 0.5
 LARGEST = 5
-TOO_SMALL = "the propensities are too small, or are not those of the logged actions. Check how they were written down"
-TOO_SMALL_ESTIMATES = (
-    "the estimated propensities are too small: the policy that logged changed over time, or looked at more than the "
-    "contexts. sc.propensity_report shows how far they are off; estimate each stretch of time by itself, or give the "
-    "contexts that it looked at"
-)
+FORCE = Fix("Pass force=True to get the numbers anyway.", "Pass --force to get the numbers anyway.")
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why an estimate is refused, or what to keep in mind when reading it."""
+
+    rule: str  # the check that failed
+    problem: str  # one or two sentences
+    fixes: tuple[str | Fix, ...] = ()  # alternatives, each a verb phrase
+    numbers: dict[str, float] = field(default_factory=dict)
+    hint: Fix | None = None  # more to say, as a sentence
+
+    def text(self, *, shell: bool = False) -> str:
+        """The problem and its fixes as sentences, with Python arguments or command-line options."""
+        fixes = ", or ".join(each if isinstance(each, str) else _words(each, shell) for each in self.fixes)
+        parts = [self.problem, f"To fix this, {fixes}." if fixes else "", _words(self.hint, shell) if self.hint else ""]
+        return " ".join(part for part in parts if part)
+
+    def __str__(self) -> str:
+        """The text for Python users."""
+        return self.text()
+
+
+def _words(fix: Fix, shell: bool) -> str:
+    return fix.shell if shell and fix.shell is not None else fix.python
+
+
+class NoEstimateError(RefusedError):
+    """The log cannot support an estimate; ``reasons`` say why and what would help."""
+
+    def __init__(self, reasons: tuple[Reason, ...], *, what: str = "estimate", can_force: bool = True) -> None:
+        self.reasons, self.what = reasons, what
+        super().__init__(f"No {what}. {' '.join(map(str, reasons))}", FORCE if can_force else None)
+
+    @property
+    def shell_text(self) -> str:
+        """The message for users of the command line."""
+        reasons = " ".join(reason.text(shell=True) for reason in self.reasons)
+        return f"No {self.what}. {reasons}" + (f" {self.fix.shell}" if self.fix else "")
+
+
+class EstimateWarning(SeachangeWarning):
+    """Something to know about an estimate; ``state`` is the state whose rounds it is about, if it is about one."""
+
+    def __init__(self, reasons: tuple[Reason, ...], *, state: int | None = None, intro: str = "") -> None:
+        self.reasons, self.state, self.intro = reasons, state, intro
+        super().__init__(self._text(shell=False))
+
+    def _text(self, shell: bool) -> str:
+        about = "" if self.state is None else f"state {self.state}: "
+        return f"{about}{self.intro}{' '.join(reason.text(shell=shell) for reason in self.reasons)}"
+
+    @property
+    def shell_text(self) -> str:
+        """The message for users of the command line."""
+        return self._text(shell=True)
 
 
 @dataclass(frozen=True, repr=False)
 class Diagnostics:
-    """What the weights w_t = π(a_t | x_t) / p_t say about the ground that an estimate stands on."""
+    """What the weights w_t = π(a_t | x_t) / p_t say about the reliability of an estimate."""
 
     n_rounds: int
-    effective_samples: float  # (Σ w)² / Σ w² after clipping: rounds of the log that speak for the policy
+    effective_samples: float  # (Σ w)² / Σ w² after clipping: the effective sample size
     effective_share: float  # of all rounds
-    overlap: float  # mean of min{w, 1}: Σ_a min{π, π_0}, the share of its choices that the two policies have in common
+    overlap: float  # mean of min{w, 1}: Σ_a min{π, π_0}, the share of choices the two policies have in common
     largest_weights: tuple[tuple[int, float], ...]  # (row, weight), largest first
-    mean_weight: float  # 1 on average where the propensities are right and the log took all the policy's actions
+    mean_weight: float  # 1 on average if propensities are right and the log took all of the policy's actions
     mean_weight_z: float  # standard errors from 1
     clipped_mass: float  # 1 - Σ min{M, w} / Σ w
     clipped_reward: float  # mean of (w - min{M, w}) r: what clipping took off the value
     unseen_mass: float  # mean probability of actions that the log never took
     unsupported_mass: float | None  # mean probability of actions it could not take; None without logging_probs
     least_propensity: float
-    refusals: tuple[str, ...]  # why no value should be given, and what would cure it
-    notes: tuple[str, ...]  # what should be said with a value
+    refusals: tuple[Reason, ...] = ()  # why no estimate should be given
+    notes: tuple[Reason, ...] = ()  # what to report along with an estimate
 
     @property
     def sound(self) -> bool:
-        """Whether a value can be given."""
+        """Whether an estimate can be given."""
         return not self.refusals
 
     def __repr__(self) -> str:
-        """A line for each thing to know."""
+        """One line per diagnostic."""
         rows = [
             ("effective rounds", f"{self.effective_samples:,.0f} of {self.n_rounds:,} ({self.effective_share:.1%})"),
             ("overlap", f"{self.overlap:.1%}"),
             ("mean weight", f"{self.mean_weight:.4g} ({self.mean_weight_z:+.1f} standard errors from 1)"),
             ("largest weights", ", ".join(f"{weight:.4g} (row {row})" for row, weight in self.largest_weights[:3])),
-            ("weight cut off", f"{self.clipped_mass:.1%}"),
-            ("never in the log", f"{self.unseen_mass:.1%} of its choices"),
+            ("weight clipped", f"{self.clipped_mass:.1%}"),
+            ("not in the log", f"{self.unseen_mass:.1%} of the policy's choices"),
             ("least propensity", f"{self.least_propensity:.3g}"),
-            *(("no value", refusal) for refusal in self.refusals),
-            *(("note", said) for said in self.notes),
+            *(("refused", str(reason)) for reason in self.refusals),
+            *(("note", str(note)) for note in self.notes),
         ]
-        return lines_of(f"Diagnostics: {'sound' if self.sound else 'no value should be given'}", rows)
+        return lines_of(f"Diagnostics: {'sound' if self.sound else 'no estimate should be given'}", rows)
 
 
 def diagnose(
-    log: BanditLog, policy: Judged, labels: StateLabels | None = None, clip: float = np.inf, *, soft: bool = False
+    log: BanditLog, policy: PolicyLike, labels: StateLabels | None = None, clip: float = np.inf, *, soft: bool = False
 ) -> Diagnostics:
-    """Say how well ``log`` can speak of ``policy``, before any value is claimed."""
+    """Measure how well ``log`` supports an estimate of ``policy``'s value."""
     require_rounds(log, "diagnosing a policy")
     require_propensities(log, "diagnosing a policy")
     require(clip > 0, f"clip must be positive; got {clip}.")
@@ -86,25 +137,23 @@ def diagnose(
 
 
 def require_sound(found: Diagnostics, force: bool) -> None:
-    """Raise where no value should be given; say what should be said with one."""
-    reasons = "; ".join(found.refusals)
-    if reasons and not force:
-        raise RefusedError(f"no value: {reasons}. force=True gives the numbers all the same.")
-    told = (f"forced, and not to be relied on: {reasons}.",) if reasons else ()
-    if told or found.notes:
-        warnings.warn(" ".join((*told, *found.notes)), SeachangeWarning, stacklevel=4)
+    """Raise if no estimate should be given, unless forced; warn about what to report with one."""
+    if found.refusals and not force:
+        raise NoEstimateError(found.refusals)
+    if found.refusals or found.notes:
+        intro = "Forced estimate, not reliable. " if found.refusals else ""
+        warnings.warn(EstimateWarning((*found.refusals, *found.notes), intro=intro), stacklevel=4)
 
 
 def diagnostics_of(log: BanditLog, support: Support, clip: float, *, clips: bool = True) -> Diagnostics:
-    """The diagnostics of weights that are known; ``clips`` says whether the one who asks could clip them lower."""
+    """Diagnostics of known weights; ``clips`` says whether the caller has a ``clip`` to lower."""
     n, weights, rewards = len(log), support.weights, log.arrays.rewards
     clipped = np.minimum(weights, clip)
     total, mean = float(weights.sum()), float(weights.mean())
     error = float(weights.std(ddof=1) / np.sqrt(n)) if n > 1 else 0.0
-    # Equal weights that are not 1 are infinitely many standard errors off; rounding is not.
+    # Equal weights other than 1 are infinitely many standard errors off; rounding errors are not.
     off = mean - 1 if abs(mean - 1) > 1e-9 else 0.0
     few = np.argpartition(-weights, min(LARGEST, n) - 1)[:LARGEST]
-    largest = tuple((int(row), float(weights[row])) for row in few[np.argsort(-weights[few], kind="stable")])
     effective = effective_samples(clipped)
     lost = np.nan_to_num((weights - clipped) * rewards).mean() if np.isfinite(clip) else 0.0
     found = Diagnostics(
@@ -112,7 +161,7 @@ def diagnostics_of(log: BanditLog, support: Support, clip: float, *, clips: bool
         effective_samples=effective,
         effective_share=effective / n,
         overlap=float(np.minimum(weights, 1.0).mean()),
-        largest_weights=largest,
+        largest_weights=tuple((int(row), float(weights[row])) for row in few[np.argsort(-weights[few], kind="stable")]),
         mean_weight=mean,
         mean_weight_z=float(np.clip(off / max(error, 1e-12), -1e6, 1e6)),
         clipped_mass=max(1 - float(clipped.sum()) / total, 0.0) if total > 0 else 0.0,
@@ -120,63 +169,61 @@ def diagnostics_of(log: BanditLog, support: Support, clip: float, *, clips: bool
         unseen_mass=support.unseen_mass,
         unsupported_mass=support.unsupported_mass,
         least_propensity=float(log.arrays.propensities.min()),
-        refusals=(),
-        notes=(),
     )
-    too_small = TOO_SMALL_ESTIMATES if log.propensities_estimated else TOO_SMALL
-    if log.dropped:
-        left_out = sum(count for _, count in log.dropped)
-        too_small = f"{left_out:,} rows were left out, and if that was for what they did, it is why; or {too_small}"
-    return replace(
-        found,
-        refusals=tuple(_refusals(found, weights, error, clip, clips, too_small)),
-        notes=tuple(_notes(found, error, clip)),
-    )
+    refusals = tuple(_refusals(log, found, weights, error, clip, clips))
+    return replace(found, refusals=refusals, notes=tuple(_notes(found, error, clip)))
 
 
 def _refusals(
-    found: Diagnostics, weights: Floats, error: float, clip: float, clips: bool, too_small: str
-) -> Iterator[str]:
-    """Why no value should be given: what cannot be compared, NaN, is no reason to give one."""
+    log: BanditLog, found: Diagnostics, weights: Floats, error: float, clip: float, clips: bool
+) -> Iterator[Reason]:
+    """Why no estimate should be given; NaN never passes a check."""
     if not found.effective_samples >= LEAST_EFFECTIVE:
         row, weight = found.largest_weights[0]
-        yield (
-            f"the log speaks too little of this policy: {found.effective_samples:.1f} effective rounds of "
-            f"{found.n_rounds:,}, and at least {LEAST_EFFECTIVE:.0f} are needed (the largest weight, of row {row}, is "
-            f"{weight:.4g}). What would cure it: {_cures(found, weights, clip, clips)}"
+        yield Reason(
+            "effective sample size",
+            f"Too few rounds carry weight for this policy: {found.effective_samples:.1f} effective rounds of "
+            f"{found.n_rounds:,}; at least {LEAST_EFFECTIVE:.0f} are needed (largest weight: {weight:.4g}, row {row}).",
+            _more_samples(found, weights, clip, clips),
+            {"effective_samples": found.effective_samples, "needed": LEAST_EFFECTIVE, "largest_weight": weight},
         )
     unsupported = found.unsupported_mass or 0.0
     if not unsupported <= MOST_MISSING:
-        yield (
-            f"the policy would spend {unsupported:.1%} of its rounds on actions that the log could not take "
-            f"(logging_probs is 0), and nothing is known of what they earn. {_or_explore('Mask', unsupported)}"
+        yield Reason(
+            "support",
+            f"The policy spends {unsupported:.1%} of its rounds on actions that the log could not take (logging_probs "
+            "is 0), so their rewards are unknown.",
+            _exploration("mask those actions", unsupported),
+            {"unsupported_mass": unsupported},
         )
-    off = found.mean_weight - 1
-    if not abs(off) <= max(SURPRISING * error, MOST_MISSING):
-        yield f"the weights of this policy average {found.mean_weight:.2f}, not 1: {_cause(found, error, too_small)}"
+    if not abs(found.mean_weight - 1) <= max(SURPRISING * error, MOST_MISSING):
+        cause, fixes = _weight_cause(log, found, error)
+        problem = f"The policy's weights average {found.mean_weight:.2f}, not 1: {cause}."
+        yield Reason("mean weight", problem, fixes, {"mean_weight": found.mean_weight})
 
 
-def _cures(found: Diagnostics, weights: Floats, clip: float, clips: bool) -> str:
-    """What would make the effective rounds enough, as far as these weights tell."""
+def _more_samples(found: Diagnostics, weights: Floats, clip: float, clips: bool) -> tuple[str | Fix, ...]:
+    """What would raise the effective sample size enough, judging by these weights."""
     if not found.effective_samples > 0:
-        return "a policy that takes actions which the log took, or a log that took those of the policy"
+        return ("evaluate a policy whose actions the log took", "collect a log that takes the policy's actions")
     clipped = np.minimum(weights, clip)
     # (Σ w)² / Σ w² is at least n times the mean weight over the largest; a mean above 1 is luck.
     needed = np.ceil(LEAST_EFFECTIVE * float(clipped.max()) / min(float(clipped.mean()), 1.0))
-    cures = [f"a longer log, of some {needed:,.0f} rounds"]
+    fixes: list[str | Fix] = [f"use a longer log (about {needed:,.0f} rounds)"]
     if found.n_rounds >= LEAST_EFFECTIVE:
-        cures.append("a policy closer to the one that logged")
+        fixes.append("use a policy closer to the logging policy")
     clip = highest_clip(clipped, LEAST_EFFECTIVE) if clips else 0.0
     lost = 1 - float(np.minimum(weights, clip).sum()) / float(weights.sum())
     if lost <= MOST_CUT:
-        cures.append(f"clip={0.9995 * clip:.4g} (which cuts off {lost:.1%} of the policy's weight)")
-    return ", or ".join(cures)
+        least, price = f"{0.9995 * clip:.4g}", f"(which removes {lost:.1%} of the policy's weight)"
+        fixes.append(Fix(f"pass clip={least} {price}", f"pass --clip {least} {price}"))
+    return tuple(fixes)
 
 
 def highest_clip(weights: Floats, effective: float) -> float:
-    """The largest of these weights at which clipping leaves ``effective`` rounds; 0 where none does.
+    """The largest of these weights at which clipping leaves ``effective`` rounds; 0 if none does.
 
-    (Σ min{M, w})² / Σ min{M, w}² falls as M grows, from the number of weights that are above 0.
+    (Σ min{M, w})² / Σ min{M, w}² falls as M grows, starting at the number of positive weights.
     """
     rising = np.sort(weights[weights > 0])
     shares = rising / rising[-1]
@@ -186,42 +233,61 @@ def highest_clip(weights: Floats, effective: float) -> float:
     return float(rising[enough[-1]]) if len(enough) else 0.0
 
 
-def _cause(found: Diagnostics, error: float, too_small: str) -> str:
-    """Why weights do not average 1, and the cure."""
+def _weight_cause(log: BanditLog, found: Diagnostics, error: float) -> tuple[str, tuple[str, ...]]:
+    """Why the weights do not average 1, and what would help."""
     missing = 1 - found.mean_weight
-    if missing < 0:
-        return too_small
-    if found.unseen_mass + SURPRISING * error >= missing:
+    if missing >= 0 and found.unseen_mass + SURPRISING * error >= missing:
+        cause = f"{found.unseen_mass:.0%} of its choices are actions that the log never took"
+        return cause, _exploration("leave those actions out", found.unseen_mass)
+    if missing >= 0:
         return (
-            f"{found.unseen_mass:.0%} of its choices are actions that the log never took. "
-            f"{_or_explore('Leave out', found.unseen_mass)}"
+            "it takes actions that the log never or almost never took in similar rounds, or the propensities are too "
+            "large",
+            ("log with some exploration", "check how the propensities were recorded"),
         )
-    return (
-        "in some rounds it would take actions that the log never or hardly ever took in such rounds, or the "
-        "propensities are too large. Log with some exploration, or check how the propensities were written down"
-    )
+    cause = "the propensities are too small, or they do not belong to the logged actions"
+    fixes: tuple[str, ...] = ("check how the propensities were recorded",)
+    if log.propensities_estimated:
+        cause = (
+            "the estimated propensities are too small. The logging policy changed over time, or it used features that "
+            "the contexts lack; sc.propensity_report shows how far off the estimates are"
+        )
+        fixes = ("estimate propensities for each period separately", "add the missing features to the contexts")
+    if log.dropped:
+        count = sum(count for _, count in log.dropped)
+        cause = f"{count:,} rows were dropped, perhaps because of their actions or rewards; or {cause}"
+    return cause, fixes
 
 
-def _or_explore(remedy: str, mass: float) -> str:
-    """What to do about actions that the log knows nothing of; a policy of nothing else cannot do without them."""
-    return f"{remedy} those actions, or log with some exploration" if mass < 1 - MOST_MISSING else "Log them sometimes"
+def _exploration(alternative: str, mass: float) -> tuple[str, ...]:
+    """What to do about actions missing from the log; a policy that takes almost nothing else cannot avoid them."""
+    if mass < 1 - MOST_MISSING:
+        return (alternative, "log with some exploration")
+    return ("log those actions some of the time",)
 
 
-def _notes(found: Diagnostics, error: float, clip: float) -> Iterator[str]:
-    """What should be said with a value."""
+def _notes(found: Diagnostics, error: float, clip: float) -> Iterator[Reason]:
+    """What to report along with an estimate."""
     off, (row, weight) = found.mean_weight - 1, found.largest_weights[0]
     if SURPRISING * error < abs(off) <= MOST_MISSING:
-        yield f"the weights of this policy average {found.mean_weight:.3f}, not 1, which chance does not explain."
-    if 0 < (found.unsupported_mass or 0.0) <= MOST_MISSING:
-        yield f"{found.unsupported_mass:.2%} of the policy's choices are actions that the log could not take."
+        problem = f"The policy's weights average {found.mean_weight:.3f}, not 1, which chance does not explain."
+        yield Reason("mean weight", problem, numbers={"mean_weight": found.mean_weight})
+    unsupported = found.unsupported_mass or 0.0
+    if 0 < unsupported <= MOST_MISSING:
+        problem = f"{unsupported:.2%} of the policy's choices are actions that the log could not take."
+        yield Reason("support", problem, numbers={"unsupported_mass": unsupported})
     if found.clipped_mass > NOTABLE:
-        yield (
-            f"clip={clip:g} cuts off {found.clipped_mass:.1%} of the policy's weight, which earned "
-            f"{found.clipped_reward:.4g} a round: ips is that much too low. clip={weight:.4g} would cut nothing."
+        yield Reason(
+            "clipping",
+            f"clip={clip:g} removes {found.clipped_mass:.1%} of the policy's weight, which earned "
+            f"{found.clipped_reward:.4g} per round: ips is too low by that amount. clip={weight:.4g} removes nothing.",
+            numbers={"clipped_mass": found.clipped_mass, "clipped_reward": found.clipped_reward},
         )
     share = min(weight, clip) / max(found.n_rounds * found.mean_weight, 1e-300)
     if share > DOMINANT:
-        yield (
-            f"row {row} alone has {share:.0%} of all weight ({weight:.4g}; the least propensity is "
-            f"{found.least_propensity:.2g}): the estimate hangs on it."
+        yield Reason(
+            "largest weight",
+            f"Row {row} alone has {share:.0%} of all weight ({weight:.4g}; the smallest propensity is "
+            f"{found.least_propensity:.2g}), so the estimate depends on it.",
+            numbers={"row": row, "share": share, "weight": weight},
         )

@@ -1,34 +1,41 @@
-"""Off-policy estimates of a policy's value, with intervals, or a refusal."""
+"""Off-policy estimates of a policy's value, and of the difference between two policies, with intervals."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from statistics import NormalDist
 
 import numpy as np
 import numpy.typing as npt
 
 from seachange.engine import one_thread
-from seachange.errors import RefusedError, SeachangeWarning
-from seachange.evaluation.diagnostics import diagnostics_of, require_sound
-from seachange.evaluation.formulas import ESTIMATORS, Parts
-from seachange.evaluation.sequences import Watched
-from seachange.evaluation.support import Judged, Support, distribution_of, membership_of
+from seachange.errors import SeachangeWarning
+from seachange.evaluation.confidence_sequences import ConfidenceSequence
+from seachange.evaluation.diagnostics import (
+    EstimateWarning,
+    NoEstimateError,
+    Reason,
+    diagnostics_of,
+    require_sound,
+)
+from seachange.evaluation.formulas import ESTIMATORS, Parts, Setting
+from seachange.evaluation.support import PolicyLike, Support, distribution_of, membership_of
 from seachange.evaluation.terms import Need, Terms, terms_of
 from seachange.evaluation.value_estimate import IntervalKind as IntervalKind
+from seachange.evaluation.value_estimate import IntervalRequest, interval_request
 from seachange.evaluation.value_estimate import ValueEstimate as ValueEstimate
-from seachange.evaluation.value_estimate import Wanted, wanted_interval
 from seachange.log.bandit_log import BanditLog, require_propensities, warn_of_estimates
 from seachange.params import Auto, require
 from seachange.policies.per_state import PolicySet
+from seachange.protocols import Floats
 from seachange.states.labels import StateLabels
 
 
 def evaluate(
     log: BanditLog,
-    policy: Judged,
+    policy: PolicyLike,
     estimators: Sequence[str] = ("ips", "snips", "dm", "dr"),
     *,
     clip: float = np.inf,
@@ -43,7 +50,7 @@ def evaluate(
     force: bool = False,
     seed: int = 0,
 ) -> list[ValueEstimate]:
-    """Estimate what ``policy`` would have earned a round on ``log``.
+    """Estimate what ``policy`` would have earned per round on ``log``.
 
     ips        mean of w r,  w = min{M, π(a_t | x_t) / p_t}
     snips      Σ w r / Σ w
@@ -54,38 +61,33 @@ def evaluate(
     dr-os      dr with w λ / (w² + λ)
     mrdr       dr, r̂ fitted with the weights π(a_t | x_t) (1 - p_t) / p_t²
 
-    ``policy`` is anything with ``predict_proba``, or its probabilities (n, K), or a ``PolicySet`` with ``labels``:
-    round t is judged by the policy of its state, or where ``soft`` by Σ_z q_t(z) π_z. With states that were found with
-    the help of the rewards this is the paper's latent estimator, biased upwards, and its estimates say so.
+    ``policy`` is anything with ``predict_proba``, an array of probabilities (n, K), or a ``PolicySet`` with ``labels``:
+    round t uses the policy of its state or, if ``soft``, Σ_z q_t(z) π_z. If the states were found using the rewards,
+    this is the paper's latent estimator, which is biased upward; the estimates are marked ``latent``.
 
     ``clip`` is M: ``inf`` is unbiased; lower values trade bias for variance, as do ``switch`` (τ) and ``shrinkage``
-    (λ), which "auto" chooses by estimated mean squared error. r̂ is least squares on other blocks of time (state by
+    (λ), which "auto" chooses by estimated mean squared error. r̂ is least squares fitted on other blocks of time (per
     state with labels), unless ``modelled`` (n, K) gives it.
 
-    ``interval`` is "normal", "bootstrap", "bernstein" or "sequence", which stays valid while watching;
-    docs/evaluation.md says what each guarantees. The last two need ``reward_range``, which is (0, 1) where all rewards
-    are 0 or 1. Where the log has sequences, they are what is independent. ``seed`` is the bootstrap's.
+    ``interval`` is "normal", "bootstrap", "bernstein" or "sequence", which stays valid under continuous monitoring;
+    docs/evaluation.md lists what each guarantees. The last two need ``reward_range`` unless all rewards are 0 or 1. If
+    the log has sequences, they are the independent units. ``seed`` is for the bootstrap.
 
-    Raises ``RefusedError`` where the log cannot support an answer; ``force`` gives it all the same, with a warning.
+    Raises ``RefusedError`` if the log cannot support an estimate; ``force`` returns it anyway, with a warning.
     """
-    names = _names(estimators)
+    names, settings = _names(estimators), {"switch": switch, "shrinkage": shrinkage}
     warn_of_estimates(log, "evaluating a policy")
-    wanted = wanted_interval(log, interval, confidence, reward_range, seed)
-    for name in names:
-        wanted.require_possible(name, (switch if name == "switch-dr" else shrinkage) == "auto")
-    terms, support = _terms(log, policy, names, wanted, clip, labels, soft, modelled, switch, shrinkage, force)
+    request = interval_request(log, interval, confidence, reward_range, seed)
+    terms, support = _terms(log, policy, names, request, clip, labels, soft, modelled, settings, force)
     bound = min(clip, support.weight_bound)
     latent = isinstance(policy, PolicySet) and labels is not None and labels.from_rewards
     with one_thread():
-        return [
-            wanted.answer(name, ESTIMATORS[name].parts(terms, switch, shrinkage), terms.weights, bound, latent)
-            for name in names
-        ]
+        return [request.estimate(name, _parts(name, terms, settings), terms.weights, bound, latent) for name in names]
 
 
 def watch(
     log: BanditLog,
-    policy: Judged,
+    policy: PolicyLike,
     estimator: str = "ips",
     *,
     clip: float = np.inf,
@@ -97,53 +99,52 @@ def watch(
     switch: float | Auto = "auto",
     shrinkage: float | Auto = "auto",
     force: bool = False,
-) -> Watched:
-    """The estimate and its confidence sequence as they stood after each round, or each sequence where there are any.
+) -> ConfidenceSequence:
+    """The estimate and its confidence sequence after each round, or after each sequence if the log has sequences.
 
-    With probability ``confidence`` all of the intervals hold at once, so that one may stop at any of them. What the
-    log gains later changes none of them: a log that is watched anew as it grows is one sequence. The words mean what
-    they mean to ``evaluate``, whose interval="sequence" is the last of these.
+    With probability ``confidence`` all intervals hold at once, so it is safe to stop at any of them. Rounds added to
+    the log later change none of them: watching a growing log gives one sequence. Arguments are those of ``evaluate``,
+    whose interval="sequence" is the last of these intervals.
     """
-    (name,) = _names(estimator)
-    wanted = wanted_interval(log, "sequence", confidence, reward_range, 0)
-    wanted.require_possible(name, (switch if name == "switch-dr" else shrinkage) == "auto")
-    terms, support = _terms(log, policy, (name,), wanted, clip, labels, soft, modelled, switch, shrinkage, force)
-    bounds = np.minimum(clip, wanted.clusters.largest_so_far(support.round_bounds(log.arrays.propensities)))
-    return wanted.running(name, ESTIMATORS[name].parts(terms, switch, shrinkage), bounds)
+    (name,), settings = _names(estimator), {"switch": switch, "shrinkage": shrinkage}
+    request = interval_request(log, "sequence", confidence, reward_range, 0)
+    terms, support = _terms(log, policy, (name,), request, clip, labels, soft, modelled, settings, force)
+    bounds = np.minimum(clip, request.clusters.largest_so_far(support.round_bounds(log.arrays.propensities)))
+    return request.running(name, _parts(name, terms, settings), bounds)
+
+
+def _parts(name: str, terms: Terms, settings: dict[str, float | Auto]) -> Parts:
+    estimator = ESTIMATORS[name]
+    setting: Setting = "auto" if estimator.setting is None else settings[estimator.setting]
+    return estimator.parts(terms, setting)
 
 
 def _terms(
-    log: BanditLog,
-    policy: Judged,
-    names: Sequence[str],
-    wanted: Wanted,
-    clip: float,
-    labels: StateLabels | None,
-    soft: bool,
-    modelled: npt.ArrayLike | None,
-    switch: float | Auto,
-    shrinkage: float | Auto,
-    force: bool,
-) -> tuple[Terms, Support]:
-    """The terms of these estimators and how the log bears on the policy, unless it cannot support them."""
+    log: BanditLog, policy: PolicyLike, names: Sequence[str], request: IntervalRequest, clip: float, labels: StateLabels
+    | None, soft: bool, modelled: npt.ArrayLike | None, settings: dict[str, float | Auto], force: bool,
+) -> tuple[Terms, Support]:  # fmt: skip
+    """The terms of these estimators and the log's support for the policy; raises if the support is too weak."""
+    chosen = [ESTIMATORS[name] for name in names]
+    for name, estimator in zip(names, chosen, strict=True):
+        request.require_possible(name, estimator.setting is not None and settings[estimator.setting] == "auto")
     require(clip > 0, f"clip must be positive; got {clip}.")
     require_propensities(log, "evaluating a policy")
-    for word, setting in (("switch", switch), ("shrinkage", shrinkage)):
-        sound = setting == "auto" or (not isinstance(setting, str) and setting >= 0)
-        require(sound, f'{word} must be at least 0, or "auto"; got {setting!r}.')
-    needs: frozenset[Need] = frozenset().union(*(ESTIMATORS[name].needs for name in names))
-    # Whole weights make up for the noise of the fits.
-    whole = not {"dm", "switch-dr", "dr-os"} & set(names)
+    for word, setting in settings.items():
+        valid = setting == "auto" or (not isinstance(setting, str) and setting >= 0)
+        require(valid, f'{word} must be at least 0, or "auto"; got {setting!r}.')
+    needs: frozenset[Need] = frozenset().union(*(each.needs for each in chosen))
+    if request.bounded or (all(each.full_weights for each in chosen) and np.isinf(clip)):
+        needs -= {"fit error"}  # full weights cancel the noise of the fits
     with one_thread():
         terms, support = terms_of(
             log,
             distribution_of(log, policy, labels, soft),
             membership_of(log, labels, soft),
             clip,
-            needs - {"fit error"} if wanted.bounded or (whole and np.isinf(clip)) else needs,
+            needs,
             modelled,
-            limits=wanted.reward_range if wanted.bounded else None,
-            forward=wanted.kind == "sequence",
+            limits=request.reward_range if request.bounded else None,
+            forward=request.kind == "sequence",
         )
     require_sound(diagnostics_of(log, support, clip), force)
     return terms, support
@@ -157,9 +158,9 @@ def evaluate_logging(
     reward_range: tuple[float, float] | None = None,
     seed: int = 0,
 ) -> ValueEstimate:
-    """The value of the policy that made the log, which needs no weights: its mean reward."""
-    wanted = wanted_interval(log, interval, confidence, reward_range, seed)
-    return wanted.answer("mean", Parts(log.arrays.rewards), np.ones(len(log)), 1.0, latent=False)
+    """The value of the logging policy: the log's mean reward, which needs no weights."""
+    request = interval_request(log, interval, confidence, reward_range, seed)
+    return request.estimate("mean", Parts(log.arrays.rewards), np.ones(len(log)), 1.0, latent=False)
 
 
 def evaluate_states(
@@ -175,7 +176,7 @@ def evaluate_states(
     force: bool = False,
     seed: int = 0,
 ) -> list[ValueEstimate | None]:
-    """What each state's policy would have earned in the rounds of its state; None, and a warning, where refused."""
+    """What each state's policy would have earned in the rounds of its state; None, with a warning, if refused."""
     results: list[ValueEstimate | None] = []
     for state in range(len(policies)):
         rounds = np.flatnonzero(labels.states == state)
@@ -183,24 +184,95 @@ def evaluate_states(
             results.append(None)
             continue
         part = replace(labels, states=labels.states[rounds], state_probs=None)
-        asked: dict[str, Any] = {
-            "clip": clip, "confidence": confidence, "interval": interval, "reward_range": reward_range, "seed": seed,
-        }  # fmt: skip
-        with warnings.catch_warnings(record=True) as said:
+        with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", SeachangeWarning)
             try:
-                results += evaluate(log.take(rounds), policies, (estimator,), labels=part, force=force, **asked)
-            except RefusedError as refusal:
-                warnings.warn(str(refusal), SeachangeWarning, stacklevel=1)
+                results += evaluate(
+                    log.take(rounds), policies, (estimator,), labels=part, force=force, clip=clip,
+                    confidence=confidence, interval=interval, reward_range=reward_range, seed=seed,
+                )  # fmt: skip
+            except NoEstimateError as refusal:
+                warnings.warn(EstimateWarning(refusal.reasons, intro="No estimate. "), stacklevel=1)
                 results.append(None)
-        for each in said:
-            warnings.warn(f"state {state}: {each.message}", SeachangeWarning, stacklevel=2)
+        for each in caught:
+            reasons, intro = reasons_of(each.message)
+            warnings.warn(EstimateWarning(reasons, state=state, intro=intro), stacklevel=2)
     return results
+
+
+def reasons_of(warning: Warning | str) -> tuple[tuple[Reason, ...], str]:
+    """The reasons in a warning, and what introduces them; a plain warning is one reason."""
+    if isinstance(warning, EstimateWarning):
+        return warning.reasons, warning.intro
+    if isinstance(warning, SeachangeWarning):
+        return (Reason("other", warning.problem, hint=warning.fix),), ""
+    return (Reason("other", str(warning)),), ""
 
 
 def _names(estimators: Sequence[str]) -> tuple[str, ...]:
     names = (estimators,) if isinstance(estimators, str) else tuple(estimators)
     unknown = [name for name in names if name not in ESTIMATORS]
-    require(not unknown, f"estimators are {', '.join(ESTIMATORS)}; there is no {unknown[0] if unknown else ''!r}.")
+    require(not unknown, f"estimators must be among {', '.join(ESTIMATORS)}; got {unknown[0] if unknown else ''!r}.")
     require(bool(names), f"name at least one estimator: {', '.join(ESTIMATORS)}.")
     return names
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How much more one policy earns per round than another."""
+
+    value: float
+    std_error: float
+    low: float
+    high: float
+    confidence: float
+    paired: bool  # round by round; otherwise the interval allows for any dependence between the two estimates
+
+    @property
+    def significant(self) -> bool:
+        """Whether the interval excludes 0."""
+        return self.low > 0 or self.high < 0
+
+
+def evaluate_difference(
+    log: BanditLog,
+    policy: PolicyLike,
+    other: PolicyLike | None = None,
+    *,
+    labels: StateLabels | None = None,
+    other_labels: StateLabels | None = None,
+    confidence: float = 0.95,
+) -> Difference:
+    """Estimate how much more ``policy`` would have earned per round than ``other`` (None: the logging policy).
+
+    V̂(π) - V̂(π') = mean of y_t - y'_t,  y = Σ_a π(a | x_t) r̂(x_t, a) + w_t (r_t - r̂(x_t, a_t)),  y' = r_t of the log
+
+    Both estimates share the noise of the same rewards, so the interval is shorter than those of the two values. Raises
+    ``RefusedError`` if the log cannot support either estimate.
+    """
+    require_propensities(log, "comparing policies")
+    request = interval_request(log, "normal", confidence, None, 0)
+    terms, weights = _difference_terms(log, policy, labels)
+    baseline = log.arrays.rewards if other is None else _difference_terms(log, other, other_labels)[0]
+    with one_thread():
+        found = request.estimate("dr", Parts(terms - baseline), weights, np.inf, latent=False)
+    return Difference(found.value, found.std_error, found.low, found.high, confidence, paired=True)
+
+
+def worst_case_difference(one: ValueEstimate, other: ValueEstimate) -> Difference:
+    """The difference of two estimates whose errors may depend on each other in any way.
+
+    Its standard error is at most the sum of theirs.
+    """
+    value, error = one.value - other.value, one.std_error + other.std_error
+    reach = NormalDist().inv_cdf(0.5 + one.confidence / 2) * error
+    return Difference(value, error, value - reach, value + reach, one.confidence, paired=False)
+
+
+def _difference_terms(log: BanditLog, policy: PolicyLike, labels: StateLabels | None) -> tuple[Floats, Floats]:
+    """(n,) the doubly robust terms of a policy, and its weights."""
+    probs_of, membership = distribution_of(log, policy, labels, False), membership_of(log, labels, False)
+    with one_thread():
+        terms, support = terms_of(log, probs_of, membership, np.inf, frozenset({"model"}))
+    require_sound(diagnostics_of(log, support, np.inf), False)
+    return terms.direct + terms.weights * (terms.rewards - terms.predicted), terms.weights

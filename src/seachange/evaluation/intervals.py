@@ -1,4 +1,7 @@
-"""Standard errors, and normal, gamma and empirical-Bernstein intervals; rounds of one sequence count as one."""
+"""Standard errors, and normal, gamma, empirical-Bernstein and bootstrap intervals.
+
+Rounds of one sequence form a cluster; clusters are independent.
+"""
 
 from __future__ import annotations
 
@@ -13,36 +16,36 @@ from seachange.protocols import Floats
 
 
 def influences(parts: Parts, clusters: Clusters) -> Floats:
-    """(G,) ψ_g / n, ψ_g the cluster's sum of (plain - mean) + (above - ratio below) / mean(below).
+    """(G,) ψ_g / n, ψ_g the cluster's sum of (term - mean) + (numerator - ratio denominator) / mean(denominator).
 
-    What each cluster puts into V̂ beyond its mean; infinite where the ratio has nothing below.
+    Each cluster's contribution to the error of V̂; infinite if the denominator is 0.
     """
-    linear = np.zeros(clusters.n_rounds) if parts.plain is None else parts.plain - parts.plain.mean()
-    if parts.above is not None and parts.below is not None:
-        mean = float(parts.below.mean())
+    linear = np.zeros(clusters.n_rounds) if parts.terms is None else parts.terms - parts.terms.mean()
+    if parts.numerator is not None and parts.denominator is not None:
+        mean = float(parts.denominator.mean())
         if not mean > 0:
             return np.full(len(clusters.sizes), np.inf)
-        linear = linear + (parts.above - parts.ratio * parts.below) / mean
+        linear = linear + (parts.numerator - parts.ratio * parts.denominator) / mean
     found = clusters.sums(linear)
     found /= clusters.n_rounds
     return found
 
 
 def standard_error(parts: Parts, clusters: Clusters) -> float:
-    """√(G / (G - 1) Σ_g ψ_g²) / n of the clusters' ``influences``; infinite of one cluster."""
+    """√(G / (G - 1) Σ_g ψ_g²) / n of the clusters' ``influences``; infinite for one cluster."""
     return spread_of(influences(parts, clusters))
 
 
 def spread_of(found: Floats) -> float:
-    """The standard error that these influences make."""
+    """The standard error implied by these influences."""
     count = len(found)
     return float(np.sqrt(found @ found * count / (count - 1))) if count > 1 else np.inf
 
 
 def normal_interval(value: float, error: float, clusters: Clusters, confidence: float) -> tuple[float, float]:
-    """V̂ ± t s, t the quantile of Student's distribution with G - 1 degrees of freedom.
+    """V̂ ± t s, with t from Student's distribution with G - 1 degrees of freedom.
 
-    Holds as the number of clusters grows, if no few of them dominate the sum.
+    Valid for many clusters, none of which dominates the sum.
     """
     if not np.isfinite(error):
         return -np.inf, np.inf
@@ -53,14 +56,14 @@ def normal_interval(value: float, error: float, clusters: Clusters, confidence: 
 def gamma_interval(
     value: float, found: Floats, weights: Floats, rewards: Floats, confidence: float
 ) -> tuple[float, float]:
-    """V̂ where few clusters make all of its spread, as where few rounds have a reward; ``found`` are the influences.
+    """Interval for when a few clusters make up the spread, e.g. few rounds have a reward; ``found`` are influences.
 
-    Each end is a quantile of a gamma distribution, moved to the mean V̂ + ψ', with the variance Σ ψ² + ψ'² and the
-    skewness 2 (Σ ψ³ + ψ'³) / (Σ ψ² + ψ'²)^1.5, mirrored where that is below 0. ψ' is one more round that only chance
-    kept away: the farthest influence to that side that was seen, or where it is farther ± w' δ' / n, w' = Σ w² / Σ w
-    the mean weight of the policy's own choices and δ' = Σ δ² / Σ δ of the distances of rewards from their mean, to that
-    side. Of c clicks with equal weights in a long log the ends are the exact ones of a Poisson mean (Garwood 1936);
-    with other weights this is the idea of Fay and Feuer (1997), who take the largest weight for w'.
+    Each end is a quantile of a gamma distribution shifted to mean V̂ + ψ', with variance Σ ψ² + ψ'² and skewness
+    2 (Σ ψ³ + ψ'³) / (Σ ψ² + ψ'²)^1.5, mirrored if negative. ψ' stands for one more round that by chance was not
+    observed: the farther of the most extreme influence on that side and ± w' δ' / n, where w' = Σ w² / Σ w is the mean
+    weight of the policy's own choices and δ' = Σ δ² / Σ δ, δ the distances of rewards from their mean on that side. For
+    c clicks with equal weights in a long log, these are the exact Poisson limits (Garwood 1936); unequal weights follow
+    Fay and Feuer (1997), who use the largest weight for w'.
     """
     spread, away = float(np.sqrt(found @ found)), rewards - rewards.mean()
     scaled = found / spread
@@ -81,10 +84,10 @@ def gamma_interval(
 def bernstein_interval(
     terms: Floats, limits: tuple[float, float], clusters: Clusters, confidence: float
 ) -> tuple[float, float]:
-    """mean ± √(2 s² log(4 / δ) / G) + 7 R log(4 / δ) / (3 (G - 1)) of terms within ``limits``, δ = 1 - confidence.
+    """mean ± √(2 s² log(4 / δ) / G) + 7 R log(4 / δ) / (3 (G - 1)) for terms within ``limits``, δ = 1 - confidence.
 
-    Maurer and Pontil (2009), at any number G of independent clusters. With clusters of several rounds the terms are
-    their sums over the mean size, and R grows with the largest of them.
+    Maurer and Pontil (2009), valid for any number G of independent clusters. For clusters of several rounds, the terms
+    are their sums divided by the mean size, and R grows with the largest cluster.
     """
     count, n = len(clusters.sizes), clusters.n_rounds
     middle = sum(limits) / 2
@@ -97,25 +100,25 @@ def bernstein_interval(
 def bernstein_ratio(
     parts: Parts, weight_bound: float, reward_range: tuple[float, float], clusters: Clusters, confidence: float
 ) -> tuple[float, float]:
-    """Of Σ w r / Σ w: all v for which the mean of w (r - v), which is 0 at the value, is within its radius of 0."""
+    """Interval for Σ w r / Σ w: all v for which the mean of w (r - v) is within its radius of 0."""
     low, high = reward_range
     scale = len(clusters.sizes) / clusters.n_rounds
-    assert parts.above is not None, "a ratio has a numerator"
-    assert parts.below is not None, "and a denominator"
-    below = clusters.sums(parts.below) * scale
-    above = clusters.sums(parts.above) * scale + (parts.level - low) * below
+    assert parts.numerator is not None, "a ratio has a numerator"
+    assert parts.denominator is not None, "and a denominator"
+    below = clusters.sums(parts.denominator) * scale
+    above = clusters.sums(parts.numerator) * scale + (parts.offset - low) * below
     reach = _reach(clusters, weight_bound * (high - low))
 
     def excess(shift: float) -> float:
-        """How far outside the radius the mean is at v = low + ``shift``: concave on either side of the estimate."""
+        """How far the mean is outside its radius at v = low + ``shift``: concave on either side of the estimate."""
         terms = above - shift * below
         return abs(float(terms.mean())) - _bernstein_radius(terms, reach, confidence)
 
     total = float(below.sum())
-    centre = float(above.sum()) / total if total > 0 else (high - low) / 2
+    center = float(above.sum()) / total if total > 0 else (high - low) / 2
 
     def edge(end: float) -> float:
-        return low + (end if excess(end) <= 0 else float(brentq(excess, *sorted((end, centre)), xtol=1e-12)))
+        return low + (end if excess(end) <= 0 else float(brentq(excess, *sorted((end, center)), xtol=1e-12)))
 
     return edge(0.0), edge(high - low)
 
@@ -130,3 +133,83 @@ def _bernstein_radius(terms: Floats, reach: float, confidence: float) -> float:
         return np.inf
     depth = np.log(4 / (1 - confidence))
     return float(np.sqrt(2 * terms.var(ddof=1) * depth / count) + 7 * reach * depth / (3 * (count - 1)))
+
+
+RESAMPLES = 1000
+# With more clusters, groups of neighbors are drawn. The spread is then known to 1 in √(2 · 4096), about 1 %.
+MOST_GROUPS = 4096
+# Resamples counted at a time, small enough for the cache.
+AT_ONCE = 32
+# With fewer effective clusters in the spread, (Σ ψ²)² / Σ ψ⁴ of their influences or of the rewards' distances from
+# their mean, too many resamples miss all of them.
+LEAST_IN_SPREAD = 10.0
+# Floor on a resample's spread, as a share of the log's: rounding leaves some spread where there is none.
+LEAST_SPREAD = 0.1
+
+
+def draw_counts(n_clusters: int, seed: int) -> Floats:
+    """(R, G) how often each resample draws each group, with replacement."""
+    n_groups, generator = min(n_clusters, MOST_GROUPS), np.random.default_rng(seed)
+    counts = np.empty((RESAMPLES, n_groups))
+    for start in range(0, RESAMPLES, AT_ONCE):
+        part = counts[start : start + AT_ONCE]
+        # Group g of resample i in this part is index i G + g of one long count.
+        picks = (
+            generator.integers(n_groups, size=part.shape, dtype=np.uint16) + n_groups * np.arange(len(part))[:, None]
+        )
+        part[:] = np.bincount(picks.reshape(-1), minlength=part.size).reshape(part.shape)
+    return counts
+
+
+def bootstrap_interval(
+    parts: Parts, value: float, error: float, clusters: Clusters, confidence: float, counts: Floats
+) -> tuple[float, float]:
+    """V̂ - s t*, t* the quantiles of (V* - V̂) / s* over resamples of whole clusters.
+
+    Numerators and denominators are drawn together, so a ratio that is the same in every cluster has width 0. Valid
+    under the conditions of the normal interval, and more accurate for skewed terms. With c rewarded rounds, a share
+    e^-c of the resamples has no reward and no spread; ``LEAST_IN_SPREAD`` is where this becomes negligible.
+    """
+    if not 0 < error < np.inf:
+        return (value, value) if error == 0 else (-np.inf, np.inf)
+    n_groups = counts.shape[1]
+    starts = np.arange(n_groups) * len(clusters.sizes) // n_groups
+
+    def grouped(column: Floats) -> Floats:
+        return np.add.reduceat(clusters.sums(column), starts)
+
+    rounds = np.add.reduceat(clusters.sizes, starts)
+    ratios = []
+    if parts.terms is not None:
+        ratios.append((grouped(parts.terms - parts.terms.mean()), rounds))
+    if parts.numerator is not None and parts.denominator is not None:
+        ratios.append((grouped(parts.numerator - parts.ratio * parts.denominator), grouped(parts.denominator)))
+    shifts, errors = _resampled(ratios, counts)
+    scores = shifts / np.maximum(errors, LEAST_SPREAD * error)
+    upper, lower = np.quantile(scores, [0.5 + confidence / 2, 0.5 - confidence / 2])
+    return value - float(upper) * error, value - float(lower) * error
+
+
+def _resampled(ratios: list[tuple[Floats, Floats]], counts: Floats) -> tuple[Floats, Floats]:
+    """(R,) V* - V̂ and s* for a sum of ratios Σ a / Σ b of the groups' b and a, where a sums to 0.
+
+    s*² = G / (G - 1) Σ_g m_g ψ_g², m the counts and ψ_g the sum over ratios of (a - (Σ m a / Σ m b) b) / Σ m b. The
+    squares are multiplied out, so that every sum over groups is a column of one matrix product.
+    """
+    columns = [column for ratio in ratios for column in ratio]
+    pairs = [(i, j) for i in range(len(columns)) for j in range(i, len(columns))]
+    products = [columns[i] * columns[j] for i, j in pairs]
+    sums = counts @ np.stack([*columns, *products], axis=1)
+    square = {pair: sums[:, len(columns) + place] for place, pair in enumerate(pairs)}
+    # ψ = Σ_i c_i column_i, with one c for each a and b.
+    shifts, factors = np.zeros(len(counts)), []
+    for place in range(0, len(columns), 2):
+        above, below = sums[:, place], sums[:, place + 1]
+        scale = np.divide(1.0, below, out=np.zeros(len(below)), where=below > 0)
+        shifts += above * scale
+        factors += [scale, -above * scale**2]
+    squares = sum(
+        ((1.0 if i == j else 2.0) * factors[i] * factors[j] * square[i, j] for i, j in pairs), np.zeros(len(counts))
+    )
+    n_groups = counts.shape[1]
+    return shifts, np.sqrt(np.maximum(squares, 0.0) * n_groups / (n_groups - 1))

@@ -1,52 +1,196 @@
-"""What every estimator is made of: one pass over a log, in parts, that asks the policy and the reward models."""
+"""Per-round terms of the estimators: weights, rewards, and predictions of cross-fitted reward models."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Set
+from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from seachange.evaluation.cross_fitting import FOLDS, CrossFit, fit_across
-from seachange.evaluation.support import Distribution, Support, SupportSums, parts_of, support_of
-from seachange.kernels.weights import expect
+from seachange.evaluation.support import Distribution, Support, SupportSums, slices_of, support_of
+from seachange.kernels.importance_weights import add_own_features, add_own_scores, expect
+from seachange.kernels.regression import modeled_rewards, regression_sums, solve_ridge
 from seachange.log.bandit_log import BanditLog
 from seachange.log.clusters import Clusters
 from seachange.params import require
-from seachange.policies.rewards import robust_weights
-from seachange.protocols import Floats
+from seachange.policies.reward_models import robust_weights
+from seachange.protocols import Bools, Floats, Ints
 
-# r̂; what fitting it costs where weights do not make up for it; the r̂ of MRDR.
+# Pseudo-rounds that shrink the reward model toward the mean reward.
+RIDGE = 1.0
+FOLDS = 5
+
+
+@dataclass(frozen=True, eq=False)
+class CrossFit:
+    """r̂(x_t, a) = Σ_z q_t(z) c_kz · f(x_t, a), where c_kz was fitted without k, the fold of round t."""
+
+    log: BanditLog
+    fold_of: Ints  # (n,)
+    membership: Floats  # (n, L) q_t(z)
+    seen: Bools  # (F, F) whether the fit for the first fold used the second
+    coefs: Floats  # (F, L, B, D) c
+    grams: Floats  # (F, L, B, D, D) Σ u f f' over the rounds of each fit
+    penalties: Floats  # (F, D)
+    offsets: Floats  # (F, L) mean rewards, toward which the ridge shrinks
+    counts: Floats  # (F, L) Σ u
+
+    def predict(self, rounds: slice) -> Floats:
+        """(m, K) r̂ for ``rounds`` and all actions."""
+        rows = self.log[rounds].arrays.rows
+        predicted = np.zeros((rounds.stop - rounds.start, self.log.n_actions))
+        for fold, state, share in _shares(self.fold_of[rounds], self.membership[rounds]):
+            modelled = modeled_rewards(rows, self.coefs[fold, state])
+            if share.min() == 1:
+                return np.ascontiguousarray(np.broadcast_to(modelled, predicted.shape))
+            predicted += share[:, None] * modelled
+        return predicted
+
+    def add_targets(self, targets: Floats, rounds: slice, probs: Floats) -> None:
+        """Add Σ_t q_t(z) Σ_a π(a | x_t) f(x_t, a) over ``rounds`` to ``targets`` (F, L, B, D)."""
+        rows = self.log[rounds].arrays.rows
+        for fold, state, share in _shares(self.fold_of[rounds], self.membership[rounds]):
+            shared = share[:, None] * probs
+            if self.log.joint.kind == "per action":
+                targets[fold, state, 0] += np.einsum("ta,tad->d", shared, rows)
+            elif self.log.joint.kind == "none":
+                targets[fold, state, :, 0] += shared.sum(axis=0)
+            else:
+                targets[fold, state] += shared.T @ rows[:, 0]
+
+    def fit_errors(self, targets: Floats, weights: Floats, residuals: Floats) -> Floats:
+        """(n,) the error that each reward's noise adds to Σ_t Σ_a π(a | x_t) r̂(x_t, a) + w_t (r_t - r̂_t) via the fits.
+
+        e_s = Σ_z q_s(z) Σ_k f(x_s, a_s)' v_kz (r_s - r̂_s) + λ' v_kz (r_s - o_kz) / N_kz, v = (G + diag(λ))⁻¹ h, over
+        the folds k whose fit used round s: through the regression, and through the mean o of N rewards toward which
+        the ridge shrinks. h is ``targets`` minus Σ_t q_t(z) w_t f(x_t, a_t), which averages 0 for unmodified weights.
+        """
+        left = np.zeros_like(targets)
+        for rounds, fold, state, share in self._shares():
+            arrays = self.log[rounds].arrays
+            add_own_features(arrays.rows, arrays.actions, share * weights[rounds], left[fold, state])
+        directions = _solved(self.grams, targets - left, self.penalties)
+        through = np.einsum("ks,kzbd->szbd", self.seen, directions)
+        by_mean = np.zeros(self.counts.shape)
+        if self.log.joint.kind != "per action":
+            shrunk = self.penalties[:, -1:] * directions[..., -1].sum(axis=-1)
+            np.divide(shrunk, self.counts, out=by_mean, where=self.counts > 0)
+        slopes, levels = self.seen.T @ by_mean, self.seen.T @ (by_mean * self.offsets)
+        errors = np.zeros(len(self.log))
+        for rounds, fold, state, share in self._shares():
+            arrays = self.log[rounds].arrays
+            shares = share * residuals[rounds]
+            add_own_scores(arrays.rows, arrays.actions, shares, through[fold, state], errors[rounds])
+            errors[rounds] += share * (slopes[fold, state] * arrays.rewards - levels[fold, state])
+        return errors
+
+    def _shares(self) -> Iterator[tuple[slice, int, int, Floats]]:
+        for rounds in self.log.chunk_slices():
+            for fold, state, share in _shares(self.fold_of[rounds], self.membership[rounds]):
+                yield rounds, fold, state, share
+
+
+def fit_across(
+    log: BanditLog, membership: Floats, fold_of: Ints, importance: Floats | None = None, *, forward: bool = False
+) -> CrossFit:
+    """Fit r̂ for every fold by least squares on the other folds or, if ``forward``, on the folds before it.
+
+    Round t has weight q_t(z) times its ``importance``. With an intercept, the ridge shrinks toward the mean reward. A
+    state without rounds in those folds gets the fit of all states.
+    """
+    shape = log.joint.shape
+    n_folds, n_states = int(fold_of.max()) + 1, membership.shape[1]
+    grams, moments = np.zeros((n_folds, n_states, *shape, shape[1])), np.zeros((n_folds, n_states, *shape))
+    counts = np.zeros((n_folds, n_states))
+    for rounds in log.chunk_slices():
+        arrays, folds = log[rounds].arrays, fold_of[rounds]
+        for fold in np.flatnonzero(np.bincount(folds)):
+            weights = membership[rounds] * (folds == fold)[:, None]
+            if importance is not None:
+                weights *= importance[rounds, None]
+            sums = regression_sums(arrays.rows, arrays.actions, arrays.rewards, weights, shape[0])
+            grams[fold] += sums[0]
+            moments[fold] += sums[1]
+            counts[fold] += sums[2][:, 1]
+    order = np.arange(n_folds)
+    seen = order[None, :] < order[:, None] if forward else order[None, :] != order[:, None]
+    grams, moments, counts = (np.einsum("ks,s...->k...", seen, sums) for sums in (grams, moments, counts))
+    # A state without rounds uses the rounds of all states.
+    empty = counts == 0
+    grams += empty[..., None, None, None] * grams.sum(axis=1, keepdims=True)
+    moments += empty[..., None, None] * moments.sum(axis=1, keepdims=True)
+    counts += empty * counts.sum(axis=1, keepdims=True)
+    offsets = np.zeros(counts.shape)
+    if log.joint.kind != "per action":
+        # The intercept is the last feature, which is always 1.
+        np.divide(moments[..., -1].sum(axis=-1), counts, out=offsets, where=counts > 0)
+    penalties = np.broadcast_to(RIDGE * np.square(log.scales), (n_folds, shape[1]))
+    if forward:
+        penalties = RIDGE * _squares_seen(log, fold_of, seen)
+    coefs = _solved(grams, moments - offsets[..., None, None] * grams[..., -1], penalties)
+    coefs[..., -1] += offsets[..., None]
+    return CrossFit(log, fold_of, membership, seen, coefs, grams, penalties, offsets, counts)
+
+
+def _solved(grams: Floats, moments: Floats, penalties: Floats) -> Floats:
+    """(G + diag(λ))⁻¹ m for every fold, each with its own λ."""
+    return np.stack([solve_ridge(*fold) for fold in zip(grams, moments, penalties, strict=True)])
+
+
+def _squares_seen(log: BanditLog, fold_of: Ints, seen: Bools) -> Floats:
+    """(F, D) mean square of each feature over the rounds of each fit; 1 if it is always 0."""
+    rows, n_folds = log.arrays.rows, len(seen)
+    if len(rows) < len(log):
+        return np.ones((n_folds, rows.shape[2]))
+    parts = [rows[fold_of == fold] for fold in range(n_folds)]
+    squares = seen @ np.stack([np.einsum("nrd,nrd->d", part, part, dtype=np.float64) for part in parts])
+    counts = rows.shape[1] * (seen @ np.bincount(fold_of, minlength=n_folds))
+    return np.where(squares > 0, squares / np.maximum(counts, 1)[:, None], 1.0)
+
+
+def _shares(folds: Ints, membership: Floats) -> list[tuple[int, int, Floats]]:
+    """Fold, state and (m,) each round's membership in both, skipping empty pairs."""
+    found = []
+    for fold in np.flatnonzero(np.bincount(folds)):
+        here = folds == fold
+        for state in range(membership.shape[1]):
+            share = membership[:, state] * here
+            if share.any():
+                found.append((int(fold), state, share))
+    return found
+
+
+# r̂; the error from fitting it, for estimators whose weights do not cancel it; the r̂ of MRDR.
 Need = Literal["model", "fit error", "robust model"]
 
 
 @dataclass(frozen=True, eq=False)
 class Terms:
-    """All that an estimator may need of a log and a policy; what no estimator asked for is 0."""
+    """Everything an estimator may need from a log and a policy; terms that no estimator asked for are 0."""
 
     weights: Floats  # (n,) w_t = min{M, π(a_t | x_t) / p_t}
-    clipped: bool  # whether M cut any of them
+    clipped: bool  # whether M reduced any of them
     rewards: Floats  # (n,)
-    modelled: Floats  # (n,) r̂(x_t, a_t)
+    predicted: Floats  # (n,) r̂(x_t, a_t)
     direct: Floats  # (n,) Σ_a π(a | x_t) r̂(x_t, a)
-    fit_errors: Callable[[Floats], Floats]  # of weights w: (n,) what noise put into Σ direct + w (r - r̂) by the fits
-    robust_modelled: Floats  # (n,) the same two of the r̂ of MRDR
+    fit_errors: Callable[[Floats], Floats]  # weights w -> (n,) errors that the fits add to Σ direct + w (r - r̂)
+    robust_predicted: Floats  # (n,) the same two with the r̂ of MRDR
     robust_direct: Floats
 
 
 class Predictions:
-    """A reward model along the log."""
+    """Predictions of a reward model along the log."""
 
     def __init__(self, log: BanditLog, predict: Callable[[slice], Floats]) -> None:
         self.log, self.predict = log, predict
-        self.modelled, self.direct = np.empty(len(log)), np.empty(len(log))
+        self.predicted, self.direct = np.empty(len(log)), np.empty(len(log))
 
     def add(self, rounds: slice, probs: Floats) -> None:
-        """Predict ``rounds``, for which the policy has the probabilities ``probs``."""
-        predicted, actions = self.predict(rounds), self.log.arrays.actions[rounds]
-        expect(probs, predicted, actions, self.direct[rounds], self.modelled[rounds])
+        """Predict ``rounds``, where the policy's probabilities are ``probs``."""
+        everything, actions = self.predict(rounds), self.log.arrays.actions[rounds]
+        expect(probs, everything, actions, self.direct[rounds], self.predicted[rounds])
 
 
 def terms_of(
@@ -60,11 +204,11 @@ def terms_of(
     *,
     forward: bool = False,
 ) -> tuple[Terms, Support]:
-    """The terms that ``needs`` names, and how the log bears on the policy.
+    """The terms listed in ``needs``, and the log's support for the policy.
 
-    ``modelled`` (n, K) stands in for our r̂, which is otherwise fitted to other folds (where ``forward``, to those
-    before, of folds that do not change as the log grows) and, with ``limits``, held between them. The r̂ of MRDR is
-    least squares with ``robust_weights`` (Farajtabar et al. 2018).
+    ``modelled`` (n, K) replaces our r̂, otherwise fitted on other folds (if ``forward``, on earlier folds, which do not
+    change as the log grows) and clipped to ``limits``. The r̂ of MRDR is least squares with ``robust_weights``
+    (Farajtabar et al. 2018).
     """
     sums, zero = SupportSums(log), np.broadcast_to(0.0, len(log))
     plain = robust = fit = targets = None
@@ -80,7 +224,7 @@ def terms_of(
             p = log.arrays.propensities
             importance = robust_weights(support_of(log, probs_of).weights * p, p)
             robust = Predictions(log, _within(fit_across(log, membership, folds, importance, forward=forward), limits))
-    for rounds in parts_of(log):
+    for rounds in slices_of(log):
         probs = probs_of(rounds)
         sums.add(rounds, probs)
         if plain is not None:
@@ -94,16 +238,16 @@ def terms_of(
     def fit_errors(weights: Floats) -> Floats:
         if fit is None or plain is None or targets is None:
             return zero
-        return fit.fit_errors(targets, weights, rewards - plain.modelled)
+        return fit.fit_errors(targets, weights, rewards - plain.predicted)
 
     terms = Terms(
         weights=np.minimum(clip, support.weights),
         clipped=bool(support.weights.max() > clip),
         rewards=rewards,
-        modelled=plain.modelled if plain else zero,
+        predicted=plain.predicted if plain else zero,
         direct=plain.direct if plain else zero,
         fit_errors=fit_errors,
-        robust_modelled=robust.modelled if robust else zero,
+        robust_predicted=robust.predicted if robust else zero,
         robust_direct=robust.direct if robust else zero,
     )
     return terms, support
@@ -111,13 +255,13 @@ def terms_of(
 
 def _given(log: BanditLog, modelled: npt.ArrayLike, limits: tuple[float, float] | None) -> Callable[[slice], Floats]:
     predicted: Floats = np.asarray(modelled, dtype=np.float64)
-    wanted = (len(log), log.n_actions)
-    require(predicted.shape == wanted, f"modelled must have shape {wanted}; it has {predicted.shape}.")
+    expected = (len(log), log.n_actions)
+    require(predicted.shape == expected, f"modelled must have shape {expected}; got {predicted.shape}.")
     low, high = float(predicted.min()), float(predicted.max())
-    require(np.isfinite(low) and np.isfinite(high), "modelled must hold finite numbers.")
+    require(np.isfinite(low) and np.isfinite(high), "modelled must be finite.")
     if limits is not None:
         inside = limits[0] <= low and high <= limits[1]
-        require(inside, f"modelled must stay in reward_range={limits} for this interval; it goes from {low} to {high}.")
+        require(inside, f"this interval needs modelled within reward_range={limits}; it ranges from {low} to {high}.")
     return lambda rounds: np.ascontiguousarray(predicted[rounds])
 
 

@@ -1,1 +1,1 @@
-"""Experiments: one file each, runnable from the command line."""
+"""Experiments, one file each; ``seachange replicate`` runs them."""

@@ -1,8 +1,8 @@
-"""Open Bandit Pipeline's synthetic table: seven estimators of a soft policy among 30 actions, beside ours.
+"""Open Bandit Pipeline's synthetic table: seven estimators of a soft policy over 30 actions.
 
 Source: zr-obp, examples/synthetic (README.md and evaluate_off_policy_estimators.py), 10,000 rounds, 30 actions,
-5 features, β = -3, 20 runs. Run i is drawn from the seed i in the order of the published script, so the worlds are
-the published ones; other seeds give other worlds of the same kind.
+5 features, β = -3, 20 runs. Run i draws from seed i in the order of the published script, so seeds from 0 on give the
+published worlds.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ import numpy as np
 from scipy.special import expit, softmax
 
 from seachange.engine import map_in_order
-from seachange.experiments.estimator_errors import Published, relative_errors
-from seachange.experiments.reward_model import cross_fitted_rewards, logistic_regression
+from seachange.experiments.estimator_errors import Published, cross_fitted_rewards, logistic_regression, relative_errors
 from seachange.log.bandit_log import BanditLog
 from seachange.protocols import Floats, Ints
 
@@ -31,13 +30,13 @@ PUBLISHED = {
 }
 PUBLISHED_RUNS = 20
 N_ROUNDS, N_ACTIONS, N_FEATURES = 10_000, 30, 5
-# β: the logging policy prefers what earns least.
+# β: the logging policy prefers actions with low rewards.
 INVERSE_TEMPERATURE = -3.0
 
 
 @dataclass(frozen=True, eq=False)
 class Rounds:
-    """Logged rounds, and what no log knows."""
+    """Logged rounds, with the true mean rewards."""
 
     contexts: Floats  # (n, d)
     mean_rewards: Floats  # (n, K)
@@ -47,12 +46,12 @@ class Rounds:
 
     @property
     def propensities(self) -> Floats:
-        """Of the logged actions."""
+        """(n,) p_t."""
         return self.logging_probs[np.arange(len(self.actions)), self.actions]
 
 
 class World:
-    """P(r = 1 | x, a) = σ(z), z the standardised x̃'θ + ã'ψ + x̃'Mã, where x̃ = (1, x) and ã = (1, one-hot a).
+    """P(r = 1 | x, a) = σ(z), z the standardized x̃'θ + ã'ψ + x̃'Mã, where x̃ = (1, x) and ã = (1, one-hot a).
 
     θ, ψ and M are uniform on (-1, 1), x is normal, π_0 ∝ exp(β P(r = 1 | x, a)).
     """
@@ -62,7 +61,7 @@ class World:
         self._generator = np.random.RandomState(seed)
 
     def rounds(self) -> Rounds:
-        """The next rounds. Their actions come from the same uniform numbers each time, as in the published script."""
+        """The next rounds. As in the published script, actions use the same uniform numbers each time."""
         contexts = self._generator.normal(size=(self.n_rounds, N_FEATURES))
         mean_rewards = self._mean_rewards(contexts)
         logging_probs = softmax(INVERSE_TEMPERATURE * mean_rewards, axis=1)

@@ -1,4 +1,4 @@
-"""exp() in a form that compilers turn into vector instructions."""
+"""exp() in a form that compilers can vectorize."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ import numpy as np
 from seachange.kernels.compiler import fused
 
 LOG2_E = 1.4426950408889634
-# ln 2 in two parts: the first has few enough digits for its multiples to be exact (Cody and Waite).
+# ln 2 in two parts; multiples of the first are exact because it has few digits (Cody and Waite).
 LN2_HIGH, LN2_LOW = 6.93145751953125e-1, 1.42860682030941723212e-6
-# Adding this to a number rounds it to a whole one and leaves that in the lowest bits.
+# Adding this rounds a number to an integer and leaves the integer in the lowest bits.
 ROUNDER = 6755399441055744.0
 LOWEST = -700.0
-# The same for single precision.
+# The same constants in single precision.
 LN2_HIGH_SINGLE, LN2_LOW_SINGLE = np.float32(0.693359375), np.float32(-2.12194440e-4)
 ROUNDER_SINGLE, LOWEST_SINGLE = np.float32(12582912.0), np.float32(-87.0)
 
 
 @fused
 def exp_of(value):
-    """exp(value) for values ≤ 0, to two units in the last place; e^-700 stands for all that is smaller.
+    """exp(value) for values ≤ 0, accurate to two units in the last place; values below -700 give e^-700.
 
-    exp(v) = 2^k exp(r) with k = round(v / ln 2) and |r| ≤ ln 2 / 2, where 13 terms of the series are enough.
+    exp(v) = 2^k exp(r) with k = round(v / ln 2) and |r| ≤ ln 2 / 2, for which 13 terms of the series are enough.
     """
     v = max(value, LOWEST)
     rounded = np.float64(v * LOG2_E + ROUNDER)
@@ -40,14 +40,14 @@ def exp_of(value):
     series = series * r + 1.0 / 6.0
     series = series * r + 0.5
     series = series * r + 1.0
-    # k moves from the lowest bits to where a number has its exponent.
+    # Shift k from the lowest bits to the exponent bits.
     power = np.int64((rounded.view(np.int64) + 1023) << 52).view(np.float64)
     return (series * r + 1.0) * power
 
 
 @fused
 def exp_of_single(value):
-    """The same in single precision, where 7 terms are enough; e^-87 stands for all that is smaller."""
+    """``exp_of`` in single precision with 7 terms; values below -87 give e^-87."""
     v = max(np.float32(value), LOWEST_SINGLE)
     rounded = np.float32(v * np.float32(LOG2_E) + ROUNDER_SINGLE)
     k = rounded - ROUNDER_SINGLE

@@ -1,4 +1,4 @@
-"""Documents drawn from pools."""
+"""Random selections of documents from pools."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from seachange.kernels.compiler import compiled
 
 @compiled
 def draw_documents(pool_documents, pools, shown, uniforms, documents, actions):
-    """documents[t] becomes a random choice, in random order, of those of visit t's pool, with shown[t] at actions[t].
+    """Fill documents[t] with random documents of visit t's pool, in random order, with shown[t] at actions[t].
 
-    Pools end at their first -1 and hold at least as many documents as are drawn; ``uniforms`` (n, drawn) decide.
+    A pool ends at its first -1 and has at least as many documents as are drawn. ``uniforms`` (n, drawn) are the draws.
     """
     n_drawn = documents.shape[1]
     pool = np.empty(pool_documents.shape[1], pool_documents.dtype)
@@ -27,7 +27,7 @@ def draw_documents(pool_documents, pools, shown, uniforms, documents, actions):
         for i in range(1, n_drawn):
             j = i + int(uniforms[t, i] * (size - i))
             pool[i], pool[j] = pool[j], pool[i]
-        place = int(uniforms[t, 0] * n_drawn)
-        pool[0], pool[place] = pool[place], pool[0]
+        slot = int(uniforms[t, 0] * n_drawn)
+        pool[0], pool[slot] = pool[slot], pool[0]
         documents[t] = pool[:n_drawn]
-        actions[t] = place
+        actions[t] = slot

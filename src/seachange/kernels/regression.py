@@ -1,7 +1,4 @@
-"""Weighted sums over rounds that regressions of the reward are solved from: f = f(x_t, a_t), the action's own features.
-
-All of them add up over chunks of rounds.
-"""
+"""Weighted sums for regressions of the reward on f = f(x_t, a_t); all of them are additive over chunks of rounds."""
 
 from __future__ import annotations
 
@@ -11,47 +8,47 @@ import numpy as np
 
 from seachange.kernels.compiler import compiled, reordered
 from seachange.kernels.emission import click_rate
-from seachange.kernels.rows import SIDE_BY_SIDE, columns_for, gather, grouped, own_rows, tabled
+from seachange.kernels.rows import LANES, action_rows, column_buffer, gather, group_by_block, without_contexts
 
-# Weights below this, of at most 1, move no sum: posteriors are almost always 0 or 1.
+# Weights below this do not change a sum. Posteriors are almost always 0 or 1.
 NEGLIGIBLE = 1e-15
-# What a state has of a round, where that is less than this, is taken as spread evenly over the round's block.
+# Posteriors below this are spread evenly over the rounds of their block.
 UNSHARED = 1e-6
-# Rounds are even where no square of a feature is more than so many times its mean: sums can then be had by subtraction.
-EVEN = 64.0
-# Rounds whose sums are kept together, and blocks that are worked on at a time.
-BLOCK, BLOCKS_TOGETHER = 256, 16
-# A feature whose squares sum up to less was not seen.
+# Sums may be obtained by subtraction if no squared feature exceeds this many times its mean.
+MAX_SQUARE_RATIO = 64.0
+# Rounds per block of precomputed sums, and blocks processed at a time.
+BLOCK, BLOCKS_PER_PASS = 256, 16
+# A feature with a smaller sum of squares counts as unobserved.
 NOTHING = 1e-200
 
 
 def regression_sums(rows, actions, rewards, weights, n_blocks):
-    """Σ_t u_t(z) [f f', f r, r², 1] for every weight column z; rounds without a reward (NaN) are left out.
+    """Σ_t u_t(z) [f f', f r, r², 1] for each weight column z; rounds without a reward (NaN) are skipped.
 
     Returns Gram matrices (L, B, D, D), moments (L, B, D) and totals (L, 2) of r² and 1.
     """
-    if tabled(rows):
+    if without_contexts(rows):
         counts, sums, totals = table_sums(actions, rewards, weights, n_blocks)
         return *table_grams(rows, counts, sums), totals
-    curvatures, slopes, totals = gaussian_curves(rewards, weights)
-    return *curved_sums(rows, actions, curvatures, slopes, n_blocks), totals
+    curvatures, slopes, totals = gaussian_terms(rewards, weights)
+    return *summed_terms(rows, actions, curvatures, slopes, n_blocks), totals
 
 
 def logistic_sums(rows, actions, rewards, weights, scores, n_blocks):
-    """Σ_t u_t(z) [p (1 - p) f f', (r - p) f], p = 1 / (1 + exp(-score)): curvature and slope of the log-likelihood.
+    """Σ_t u_t(z) [p (1 - p) f f', (r - p) f], p = 1 / (1 + exp(-score)): negative Hessian and gradient of log p(r).
 
-    Returns them with totals (L, 2) of r² and 1; rounds without a reward (NaN) are left out.
+    Returns them with totals (L, 2) of r² and 1; rounds without a reward (NaN) are skipped.
     """
-    if tabled(rows):
+    if without_contexts(rows):
         counts, sums, totals = table_sums(actions, rewards, weights, n_blocks)
-        return *table_grams(rows, *table_curves(actions, scores, counts, sums)), totals
-    curvatures, slopes, totals = click_curves(rewards, weights, scores)
-    return *curved_sums(rows, actions, curvatures, slopes, n_blocks), totals
+        return *table_grams(rows, *table_click_terms(actions, scores, counts, sums)), totals
+    curvatures, slopes, totals = click_terms(rewards, weights, scores)
+    return *summed_terms(rows, actions, curvatures, slopes, n_blocks), totals
 
 
 @compiled
-def gaussian_curves(rewards, weights):
-    """Curvatures u and slopes u r of every round, (n, L), and totals (L, 2) of u r² and u."""
+def gaussian_terms(rewards, weights):
+    """Curvatures u and slopes u r of each round, (n, L), and totals (L, 2) of u r² and u."""
     n, n_columns = weights.shape
     curvatures, slopes, totals = np.zeros((n, n_columns)), np.zeros((n, n_columns)), np.zeros((n_columns, 2))
     for t in range(n):
@@ -65,8 +62,8 @@ def gaussian_curves(rewards, weights):
 
 
 @compiled
-def click_curves(rewards, weights, scores):
-    """Curvatures u p (1 - p) and slopes u (r - p) of every round, (n, L), and totals (L, 2) of u r² and u."""
+def click_terms(rewards, weights, scores):
+    """Curvatures u p (1 - p) and slopes u (r - p) of each round, (n, L), and totals (L, 2) of u r² and u."""
     n, n_columns = weights.shape
     curvatures, slopes, totals = np.zeros((n, n_columns)), np.zeros((n, n_columns)), np.zeros((n_columns, 2))
     for t in range(n):
@@ -105,8 +102,8 @@ def table_sums(actions, rewards, weights, n_blocks):
 
 
 @compiled
-def table_curves(actions, scores, counts, sums):
-    """Curvatures and slopes (L, B) of clicks, from the sums of a log without contexts and its scores (n, L)."""
+def table_click_terms(actions, scores, counts, sums):
+    """Curvatures and slopes (L, B) of clicks, from the sums and scores (n, L) of a log without contexts."""
     levels, curvatures, slopes = np.zeros(counts.shape), np.empty(counts.shape), np.empty(counts.shape)
     for t in range(actions.size):
         for z in range(counts.shape[0]):
@@ -120,29 +117,29 @@ def table_curves(actions, scores, counts, sums):
 
 
 def table_grams(rows, curvatures, slopes):
-    """Sums (L, B) of a log without contexts in the shapes of all others."""
+    """Sums (L, B) of a log without contexts, in the general shapes (L, B, 1, 1) and (L, B, 1)."""
     feature = rows[0, 0, 0]
     return curvatures[:, :, None, None] * feature**2, slopes[:, :, None] * feature
 
 
-def curved_sums(rows, actions, curvatures, slopes, n_blocks):
+def summed_terms(rows, actions, curvatures, slopes, n_blocks):
     """Gram matrices Σ_t c_t(z) f f' (L, B, D, D) and moments Σ_t s_t(z) f (L, B, D)."""
     n_features = rows.shape[2]
     sums = np.zeros((curvatures.shape[1], n_blocks, n_features * (n_features + 3) // 2))
-    add_rounds(rows, actions, *grouped(actions, n_blocks), curvatures, slopes, sums)
+    add_rounds(rows, actions, *group_by_block(actions, n_blocks), curvatures, slopes, sums)
     return unpacked(sums, n_features)
 
 
 @compiled
 def add_rounds(rows, actions, order, bounds, curvatures, slopes, sums):
-    """Lower triangles of Σ_t c_t(z) f f' and, beside them, Σ_t s_t(z) f are added to ``sums`` (L, B, D (D + 3) / 2)."""
+    """Add the lower triangles of Σ_t c_t(z) f f', followed by Σ_t s_t(z) f, to ``sums`` (L, B, D (D + 3) / 2)."""
     n_columns, n_features = curvatures.shape[1], rows.shape[2]
     n_pairs = sums.shape[2] - n_features
-    features, few = columns_for(n_features), columns_for(n_features)
-    curvature, slope, rounds = np.empty(SIDE_BY_SIDE), np.empty(SIDE_BY_SIDE), np.empty(SIDE_BY_SIDE, np.int64)
+    features, few = column_buffer(n_features), column_buffer(n_features)
+    curvature, slope, rounds = np.empty(LANES), np.empty(LANES), np.empty(LANES, np.int64)
     for b in range(bounds.size - 1):
-        for first in range(bounds[b], bounds[b + 1], SIDE_BY_SIDE):
-            members = order[first : min(first + SIDE_BY_SIDE, bounds[b + 1])]
+        for first in range(bounds[b], bounds[b + 1], LANES):
+            members = order[first : min(first + LANES, bounds[b + 1])]
             gathered = False
             for z in range(n_columns):
                 size = 0
@@ -153,7 +150,7 @@ def add_rounds(rows, actions, order, bounds, curvatures, slopes, sums):
                     continue
                 many = 2 * size > members.size
                 if not many:
-                    # Only a few of the rounds belong to the state: those are brought together.
+                    # Few of the rounds belong to the state: gather only those.
                     size = 0
                     for i in range(members.size):
                         if abs(curvature[i]) + abs(slope[i]) > NEGLIGIBLE:
@@ -171,10 +168,10 @@ def add_rounds(rows, actions, order, bounds, curvatures, slopes, sums):
 
 @reordered
 def add_products(features, columns, curvature, slope, packed, moments):
-    """Σ_i c_i f_i f_i', its lower triangle row by row, is added to ``packed``, Σ_i s_i f_i to ``moments``.
+    """Add the lower triangle of Σ_i c_i f_i f_i', row by row, to ``packed``, and Σ_i s_i f_i to ``moments``.
 
-    Rounds stand in these columns of ``features`` (D, n). The order of the sums is the compiler's. Two rows of the
-    triangle and four of its columns are summed at a time, so that a number that was loaded is used often.
+    Rounds are the ``columns`` of ``features`` (D, n). The compiler may reorder the sums. Two rows and four columns of
+    the triangle are summed at a time, so that each loaded number is used often.
     """
     n_features, size = features.shape[0], columns.stop - columns.start
     upper, lower = np.empty(size), np.empty(size)
@@ -188,7 +185,7 @@ def add_products(features, columns, curvature, slope, packed, moments):
             moment += slope[i] * row[i]
             next_moment += slope[i] * next_row[i]
         moments[j] += moment
-        place, next_place = j * (j + 1) // 2, (j + 1) * (j + 2) // 2
+        offset, next_offset = j * (j + 1) // 2, (j + 1) * (j + 2) // 2
         if both:
             moments[j + 1] += next_moment
         done = j // 4 * 4 if both else 0
@@ -205,98 +202,97 @@ def add_products(features, columns, curvature, slope, packed, moments):
                 f += lower[i] * second[i]
                 g += lower[i] * third[i]
                 h += lower[i] * fourth[i]
-            packed[place + k] += a
-            packed[place + k + 1] += b
-            packed[place + k + 2] += c
-            packed[place + k + 3] += d
-            packed[next_place + k] += e
-            packed[next_place + k + 1] += f
-            packed[next_place + k + 2] += g
-            packed[next_place + k + 3] += h
+            packed[offset + k] += a
+            packed[offset + k + 1] += b
+            packed[offset + k + 2] += c
+            packed[offset + k + 3] += d
+            packed[next_offset + k] += e
+            packed[next_offset + k + 1] += f
+            packed[next_offset + k + 2] += g
+            packed[next_offset + k + 3] += h
         for k in range(done, j + 1):
             column = features[k, columns]
             a, b = 0.0, 0.0
             for i in range(size):
                 a += upper[i] * column[i]
                 b += lower[i] * column[i]
-            packed[place + k] += a
+            packed[offset + k] += a
             if both:
-                packed[next_place + k] += b
+                packed[next_offset + k] += b
         if both:
             a = 0.0
             for i in range(size):
                 a += lower[i] * next_row[i]
-            packed[next_place + j + 1] += a
+            packed[next_offset + j + 1] += a
 
 
 def unpacked(sums, n_features):
-    """Lower triangles and moments side by side, (..., D (D + 3) / 2), as matrices (..., D, D) and moments (..., D)."""
+    """Packed lower triangles and moments, (..., D (D + 3) / 2), as matrices (..., D, D) and moments (..., D)."""
     pairs = _pairs(n_features)
     return sums[..., pairs], sums[..., sums.shape[-1] - n_features :]
 
 
 @cache
 def _pairs(n_features):
-    """(D, D) where the lower triangle, row by row, has the product of two features."""
+    """(D, D) index of each product of two features in the packed lower triangle."""
     first, second = np.ogrid[:n_features, :n_features]
     larger, smaller = np.maximum(first, second), np.minimum(first, second)
     return larger * (larger + 1) // 2 + smaller
 
 
-def plain_sums(rows, actions, rewards, pieces):
-    """Lower triangles of Σ f f' and, beside them, Σ f r of every piece, (m, D (D + 3) / 2), unweighted.
+def unweighted_sums(rows, actions, rewards, segments):
+    """Packed Σ f f' and Σ f r of each segment, (m, D (D + 3) / 2), and whether they may be subtracted from (m,).
 
-    Pieces are places of rounds. Beside the sums, whether a piece is even (m,). For features in one block (B = 1). They
-    are summed once and serve every later E-step.
+    Segments are arrays of rounds. Only for features in one block (B = 1). Computed once and used by every E-step.
     """
     n_features = rows.shape[2]
-    curvatures, slopes, _ = gaussian_curves(rewards, np.ones((rewards.size, 1)))
-    sums, even = np.zeros((len(pieces), n_features * (n_features + 3) // 2)), np.empty(len(pieces), dtype=bool)
-    for p, piece in enumerate(pieces):
-        bounds = np.array([0, piece.size])
-        add_rounds(rows, actions, piece, bounds, curvatures, slopes, sums[p].reshape(1, 1, -1))
-        largest = np.abs(own_rows(rows, actions, piece)).max(axis=0) ** 2
+    curvatures, slopes, _ = gaussian_terms(rewards, np.ones((rewards.size, 1)))
+    sums = np.zeros((len(segments), n_features * (n_features + 3) // 2))
+    subtractable = np.empty(len(segments), dtype=bool)
+    for p, segment in enumerate(segments):
+        bounds = np.array([0, segment.size])
+        add_rounds(rows, actions, segment, bounds, curvatures, slopes, sums[p].reshape(1, 1, -1))
+        largest = np.abs(action_rows(rows, actions, segment)).max(axis=0) ** 2
         squares = sums[p, np.arange(n_features) * (np.arange(n_features) + 3) // 2]
-        even[p] = (largest * curvatures[piece].sum() <= EVEN * squares).all()
-    return sums, even
+        subtractable[p] = (largest * curvatures[segment].sum() <= MAX_SQUARE_RATIO * squares).all()
+    return sums, subtractable
 
 
 def blocks_of(n):
-    """Places of every ``BLOCK`` rounds."""
+    """Blocks of ``BLOCK`` consecutive rounds."""
     return [np.arange(start, min(start + BLOCK, n)) for start in range(0, n, BLOCK)]
 
 
-def blocked_sums(rows, actions, rewards, weights, block_sums, even):
-    """``regression_sums`` of posteriors, with the help of the ``plain_sums`` of ``blocks_of`` rounds.
+def blocked_sums(rows, actions, rewards, weights, block_sums, subtractable):
+    """``regression_sums`` of posteriors, using the ``unweighted_sums`` of ``blocks_of`` the rounds.
 
-    Weights of a round add up to 1, and mostly one state has it all: the state that dominates a block is given all of
-    it, and only what other states have of a round is moved to them. (Each round counts with the weight it has; where
-    only traces of a round are elsewhere, it is the block's mean that is moved.) Blocks that are not even are summed as
-    they are.
+    The weights of a round sum to 1 and mostly belong to one state. So the dominant state of a block gets the sums of
+    the whole block, and the weights of other states are moved from it round by round; weights below ``UNSHARED`` move
+    shares of the block's sums instead. Blocks that are not ``subtractable`` are summed directly.
     """
     n, n_columns = weights.shape
     sums, totals = np.zeros((n_columns, 1, block_sums.shape[1])), np.zeros((n_columns, 2))
-    for start in range(0, n, BLOCKS_TOGETHER * BLOCK):
-        rounds = slice(start, start + BLOCKS_TOGETHER * BLOCK)
-        blocks = slice(start // BLOCK, start // BLOCK + BLOCKS_TOGETHER)
-        curvatures, slopes, shares, squares = shared_out(rewards[rounds], weights[rounds], even[blocks])
+    for start in range(0, n, BLOCKS_PER_PASS * BLOCK):
+        rounds = slice(start, start + BLOCKS_PER_PASS * BLOCK)
+        blocks = slice(start // BLOCK, start // BLOCK + BLOCKS_PER_PASS)
+        curvatures, slopes, shares, squares = split_weights(rewards[rounds], weights[rounds], subtractable[blocks])
         sums[:, 0] += shares.T @ block_sums[blocks]
         own = rows if len(rows) == 1 else rows[rounds]
-        add_rounds(own, actions[rounds], *grouped(actions[rounds], 1), curvatures, slopes, sums)
+        add_rounds(own, actions[rounds], *group_by_block(actions[rounds], 1), curvatures, slopes, sums)
         totals += squares
     return *unpacked(sums, rows.shape[2]), totals
 
 
 @compiled
-def shared_out(rewards, weights, even):
-    """What states have of whole blocks, shares (m, L); what they have of rounds beside those; totals (L, 2).
+def split_weights(rewards, weights, subtractable):
+    """Split weights into shares of whole blocks (m, L) and weights of single rounds (n, L), u and u r.
 
-    The latter as curvatures u and slopes u r, (n, L).
+    Returns curvatures, slopes, shares, and totals (L, 2) of u r² and u.
     """
     n, n_columns = weights.shape
     curvatures, slopes = np.zeros((n, n_columns)), np.zeros((n, n_columns))
-    shares, totals = np.zeros((even.size, n_columns)), np.zeros((n_columns, 2))
-    for part in range(even.size):
+    shares, totals = np.zeros((subtractable.size, n_columns)), np.zeros((n_columns, 2))
+    for part in range(subtractable.size):
         start, stop = part * BLOCK, min((part + 1) * BLOCK, n)
         for t in range(start, stop):
             if not np.isnan(rewards[t]):
@@ -309,8 +305,8 @@ def shared_out(rewards, weights, even):
             mass += shares[part, z]
             if shares[part, z] > shares[part, dominant]:
                 dominant = z
-        # Where most rounds are shared it is cheaper to sum them as they are.
-        whole = even[part] and shares[part, dominant] > 0.5 * mass
+        # If no state dominates the block, direct sums are cheaper.
+        whole = subtractable[part] and shares[part, dominant] > 0.5 * mass
         for z in range(n_columns):
             shares[part, z] = 0.0
         for t in range(start, stop):
@@ -335,22 +331,22 @@ def shared_out(rewards, weights, even):
     return curvatures, slopes, shares, totals
 
 
-def modelled_rewards(rows, coefs):
-    """c_a · f(x_t, a) for every round and action, (n, K) or (1, K), for one coefficient set (B, D)."""
+def modeled_rewards(rows, coefs):
+    """c_a · f(x_t, a) for each round and action, (n, K) or (1, K), given coefficients (B, D)."""
     return rows @ coefs[0] if rows.shape[1] > 1 else rows[:, 0] @ coefs.T
 
 
-def penalised_gram(grams, penalties):
+def penalized_gram(grams, penalties):
     """G + diag(penalties), for penalties (D,)."""
     return grams + np.diag(penalties)
 
 
 def solve_ridge(grams, moments, penalties):
-    """c = (G + diag(penalties))⁻¹ m for every leading index; least norm, in units of the features, where singular."""
-    penalised = penalised_gram(grams, penalties)
+    """c = (G + diag(penalties))⁻¹ m for each leading index; if singular, the minimum-norm solution in feature units."""
+    penalized = penalized_gram(grams, penalties)
     if (penalties > 0.0).all():
-        return np.linalg.solve(penalised, moments[..., None])[..., 0]
-    return (scaled_inverse(penalised) @ moments[..., None])[..., 0]
+        return np.linalg.solve(penalized, moments[..., None])[..., 0]
+    return (scaled_inverse(penalized) @ moments[..., None])[..., 0]
 
 
 def scaled_inverse(grams):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
@@ -12,31 +12,35 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from seachange.errors import LogError, ParameterError, SeachangeWarning
-from seachange.log.columns import columns_from_arrays
-from seachange.log.joint import JointFeatures, LogArrays
-from seachange.log.validation import OnBadRows, require_probabilities, validated
+from seachange.errors import Fix, LogError, ParameterError, SeachangeWarning
+from seachange.log.arrays import columns_from_arrays
+from seachange.log.disk_log import log_on_disk
+from seachange.log.joint_features import JointFeatures, LogArrays
+from seachange.log.validation import OnBadRows, Problem, ProblemError, require_probabilities, validated
 from seachange.protocols import Bools, Floats, Ints
 
 if TYPE_CHECKING:
     from narwhals.typing import IntoDataFrame
 
+    from seachange.log.disk_log import DiskFolder
     from seachange.log.features import FeatureSpec
-    from seachange.log.spool import Spool
 
 CHUNK_ROWS = 1 << 17
-PROPENSITY_CURE = (
-    'columns={"propensity": ...}, or estimate them: '
-    "log.with_propensities(sc.estimate_propensities(log), estimated=True)"
+PROPENSITY_FIX = Fix(
+    'Name their column with columns={"propensity": ...}, or estimate them with '
+    "log.with_propensities(sc.estimate_propensities(log), estimated=True).",
+    "Name their column with --columns propensity=..., or estimate them with --estimate-propensities.",
 )
 PropensitySource = Literal["logged", "estimated", "unknown"]
+# Reads tables for ``BanditLog.from_frame``: set by the layer above, which knows how.
+_frame_readers: list[Callable[..., BanditLog]] = []
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class BanditLog:
     """Rounds of (context, action, reward, propensity), in time order.
 
-    Make one with ``from_arrays``, ``from_frame`` or ``read_log``; the constructor itself checks nothing.
+    Create one with ``from_arrays``, ``from_frame`` or ``read_log``; the constructor does not validate.
     """
 
     arrays: LogArrays
@@ -47,9 +51,9 @@ class BanditLog:
     propensity_source: PropensitySource = "logged"
     times: npt.NDArray[Any] | None = None
     sequences: npt.NDArray[Any] | None = None
-    dropped: tuple[tuple[str, int], ...] = ()  # rules that rows broke which were left out, and how many did
-    spool: Spool | None = None  # where the columns are, if on disk
-    features: FeatureSpec | None = None  # how the features came of raw columns; None where they were given as arrays
+    dropped: tuple[tuple[str, int], ...] = ()  # rules that dropped rows broke, and how many rows
+    disk: DiskFolder | None = None  # where the columns are, if on disk
+    features: FeatureSpec | None = None  # how raw columns became features; None if they were passed as arrays
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "arrays", LogArrays(*(_read_only(array) for array in self.arrays)))
@@ -76,18 +80,18 @@ class BanditLog:
         action_names: Sequence[str] | None = None,
         context_names: Sequence[str] | None = None,
     ) -> BanditLog:
-        """Check arrays and copy them into a log.
+        """Validate arrays and copy them into a log.
 
-        propensities     (n,): None where nobody wrote them down; ``estimate_propensities`` may then stand in for them
-        contexts         (n, d): one vector a round, shared by all actions, f(x, a) = [x, 1] in action a's block
-        action_features  (n, K, d): one vector an action and round, f(x, a) = that vector; or (rows, offsets) where
-                         round t has the actions rows[offsets[t]:offsets[t + 1]] and an action is a place in its list
+        propensities     (n,): None if they were not logged; see ``estimate_propensities``
+        contexts         (n, d): one vector per round, shared by all actions, f(x, a) = [x, 1] in action a's block
+        action_features  (n, K, d): one vector per action and round, f(x, a) = that vector; or (rows, offsets), if
+                         round t has the actions rows[offsets[t]:offsets[t + 1]] and an action is an index into them
         action_mask      (n, K): which actions could be shown
-        logging_probs    (n, K): the whole logging distribution, where it is known
+        logging_probs    (n, K): the whole logging distribution, if it is known
         times            (n,): seconds or datetime64, non-decreasing (within each sequence)
-        sequences        (n,): which independent chain (user, session) a round belongs to
-        missing_rewards  NaN rewards stand for rounds nobody observed (oracles only)
-        on_bad_rows      "drop" leaves out the rows that break a rule instead of raising
+        sequences        (n,): which independent sequence (user, session) a round belongs to
+        missing_rewards  NaN rewards mark unobserved rounds (oracles only)
+        on_bad_rows      "drop" drops the rows that break a rule instead of raising
         """
         columns = columns_from_arrays(
             actions=actions,
@@ -118,20 +122,19 @@ class BanditLog:
     ) -> BanditLog:
         """Read a log from a pandas, polars or arrow table.
 
-        ``columns`` says where things are: ``{"action": "item_id", "reward": "click", "propensity": "pscore"}``, and
-        where there are any ``"time"``, ``"sequence"`` and ``"contexts"`` (a list). Words left out are looked for under
-        their own name, and a table without propensities becomes a log without them; contexts left out are all other
-        columns but those that are of no use, which a warning names: the index of a table, identifiers, constants, what
-        may be propensities under another name. ``log.features`` says what became of each; given as ``features`` (a
-        model's, say), the table is encoded by them. ``action_names`` fixes the order of the actions; otherwise it is
-        the sorted order of those that occur.
+        ``columns`` maps roles to columns: ``{"action": "item_id", "reward": "click", "propensity": "pscore"}``, and
+        optionally ``"time"``, ``"sequence"`` and ``"contexts"`` (a list). Roles that are not mapped are detected by
+        their usual names; a table without propensities becomes a log without them. By default, the contexts are all
+        other columns except useless ones, which a warning lists: a table's index, identifiers, constants, and columns
+        that may be propensities. ``log.features`` records how each column is encoded; pass it (or a model's) as
+        ``features`` to encode another table the same way. ``action_names`` sets the order of the actions; by default
+        they are sorted.
         """
-        from seachange.log.encoding import log_from_raw
-        from seachange.log.readers.frame import FrameLog
-
-        return log_from_raw(
-            FrameLog(frame, columns or {}, features),
-            features,
+        (read,) = _frame_readers
+        return read(
+            frame,
+            columns,
+            features=features,
             action_names=action_names,
             missing_rewards=missing_rewards,
             on_bad_rows=on_bad_rows,
@@ -160,12 +163,12 @@ class BanditLog:
 
     @property
     def propensities_known(self) -> bool:
-        """Whether there are propensities, logged or estimated."""
+        """Whether the log has propensities, logged or estimated."""
         return self.propensity_source != "unknown"
 
     @property
     def propensities_estimated(self) -> bool:
-        """Whether the propensities are estimates of what nobody wrote down."""
+        """Whether the propensities were estimated, not logged."""
         return self.propensity_source == "estimated"
 
     @property
@@ -177,7 +180,7 @@ class BanditLog:
 
     @property
     def action_mask(self) -> Bools | None:
-        """(n, K), or None where every action could be shown."""
+        """(n, K), or None if every action could be shown."""
         return self.arrays.mask if self.masked else None
 
     @property
@@ -197,9 +200,9 @@ class BanditLog:
     def __getitem__(self, rounds: slice) -> BanditLog:
         """A run of rounds, sharing memory with this log."""
         if not isinstance(rounds, slice):
-            raise ParameterError(f"a log is sliced by rounds, log[a:b]; got log[{rounds!r}].")
+            raise ParameterError(f"slice a log by rounds, log[a:b]; got log[{rounds!r}].")
         if rounds.step not in (None, 1):
-            raise ParameterError(f"a log keeps its time order; slice it without a step, not with {rounds.step}.")
+            raise ParameterError(f"a log keeps its time order, so slices have no step; got {rounds.step}.")
         return self._select(rounds)
 
     def with_rewards(self, rewards: Floats) -> BanditLog:
@@ -212,7 +215,7 @@ class BanditLog:
         if given.shape not in ((len(self),), (len(self), self.n_actions)):
             raise LogError(
                 f"propensities must have shape ({len(self)},), or ({len(self)}, {self.n_actions}) for the whole "
-                f"logging distribution; they have {given.shape}."
+                f"logging distribution; they have shape {given.shape}."
             )
         whole = given if given.ndim == 2 else None
         taken = given if whole is None else whole[np.arange(len(self)), self.actions]
@@ -225,14 +228,12 @@ class BanditLog:
         )
 
     def take(self, rounds: Ints) -> BanditLog:
-        """The rounds with these indices, copied: to disk where sequences come from there."""
-        if self.spool is None or self.sequences is None:
+        """The rounds with these indices, copied; if the log is on disk and has sequences, to disk."""
+        if self.disk is None or self.sequences is None:
             return self._select(rounds)
-        from seachange.log.spool import spooled
-
         starts = range(0, len(rounds), CHUNK_ROWS)
         parts = (self._select(rounds[start : start + CHUNK_ROWS]) for start in starts)
-        return replace(spooled(parts), dropped=self.dropped)
+        return replace(log_on_disk(parts), dropped=self.dropped)
 
     def _select(self, rounds: slice | Ints) -> BanditLog:
         def part(array: npt.NDArray[Any] | None) -> Any:
@@ -255,7 +256,7 @@ class BanditLog:
             propensity_source=self.propensity_source,
             times=part(self.times),
             sequences=part(self.sequences),
-            spool=self.spool,
+            disk=self.disk,
             features=self.features,
         )
 
@@ -264,9 +265,9 @@ class BanditLog:
         """(D,) the unit that each feature is measured in: its root mean square."""
         return _read_only(self.joint.scales(self.arrays.rows))
 
-    def room(self, *shape: int) -> Floats:
-        """An array to be filled, where the log's own columns are: in memory or on disk."""
-        return np.empty(shape) if self.spool is None else self.spool.room(shape)
+    def new_array(self, *shape: int) -> Floats:
+        """A writable array, in memory or on disk like the log's own columns."""
+        return np.empty(shape) if self.disk is None else self.disk.new_array(shape)
 
     def split(self, share: float) -> tuple[BanditLog, BanditLog]:
         """The first ``share`` of the rounds, and the rest."""
@@ -276,17 +277,17 @@ class BanditLog:
         return self[:cut], self[cut:]
 
     def chunk_slices(self, rows: int = CHUNK_ROWS) -> list[slice]:
-        """Where ``chunks`` cuts."""
+        """The slices that ``chunks`` returns."""
         if rows < 1:
-            raise ParameterError(f"a chunk needs at least 1 row; got {rows}.")
+            raise ParameterError(f"rows must be at least 1; got {rows}.")
         return [slice(start, min(start + rows, len(self))) for start in range(0, len(self), rows)]
 
     def chunks(self, rows: int = CHUNK_ROWS) -> Iterator[BanditLog]:
-        """The log in runs of at most ``rows`` rounds."""
+        """The log in slices of at most ``rows`` rounds."""
         return (self[rounds] for rounds in self.chunk_slices(rows))
 
     def fingerprint(self) -> str:
-        """A digest of everything that is learned from."""
+        """A digest of everything that learning uses."""
         digest = hashlib.blake2b(digest_size=16)
         for array in self.arrays:
             digest.update(str(array.shape).encode())
@@ -297,11 +298,16 @@ class BanditLog:
         return digest.hexdigest()
 
     def __repr__(self) -> str:
-        """Sizes and rates at a glance."""
+        """Sizes and mean reward."""
         seen = self.arrays.rewards[~np.isnan(self.arrays.rewards)]
         mean = float(seen.mean()) if len(seen) else float("nan")
         sizes = f"{len(self):,} rounds, {self.n_actions} actions, {self.joint.description}"
         return f"BanditLog({sizes}, mean reward {mean:.4g})"
+
+
+def set_frame_reader(read: Callable[..., BanditLog]) -> None:
+    """Set the function behind ``BanditLog.from_frame``, which takes the same arguments."""
+    _frame_readers[:] = [read]
 
 
 def _read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -311,55 +317,55 @@ def _read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def require_log(log: Any, purpose: str) -> None:
-    """Raise where ``purpose`` is asked of something else than a log."""
+    """Raise if ``log``, which ``purpose`` needs, is not a BanditLog."""
     if not isinstance(log, BanditLog):
         raise LogError(
             f"{purpose} needs a BanditLog; got a {type(log).__name__}. "
-            "Tables become one with BanditLog.from_frame, arrays with BanditLog.from_arrays."
+            "Create one with BanditLog.from_frame (tables) or BanditLog.from_arrays (arrays)."
         )
 
 
 def require_rounds(log: BanditLog, purpose: str) -> None:
-    """Raise where ``purpose`` is asked of a log without rounds."""
+    """Raise if ``log``, which ``purpose`` needs, has no rounds."""
     require_log(log, purpose)
     if len(log) == 0:
         raise LogError(f"{purpose} needs at least one round; the log is empty.")
 
 
 def first_that_is_no_click(log: BanditLog) -> float | None:
-    """The first reward that is neither 0 nor 1 nor missing; None where all are clicks."""
+    """The first reward that is not 0, 1 or missing; None if all rewards are clicks."""
     rewards = (log.arrays.rewards[rounds] for rounds in log.chunk_slices())
     others = (part[np.isfinite(part) & (part != 0) & (part != 1)] for part in rewards)
     return next((float(part[0]) for part in others if len(part)), None)
 
 
 def require_rewards(log: BanditLog, purpose: str) -> None:
-    """Raise where ``purpose`` needs rounds or rewards that the log does not have."""
+    """Raise if the log lacks rounds or rewards that ``purpose`` needs."""
     require_rounds(log, purpose)
     if log.has_missing_rewards:
         missing = int(np.isnan(log.arrays.rewards).sum())
         raise LogError(
-            f"{purpose} needs a reward in every round; {missing} of {len(log)} have none. "
-            "Leave those rounds out with log.take(numpy.flatnonzero(~numpy.isnan(log.rewards)))."
+            f"{purpose} needs a reward in every round; {missing:,} of {len(log):,} have none. "
+            "Drop those rounds with log.take(numpy.flatnonzero(~numpy.isnan(log.rewards)))."
         )
 
 
-def require_propensities(log: BanditLog, purpose: str) -> None:
-    """Raise where ``purpose`` needs propensities that the log does not have."""
+def require_propensities(log: BanditLog, purpose: str, without: Fix | None = None) -> None:
+    """Raise if the log lacks propensities, which ``purpose`` needs; ``without`` is another way out."""
     require_log(log, purpose)
     if not log.propensities_known:
-        raise LogError(
-            f"{purpose} needs the propensities of the actions taken, and this log has none. Name their column, "
-            f"{PROPENSITY_CURE}."
-        )
+        missing, fix = f"{purpose} needs the propensities of the actions taken, but this log has none", PROPENSITY_FIX
+        if without is not None:
+            fix = Fix(f"{fix.python} {without.python}", f"{fix.shell} {without.shell or without.python}")
+        raise ProblemError(Problem("no-propensities", missing, fix=fix))
 
 
 def warn_of_estimates(log: BanditLog, purpose: str) -> None:
-    """Say that ``purpose`` rests on estimated propensities, where it does; for functions that a user calls."""
+    """Warn if ``purpose`` relies on estimated propensities; for functions that users call."""
     if log.propensities_estimated:
         warnings.warn(
-            f"{purpose} uses estimated propensities: it is as right as they are, and no interval counts their error. "
-            "sc.propensity_report says how well they are calibrated.",
+            f"{purpose} uses estimated propensities: it is only as accurate as they are, and intervals ignore their "
+            "error. sc.propensity_report shows how well they are calibrated.",
             SeachangeWarning,
             stacklevel=3,
         )

@@ -1,4 +1,4 @@
-"""What is independent in a log: sequences where it has them, else rounds."""
+"""The independent units of a log: its sequences if it has any, else its rounds."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ import numpy as np
 from seachange.log.bandit_log import BanditLog
 from seachange.protocols import Floats, Ints
 
-# Clusters of the first of the folds that grow.
+# Clusters in the first growing fold.
 FIRST_FOLD = 32
 
 
 @dataclass(frozen=True, eq=False)
 class Clusters:
-    """Rounds that may depend on each other, together."""
+    """Rounds grouped by sequence: rounds of different clusters are independent."""
 
     log: BanditLog
 
     @cached_property
     def places(self) -> Ints | None:
-        """(n,) the cluster of every round, numbered in the order in which they begin; None where each is its own."""
+        """(n,) the cluster of each round, numbered in order of appearance; None if each round is its own."""
         if self.log.sequences is None:
             return None
         _, first, place = np.unique(self.log.sequences, return_index=True, return_inverse=True)
@@ -45,29 +45,29 @@ class Clusters:
         return values if self.places is None else np.asarray(np.bincount(self.places, values), dtype=np.float64)
 
     def folds(self, n_folds: int, weights: Floats | None = None) -> Ints:
-        """(n,) a fold for every round: blocks of time, as much of ``weights`` (n,) in each, no cluster cut in two.
+        """(n,) the fold of each round: blocks of time with equal ``weights`` (n,), no cluster split.
 
-        One cluster cannot be compared with others: its rounds are taken as they are in a log without sequences.
+        The rounds of a single cluster are split like those of a log without sequences.
         """
         whole = self.places is None or len(self.sizes) == 1
         counts = np.ones(len(self.log)) if weights is None else weights
         counts = counts if whole else self.sums(counts)
         before = np.cumsum(counts) - counts
         folds = (before * min(n_folds, len(counts)) / counts.sum()).astype(np.int64)
-        # Rounds without weight at the end are of the last fold; a fold that a large cluster skips is none.
+        # Rounds without weight at the end join the last fold; folds that a large cluster skips are removed.
         folds = np.unique(np.minimum(folds, n_folds - 1), return_inverse=True)[1].reshape(-1)
         return folds if whole else np.asarray(folds[self.places])
 
     def growing_folds(self) -> Ints:
-        """(n,) a fold for every round: the first clusters, and then each as many as all before it.
+        """(n,) the fold of each round: each fold has as many clusters as all folds before it.
 
-        What comes later does not change them.
+        Later rounds do not change the folds of earlier ones.
         """
         folds = np.frexp(np.arange(len(self.sizes)) // FIRST_FOLD)[1].astype(np.int64)
         return folds if self.places is None else folds[self.places]
 
     def largest_so_far(self, values: Floats) -> Floats:
-        """(G,) the largest of ``values`` (n,) in each cluster and those before it."""
+        """(G,) the largest of ``values`` (n,) in each cluster and all before it."""
         tops = values
         if self.places is not None:
             tops = np.full(len(self.sizes), -np.inf)

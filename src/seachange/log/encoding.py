@@ -1,10 +1,10 @@
-"""Raw logs to BanditLogs: features encoded as a FeatureSpec says, rules of logs checked, nothing copied twice."""
+"""Raw logs to BanditLogs: fit a FeatureSpec, encode part by part, validate."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Any, NamedTuple
@@ -13,23 +13,33 @@ import numpy as np
 
 from seachange.engine import cores, map_in_order
 from seachange.errors import LogError, ParameterError
+from seachange.log.arrays import Columns
 from seachange.log.bandit_log import BanditLog
-from seachange.log.columns import Columns
-from seachange.log.feature_encoding import columns_of, fill, fill_lists
-from seachange.log.feature_fitting import LogFacts, facts_of, features_of, fit_features, spec_of
+from seachange.log.disk_log import log_on_disk
+from seachange.log.feature_encoding import columns_of, fill, fill_pools
+from seachange.log.feature_fitting import fit_features
 from seachange.log.features import FeatureSpec
-from seachange.log.joining import BrokenRules, Together
-from seachange.log.joint import ContextKind, JointFeatures
-from seachange.log.number_rows import NumberRows
-from seachange.log.raw import PART_ROWS, RawLog, RawRounds, Rejected
-from seachange.log.raw_columns import distinct_texts, raw_columns
-from seachange.log.readers.ahead import made_ahead
-from seachange.log.room import Room
-from seachange.log.validation import Broken, OnBadRows, broken_rules, require_some, without_broken
+from seachange.log.joint_features import ContextKind, JointFeatures
+from seachange.log.raw import PART_ROWS, RawLog, RawRounds, Rejected, distinct_texts, raw_columns
+from seachange.log.validation import (
+    DROP,
+    Fault,
+    OnBadRows,
+    Problem,
+    ProblemError,
+    faults_of,
+    feature_fault,
+    require_rows,
+    without_faults,
+)
 from seachange.protocols import Floats
 
+# Different reasons for rejecting lines that are counted one by one.
+MOST_REASONS, OTHER_REASONS = 100, "other reasons"
 # Formats whose places are rows of a table; in all others they are lines of text.
-OF_ROWS = ("frame", "parquet", "arrow", "obp")
+ROW_FORMATS = ("frame", "parquet", "arrow", "obp")
+# The columns with one entry per round, besides the contexts.
+PER_ROUND = ("actions", "rewards", "propensities", "action_mask", "logging_probs", "times", "sequences")
 
 
 def log_from_raw(
@@ -41,93 +51,46 @@ def log_from_raw(
     on_bad_rows: OnBadRows = "raise",
     on_disk: bool = False,
 ) -> BanditLog:
-    """The rounds of ``raw``, encoded by ``features``; where none are given they are fitted, and ``log.features`` says.
+    """The rounds of ``raw``, encoded with ``features``, or with features fitted on all of them.
 
-    They are fitted on all rounds, those that ``on_bad_rows="drop"`` leaves out as well. ``on_disk`` keeps the log's
-    columns in temporary files and reads ``raw`` twice, so that neither need fit into memory.
+    ``on_disk`` keeps the log's columns in temporary files and reads ``raw`` twice, so that neither needs to fit into
+    memory.
     """
     if features is not None and action_names is not None and tuple(action_names) != features.action_names:
-        raise ParameterError(f"action_names are those of features: {', '.join(features.action_names)}.")
+        raise ParameterError(
+            f"action_names must be those of features: {', '.join(features.action_names)}. Pass only one of the two."
+        )
     if on_disk:
-        return _on_disk(raw, features, action_names, missing_rewards, on_bad_rows)
-    held = _Held()
-    spec = _fitted(raw, held, action_names) if features is None else features
+        return _log_on_disk(raw, features, action_names, missing_rewards, on_bad_rows)
+    rejected = RejectedLines()
+    parts = [rejected.taken_from(part) for part in raw.parts(PART_ROWS)]
+    spec = fit_features(raw, parts, action_names=action_names) if features is None else features
     if features is not None:
-        held.parts += raw.parts(PART_ROWS)
-        _require_sources(spec, _sources_in(held.parts))
-    if not any(map(len, held.parts)):
+        _require_sources(spec, _sources_in(parts))
+    n = sum(map(len, parts))
+    if n == 0:
         raise LogError("the log is empty: it needs at least one round.")
-    alike = _Alike(raw)
-    for part in held.parts:
-        alike.require(part)
-    fields = _encoded(raw, spec, held, missing_rewards, on_bad_rows)
-    return BanditLog(**require_some(fields, sum(map(len, held.parts))))
+    _require_same_columns(raw, parts)
+    return BanditLog(**require_rows(_encoded(raw, spec, parts, rejected, missing_rewards, on_bad_rows), n))
 
 
-@dataclass
-class _Held:
-    """The parts of a log that have been read."""
-
-    parts: list[RawRounds] = field(default_factory=list)
-    numbers: NumberRows | None = None  # their numbers, where these are laid out already
-    in_place: bool = False  # and stand where they belong
-
-    def starts(self) -> list[int]:
-        """The number of the first round of every part."""
-        return list(accumulate((len(part) for part in self.parts), initial=0))
-
-    def read(self, raw: RawLog) -> Iterator[tuple[int, int]]:
-        """The place of every part, as soon as it has been read, and the number of its first round."""
-        n, start = getattr(raw, "likely_rounds", None), 0
-        for part in raw.parts(PART_ROWS):
-            if not self.parts and n is not None and part.pool is None:
-                features, _ = features_of(raw, facts_of(part).shared, len(part))
-                self.numbers = NumberRows(features, part, n)
-            self.parts.append(part)
-            yield len(self.parts) - 1, start
-            start += len(part)
-
-    def look(self, where: tuple[int, int]) -> LogFacts:
-        """What a part says; its numbers are laid out then."""
-        place, start = where
-        part = self.parts[place]
-        if part.features.n_chunks() > 1:
-            part = replace(part, features=part.features.rechunk())
-        facts = facts_of(part)
-        part = _in_few_bytes(part)
-        roomy = self.numbers is not None and start + len(part) <= len(self.numbers.rows)
-        self.parts[place] = self.numbers.take(start, part) if self.numbers is not None and roomy else part
-        return facts
-
-
-def _fitted(raw: RawLog, held: _Held, action_names: Sequence[str] | None) -> FeatureSpec:
-    """The features of a log, looked at while it is read; what is read goes to ``held``."""
-    facts = LogFacts()
-    for found in made_ahead(held.read(raw), held.look):
-        facts.merge(found)
-    spec = spec_of(raw, facts, action_names=action_names)
-    # Numbers that are too large are told as they were.
-    small = all(column.numbers.usable == column.numbers.seen for column in facts.shared.values())
-    held.in_place = held.numbers is not None and small and held.numbers.fit(spec, facts.rounds)
-    return spec
-
-
-def _on_disk(
+def _log_on_disk(
     raw: RawLog, features: FeatureSpec | None, action_names: Any, missing_rewards: bool, on_bad_rows: OnBadRows
 ) -> BanditLog:
-    from seachange.log.spool import spooled
-
     spec = fit_features(raw, raw.parts(PART_ROWS), action_names=action_names) if features is None else features
     found: set[str] = set()
 
     def encoded() -> Iterator[BanditLog]:
-        alike = _Alike(raw)
+        first: list[RawRounds] = []
         for rounds in raw.parts(PART_ROWS):
-            alike.require(rounds)
+            _require_same_columns(raw, [*first, rounds])
+            first = first or ([_without_values(rounds)] if len(rounds) else [])
             found.update(_sources_in([rounds]))
-            yield BanditLog(**_encoded(raw, spec, _Held([rounds]), missing_rewards, on_bad_rows))
+            rejected = RejectedLines()
+            part = rejected.taken_from(rounds)
+            yield BanditLog(**_encoded(raw, spec, [part], rejected, missing_rewards, on_bad_rows))
 
-    log = spooled(encoded())
+    log = log_on_disk(encoded())
     if features is not None:
         _require_sources(spec, found)
     return log
@@ -141,34 +104,27 @@ def _sources_in(parts: Sequence[RawRounds]) -> set[str]:
 
 
 def _require_sources(spec: FeatureSpec, found: set[str]) -> None:
-    absent = [name for name in (*spec.sources, *spec.pool_sources) if name not in found]
+    needed = (*spec.sources, *spec.pool_sources)
+    absent = [name for name in needed if name not in found]
     if absent:
         raise LogError(
             f"the features need the column {absent[0]!r}, which this log does not have ({len(absent)} of "
-            f"{len(spec.sources) + len(spec.pool_sources)} are absent). It has {', '.join(sorted(found)) or 'none'}."
+            f"{len(needed)} columns are missing). It has {', '.join(sorted(found)) or 'none'}."
         )
 
 
-class _Alike:
-    """What all parts of a log have or all lack."""
-
-    def __init__(self, raw: RawLog) -> None:
-        self.word = _word_of(raw)
-        self.first: RawRounds | None = None
-
-    def require(self, rounds: RawRounds) -> None:
-        """Raise where a part has what the first one lacks, or lacks what that has."""
-        if not len(rounds):
-            return
-        self.first = rounds if self.first is None else self.first
-        ours, theirs = _optional(self.first), _optional(rounds)
+def _require_same_columns(raw: RawLog, parts: Sequence[RawRounds]) -> None:
+    """Raise if a part has an optional column that another part lacks."""
+    filled = [part for part in parts if len(part)]
+    for part in filled[1:]:
+        ours, theirs = _optional(filled[0]), _optional(part)
         for what in ours:
             if ours[what] != theirs[what]:
-                has, lacks = (self.first, rounds) if ours[what] else (rounds, self.first)
-                here, there = (f"{self.word} {part.lines[0]} of {part.source}" for part in (lacks, has))
+                lacks, has = (part, filled[0]) if ours[what] else (filled[0], part)
+                here, there = (f"{_unit(raw)} {each.lines[0]} of {each.source}" for each in (lacks, has))
                 raise LogError(
-                    f"either all rounds of a log have {what} or none has; {here} has none, unlike {there}. Read the "
-                    "files that have them by themselves."
+                    f"either every round of a log has {what} or none does; {here} has none, unlike {there}. Read the "
+                    "files that have them separately."
                 )
 
 
@@ -178,83 +134,90 @@ def _optional(rounds: RawRounds) -> dict[str, bool]:
         "a time": rounds.time is not None,
         "a sequence": rounds.sequence is not None,
         "a list of actions": rounds.pool is not None,
-        "a whole logging distribution": rounds.pool is not None and rounds.pool.probs is not None,
+        "a logging distribution": rounds.pool is not None and rounds.pool.probs is not None,
     }
 
 
-def _word_of(raw: RawLog) -> str:
-    return "row" if raw.format in OF_ROWS else "line"
+def _unit(raw: RawLog) -> str:
+    return "row" if raw.format in ROW_FORMATS else "line"
 
 
-@dataclass(frozen=True)
-class Places:
-    """Where each round stands in its file, for errors."""
+@dataclass
+class RejectedLines:
+    """Lines that could not be read: the first one, and their number by reason."""
 
-    parts: Sequence[RawRounds]
-    word: str  # row or line
+    first: Rejected | None = None
+    reasons: Counter[str] = field(default_factory=Counter)
 
-    def __call__(self, row: int) -> str:
-        """In words."""
-        ends = list(accumulate(len(part) for part in self.parts))
-        i = bisect_right(ends, row)
-        part = self.parts[i]
-        source = f" of {part.source}" if part.source else ""
-        return f"{self.word} {part.lines[row - (ends[i] - len(part))]}{source}"
+    def taken_from(self, part: RawRounds) -> RawRounds:
+        """Count the rejected lines of a part; the part itself no longer holds them."""
+        if not part.rejected:
+            return part
+        self.first = self.first or part.rejected[0]
+        for line in part.rejected:
+            known = line.reason in self.reasons or len(self.reasons) < MOST_REASONS
+            self.reasons[line.reason if known else OTHER_REASONS] += 1
+        return replace(part, rejected=())
+
+
+class _EncodedPart(NamedTuple):
+    """One part of a log without its contexts, and what is wrong with it."""
+
+    columns: Columns
+    faults: list[Fault]
 
 
 def _encoded(
-    raw: RawLog, spec: FeatureSpec, held: _Held, missing_rewards: bool, on_bad_rows: OnBadRows
+    raw: RawLog,
+    spec: FeatureSpec,
+    parts: list[RawRounds],
+    rejected: RejectedLines,
+    missing_rewards: bool,
+    on_bad_rows: OnBadRows,
 ) -> dict[str, Any]:
-    """The fields of a BanditLog, maybe without any rounds."""
-    parts, numbers, starts = held.parts, held.numbers, held.starts()
-    n, word = starts[-1], _word_of(raw)
-    rejected = [line for part in parts for line in part.rejected]
-    if rejected and on_bad_rows == "raise":
-        raise LogError(_said_of(rejected, n, word))
-    rows = numbers.rows[:n] if numbers is not None and held.in_place else _room(spec, n)
+    """The fields of a BanditLog, possibly without any rounds. ``parts`` lose their features on the way."""
+    starts = list(accumulate((len(part) for part in parts), initial=0))
+    n, unit, where = starts[-1], _unit(raw), _places(parts, _unit(raw))
+    if rejected.first is not None and on_bad_rows == "raise":
+        one, count = rejected.first, rejected.reasons.total()
+        place, value = f"{unit} {one.line} of {one.source}", repr(one.text) if one.text else ""
+        raise ProblemError(Problem(one.rule, one.reason, place, value, count, n + count, unit, DROP))
+    joint = _joint(spec)
+    shape = (spec.n_actions, joint.n_features) if spec.pool else (1, joint.n_features + 1)
+    rows = np.ones((1, 1, 1)) if joint.kind == "none" else np.zeros((n, *shape), dtype=spec.precision)
 
-    def encoded(place: int) -> _Piece:
-        part, start = parts[place], starts[place]
-        there: Collection[str] = ()
-        if numbers is not None and held.in_place:
-            numbers.standardise(spec, start, start + len(part))
-            there = numbers.names
-        elif numbers is not None and start + len(part) <= len(numbers.rows):
-            part = numbers.given_back(start, part)
-        piece = _piece(spec, part, rows[start : start + len(part)], missing_rewards, there)
-        # What is raw makes room for what is still to be encoded; actions that nobody knows are told later.
-        keep = part.pool is not None or piece.unknown
-        parts[place] = replace(part, features=part.features.clear()) if keep else _emptied(part)
-        return piece
+    def encode(place: int) -> _EncodedPart:
+        part = parts[place]
+        encoded = _encoded_part(spec, part, rows[starts[place] : starts[place + 1]], missing_rewards)
+        parts[place] = _without_values(part)  # makes room for what is still to be encoded
+        return encoded
 
-    together, rules = Together(n), BrokenRules(n)
-    unknown = False
-    for piece, start in zip(map_in_order(encoded, range(len(parts)), workers=cores()), starts, strict=False):
-        together.put(start, piece.columns)
-        rules.put(start, piece.broken)
-        unknown |= piece.unknown
-    if on_bad_rows == "raise" and spec.named and unknown:
+    encoded = list(map_in_order(encode, range(len(parts)), workers=cores()))
+    if on_bad_rows == "raise" and spec.named and any(np.isnan(part.columns.actions).any() for part in encoded):
         _require_known_actions(spec, parts)
-    columns = together.columns(spec, _joint(spec), rows)
-    fields = without_broken(columns, list(rules.found.values()), on_bad_rows, Places(parts, word))
-    lines = Counter(line.reason for line in rejected)
-    return fields | {"dropped": (*lines.items(), *fields["dropped"]), "features": spec}
+    faults = _joined_faults([part.faults for part in encoded], starts)
+    columns = _joined([part.columns for part in encoded], spec, joint, rows)
+    fields = without_faults(columns, faults, on_bad_rows, where)
+    return fields | {"dropped": (*rejected.reasons.items(), *fields["dropped"]), "features": spec}
 
 
-def _in_few_bytes(part: RawRounds) -> RawRounds:
-    """The same rounds: whole numbers as short as they can be, the numbers of lines as a range."""
-    lines: Any = part.lines
-    first, last = (int(lines[0]), int(lines[-1])) if len(lines) else (0, -1)
-    if last - first == len(lines) - 1:
-        lines = range(first, last + 1)
-    action, reward = (each.shrink_dtype() if each.dtype.is_integer() else each for each in (part.action, part.reward))
-    return replace(part, lines=lines, action=action, reward=reward)
+def _places(parts: Sequence[RawRounds], unit: str) -> Callable[[int], str]:
+    """Says where a round is in its file."""
+    lines, sources = [part.lines for part in parts], [part.source for part in parts]
+    ends = list(accumulate(map(len, lines)))
+
+    def place(row: int) -> str:
+        i = bisect_right(ends, row)
+        source = f" of {sources[i]}" if sources[i] else ""
+        return f"{unit} {lines[i][row - (ends[i] - len(lines[i]))]}{source}"
+
+    return place
 
 
-def _emptied(part: RawRounds) -> RawRounds:
-    """Where its rounds stand, and nothing else."""
-    features, action, reward = part.features.clear(), part.action.clear(), part.reward.clear()
-    return RawRounds(part.source, part.lines, features, action, reward, rejected=part.rejected)
+def _without_values(part: RawRounds) -> RawRounds:
+    """The part without the values of its features."""
+    pool = None if part.pool is None else replace(part.pool, features=part.pool.features.clear())
+    return replace(part, features=part.features.clear(), pool=pool)
 
 
 def _joint(spec: FeatureSpec) -> JointFeatures:
@@ -262,57 +225,56 @@ def _joint(spec: FeatureSpec) -> JointFeatures:
     return JointFeatures(kind, spec.n_actions, len(spec.context_names))
 
 
-def _room(spec: FeatureSpec, n: int) -> Floats:
-    """Rows of zeros as kernels take them, to be filled."""
-    width = len(spec.context_names)
+def _encoded_part(spec: FeatureSpec, rounds: RawRounds, rows: Floats, missing_rewards: bool) -> _EncodedPart:
+    """Encode a part; its features go to ``rows``."""
     if spec.pool:
-        return Room((n, spec.n_actions, width), spec.precision).array
-    return Room((n, 1, width + 1), spec.precision).array if width else np.ones((1, 1, 1))
-
-
-class _Piece(NamedTuple):
-    """What a part of a log says, beside its features, and the rules that it breaks."""
-
-    columns: Columns
-    broken: list[Broken]
-    unknown: bool  # some action is none of the log's
-
-
-def _piece(spec: FeatureSpec, rounds: RawRounds, rows: Floats, missing_rewards: bool, there: Collection[str]) -> _Piece:
-    """Encode a part; its features go into ``rows``, but for those of the columns that are ``there``."""
-    if spec.pool:
-        large = fill_lists(spec, rounds, rows)
+        large = fill_pools(spec, rounds, rows)
     elif spec.context_names:
-        large = fill(spec.shared, rounds.features, rows[:, 0], there)
+        large = fill(spec.shared, rounds.features, rows[:, 0])
     else:
         large = []
     columns = columns_of(spec, rounds)
-    broken = broken_rules(columns, missing_rewards)
-    what = "action_features" if spec.pool else "contexts"
-    for column, bad, values in large:
-        found = Broken(
-            np.zeros(len(rounds), dtype=bool), f"{what} must be finite (column {column})", np.zeros(len(rounds))
-        )
-        found.rows[bad], found.values[bad] = True, values
-        broken.append(found)
-    return _Piece(columns, broken, bool(np.isnan(columns.actions).any()))
+    name = "action_features" if spec.pool else "contexts"
+    infinite = [feature_fault(name, column, np.unique(bad), value) for column, bad, value in large]
+    return _EncodedPart(columns, faults_of(columns, missing_rewards) + infinite)
+
+
+def _joined_faults(parts: Sequence[Sequence[Fault]], starts: Sequence[int]) -> list[Fault]:
+    """The faults of all parts, with rows counted from the beginning."""
+    found: dict[str, Fault] = {}
+    for faults, start in zip(parts, starts, strict=False):
+        for fault in faults:
+            moved = fault._replace(rows=fault.rows + start)
+            first = found.setdefault(fault.requirement, moved)
+            if first is not moved:
+                found[fault.requirement] = first._replace(rows=np.concatenate([first.rows, moved.rows]))
+    return list(found.values())
+
+
+def _joined(parts: Sequence[Columns], spec: FeatureSpec, joint: JointFeatures, rows: Floats) -> Columns:
+    """The columns of all parts; a part without rounds may lack some."""
+    filled = [part for part in parts if len(part)] or parts
+    columns = {name: [getattr(part, name) for part in filled] for name in PER_ROUND}
+    arrays: dict[str, Any] = {
+        name: None if any(array is None for array in column) else np.concatenate(column)
+        for name, column in columns.items()
+    }
+    return Columns(
+        **arrays,
+        contexts=None,
+        action_features=None,
+        n_actions=spec.n_actions,
+        action_names=spec.action_names,
+        context_names=spec.context_names,
+        encoded=(joint, rows),
+    )
 
 
 def _require_known_actions(spec: FeatureSpec, parts: Sequence[RawRounds]) -> None:
+    """Raise if a named action is not one of the spec's."""
     columns = (part.action if part.pool is None else part.pool.names for part in parts)
     found = {name for column in columns if column is not None for name in distinct_texts(column)}
-    strangers = sorted(found - set(spec.action_names))
-    if strangers:
-        raise LogError(
-            f"action {strangers[0]!r} is not one of {', '.join(spec.action_names)} ({len(strangers)} such actions). "
-            'Drop their rows with on_bad_rows="drop".'
-        )
-
-
-def _said_of(rejected: Sequence[Rejected], n: int, word: str) -> str:
-    first = rejected[0]
-    has = f" has {first.text!r}" if first.text else ""
-    return (
-        f"{first.reason}; {word} {first.line} of {first.source}{has} ({len(rejected)} of {n + len(rejected)} {word}s "
-        'are bad). Drop them with on_bad_rows="drop".'
-    )
+    unknown = sorted(found - set(spec.action_names))
+    if unknown:
+        known = f"action {unknown[0]!r} is not one of {', '.join(spec.action_names)} ({len(unknown)} unknown in all)"
+        raise ProblemError(Problem("action-unknown", known, fix=DROP))

@@ -1,9 +1,10 @@
-"""Fit a FeatureSpec: one pass over the parts of a raw log, in memory that does not grow with it."""
+"""Fit a FeatureSpec: one pass over the parts of a raw log, in bounded memory."""
 
 from __future__ import annotations
 
 import re
 import warnings
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -11,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from seachange.engine import cores, map_in_order
 from seachange.errors import LogError, SeachangeWarning
-from seachange.kernels.features import column_moments
-from seachange.log.action_columns import ToldByAction
-from seachange.log.distinct import Distinct
-from seachange.log.features import Category, Feature, FeatureSpec, Flag, Hashed, LeftOut, Number, with_commas
-from seachange.log.raw_columns import Kind, RawColumn, as_lists, distinct_texts, numbers_of, raw_columns
+from seachange.kernels.feature_rows import column_moments
+from seachange.log.column_statistics import Distinct
+from seachange.log.feature_types import Category, Feature, Flag, Hashed, LeftOut, Number, with_commas
+from seachange.log.features import FeatureSpec
+from seachange.log.raw import Kind, RawColumn, as_lists, distinct_texts, numbers_of, raw_columns
 from seachange.log.validation import LARGEST
 
 if TYPE_CHECKING:
@@ -24,30 +26,35 @@ if TYPE_CHECKING:
 
     from seachange.log.raw import RawLog, RawRounds
 
-# A category has at most so many values of its own, each of which occurred so often at least; the rest are others.
+# A category has at most this many values, each of which occurs at least this often; the rest are "other".
 MOST_VALUES, LEAST_SEEN = 50, 3
-# Columns with more distinct values than this are hashed, into so many buckets.
+# Columns with more distinct values than this are hashed into this many buckets.
 MOST_DISTINCT, BUCKETS = 1000, 64
-# Lists of numbers longer than this are no features; nor are contexts crossed with actions past this many.
+# Longer lists of numbers are not used, and contexts are not crossed with actions into more features than this.
 LONGEST_LIST, MOST_CROSSED = 1000, 1000
-# In logs of so many rounds, text that never repeats and whole numbers that rise by one are taken for identifiers.
+# In logs of at least this many rounds, text that never repeats and increasing integers count as identifiers.
 ENOUGH_TO_TELL = 100
-# Texts that come again less often than this on average are identifiers, too: nothing learned about one helps it.
+# So does text whose values occur fewer times than this on average.
 ROUNDS_OF_A_VALUE = 10
-# A count of distinct values that is not exact may be wrong by so much, three times its standard error.
+# A count of distinct values that is not exact may be off by this share, three standard errors.
 MOST_ERROR = 0.1
-# Texts that are dates, as those in the names of folders.
+# Text that is a date, as in names of folders.
 DATE = re.compile(r"[12][0-9]{3}-[01][0-9](-[0-3][0-9])?([T ]|$)")
-# Texts of a category without a feature of their own: their feature is that of the others.
+# A category's value of this name shares the feature of all other values.
 OTHER = "other"
+# Columns that are not determined by the action are mostly found by comparing the first rounds of one action.
+HEAD_ROUNDS = 64
+# Rounds per action, on average, before a column counts as determined by the action.
+ROUNDS_PER_ACTION = 20
+VARIES = object()
 
 
 @dataclass
 class NumberFacts:
-    """What is known of numbers seen so far."""
+    """Statistics of the numbers seen so far."""
 
-    seen: int = 0  # that are not missing
-    usable: int = 0  # that are not too large either
+    seen: int = 0  # not missing
+    usable: int = 0  # not missing and not too large
     mean: float = 0.0
     squares: float = 0.0  # Σ (x - mean)²
     first: float = 0.0
@@ -56,14 +63,14 @@ class NumberFacts:
 
     @classmethod
     def of(cls, values: npt.NDArray[Any]) -> NumberFacts:
-        """Of one part."""
-        seen, usable, mean, squares, first, differing, odd = column_moments(values, LARGEST)
+        """The statistics of one part."""
+        seen, usable, mean, squares, first, differing, others = column_moments(values, LARGEST)
         if usable == 0:
             return cls(seen=int(seen))
-        return cls(int(seen), int(usable), mean, squares, first, differing == 0, odd == 0)
+        return cls(int(seen), int(usable), mean, squares, first, differing == 0, others == 0)
 
     def merge(self, later: NumberFacts) -> None:
-        """Take in what a later part knows (Chan et al.)."""
+        """Add the statistics of a later part (Chan et al.)."""
         total = self.usable + later.usable
         if later.usable:
             gap = later.mean - self.mean
@@ -76,34 +83,34 @@ class NumberFacts:
 
     @property
     def scale(self) -> float:
-        """Their standard deviation; 1 where they are all the same."""
+        """Their standard deviation; 1 if they are constant."""
         deviation = float(np.sqrt(self.squares / self.usable)) if self.usable and not self.constant else 0.0
         return deviation if 1 / LARGEST <= deviation <= LARGEST else 1.0
 
 
 @dataclass
 class ColumnFacts:
-    """What is known of a raw column so far."""
+    """Statistics of the raw column so far."""
 
-    holder: str = ""  # the column of the table that it is, or is in
+    holder: str = ""  # the table's column that it is, or is inside of
     rows: int = 0  # of the parts that have it
     seen: int = 0  # values that are not missing
-    kinds: set[Kind] = field(default_factory=set)  # of the parts that have values
-    declared: set[Kind] = field(default_factory=set)  # of those that have none
+    kinds: set[Kind] = field(default_factory=set)  # in the parts that have values
+    declared: set[Kind] = field(default_factory=set)  # in the parts that have none
     numbers: NumberFacts = field(default_factory=NumberFacts)
-    precisions: set[str] = field(default_factory=set)  # of its numbers; 0 and 1 have any
+    precisions: set[str] = field(default_factory=set)  # of its numbers; flags fit any precision
     seconds: bool = False
-    counts: dict[str, int] = field(default_factory=dict)  # of texts, while there are few
-    many: bool = False  # more distinct texts than are counted
+    counts: dict[str, int] = field(default_factory=dict)  # of text values, while there are few
+    many: bool = False  # more distinct text values than are counted
     repeats: bool = False  # some text occurred twice in a part
-    distinct: Distinct = field(default_factory=Distinct)  # texts
-    rising: bool = True  # whole numbers, each larger than that before it
+    distinct: Distinct = field(default_factory=Distinct)  # text values
+    rising: bool = True  # strictly increasing integers
     ends: tuple[float, float] | None = None  # the first and the last number
-    lengths: set[int] = field(default_factory=set)  # of lists of numbers; at most two are remembered
+    lengths: set[int] = field(default_factory=set)  # of lists of numbers; at most two are kept
     places: list[NumberFacts] = field(default_factory=list)
 
     def merge(self, later: ColumnFacts) -> None:
-        """Take in what a later part knows."""
+        """Add the statistics of a later part."""
         self.holder = self.holder or later.holder
         self.rows, self.seen = self.rows + later.rows, self.seen + later.seen
         self.kinds |= later.kinds
@@ -113,10 +120,11 @@ class ColumnFacts:
         self.seconds |= later.seconds
         self.many |= later.many
         self.repeats |= later.repeats
-        self.distinct.add(later.distinct.least)
+        self.distinct.add(later.distinct.smallest)
         for text, count in later.counts.items():
             self.counts[text] = self.counts.get(text, 0) + count
-        self._forget_if_many()
+        if self.many or len(self.counts) > MOST_DISTINCT:
+            self.many, self.counts = True, {}
         if self.ends is not None and later.ends is not None:
             self.rising &= later.rising and later.ends[0] > self.ends[1]
             self.ends = (self.ends[0], later.ends[1])
@@ -130,39 +138,29 @@ class ColumnFacts:
             self.places[place].merge(numbers)
 
     @property
-    def never_again(self) -> bool:
-        """Whether no text occurred twice, as far as the count of distinct ones can tell."""
+    def unique(self) -> bool:
+        """Whether no text occurred twice, as far as the count of distinct ones shows."""
         slack = 0.0 if self.distinct.exact else MOST_ERROR
         return not self.repeats and self.distinct.count >= (1 - slack) * self.seen
-
-    def _forget_if_many(self) -> None:
-        if self.many or len(self.counts) > MOST_DISTINCT:
-            self.many, self.counts = True, {}
 
 
 def fit_features(
     raw: RawLog, parts: Iterable[RawRounds], *, action_names: Sequence[str] | None = None, cross: bool = True
 ) -> FeatureSpec:
-    """The FeatureSpec of the rounds in ``parts``, which are those of ``raw``, one part at a time."""
-    facts = LogFacts()
-    for part in parts:
-        facts.merge(facts_of(part))
-    return spec_of(raw, facts, action_names=action_names, cross=cross)
+    """The FeatureSpec of the rounds in ``parts``, which are those of ``raw``.
 
-
-def spec_of(
-    raw: RawLog, facts: LogFacts, *, action_names: Sequence[str] | None = None, cross: bool = True
-) -> FeatureSpec:
-    """The FeatureSpec of a log of which all ``facts`` are known.
-
-    ``action_names`` fixes the order of the actions; otherwise it is the sorted order of those that occur. ``cross``
-    says whether features of a round are crossed with those of its actions, where there are both.
+    ``action_names`` sets the order of the actions; by default they are sorted. ``cross`` multiplies the features of a
+    round with those of its actions, if there are both.
     """
+    facts = LogFacts()
+    found = map_in_order(facts_of, parts, workers=cores()) if isinstance(parts, Sequence) else map(facts_of, parts)
+    for part in found:
+        facts.merge(part)
     if facts.rounds == 0:
         raise LogError("the log is empty: it needs at least one round.")
-    shared, unused = features_of(raw, facts.shared, facts.rounds, facts.told.names())
-    pool, pool_unused = features_of(raw, facts.pool, facts.pool_rows)
-    _say_what_is_left_out(raw, unused + pool_unused)
+    shared, unused = _features(raw, facts.shared, facts.rounds, facts.by_action.names())
+    pool, pool_unused = _features(raw, facts.pool, facts.pool_rows)
+    _warn_about_unused(raw, unused + pool_unused)
     named = not pool and not facts.by_place
     names = [f"action {place}" for place in range(facts.longest)] if not named else facts.names()
     crossed = bool(pool and shared and cross)
@@ -170,8 +168,8 @@ def spec_of(
     if crossed and n_pool * (1 + n_shared) > MOST_CROSSED:
         crossed = False
         warnings.warn(
-            f"the {n_shared} features that a round's actions share are not crossed with the {n_pool} of each action: "
-            f"that would give more than {MOST_CROSSED:,}. Policies see the features of actions alone.",
+            f"the {n_shared} features per round are not crossed with the {n_pool} per action, because that would make "
+            f"more than {MOST_CROSSED:,} features. Policies only see the features of actions.",
             SeachangeWarning,
             stacklevel=5,
         )
@@ -195,20 +193,20 @@ def spec_of(
 
 @dataclass
 class LogFacts:
-    """What is known of a raw log so far."""
+    """Statistics of a raw log so far."""
 
     rounds: int = 0
     pool_rows: int = 0
-    longest: int = 0  # list of actions; 0 where there are none
-    by_place: bool = False  # actions are places in lists
+    longest: int = 0  # list of actions; 0 if there are none
+    by_place: bool = False  # actions are indices into lists
     actions: dict[str, Any] = field(default_factory=dict)  # values by their names
     shared: dict[str, ColumnFacts] = field(default_factory=dict)
     pool: dict[str, ColumnFacts] = field(default_factory=dict)
-    told: ToldByAction = field(default_factory=ToldByAction)
+    by_action: ActionColumns = field(default_factory=lambda: ActionColumns())
 
     def merge(self, later: LogFacts) -> None:
-        """Take in what a later part knows."""
-        self.told.merge(later.told)
+        """Add the statistics of a later part."""
+        self.by_action.merge(later.by_action)
         self.rounds, self.pool_rows = self.rounds + later.rounds, self.pool_rows + later.pool_rows
         self.longest = max(self.longest, later.longest)
         self.by_place |= later.by_place
@@ -218,19 +216,19 @@ class LogFacts:
                 ours.setdefault(name, ColumnFacts()).merge(column)
 
     def names(self) -> list[str]:
-        """The names of the actions, in the order of their values: of numbers, or else of texts."""
+        """The names of the actions, sorted as numbers if they all are, else as text."""
         numbers = all(isinstance(value, int | float) for value in self.actions.values())
         return [name for name, _ in sorted(self.actions.items(), key=lambda item: item[1] if numbers else item[0])]
 
 
 def facts_of(rounds: RawRounds) -> LogFacts:
-    """What one part of a log says."""
+    """The statistics of one part."""
     pool = rounds.pool
     facts = LogFacts(rounds=len(rounds), shared=_facts_by_name(rounds.features))
     if pool is None:
         facts.actions = distinct_texts(rounds.action)
         columns = ((name, column.values) for name, column in raw_columns(rounds.features).items())
-        facts.told = ToldByAction.of(rounds.action, facts.actions, columns)
+        facts.by_action = ActionColumns.of(rounds.action, facts.actions, columns)
     else:
         facts.pool_rows, facts.longest = int(pool.offsets[-1]), int(pool.lengths.max(initial=0))
         facts.pool = _facts_by_name(pool.features)
@@ -294,61 +292,61 @@ def _count(facts: ColumnFacts, values: polars.Series) -> None:
         facts.counts = dict(zip(counted[:, 0].to_list(), counted["count"].to_list(), strict=True))
 
 
-def features_of(
-    raw: RawLog, columns: Mapping[str, ColumnFacts], rows: int, told_by_action: Collection[str] = ()
+def _features(
+    raw: RawLog, columns: Mapping[str, ColumnFacts], rows: int, by_action: Collection[str] = ()
 ) -> tuple[tuple[Feature, ...], list[LeftOut]]:
-    """The features that columns of ``raw`` become, and the columns that become none."""
-    kept = getattr(raw, "contexts", None) is not None  # a user asked for these very columns
+    """The features that columns of ``raw`` become, and the columns that are not used."""
+    kept = getattr(raw, "contexts", None) is not None  # the user asked for these columns
     features: list[Feature] = []
     left_out: list[LeftOut] = []
     for name, facts in columns.items():
-        known_after = "told by the action taken, so not known before it" if name in told_by_action else ""
-        reason = _hopeless(facts) or ("" if kept else _useless(facts, rows) or known_after)
+        known_after = "determined by the action taken" if name in by_action else ""
+        reason = _unusable(facts) or ("" if kept else _useless(facts, rows) or known_after)
         if reason:
             left_out.append(LeftOut(name, reason))
         else:
-            features += _features_of(name, facts, rows)
+            features += _features_of_column(name, facts, rows)
     return tuple(features), left_out
 
 
-def _hopeless(facts: ColumnFacts) -> str:
+def _unusable(facts: ColumnFacts) -> str:
     """Why a column cannot be a feature."""
     if "other" in facts.kinds:
-        return "of a type that no feature is made of"
+        return "unsupported type"
     if "numbers" in facts.kinds and (len(facts.lengths) > 1 or facts.kinds != {"numbers"}):
-        return "lists of numbers whose lengths differ"
+        return "lists of numbers of different lengths"
     if "numbers" in facts.kinds and max(facts.lengths) > LONGEST_LIST:
         return f"lists of more than {LONGEST_LIST:,} numbers"
     if "texts" in facts.kinds and facts.kinds != {"texts"}:
-        return "lists in some rounds and single values in others"
+        return "lists in some rounds, single values in others"
     return ""
 
 
 def _useless(facts: ColumnFacts, rows: int) -> str:
-    """Why a column should be no feature, unless someone asks for it."""
+    """Why a column should not be a feature, unless the user asks for it."""
     if facts.seen == 0:
-        return "without any value"
+        return "no values"
     if "time" in facts.kinds:
-        return "moments, which never come again"
+        return "timestamps, which never repeat"
     whole = facts.seen == rows
     if facts.kinds == {"number"}:
         if facts.numbers.usable == rows and facts.numbers.constant:
             return f"always {facts.numbers.first:g}"
         if facts.rising and rows >= ENOUGH_TO_TELL and whole:
-            return "whole numbers that only rise, such as row numbers"
+            return "increasing integers, such as row numbers"
     if facts.kinds == {"text"}:
         if len(facts.counts) == 1 and whole:
             return f"always {next(iter(facts.counts))!r}"
         if facts.counts and all(map(DATE.match, facts.counts)):
-            return "moments, which never come again"
-        if facts.never_again and rows >= ENOUGH_TO_TELL:
-            return "identifiers, which never come again"
+            return "timestamps, which never repeat"
+        if facts.unique and rows >= ENOUGH_TO_TELL:
+            return "identifiers, which never repeat"
         if facts.many and facts.seen < ROUNDS_OF_A_VALUE * facts.distinct.count:
-            return f"identifiers, which come {facts.seen / facts.distinct.count:.1f} times each"
+            return f"identifiers, which occur {facts.seen / facts.distinct.count:.1f} times each"
     return ""
 
 
-def _features_of(name: str, facts: ColumnFacts, rows: int) -> list[Feature]:
+def _features_of_column(name: str, facts: ColumnFacts, rows: int) -> list[Feature]:
     marked = facts.seen < rows
     kinds = facts.kinds or facts.declared
     if kinds & {"text", "texts"}:
@@ -370,9 +368,71 @@ def _number(name: str, facts: NumberFacts, rows: int, place: int | None, seconds
     return Number(name, facts.mean, facts.scale, marked, place, seconds)
 
 
-def _say_what_is_left_out(raw: RawLog, columns: Sequence[LeftOut]) -> None:
+def _warn_about_unused(raw: RawLog, columns: Sequence[LeftOut]) -> None:
     if columns:
-        told = ", ".join(f"{column.column!r} ({column.reason})" for column in columns)
-        # Only tables let their contexts be named; where somebody has named them, these are past help.
-        cure = "; name them as contexts to use them" if getattr(raw, "contexts", ()) is None else ""
-        warnings.warn(f"no features are made of the columns {told}{cure}.", SeachangeWarning, stacklevel=5)
+        listed = ", ".join(f"{column.column!r} ({column.reason})" for column in columns)
+        # Only tables can name their contexts; columns that were named and still left out cannot be used.
+        fix = " Name them as contexts to use them." if getattr(raw, "contexts", ()) is None else ""
+        warnings.warn(f"columns that are not used as features: {listed}.{fix}", SeachangeWarning, stacklevel=6)
+
+
+class ActionColumns:
+    """Columns that the action determines: they describe what was shown, so they are not known before the choice.
+
+    For each column, the value that each action has; ``VARIES`` if an action has several.
+    """
+
+    def __init__(self) -> None:
+        self.rounds = 0
+        self.columns: dict[str, Any] = {}
+        self.actions: set[str] = set()
+
+    @classmethod
+    def of(
+        cls, actions: polars.Series, names: Iterable[str], columns: Iterable[tuple[str, polars.Series]]
+    ) -> ActionColumns:
+        """The columns of one part; ``names`` are those of its actions."""
+        found = cls()
+        found.rounds, found.actions = len(actions), set(names)
+        head = actions.head(HEAD_ROUNDS).to_list()
+        often = Counter(head).most_common(1)
+        rows = [row for row, action in enumerate(head) if action == often[0][0] and action is not None]
+        for name, values in columns:
+            varies = values.dtype.is_nested() or _differ(values.head(HEAD_ROUNDS).to_list(), rows)
+            found.columns[name] = VARIES if varies else _value_by_action(actions, values)
+        return found
+
+    def merge(self, later: ActionColumns) -> None:
+        """Add a later part."""
+        self.actions |= later.actions
+        for name in self.columns.keys() | later.columns.keys():
+            ours, theirs = self.columns.get(name, {}), later.columns.get(name, {})
+            if self.rounds == 0:
+                ours = {}
+            clash = ours is VARIES or theirs is VARIES or any(ours.get(a, v) != v for a, v in theirs.items())
+            self.columns[name] = VARIES if clash else {**ours, **theirs}
+        self.rounds += later.rounds
+
+    def names(self) -> list[str]:
+        """The columns that differ between actions and never within one."""
+        if len(self.actions) < 2 or self.rounds < ROUNDS_PER_ACTION * len(self.actions):
+            return []
+        fixed = {name: values for name, values in self.columns.items() if values is not VARIES}
+        return [name for name, values in fixed.items() if len(values) > 1 and len(set(values.values())) > 1]
+
+
+def _differ(values: Sequence[Any], rows: Sequence[int]) -> bool:
+    """Whether the values of some rows are not all the same."""
+    first = values[rows[0]] if rows else None
+    return any(values[row] is not first and values[row] != first and values[row] == values[row] for row in rows)
+
+
+def _value_by_action(actions: polars.Series, values: polars.Series) -> Any:
+    """The one value of each action, or ``VARIES``."""
+    import polars
+
+    frame = polars.DataFrame({"action": actions, "value": values}).drop_nulls("action")
+    each = frame.group_by("action").agg(polars.col("value").first(), polars.col("value").n_unique().alias("n"))
+    if (each["n"] > 1).any():
+        return VARIES
+    return dict(zip(each["action"].to_list(), each["value"].to_list(), strict=True))

@@ -1,48 +1,64 @@
-"""Logs as they are stored: rounds with raw features, before anything is encoded or held to a rule.
+"""Logs as files store them: rounds with raw features, before encoding and validation.
 
     file ──reader──► RawLog ──FeatureSpec──► BanditLog
 
-A reader (one file a format, in ``seachange.log.readers``) only says what a file holds. What its raw features become is
-the matter of ``seachange.log.features``; whether the numbers make sense, that of ``seachange.log.validation``.
+A reader only reports what a file holds. ``seachange.log.features`` decides what its raw features become, and
+``seachange.log.validation`` whether the numbers make sense.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import datetime as dt
+import json
+import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from seachange.protocols import Bools, Floats, Ints
 
 if TYPE_CHECKING:
     import polars
 
-# Rounds of a part, unless a caller wants another number.
+# Rounds per part, unless a caller wants another number.
 PART_ROWS = 1 << 17
-# The columns of rounds beside their features.
+# The columns of rounds besides their features.
 PER_ROUND = ("action", "reward", "propensity", "time", "sequence", "event")
+# The rule of rejected lines that break none of the rules about single rounds.
+UNREADABLE = "unreadable-lines"
+Kind = Literal["number", "time", "text", "numbers", "texts", "nothing", "other"]
+# Integers within this range are looked up in a table.
+WIDEST_RANGE = 1 << 16
+EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+# Words that mean a missing number, in lower case; and words for 1 and 0.
+MISSING = ("", "na", "n/a", "#n/a", "nan", "null", "none", "nil", "-", "--", "?", "\\n", ".")
+TRUE, FALSE = ("true", "yes"), ("false", "no")
+NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Rejected:
-    """A line or row that holds no round."""
+    """A line or row that cannot be read as a round."""
 
     source: str  # the file's name
-    line: int  # in that file: lines of text count from 1, rows of a table too
-    reason: str  # which rule of the format it breaks
-    text: str = ""  # what stands there, cut to a bearable length
+    line: int  # in that file; lines of text and rows of a table count from 1
+    reason: str  # what is wrong with it
+    text: str = ""  # the line itself, shortened
+    rule: str = UNREADABLE  # the rule it breaks: one of seachange.log.validation.RULES, if it is about one value
 
 
 @dataclass(frozen=True, eq=False)
 class Pool:
-    """The actions that every round could choose among, where they differ from round to round."""
+    """The actions that each round could choose among, if they differ between rounds."""
 
     offsets: Ints  # (n + 1,): round t has the actions offsets[t] to offsets[t + 1]
-    features: polars.DataFrame  # a row an action of a round: raw features, maybe without any column
+    features: polars.DataFrame  # one row per action of a round: raw features, possibly no column
     names: polars.Series | None = None  # which action it is; None: an action is its place in the round's list
-    probs: Floats | None = None  # (rows,) the whole logging distribution, where the file has it
+    probs: Floats | None = None  # (rows,) the whole logging distribution, if the file has it
 
     @property
     def lengths(self) -> Ints:
@@ -64,26 +80,26 @@ class Pool:
 
 @dataclass(frozen=True, eq=False)
 class RawRounds:
-    """Rounds that follow each other, with what the file says of them."""
+    """Consecutive rounds of one file."""
 
     source: str  # the file's name
-    lines: Ints  # (n,) where each round is in that file; lines of text count from 1, rows of a table too
-    features: polars.DataFrame  # a row a round: raw features that all actions share, maybe without any column
-    action: polars.Series  # its name or number; with a pool, the place in the round's list, from 0 on
+    lines: Ints  # (n,) where each round is in that file; lines of text and rows of a table count from 1
+    features: polars.DataFrame  # one row per round: raw features that all actions share, possibly no column
+    action: polars.Series  # its name or number; with a pool, the place in the round's list, from 0
     reward: polars.Series
     propensity: polars.Series | None = None
     time: polars.Series | None = None
     sequence: polars.Series | None = None
-    event: polars.Series | None = None  # what the log calls the round: no two have the same
+    event: polars.Series | None = None  # the log's identifier of the round
     pool: Pool | None = None
-    rejected: tuple[Rejected, ...] = ()  # what stood between these rounds and could not be read
+    rejected: tuple[Rejected, ...] = ()  # lines between these rounds that could not be read
 
     def __len__(self) -> int:
-        """Rounds."""
+        """Number of rounds."""
         return len(self.lines)
 
     def filter(self, kept: Bools) -> RawRounds:
-        """The rounds that are kept, and nothing of what could not be read."""
+        """The rounds that are kept, without the rejected lines."""
         import polars
 
         mask = polars.Series(kept)
@@ -99,18 +115,18 @@ class RawRounds:
 
 
 def _filtered(features: polars.DataFrame, kept: Bools) -> polars.DataFrame:
-    """The rows that are kept, also of a table without columns."""
+    """The rows that are kept; works for a table without columns, too."""
     import polars
 
     return features.filter(polars.Series(kept)) if features.width else polars.DataFrame(height=int(kept.sum()))
 
 
 class RawLog(Protocol):
-    """What a reader opens. Nothing is read before ``parts`` is asked for."""
+    """An opened log. Nothing is read until ``parts`` is called."""
 
     @property
     def format(self) -> str:
-        """A word: parquet, csv, tsv, json-lines, dsjson, vw, obp, open-bandit, yahoo-r6a, yahoo-r6b, …"""
+        """The format's name: parquet, csv, tsv, json-lines, dsjson, vw, obp, open-bandit, yahoo-r6a, …"""
         ...
 
     @property
@@ -119,5 +135,165 @@ class RawLog(Protocol):
         ...
 
     def parts(self, rows: int = PART_ROWS) -> Iterator[RawRounds]:
-        """All rounds, in the order of the file, at most ``rows`` at a time; each call starts anew."""
+        """All rounds in file order, at most ``rows`` at a time; each call starts over."""
         ...
+
+
+class RawColumn(NamedTuple):
+    """A column of a raw table that is not a table itself."""
+
+    holder: str  # the table's column that it is, or is inside of
+    kind: Kind  # "numbers" and "texts" are lists; dates are times, durations are numbers
+    values: polars.Series
+
+
+def raw_columns(frame: polars.DataFrame) -> dict[str, RawColumn]:
+    """The columns of ``frame`` by name, nested ones as ``user.age``; a flat column of that name takes precedence."""
+    import polars
+
+    found: dict[str, RawColumn] = {}
+    for name, dtype in frame.schema.items():
+        if dtype == polars.Struct:
+            for inner, column in raw_columns(frame[name].struct.unnest()).items():
+                found.setdefault(f"{name}.{inner}", column._replace(holder=name))
+        else:
+            found[name] = RawColumn(name, kind_of(dtype), frame[name])
+    return found
+
+
+def kind_of(dtype: Any) -> Kind:
+    """The kind of feature that values of a polars type can become."""
+    import polars
+
+    if dtype.is_numeric() or dtype in (polars.Boolean, polars.Time, polars.Duration):
+        return "number"
+    if dtype in (polars.Date, polars.Datetime):
+        return "time"
+    if dtype in (polars.String, polars.Categorical, polars.Enum):
+        return "text"
+    if dtype in (polars.List, polars.Array):
+        inner = kind_of(dtype.inner)
+        return {"number": "numbers", "text": "texts", "nothing": "nothing"}.get(inner, "other")  # type: ignore[return-value]
+    return "nothing" if dtype == polars.Null else "other"
+
+
+def numbers_of(series: polars.Series) -> npt.NDArray[Any]:
+    """(n,) a column of numbers, times or durations (both in seconds); NaN if a value is missing."""
+    import polars
+
+    dtype, unit = series.dtype, 1.0
+    if dtype in (polars.Date, polars.Datetime):
+        series, unit = series.cast(polars.Datetime("us")).dt.epoch("us"), 1e6
+    elif dtype == polars.Duration:
+        series, unit = series.dt.total_microseconds(), 1e6
+    elif dtype == polars.Time:
+        series, unit = series.cast(polars.Int64), 1e9
+    elif dtype == polars.Boolean:
+        series = series.cast(polars.UInt8)
+    if unit != 1.0 or not (series.dtype.is_float() or series.dtype.is_integer()):
+        series = series.cast(polars.Float64)
+    # numpy divides; polars would multiply by the inverse, which is not the same to the bit.
+    return np.asarray(series.to_numpy() if unit == 1.0 else series.to_numpy() / unit)
+
+
+def as_lists(series: polars.Series) -> polars.Series:
+    """Arrays of fixed length as lists."""
+    import polars
+
+    return series.cast(polars.List(series.dtype.inner)) if isinstance(series.dtype, polars.Array) else series
+
+
+def number_of(value: Any) -> float:
+    """One value as ``numbers_of`` converts it; raises TypeError or ValueError if it is not a number."""
+    if isinstance(value, dt.datetime):
+        aware = value if value.tzinfo is not None else value.replace(tzinfo=dt.UTC)
+        return (aware - EPOCH) // dt.timedelta(microseconds=1) / 1e6
+    if isinstance(value, dt.date):
+        return (value.toordinal() - EPOCH.toordinal()) * 86400.0
+    if isinstance(value, dt.timedelta):
+        return value // dt.timedelta(microseconds=1) / 1e6
+    if isinstance(value, dt.time):
+        since = dt.timedelta(hours=value.hour, minutes=value.minute, seconds=value.second)
+        return (since // dt.timedelta(microseconds=1) + value.microsecond) * 1000 / 1e9
+    if isinstance(value, str):
+        raise TypeError(f"{value!r} is text")
+    return float(value)
+
+
+def time_of(value: Any) -> float:
+    """One timestamp in seconds: a ``datetime`` object, text such as 2026-02-21T12:00, or seconds."""
+    return number_of(dt.datetime.fromisoformat(value) if isinstance(value, str) else value)
+
+
+def number_in(text: str, comma: bool = False) -> float | None:
+    """The number that a text means in a column of numbers or flags; None if missing, ValueError for other words.
+
+    With ``comma``, the decimal separator is a comma: 1,5 is 1.5.
+    """
+    bare = text.strip()
+    lower = bare.lower()
+    if lower in MISSING:
+        return None
+    if lower in TRUE + FALSE:
+        return float(lower in TRUE)
+    plain = bare if not comma else "two separators" if "." in bare else bare.replace(",", ".", 1)
+    if not re.match(NUMBER, plain):
+        raise ValueError(f"{text!r} is not a number")
+    return float(plain)
+
+
+def text_of(value: Any) -> str:
+    """The text of a category's value: true as in JSON, 3 for 3.0, numbers without exponents."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool | np.bool_):
+        return "true" if value else "false"
+    if isinstance(value, float | np.floating):
+        plain = repr(float(value))
+        return (format(Decimal(plain), "f") if "e" in plain else plain).removesuffix(".0")
+    if isinstance(value, dict | list):
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return str(value)
+
+
+def distinct_texts(series: polars.Series) -> dict[str, Any]:
+    """The distinct values of a column by their text, without missing ones."""
+    if (span := _span(series)) is not None:
+        values, low, high = span
+        counts = np.bincount(values.astype(np.int64, copy=False) - low, minlength=high - low + 1)
+        return {str(value): value for value in (np.flatnonzero(counts) + low).tolist()}
+    if series.dtype.is_float():
+        series = series.fill_nan(None)
+    return {text_of(value): value for value in series.unique().drop_nulls().to_list()}
+
+
+def coded(series: polars.Series, code: Callable[[str], int]) -> Ints:
+    """(n,) the code of each value by its text; -1 if it is missing."""
+    import polars
+
+    if series.dtype in (polars.Categorical, polars.Enum):
+        series = series.cast(polars.String)
+    if (span := _span(series)) is not None:
+        values, low, high = span
+        places = values.astype(np.int64, copy=False) - low if low else values
+        table = np.full(high - low + 1, -1)
+        for place in np.flatnonzero(np.bincount(places, minlength=len(table))).tolist():
+            table[place] = code(str(place + low))
+        return table[places]
+    if series.dtype.is_float():
+        series = series.fill_nan(None)
+    distinct = series.unique().drop_nulls()
+    if len(distinct) == 0:
+        return np.full(len(series), -1)
+    codes = polars.Series([code(text_of(value)) for value in distinct.to_list()], dtype=polars.Int64)
+    found = series.replace_strict(distinct, codes, default=-1, return_dtype=polars.Int64)
+    return np.asarray(found.to_numpy(), dtype=np.int64)
+
+
+def _span(series: polars.Series) -> tuple[npt.NDArray[Any], int, int] | None:
+    """Integers with their minimum and maximum, if none is missing and the range is small."""
+    if not series.dtype.is_integer() or series.null_count() or not len(series):
+        return None
+    values = series.to_numpy()
+    low, high = int(values.min()), int(values.max())
+    return (values, low, high) if high - low < WIDEST_RANGE and high < 1 << 63 else None

@@ -1,29 +1,40 @@
-"""One raw record to a context and an action mask, as a FeatureSpec says: the same numbers as in a table, to the bit."""
+"""One raw record to a context and an action mask, bit-equal to the encoding of a table."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
 import numpy as np
 
-from seachange.errors import LogError
-from seachange.log.feature_encoding import code_of, code_of_missing
-from seachange.log.features import ACTIONS, Category, Encoded, Feature, FeatureSpec, Flag, Hashed, Number
-from seachange.log.raw_columns import moment_of, number_of, text_of
-from seachange.log.readers.kinds import number_in
-from seachange.log.record_fields import AbsentField, Get, Record, absent_fields, getter
+from seachange.errors import LogError, did_you_mean
+from seachange.log.feature_types import Category, Feature, Flag, Hashed, Number
+from seachange.log.raw import number_in, number_of, text_of, time_of
 from seachange.log.validation import LARGEST
 from seachange.protocols import Bools, Floats
 
-# Writes the features of a record into a row.
-Write = Callable[[Record, Any], None]
-# Formats in which a text without a letter is no text.
+if TYPE_CHECKING:
+    from seachange.log.features import FeatureSpec
+
+Encoded = tuple["Floats | None", "Bools | None"]  # a context and an action mask, as deployers take them
+Record = Mapping[str, Any]
+Get = Callable[[Record], Any]  # finds a field of a record
+Write = Callable[[Record, Any], None]  # writes the features of a record into a row
+# The key of a record that lists the actions of its round, if they differ between rounds.
+ACTIONS = "actions"
+# Formats that cannot tell an empty text from a missing one.
 EMPTY_IS_MISSING = ("csv", "tsv")
+# Fields that an error lists.
+LISTED_FIELDS = 12
 
 
-def encoder_of(spec: FeatureSpec) -> Callable[[Record], Encoded]:
-    """What encodes records by ``spec``, made once for many of them."""
+class AbsentField(Exception):  # noqa: N818
+    """A record lacks a field that the log always had."""
+
+
+def record_encoder(spec: FeatureSpec) -> Callable[[Record], Encoded]:
+    """A function that encodes records following ``spec``."""
     shared, width = _writers(spec, spec.shared), len(spec.shared_names)
 
     def shared_row(record: Record) -> Floats:
@@ -32,7 +43,7 @@ def encoder_of(spec: FeatureSpec) -> Callable[[Record], Encoded]:
             for write in shared:
                 write(record, row)
         except AbsentField:
-            raise absent_fields(spec.shared, record, "a record") from None
+            raise _absent_fields(spec.shared, record, "a record") from None
         return row
 
     if spec.pool:
@@ -52,7 +63,7 @@ def _list_encoder(spec: FeatureSpec, shared_row: Callable[[Record], Floats]) -> 
 
     def encoded(record: Record) -> Encoded:
         _require_mapping(record)
-        actions = _listed(record, spec)
+        actions = _listed_actions(record, spec)
         context, mask = np.zeros(shape, dtype=spec.precision), np.zeros(shape[0], dtype=bool)
         mask[: len(actions)] = True
         try:
@@ -60,7 +71,7 @@ def _list_encoder(spec: FeatureSpec, shared_row: Callable[[Record], Floats]) -> 
                 for write in own:
                     write(action, context[place])
         except AbsentField:
-            raise absent_fields(spec.pool, action, f"each of {ACTIONS!r}", f" in that of place {place}") from None
+            raise _absent_fields(spec.pool, action, f"each of {ACTIONS!r}", f" from the one at index {place}") from None
         if spec.crossed:
             products = shared_row(record)[:, None] * context[: len(actions), None, :n_own]
             context[: len(actions), n_own:] = products.reshape(len(actions), -1)
@@ -74,7 +85,7 @@ def _mask_encoder(spec: FeatureSpec) -> Callable[[Record], Bools]:
 
     def mask_of(record: Record) -> Bools:
         mask = np.zeros(spec.n_actions, dtype=bool)
-        actions = _listed(record, spec)
+        actions = _listed_actions(record, spec)
         if not spec.named:
             mask[: len(actions)] = True
             return mask
@@ -83,7 +94,8 @@ def _mask_encoder(spec: FeatureSpec) -> Callable[[Record], Bools]:
             if place is not None:
                 mask[place] = True
         if not mask.any():
-            raise LogError(f"none of the record's {len(actions)} actions is one of {', '.join(spec.action_names)}.")
+            known = ", ".join(spec.action_names)
+            raise LogError(f"none of the record's {len(actions)} actions is known; the known actions are {known}.")
         return mask
 
     return mask_of
@@ -91,45 +103,54 @@ def _mask_encoder(spec: FeatureSpec) -> Callable[[Record], Bools]:
 
 def _require_mapping(record: Record) -> None:
     if not isinstance(record, Mapping):
-        raise LogError(f"a record is a mapping of columns to values; got a {type(record).__name__}.")
+        raise LogError(f"a record must be a mapping of columns to values; got a {type(record).__name__}.")
 
 
-def _listed(record: Record, spec: FeatureSpec) -> Sequence[Any]:
+def _listed_actions(record: Record, spec: FeatureSpec) -> Sequence[Any]:
     actions = record.get(ACTIONS)
     if not isinstance(actions, Sequence) or isinstance(actions, str) or len(actions) == 0:
-        raise LogError(
-            f"a record must list the actions that can be chosen under {ACTIONS!r}; this one has {actions!r}."
-        )
+        raise LogError(f"a record must list its available actions under {ACTIONS!r}; this one has {actions!r}.")
     if not spec.named and len(actions) > spec.n_actions:
-        raise LogError(
-            f"a record can list at most {spec.n_actions} actions, as many as the log had; got {len(actions)}."
-        )
+        raise LogError(f"a record can list at most {spec.n_actions} actions, the most in the log; got {len(actions)}.")
     if spec.pool and not all(isinstance(action, Mapping) for action in actions):
-        raise LogError(f"each of {ACTIONS!r} must be a mapping of its columns to values.")
+        raise LogError(f"each of {ACTIONS!r} must be a mapping of columns to values.")
     return actions
+
+
+def code_of(feature: Category | Hashed) -> Callable[[str], int]:
+    """Maps a text to its place among the features of ``feature``."""
+    if isinstance(feature, Hashed):
+        buckets = feature.buckets
+        return lambda text: crc32(text.encode()) % buckets
+    codes, other = {value: place for place, value in enumerate(feature.values)}, len(feature.values)
+    return lambda text: codes.get(text, other)
+
+
+def code_of_missing(feature: Category | Hashed) -> int:
+    """The place of a missing value; -1 if it has none."""
+    if feature.marked:
+        return len(feature.names) - 1
+    return len(feature.values) if isinstance(feature, Category) and not feature.several else -1
 
 
 def _writers(spec: FeatureSpec, features: Sequence[Feature]) -> list[Write]:
     writers, first = [], 0
     for feature in features:
-        writers.append(_writer(feature, first, spec.format in EMPTY_IS_MISSING))
+        get = _getter(feature.column, required=not feature.marked)
+        if isinstance(feature, Number | Flag):
+            writers.append(_number_writer(feature, get, first))
+        elif feature.several:
+            writers.append(_texts_writer(feature, get, first))
+        else:
+            writers.append(_text_writer(feature, get, first, spec.format in EMPTY_IS_MISSING))
         first += len(feature.names)
     return writers
-
-
-def _writer(feature: Feature, first: int, empty_is_missing: bool) -> Write:
-    get = getter(feature.column, required=not feature.marked)
-    if isinstance(feature, Number | Flag):
-        return _number_writer(feature, get, first)
-    return (
-        _texts_writer(feature, get, first) if feature.several else _text_writer(feature, get, first, empty_is_missing)
-    )
 
 
 def _number_writer(feature: Number | Flag, get: Get, first: int) -> Write:
     mean, scale = (feature.mean, feature.scale) if isinstance(feature, Number) else (0.0, 1.0)
     seconds = isinstance(feature, Number) and feature.seconds
-    convert = moment_of if seconds else number_of
+    convert = time_of if seconds else number_of
     comma, marked, place, label = feature.comma, feature.marked, feature.place, feature.names[0]
 
     def write(record: Record, row: Any) -> None:
@@ -137,7 +158,7 @@ def _number_writer(feature: Number | Flag, get: Get, first: int) -> Write:
         if place is not None and value is not None:
             try:
                 if isinstance(value, str):
-                    raise TypeError("a text is no list")
+                    raise TypeError("text is not a list")
                 value = value[place] if place < len(value) else None
             except (TypeError, KeyError) as error:
                 raise LogError(f"{feature.column!r} must be a list of numbers; the record has {value!r}.") from error
@@ -187,3 +208,77 @@ def _texts_writer(feature: Category | Hashed, get: Get, first: int) -> Write:
                 row[first + code(text_of(value))] = 1.0
 
     return write
+
+
+def _getter(column: str, required: bool) -> Get:
+    """A function that finds a column in a record: under its own name, or nested if it has dots.
+
+    A ``required`` one must be present, though it may be None: otherwise a misspelled name would silently count as
+    missing in every round.
+    """
+    if "." in column:
+        return _nested_getter(column, required)
+    if not required:
+        return lambda record: record.get(column)
+
+    def get(record: Record) -> Any:
+        value = record.get(column)
+        if value is None and column not in record:
+            raise AbsentField
+        return value
+
+    return get
+
+
+def _nested_getter(column: str, required: bool) -> Get:
+    dots = [place for place, letter in enumerate(column) if letter == "."]
+    heads = [(column[:dot], _getter(column[dot + 1 :], required)) for dot in dots]
+
+    def get(record: Record) -> Any:
+        if column in record:
+            return record[column]
+        for head, rest in heads:
+            inner = record.get(head)
+            if isinstance(inner, Mapping):
+                return rest(inner)
+        if required and not any(head in record and record[head] is None for head, _ in heads):
+            raise AbsentField
+        return None
+
+    return get
+
+
+def _absent_fields(features: Iterable[Feature], record: Record, whose: str, where: str = "") -> LogError:
+    """The error that names the fields of ``features`` that ``record`` lacks, and its most similar field."""
+    wanted = {feature.column: _getter(feature.column, required=True) for feature in features if not feature.marked}
+    absent = [column for column, get in wanted.items() if _lacks(record, get)]
+    spare = [key for key in _keys(record) if key not in wanted]
+    near = ((key, did_you_mean(key, absent)) for key in spare)
+    guess = next((f" There is {key!r}.{question}" for key, question in near if question), "")
+    verb = "is" if len(absent) == 1 else "are"
+    return LogError(
+        f"{whose} must have the fields that were always in the log: {_some(list(wanted))}; {_some(absent, repr)} "
+        f"{verb} missing{where}.{guess} Pass None for an unknown value."
+    )
+
+
+def _lacks(record: Record, get: Get) -> bool:
+    try:
+        get(record)
+    except AbsentField:
+        return True
+    return False
+
+
+def _keys(record: Record, prefix: str = "") -> Iterator[str]:
+    """The names of all fields, nested ones with dots."""
+    for key, value in record.items():
+        if isinstance(value, Mapping):
+            yield from _keys(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}"
+
+
+def _some(names: list[str], shown: Callable[[str], str] = str) -> str:
+    more = [f"{len(names) - LISTED_FIELDS} more"] if len(names) > LISTED_FIELDS else []
+    return ", ".join([*map(shown, names[:LISTED_FIELDS]), *more])

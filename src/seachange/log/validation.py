@@ -1,77 +1,399 @@
-"""The rules a log must keep, checked once, before a BanditLog exists."""
+"""The rules that every round of a log must keep.
+
+Each rule is defined once, in ``RULES``. Making a BanditLog raises on the first broken rule or drops the rows that break
+one; ``seachange.check`` counts them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from seachange.errors import LogError, ParameterError
-from seachange.log.columns import Columns
-from seachange.log.joint import JointFeatures, LogArrays
+from seachange.errors import Fix, LogError, ParameterError
+from seachange.log.arrays import Columns
+from seachange.log.joint_features import JointFeatures, LogArrays
 from seachange.protocols import Bools, Floats, Ints
 
 OnBadRows = Literal["raise", "drop"]
-# A row sum or a stated propensity may be off by this much, to allow for rounding where the log was written.
-PROBABILITY_TOLERANCE = 1e-6
-# Nothing that is less likely than this was ever logged: such a propensity stands for something else.
+# Probabilities written with a few decimals each are off by rounding: one probability, and the sum of k of them by √k.
+PROBABILITY_TOLERANCE = 1e-4
+# Nothing less likely than this is ever logged: such a propensity means something else.
 LEAST_PROPENSITY = 1e-12
-# Squares of rewards and features, and their sums, must stay numbers.
+# Squares of rewards and features, and their sums, must stay finite.
 LARGEST = 1e100
-TINY_HINT = " (nothing less likely was ever logged: write down what the actions were chosen with, or leave them out)"
-MISSING_HINT = " (missing_rewards=True lets NaN stand for rounds nobody observed)"
 
 
-class Broken(NamedTuple):
-    """A rule about single rows, and the rows that break it."""
+DROP = Fix('Drop those rows with on_bad_rows="drop".', "Drop those rows with --drop-bad-rows.")
+DROP_OR_KEEP = Fix(
+    'Drop those rows with on_bad_rows="drop" (or keep them as unobserved rounds with missing_rewards=True).',
+    "Drop those rows with --drop-bad-rows (or keep them as unobserved rounds with `seachange states "
+    "--missing-rewards`).",
+)
+SHOW = Fix('on_bad_rows="raise" shows the first problem.', "Run it without --drop-bad-rows to see the first problem.")
+SORT = Fix("Sort the log by time.", "Sort the log by time: seachange check LOG --fix OUT.")
 
-    rows: Bools  # (n,)
-    rule: str
-    values: npt.NDArray[Any]  # (n,) what the rows have
+
+@dataclass(frozen=True)
+class Problem:
+    """What is wrong with a log, as data: ``text`` renders it."""
+
+    rule: str  # the rule's identifier, such as propensity-zero
+    requirement: str  # what must hold
+    place: str = ""  # of the first offender: "row 17", "line 41 of clicks.jsonl"
+    value: str = ""  # its value
+    count: int = 0  # offenders
+    total: int = 0  # out of this many
+    unit: str = "row"
+    fix: Fix | None = None
+
+    @property
+    def sentence(self) -> str:
+        """What is wrong and where, without the fix."""
+        value = f" has {self.value}" if self.value else ""
+        extent = f" ({self.count:,} of {self.total:,} {self.unit}s)" if self.total else ""
+        place = f"; {self.place}{value}" if self.place else ""
+        return f"{self.requirement}{place}{extent}."
 
 
-def row_named(row: int) -> str:
+class ProblemError(LogError):
+    """A LogError whose message is made of the fields in ``details``."""
+
+    def __init__(self, details: Problem) -> None:
+        super().__init__(details.sentence, details.fix)
+        self.details = details
+
+    def __reduce__(self) -> tuple[type[ProblemError], tuple[Problem]]:
+        return type(self), (self.details,)
+
+
+class Distribution(NamedTuple):
+    """Logging distributions, one per round."""
+
+    sums: Floats  # (n,)
+    lowest: Floats  # (n,)
+    taken: Floats  # (n,) the probability of the action taken
+    sizes: int | Ints  # (n,) number of actions
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class RoundValues:
+    """What the rules look at: one entry per round, NaN if missing; None if the log does not have the column."""
+
+    actions: Floats | Ints  # (n,) the place of the action among n_actions
+    n_actions: int | Ints
+    rewards: Floats
+    action_rule: str = "actions must be in the round's list of actions"
+    text_rewards: Bools | None = None  # (n,) rewards that are text
+    propensities: Floats | None = None
+    allowed: Bools | None = None  # (n,) whether the action mask allows the action
+    distribution: Distribution | None = None
+    infinite_contexts: Bools | None = None
+    times: npt.NDArray[Any] | None = None
+    sequences: npt.NDArray[Any] | None = None
+    no_sequence: Bools | None = None  # (n,) sequences that are missing
+
+    @property
+    def in_list(self) -> Bools:
+        """(n,) whether the action is an integer from 0 to n_actions - 1."""
+        with np.errstate(invalid="ignore"):
+            actions = self.actions
+            return np.asarray((actions >= 0) & (actions < self.n_actions) & (actions == np.floor(actions)))
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A rule about single rounds: what breaks it, and how errors and findings word it."""
+
+    id: str
+    requirement: str  # rules with the same one make one error
+    column: str  # of RoundValues, with the value that an error shows
+    broken: Callable[[RoundValues], Bools | None]  # (n,) rounds that break it; None: the log lacks the column
+    title: str  # of the finding
+    evidence: str  # of the finding: 3 of 10,000 rounds (0.03%) …
+    advice: str = ""
+    fix: Fix = DROP
+
+
+def _of(column: str, broken: Callable[[Any], Any]) -> Callable[[RoundValues], Bools | None]:
+    """A predicate on one column, if there is one."""
+
+    def rounds(values: RoundValues) -> Bools | None:
+        array = getattr(values, column)
+        return None if array is None else np.asarray(broken(array))
+
+    return rounds
+
+
+def _text_rewards(values: RoundValues) -> Bools | None:
+    return values.text_rewards
+
+
+def _missing_rewards(values: RoundValues) -> Bools:
+    missing = np.isnan(values.rewards)
+    return missing if values.text_rewards is None else missing & ~values.text_rewards
+
+
+def _not_in_list(values: RoundValues) -> Bools:
+    return ~values.in_list & ~np.isnan(values.actions)
+
+
+def _wrong_sums(values: RoundValues) -> Bools | None:
+    if values.distribution is None:
+        return None
+    sums, lowest, _, sizes = values.distribution
+    return np.asarray(~(np.abs(sums - 1) <= PROBABILITY_TOLERANCE * np.sqrt(sizes)) | (lowest < 0))
+
+
+def _mismatches(values: RoundValues) -> Bools | None:
+    off = _wrong_sums(values)
+    if off is None or values.distribution is None or values.propensities is None:
+        return None
+    gaps = np.abs(values.distribution.taken - values.propensities)
+    return np.asarray((gaps > PROBABILITY_TOLERANCE) & values.in_list & ~off)
+
+
+def missing_times(times: npt.NDArray[Any]) -> Bools:
+    """(n,) times that are not known."""
+    return np.asarray(np.isnat(times) if times.dtype.kind == "M" else ~np.isfinite(times))
+
+
+_REWARDS = f"rewards must be finite and at most {LARGEST:g} in size"
+_PROPENSITIES = "propensities must be in (0, 1]"
+_LOG_PROBABILITY = "Log the probability that the action was chosen with."
+_FIND_OUT = "First find out why: dropping rounds because of their action or reward biases what is learned."
+
+RULES = {
+    rule.id: rule
+    for rule in (
+        Rule(
+            "action-missing", "", "actions", _of("actions", np.isnan), "Actions are missing", "have no action",
+            _FIND_OUT,
+        ),
+        Rule(
+            "action-outside-pool", "", "actions", _not_in_list, "Actions are not in their lists",
+            "took an action that is not in the round's list of actions", _FIND_OUT,
+        ),
+        Rule(
+            "reward-text", _REWARDS, "rewards", _text_rewards, "Rewards are not numbers",
+            "have a reward that is not a number", "Log numbers, such as 1 for yes and 0 for no.",
+        ),
+        Rule(
+            "reward-missing", _REWARDS, "rewards", _missing_rewards, "Rewards are missing", "have no reward",
+            f"If no reward means 0, log 0. {_FIND_OUT}", DROP_OR_KEEP,
+        ),
+        Rule(
+            "reward-infinite", _REWARDS, "rewards", _of("rewards", lambda r: np.abs(r) > LARGEST),
+            "Rewards are infinite", f"have a reward that is infinite or larger than {LARGEST:g} in size", _FIND_OUT,
+        ),
+        Rule(
+            "propensity-missing", _PROPENSITIES, "propensities", _of("propensities", np.isnan),
+            "Propensities are missing", "have no propensity, or one that is not a number", _FIND_OUT,
+        ),
+        Rule(
+            "propensity-zero", _PROPENSITIES, "propensities", _of("propensities", lambda p: p == 0),
+            "Propensities are 0", "have a propensity of 0 for an action that was taken", _LOG_PROBABILITY,
+        ),
+        Rule(
+            "propensity-negative", _PROPENSITIES, "propensities", _of("propensities", lambda p: p < 0),
+            "Propensities are negative", "have a negative propensity",
+            "Log probabilities, not scores or log-probabilities.",
+        ),
+        Rule(
+            "propensity-above-one", _PROPENSITIES, "propensities", _of("propensities", lambda p: p > 1),
+            "Propensities are above 1", "have a propensity above 1", "Log probabilities, not scores or odds.",
+        ),
+        Rule(
+            "propensity-tiny", f"propensities must be at least {LEAST_PROPENSITY:g}", "propensities",
+            _of("propensities", lambda p: (p > 0) & (p < LEAST_PROPENSITY)), "Propensities are too small to be real",
+            f"have a propensity below {LEAST_PROPENSITY:g}", _LOG_PROBABILITY,
+        ),
+        Rule(
+            "context-infinite", "contexts must be finite", "", _of("infinite_contexts", np.asarray),
+            "Contexts are infinite", "have an infinite number among their contexts",
+        ),
+        Rule(
+            "action-masked", "action_mask must allow the action that was taken", "actions",
+            _of("allowed", np.logical_not), "Masked actions were taken", "took an action that the action mask forbids",
+        ),
+        Rule(
+            "distribution-sum", "logging_probs must be non-negative and sum to 1", "distribution", _wrong_sums,
+            "Logging distributions do not sum to 1", "have a logging distribution that does not sum to 1",
+        ),
+        Rule(
+            "propensity-mismatch", "logging_probs at the action taken must equal propensities", "distribution",
+            _mismatches, "Propensities differ from the logging distribution",
+            "have a propensity that differs from their logging distribution",
+            "Log the probability of the action that was taken, not of another one.",
+        ),
+        Rule(
+            "time-missing", "times must be known", "times", _of("times", missing_times), "Timestamps are missing",
+            "have no timestamp, or one that cannot be read",
+        ),
+        Rule(
+            "sequence-missing", "sequences must be known", "sequences", _of("no_sequence", np.asarray),
+            "Sequences are missing", "belong to no sequence",
+        ),
+    )
+}  # fmt: skip
+
+
+def broken_rounds(values: RoundValues) -> dict[str, Bools]:
+    """(n,) the rounds that break each rule, by its identifier; without rules about columns that are not there."""
+    with np.errstate(invalid="ignore"):
+        found = {name: rule.broken(values) for name, rule in RULES.items()}
+    return {name: rows for name, rows in found.items() if rows is not None}
+
+
+class Fault(NamedTuple):
+    """The rows that break a requirement."""
+
+    rule: Rule  # the rule that the first of them breaks
+    requirement: str
+    rows: Ints
+    value: Any  # in the first of them
+
+
+def faults_of(columns: Columns, missing_rewards: bool) -> list[Fault]:
+    """The requirements that some rows break."""
+    return [
+        *_faults(_values(columns), ("reward-missing",) if missing_rewards else ()),
+        *feature_faults("contexts", columns.contexts, columns.context_names),
+        *feature_faults("action_features", columns.action_features, None),
+    ]
+
+
+def _faults(values: RoundValues, skipped: Sequence[str] = ()) -> list[Fault]:
+    groups: dict[str, list[tuple[Rule, Bools]]] = {}
+    for name, broken in broken_rounds(values).items():
+        if name not in skipped and broken.any():
+            groups.setdefault(RULES[name].requirement or values.action_rule, []).append((RULES[name], broken))
+    return [_fault(requirement, group, values) for requirement, group in groups.items()]
+
+
+def _fault(requirement: str, group: Sequence[tuple[Rule, Bools]], values: RoundValues) -> Fault:
+    rows = np.flatnonzero(np.logical_or.reduce([broken for _, broken in group]))
+    rule = next(rule for rule, broken in group if broken[rows[0]])
+    column = getattr(values, rule.column)
+    if isinstance(column, Distribution):
+        column = column.sums if rule.id == "distribution-sum" else column.taken
+    return Fault(rule, requirement, rows, column[rows[0]])
+
+
+def feature_faults(name: str, array: Floats | None, names: Sequence[str] | None) -> list[Fault]:
+    """The rows of contexts or action features that are not finite."""
+    if array is None or array.size == 0:
+        return []
+    bad = (~np.isfinite(array) | too_large(array)).reshape(len(array), -1)
+    rows = np.flatnonzero(bad.any(axis=1))
+    if not len(rows):
+        return []
+    place = int(bad[rows[0]].argmax())
+    column = ", ".join(str(int(i)) for i in np.unravel_index(place, array.shape[1:]))
+    if names is not None and len(names) == array.shape[1]:
+        column = names[place]
+    return [feature_fault(name, column, rows, array.reshape(len(array), -1)[rows[0], place])]
+
+
+def feature_fault(name: str, column: str, rows: Ints, value: Any) -> Fault:
+    """Rows whose ``column`` of contexts or action features is infinite or too large."""
+    return Fault(RULES["context-infinite"], f"{name} must be finite (column {column})", rows, value)
+
+
+def too_large(array: npt.NDArray[Any]) -> Bools:
+    """Entries that are infinite or too large to work with; in single precision, those are the infinite ones."""
+    return np.isinf(array) if array.dtype == np.float32 else np.asarray(np.abs(array) > LARGEST)
+
+
+def _values(columns: Columns) -> RoundValues:
+    n, n_actions, sequences, mask = len(columns), columns.n_actions, columns.sequences, columns.action_mask
+    known = f"actions must be one of the {n_actions} known actions"
+    values = RoundValues(
+        actions=columns.actions,
+        n_actions=n_actions,
+        rewards=columns.rewards,
+        action_rule=f"actions must be integers from 0 to {n_actions - 1}" if columns.action_names is None else known,
+        propensities=columns.propensities,
+        times=columns.times,
+        sequences=sequences,
+        no_sequence=None if sequences is None else _missing_labels(sequences),
+    )
+    if mask is None and columns.logging_probs is None:
+        return values
+    taken = np.where(values.in_list, columns.actions, 0).astype(np.int64), np.arange(n)
+    return RoundValues(**{
+        **vars(values),
+        "allowed": None if mask is None else mask[taken[1], taken[0]],
+        "distribution": None if columns.logging_probs is None else _distribution(columns.logging_probs, taken[0]),
+    })  # fmt: skip
+
+
+def _distribution(probs: Floats, taken: Ints) -> Distribution:
+    return Distribution(probs.sum(axis=1), probs.min(axis=1), probs[np.arange(len(probs)), taken], probs.shape[1])
+
+
+def _missing_labels(labels: npt.NDArray[Any]) -> Bools:
+    missing = np.asarray(labels != labels, dtype=bool)  # NaN and NaT
+    return missing | np.asarray(labels == np.array(None), dtype=bool) if labels.dtype.kind == "O" else missing
+
+
+def row_place(row: int) -> str:
     """Where a row is, for errors."""
     return f"row {row}"
 
 
 def validated(columns: Columns, missing_rewards: bool, on_bad_rows: OnBadRows) -> dict[str, Any]:
-    """The fields of a BanditLog, or a LogError that names the rule, the row, the extent and the fix."""
-    return require_some(without_broken(columns, broken_rules(columns, missing_rewards), on_bad_rows), len(columns))
+    """The fields of a BanditLog, or a LogError with the rule, the row, the extent and the fix."""
+    return require_rows(without_faults(columns, faults_of(columns, missing_rewards), on_bad_rows), len(columns))
 
 
-def require_some(fields: dict[str, Any], n: int) -> dict[str, Any]:
-    """The fields of a BanditLog, or a LogError where none of its ``n`` rows is left."""
+def require_rows(fields: dict[str, Any], n: int) -> dict[str, Any]:
+    """The fields of a BanditLog, or a LogError if none of its ``n`` rows is left."""
     if len(fields["arrays"].actions) == 0:
-        raise LogError(
-            f'none of the {n} rows keeps the rules of a log; on_bad_rows="raise" says which one breaks first.'
-        )
+        raise ProblemError(Problem("no-good-rows", f"all {n:,} rows are bad, so dropping them leaves none", fix=SHOW))
     return fields
 
 
-def without_broken(
-    columns: Columns, rules: Sequence[Broken], on_bad_rows: OnBadRows, where: Callable[[int], str] = row_named
+def without_faults(
+    columns: Columns, faults: Iterable[Fault], on_bad_rows: OnBadRows, where: Callable[[int], str] = row_place
 ) -> dict[str, Any]:
-    """The fields of a BanditLog without the rows that break ``rules``, or a LogError that says ``where`` they are."""
+    """The fields of a BanditLog without the rows that have ``faults``, or a LogError that says ``where`` they are."""
     if on_bad_rows not in ("raise", "drop"):
         raise ParameterError(f'on_bad_rows must be "raise" or "drop"; got {on_bad_rows!r}.')
-    n = len(columns)
-    good = np.ones(n, dtype=bool)
+    good = np.ones(len(columns), dtype=bool)
     dropped: list[tuple[str, int]] = []
-    for broken in rules:
+    for fault in faults:
         if on_bad_rows == "raise":
-            row = int(broken.rows.argmax())
-            raise LogError(
-                f"{broken.rule}; {where(row)} has {_shown(broken.values[row])} ({int(broken.rows.sum())} of {n} rows "
-                'are bad). Drop them with on_bad_rows="drop".'
-            )
-        if (broken.rows & good).any():
-            dropped.append((broken.rule, int((broken.rows & good).sum())))
-        good &= ~broken.rows
+            raise ProblemError(problem_of(fault, len(columns), where))
+        if count := int(good[fault.rows].sum()):
+            dropped.append((fault.requirement, count))
+        good[fault.rows] = False
     _require_time_order(columns.times, columns.sequences, good, where)
-    return {**_fields(columns, slice(None) if not dropped else good), "dropped": tuple(dropped)}
+    return {**_fields(columns, good if dropped else slice(None)), "dropped": tuple(dropped)}
+
+
+def problem_of(fault: Fault, total: int, where: Callable[[int], str] = row_place, fix: Fix | None = None) -> Problem:
+    """A fault in ``total`` rows, as errors report it."""
+    row, rule = int(fault.rows[0]), fault.rule
+    fix = rule.fix if fix is None else fix
+    return Problem(rule.id, fault.requirement, where(row), _shown(fault.value), len(fault.rows), total, fix=fix)
+
+
+def require_probabilities(propensities: Floats, logging_probs: Floats | None) -> None:
+    """Raise if propensities (n,), or whole logging distributions (n, K), break a rule."""
+    n = len(propensities)
+    values = RoundValues(
+        actions=np.zeros(n),
+        n_actions=1,
+        rewards=np.zeros(n),
+        propensities=propensities,
+        distribution=None if logging_probs is None else _distribution(logging_probs, np.zeros(n, dtype=np.int64)),
+    )
+    for fault in _faults(values, ("propensity-mismatch",)):
+        raise ProblemError(problem_of(fault, n, fix=Fix(_LOG_PROBABILITY, _LOG_PROBABILITY)))
 
 
 def _fields(columns: Columns, keep: Any) -> dict[str, Any]:
@@ -102,8 +424,8 @@ def _fields(columns: Columns, keep: Any) -> dict[str, Any]:
 
 def _joint_rows(columns: Columns, keep: Any) -> tuple[JointFeatures, Floats]:
     """The kind of context, and its rows as kernels take them."""
-    if columns.made is not None:
-        joint, rows = columns.made
+    if columns.encoded is not None:
+        joint, rows = columns.encoded
         return joint, rows if joint.kind == "none" else rows[keep]
     if columns.action_features is not None:
         joint = JointFeatures("per action", columns.n_actions, columns.action_features.shape[2])
@@ -113,119 +435,8 @@ def _joint_rows(columns: Columns, keep: Any) -> tuple[JointFeatures, Floats]:
     return joint, joint.rows(contexts[keep])
 
 
-def broken_rules(columns: Columns, missing_rewards: bool) -> list[Broken]:
-    """The rules about single rows that some rows break."""
-    return [broken for broken in _rules(columns, missing_rewards) if broken.rows.any()]
-
-
-def _rules(columns: Columns, missing_rewards: bool) -> list[Broken]:
-    actions, rewards, n_actions = columns.actions, columns.rewards, columns.n_actions
-    with np.errstate(invalid="ignore"):
-        bad_action = ~((actions >= 0) & (actions < n_actions) & (actions == np.floor(actions)))
-    places = f"actions must be whole numbers from 0 to {n_actions - 1}"
-    action_rule = places if columns.action_names is None else f"every round must have one of the {n_actions} actions"
-    return [
-        Broken(bad_action, action_rule, actions),
-        *_broken_rewards(rewards, missing_rewards),
-        *_broken_propensities(columns.propensities),
-        *_broken_features("contexts", columns.contexts, columns.context_names),
-        *_broken_features("action_features", columns.action_features, None),
-        *_broken_distributions(columns, bad_action),
-        *_broken_labels(columns),
-    ]
-
-
-def _broken_rewards(rewards: Floats, missing_rewards: bool) -> list[Broken]:
-    if _all_within(rewards, -LARGEST, LARGEST):
-        return []
-    with np.errstate(invalid="ignore"):
-        bad = ~(np.abs(rewards) <= LARGEST) & ~(missing_rewards & np.isnan(rewards))
-    hint = "" if missing_rewards else MISSING_HINT
-    return [Broken(bad, f"rewards must be finite and at most {LARGEST:g} in size{hint}", rewards)]
-
-
-def _broken_propensities(propensities: Floats | None) -> list[Broken]:
-    if propensities is None or _all_within(propensities, LEAST_PROPENSITY, 1):
-        return []
-    with np.errstate(invalid="ignore"):
-        outside = ~((propensities > 0) & (propensities <= 1))
-        tiny = ~outside & (propensities < LEAST_PROPENSITY)
-    return [
-        Broken(outside, "propensities must be in (0, 1]", propensities),
-        Broken(tiny, f"propensities must be at least {LEAST_PROPENSITY:g}{TINY_HINT}", propensities),
-    ]
-
-
-def _all_within(values: Floats, low: float, high: float) -> bool:
-    """Whether no value is outside or missing: most often so, and soon seen."""
-    return bool(len(values) and values.min() >= low and values.max() <= high)
-
-
-def _broken_probs(probs: Floats) -> list[Broken]:
-    sums = probs.sum(axis=1)
-    off = ~(np.abs(sums - 1) <= PROBABILITY_TOLERANCE) | (probs < 0).any(axis=1)
-    return [Broken(off, "logging_probs must be non-negative and sum to 1", sums)]
-
-
-def require_probabilities(propensities: Floats, logging_probs: Floats | None) -> None:
-    """Raise where propensities (n,), or whole logging distributions (n, K), break a rule of logs."""
-    rules = _broken_propensities(propensities) + ([] if logging_probs is None else _broken_probs(logging_probs))
-    for broken in rules:
-        if broken.rows.any():
-            row = int(broken.rows.argmax())
-            raise LogError(
-                f"{broken.rule}; row {row} has {_shown(broken.values[row])} ({int(broken.rows.sum())} of "
-                f"{len(propensities)} rows are bad)."
-            )
-
-
-def _broken_features(name: str, array: Floats | None, names: Sequence[str] | None) -> list[Broken]:
-    if array is None or array.size == 0:
-        return []
-    bad = ~np.isfinite(array)
-    if array.dtype == np.float64:  # single precision ends long before
-        bad |= np.abs(array) > LARGEST
-    flat, values = bad.reshape(len(array), -1), array.reshape(len(array), -1)
-    rows: Bools = np.asarray(flat.any(axis=1))
-    place = int(flat[int(rows.argmax())].argmax())
-    column = ", ".join(str(int(i)) for i in np.unravel_index(place, array.shape[1:]))
-    if names is not None and len(names) == array.shape[1]:
-        column = names[place]
-    return [Broken(rows, f"{name} must be finite (column {column})", values[:, place])]
-
-
-def _broken_distributions(columns: Columns, bad_action: Bools) -> list[Broken]:
-    broken: list[Broken] = []
-    if columns.action_mask is None and columns.logging_probs is None:
-        return broken
-    everyone = np.arange(len(columns))
-    taken = np.where(bad_action, 0, np.nan_to_num(columns.actions, nan=0, posinf=0, neginf=0)).astype(np.int64)
-    if columns.action_mask is not None:
-        forbidden = ~columns.action_mask[everyone, taken]
-        broken.append(Broken(forbidden, "action_mask must allow the action that was taken", columns.actions))
-    if columns.logging_probs is not None and columns.propensities is not None:
-        broken += _broken_probs(columns.logging_probs)
-        stated = columns.logging_probs[everyone, taken]
-        differs = ~(np.abs(stated - columns.propensities) <= PROBABILITY_TOLERANCE)
-        broken.append(Broken(differs, "logging_probs at the action taken must equal propensities", stated))
-    return broken
-
-
-def _broken_labels(columns: Columns) -> list[Broken]:
-    broken, times, sequences = [], columns.times, columns.sequences
-    if times is not None:
-        unknown = np.isnat(times) if times.dtype.kind == "M" else ~np.isfinite(times)
-        broken.append(Broken(unknown, "times must be known", times))
-    if sequences is not None:
-        unknown = np.asarray(sequences != sequences, dtype=bool)  # NaN and NaT
-        if sequences.dtype.kind == "O":
-            unknown |= np.asarray(sequences == np.array(None), dtype=bool)
-        broken.append(Broken(unknown, "sequences must be known", sequences))
-    return broken
-
-
 def _require_time_order(times: Any, sequences: Any, good: Bools, where: Callable[[int], str]) -> None:
-    """Raise where time goes backwards within a sequence of the ``good`` rows."""
+    """Raise if time goes backwards within a sequence of the ``good`` rows."""
     if times is None:
         return
     rows: Ints | slice = slice(None) if good.all() else np.flatnonzero(good)
@@ -239,20 +450,23 @@ def _require_time_order(times: Any, sequences: Any, good: Bools, where: Callable
     if back.any():
         i = int(back.argmax())
         earlier, row = np.arange(len(good))[rows][i : i + 2].tolist()
-        raise LogError(
-            f"times must not go backwards; {where(row)} has {_shown(times[row])} after {_shown(times[earlier])} "
-            f"({int(back.sum())} of {len(times)} rows are bad). Sort the log by time."
-        )
+        value = f"{_shown(times[row])} after {_shown(times[earlier])}"
+        raise ProblemError(time_problem(where(row), value, int(back.sum()), len(times)))
+
+
+def time_problem(place: str, value: str, count: int, total: int) -> Problem:
+    """Times that go backwards."""
+    return Problem("time-backwards", "times must not go backwards", place, value, count, total, fix=SORT)
 
 
 def _names(what: str, names: Sequence[str] | None, count: int, stem: str) -> tuple[str, ...]:
     if names is None:
         return tuple(f"{stem}{i}" for i in range(count))
     if len(names) != count:
-        raise LogError(f"{what} must name each of the {count}; it has {len(names)} names.")
+        raise LogError(f"{what} must have {count} names; it has {len(names)}.")
     if len(set(names)) < count:
         twice = next(name for name in names if list(names).count(name) > 1)
-        raise LogError(f"{what} must differ; {twice!r} is there twice.")
+        raise LogError(f"{what} must be distinct; {twice!r} appears twice.")
     return tuple(str(name) for name in names)
 
 

@@ -1,6 +1,5 @@
 """Policies, and how they are learned from a log."""
 
-from seachange.policies.choice import AutoLearner
 from seachange.policies.learners import (
     CrossEntropyLearner,
     DMLearner,
@@ -10,8 +9,9 @@ from seachange.policies.learners import (
     POEMLearner,
     SNIPSLearner,
 )
+from seachange.policies.objective_choice import AutoLearner
 from seachange.policies.per_state import PolicySet, learn_per_state
-from seachange.policies.rewards import RewardModel
+from seachange.policies.reward_models import RewardModel
 from seachange.policies.softmax import SoftmaxPolicy
 from seachange.policies.tabular import TabularPolicy
 from seachange.policies.tabular_learner import TabularLearner, TabularOptimum

@@ -5,20 +5,69 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from seachange.engine import map_in_order
-from seachange.kernels.objectives import ALONE, CROSS_ENTROPY, SQUARES, VALUE, WEIGHTS, objective_sums
+from seachange.kernels.objective_sums import ALONE, CROSS_ENTROPY, SQUARES, VALUE, WEIGHTS, objective_sums
+from seachange.kernels.rows import LANES
 from seachange.log.bandit_log import BanditLog
-from seachange.policies.tiles import Tiles, tiles_of
-from seachange.protocols import Floats
+from seachange.protocols import Bools, Floats, Ints
 
-# Rounds are laid out once, for all passes, where that takes at most so many numbers.
-MOST_KEPT = 1 << 27
-# Features beyond which threads share a pass: for fewer they are not worth the waiting.
-WORTH_SHARING = 1 << 21
+
+class Tiles(NamedTuple):
+    """Rounds as ``objective_sums`` takes them, S = ``LANES`` per tile, in the precision of the features."""
+
+    features: Floats  # (m, D, R S)
+    allowed: Bools  # (m, K, S), or (0, K, S) if every action is allowed
+    chosen: Ints  # (m, S)
+    residuals: Floats  # (m, S) r - m(a_t)
+    inverses: Floats  # (m, S) 1 / p
+    limits: Floats  # (m, S) M p: probabilities are clipped here
+    weights: Floats  # (m, S) u, 0 in columns without a round
+    modeled: Floats  # (m, K, S), or (0, K, S) without a reward model
+
+
+def tiles_of(log: BanditLog, rounds: Ints, weights: Floats, modeled: Floats | None, clip: float) -> Tiles:
+    """Tiles of ``rounds``; ``weights`` (n,) and ``modeled`` rewards, (n, K) or (1, K), are those of the whole log."""
+    rows, mask, actions, rewards, propensities = log.arrays
+    n_actions, chosen, kind = log.n_actions, actions[rounds], rows.dtype
+    own = rows[rounds] if len(rows) > 1 else np.broadcast_to(rows, (len(rounds), *rows.shape[1:]))
+    predicted, residuals = np.empty((0, n_actions, LANES), dtype=kind), rewards[rounds]
+    if modeled is not None:
+        selected = modeled[rounds] if len(modeled) > 1 else np.broadcast_to(modeled, (len(rounds), n_actions))
+        residuals = residuals - selected[np.arange(len(rounds)), chosen]
+        predicted = _in_columns(selected, kind)
+    allowed = _in_columns(mask[rounds], bool, True) if len(mask) > 1 else np.empty((0, n_actions, LANES), bool)
+    if len(mask) == 1 and not mask.all():
+        allowed = _in_columns(np.broadcast_to(mask, (len(rounds), n_actions)), bool, True)
+    features = _in_columns(np.moveaxis(own, 2, 1), kind)
+    return Tiles(
+        features=features.reshape(*features.shape[:2], -1),
+        allowed=allowed,
+        chosen=_in_columns(chosen, np.int32),
+        residuals=_in_columns(residuals, kind),
+        inverses=_in_columns(1 / propensities[rounds], kind),
+        limits=_in_columns(clip * propensities[rounds], kind),
+        weights=_in_columns(weights[rounds], kind),
+        modeled=predicted,
+    )
+
+
+def _in_columns(values: npt.NDArray[Any], kind: npt.DTypeLike, padding: Any = 0) -> npt.NDArray[Any]:
+    """(n, …) as (m, …, S), padded at the end."""
+    n_tiles = -(-len(values) // LANES)
+    whole = np.full((n_tiles * LANES, *values.shape[1:]), padding, dtype=kind)
+    whole[: len(values)] = values
+    return np.ascontiguousarray(np.moveaxis(whole.reshape(n_tiles, LANES, *values.shape[1:]), 1, -1))
+
+
+# Tiles are kept for all passes if they take at most this many numbers.
+MAX_KEPT = 1 << 27
+# Threads share a pass over more features than this; below, starting them costs more than they save.
+MIN_SHARED = 1 << 21
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,30 +77,30 @@ class Objective:
     y_t = Σ_a π(a | x_t) r̂(x_t, a) + min{M, π(a_t | x_t) / p_t} (r_t - r̂(x_t, a_t)),  r̂ = 0 without a reward model
 
     Means are weighted, N is the sum of the weights, s the mean absolute reward and u_j the root mean square of feature
-    j, so that the penalty means the same whatever the units of rewards and features. ``normalised``: Σ y / Σ w in place
-    of mean y, w the weights of y. ``surrogate``: y_t = (r_t / p_t) log π(a_t | x_t).
+    j, so the penalty does not depend on units. ``normalized``: Σ y / Σ w instead of mean y, with w the weights of y.
+    ``surrogate``: y_t = (r_t / p_t) log π(a_t | x_t).
     """
 
     log: BanditLog
     weights: Floats  # (n,) u_t
-    modelled: Floats | None = None  # (n, K) or (1, K) r̂
+    modeled: Floats | None = None  # (n, K) or (1, K) r̂
     clip: float = np.inf  # M
     temperature: float = 0.0  # τ
     variance_penalty: float = 0.0  # λ
     l2: float = 0.0
-    centre: Floats | None = None  # (B, D) θ°; None: 0
-    normalised: bool = False
+    center: Floats | None = None  # (B, D) θ°; None: 0
+    normalized: bool = False
     surrogate: bool = False
-    workers: int = 1  # threads that share a pass
+    workers: int = 1  # threads per pass
 
     @cached_property
     def total(self) -> float:
-        """N: what all rounds count."""
+        """N: the sum of the weights."""
         return float(self.weights.sum())
 
     @cached_property
     def scale(self) -> float:
-        """s: weighted mean of |r|, or 1 where all rewards are 0."""
+        """s: weighted mean of |r|, or 1 if all rewards are 0."""
         return float(np.sum(self.weights * np.abs(self.log.arrays.rewards)) / self.total) or 1.0
 
     @cached_property
@@ -61,51 +110,51 @@ class Objective:
 
     @cached_property
     def _kept(self) -> list[Tiles] | None:
-        """All tiles, where there is room for them."""
+        """All tiles, if they fit into memory."""
         rows = self.log.arrays.rows
-        size = len(self.log) * (rows.shape[1] * rows.shape[2] + (0 if self.modelled is None else self.log.n_actions))
-        return list(self._laid_out()) if self.log.spool is None and (self._sparse or size <= MOST_KEPT) else None
+        size = len(self.log) * (rows.shape[1] * rows.shape[2] + (0 if self.modeled is None else self.log.n_actions))
+        return list(self._laid_out()) if self.log.disk is None and (self._sparse or size <= MAX_KEPT) else None
 
     @property
     def _sparse(self) -> bool:
-        """Whether a round without a reward moves neither y nor its variance."""
-        return self.modelled is None and not self.normalised and self.temperature == 0
+        """Whether rounds without a reward change neither y nor its variance."""
+        return self.modeled is None and not self.normalized and self.temperature == 0
 
     def _laid_out(self) -> Iterator[Tiles]:
-        """Rounds that matter, in tiles."""
+        """Tiles of the rounds that matter."""
         for part in self.log.chunk_slices():
             chunk, weights = self.log[part], self.weights[part]
             matters = weights > 0
             if self._sparse:
                 matters &= chunk.arrays.rewards != 0
-            modelled = self.modelled if self.modelled is None or len(self.modelled) == 1 else self.modelled[part]
+            modeled = self.modeled if self.modeled is None or len(self.modeled) == 1 else self.modeled[part]
             if matters.any():
-                yield tiles_of(chunk, np.flatnonzero(matters), weights, modelled, self.clip)
+                yield tiles_of(chunk, np.flatnonzero(matters), weights, modeled, self.clip)
 
-    def counting(self, weights: Floats) -> Objective:
-        """Inverse propensity scores, clipped as here, of rounds that count otherwise."""
+    def reweighted(self, weights: Floats) -> Objective:
+        """Inverse propensity scores with the same clip and other weights."""
         other = Objective(log=self.log, weights=weights, clip=self.clip, workers=self.workers)
         other.__dict__["units"] = self.units
         return other
 
-    def drawn_to(self, centre: Floats | None) -> Objective:
-        """The same with another ``centre``."""
-        return self._with(centre=centre)
+    def centered_at(self, center: Floats | None) -> Objective:
+        """The same objective, regularized toward ``center``."""
+        return self._with(center=center)
 
-    def pulled(self, l2: float) -> Objective:
-        """The same with another ``l2``."""
+    def with_l2(self, l2: float) -> Objective:
+        """The same objective with another ``l2``."""
         return self._with(l2=l2)
 
     @cached_property
     def as_surrogate(self) -> Objective:
-        """The concave objective that stands for this one, of rounds with a reward alone."""
+        """The concave surrogate of this objective; it depends only on rewarded rounds."""
         if self._sparse:
             return self._with(surrogate=True, variance_penalty=0.0)
-        return self.counting(self.weights)._with(l2=self.l2, centre=self.centre, surrogate=True)
+        return self.reweighted(self.weights)._with(l2=self.l2, center=self.center, surrogate=True)
 
     @cached_property
     def as_value(self) -> Objective:
-        """What a surrogate stands for, of the same tiles."""
+        """The objective that this surrogate stands for, on the same tiles."""
         return self._with(surrogate=False)
 
     def _with(self, **changes: Any) -> Objective:
@@ -119,43 +168,43 @@ class Objective:
         means /= self.total
         return float(np.sqrt(max(means[1] - means[0] ** 2, 0.0) / self.total)) / self.scale
 
-    def _sums(self, coefs: Floats, goal: int, beside: int) -> tuple[Floats, Floats]:
-        """What ``objective_sums`` adds up over all tiles: of one run of them, then of all runs in order."""
+    def _sums(self, coefs: Floats, goal: int, second: int) -> tuple[Floats, Floats]:
+        """The sums of ``objective_sums`` over all tiles, added up in a fixed order."""
 
         def of_run(tiles: Tiles) -> tuple[Floats, Floats]:
             means, slopes = np.zeros(3), np.zeros((3, *coefs.shape))
             single = coefs.astype(tiles.features.dtype)
-            objective_sums(*tiles, single, goal, beside, self.temperature > 0, means, slopes)
+            objective_sums(*tiles, single, goal, second, self.temperature > 0, means, slopes)
             return means, slopes
 
         runs = self._kept
-        workers = self.workers if runs and sum(tiles.features.size for tiles in runs) > WORTH_SHARING else 1
+        workers = self.workers if runs and sum(tiles.features.size for tiles in runs) > MIN_SHARED else 1
         found = map(of_run, self._laid_out()) if runs is None else map_in_order(of_run, runs, workers=workers)
         means, slopes = np.zeros(3), np.zeros((3, *coefs.shape))
-        for its_means, its_slopes in found:
-            means += its_means
-            slopes += its_slopes
+        for run_means, run_slopes in found:
+            means += run_means
+            slopes += run_slopes
         return means, slopes
 
     def value_and_gradient(self, coefs: Floats) -> tuple[float, Floats]:
         """J and ∂J/∂θ at θ = ``coefs``, (B, D)."""
         total = self.total
-        beside = WEIGHTS if self.normalised else SQUARES if self.variance_penalty > 0 else ALONE
-        means, slopes = self._sums(coefs, CROSS_ENTROPY if self.surrogate else VALUE, beside)
+        second = WEIGHTS if self.normalized else SQUARES if self.variance_penalty > 0 else ALONE
+        means, slopes = self._sums(coefs, CROSS_ENTROPY if self.surrogate else VALUE, second)
         means /= total
         slopes /= total
         value, slope = means[0], slopes[0]
-        if self.normalised:
-            # Without weight there is nothing to divide by, and nothing is known.
+        if self.normalized:
+            # Without any weight there is nothing to normalize by.
             value = means[0] / means[1] if means[1] > 0 else 0.0
             slope = (slopes[0] - value * slopes[1]) / means[1] if means[1] > 0 else 0.0 * slope
         value, slope = value + self.temperature * means[2], slope + self.temperature * slopes[2]
-        # Var y / N with the unbiased variance; rounding must not make it negative.
+        # Var y / N with the unbiased variance; rounding may make it negative.
         spread = (means[1] - means[0] ** 2) / (total - 1) if total > 1 else 0.0
         if self.variance_penalty > 0 and spread > 0:
             spread_slope = (slopes[1] - 2 * means[0] * slopes[0]) / (total - 1)
             value -= self.variance_penalty * np.sqrt(spread)
             slope = slope - self.variance_penalty * spread_slope / (2 * np.sqrt(spread))
         penalty = self.l2 * self.scale * np.square(self.units)
-        away = coefs if self.centre is None else coefs - self.centre
-        return float(value - np.sum(penalty * np.square(away)) / 2), slope - penalty * away
+        offset = coefs if self.center is None else coefs - self.center
+        return float(value - np.sum(penalty * np.square(offset)) / 2), slope - penalty * offset

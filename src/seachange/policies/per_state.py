@@ -14,7 +14,7 @@ from seachange.engine import stage
 from seachange.errors import ParameterError, SeachangeWarning
 from seachange.log.bandit_log import BanditLog
 from seachange.policies.learners import DMLearner, SoftmaxLearner
-from seachange.policies.rewards import RewardModel
+from seachange.policies.reward_models import RewardModel
 from seachange.policies.softmax import SoftmaxPolicy, advice_of
 from seachange.protocols import Floats, Policy, PolicyLearner
 from seachange.states.labels import StateLabels
@@ -60,37 +60,38 @@ def learn_per_state(
 ) -> PolicySet:
     """π̂_z = argmax_π Σ_t u_t(z) V̂_t(π) for every state z.
 
-    u_t(z) is 1 where the label says z and 0 elsewhere; ``soft``: the label's probability of z. Our own learners draw
-    the policy of a state to that of the whole log, the more the fewer rounds it has; a state without rounds gets the
-    latter. ``reward_models``, one a state, are those of an HMM: a ``DMLearner`` need not fit its own.
+    u_t(z) is 1 if round t has label z, else 0; with ``soft`` it is the label's probability of z. Built-in learners
+    shrink the policy of a state toward that of the whole log, more so for states with few rounds; a state without
+    rounds gets the policy of the whole log. ``reward_models``, one per state, come from an HMM and spare a
+    ``DMLearner`` its own fits.
     """
     if len(labels.states) != len(log):
-        raise ParameterError(
-            f"labels must have one entry a round; they have {len(labels.states)} for {len(log)} rounds."
-        )
+        raise ParameterError(f"labels must have one entry per round; got {len(labels.states)} for {len(log)} rounds.")
     if isinstance(learner, DMLearner) and reward_models is not None:
-        return PolicySet(tuple(copy(learner).take(model, log).policy_ for model in reward_models), labels.expected_stay)
+        return PolicySet(
+            tuple(copy(learner).use_model(model, log).policy_ for model in reward_models), labels.expected_stay
+        )
     memberships = list(labels.weights(soft))
     for state, weights in enumerate(memberships):
         if not weights.sum() > 0:
             warnings.warn(
-                f"state {state} has no rounds; it gets the policy of the whole log.", SeachangeWarning, stacklevel=2
+                f"state {state} has no rounds, so it gets the policy of the whole log.", SeachangeWarning, stacklevel=2
             )
     return PolicySet(policies_of(log, memberships, learner), labels.expected_stay)
 
 
 def policies_of(log: BanditLog, memberships: Sequence[Floats], learner: PolicyLearner) -> tuple[Policy, ...]:
-    """π̂_z of every (n,) ``memberships``; one without rounds gets the policy of all of them together."""
+    """π̂_z for each (n,) array of ``memberships``; one without rounds gets the policy of all rounds."""
     empty = [not weights.sum() > 0 for weights in memberships]
-    borrows = isinstance(learner, DMLearner | SoftmaxLearner) and len(memberships) > 1
+    pools = isinstance(learner, DMLearner | SoftmaxLearner) and len(memberships) > 1
     policies: list[Policy] = []
     with stage("Learning the policies", len(memberships) + 1) as learning:
-        pooled = copy(learner).fit(log, np.sum(memberships, axis=0)) if borrows or any(empty) else None
-        for nothing, weights in zip(empty, memberships, strict=True):
+        pooled = copy(learner).fit(log, np.sum(memberships, axis=0)) if pools or any(empty) else None
+        for is_empty, weights in zip(empty, memberships, strict=True):
             learning.advance()
-            if nothing:
+            if is_empty:
                 policies.append(pooled.policy_)  # type: ignore[union-attr]
-            elif borrows:
+            elif pools:
                 policies.append(copy(learner).fit(log, weights, pooled).policy_)  # type: ignore[call-arg]
             else:
                 policies.append(copy(learner).fit(log, weights).policy_)

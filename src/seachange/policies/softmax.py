@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from seachange.kernels.softmax import softmax_advice
-from seachange.log.joint import JointFeatures
+from seachange.kernels.softmax_probs import softmax_advice
+from seachange.log.joint_features import JointFeatures
 from seachange.protocols import Floats
+from seachange.registry import POLICIES, Arrays, SavedPart
 
 
+@POLICIES.register("softmax")
 @dataclass(frozen=True, eq=False)
 class SoftmaxPolicy:
     """π(a | x; θ) ∝ exp(θ · f(x, a))."""
@@ -23,6 +26,15 @@ class SoftmaxPolicy:
         """π(a | x) for every row of ``contexts``."""
         return advice_of(self.coefs[None], self.joint, contexts, action_mask)[:, 0]
 
+    def learned(self) -> tuple[None, Arrays]:
+        """What a model file keeps."""
+        return None, {"coefs": self.coefs}
+
+    @classmethod
+    def restore(cls, part: SavedPart, joint: JointFeatures, labels: Any) -> SoftmaxPolicy:
+        """The policy that a model file holds."""
+        return cls(part.floats("coefs", joint.shape), joint)
+
 
 def advice_of(
     coefs: Floats, joint: JointFeatures, contexts: npt.ArrayLike, action_mask: npt.ArrayLike | None
@@ -32,7 +44,7 @@ def advice_of(
     if n == 0:
         return np.empty((0, len(coefs), joint.n_actions))
     mask = joint.mask(action_mask, n)
-    # Where neither the context nor the mask varies, neither does the advice.
+    # If neither the context nor the mask varies, one row serves all rounds.
     computed = np.empty((max(len(rows), len(mask)), len(coefs), joint.n_actions))
     softmax_advice(rows, coefs, mask, computed)
     return computed if len(computed) == n else np.repeat(computed, n, axis=0)

@@ -1,4 +1,4 @@
-"""The best of all policies on finitely many contexts, by linear programming."""
+"""The best of all policies on a finite set of contexts, by linear programming."""
 
 from __future__ import annotations
 
@@ -13,74 +13,74 @@ from seachange.engine import one_thread
 from seachange.errors import ParameterError, SeachangeWarning
 from seachange.log.bandit_log import BanditLog, require_propensities
 from seachange.params import Auto, Params, require
-from seachange.policies.chosen import say_what_clipping_costs
 from seachange.policies.learners import checked_weights, require_choices
-from seachange.policies.rewards import cross_fitted, kind_of
+from seachange.policies.regularization import warn_about_clipping
+from seachange.policies.reward_models import cross_fitted, reward_kind
 from seachange.policies.tabular import Situations, TabularPolicy, restricted, situations_of
 from seachange.protocols import Floats, Ints
+from seachange.registry import LEARNERS
 
-# Runs of rounds, each of which is modelled from the others.
+# Blocks of time for cross-fitting.
 FOLDS = 5
-# Entries of a table beyond which a log is taken to have contexts that are numbers, not kinds.
-MOST_CELLS = 500_000
+# A larger table means that contexts are continuous, not categories.
+MAX_CELLS = 500_000
 
 
 @dataclass(frozen=True, eq=False)
 class TabularOptimum:
-    """The linear programme's solution and what its constraints cost, in value a round."""
+    """The solution of the linear program and what its constraints cost, in value per round."""
 
-    value: float  # of the policy, a round
+    value: float  # of the policy, per round
     mass_prices: Floats  # (C,) value of one more unit of probability in a situation
-    ratio_prices: Floats  # (C, K) value of one more unit of π(a | x) where max_ratio holds it down; 0 where it does not
+    ratio_prices: Floats  # (C, K) value of one more unit of π(a | x) if max_ratio binds, else 0
 
 
+@LEARNERS.register("tabular", named=False)
 @dataclass(kw_only=True, eq=False, repr=False)
 class TabularLearner(Params):
-    """Maximise Σ_t u_t V̂_t(π) over all stochastic policies on the distinct contexts of a log, exactly.
+    """Maximize Σ_t u_t V̂_t(π) over all stochastic policies on the distinct contexts of a log, exactly.
 
     V̂_t(π) = Σ_a π(a | x_t) r̂(x_t, a) + min{M, π(a_t | x_t) / p_t} (r_t - r̂(x_t, a_t)),  r̂ = 0 under "ips"
 
-    Under "dr" r̂ of a round is fitted to other times only; "dm" has the first term alone. ``max_ratio`` is the paper's
-    class of clipped policies, π(a | x) / π_0(a | x) ≤ M for all a and x, which needs the whole logging distribution.
-    ``clip`` clips weights instead: rounds of one context, action and propensity whose rewards (residuals under "dr")
-    sum to less than 0 are then not clipped, since that would make losses look smaller than they are and the problem no
-    longer linear; the optimum is one of a lower bound.
+    Under "dr", r̂ is cross-fitted over time; "dm" is the first term alone. ``max_ratio`` gives the paper's class of
+    clipped policies, π(a | x) / π_0(a | x) ≤ M for all a and x, and needs the whole logging distribution. ``clip``
+    clips weights instead, except for groups of rounds (same context, action and propensity) whose rewards, or residuals
+    under "dr", sum to less than 0: clipping those would understate losses, and the problem would not be linear. The
+    result maximizes a lower bound.
     """
 
     objective: Literal["ips", "dm", "dr"] = "ips"
     clip: float | None = None  # M in min{M, π / p}; None: weights are not clipped
-    max_ratio: float | None = None  # M in π / π_0 ≤ M; lower stays nearer to the logging policy
+    max_ratio: float | None = None  # M in π / π_0 ≤ M; lower stays closer to the logging policy
     ridge: float | Auto = "auto"  # of the reward model of "dm" and "dr", in rounds
 
     def fit(self, log: BanditLog, weights: npt.ArrayLike | None = None) -> Self:
-        """Learn ``policy_`` from ``log``, round t counting ``weights[t]`` times."""
+        """Learn ``policy_``; round t has weight ``weights[t]``."""
         self._check(log)
         counts = checked_weights(log, weights)
         situations = situations_of(log)
-        if situations.masks.size > MOST_CELLS:
+        if situations.masks.size > MAX_CELLS:
             raise ParameterError(
-                f"a table needs few distinct contexts; the log has {len(situations.masks):,} in {len(log):,} rounds. "
-                "Round or group them, or learn a softmax policy (IPSLearner, DRLearner)."
+                f"TabularLearner needs few distinct contexts; the log has {len(situations.masks):,} in {len(log):,} "
+                "rounds. Round or group the contexts, or learn a softmax policy (IPSLearner, DRLearner)."
             )
         if situations.masks.size > max(len(log), log.n_actions):
             warnings.warn(
-                f"a table of {len(situations.masks):,} contexts and {log.n_actions} actions is more than {len(log):,} "
-                "rounds can fill: it learns them by heart. Group contexts, or learn a softmax policy.",
+                f"a table of {len(situations.masks):,} contexts and {log.n_actions} actions has more cells than the "
+                f"{len(log):,} rounds can fill and will overfit. Group contexts, or learn a softmax policy.",
                 SeachangeWarning,
                 stacklevel=2,
             )
         if self.clip is not None and self.objective != "dm":
-            say_what_clipping_costs(log, counts, self.clip, stacklevel=3)
-        programme = self._programme(log, counts, situations)
+            warn_about_clipping(log, counts, self.clip, stacklevel=3)
+        program = self._program(log, counts, situations)
         everywhere = Situations(
-            situations.contexts[:1, :0],
-            np.ones((1, log.n_actions), dtype=bool),
-            np.zeros(len(log), dtype=np.int64),
+            situations.contexts[:1, :0], np.ones((1, log.n_actions), dtype=bool), np.zeros(len(log), dtype=np.int64)
         )
-        # For a context that was never seen: the best policy that looks at none.
-        fallback = self._programme(log, counts, everywhere, pooled=True).solve()[0][0]
-        probs, self.optimum_ = programme.solve()
-        idle = programme.indifferent
+        # For unseen contexts: the best policy that ignores the context.
+        fallback = self._program(log, counts, everywhere, pooled=True).solve()[0][0]
+        probs, self.optimum_ = program.solve()
+        idle = program.indifferent
         probs[idle] = restricted(fallback, situations.masks[idle])
         self.policy_ = TabularPolicy(situations.contexts, situations.masks, probs, fallback, log.joint)
         return self
@@ -91,31 +91,31 @@ class TabularLearner(Params):
         require(self.clip is None or self.clip > 0, f"clip must be positive or None; got {self.clip}.")
         require(
             self.max_ratio is None or self.max_ratio >= 1,
-            f"max_ratio must be at least 1, which leaves the logging policy alone, or None; got {self.max_ratio}.",
+            f"max_ratio must be None or at least 1 (1 allows only the logging policy); got {self.max_ratio}.",
         )
         require_choices(log)
         if self.objective != "dm":
-            require_propensities(log, 'TabularLearner (objective="dm" does without)')
+            require_propensities(log, 'TabularLearner (objective="dm" needs none)')
         if self.max_ratio is not None and log.logging_probs is None:
             raise ParameterError(
-                "max_ratio needs the whole logging distribution, which this log does not have. Give logging_probs, or "
-                "estimate it: log.with_propensities(sc.estimate_logging_probs(log), estimated=True)."
+                "max_ratio needs the whole logging distribution, and this log has none. Pass logging_probs, or "
+                "estimate them: log.with_propensities(sc.estimate_logging_probs(log), estimated=True)."
             )
 
-    def _programme(self, log: BanditLog, counts: Floats, situations: Situations, pooled: bool = False) -> _Programme:
+    def _program(self, log: BanditLog, counts: Floats, situations: Situations, pooled: bool = False) -> _Program:
         n_cells, total = situations.masks.size, float(counts.sum())
         cells = situations.of_round * log.n_actions + log.actions
         gains, residuals = np.zeros(n_cells), log.rewards
         if self.objective != "ips":
-            kind, n_folds = kind_of(log, "auto"), FOLDS if self.objective == "dr" else 1
-            modelled = cross_fitted(log, counts, self.ridge, kind, n_folds, asked=counts > 0)
-            places = situations.of_round[:, None] * log.n_actions + np.arange(log.n_actions)
-            gains += np.bincount(places.ravel(), (counts[:, None] * modelled).ravel(), n_cells)
-            residuals = residuals - modelled[np.arange(len(log)), log.actions]
+            kind, n_folds = reward_kind(log, "auto"), FOLDS if self.objective == "dr" else 1
+            modeled = cross_fitted(log, counts, self.ridge, kind, n_folds, needed=counts > 0)
+            all_cells = situations.of_round[:, None] * log.n_actions + np.arange(log.n_actions)
+            gains += np.bincount(all_cells.ravel(), (counts[:, None] * modeled).ravel(), n_cells)
+            residuals = residuals - modeled[np.arange(len(log)), log.actions]
         caps = np.where(situations.masks, 1.0, 0.0).ravel()
         if self.max_ratio is not None and log.logging_probs is not None:
-            # The logging policy may differ between rounds of one context: the ratio holds in all of them. Of contexts
-            # to come it is not known, and its mean stands in for it.
+            # The logging policy may differ between rounds of one context: the ratio must hold in all of them. For
+            # unseen contexts its mean stands in.
             least = np.full((len(situations.masks), log.n_actions), np.inf)
             np.minimum.at(least, situations.of_round, log.logging_probs)
             logging = log.logging_probs.mean(axis=0)[None] if pooled else least
@@ -128,17 +128,17 @@ class TabularLearner(Params):
             bent = limit * log.propensities < 1
             gains += np.bincount(cells[~bent], straight[~bent], n_cells)
             bends = _Bends.of(cells[bent], straight[bent], limit * log.propensities[bent])
-            # A group that loses is taken in full: a lower bound, and linear.
+            # Groups with a loss are not clipped: a lower bound, and linear.
             losing = bends.gains < 0
             gains += np.bincount(bends.cells[losing], bends.gains[losing], n_cells)
             bends = bends.where(~losing)
         shape = situations.masks.shape
-        return _Programme(gains.reshape(shape) / total, caps.reshape(shape), bends.scaled(1 / total))
+        return _Program(gains.reshape(shape) / total, caps.reshape(shape), bends.scaled(1 / total))
 
 
 @dataclass(frozen=True, eq=False)
 class _Bends:
-    """Terms g min{limit, π(cell)}: what clipped rounds add, those of one cell and one limit together."""
+    """Terms g min{limit, π(cell)}: what clipped rounds add, summed by cell and limit."""
 
     cells: Ints
     gains: Floats
@@ -146,12 +146,12 @@ class _Bends:
 
     @classmethod
     def none(cls) -> Self:
-        """No round can be clipped."""
+        """No clipped rounds."""
         return cls(np.empty(0, dtype=np.int64), np.empty(0), np.empty(0))
 
     @classmethod
     def of(cls, cells: Ints, gains: Floats, limits: Floats) -> Self:
-        """Terms of rounds, brought together."""
+        """The terms of rounds, summed by cell and limit."""
         if len(cells) == 0:
             return cls.none()
         order = np.lexsort((limits, cells))
@@ -160,16 +160,16 @@ class _Bends:
         return cls(cells[starts], np.add.reduceat(gains, starts), limits[starts])
 
     def where(self, chosen: npt.NDArray[np.bool_]) -> _Bends:
-        """Some of them."""
+        """A selection of terms."""
         return _Bends(self.cells[chosen], self.gains[chosen], self.limits[chosen])
 
     def scaled(self, factor: float) -> _Bends:
-        """All of them, ``factor`` times."""
+        """All terms times ``factor``."""
         return _Bends(self.cells, self.gains * factor, self.limits)
 
 
 @dataclass(frozen=True, eq=False)
-class _Programme:
+class _Program:
     """max Σ g(c) π(c) + Σ_i h_i v_i  over  0 ≤ π ≤ caps, rows of π sum to 1, 0 ≤ v_i ≤ limit_i, v_i ≤ π(cell_i)."""
 
     gains: Floats  # (C, K)
@@ -178,7 +178,7 @@ class _Programme:
 
     @property
     def indifferent(self) -> npt.NDArray[np.bool_]:
-        """(C,) situations in which every policy is as good as any other, with nothing to hold it down."""
+        """(C,) situations in which all policies are equally good and no cap binds."""
         bent = np.zeros(self.gains.size, dtype=bool)
         bent[self.bends.cells] = True
         gains = np.where(self.caps > 0, self.gains, np.nan)
@@ -202,7 +202,7 @@ class _Programme:
             shape=(n_bends, n_cells + n_bends),
         )
         inequalities: dict[str, Any] = {"A_ub": below.tocsr(), "b_ub": np.zeros(n_bends)} if n_bends else {}
-        # A cap of 1 follows from the sum, which is then what has the price.
+        # A cap of 1 is implied by the sum, which then carries the price.
         tops = np.concatenate([np.where(self.caps < 1, self.caps, np.inf).ravel(), self.bends.limits])
         with one_thread():
             found = linprog(
@@ -210,8 +210,8 @@ class _Programme:
                 bounds=np.column_stack([np.zeros_like(tops), tops]), **inequalities,
             )  # fmt: skip
         if not found.success:
-            raise ParameterError(f"the linear programme of this table was not solved: {found.message}")
-        # The solver keeps its constraints up to 1e-7: they are kept exactly, but for the sum, by rounding.
+            raise ParameterError(f"the linear program could not be solved: {found.message}")
+        # The solver meets its constraints to 1e-7; clipping and rescaling make them exact.
         probs = np.clip(found.x[:n_cells].reshape(n_rows, n_actions), 0.0, self.caps)
         probs /= probs.sum(axis=1, keepdims=True)
         prices = np.where(self.caps < 1, -found.upper.marginals[:n_cells].reshape(probs.shape), 0.0)
@@ -225,12 +225,12 @@ class _Programme:
 
 
 def _require_feasible(caps: Floats, max_ratio: float) -> None:
-    room = caps.sum(axis=1)
-    if (room < 1 - 1e-9).any():
-        row = int(room.argmin())
-        enough = f"{max_ratio / room[row]:.3g}" if room[row] > 0 else "an infinite one"
+    sums = caps.sum(axis=1)
+    if (sums < 1 - 1e-9).any():
+        row = int(sums.argmin())
+        enough = f"at least {max_ratio / sums[row]:.3g}" if sums[row] > 0 else "infinity"
         raise ParameterError(
-            f"max_ratio={max_ratio:g} leaves no policy where the logging policy differs between rounds of one context "
-            f"(context {row} of the table, {int((room < 1 - 1e-9).sum())} in all). At least "
-            f"{enough} is needed, or contexts that tell those rounds apart."
+            f"max_ratio={max_ratio:g} allows no policy if the logging policy differs between rounds of one context "
+            f"(context {row} of the table; {int((sums < 1 - 1e-9).sum())} such contexts). Use {enough}, or add context "
+            "that distinguishes those rounds."
         )

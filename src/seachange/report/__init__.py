@@ -1,1 +1,1 @@
-"""What people look at: tables in a terminal, progress, figures."""
+"""The report: one HTML page."""

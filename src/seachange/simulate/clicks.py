@@ -1,4 +1,4 @@
-"""A click world that does not change: contexts, a few per cent of clicks, and a term that no linear model has."""
+"""A stationary click world with contexts, few clicks, and a term that no linear model can fit."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from scipy.special import expit
 from seachange.log.bandit_log import BanditLog
 from seachange.params import require
 from seachange.protocols import Floats
-from seachange.simulate.rounds import Rounds
+from seachange.simulate.rollout import Rounds
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Clicks:
-    """P(click | x, a) = 1 / (1 + exp(-(b + w_a · x + q ((v_a · x)² - 1)))), x ~ N(0, I), shown at random.
+    """P(click | x, a) = 1 / (1 + exp(-(b + w_a · x + q ((v_a · x)² - 1)))), x ~ N(0, I), uniform random actions.
 
-    ``seed`` draws the world (w and v); logs of it have seeds of their own.
+    ``seed`` draws the world (w and v); logs have their own seeds.
     """
 
     seed: int = 0
     n_actions: int = 10  # K
     n_features: int = 6  # d
     horizon: int = 518_400  # T
-    click_rate: float = 0.04  # of an action taken at random
+    click_rate: float = 0.04  # of a random action
     slope: float = 0.9  # standard deviation of w_a · x
-    quadratic: float = 0.0  # q: 0 leaves the world linear
+    quadratic: float = 0.0  # q; 0: linear
 
     def __post_init__(self) -> None:
-        require(self.n_actions >= 2 and self.n_features >= 1, "there must be 2 actions and 1 feature at least.")
+        require(self.n_actions >= 2 and self.n_features >= 1, "there must be at least 2 actions and 1 feature.")
         require(self.horizon >= 1, f"horizon must be at least 1; got {self.horizon}.")
         require(0 < self.click_rate < 1, f"click_rate must be between 0 and 1; got {self.click_rate}.")
 
@@ -43,7 +43,7 @@ class Clicks:
 
     @cached_property
     def intercept(self) -> float:
-        """b, for which actions taken at random are clicked ``click_rate`` of the time."""
+        """b, such that random actions have click rate ``click_rate``."""
         scores = self._scores(self.contexts(100_000, np.random.default_rng([self.seed, 1])))
         return float(brentq(lambda b: float(expit(scores + b).mean()) - self.click_rate, -50.0, 50.0))
 
@@ -60,7 +60,7 @@ class Clicks:
         return np.asarray(linear + self.quadratic * (np.square(bent) - 1.0))
 
     def log(self, seed: int) -> BanditLog:
-        """A log of actions taken at random."""
+        """A log of uniform random actions."""
         generator = np.random.default_rng([seed, 2])
         contexts = self.contexts(self.horizon, generator)
         rates = self.click_rates(contexts)
@@ -69,11 +69,11 @@ class Clicks:
         return rounds.logged_by(np.full(rates.shape, 1 / self.n_actions), generator.random(self.horizon))
 
     def value(self, probs: Floats, contexts: Floats) -> float:
-        """Clicks a round of a policy with these probabilities (n, K) on ``contexts``."""
+        """Clicks per round of a policy with probabilities ``probs`` (n, K) on ``contexts``."""
         return float(np.einsum("nk,nk->", probs, self.click_rates(contexts)) / len(contexts))
 
     def best_linear_actions(self, contexts: Floats) -> Floats:
-        """(n,) the action whose click rate is highest, as fitted by least squares to the true rates of ``contexts``."""
+        """(n,) the best action by a least-squares fit to the true click rates on ``contexts``."""
         rows = np.column_stack([contexts, np.ones(len(contexts))])
         fitted = rows @ np.linalg.lstsq(rows, self.click_rates(contexts), rcond=None)[0]
         return np.asarray(np.argmax(fitted, axis=1))

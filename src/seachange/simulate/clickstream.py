@@ -1,4 +1,4 @@
-"""The paper's semi-synthetic world: visits of a front page, clicked as often as its documents were at that hour."""
+"""The paper's semi-synthetic world: visits to a front page, with the click rates of its documents at that time."""
 
 from __future__ import annotations
 
@@ -10,33 +10,35 @@ from typing import Any, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
+from seachange.errors import Fix, ParameterError
 from seachange.kernels.pools import draw_documents
 from seachange.log.bandit_log import BanditLog
 from seachange.params import require
 from seachange.protocols import Floats, Ints
-from seachange.simulate.rounds import Rounds
+from seachange.simulate.rollout import Rounds
 from seachange.simulate.visits import Visits
 
 DocumentFeatures = Literal["documents", "crossed", "identity"]
-STEP = 60  # seconds between the centres of windows
-# Numbers of an identity: enough for the documents of a few pools to point in different directions.
+STEP = 60  # seconds between the centers of windows
+# Random features of a document's identity, enough to tell the documents of a few pools apart.
 IDENTITY = 15
+IDENTITY_FIX = Fix('Use features="identity".', "Use --features identity.")
 
 
 @dataclass(frozen=True, eq=False)
 class ClickRates:
-    """How often each document was clicked in a window around each minute."""
+    """The click rate of each document in a window around each minute."""
 
     start: int  # the time of the first minute
-    document_rows: Ints  # (D,) of ``rates``: documents that differ in their features alone have one row
+    document_rows: Ints  # (D,) rows of ``rates``; documents with the same id share a row
     rates: npt.NDArray[np.float32]  # (documents, minutes)
 
     @classmethod
     def of(cls, visits: Visits, *, window: float = 43_200.0, smoothing: float = 100.0) -> ClickRates:
-        """(clicks + s r) / (shows + s) in ``window`` seconds around a minute, less at the ends of ``visits``.
+        """(clicks + s r) / (impressions + s) in ``window`` seconds around a minute (less at the ends of ``visits``).
 
-        ``smoothing`` s adds so many shows at the click rate r of all visits: a document that was hardly shown yet, or
-        never clicked, is not taken for one that nobody ever clicks. Half a day of Yahoo!'s has 100,000 shows each.
+        ``smoothing`` s adds s impressions at the overall click rate r, so that a document with few impressions does not
+        get a rate of 0. In half a day of Yahoo!'s data a document has 100,000 impressions.
         """
         require(window > 0, f"window must be positive; got {window}.")
         require(smoothing >= 0, f"smoothing must be at least 0; got {smoothing}.")
@@ -66,37 +68,35 @@ class ClickRates:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Clickstream:
-    """Every second a visit; ``n_documents`` of its pool to choose from, the one that was shown among them.
+    """One visit per second, with ``n_documents`` from its pool to choose from, including the one that was shown.
 
-    A log holds what was shown and clicked; in deployments a document is clicked with its click rate at that time.
+    A log has what was shown and clicked; in deployments, clicks are drawn with the click rate at that time.
     """
 
     visits: Visits
     click_rates: ClickRates
     n_documents: int = 10  # K
-    # f(x, a): the document's own; these crossed with the visitor's; or 1 and a random vector that only it has.
+    # f(x, a): the document's features; their products with the user's; or 1 and a random vector per document.
     features: DocumentFeatures = "documents"
 
     def __post_init__(self) -> None:
-        require(self.n_documents >= 2, f"there must be 2 documents to choose from; got {self.n_documents}.")
+        require(self.n_documents >= 2, f"n_documents must be at least 2; got {self.n_documents}.")
         words = get_args(DocumentFeatures)
         require(self.features in words, f"features must be one of {', '.join(words)}; got {self.features!r}.")
-        require(
-            self.features == "identity" or self.visits.document_features.shape[1] > 0,
-            'these documents have no features, as those of R6B: features="identity" tells them apart.',
-        )
-        require(self.features != "crossed" or self.visits.users.shape[1] > 0, "nothing is known of these visitors.")
-        require(len(self._usable) > 0, f"no visit has {self.n_documents} documents to choose from.")
+        if self.features != "identity" and not self.visits.document_features.shape[1]:
+            raise ParameterError("these documents have no features, as in R6B.", IDENTITY_FIX)
+        require(self.features != "crossed" or self.visits.users.shape[1] > 0, "these visits have no user features.")
+        require(len(self._usable) > 0, f"no visit has a pool of {self.n_documents} documents.")
 
     @cached_property
     def _usable(self) -> Visits:
-        """The visits with enough documents."""
+        """The visits whose pools are large enough."""
         large = self.visits.pool_sizes >= self.n_documents
         return self.visits if large.all() else self.visits.where(large[self.visits.pools])
 
     @cached_property
     def _document_rows(self) -> Any:
-        """(D, d) of every document."""
+        """(D, d) features of every document."""
         if self.features != "identity":
             return self.visits.document_features.astype(np.float32)
         drawn = [np.random.default_rng(name).normal(size=IDENTITY) for name in self.visits.document_ids.tolist()]
@@ -109,16 +109,16 @@ class Clickstream:
 
     @cached_property
     def horizon(self) -> int:
-        """T: seconds with a visit."""
+        """T: the seconds with a visit."""
         return len(np.unique(self._usable.times))
 
     @property
     def n_too_small(self) -> int:
-        """Visits left out as their pools hold fewer documents."""
+        """The number of visits whose pools are too small."""
         return len(self.visits) - len(self._usable)
 
     def log(self, seed: int) -> BanditLog:
-        """The log of a sample of visits: what was shown, each of the documents with the same probability."""
+        """A log of one sampled visit per second; each document is shown with the same probability."""
         visits, documents, actions = self._sampled(np.random.default_rng([seed, 0]))
         return BanditLog.from_arrays(
             actions,
@@ -129,7 +129,7 @@ class Clickstream:
         )
 
     def rounds(self, seed: int, chunk: int) -> Iterator[Rounds]:
-        """Another sample of visits, in which what is clicked is drawn."""
+        """Another sample of visits, with simulated clicks."""
         generator = np.random.default_rng([seed, 1])
         visits, documents, _ = self._sampled(generator)
         for start in range(0, len(visits), chunk):
@@ -139,11 +139,11 @@ class Clickstream:
             yield Rounds(self._features(part, mine), rates, clicks, np.zeros(len(part), dtype=np.int64))
 
     def logging_value(self, seed: int) -> float:
-        """Clicks a round in ``rounds(seed, …)`` of documents shown at random."""
+        """Clicks per round in ``rounds(seed, …)`` of documents shown at random."""
         return float(self._rates(seed).mean())
 
     def oracle_value(self, seed: int) -> float:
-        """The same of a policy that is told every click rate."""
+        """Clicks per round of a policy that knows every click rate."""
         return float(self._rates(seed).max(axis=1).mean())
 
     def _rates(self, seed: int) -> Floats:
@@ -151,8 +151,8 @@ class Clickstream:
         return self.click_rates.at(documents, visits.times)
 
     def _sampled(self, generator: np.random.Generator) -> tuple[Visits, npt.NDArray[np.int32], Ints]:
-        """A visit a second, its documents (n, K) and the place of the one that was shown (n,)."""
-        visits = self._usable.one_a_second(generator)
+        """One visit per second, its documents (n, K) and the index of the one that was shown (n,)."""
+        visits = self._usable.one_per_second(generator)
         documents = np.empty((len(visits), self.n_documents), dtype=np.int32)
         actions = np.empty(len(visits), dtype=np.int64)
         uniforms = generator.random(documents.shape)
@@ -160,7 +160,7 @@ class Clickstream:
         return visits, documents, actions
 
     def _features(self, visits: Visits, documents: npt.NDArray[np.int32]) -> Any:
-        """(n, K, d) of every document of a round, in single precision."""
+        """(n, K, d) features of every document of a round, in single precision."""
         own = self._document_rows[documents]
         if self.features != "crossed":
             return own

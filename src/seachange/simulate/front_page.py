@@ -1,24 +1,34 @@
-"""An invented front page: a pool of documents that come and go, clicked more or less with the hour and their age.
+"""A simulated front page: documents come and go, and their click rates change with the hour and their age.
 
-It stands in for Yahoo!'s R6A, which may not be passed on, and is as that is described: ten days, about 20 documents at
-a time, about 4 % of clicks, five memberships for documents and visitors. Two sets of click rates that were read off the
-real data are published (Cao et al. 2019, Wei and Srivastava 2018): there the logarithms of rates have a standard
-deviation of 0.61 and 0.28 between documents, and of 0.35 and 0.20 over time; here of about 0.42 and 0.30.
+It stands in for Yahoo!'s R6A, which cannot be redistributed, and follows its description: ten days, about 20 documents
+at a time, a click rate of about 4%, five topic memberships for documents and users. Two sets of click rates estimated
+from the real data are published (Cao et al. 2019, Wei and Srivastava 2018). Their logarithms have standard deviations
+of 0.61 and 0.28 between documents and 0.35 and 0.20 over time; here they are about 0.42 and 0.30.
 """
 
 from __future__ import annotations
 
+import datetime as dt
+import gzip
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
+from seachange.outputs import written_whole
 from seachange.params import require
 from seachange.protocols import Bools, Floats, Ints
 from seachange.simulate.visits import Codes, Visits
 
+if TYPE_CHECKING:
+    import polars
+
+
 DAY, HOUR = 86_400, 3_600
-# Midnight of 1 May 2009 in California.
+# Midnight of May 1, 2009, in California.
 FIRST_SECOND = 1_241_161_200
 N_TOPICS = 5
 FIRST_ID = 900_001
@@ -27,35 +37,35 @@ MILLION = 1_000_000  # features have six decimals
 
 @dataclass(frozen=True, eq=False)
 class _Documents:
-    """All documents there ever are, in the order in which they come."""
+    """All documents, in order of appearance."""
 
     first: Ints  # (D,) seconds since the start
-    last: Ints  # (D,) the second in which it is gone
+    last: Ints  # (D,) the first second without it
     memberships: Floats  # (D, 5)
-    appeal: Floats  # (D,) the logarithm of what it is clicked more than others
+    appeal: Floats  # (D,) log of the click rate relative to other documents
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class FrontPage:
     """log rate = b + appeal + Σ_m membership_m (topic_m + swing cos(2π (hour - peak_m) / 24)) - ageing days.
 
-    A visitor clicks exp(taste u · membership) times as often, over the average of visitors.
+    A user's click rate is exp(taste u · membership) times that, relative to the average user.
 
-    ``seed`` draws the documents, the visitors and what they click.
+    ``seed`` draws the documents, the users and the clicks.
     """
 
     seed: int = 0
     n_days: int = 10
-    places: int = 21  # on the page; between two documents a place is empty for a while
-    stay: float = 17 * HOUR  # seconds, of a document on the page, on average
+    places: int = 21  # on the page; a place is empty for a while between two documents
+    stay: float = 17 * HOUR  # mean seconds of a document on the page
     shortest_stay: int = HOUR
-    empty: float = 0.6 * HOUR  # seconds, of a place between two documents, on average
+    empty: float = 0.6 * HOUR  # mean seconds between two documents
     click_rate: float = 0.04  # of documents shown at random
-    appeal: float = 0.2  # standard deviation between documents, whatever their topics
+    appeal: float = 0.2  # standard deviation between documents, topics aside
     topics: float = 0.3  # standard deviation between topics
-    swing: float = 0.8  # of a topic, with the hour
-    ageing: float = 0.3  # a day
-    taste: float = 0.8  # of visitors for their own topics
+    swing: float = 0.8  # of a topic over the day
+    ageing: float = 0.3  # per day
+    taste: float = 0.8  # of users for their own topics
     n_visitors: int = 5_000
 
     def __post_init__(self) -> None:
@@ -65,16 +75,16 @@ class FrontPage:
 
     @property
     def seconds(self) -> int:
-        """From the first visit to the last."""
+        """The length of the simulation."""
         return self.n_days * DAY
 
     @cached_property
     def documents(self) -> _Documents:
-        """Every place of the page has one document after the other."""
+        """The documents of every place on the page, one after the other."""
         generator = np.random.default_rng([self.seed, 0])
         spans = []
         for _ in range(self.places):
-            # The page is old when the first visitor comes.
+            # Start early, so that the page is in equilibrium at the first visit.
             time = -int(4 * self.stay)
             while time < self.seconds:
                 end = time + self.shortest_stay + int(generator.exponential(self.stay - self.shortest_stay))
@@ -90,17 +100,17 @@ class FrontPage:
 
     @cached_property
     def peaks(self) -> Floats:
-        """(5,) the hour at which each topic is clicked most."""
+        """(5,) the hour at which each topic peaks."""
         generator = np.random.default_rng([self.seed, 1])
         return np.asarray((24 / N_TOPICS * np.arange(N_TOPICS) + generator.uniform(0, 24)) % 24)
 
     @cached_property
     def topic_appeal(self) -> Floats:
-        """(5,) what each topic is clicked more than others, at any hour."""
+        """(5,) log click rate of each topic, relative to the others."""
         return np.random.default_rng([self.seed, 4]).normal(0, self.topics, N_TOPICS)
 
     def log_rates(self, documents: Ints, times: Ints) -> Floats:
-        """(n,) the logarithms of click rates ``times`` seconds after the start, but for b and for the visitor."""
+        """(n,) log click rates ``times`` seconds after the start, without b and the user."""
         every = self.documents
         waves = np.cos(2 * np.pi * (times[:, None] / HOUR - self.peaks) / 24)
         age = (times - every.first[documents]) / DAY
@@ -117,11 +127,11 @@ class FrontPage:
         return float(np.log(self.click_rate / np.exp(self.log_rates(shown, times)).mean()))
 
     def click_rates(self, documents: Ints, times: Ints) -> Floats:
-        """(n,) how often ``documents`` are clicked, ``times`` seconds after the start, by visitors of all kinds."""
+        """(n,) click rates of ``documents``, ``times`` seconds after the start, averaged over users."""
         return np.asarray(np.minimum(np.exp(self.level + self.log_rates(documents, times)), 1.0))
 
     def visits(self) -> Visits:
-        """A visit every second."""
+        """One visit per second."""
         generator = np.random.default_rng([self.seed, 3])
         times, every = np.arange(self.seconds), self.documents
         pools, pool_documents = self._pools(times)
@@ -129,7 +139,7 @@ class FrontPage:
         visitors = _six_decimals(generator.dirichlet(np.full(N_TOPICS, 0.6), size=self.n_visitors))
         visitor = generator.integers(self.n_visitors, size=len(times))
         liking = self.taste * np.einsum("nm,nm->n", visitors[visitor], every.memberships[shown])
-        # Averaged over visitors, a document is clicked as often as click_rates says.
+        # So that the average over users is click_rates.
         average = np.exp(self.taste * visitors @ every.memberships.T).mean(axis=0)
         rates = self.click_rates(shown, times) * np.exp(liking) / average[shown]
         return Visits(
@@ -145,11 +155,11 @@ class FrontPage:
         )
 
     def _pools(self, times: Ints) -> tuple[Ints, Codes]:
-        """(n,) which pool there is at ``times``, and the documents of all pools as ``Visits`` has them."""
+        """(n,) the pool at ``times``, and the documents of all pools as ``Visits`` stores them."""
         first, last = self.documents.first, self.documents.last
         changes = np.unique(np.concatenate([[0], first, last[last < self.seconds]]))
         there: Bools = (first <= changes[:, None]) & (last > changes[:, None])
-        numbers: dict[bytes, int] = {}  # a pool comes back when the only change was that a document came and went
+        numbers: dict[bytes, int] = {}  # a pool recurs if a document came and went
         pools = np.array([numbers.setdefault(members.tobytes(), len(numbers)) for members in there])
         padded = np.full((len(numbers), there.sum(axis=1).max()), -1, dtype=np.int32)
         for pool, members in zip(pools, there, strict=True):
@@ -158,13 +168,13 @@ class FrontPage:
 
 
 def _one_of(pools: Codes, uniforms: Floats) -> Ints:
-    """One of the documents of each pool."""
+    """A random document of each pool."""
     sizes = (pools >= 0).sum(axis=1)
     return np.asarray(pools[np.arange(len(pools)), (uniforms * sizes).astype(np.int64)], dtype=np.int64)
 
 
 def _six_decimals(memberships: Floats) -> Floats:
-    """Rows that sum to one, in whole millionths."""
+    """Rows that sum to 1, rounded to six decimals."""
     millionths = np.round(memberships * MILLION).astype(np.int64)
     largest = millionths.argmax(axis=1)
     millionths[np.arange(len(millionths)), largest] += MILLION - millionths.sum(axis=1)
@@ -174,3 +184,60 @@ def _six_decimals(memberships: Floats) -> Floats:
 def _with_constant(memberships: Floats) -> Floats:
     """Feature 1 is always 1; 2 to 6 are the memberships."""
     return np.column_stack([np.ones(len(memberships)), memberships])
+
+
+NAME = "ydata-fp-td-clicks-v1_0.{:%Y%m%d}.gz"
+FIRST_DAY = dt.date(2009, 5, 1)
+ORDER = (1, 2, 3, 4, 5, 0)  # features are written as 2 3 4 5 6 1
+FASTEST = 1  # gzip level
+
+
+def write_days(visits: Visits, folder: Path, *, broken: float = 1e-4, seed: int = 0) -> list[Path]:
+    """Write one file per day of ``visits``, with ``broken`` additional damaged lines per visit on average."""
+    require(visits.document_features.shape[1] == len(ORDER), "R6A documents have six features.")
+    generator, paths = np.random.default_rng([seed, 0]), []
+    for day in range(int(visits.days[-1]) + 1):
+        lines = _lines(visits.of_days(day, day + 1))
+        places = np.flatnonzero(generator.random(len(lines)) < broken)
+        paths.append(folder / NAME.format(FIRST_DAY + dt.timedelta(day)))
+        with written_whole(paths[-1]) as temporary, gzip.open(temporary, "wb", FASTEST) as file:
+            before = 0
+            for i, place in enumerate([*places.tolist(), len(lines)]):
+                part = lines[before:place]
+                if len(part):
+                    file.write(part.str.join("\n").item().encode() + b"\n")
+                if place < len(lines):
+                    file.write(_broken(lines[place], i).encode() + b"\n")
+                before = place
+    return paths
+
+
+def _lines(visits: Visits) -> polars.Series:
+    """One line per visit."""
+    import polars
+
+    documents = [
+        f"|{name} {words}" for name, words in zip(visits.document_ids, _words(visits.document_features), strict=True)
+    ]
+    pools = [" ".join(documents[i] for i in pool if i >= 0) for pool in visits.pool_documents.tolist()]
+    users, which = np.unique(visits.users, axis=0, return_inverse=True)
+    frame = polars.DataFrame({
+        "time": visits.times,
+        "shown": visits.document_ids[visits.shown],
+        "click": visits.clicks.astype(np.int8),
+        "user": polars.Series(_words(users), dtype=polars.String).gather(which),
+        "pool": polars.Series(pools, dtype=polars.String).gather(visits.pools),
+    })  # fmt: skip
+    return frame.select(polars.format("{} {} {} |user {} {}", "time", "shown", "click", "user", "pool")).to_series()
+
+
+def _words(features: npt.NDArray[np.floating]) -> list[str]:
+    """Six features in R6A's format."""
+    return [" ".join(f"{i + 1}:{row[i]:.6f}" for i in ORDER) for row in features.tolist()]
+
+
+def _broken(line: str, i: int) -> str:
+    """A line damaged in one of three ways."""
+    words = line.split(" ")
+    ways = (line[: len(line) // 2 - 2], " ".join(words[:12] + words[13:]), " ".join([words[0], "1", *words[2:]]))
+    return ways[i % len(ways)]

@@ -1,14 +1,49 @@
-"""Deployments in a simulated world, the whole horizon at once."""
+"""Rounds of a simulated world, and deployments in it."""
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 
-from seachange.deploy.belief import BeliefDeployer
+from seachange.deploy.belief_deployer import BeliefDeployer
 from seachange.deploy.decision import Trace
-from seachange.protocols import Environment
+from seachange.log.bandit_log import BanditLog
+from seachange.protocols import Bools, Environment, Floats, Ints
+
+
+@dataclass(frozen=True, eq=False)
+class Rounds:
+    """Consecutive rounds with the reward of every action."""
+
+    contexts: Floats  # (n, 0), (n, d) or (n, K, d)
+    mean_rewards: Floats  # (n, K) E[r | x_t, a, z_t]
+    rewards: Floats  # (n, K) what action a would earn
+    states: Ints  # (n,) z_t
+    action_mask: Bools | None = None  # (n, K)
+
+    def __len__(self) -> int:
+        """Number of rounds."""
+        return len(self.states)
+
+    def logged_by(self, logging_probs: Floats, uniforms: Floats, **columns: Any) -> BanditLog:
+        """The log of a policy with these (n, K) probabilities; ``columns`` are passed to ``from_arrays``."""
+        n, n_actions = self.rewards.shape
+        actions = np.minimum((uniforms[:, None] >= np.cumsum(logging_probs, axis=1)).sum(axis=1), n_actions - 1)
+        everyone = np.arange(n)
+        return BanditLog.from_arrays(
+            actions,
+            self.rewards[everyone, actions],
+            logging_probs[everyone, actions],
+            contexts=self.contexts if self.contexts.ndim == 2 and self.contexts.shape[1] else None,
+            action_features=self.contexts if self.contexts.ndim == 3 else None,
+            action_mask=self.action_mask,
+            logging_probs=logging_probs,
+            n_actions=n_actions,
+            **columns,
+        )
+
 
 CHUNK_ROUNDS = 1 << 14
 
@@ -16,8 +51,8 @@ CHUNK_ROUNDS = 1 << 14
 def rollout(env: Environment, deployer: BeliefDeployer, seed: int) -> Trace:
     """Deploy in ``env`` from its first round to its horizon.
 
-    The advice of the experts is computed chunk by chunk, the rounds of a chunk run in one kernel; the result is that of
-    ``act`` and ``update`` round by round, to the bit.
+    Advice is computed chunk by chunk and each chunk runs in one kernel; the result is bit-equal to calling ``act`` and
+    ``update`` round by round.
     """
     generator = np.random.default_rng([seed, 4])
     state, traces = deployer.init(), []

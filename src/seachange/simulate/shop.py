@@ -1,4 +1,4 @@
-"""A shop window whose visitors change their mind: clicks, contexts, and moods that nobody logs."""
+"""A shop whose visitors' mood, which is not logged, changes over time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from seachange.log.bandit_log import BanditLog
 from seachange.params import require
 from seachange.protocols import Floats, Ints
-from seachange.simulate.rounds import Rounds
+from seachange.simulate.rollout import Rounds
 
 ITEMS = ("boots", "coats", "lamps", "books", "games", "plants", "bikes", "tents", "wines", "rugs")
 FEATURES = ("returning", "basket_size", "on_phone", "hour_of_day")
@@ -19,13 +19,13 @@ FEATURES = ("returning", "basket_size", "on_phone", "hour_of_day")
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Shop:
-    """P(click | x, a, z) = 1 / (1 + exp(-(b_za + w_za · x))), z_t a chain that stays ``expected_stay`` rounds.
+    """P(click | x, a, z) = 1 / (1 + exp(-(b_za + w_za · x))), z_t a Markov chain with ``expected_stay``.
 
-    ``seed`` draws the shop (b, w and the logging policy); logs and deployments have seeds, and moods, of their own.
+    ``seed`` draws the shop (b, w and the logging policy); logs and deployments have their own seeds and moods.
     """
 
     seed: int = 0
-    n_actions: int = 6  # K: items on offer
+    n_actions: int = 6  # K: items
     n_features: int = 2  # d
     n_states: int = 3  # L: moods
     horizon: int = 30_000  # T
@@ -55,13 +55,13 @@ class Shop:
         return np.asarray(1 / (1 + np.exp(-logits)))
 
     def logging_probs(self, contexts: Floats) -> Floats:
-        """(n, K) π_0: prefers what clicks well on average over moods, and keeps exploring."""
+        """(n, K) π_0: prefers items with high click rates on average over moods, and explores."""
         average = self.coefs.mean(axis=0)
         weights = np.exp(contexts @ average[:, :-1].T + average[:, -1])
         return np.asarray(weights / weights.sum(axis=1, keepdims=True))
 
     def log(self, seed: int) -> BanditLog:
-        """A log that the logging policy leaves behind."""
+        """A log of the logging policy."""
         generator = np.random.default_rng([seed, 2])
         rounds = self._rounds(self.state_sequence(generator), generator)
         return rounds.logged_by(
@@ -73,18 +73,18 @@ class Shop:
         )
 
     def log_states(self, seed: int) -> Ints:
-        """(T,) the moods behind ``log(seed)``, which no log holds."""
+        """(T,) the moods behind ``log(seed)``, which are not in the log."""
         return self.state_sequence(np.random.default_rng([seed, 2]))
 
     def rounds(self, seed: int, chunk: int) -> Iterator[Rounds]:
-        """The world's rounds, in chunks."""
+        """The rounds of a deployment, in chunks."""
         generator = np.random.default_rng([seed, 3])
         states = self.state_sequence(generator)
         for start in range(0, self.horizon, chunk):
             yield self._rounds(states[start : start + chunk], generator)
 
     def state_sequence(self, generator: np.random.Generator) -> Ints:
-        """(T,) z_t: geometric stays, then any other mood alike."""
+        """(T,) z_t: geometric stays, then any other mood with equal probability."""
         leaves = generator.random(self.horizon) < 1 / self.expected_stay
         leaves[0] = False
         steps = np.where(leaves, generator.integers(1, max(self.n_states, 2), self.horizon), 0)

@@ -12,11 +12,11 @@ import numpy.typing as npt
 from seachange.log.bandit_log import BanditLog
 from seachange.params import require
 from seachange.protocols import Floats, Ints
-from seachange.simulate.rounds import Rounds
+from seachange.simulate.rollout import Rounds
 
 
 def paper_states(horizon: int = 100_000, n_states: int = 5, segment_length: int = 10_000) -> Ints:
-    """1 2 … L L … 2 1, each for ``segment_length`` rounds, over and over until the horizon."""
+    """1 2 … L L … 2 1, each for ``segment_length`` rounds, repeated until the horizon."""
     there_and_back = np.concatenate([np.arange(n_states), np.arange(n_states)[::-1]])
     return there_and_back[(np.arange(horizon) // segment_length) % len(there_and_back)]
 
@@ -25,7 +25,7 @@ def paper_states(horizon: int = 100_000, n_states: int = 5, segment_length: int 
 class Synthetic:
     """r ~ N(μ(a, z_t), σ²) with μ(a, z) ~ Uniform(0, 1); π_0(a) ∝ exp(mean_z μ(a, z) + ε), ε ~ N(0, 0.1²).
 
-    ``seed`` draws the world (μ and π_0); logs and deployments of it have seeds of their own.
+    ``seed`` draws the world (μ and π_0); logs and deployments have their own seeds.
     """
 
     seed: int = 0
@@ -41,10 +41,10 @@ class Synthetic:
     def __post_init__(self) -> None:
         require(self.horizon >= 1 and self.n_actions >= 1 and self.n_states >= 1, "sizes must be at least 1.")
         states, means = self.state_sequence, self.state_means
-        require(states.shape == (self.horizon,), f"states must have {self.horizon} entries; it has {states.shape}.")
+        require(states.shape == (self.horizon,), f"states must have shape ({self.horizon},); got {states.shape}.")
         require(
             means.shape == (self.n_states, self.n_actions),
-            f"mean_rewards must have shape ({self.n_states}, {self.n_actions}); it has {means.shape}.",
+            f"mean_rewards must have shape ({self.n_states}, {self.n_actions}); got {means.shape}.",
         )
         require(states.min() >= 0 and states.max() < self.n_states, f"states must be from 0 to {self.n_states - 1}.")
 
@@ -70,14 +70,14 @@ class Synthetic:
         return np.asarray(weights / weights.sum())
 
     def log(self, seed: int) -> BanditLog:
-        """A log that the logging policy leaves behind."""
+        """A log of the logging policy."""
         generator = np.random.default_rng([seed, 2])
         rounds = self._rounds(slice(0, self.horizon), generator)
         logging_probs = np.tile(self.logging_policy, (self.horizon, 1))
         return rounds.logged_by(logging_probs, generator.random(self.horizon))
 
     def rounds(self, seed: int, chunk: int) -> Iterator[Rounds]:
-        """The world's rounds, in chunks."""
+        """The rounds of a deployment, in chunks."""
         generator = np.random.default_rng([seed, 3])
         for start in range(0, self.horizon, chunk):
             yield self._rounds(slice(start, start + chunk), generator)
@@ -89,5 +89,5 @@ class Synthetic:
         return Rounds(np.empty((len(states), 0)), means, rewards, states)
 
     def oracle_value(self) -> float:
-        """Mean reward of a policy that is told every state and every mean."""
+        """Mean reward of a policy that knows every state and every mean."""
         return float(self.state_means.max(axis=1)[self.state_sequence].mean())

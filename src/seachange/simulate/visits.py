@@ -1,4 +1,4 @@
-"""Visits to a front page: which documents could be shown, which one was, whether it was clicked."""
+"""Visits to a front page: the pool of documents, the one shown, and whether it was clicked."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from seachange.errors import LogError
+from seachange.log.fingerprint import Hashes, mixed
 from seachange.log.raw import RawLog, RawRounds
-from seachange.log.recognition import Hashes, mixed
 from seachange.protocols import Bools, Floats, Ints
 
 Codes = npt.NDArray[np.int32]
@@ -22,16 +22,16 @@ Codes = npt.NDArray[np.int32]
 
 @dataclass(frozen=True, eq=False)
 class Visits:
-    """n visits, P different pools, D documents; a document whose features change is one more."""
+    """n visits, P different pools, D documents; a document whose features change counts again."""
 
-    times: Ints  # (n,) seconds, never falling
-    days: npt.NDArray[np.int16]  # (n,) from 0 on; a file is a day
+    times: Ints  # (n,) seconds, non-decreasing
+    days: npt.NDArray[np.int16]  # (n,) from 0; one file per day
     pools: Codes  # (n,) rows of ``pool_documents``
     shown: Codes  # (n,) documents
     clicks: Bools  # (n,)
-    users: npt.NDArray[np.float32]  # (n, u) what is known of the visitor
-    pool_documents: Codes  # (P, most) in rising order, -1 behind the last
-    document_ids: Ints  # (D,) as the files call them
+    users: npt.NDArray[np.float32]  # (n, u) user features
+    pool_documents: Codes  # (P, largest) in ascending order, padded with -1
+    document_ids: Ints  # (D,) as in the files
     document_features: Floats  # (D, d)
 
     def __len__(self) -> int:
@@ -44,55 +44,54 @@ class Visits:
         return np.asarray((self.pool_documents >= 0).sum(axis=1))
 
     def where(self, rows: Bools | Ints | slice) -> Visits:
-        """Some of the visits."""
+        """A subset of the visits."""
         per_visit = ("times", "days", "pools", "shown", "clicks", "users")
         return replace(self, **{name: getattr(self, name)[rows] for name in per_visit})
 
     def of_days(self, first: int, end: int) -> Visits:
-        """Those of the days from ``first`` to before ``end``."""
+        """The visits from day ``first`` up to but not including day ``end``."""
         return self.where((self.days >= first) & (self.days < end))
 
-    def one_a_second(self, generator: np.random.Generator) -> Visits:
-        """One of the visits of each second, at random."""
+    def one_per_second(self, generator: np.random.Generator) -> Visits:
+        """One random visit of each second."""
         starts = np.flatnonzero(np.diff(self.times, prepend=self.times[:1] - 1))
         counts = np.diff(starts, append=len(self))
         return self.where(starts + (generator.random(len(starts)) * counts).astype(np.int64))
 
     def save(self, path: Path) -> None:
-        """Write them down for ``load``."""
+        """Write the visits to a file."""
         with path.open("wb") as file:
             np.savez(file, **{field.name: getattr(self, field.name) for field in fields(self)})
 
     @classmethod
     def load(cls, path: Path) -> Visits:
-        """What ``save`` wrote."""
+        """Read what ``save`` wrote."""
         with np.load(path, allow_pickle=False) as arrays:
             return cls(**{field.name: arrays[field.name] for field in fields(cls)})
 
 
 def visits_of(raw: RawLog, *, with_users: bool = True, rejected: Counter[str] | None = None) -> Visits:
-    """All visits of a log whose rounds have lists of actions with numbers for names, in the order of their times.
+    """All visits of a log, in time order; its rounds must have lists of actions with numeric names.
 
-    Without what is known of the visitors, it takes a tenth of the memory or less. ``rejected`` counts the reasons why
-    lines are no visits.
+    Without user features, visits need at most a tenth of the memory. ``rejected`` counts rejected lines by reason.
     """
-    seen, parts = _Pools(with_users), []
+    pools, parts = _Pools(with_users), []
     for part in raw.parts():
         if rejected is not None:
             rejected.update(line.reason for line in part.rejected)
         if len(part):
-            parts.append(seen.take(part))
+            parts.append(pools.take(part))
     if not parts:
-        raise LogError("there are no visits in this log.")
+        raise LogError("this log has no visits.")
     columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     if (np.diff(columns["times"]) < 0).any():
         order = np.argsort(columns["times"], kind="stable")
         columns = {name: column[order] for name, column in columns.items()}
-    return Visits(**columns, **seen.tables())
+    return Visits(**columns, **pools.tables())
 
 
 class _Pools:
-    """The pools and documents seen so far: pools come again thousands of times, so each is taken apart once."""
+    """The pools and documents so far; each pool recurs thousands of times and is parsed once."""
 
     def __init__(self, with_users: bool) -> None:
         self._with_users = with_users
@@ -100,20 +99,20 @@ class _Pools:
         self._pools: dict[int, int] = {}
         self._members: list[Codes] = []
         self._documents: dict[int, int] = {}
-        self._rows: list[tuple[int, list[float]]] = []  # of each document, its id and features
+        self._rows: list[tuple[int, list[float]]] = []  # id and features of each document
 
     def take(self, rounds: RawRounds) -> dict[str, Any]:
-        """The visits of a part."""
+        """The visits of one part of the log."""
         pool = rounds.pool
         if pool is None or pool.names is None or rounds.time is None:
-            raise LogError("visits need a time and a list of documents each, as Yahoo!'s R6A and R6B have.")
+            raise LogError("every visit needs a time and a list of documents, as in Yahoo!'s R6A and R6B.")
         ids, first = pool.names.to_numpy(), pool.offsets[:-1]
         features = pool.features.to_numpy() if pool.features.width else np.empty((len(ids), 0))
         with np.errstate(over="ignore"):
             marks = mixed(ids.astype(np.uint64))
             for column in features.T:
                 marks = mixed(marks ^ np.ascontiguousarray(column).view(np.uint64))
-            sums = np.add.reduceat(marks, first)  # whatever the order on the line
+            sums = np.add.reduceat(marks, first)  # the order on the line does not matter
 
         def members(row: int) -> Codes:
             entries = range(pool.offsets[row], pool.offsets[row + 1])
@@ -121,13 +120,14 @@ class _Pools:
             return np.sort(np.array(codes, dtype=np.int32))
 
         shown = marks[first + rounds.action.to_numpy()]
+        users = rounds.features.to_numpy() if self._with_users else np.empty((len(rounds), 0))
         return {
             "times": rounds.time.to_numpy().astype(np.int64),
             "days": np.full(len(rounds), self._days.setdefault(rounds.source, len(self._days)), dtype=np.int16),
             "pools": _numbered(sums, lambda mark, row: self._pool(mark, members, row)),
             "shown": _numbered(shown, lambda mark, row: self._documents[mark]),
             "clicks": rounds.reward.to_numpy() == 1,
-            "users": rounds.features.to_numpy().astype(np.float32) if self._with_users else _nothing(len(rounds)),
+            "users": users.astype(np.float32),
         }
 
     def _pool(self, mark: int, members: Callable[[int], Codes], row: int) -> int:
@@ -143,7 +143,7 @@ class _Pools:
         return self._documents[mark]
 
     def tables(self) -> dict[str, Any]:
-        """Pools and documents, as ``Visits`` has them."""
+        """Pools and documents, as ``Visits`` stores them."""
         padded = np.full((len(self._members), max(map(len, self._members))), -1, dtype=np.int32)
         for row, members in zip(padded, self._members, strict=True):
             row[: len(members)] = members
@@ -154,12 +154,8 @@ class _Pools:
         }
 
 
-def _nothing(n: int) -> npt.NDArray[np.float32]:
-    return np.empty((n, 0), dtype=np.float32)
-
-
 def _numbered(marks: Hashes, number: Callable[[int, int], int]) -> Codes:
-    """The numbers of marks, each of which is asked for once, in the order in which they first come."""
+    """The number of each mark; ``number`` is called once per mark, in order of first appearance."""
     different, rows, which = np.unique(marks, return_index=True, return_inverse=True)
     numbers = np.empty(len(different), dtype=np.int32)
     for i in np.argsort(rows):

@@ -1,4 +1,4 @@
-"""A shop whose visitors keep a weekly rhythm: what pays on a Saturday does not on a Monday."""
+"""A shop with a weekly rhythm: the best items differ by weekday."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ import numpy.typing as npt
 from seachange.log.bandit_log import BanditLog
 from seachange.params import require
 from seachange.protocols import Floats, Ints, Policy
-from seachange.simulate.rounds import Rounds
+from seachange.simulate.rollout import Rounds
 
 # A Monday.
-BEGINNING = np.datetime64("2026-01-05T00:00:00")
+START = np.datetime64("2026-01-05T00:00:00")
 DAY = 86_400
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Weekly:
-    """P(click | x, a, t) = 1 / (1 + exp(-(b_a + w_a · x + s_a,weekday(t)))), s of size ``rhythm``.
+    """P(click | x, a, t) = 1 / (1 + exp(-(b_a + w_a · x + s_a,weekday(t)))), s with standard deviation ``rhythm``.
 
-    ``seed`` draws the shop (b, w, s and the logging policy); logs and deployments have seeds of their own.
+    ``seed`` draws the shop (b, w, s and the logging policy); logs and deployments have their own seeds.
     """
 
     seed: int = 0
@@ -57,13 +57,13 @@ class Weekly:
 
     @cached_property
     def times(self) -> npt.NDArray[Any]:
-        """(T,) evenly spaced, from a Monday on."""
+        """(T,) evenly spaced, starting on a Monday."""
         seconds = np.arange(self.horizon) * DAY // self.rounds_a_day
-        return BEGINNING + seconds.astype("timedelta64[s]")
+        return START + seconds.astype("timedelta64[s]")
 
     @cached_property
     def weekdays(self) -> Ints:
-        """(T,) from 0, Monday, to 6."""
+        """(T,) 0 (Monday) to 6."""
         return np.arange(self.horizon) // self.rounds_a_day % 7
 
     def click_rates(self, contexts: Floats, weekdays: Ints) -> Floats:
@@ -73,26 +73,26 @@ class Weekly:
         return np.asarray(1 / (1 + np.exp(-logits)))
 
     def logging_probs(self, contexts: Floats) -> Floats:
-        """(n, K) π_0: prefers what clicks well over the week, and keeps exploring."""
+        """(n, K) π_0: prefers items with high click rates over the week, and explores."""
         average = self.coefs.mean(axis=0)
         weights = np.exp(0.5 * (contexts @ average[:, :-1].T + average[:, -1]))
         return np.asarray(weights / weights.sum(axis=1, keepdims=True))
 
     def log(self, seed: int) -> BanditLog:
-        """A log that the logging policy leaves behind."""
+        """A log of the logging policy."""
         generator = np.random.default_rng([seed, 2])
         rounds = self._rounds(self.weekdays, generator)
         logging_probs = self.logging_probs(rounds.contexts)
         return rounds.logged_by(logging_probs, generator.random(self.horizon), times=self.times)
 
     def rounds(self, seed: int, chunk: int) -> Iterator[Rounds]:
-        """The world's rounds, in chunks."""
+        """The rounds of a deployment, in chunks."""
         generator = np.random.default_rng([seed, 3])
         for start in range(0, self.horizon, chunk):
             yield self._rounds(self.weekdays[start : start + chunk], generator)
 
     def value(self, policy: Policy, weekday: int, seed: int = 0, n: int = 200_000) -> float:
-        """Mean reward of ``policy`` on a weekday, past or to come, over ``n`` visitors."""
+        """Mean reward of ``policy`` on a weekday, over ``n`` visitors."""
         generator = np.random.default_rng([seed, 4])
         contexts = generator.normal(size=(n, self.n_features))
         probs = policy.predict_proba(contexts)

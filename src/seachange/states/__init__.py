@@ -1,10 +1,10 @@
-"""Latent states: which world was the log in at each round."""
+"""Latent states of a log: oracles that label each round, and the models behind them."""
 
 from seachange.states.change_point import ChangePointOracle
 from seachange.states.hmm import HMMOracle
 from seachange.states.labels import KnownStates, SingleState, StateLabels
-from seachange.states.live import LiveFilter
-from seachange.states.switching import SwitchingRegression
+from seachange.states.live_filter import LiveFilter
+from seachange.states.switching_regression import SwitchingRegression
 
 __all__ = [
     "ChangePointOracle",

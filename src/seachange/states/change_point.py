@@ -1,113 +1,158 @@
-"""ChangePointOracle: a log cut where its rewards changed, and its segments merged into recurring states."""
+"""ChangePointOracle: split a log at changes of its rewards, and merge the segments into recurring states."""
 
 from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import dataclass
-from typing import Literal, Self
+from dataclasses import dataclass, fields
+from typing import Annotated, Literal, Self
 
+import msgspec
 import numpy as np
 
-from seachange.errors import NoChangeWarning, ParameterError, SeachangeWarning
+from seachange.errors import ModelFileError, NoChangeWarning, ParameterError, SeachangeWarning
 from seachange.log.bandit_log import BanditLog, require_rewards, require_rounds
+from seachange.log.joint_features import JointFeatures
 from seachange.params import Auto, Params, require, require_count
 from seachange.protocols import Floats, Ints
-from seachange.states.clustering import cluster
-from seachange.states.detector import Changes, find_changes, segments_of
-from seachange.states.fits import Series, Sums, chain_lengths, series_of
-from seachange.states.labels import StateLabels, labels_from_states
-from seachange.states.merging import best_states, merge, renumbered, state_fits
-from seachange.states.null import ladder_for
-from seachange.states.paper_detector import (
+from seachange.registry import LARGEST_SAVED, ORACLES, Arrays, SavedPart
+from seachange.states.clustering import best_states, cluster, merge, renumbered, state_fits
+from seachange.states.detector import (
+    Changes,
+    find_changes,
     find_reward_changes,
-    no_reward_change,
     require_length,
     reward_length,
+    segments_of,
     theorem_settings,
+    window_grid,
 )
+from seachange.states.labels import StateLabels, labels_from_states
+from seachange.states.segment_fits import Series, Sums, chain_lengths, series_of
 
 Statistic = Literal["fit", "reward"]
 
 
 @dataclass(frozen=True)
 class Segmentation:
-    """How the detector cut the log it was fitted on, and what the states of its segments are.
+    """Segments and states of the log that the oracle was fitted on.
 
-    A chain's first segment starts at its first round, which is no change-point.
+    The first segment of a chain starts at its first round, which is not a change point.
     """
 
     statistic: Statistic
-    windows: Ints  # w: that were scanned
-    threshold: float  # that was used: nats of surprise, or c
+    windows: Ints  # w: windows that were scanned
+    threshold: float  # threshold used: -log of the p-value, or c
     change_points: Ints  # (C,) τ̂_i: first round of each new segment
-    p_values: Floats  # (C,) probability that chance makes such a change anywhere in a log without any
-    low: Ints  # (C,) 95 % interval of the place
+    p_values: Floats  # (C,) probability of a change this large anywhere in a log without changes
+    low: Ints  # (C,) 95% interval of the position
     high: Ints
     segment_starts: Ints  # (S,) first round of each segment
     segment_values: Floats  # (S,) V(π_0) of each segment: its mean reward
     segment_states: Ints  # (S,) state of each segment
-    state_values: Floats  # (L,) V(π_0) of each state: its mean reward; NaN where no segment was left for it
+    state_values: Floats  # (L,) V(π_0) of each state: its mean reward; NaN for a state without segments
     state_coefs: Floats  # (L, B, D) reward fit of each state; NaN as above
     state_precisions: Floats  # (L, B, D, D) Σ f f' over the rounds of each state
     state_rounds: Floats  # (L, B) rounds with a reward
-    noise_variances: Floats  # (B,) of the reward about the fits
+    noise_variances: Floats  # (B,) variance of the rewards around the fits
+
+    @classmethod
+    def restore(cls, part: SavedPart, joint: JointFeatures, labels: StateLabels) -> Segmentation:
+        """The segmentation that a model file holds."""
+        learned, n_states, n_rounds = part.learned(_Learned), labels.n_states, labels.n_rounds
+        paper = learned.statistic == "reward"
+        n_blocks, n_features = shape = (1, 1) if paper else joint.shape
+        change_points = part.indices("change_points", None, 1, n_rounds, rising=True)
+        starts = part.indices("segment_starts", None, 0, n_rounds)
+        n_changes, n_segments = len(change_points), len(starts)
+        found = cls(
+            statistic=learned.statistic,
+            threshold=learned.threshold,
+            windows=part.indices("windows", 1 if paper else None, 1, n_rounds + 1, rising=True),
+            change_points=change_points,
+            p_values=part.floats("p_values", (n_changes,), low=0.0, high=1.0, nan=True),
+            low=part.indices("low", n_changes, 0, n_rounds + 1),
+            high=part.indices("high", n_changes, 0, n_rounds + 1),
+            segment_starts=starts,
+            segment_values=part.floats("segment_values", (n_segments,)),
+            segment_states=part.indices("segment_states", n_segments, 0, n_states),
+            state_values=part.floats("state_values", (n_states,), nan=True),
+            state_coefs=part.floats("state_coefs", (n_states, *shape), nan=True),
+            state_precisions=part.floats("state_precisions", (n_states, *shape, n_features)),
+            state_rounds=part.floats("state_rounds", (n_states, n_blocks), low=0.0),
+            noise_variances=part.floats("noise_variances", (n_blocks,), low=1e-300),
+        )
+        known = ~np.isnan(found.state_values)
+        if n_segments == 0 or not known.any() or np.isnan(found.state_coefs[known]).any():
+            raise ModelFileError("its change-point oracle must have a segment and the fit of a state.")
+        return found
 
 
+class _Learned(msgspec.Struct):
+    """What a model file holds of a fit, apart from arrays."""
+
+    statistic: Statistic
+    threshold: Annotated[float, msgspec.Meta(gt=0, le=LARGEST_SAVED)]
+
+
+@ORACLES.register("change-point")
 @dataclass(kw_only=True, eq=False, repr=False)
 class ChangePointOracle(Params):
-    """Cut a log where its rewards changed; merge segments that behave alike into states.
+    """Split a log at changes of its rewards; merge segments with similar rewards into states.
 
-    **statistic="fit"** compares regressions before and after a round: mean rewards by action where there are no
-    contexts, r on f(x, a) where there are. What one fit for both sides costs beside two, in units of the noise, is
-    about χ² where nothing changed. Windows of many lengths are scanned; each change then moves to its likeliest place
-    between its neighbours and is judged there. Its p-value is the probability that a log of this length without any
-    change shows such a difference at any place and window, so that the changes found contain a false one with
-    probability ``delta`` at most. ``threshold`` is on -log of that p-value: 3 nats are a p-value of 0.05, and "auto" is
-    -log δ. Rounds without a reward are skipped.
+    **statistic="fit"** compares regressions before and after a round: mean rewards per action without contexts, r on
+    f(x, a) with contexts. The cost of one fit for both sides instead of two, in units of the noise, is about χ² if
+    nothing changed. Windows of many lengths are scanned. Each change found then moves to its most likely position
+    between its neighbors and is tested there. Its p-value is the probability that a log of this length without changes
+    has such a difference at any position and window, so the probability of a false change is at most ``delta``.
+    ``threshold`` applies to -log of the p-value: 3 nats correspond to a p-value of 0.05, and "auto" is -log δ. Rounds
+    without a reward are skipped.
 
-    **statistic="reward"** is the paper's detector. A round t is a candidate where |μ⁺_t - μ⁻_t| ≥ c, the mean rewards
-    of the w rounds from t on and before t. The largest is a change-point, everything within 2w of it is removed, and
-    so on. Rewards lie in an interval of length R, or are (R/2)-sub-Gaussian. Where changes of at least Δ are looked for
-    (``min_change``), "auto" is the paper's theorem as its corollary uses it: with segments longer than 4w,
+    **statistic="reward"** is the paper's detector. Round t is a candidate if |μ⁺_t - μ⁻_t| ≥ c, where μ⁺_t and μ⁻_t are
+    the mean rewards of the w rounds from t on and of the w before t. The largest is a change point, everything within
+    2w of it is removed, and so on. Rewards lie in an interval of length R, or are (R/2)-sub-Gaussian. To find changes
+    of at least Δ (``min_change``), "auto" uses the paper's theorem as its corollary does: if segments are longer than
+    4w, then with
 
         w = 8 R² log(16 n / δ) / Δ²,  c = Δ / 2
 
-    put at most S w rounds of S segments into the wrong one, with probability 1 - δ. Where nothing is known of Δ, w is a
-    fortieth of the log or of its longest sequence (ten segments of 4w), and c the least that keeps every false alarm
-    away with probability 1 - δ:
+    at most S w rounds of S segments are assigned to the wrong segment, with probability 1 - δ. Without Δ, w is 1/40 of
+    the log or of its longest sequence (ten segments of 4w), and c is the smallest value that prevents all false alarms
+    with probability 1 - δ:
 
         c = R √(log(2 n / δ) / w)
 
-    **States**: the two groups of segments whose fits (with "reward": mean rewards) differ least become one, until all
-    that are left differ with family-wise error ``delta``, or ``n_states`` are left. With "reward" and a number given,
-    k-means on the mean rewards, as in the paper. States are numbered by first appearance. Sequences are cut one by one
-    and share their states.
+    **States**: the two groups of segments whose fits (with "reward", mean rewards) differ least are merged, until all
+    remaining groups differ at family-wise error ``delta``, or ``n_states`` are left. With "reward" and a given number
+    of states, segments are clustered by k-means on their mean rewards, as in the paper. States are numbered by first
+    appearance. Each sequence is split separately; all share the same states.
     """
 
-    n_states: int | Auto = "auto"  # k: how many states the segments are merged into; auto: as many as differ
-    window: int | Auto = "auto"  # w: longer finds smaller changes; fit, auto: a ladder of many
-    threshold: float | Auto = "auto"  # fit: nats of surprise; reward: c. Higher means fewer false alarms
-    statistic: Statistic = "fit"  # what is compared on both sides of a round
-    min_change: float | None = None  # reward only, Δ: smallest change of the mean reward worth finding, if it is known
-    delta: float = 0.05  # δ: probability of a mistake that the auto values allow
-    reward_range: tuple[float, float] | Auto = "auto"  # reward only: its length is R; auto: (0, 1), or 2 deviations
-    seed: int = 0  # k-means
+    n_states: int | Auto = "auto"  # k: number of states; auto: as many as differ significantly
+    window: int | Auto = (
+        "auto"  # w: rounds compared on each side; longer finds smaller changes; fit, auto: many lengths
+    )
+    threshold: float | Auto = "auto"  # fit: -log of the p-value; reward: c. Higher means fewer false alarms
+    statistic: Statistic = "fit"  # compare regression fits ("fit") or mean rewards ("reward", the paper's detector)
+    min_change: float | None = None  # reward only, Δ: smallest change of the mean reward to find
+    delta: float = 0.05  # δ: error probability allowed by the auto settings
+    reward_range: tuple[float, float] | Auto = "auto"  # reward only: (low, high); auto: (0, 1), or 2 std. deviations
+    seed: int = 0  # for k-means
 
     def fit(self, log: BanditLog) -> Self:
-        """Find the change-points of ``log`` and the states of its segments."""
+        """Find the change points of ``log`` and the states of its segments."""
         require_count("n_states", self.n_states, auto=True)
         windows, threshold = self.settings_for(log)
         series = series_of(log, by_action=self.statistic == "fit")
         changes = self._changes(self.statistic, series, windows, threshold)
-        segments, values = _segments(series, changes.places)
+        segments, values = _segments(series, changes.positions)
         given = None if self.n_states == "auto" else self.n_states
         if self.statistic == "reward" and given is not None:
             states = renumbered(cluster(values[:, None], given, self.seed))
         else:
             states = merge(segments, series.metric, given, self.delta, self.seed)
         n_found = int(states.max()) + 1
-        if len(changes.places) == 0 and (n_found == 1 or len(windows) == 0):
+        if len(changes.positions) == 0 and (n_found == 1 or len(windows) == 0):
             warnings.warn(_no_change(series, self.statistic, windows, threshold), NoChangeWarning, stacklevel=2)
         elif given is not None and n_found < given:
             warnings.warn(_too_few_states(given, n_found, len(values)), SeachangeWarning, stacklevel=2)
@@ -115,32 +160,45 @@ class ChangePointOracle(Params):
         return self
 
     def predict(self, log: BanditLog) -> StateLabels:
-        """Cut ``log`` with the settings of the fit; a segment gets the state whose fit explains it best.
+        """Split ``log`` with the settings of the fit; each segment gets the state that explains its rewards best.
 
-        Where the states are clusters of mean rewards, it gets the one whose segments' mean is nearest to its own.
+        If states are clusters of mean rewards, it gets the state with the nearest mean.
         """
         fitted = self.segmentation_
         _require_usable(log, fitted.statistic)
         series = series_of(log, by_action=fitted.statistic == "fit")
         if series.coefs.shape != fitted.state_coefs.shape[1:]:
             raise ParameterError(
-                f"the oracle was fitted with coefficients of shape {fitted.state_coefs.shape[1:]}; this log has "
-                f"{log.joint.description} and {log.n_actions} actions, {series.coefs.shape}."
+                f"the oracle was fitted with coefficients of shape {fitted.state_coefs.shape[1:]}, but this log, with "
+                f"{log.joint.description} and {log.n_actions} actions, needs {series.coefs.shape}."
             )
         if fitted.statistic == "reward":
             require_length(log, int(fitted.windows[0]))
         changes = self._changes(fitted.statistic, series, fitted.windows, fitted.threshold)
-        segments, values = _segments(series, changes.places)
+        segments, values = _segments(series, changes.positions)
         states = self._assigned(series, segments, values)
-        begins, ends = segments_of(series, changes.places)
+        begins, ends = segments_of(series, changes.positions)
         rounds = np.repeat(states, ends - begins)
         if series.order is not None:
             rounds[series.order] = rounds.copy()
-        found = np.sort(series.rounds(changes.places))
+        found = np.sort(series.rounds(changes.positions))
         return labels_from_states(rounds, len(fitted.state_values), log, change_points=found, from_rewards=True)
 
+    def learned(self) -> tuple[_Learned, Arrays]:
+        """The segmentation."""
+        found = self.segmentation_
+        arrays = {field.name: getattr(found, field.name) for field in fields(found)}
+        return _Learned(arrays.pop("statistic"), arrays.pop("threshold")), arrays
+
+    @classmethod
+    def restore(cls, part: SavedPart, joint: JointFeatures, labels: StateLabels) -> Self:
+        """The fitted oracle that a model file holds."""
+        oracle = part.restored(cls)
+        oracle.segmentation_ = Segmentation.restore(part, joint, labels)
+        return oracle
+
     def settings_for(self, log: BanditLog) -> tuple[Ints, float]:
-        """Windows and threshold as given or, where "auto", from the null (fit) or the theorem (reward)."""
+        """Windows and threshold as given or, if "auto", from the null distribution (fit) or the theorem (reward)."""
         require(self.statistic in ("fit", "reward"), f'statistic must be "fit" or "reward"; got {self.statistic!r}.')
         require(0 < self.delta <= 1, f"delta must be in (0, 1]; got {self.delta}.")
         require(self.threshold == "auto" or self.threshold > 0, f"threshold must be positive; got {self.threshold}.")
@@ -160,11 +218,11 @@ class ChangePointOracle(Params):
             ("min_change", self.min_change, None),
             ("reward_range", self.reward_range, "auto"),
         ):
-            require(value == default, f'{name} belongs to statistic="reward"; statistic="fit" has no use for {value}.')
-        # Where delta is 1 anything may be a change; the threshold stays positive.
+            require(value == default, f'{name}={value} needs statistic="reward"; statistic="fit" does not use it.')
+        # The threshold stays positive if delta is 1.
         threshold = max(-math.log(self.delta), 1e-3) if self.threshold == "auto" else float(self.threshold)
         if self.window == "auto":
-            return ladder_for(chain_lengths(log), float(log.joint.size), threshold), threshold
+            return window_grid(chain_lengths(log), float(log.joint.size), threshold), threshold
         require_length(log, self.window)
         return np.array([self.window]), threshold
 
@@ -175,12 +233,12 @@ class ChangePointOracle(Params):
         return find_reward_changes(series, int(windows[0]), threshold, length)
 
     def _assigned(self, series: Series, segments: Sums, values: Floats) -> Ints:
-        """(S,) the state of each segment, by the rule that made the states."""
+        """(S,) state of each segment, by the same rule as in the fit."""
         fitted = self.segmentation_
         if fitted.statistic == "reward" and self.n_states != "auto":
-            centres = _means_by(fitted.segment_states, fitted.segment_values, len(fitted.state_values))
-            return np.asarray(np.nanargmin(np.abs(values[:, None] - centres), axis=1))
-        # Sums are those of what the log's own fit leaves over, in its own units.
+            centers = _means_by(fitted.segment_states, fitted.segment_values, len(fitted.state_values))
+            return np.asarray(np.nanargmin(np.abs(values[:, None] - centers), axis=1))
+        # Segment sums are of residuals of this log's own fit, in its own units.
         coefs = (fitted.state_coefs - series.coefs) * series.scales
         known = ~np.isnan(fitted.state_values)
         return np.flatnonzero(known)[best_states(segments, coefs[known], fitted.noise_variances)]
@@ -195,11 +253,11 @@ class ChangePointOracle(Params):
         coefs, noise = state_fits(by_state)
         empty = np.bincount(states, minlength=n_states) == 0
         rounds = segments.counts.sum(axis=1)
-        # A state without any reward has the log's mean, as its segments do.
+        # A state without rewards has the log's mean, like its segments.
         unseen = by_state.counts.sum(axis=1) == 0
         state_values = _means_by(states, values, n_states, np.where(unseen[states], 1.0, rounds))
-        order = np.argsort(series.rounds(changes.places))
-        found, low, high = (series.rounds(each)[order] for each in (changes.places, changes.low, changes.high))
+        order = np.argsort(series.rounds(changes.positions))
+        found, low, high = (series.rounds(each)[order] for each in (changes.positions, changes.low, changes.high))
         return Segmentation(
             statistic=self.statistic,
             windows=windows,
@@ -208,7 +266,7 @@ class ChangePointOracle(Params):
             p_values=np.exp(changes.log_p_values)[order],
             low=low,
             high=high,
-            segment_starts=series.rounds(segments_of(series, changes.places)[0]),
+            segment_starts=series.rounds(segments_of(series, changes.positions)[0]),
             segment_values=values,
             segment_states=states,
             state_values=state_values,
@@ -226,7 +284,7 @@ def _require_usable(log: BanditLog, statistic: Statistic) -> None:
 
 
 def _segments(series: Series, changes: Ints) -> tuple[Sums, Floats]:
-    """What the segments between ``changes`` hold, and their mean reward (the log's where none was observed)."""
+    """Sums and mean rewards of the segments between ``changes``; without rewards, the mean is that of the log."""
     begins, ends = segments_of(series, changes)
     segments = series.sums(begins, ends)
     observed = ~np.isnan(series.rewards)
@@ -236,7 +294,7 @@ def _segments(series: Series, changes: Ints) -> tuple[Sums, Floats]:
 
 
 def _means_by(states: Ints, values: Floats, n_states: int, weights: Floats | None = None) -> Floats:
-    """(L,) mean of the ``values`` of each state's segments; NaN where it has none."""
+    """(L,) mean of the ``values`` of each state's segments; NaN if it has none."""
     weights = np.ones(len(values)) if weights is None else weights
     with np.errstate(invalid="ignore"):
         return np.bincount(states, weights * values, n_states) / np.bincount(states, weights, n_states)
@@ -246,20 +304,26 @@ def _too_few_states(asked: int, found: int, n_segments: int) -> str:
     if n_segments < asked:
         reason = f"the log has only {n_segments} segments"
     else:
-        reason = f"the {n_segments} segments of the log are alike enough to make only {found}"
-    return f"n_states={asked}, but {reason}; the states left over stay empty."
+        reason = f"the {n_segments} segments of the log form only {found} distinct states"
+    return f"n_states={asked}, but {reason}; the remaining states are empty."
 
 
 def _no_change(series: Series, statistic: Statistic, windows: Ints, threshold: float) -> str:
-    if statistic == "reward":
-        return no_reward_change(series, int(windows[0]), threshold)
+    spread = float(np.ptp(series.rewards)) if statistic == "reward" else 0.0
+    if 0 < spread < threshold:
+        return (
+            f"no evidence of change: with {len(series.rewards)} rounds, the log is too short for delta. The threshold "
+            f"on the mean reward is {threshold:.3g}, but rewards vary by only {spread:.3g}. Set a threshold."
+        )
     if len(windows) == 0:
         return (
-            f"no evidence of change, and none to be had: {(series.ends - series.begins).max()} rounds in a row are "
-            "too few for delta. Give a window."
+            f"no evidence of change: {(series.ends - series.begins).max()} consecutive rounds are too few for delta. "
+            "Set a window."
         )
     reach = f"{windows[0]}" if len(windows) == 1 else f"{windows[0]} to {windows[-1]}"
-    return (
-        f"no evidence of change: nowhere do the fits of the {reach} rounds before and after differ by more than chance "
-        f"would have it, with a p-value of {math.exp(-threshold):.2g}. A lower threshold looks closer."
+    difference = (
+        f"mean rewards of the {reach} rounds before and after differ by {threshold:.3g}"
+        if statistic == "reward"
+        else f"fits of the {reach} rounds before and after differ with a p-value below {math.exp(-threshold):.2g}"
     )
+    return f"no evidence of change: at no round do the {difference}. Lower the threshold to find smaller changes."

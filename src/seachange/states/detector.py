@@ -1,82 +1,157 @@
-"""The fit detector: changes found by a scan, put in their place, and judged by the fits on both sides."""
+"""Change-point detectors: a scan of regression fits with windows of many lengths, and the paper's scan of mean rewards.
+
+The first part is the null distribution: the p-value of a statistic in a log without changes, and the windows to scan.
+"""
 
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
+from scipy import special
 
-from seachange.kernels.pieces import places
-from seachange.kernels.place_intervals import place_intervals, walk_spreads
-from seachange.kernels.scan import bin_scores, pick_peaks, score_shifts
+from seachange.errors import ParameterError, SeachangeWarning
+from seachange.kernels.change_scans import (
+    best_positions,
+    bin_scores,
+    likelihood_spreads,
+    mean_shifts,
+    pick_peaks,
+    position_intervals,
+    score_shifts,
+)
+from seachange.log.bandit_log import BanditLog
+from seachange.params import Auto, require
 from seachange.protocols import Bools, Floats, Ints
-from seachange.states.fits import LEAST_ROUNDS, Series, Sums, difference
-from seachange.states.null import BINS, RUNGS, least_statistic, log_p_values, normal_deviate
+from seachange.states.segment_fits import LEAST_ROUNDS, Series, Sums, chain_lengths, difference, log_tail
 
-# The scan lets pass what is this much less surprising than the threshold, in nats: its grid misses the best place.
+# The window grid grows by factors of 3/2 and 4/3.
+GRID_STEPS = (1.0, 1.5)
+# Positions per window at which the statistic is computed.
+BINS = 8
+# The scan keeps candidates this many nats below the threshold, because its grid misses the best position.
 SLACK = 6.0
-# A piece's fit is drawn to that of the whole log as if by this many rounds of every block.
-PRIOR_ROUNDS = 1.0
-# Rounds of moving changes to their likeliest place before they are judged.
-MOVES = 5
-# Nats by which the evidence for the true place falls short of the best with probability 0.05: with both sides a random
-# walk, (1 - exp(-x))² = 0.95.
+# Iterations of moving changes to their most likely position before they are tested.
+MAX_MOVES = 5
+# The evidence for the true position is this many nats below the best with probability 0.05: if both sides are random
+# walks, (1 - exp(-x))² = 0.95.
 DROP = -math.log1p(-math.sqrt(0.95))
-# Where the evidence has fallen this many times as far, it does not come back.
+# Once the evidence has dropped this many times as far, it does not recover.
 PATIENCE = 4.0
-# Where pieces would hold more numbers, they are taken a few at a time.
-MOST_NUMBERS = 1 << 24
+# Segments are processed in batches if their sums would hold more numbers than this.
+MAX_NUMBERS = 1 << 24
+
+
+def log_p_values(statistics: Floats, degrees: Floats, windows: Ints, grid: Ints, lengths: Ints) -> Floats:
+    """log of the probability that chains of these lengths, without changes, have such a statistic anywhere."""
+    comparisons = log_comparisons(statistics, degrees, windows, grid, lengths)
+    return np.asarray(np.minimum(log_tail(statistics, degrees) + comparisons, 0.0))
+
+
+def log_comparisons(statistics: Floats, degrees: Floats, windows: Ints, grid: Ints, lengths: Ints) -> Floats:
+    """log of the number of independent comparisons in a scan.
+
+    The autocorrelation of the statistic of window w decays at rate 3 / (2w) per round. Without changes it crosses q
+    upward (3 m / 2w) (q - ν) P(χ²_ν ≥ q) times in m rounds, like a sum of ν squared Gaussian processes with that
+    autocorrelation (Pickands); each chain adds its first comparison. The windows of the grid share the error equally.
+    """
+    order = np.argsort(lengths)
+    longer = np.searchsorted(lengths[order], 2 * windows)
+    chains = len(lengths) - longer
+    rounds = np.append(np.cumsum(lengths[order][::-1])[::-1], 0)[longer] - 2 * windows * chains
+    crossings = np.minimum(1.5 * np.maximum(statistics - degrees, 1.0) / windows, 1.0)
+    return np.asarray(np.log(np.maximum(chains + crossings * rounds, 1.0) * len(grid)))
+
+
+def normal_deviate(statistic: float, degrees: float) -> float:
+    """The normal deviate with about the same tail probability, by the Wilson-Hilferty cube root."""
+    unit = 2 / (9 * degrees)
+    return float(((statistic / degrees) ** (1 / 3) - 1 + unit) / math.sqrt(unit))
+
+
+def critical_value(
+    threshold: float, degrees: float, window: int, grid: Ints, lengths: Ints, slack: float = 0.0
+) -> float:
+    """The statistic of ``window`` with p-value exp(-threshold), or, with ``slack``, that many nats less significant.
+
+    The slack is at most half of the nats that a single comparison needs: in a short log there are few comparisons.
+    """
+    given = np.array([degrees]), np.array([window]), grid, lengths
+    statistic = degrees + 2 * threshold
+    for _ in range(8):
+        # Beyond 600 nats a probability underflows.
+        total = min(threshold + float(log_comparisons(np.array([statistic]), *given)[0]), 600.0)
+        total = max(total - slack, total / 2)
+        statistic = 2 * float(special.gammainccinv(degrees / 2, math.exp(-total)))
+    return statistic
+
+
+def window_grid(lengths: Ints, degrees: float, threshold: float) -> Ints:
+    """Windows to scan with, each 3/2 or 4/3 of the previous one, up to half of the longest chain.
+
+    The first is the shortest in which a change of two standard deviations can be significant: such a change is half of
+    the variance of the 2w rounds, so its statistic is w. (A statistic cannot exceed the number of its rounds.)
+    """
+    longest, windows = int(lengths.max()), np.array([8])
+    for _ in range(4):
+        first = critical_value(threshold, degrees, int(windows[0]), windows, lengths) if len(windows) else 8.0
+        size, found = max(math.ceil(first), 8), []
+        while 2 * size <= longest:
+            found += [math.ceil(step * size) for step in GRID_STEPS if 2 * math.ceil(step * size) <= longest]
+            size *= 2
+        windows = np.array(found, dtype=np.int64)
+    return windows
 
 
 class Changes(NamedTuple):
-    """Places of a series where a new segment begins, and how sure that is."""
+    """Positions in a series at which a new segment begins, with p-values and intervals."""
 
-    places: Ints  # (C,) in order
+    positions: Ints  # (C,) in order
     log_p_values: Floats  # (C,)
-    low: Ints  # (C,) 95 % interval of the place
+    low: Ints  # (C,) 95% interval of the position
     high: Ints
 
 
-def find_changes(series: Series, windows: Ints, surprise: float) -> Changes:
-    """Changes of ``series`` that surprise by at least this many nats, given all other changes."""
-    found = scan(series, windows, surprise)
+def find_changes(series: Series, windows: Ints, threshold: float) -> Changes:
+    """Changes of ``series`` with a p-value of at most exp(-threshold), given all other changes."""
+    found = scan(series, windows, threshold)
     log_ps = np.zeros(len(found))
-    # Only changes whose neighbours, or whose own place, have changed are looked at again.
+    # Only changes that moved, or whose neighbors changed, are updated.
     stale = np.ones(len(found), dtype=bool)
     while stale.any():
         moving = stale.copy()
-        for _ in range(MOVES):
+        for _ in range(MAX_MOVES):
             which = np.flatnonzero(moving)
-            places_now = found.copy()
-            places_now[which] = locate(series, found, which, windows)
-            moving = _beside(places_now != found)
+            moved = found.copy()
+            moved[which] = locate(series, found, which, windows)
+            moving = _with_neighbors(moved != found)
             stale |= moving
-            found = places_now
+            found = moved
             if not moving.any():
                 break
         which = np.flatnonzero(stale)
-        log_ps[which] = judge(series, found, which, windows)
-        keep = _best_of(log_ps, -surprise)
-        stale = _beside(~keep)[keep]
+        log_ps[which] = p_values_of(series, found, which, windows)
+        keep = _significant(log_ps, -threshold)
+        stale = _with_neighbors(~keep)[keep]
         found, log_ps = found[keep], log_ps[keep]
     return Changes(found, log_ps, *intervals(series, found, windows))
 
 
-def _beside(changed: Bools) -> Bools:
-    """Those that changed, and their neighbours."""
+def _with_neighbors(changed: Bools) -> Bools:
     near = changed.copy()
     near[1:] |= changed[:-1]
     near[:-1] |= changed[1:]
     return near
 
 
-def scan(series: Series, windows: Ints, surprise: float) -> Ints:
-    """Candidates: peaks of the statistic at any window, where a shorter window has not seen the same change.
+def scan(series: Series, windows: Ints, threshold: float) -> Ints:
+    """Candidates: peaks of the statistic in any window, unless a shorter window has found the same change.
 
-    Places are looked at BINS times a window. A peak of window w is the same change as one that a shorter window has
-    found within w / 2 of it.
+    The statistic is computed BINS times per window. A peak of window w is the same change as one that a shorter window
+    has found within w / 2 of it.
     """
     lengths = series.ends - series.begins
     windows = windows[2 * windows <= lengths.max()]
@@ -86,11 +161,11 @@ def scan(series: Series, windows: Ints, surprise: float) -> Ints:
     degrees = float(freedom.sum())
     accepted = np.empty(0, dtype=np.int64)
     for window, width, bins in _levels(series, windows):
-        least = least_statistic(surprise, degrees, window, windows, lengths, SLACK)
+        least = critical_value(threshold, degrees, window, windows, lengths, SLACK)
         deviates = score_shifts(*bins.sums, bins.begins, bins.ends, width, freedom, LEAST_ROUNDS)
         above = np.flatnonzero(deviates >= normal_deviate(least, degrees))
         best_first = above[np.argsort(-deviates[above], kind="stable")]
-        peaks = bins.places[pick_peaks(best_first, len(deviates), width)]
+        peaks = bins.starts[pick_peaks(best_first, len(deviates), width)]
         if len(accepted):
             after = np.minimum(np.searchsorted(accepted, peaks), len(accepted) - 1)
             nearest = np.minimum(np.abs(accepted[after] - peaks), np.abs(accepted[np.maximum(after - 1, 0)] - peaks))
@@ -100,27 +175,27 @@ def scan(series: Series, windows: Ints, surprise: float) -> Ints:
 
 
 class _Bins(NamedTuple):
-    places: Ints  # first round of each bin
+    starts: Ints  # first round of each bin
     begins: Ints  # first bin of each chain
     ends: Ints
     sums: tuple[Floats, Floats, Floats]  # of scores, squares and counts
 
 
 def _levels(series: Series, windows: Ints) -> Iterator[tuple[int, int, _Bins]]:
-    """Each window, how many bins it is wide, and the bins: those of twice the window are pairs of the same."""
+    """Each window, its width in bins, and the bins; when the window doubles, pairs of bins are joined."""
     window = int(windows[0])
     width = min(BINS, window)
     bins = _binned(series, window, width)
     scanned = set(windows.tolist())
     while 2 * window <= (series.ends - series.begins).max():
-        for rung in RUNGS:
-            if int(np.ceil(rung * window)) in scanned:
-                yield int(np.ceil(rung * window)), int(rung * width), bins
+        for step in GRID_STEPS:
+            if int(np.ceil(step * window)) in scanned:
+                yield int(np.ceil(step * window)), int(step * width), bins
         window, bins = 2 * window, _paired(bins)
 
 
 def _binned(series: Series, window: int, width: int) -> _Bins:
-    """Bins of window / width rounds, of the chains that hold two windows."""
+    """Bins of window / width rounds, in the chains with at least two windows."""
     lengths = series.ends - series.begins
     long = lengths >= 2 * window
     counts = -(-lengths[long] * width // window)
@@ -144,65 +219,66 @@ def _paired(bins: _Bins) -> _Bins:
     first = np.flatnonzero(within % 2 == 0)
     ends = np.cumsum(-(-counts // 2))
     scores, squares, rounds = (np.add.reduceat(array, first) for array in bins.sums)
-    return _Bins(bins.places[first], np.append(0, ends[:-1]), ends, (scores, squares, rounds))
+    return _Bins(bins.starts[first], np.append(0, ends[:-1]), ends, (scores, squares, rounds))
 
 
 def segments_of(series: Series, changes: Ints) -> tuple[Ints, Ints]:
-    """Where the segments that ``changes`` cut begin, and where they end."""
+    """Where the segments between ``changes`` begin and end."""
     begins = np.union1d(series.begins, changes)
     return begins, np.append(begins[1:], len(series.rewards))
 
 
 def locate(series: Series, changes: Ints, which: Ints, windows: Ints) -> Ints:
-    """The likeliest place of ``which`` changes between their neighbours, given the fits on both sides."""
-    begins, ends, spans = _surroundings(series, changes, windows)
+    """The most likely positions of ``which`` changes between their neighbors, given the fits on both sides."""
+    begins, ends, spans = _neighborhoods(series, changes, windows)
     moved = np.empty(len(which), dtype=np.int64)
-    for part in _parts(len(which), series):
-        each = which[part]
-        one, other = _sides(series, begins[each], changes[each], ends[each])
-        fits, variances = _side_fits(series, one, other)
-        coefs = series.coefs + fits / series.scales
-        moved[part] = places(series.rows, series.actions, series.rewards, spans[each], coefs, variances, _clip(series))
+    for batch in _batches(len(which), series):
+        each = which[batch]
+        fits, variances = _side_fits(series, *_side_sums(series, begins[each], changes[each], ends[each]))
+        coefs, data = series.coefs + fits / series.scales, (series.rows, series.actions, series.rewards)
+        moved[batch] = best_positions(*data, spans[each], coefs, variances, _clip(series))
     return moved
 
 
 def intervals(series: Series, changes: Ints, windows: Ints) -> tuple[Ints, Ints]:
-    """First and last round of a 95 % interval for the place of each change, between its neighbours.
+    """First and last round of a 95% interval for the position of each change, between its neighbors.
 
-    The evidence for a place has the fits on both sides integrated out. The true place falls short of the best by what
-    two random walks reach at most, one into either side; a place is in the interval if it falls short by less than
-    DROP nats. Where the noise scatters more than the likelihood believes, so do the walks, and nats count for less:
-    places before the best are believed in as the noise after the change has it, and the other way round.
+    The evidence for a position has the fits on both sides integrated out. The evidence for the true position is below
+    the best by the maximum of two random walks, one into each side; the interval contains the positions less than DROP
+    nats below the best. If the noise varies more than the likelihood assumes, so do the walks, and DROP grows with
+    them: before the best position by the noise after the change, and vice versa.
     """
     if len(changes) == 0:
         return changes, changes
-    begins, ends, spans = _surroundings(series, changes, windows)
-    # Neighbours that moved may have left a change less room than it had.
+    begins, ends, spans = _neighborhoods(series, changes, windows)
+    # Neighbors may have moved closer since the change was located.
     spans = np.stack([np.minimum(spans[:, 0], changes), np.maximum(spans[:, 1], changes)], axis=1)
     found = np.empty((len(changes), 2), dtype=np.int64)
     clip, scales = _clip(series), np.multiply.outer(series.scales, series.scales)
     data = series.rows, series.actions, series.rewards, series.residuals
-    for part in _parts(len(changes), series):
-        middles = changes[part]
-        one, other = _sides(series, begins[part], middles, ends[part])
-        fits, variances = _side_fits(series, one, other)
-        coefs = fits / series.scales
-        inverses = np.stack([np.linalg.inv(side.grams + _prior(series)) / scales for side in (one, other)], axis=1)
+    for batch in _batches(len(changes), series):
+        middles = changes[batch]
+        sides = _side_sums(series, begins[batch], middles, ends[batch])
+        fits, variances = _side_fits(series, *sides)
+        coefs, prior = fits / series.scales, series.whole.average_gram()
+        inverses = np.stack([np.linalg.inv(side.grams + prior) / scales for side in sides], axis=1)
         spreads = np.ones((len(middles), 2))
         if clip == 0:
-            spreads = walk_spreads(
-                series.rows, series.actions, series.residuals, begins[part], middles, ends[part], coefs, variances
+            spreads = likelihood_spreads(
+                series.rows, series.actions, series.residuals, begins[batch], middles, ends[batch], coefs, variances
             )
         drops = DROP * np.maximum(spreads[:, ::-1], 1.0)
-        found[part] = place_intervals(*data, middles, spans[part], coefs, inverses, variances, drops, clip, PATIENCE)
+        found[batch] = position_intervals(
+            *data, middles, spans[batch], coefs, inverses, variances, drops, clip, PATIENCE
+        )
     return found[:, 0], found[:, 1]
 
 
-def _surroundings(series: Series, changes: Ints, windows: Ints) -> tuple[Ints, Ints, Ints]:
-    """Where the segments beside each change begin and end, and (C, 2) between which places it may move."""
+def _neighborhoods(series: Series, changes: Ints, windows: Ints) -> tuple[Ints, Ints, Ints]:
+    """Begin of the segment before each change, end of the one after it, and (C, 2) the range of its position."""
     begins, ends = segments_of(series, changes)
     right = np.searchsorted(begins, changes)
-    # No segment becomes shorter than the judge can see.
+    # Segments stay long enough to be tested.
     least = -(-2 * int(windows[0]) // 3) if len(windows) else 1
     spans = np.stack([begins[right - 1] + least, ends[right] - least], axis=1)
     tight = spans[:, 0] >= spans[:, 1]
@@ -210,8 +286,8 @@ def _surroundings(series: Series, changes: Ints, windows: Ints) -> tuple[Ints, I
     return begins[right - 1], ends[right], spans
 
 
-def _sides(series: Series, begins: Ints, changes: Ints, ends: Ints) -> tuple[Sums, Sums]:
-    """What the segments before and after each change hold; a segment between two changes is added up once."""
+def _side_sums(series: Series, begins: Ints, changes: Ints, ends: Ints) -> tuple[Sums, Sums]:
+    """Sums of the segments before and after each change; a segment between two changes is summed once."""
     starts, stops = np.concatenate([begins, changes]), np.concatenate([changes, ends])
     _, first, owner = np.unique(starts, return_index=True, return_inverse=True)
     segments = series.sums(starts[first], stops[first])
@@ -219,33 +295,26 @@ def _sides(series: Series, begins: Ints, changes: Ints, ends: Ints) -> tuple[Sum
 
 
 def _side_fits(series: Series, one: Sums, other: Sums) -> tuple[Floats, Floats]:
-    """(C, 2, B, D) coefficients of the residuals on both sides of each change, and (C, B) the noise about them."""
-    sides = [sums.coefs(_prior(series)) for sums in (one, other)]
+    """(C, 2, B, D) coefficients of the residuals on both sides, shrunk as if by one round, and (C, B) the noise."""
+    sides = [sums.coefs(series.whole.average_gram()) for sums in (one, other)]
     common = series.whole.squares[0] / np.maximum(series.whole.counts[0], 1)
     left = one.squares_about(sides[0]) + other.squares_about(sides[1])
     variances = (left + common) / (one.counts + other.counts + 1)
     return np.stack(sides, axis=1), np.maximum(variances, 1e-9 * common + 1e-300)
 
 
-def _prior(series: Series) -> Floats:
-    """(B, D, D) Gram matrix of PRIOR_ROUNDS average rounds."""
-    whole = series.whole
-    rounds = np.maximum(whole.counts[0], 1)
-    return np.asarray(PRIOR_ROUNDS * whole.grams[0] / rounds[:, None, None] + 1e-9 * np.eye(whole.grams.shape[-1]))
-
-
 def _clip(series: Series) -> float:
-    """How far from 0 and 1 the probability of a click is kept; 0 where rewards are no clicks."""
+    """Least distance of a click probability from 0 and 1; 0 if rewards are not clicks."""
     if not series.clicks:
         return 0.0
     rate = float(np.nanmean(series.rewards))
     return max(0.05 * min(rate, 1 - rate), 1e-9)
 
 
-def judge(series: Series, changes: Ints, which: Ints, windows: Ints) -> Floats:
-    """log p-value of ``which`` changes: the least over the windows that do not reach into the next segment but one.
+def p_values_of(series: Series, changes: Ints, which: Ints, windows: Ints) -> Floats:
+    """log p-value of ``which`` changes: the smallest over all windows, each cut to the adjacent segments.
 
-    A window is cut to the segments beside the change, of which it may want a third.
+    At most a third of a window may be cut off.
     """
     begins, ends = segments_of(series, changes)
     changes = changes[which]
@@ -255,16 +324,17 @@ def judge(series: Series, changes: Ints, which: Ints, windows: Ints) -> Floats:
     reach = windows[rung]
     low, high = changes[each] - np.minimum(reach, before[each]), changes[each] + np.minimum(reach, after[each])
     log_ps = np.zeros(len(changes))
-    for part in _parts(len(each), series):
-        middle = changes[each[part]]
-        statistics, degrees = difference(series.sums(low[part], middle), series.sums(middle, high[part]), series.metric)
-        values = log_p_values(statistics, degrees, reach[part], windows, series.ends - series.begins)
-        np.minimum.at(log_ps, each[part], values)
+    for batch in _batches(len(each), series):
+        middle = changes[each[batch]]
+        sides = series.sums(low[batch], middle), series.sums(middle, high[batch])
+        statistics, degrees = difference(*sides, series.metric)
+        values = log_p_values(statistics, degrees, reach[batch], windows, series.ends - series.begins)
+        np.minimum.at(log_ps, each[batch], values)
     return log_ps
 
 
-def _best_of(log_ps: Floats, most: float) -> Bools:
-    """Which changes stay: of those beside each other that do not surprise, the least surprising goes first."""
+def _significant(log_ps: Floats, most: float) -> Bools:
+    """Which changes to keep; of adjacent changes that are not significant, only the least significant is dropped."""
     keep = np.ones(len(log_ps), dtype=bool)
     for change in np.argsort(-log_ps, kind="stable"):
         if log_ps[change] <= most:
@@ -273,7 +343,73 @@ def _best_of(log_ps: Floats, most: float) -> Bools:
     return keep
 
 
-def _parts(n: int, series: Series) -> list[slice]:
-    """Runs of pieces few enough to hold the sums of."""
-    size = max(MOST_NUMBERS // (len(series.coefs) * series.coefs.shape[1] ** 2), 1)
+def _batches(n: int, series: Series) -> list[slice]:
+    """Slices of segments whose sums fit into memory."""
+    size = max(MAX_NUMBERS // (len(series.coefs) * series.coefs.shape[1] ** 2), 1)
     return [slice(start, min(start + size, n)) for start in range(0, n, size)]
+
+
+def find_reward_changes(series: Series, window: int, threshold: float, length: float) -> Changes:
+    """The paper's Algorithm 1: rounds with |μ⁺ - μ⁻| ≥ c, largest first, none within 2w of one already taken.
+
+    The p-value of a shift x is the theorem's bound on the probability that rewards of range R = ``length`` shift that
+    much anywhere by chance, 2 n exp(-w x² / R²). Intervals are those of ``find_changes``.
+    """
+    n = len(series.rewards)
+    shifts = mean_shifts(series.rewards, window, series.begins, series.ends)
+    candidates = np.flatnonzero(shifts >= threshold)
+    best_first = candidates[np.argsort(-shifts[candidates], kind="stable")]
+    found: Ints = np.sort(pick_peaks(best_first, n, 2 * window))
+    log_ps = np.minimum(np.log(2 * n) - window * np.square(shifts[found] / length), 0.0)
+    return Changes(found, log_ps, *intervals(series, found, np.array([window])))
+
+
+def theorem_settings(
+    log: BanditLog, window: int | Auto, threshold: float | Auto, min_change: float | None, delta: float, length: float
+) -> tuple[int, float]:
+    """(w, c) of the paper's detector, as given or, if "auto", from the theorem; see ``ChangePointOracle``."""
+    n = len(log)
+    require(min_change is None or min_change > 0, f"min_change must be positive; got {min_change}.")
+    if window != "auto":
+        width = window
+    elif min_change is None:
+        width = max(int(chain_lengths(log).max()) // 40, 1)
+    else:
+        width = math.ceil(8 * (length / min_change) ** 2 * math.log(16 * n / delta))
+    require_length(log, width)
+    if threshold != "auto":
+        return width, float(threshold)
+    if min_change is None:
+        return width, length * math.sqrt(math.log(2 * n / delta) / width)
+    least = length * math.sqrt(2 * math.log(8 * n / delta) / width)
+    if min_change / 2 < least:
+        warnings.warn(
+            f"window={width} is too short to distinguish changes of {min_change:g} from noise: the theorem needs a "
+            f"threshold of {least:.3g}, but min_change / 2 is {min_change / 2:g}. Expect false alarms, or use a longer "
+            "window.",
+            SeachangeWarning,
+            stacklevel=4,
+        )
+    return width, min_change / 2
+
+
+def reward_length(rewards: Floats, reward_range: tuple[float, float] | Auto) -> float:
+    """R: the length of the reward range; "auto": 1, or two standard deviations if rewards leave [0, 1]."""
+    if reward_range != "auto":
+        low, high = reward_range
+        require(high > low, f"reward_range must be (low, high) with low < high; got {reward_range}.")
+        return high - low
+    if rewards.min() >= 0 and rewards.max() <= 1:
+        return 1.0
+    return 2 * float(rewards.std()) or 1.0
+
+
+def require_length(log: BanditLog, window: int) -> None:
+    """Raise if no chain of ``log`` has at least two windows."""
+    longest = int(chain_lengths(log).max())
+    if 2 * window > longest:
+        what = "the log" if log.sequences is None else "the longest sequence"
+        raise ParameterError(
+            f"window={window} needs at least {2 * window} rounds; {what} has {longest}. "
+            "Use a shorter window or a larger min_change."
+        )

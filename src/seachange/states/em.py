@@ -1,4 +1,4 @@
-"""Expectation-maximisation of a switching regression."""
+"""EM for switching regressions: the prior, runs from several initializations, and the M-step."""
 
 from __future__ import annotations
 
@@ -9,38 +9,34 @@ from functools import cached_property, partial
 import numpy as np
 
 from seachange.engine import map_in_order, stage
-from seachange.kernels.regression import penalised_gram, solve_ridge
-from seachange.log.moments import Moments, moments_of
+from seachange.kernels.regression import penalized_gram, solve_ridge
+from seachange.log.column_statistics import Moments, moments_of
 from seachange.protocols import Floats
-from seachange.states.chain import Chain
+from seachange.states.chains import Chain
 from seachange.states.expectation import Expectation, Workspace, expectation
-from seachange.states.stationary import stationary_maximum, stationary_probs
-from seachange.states.switching import LEAST_PROBABILITY, SwitchingRegression
+from seachange.states.switching_regression import LEAST_PROBABILITY, SwitchingRegression
 
-# The noise never falls below this share of the rewards' spread: a state that fits its rounds exactly stays a state.
+# Lower bound on the noise variance, relative to that of the rewards, for states that fit their rounds exactly.
 NOISE_FLOOR = 1e-10
-# Iterations after which runs are compared with each other, and those left behind are given up.
-HEAT = 5
-# A step of Newton's method that goes too far is halved, at most this often.
-MOST_HALVINGS = 10
+# Iterations after which runs are compared, and those too far behind are abandoned.
+COMPARE_EVERY = 5
+# Times that a Newton step that overshoots is halved.
+MAX_HALVINGS = 10
 
 
 @dataclass(frozen=True)
 class Prior:
-    """What EM believes before the log: coefficients are near a centre, states are sticky. All of it may vanish."""
+    """Prior of EM: coefficients are near a center, and states persist. Every part may have weight 0."""
 
-    penalties: Floats  # (D,) ridge: pull of each coefficient to the centre, in rounds times its feature's unit squared
-    visits: float  # imagined visits to each state, each left after ``stay`` rounds for any other
+    penalties: Floats  # (D,) ridge penalty on the distance to the center, in rounds times the feature's unit squared
+    visits: float  # pseudo-visits to each state, each of ``stay`` rounds
     stay: float  # expected rounds in a state
-    centre: Floats | float = 0.0  # (B, D) the coefficients of a state of which nothing is known
-    noise: tuple[float, float] = (
-        0.0,
-        1.0,
-    )  # where states have their own noise: imagined rounds of each, their variance
-    stationary: bool = False  # chains start from the stationary distribution of Φ, not from a P_0 of their own
+    center: Floats | float = 0.0  # (B, D) coefficients to shrink toward
+    noise: tuple[float, float] = (0.0, 1.0)  # with noise per state: pseudo-rounds of each, and their variance
+    stationary: bool = False  # chains start from the stationary distribution of Φ instead of a free P_0
 
     def transition_counts(self, n_states: int) -> Floats:
-        """(L, L) imagined moves."""
+        """(L, L) pseudo-counts of transitions."""
         if n_states == 1:
             return np.zeros((1, 1))
         counts = np.full((n_states, n_states), self.visits / (n_states - 1))
@@ -48,15 +44,15 @@ class Prior:
         return counts
 
     def first_counts(self, n_states: int) -> Floats:
-        """(L,) imagined chains by their first state: as many as visits to one state, spread evenly."""
+        """(L,) pseudo-counts of first states: as many as visits to one state, spread evenly."""
         return np.full(n_states, 0.0 if self.stationary else self.visits / n_states)
 
     def squares(self, coefs: Floats) -> Floats:
-        """(L,) Σ penalty (c - centre)²: what the ridge adds to the squared residuals."""
-        return np.asarray(np.sum(self.penalties * np.square(coefs - self.centre), axis=(1, 2)))
+        """(L,) Σ penalty (c - center)²: the ridge penalty."""
+        return np.asarray(np.sum(self.penalties * np.square(coefs - self.center), axis=(1, 2)))
 
     def log_density(self, model: SwitchingRegression) -> float:
-        """Logarithm of the prior at ``model``, up to a constant."""
+        """Log density of the prior at ``model``, up to a constant."""
         moves = self.transition_counts(model.n_states) * np.log(model.transition_matrix)
         firsts = self.first_counts(model.n_states) * np.log(model.initial_probs)
         density = float(moves.sum() + firsts.sum())
@@ -72,13 +68,13 @@ class Prior:
 
 @dataclass(frozen=True, eq=False)
 class EMRun:
-    """Where one start has led so far."""
+    """The state of EM from one initialization."""
 
     model: SwitchingRegression
     statistics: Expectation  # of the model
-    objectives: tuple[float, ...]  # log-likelihood + log prior at the start and after each iteration
+    objectives: tuple[float, ...]  # log-likelihood + log prior, initially and after each iteration
     converged: bool = False
-    given_up: bool = False  # it was too far behind other starts
+    abandoned: bool = False  # too far behind other runs
 
     @property
     def log_likelihood(self) -> float:
@@ -95,82 +91,82 @@ class EMRun:
         """Iterations so far."""
         return len(self.objectives) - 1
 
-    def share_done(self, least_gain: float) -> float:
-        """How far it has come, as far as one can tell: gains shrink by about the same factor in every iteration."""
+    def progress(self, least_gain: float) -> float:
+        """Estimated share of the iterations done, assuming that gains shrink geometrically."""
         first, last = self.objectives[1] - self.objectives[0], self.objectives[-1] - self.objectives[-2]
         if self.converged or min(first, last) <= least_gain or least_gain <= 0:
             return 1.0 if least_gain > 0 else 0.0
         return float(np.clip(np.log(first / last) / np.log(first / least_gain), 0.0, 1.0))
 
-    def hopeless(self, best: float, most_iterations: int) -> bool:
-        """Whether its last gain, made again in every iteration left, would not take it to ``best``."""
+    def out_of_reach(self, best: float, max_iterations: int) -> bool:
+        """Whether it would miss ``best`` even if every remaining iteration gained as much as the last."""
         gain = self.objectives[-1] - self.objectives[-2]
-        return not self.converged and self.objective + gain * (most_iterations - self.iterations) < best
+        return not self.converged and self.objective + gain * (max_iterations - self.iterations) < best
 
 
 @dataclass(frozen=True)
 class EM:
-    """How a chain is climbed: what is believed before, and when to stop."""
+    """EM on a chain under a prior, with a stopping rule."""
 
     chain: Chain
     prior: Prior
-    tolerance: float  # a run has converged when an iteration gains less than this a round
-    most_iterations: int
+    tolerance: float  # a run has converged when an iteration gains less than this per round
+    max_iterations: int
 
-    def race(self, starts: Sequence[SwitchingRegression], workers: int = 1) -> list[EMRun]:
-        """Runs from all starts, best first; those hopelessly behind are given up, by iteration, not by time."""
-        over: list[EMRun] = []
-        running = list(map_in_order(self.begin, starts, workers=workers))
-        with stage("", 1.0) as climbing:
+    def run_all(self, starts: Sequence[SwitchingRegression], workers: int = 1) -> list[EMRun]:
+        """Runs from all initializations, best first; those too far behind after some iterations are abandoned."""
+        ended: list[EMRun] = []
+        running = list(map_in_order(self.start, starts, workers=workers))
+        with stage("", 1.0) as progress:
             while running:
-                heat = partial(self.climb, iterations=HEAT, workers=max(1, workers // len(running)))
-                running = list(map_in_order(heat, running, workers=workers))
-                best = max(run.objective for run in [*over, *running])
-                running = [replace(run, given_up=run.hopeless(best, self.most_iterations)) for run in running]
-                over += filter(self._over, running)
-                running = [run for run in running if not self._over(run)]
-                climbing.reach(min((run.share_done(self.least_gain) for run in running), default=1.0))
-        return sorted(over, key=lambda run: -run.objective)
+                some = partial(self.iterate, iterations=COMPARE_EVERY, workers=max(1, workers // len(running)))
+                running = list(map_in_order(some, running, workers=workers))
+                best = max(run.objective for run in [*ended, *running])
+                running = [replace(run, abandoned=run.out_of_reach(best, self.max_iterations)) for run in running]
+                ended += filter(self._has_ended, running)
+                running = [run for run in running if not self._has_ended(run)]
+                progress.reach(min((run.progress(self.least_gain) for run in running), default=1.0))
+        return best_first(ended)
 
-    def begin(self, start: SwitchingRegression, workers: int = 1) -> EMRun:
-        """A run of no iterations."""
+    def start(self, start: SwitchingRegression, workers: int = 1) -> EMRun:
+        """A run without iterations."""
         statistics = expectation(start, self.chain, workers=workers)
         return self._run(start, statistics, (self._objective(start, statistics),), converged=False)
 
-    def climb(self, run: EMRun, iterations: int, workers: int = 1) -> EMRun:
-        """At most ``iterations`` more."""
-        room = Workspace.for_chain(self.chain, run.model)
-        for _ in range(min(iterations, self.most_iterations - run.iterations)):
-            run = self._iterate(run, room, workers)
+    def iterate(self, run: EMRun, iterations: int, workers: int = 1) -> EMRun:
+        """The run after at most ``iterations`` more."""
+        workspace = Workspace.for_chain(self.chain, run.model)
+        for _ in range(min(iterations, self.max_iterations - run.iterations)):
+            run = self._iteration(run, workspace, workers)
             if run.converged:
                 break
         return run
 
     def finish(self, start: SwitchingRegression, workers: int = 1) -> EMRun:
-        """A run to its end."""
-        return self.climb(self.begin(start, workers), self.most_iterations, workers)
+        """A run until it has converged."""
+        return self.iterate(self.start(start, workers), self.max_iterations, workers)
 
-    def _iterate(self, run: EMRun, room: Workspace, workers: int) -> EMRun:
-        model = maximisation(run.model, run.statistics, self.prior, self._noise_floor)
-        statistics = expectation(model, self.chain, workspace=room, workers=workers)
+    def _iteration(self, run: EMRun, workspace: Workspace, workers: int) -> EMRun:
+        model = maximization(run.model, run.statistics, self.prior, self._noise_floor)
+        statistics = expectation(model, self.chain, workspace=workspace, workers=workers)
         objective = self._objective(model, statistics)
-        # Newton's step towards the M-step's maximum, which clicks take, may go past it.
-        for _ in range(MOST_HALVINGS if model.rewards == "bernoulli" else 0):
+        # For clicks the M-step is a Newton step, which may overshoot.
+        for _ in range(MAX_HALVINGS if model.rewards == "bernoulli" else 0):
             if objective >= run.objective:
                 break
             model = replace(model, reward_coefs=0.5 * (model.reward_coefs + run.model.reward_coefs))
-            statistics = expectation(model, self.chain, workspace=room, workers=workers)
+            statistics = expectation(model, self.chain, workspace=workspace, workers=workers)
             objective = self._objective(model, statistics)
         if objective < run.objective:
-            # Rounding, or what no half of a step could mend: the run stays where it was.
+            # Rounding, or halving did not help: keep the previous model.
             return replace(run, objectives=(*run.objectives, run.objective), converged=True)
         return self._run(model, statistics, (*run.objectives, objective), objective - run.objective <= self.least_gain)
 
     def _run(
         self, model: SwitchingRegression, statistics: Expectation, objectives: tuple[float, ...], converged: bool
     ) -> EMRun:
-        """A run whose model has the precision that its own statistics give the coefficients."""
-        precisions = penalised_gram(statistics.grams, self.prior.penalties)
+        """A run whose model has the coefficient precisions of its own statistics."""
+        precisions = penalized_gram(statistics.grams, self.prior.penalties)
         return EMRun(replace(model, reward_precisions=precisions), statistics, objectives, converged)
 
     def _objective(self, model: SwitchingRegression, statistics: Expectation) -> float:
@@ -178,7 +174,7 @@ class EM:
 
     @cached_property
     def least_gain(self) -> float:
-        """An iteration that gains less is the last one. Unlike a share of the log-likelihood it has no unit."""
+        """A run has converged when an iteration gains less; does not depend on the unit of rewards."""
         return self.tolerance * self._moments.n_seen
 
     @cached_property
@@ -189,16 +185,16 @@ class EM:
     def _moments(self) -> Moments:
         return moments_of(self.chain.log.arrays.rewards)
 
-    def _over(self, run: EMRun) -> bool:
-        return run.converged or run.given_up or run.iterations >= self.most_iterations
+    def _has_ended(self, run: EMRun) -> bool:
+        return run.converged or run.abandoned or run.iterations >= self.max_iterations
 
 
-def maximisation(
+def maximization(
     model: SwitchingRegression, statistics: Expectation, prior: Prior, floor: float
 ) -> SwitchingRegression:
-    """The M-step: the model that maximises the expected log-likelihood plus the log prior.
+    """The M-step: the model that maximizes the expected log-likelihood plus the log prior.
 
-    Where rewards are clicks that has no closed form; one step of Newton's method is made towards it.
+    For clicks there is no closed form; the coefficients take one Newton step.
     """
     moves = statistics.transitions + prior.transition_counts(model.n_states)
     if prior.stationary:
@@ -207,36 +203,77 @@ def maximisation(
     else:
         transition = probabilities(moves)
         initial = probabilities(statistics.first_states + prior.first_counts(model.n_states))
-    pull = prior.penalties * (model.reward_coefs - prior.centre)
     if model.rewards == "bernoulli":
-        coefs = model.reward_coefs + solve_ridge(statistics.grams, statistics.moments - pull, prior.penalties)
+        gradient = statistics.moments - prior.penalties * (model.reward_coefs - prior.center)
+        coefs = model.reward_coefs + solve_ridge(statistics.grams, gradient, prior.penalties)
         variances = model.noise_variances
     else:
-        coefs = solve_ridge(statistics.grams, statistics.moments + prior.penalties * prior.centre, prior.penalties)
+        coefs = solve_ridge(statistics.grams, statistics.moments + prior.penalties * prior.center, prior.penalties)
         variances = _noise_variances(model, coefs, statistics, prior, floor)
     return replace(
-        model,
-        initial_probs=initial,
-        transition_matrix=transition,
-        reward_coefs=coefs,
-        noise_variances=variances,
+        model, initial_probs=initial, transition_matrix=transition, reward_coefs=coefs, noise_variances=variances
     )
 
 
 def _noise_variances(
     model: SwitchingRegression, coefs: Floats, statistics: Expectation, prior: Prior, floor: float
 ) -> Floats:
-    """(L,) mean squared residuals, of each state or of all."""
+    """(L,) mean squared residuals, per state or common."""
     fitted = np.einsum("zbij,zbj->zbi", statistics.grams, coefs)
     explained = np.sum(coefs * (2 * statistics.moments - fitted), axis=(1, 2))
     squares, rounds = statistics.totals[:, 0] - explained + prior.squares(coefs), statistics.totals[:, 1]
     if model.rewards == "gaussian":
         return np.full(model.n_states, max(float(squares.sum() / max(rounds.sum(), 1e-300)), floor))
-    imagined, variance = prior.noise
-    return np.asarray(np.maximum((squares + imagined * variance) / np.maximum(rounds + imagined, 1e-300), floor))
+    pseudo, variance = prior.noise
+    return np.asarray(np.maximum((squares + pseudo * variance) / np.maximum(rounds + pseudo, 1e-300), floor))
 
 
 def probabilities(counts: Floats) -> Floats:
-    """Counts to probabilities along the last axis, also where there are none."""
+    """Counts to probabilities along the last axis; uniform without counts."""
     counts = np.maximum(counts, LEAST_PROBABILITY)
     return np.asarray(counts / counts.sum(axis=-1, keepdims=True))
+
+
+def stationary_probs(transition: Floats) -> Floats:
+    """π with π = π Φ."""
+    return np.asarray(_fundamental(transition)[1])
+
+
+def stationary_maximum(moves: Floats, firsts: Floats, start: Floats) -> Floats:
+    """Φ that maximizes Σ_ij moves(i, j) log Φ(i, j) + Σ_z firsts(z) log π(z), with π = π Φ (as in econometrics)."""
+    from scipy.optimize import minimize
+
+    n_states = len(firsts)
+    if n_states == 1:
+        return np.ones((1, 1))
+
+    def rows(logits: Floats) -> Floats:
+        scaled = np.exp(logits.reshape(n_states, n_states) - logits.reshape(n_states, n_states).max(axis=1)[:, None])
+        return np.asarray(np.maximum(scaled / scaled.sum(axis=1, keepdims=True), 1e-30))
+
+    def loss(logits: Floats) -> tuple[float, Floats]:
+        transition = rows(logits)
+        deviations, probs = _fundamental(transition)
+        value = float(np.sum(moves * np.log(transition)) + np.sum(firsts * np.log(probs)))
+        # dπ(k) = Σ_ij π(i) dΦ(i, j) Z(j, k) for changes that preserve row sums.
+        slopes = moves / transition + probs[:, None] * (deviations @ (firsts / probs))[None, :]
+        inner = transition * (slopes - np.sum(transition * slopes, axis=1, keepdims=True))
+        return -value, -inner.ravel()
+
+    logits = np.log(np.maximum(start, 1e-30)).ravel()
+    found = minimize(loss, logits, jac=True, method="L-BFGS-B", options={"ftol": 1e-15, "gtol": 1e-10})
+    return rows(found.x if found.fun <= loss(logits)[0] else logits)
+
+
+def _fundamental(transition: Floats) -> tuple[Floats, Floats]:
+    """Z = (I - Φ + 1 π')⁻¹ and π."""
+    n_states = len(transition)
+    ones = np.ones((n_states, n_states))
+    probs = np.linalg.solve((np.eye(n_states) - transition + ones).T, np.ones(n_states))
+    probs = np.maximum(probs, 1e-300) / np.maximum(probs, 1e-300).sum()
+    return np.linalg.inv(np.eye(n_states) - transition + np.tile(probs, (n_states, 1))), probs
+
+
+def best_first(runs: Sequence[EMRun]) -> list[EMRun]:
+    """Runs by descending objective."""
+    return sorted(runs, key=lambda run: -run.objective)

@@ -1,47 +1,47 @@
-"""The hidden Markov oracle: states are what makes the rewards of the log most likely."""
+"""HMMOracle: fit a switching regression by EM, with an automatic number of states and alignment to an earlier fit."""
 
 from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import Any, Literal, Self, get_args
+from typing import Any, Self, get_args
 
 import numpy as np
 
 from seachange.engine import one_thread
-from seachange.errors import NoChangeWarning, SeachangeWarning
+from seachange.errors import NoChangeWarning, ParameterError, SeachangeWarning
 from seachange.log.bandit_log import BanditLog, first_that_is_no_click, require_log, require_rounds
-from seachange.log.moments import moments_of, skewness_of
+from seachange.log.column_statistics import moments_of, skewness_of
+from seachange.log.joint_features import JointFeatures
 from seachange.params import Auto, Params, require, require_count
-from seachange.states.alignment import in_the_order_of, regression_of
-from seachange.states.fitting import Fit, FitSettings, Fitter
+from seachange.protocols import Floats, Ints
+from seachange.registry import ORACLES, Arrays, SavedPart
+from seachange.states.hmm_fitting import Fit, FitSettings, Fitter, Initial
 from seachange.states.labels import StateLabels, by_first_appearance, labels_from_states
-from seachange.states.selection import StateCount, choose_n_states
-from seachange.states.switching import Rewards, SwitchingRegression
+from seachange.states.state_count import StateCount, choose_n_states
+from seachange.states.switching_regression import Rewards, SwitchingRegression
 
-Initial = Literal["free", "stationary"]
-
-# Restarts whose objectives differ by less than this a round ended at the same place.
-SAME_END = 1e-6
-# A noise for each state must not cost more than this factor of the squared error of forecasts.
+# Restarts agree if their objectives differ by less than this per round.
+SAME_OBJECTIVE = 1e-6
+# One noise variance per state may increase the squared prediction error by at most this factor.
 SAME_ERROR = 1.002
-# A state that is left sooner than this, in rounds, is not a state of the world.
+# A state with a shorter expected stay, in rounds, raises a warning.
 SHORTEST_STAY = 10.0
-# Gaussian states take rewards that are more skewed than this for several worlds.
+# Rewards with a larger skewness may be mistaken for several Gaussian states.
 SKEWED = 1.0
-# A BIC that is lower by less says little.
+# Smaller differences of BIC are not meaningful.
 BIC_MARGIN = 2.0
-ZERO_OR_ONE = "Rewards as 0 or 1 (bought or not) often show what skewed ones hide"
+BINARY_REWARDS = "Rewards coded as 0 or 1 (bought or not) often reveal states that skewed rewards hide"
 
 
 @dataclass(frozen=True)
 class Restart:
-    """Where one start of EM led."""
+    """The result of EM from one initialization."""
 
     objective: float  # log-likelihood + log prior
     iterations: int
     converged: bool
-    given_up: bool  # it was too far behind the others
+    abandoned: bool  # stopped because it was too far behind the others
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,46 +51,56 @@ class HMMReport:
     log_likelihood: float
     bic: float  # lower is better
     single_state_bic: float  # the same for one state
-    iterations: int  # of the best restart, from beginning to end
+    iterations: int  # total iterations of the best restart
     converged: bool
-    objectives: tuple[float, ...]  # log-likelihood + log prior along the last climb of the best restart
+    objectives: tuple[float, ...]  # log-likelihood + log prior of the best restart, by iteration, with the final ridge
     restarts: tuple[Restart, ...]  # best first
-    agreed: int  # restarts that ended where the best did
-    ridge: float  # that was used, in rounds
-    state_counts: tuple[StateCount, ...]  # evidence for each number of states that was tried
+    agreed: int  # restarts that reached the same objective as the best
+    ridge: float  # ridge used, in rounds
+    state_counts: tuple[StateCount, ...]  # evidence for each number of states tried
 
 
+@dataclass(frozen=True, eq=False)
+class _Learned:
+    """What a model file holds of a fit, apart from arrays."""
+
+    rewards: Rewards
+    report: HMMReport
+
+
+@ORACLES.register("hmm")
 @dataclass(kw_only=True, eq=False, repr=False)
 class HMMOracle(Params):
     """Fit a switching regression by EM and label each round by its smoothed posterior.
 
     r_t ~ N(β_z · f(x_t, a_t), σ²) with z_t a Markov chain, ẑ_t = argmax_z p(z_t = z | all rewards)
 
-    States are numbered in the order in which they first occur in the log that was fitted, or, with ``align_to``, as the
-    most similar states of an earlier fit; what is new takes the numbers that are left.
+    States are numbered by first appearance in the log. With ``align_to``, states similar to those of an earlier fit
+    keep their numbers, and new states get the remaining ones.
     """
 
-    n_states: int | Auto = "auto"  # L; auto: as many as help to foresee held-out rewards
-    restarts: int = 4  # more: safer against poor starts, slower
-    expected_stay: float | Auto = "auto"  # rounds in a state, a guess; auto: a chain visits each state twice
-    prior_visits: float = 1.0  # weight of that guess, in visits to each state; 0: none
-    rewards: Rewards | Auto = "auto"  # how they are distributed; auto: bernoulli where all are 0 or 1, else gaussian
-    initial: Initial = "free"  # P_0: its own parameter, or the stationary distribution of Φ
-    ridge: float | Auto = "auto"  # pull of the states to the fit of the whole log, in rounds; auto: most likely
-    tolerance: float = 1e-8  # EM stops when it gains less log-likelihood than this a round
-    max_iterations: int = 200
-    align_to: Any = None  # an earlier model, or its oracle, whose numbers of states are kept for states that are alike
-    seed: int = 0
-    workers: int = 1  # threads for the restarts; changes nothing but the time
+    n_states: int | Auto = "auto"  # L; auto: the number that best predicts held-out rewards
+    restarts: int = 4  # initializations of EM; more are slower but less likely to miss the best fit
+    expected_stay: float | Auto = "auto"  # prior guess of rounds per visit to a state; auto: two visits per state
+    prior_visits: float = 1.0  # weight of that guess, in visits to each state; 0 ignores it
+    rewards: Rewards | Auto = "auto"  # reward distribution; auto: bernoulli if all rewards are 0 or 1, else gaussian
+    initial: Initial = "free"  # P_0: a free parameter, or the stationary distribution of Φ
+    ridge: float | Auto = "auto"  # shrinkage of states toward one common fit, in rounds; auto: by marginal likelihood
+    tolerance: float = 1e-8  # EM stops when an iteration gains less log-likelihood per round
+    max_iterations: int = 200  # of EM
+    align_to: Any = None  # an earlier model or oracle; similar states keep its numbers
+    seed: int = 0  # for the initializations
+    workers: int = 1  # threads; results do not depend on it
 
     def fit(self, log: BanditLog) -> Self:
-        """Learn ``model_`` and ``report_``; warn where one state explains the log as well."""
+        """Learn ``model_`` and ``report_``; warn if one state explains the log as well."""
         self._check(log)
         with one_thread():
             return self._fit(log)
 
     def _fit(self, log: BanditLog) -> Self:
-        fitter = Fitter.of(log, self._kind_of(log), self._settings)
+        settings = FitSettings(*(getattr(self, name) for name in FitSettings._fields))
+        fitter = Fitter.of(log, self._reward_kind(log), settings)
         counts: tuple[StateCount, ...] = ()
         if self.n_states == "auto":
             fit, counts = choose_n_states(log, fitter)
@@ -105,9 +115,9 @@ class HMMOracle(Params):
         if self.align_to is None:
             order = by_first_appearance(states, model.n_states)
         else:
-            order = in_the_order_of(regression_of(self.align_to), model, states, run.statistics.grams.sum(axis=0))
+            order = aligned_order(regression_of(self.align_to), model, states, run.statistics.grams.sum(axis=0))
         self.model_: SwitchingRegression = model.reordered(order)
-        best, rounds = fit.raced[0].objective, moments_of(log.arrays.rewards).n_seen
+        best, rounds = fit.runs[0].objective, moments_of(log.arrays.rewards).n_seen
         self.report_ = HMMReport(
             log_likelihood=run.log_likelihood,
             bic=fit.bic,
@@ -115,8 +125,8 @@ class HMMOracle(Params):
             iterations=fit.iterations,
             converged=run.converged,
             objectives=run.objectives,
-            restarts=tuple(Restart(r.objective, r.iterations, r.converged, r.given_up) for r in fit.raced),
-            agreed=sum(best - r.objective <= SAME_END * rounds for r in fit.raced),
+            restarts=tuple(Restart(r.objective, r.iterations, r.converged, r.abandoned) for r in fit.runs),
+            agreed=sum(best - r.objective <= SAME_OBJECTIVE * rounds for r in fit.runs),
             ridge=fit.ridge,
             state_counts=counts,
         )
@@ -124,23 +134,23 @@ class HMMOracle(Params):
         return self
 
     def _noise_chosen(self, log: BanditLog, fitter: Fitter, fit: Fit) -> Fit:
-        """A noise for each state where that is likelier, and foresees rewards as well as one for all."""
+        """One noise variance per state if BIC prefers it and it predicts rewards as well, else a common one."""
         other = fitter.with_noise_per_state(fit)
         errors = [moments_of(each.model.predict_rewards(log) - log.arrays.rewards) for each in (fit, other)]
         one, each = (error.variance + error.mean**2 for error in errors)
         return other if other.bic < fit.bic and each <= SAME_ERROR * one else fit
 
     def _warn(self, log: BanditLog) -> None:
-        """Say where there is no evidence of change."""
+        """Warn if there is no evidence of change, or if a state is implausibly short."""
         report, model = self.report_, self.model_
         one = model.n_states == 1 if self.n_states == "auto" else report.bic >= report.single_state_bic
         if self.n_states != 1 and one:
             warnings.warn(self._no_evidence(log), NoChangeWarning, stacklevel=4)
         elif self.n_states != "auto" and model.shortest_stay < SHORTEST_STAY:
-            advice = f"Skewed rewards do that. {ZERO_OR_ONE}." if self._skewed(log) else "Ask for fewer states."
+            skewed = f"The rewards are skewed, which can cause this. {BINARY_REWARDS}."
             warnings.warn(
-                f"a state lasts {model.shortest_stay:.1f} rounds: it follows the noise of single rewards, not a world "
-                f"that changes. {advice}",
+                f"a state lasts only {model.shortest_stay:.1f} rounds on average: it fits the noise of single rewards "
+                f"rather than a change. {skewed if self._skewed(log) else 'Use fewer states.'}",
                 SeachangeWarning,
                 stacklevel=4,
             )
@@ -155,29 +165,49 @@ class HMMOracle(Params):
         states = np.argmax(posteriors, axis=1)
         return labels_from_states(states, self.model_.n_states, log, posteriors, from_rewards=True)
 
+    def predict_ahead(self, log: BanditLog) -> StateLabels:
+        """Label every round of ``log`` by what was known before its reward."""
+        probs = self.model_.forecast(log)
+        return labels_from_states(np.argmax(probs, axis=1), self.model_.n_states, log, probs)
+
+    def saved_params(self) -> dict[str, Any]:
+        """All but the earlier model that states were aligned to."""
+        return self.get_params() | {"align_to": None}
+
+    def learned(self) -> tuple[_Learned, Arrays]:
+        """The fitted model and the report."""
+        return _Learned(self.model_.rewards, self.report_), self.model_.saved_arrays()
+
+    @classmethod
+    def restore(cls, part: SavedPart, joint: JointFeatures, labels: StateLabels) -> Self:
+        """The fitted oracle that a model file holds."""
+        oracle, learned = part.restored(cls), part.learned(_Learned)
+        oracle.model_ = SwitchingRegression.restore(part, joint, labels.n_states, learned.rewards)
+        oracle.report_ = learned.report
+        return oracle
+
     def _no_evidence(self, log: BanditLog) -> str:
         report, tried = self.report_, self.report_.state_counts[1:]
         if self.n_states != "auto":
             better = report.bic > report.single_state_bic + BIC_MARGIN
-            words = ("better", "than") if better else ("as well", "as")
             return (
-                f"no evidence of change: one state explains the log {words[0]} (BIC {report.single_state_bic:,.1f}) "
-                f"{words[1]} {self.model_.n_states} (BIC {report.bic:,.1f}); lower is better."
+                f"no evidence of change: one state explains the log {'better than' if better else 'as well as'} "
+                f"{self.model_.n_states} (BIC {report.single_state_bic:,.1f} and {report.bic:,.1f}; lower is better)."
             )
         if not tried:
-            return "no evidence of change: the log is too short or too regular for more than one state."
+            return "no evidence of change: the log is too short or too uniform for more than one state."
         gains = ", ".join(
             f"{count.n_states}: {round(count.gain, 1) + 0.0:+} ± {count.gain_error:.1f}" for count in tried
         )
-        told = f"no evidence of change: more states do not foresee held-out rewards better (log-likelihood {gains})."
+        text = f"no evidence of change: more states do not predict held-out rewards better (log-likelihood {gains})."
         lowest = min(tried, key=lambda count: count.bic)
         if lowest.bic < report.single_state_bic - BIC_MARGIN and self._skewed(log):
-            told += (
-                f" BIC is lower all the same ({lowest.bic:,.1f} with {lowest.n_states} states, "
-                f"{report.single_state_bic:,.1f} with one): the rewards are skewed, and states would follow the noise "
-                f"of single rewards. {ZERO_OR_ONE}."
+            text += (
+                f" BIC is lower nevertheless ({lowest.bic:,.1f} with {lowest.n_states} states, "
+                f"{report.single_state_bic:,.1f} with one) because the rewards are skewed: states would fit the noise "
+                f"of single rewards. {BINARY_REWARDS}."
             )
-        return told
+        return text
 
     def _check(self, log: BanditLog) -> None:
         require_rounds(log, "an oracle")
@@ -195,27 +225,59 @@ class HMMOracle(Params):
             self.expected_stay == "auto" or self.expected_stay > 1,
             f"expected_stay must be more than 1 round; got {self.expected_stay}.",
         )
-        require(moments_of(log.arrays.rewards).n_seen > 0, "no round of the log has a reward.")
+        require(moments_of(log.arrays.rewards).n_seen > 0, "no round of the log has a reward. Check the reward column.")
 
-    @property
-    def _settings(self) -> FitSettings:
-        return FitSettings(
-            restarts=self.restarts,
-            expected_stay=self.expected_stay,
-            prior_visits=self.prior_visits,
-            ridge=self.ridge,
-            stationary=self.initial == "stationary",
-            tolerance=self.tolerance,
-            max_iterations=self.max_iterations,
-            seed=self.seed,
-            workers=self.workers,
-        )
-
-    def _kind_of(self, log: BanditLog) -> Rewards:
-        """How the rewards of ``log`` are distributed."""
+    def _reward_kind(self, log: BanditLog) -> Rewards:
+        """The reward distribution to use for ``log``."""
         other = first_that_is_no_click(log)
         if self.rewards == "bernoulli":
             require(other is None, f'rewards="bernoulli" needs rewards of 0 or 1; the log has {other}.')
         if self.rewards == "auto":
             return "bernoulli" if other is None else "gaussian"
         return self.rewards
+
+
+def regression_of(old: Any) -> SwitchingRegression:
+    """The switching regression of a model or an oracle, or ``old`` itself."""
+    found = getattr(getattr(old, "oracle", old), "model_", old)
+    if not isinstance(found, SwitchingRegression):
+        raise ParameterError(f"align_to must be a model with HMM states, or a fitted HMMOracle; got {old!r}.")
+    return found
+
+
+def aligned_order(old: SwitchingRegression, new: SwitchingRegression, states: Ints, gram: Floats) -> Ints:
+    """An order of the new states: first those that match an old state, in the old order, then the rest by appearance.
+
+    The matching minimizes the total mean squared difference of predictions over the log with Gram matrices Σ f f' =
+    ``gram`` (B, D, D); each old state has at most one match. ``states`` (n,) are those of the new fit. Numbers have no
+    gaps: if an old state has no match, another state gets its number, with a warning.
+    """
+    from scipy.optimize import linear_sum_assignment
+
+    if old.joint != new.joint:
+        raise ParameterError(f"align_to was fitted with {old.joint}; the log has {new.joint}.")
+    distances = _distances(old, new, gram)
+    rows, matched = linear_sum_assignment(distances)
+    _warn_about_unmatched(rows, distances[rows, matched], _distances(old, old, gram))
+    rest = [state for state in by_first_appearance(states, new.n_states) if state not in matched]
+    return np.array([*matched, *rest], dtype=np.int64)
+
+
+def _distances(some: SwitchingRegression, others: SwitchingRegression, gram: Floats) -> Floats:
+    """(L, L') mean squared differences of the predictions of two states."""
+    gaps = some.reward_coefs[:, None] - others.reward_coefs[None, :]
+    return np.asarray(np.einsum("yzbi,bij,yzbj->yz", gaps, gram, gaps))
+
+
+def _warn_about_unmatched(rows: Ints, found: Floats, apart: Floats) -> None:
+    """Warn if an old state has no match, or one less similar to it than another old state is."""
+    np.fill_diagonal(apart, np.inf)
+    same = {int(row) for row, distance in zip(rows, found, strict=True) if distance <= apart[row].min()}
+    gone = [row for row in range(len(apart)) if row not in same]
+    if gone:
+        warnings.warn(
+            f"states of align_to without a match in this log: {', '.join(map(str, gone))}. Their numbers may now stand "
+            "for other states.",
+            SeachangeWarning,
+            stacklevel=4,
+        )

@@ -1,9 +1,9 @@
-"""Labels: the state of every round, and the two oracles that need not look for it."""
+"""Labels: the state of every round, and the two oracles that do not have to infer it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -12,31 +12,69 @@ from seachange.errors import LogError
 from seachange.log.bandit_log import BanditLog, require_log, require_rounds
 from seachange.params import Params
 from seachange.protocols import Bools, Floats, Ints
+from seachange.registry import ORACLES, SavedPart
+
+
+class Segments(NamedTuple):
+    """Runs of rounds in one state."""
+
+    starts: Ints  # first round of each segment
+    states: Ints  # state of each segment
+    n_rounds: int  # of all segments
 
 
 @dataclass(frozen=True, eq=False)
 class StateLabels:
-    """The state of every round, as an oracle sees it."""
+    """The state of every round, according to an oracle."""
 
     states: Ints  # (n,) z_t
     n_states: int  # L; a state may have no rounds
     change_points: Ints  # first round of each new segment
-    n_chains: int = 1  # independent sequences, each of which starts a segment of its own
-    state_probs: Floats | None = None  # (n, L) Q_t(z), where the oracle is not certain
-    from_rewards: bool = False  # whether a round's own reward, or later ones, helped to find its state
+    n_chains: int = 1  # independent sequences, each of which starts its own segment
+    state_probs: Floats | None = None  # (n, L) Q_t(z), if the oracle gives probabilities
+    from_rewards: bool = False  # whether the state of a round depends on its own reward or later ones
+
+    @classmethod
+    def from_segments(cls, segments: Segments, n_states: int, change_points: Ints, **others: Any) -> StateLabels:
+        """Labels of a saved model. ``states`` is expanded to one entry per round only when it is first used."""
+        labels = cls(np.empty(0, dtype=np.int64), n_states, change_points, **others)
+        vars(labels)["segments"] = segments
+        del vars(labels)["states"]
+        return labels
+
+    def __getattr__(self, name: str) -> Any:
+        """Expand ``states`` from segments, or find segments of ``states``."""
+        known = vars(self)
+        if name == "states" and "segments" in known:
+            starts, states, n_rounds = known["segments"]
+            known["states"] = np.repeat(states, np.diff(starts, append=n_rounds))
+        elif name == "segments" and "states" in known:
+            starts = np.flatnonzero(np.diff(known["states"], prepend=-1))
+            known["segments"] = Segments(starts, known["states"][starts], len(known["states"]))
+        else:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return known[name]
+
+    @property
+    def n_rounds(self) -> int:
+        """n."""
+        return len(self.states) if "states" in vars(self) else int(self.segments.n_rounds)
 
     @property
     def expected_stay(self) -> float:
         """Mean length of a segment, in rounds."""
-        return len(self.states) / (len(self.change_points) + self.n_chains)
+        return self.n_rounds / (len(self.change_points) + self.n_chains)
 
     @property
     def counts(self) -> Ints:
         """(L,) rounds of each state."""
-        return np.bincount(self.states, minlength=self.n_states)
+        starts, states, n_rounds = self.segments
+        counts = np.zeros(self.n_states, dtype=np.int64)
+        np.add.at(counts, states, np.diff(starts, append=n_rounds))
+        return counts
 
     def weights(self, soft: bool) -> Floats:
-        """(L, n): how much round t counts for state z; 0 or 1 unless ``soft``."""
+        """(L, n) weight of round t in state z: 0 or 1, or, with ``soft``, its probability."""
         if soft and self.state_probs is not None:
             return np.ascontiguousarray(self.state_probs.T)
         return np.asarray(self.states == np.arange(self.n_states)[:, None], dtype=np.float64)
@@ -51,7 +89,7 @@ def labels_from_states(
     *,
     from_rewards: bool = False,
 ) -> StateLabels:
-    """Labels whose change-points, unless given, are the rounds whose state differs from the one before in its chain."""
+    """Labels; change points, unless given, are the rounds whose state differs from the previous one in their chain."""
     require_rounds(log, "an oracle")
     order, starts = chains(log)
     changed = states[order][1:] != states[order][:-1]
@@ -67,7 +105,7 @@ def labels_from_states(
 
 
 def chains(log: BanditLog) -> tuple[Ints, Bools]:
-    """An order of rounds that puts each sequence in one piece, and which of the ordered rounds start one."""
+    """An order of rounds that makes each sequence contiguous, and which of the ordered rounds start a sequence."""
     starts = np.zeros(len(log), dtype=bool)
     starts[0] = True
     if log.sequences is None:
@@ -79,14 +117,14 @@ def chains(log: BanditLog) -> tuple[Ints, Bools]:
 
 
 def by_first_appearance(states: Ints, n_states: int) -> Ints:
-    """The order in which states first occur; those that never do come last."""
+    """States in order of first appearance; those that never occur come last."""
     found = (states == state for state in range(n_states))
     first = [int(rounds.argmax()) if rounds.any() else len(states) for rounds in found]
     return np.argsort(first, kind="stable")
 
 
 def share_right(found: Ints, truth: Ints) -> float:
-    """Share of rounds whose state is right, under the numbering of states that agrees best."""
+    """Share of rounds with the right state, under the best matching of state numbers."""
     from scipy.optimize import linear_sum_assignment
 
     n_states = int(max(found.max(), truth.max())) + 1
@@ -95,12 +133,13 @@ def share_right(found: Ints, truth: Ints) -> float:
     return float(agreement[linear_sum_assignment(-agreement)].sum() / len(truth))
 
 
+@ORACLES.register("none")
 @dataclass(kw_only=True, eq=False, repr=False)
 class SingleState(Params):
     """The world never changes: one state for the whole log."""
 
     def fit(self, log: BanditLog) -> Self:
-        """Nothing to learn."""
+        """Check the log; there is nothing to learn."""
         require_log(log, "an oracle")
         return self
 
@@ -109,14 +148,15 @@ class SingleState(Params):
         return labels_from_states(np.zeros(len(log), dtype=np.int64), 1, log)
 
 
+@ORACLES.register("known", named=False)
 @dataclass(eq=False, repr=False)
 class KnownStates(Params):
-    """The states are known: a label for every round of the log."""
+    """The states are known: one label for every round of the log."""
 
-    states: npt.ArrayLike
+    states: npt.ArrayLike | StateLabels
 
     def fit(self, log: BanditLog) -> Self:
-        """Check that the labels fit the log."""
+        """Check that there is one label per round."""
         self._checked(log)
         return self
 
@@ -125,11 +165,24 @@ class KnownStates(Params):
         states = self._checked(log)
         return labels_from_states(states, int(states.max()) + 1, log)
 
+    def saved_params(self) -> dict[str, Any]:
+        """None: a model file keeps the states as its labels."""
+        return {}
+
+    @classmethod
+    def restore(cls, part: SavedPart, joint: Any, labels: Any) -> Self:
+        """The states that the labels of a model file hold."""
+        return cls(labels)
+
     def _checked(self, log: BanditLog) -> Ints:
         require_log(log, "an oracle")
-        given: npt.NDArray[Any] = np.asarray(self.states)
+        states = self.states
+        if isinstance(states, StateLabels):
+            # Labels of a large log are expanded only if they fit this one.
+            states = states.states if states.n_rounds == len(log) else np.broadcast_to(0, states.n_rounds)
+        given: npt.NDArray[Any] = np.asarray(states)
         if given.shape != (len(log),):
-            raise LogError(f"states must have one entry a round; it has shape {given.shape} for {len(log)} rounds.")
+            raise LogError(f"states must have one entry per round; got shape {given.shape} for {len(log)} rounds.")
         if given.dtype.kind not in "iub" or (given < 0).any():
-            raise LogError("states must be whole numbers from 0 on.")
+            raise LogError("states must be whole numbers, 0 or larger.")
         return given.astype(np.int64)

@@ -1,0 +1,1 @@
+"""The numbers behind the report, ``seachange states`` and ``seachange evaluate``."""

@@ -1,0 +1,99 @@
+"""How numbers, names and counts are written, in tables and on the page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+
+from seachange.analysis.state_contrasts import Contrast
+from seachange.analysis.states_summary import StatesSummary
+from seachange.log.joint_features import JointFeatures
+
+if TYPE_CHECKING:
+    from seachange.evaluation.bounds import Bound, ModelBounds
+
+
+def describe_contexts(joint: JointFeatures, names: Sequence[str]) -> str:
+    """The features of the contexts."""
+    features = ", ".join(shown_name(name) for name in first_names(names))
+    return joint.description if joint.kind == "none" else f"{joint.description}: {features}"
+
+
+def count_of(n: int, thing: str) -> str:
+    """A count with its noun, in the plural unless it is 1."""
+    return f"{n:,} {thing}" if n == 1 else f"{n:,} {thing}s"
+
+
+def shown_name(name: str, longest: int = 20) -> str:
+    """A name from a log, truncated if it is long, without characters that a terminal would interpret."""
+    plain = "".join(sign if sign.isprintable() else "�" for sign in name)
+    return plain if len(plain) <= longest else f"{plain[: longest - 1]}…"
+
+
+def first_names(names: Sequence[str], most: int = 8) -> list[str]:
+    """The first names, and how many more there are."""
+    return [*names[:most], f"… {len(names) - most} more"] if len(names) > most else [*names]
+
+
+def describe_contrast(contrast: Contrast, elsewhere: str = "elsewhere", longest: int = 20, minus: str = "-") -> str:
+    """A contrast as a sentence, with names of at most ``longest`` characters."""
+    here, there, errors = contrast.here, contrast.elsewhere, f"{abs(contrast.std_errors):.1f} SE"
+    action = None if contrast.action is None else f"'{shown_name(contrast.action, longest)}'"
+    if contrast.feature is None:
+        gap, own, other = _same_decimals(abs(here - there), here, there, figures=2, minus=minus)
+        return (
+            f"{action} earns {gap} {'more' if here > there else 'less'} than {elsewhere} ({own} vs. {other}, {errors})"
+        )
+    step = "" if contrast.step is None else f" +{contrast.step:.3g}"
+    feature = f"'{shown_name(contrast.feature, longest)}'{step}"
+    if contrast.scale == "log-odds":
+        _, own, other = _same_decimals(float(np.exp(max(here, there))), np.exp(here), np.exp(there), figures=3)
+        odds = f"the odds of {action}" if action else "the odds"
+        return f"{feature} multiplies {odds} by {own} ({elsewhere} by {other}, {errors})"
+    verbs = ["raises" if effect > 0 else "lowers" for effect in (here, there)]
+    again = "" if verbs[0] == verbs[1] else f"{verbs[1]} it "
+    _, own, other = _same_decimals(max(abs(here), abs(there)), abs(here), abs(there), figures=3)
+    reward = f"the reward of {action}" if action else "the reward"
+    return f"{feature} {verbs[0]} {reward} by {own} ({elsewhere} {again}by {other}, {errors})"
+
+
+def decimals_for(summary: StatesSummary) -> int:
+    """Decimals that show the interval of a typical cell to two figures."""
+    halves = (summary.cells.high - summary.cells.low) / 2
+    usable = np.isfinite(halves) & (halves > 0)
+    usual = usable & ~summary.cells.rare
+    if not usable.any():
+        return 3
+    return int(np.clip(1 - np.floor(np.log10(np.median(halves[usual if usual.any() else usable]))), 0, 9))
+
+
+def _same_decimals(*values: float, figures: int, minus: str = "-") -> list[str]:
+    """Numbers with as many decimals as the first one needs for this many significant figures."""
+    size = abs(values[0])
+    decimals = int(np.clip(figures - 1 - np.floor(np.log10(size)), 0, 9)) if size > 0 else 2
+    return [f"{value:z,.{decimals}f}".replace("-", minus) for value in values]
+
+
+def bounds_document(found: ModelBounds) -> dict[str, Any]:
+    """Bounds as JSON values, with null for infinity."""
+    return {
+        "quantities": msgspec.to_builtins(found.quantities),
+        "bounds": [
+            {**msgspec.to_builtins(bound), "vacuous": bound.vacuous, "verdict": bound.verdict} for bound in found.bounds
+        ],
+    }
+
+
+def bound_probability(bound: Bound) -> str:
+    """The probability with which a bound holds, as text."""
+    return "average" if bound.probability is None else f"{bound.probability:.0%}"
+
+
+def bound_number(value: float) -> str:
+    """A bound as text, with a sensible number of figures."""
+    if value == float("inf"):
+        return "∞"
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:,.3g}"

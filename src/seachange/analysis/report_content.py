@@ -1,0 +1,233 @@
+"""Everything that a report shows about a log and a model, as data for the page and for programs."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from seachange.analysis.comparison import (
+    Comparison,
+    Note,
+    collect_notes,
+    compare_policies,
+    merge_notes,
+    refusals_of,
+)
+from seachange.analysis.formatting import bounds_document
+from seachange.analysis.holdout import Holdout, HoldoutKind, holdout_of
+from seachange.analysis.policy_summary import PolicySummary, summarize_policies
+from seachange.analysis.states_summary import StatesSummary, json_value, summarize_states
+from seachange.analysis.states_summary import as_document as states_document
+from seachange.analysis.timeline import seconds_of
+from seachange.analysis.value_series import ValueSeries, value_series
+from seachange.engine import stage
+from seachange.errors import LogError, RefusedError, SeachangeError
+from seachange.evaluation.bounds import ModelBounds, model_bounds
+from seachange.evaluation.diagnostics import Reason
+from seachange.log.bandit_log import BanditLog
+from seachange.model import SwitchingModel
+from seachange.params import Params
+from seachange.protocols import Floats
+from seachange.provenance import Provenance
+from seachange.states.labels import StateLabels
+
+# The state of a round is clear from this probability on.
+CLEAR = 0.9
+# The mean reward over time is smoothed over one in this many columns of the figure.
+SMOOTHED_OVER = 60
+PACKAGES = ("seachange", "numpy", "scipy", "numba", "scikit-learn", "polars")
+
+
+@dataclass(frozen=True)
+class HoldoutSummary:
+    """The rounds that values are estimated on."""
+
+    kind: HoldoutKind | None  # None if there are none
+    n_rounds: int
+    first_round: int
+    overlap: str | None  # which rounds of the log the model may have been learned from
+    refusals: tuple[Reason, ...]
+    certain: bool = True  # whether it is known which rounds the model was learned from
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a report comes from."""
+
+    log: str
+    model: str
+    commands: tuple[str, ...]  # the command that made the report, and others to try
+    propensity_source: str
+    n_rounds: int
+    n_dropped: int
+    time_range: tuple[str, str] | None
+    reward_range: tuple[float, float]
+    fingerprint: str
+    oracle: str
+    oracle_settings: dict[str, Any]
+    learner: str
+    learner_settings: dict[str, Any]
+    choice: str | None
+    versions: dict[str, str]
+
+
+@dataclass(frozen=True, eq=False)
+class ReportContent:
+    """The content of a report."""
+
+    origin: Origin
+    learned_from: Provenance
+    holdout: HoldoutSummary
+    comparison: Comparison | None
+    notes: tuple[Note, ...]
+    states: StatesSummary
+    clear_share: float | None  # share of rounds whose state has a probability of at least CLEAR
+    mean_rewards: Floats | None  # (C,) along the bands of the states, smoothed; None if rounds have no position
+    policies: PolicySummary
+    values: ValueSeries | None
+    values_refusals: tuple[Reason, ...]
+    bounds: ModelBounds | None
+
+
+def report_content(
+    log: BanditLog,
+    model: SwitchingModel,
+    *,
+    log_name: str = "LOG",
+    model_name: str = "MODEL",
+    commands: Sequence[str] = (),
+    confidence: float = 0.95,
+    seed: int = 0,
+) -> ReportContent:
+    """Compute the content of a report; estimates that the log cannot support come with reasons instead."""
+    holdout: Holdout | None = None
+    refusals: tuple[Reason, ...] = ()
+    notes: list[Note] = []
+    try:
+        with stage("Preparing held-out rounds"), collect_notes(notes):
+            holdout = holdout_of(log, model)
+    except RefusedError as error:
+        refusals = refusals_of(error, log)
+    with stage("Evaluating the policies"):
+        comparison = None if holdout is None else compare_policies(holdout, confidence, seed)
+    with stage("Evaluating the policies over time"):
+        values, values_refusals = _values(holdout, comparison, confidence)
+    with stage("Summarizing the states"):
+        labels = model.oracle.predict(log)
+        fitted_here = log.fingerprint() == model.provenance.fingerprint
+        states = summarize_states(log, model.oracle, labels, confidence, fitted_here)
+    return ReportContent(
+        origin=_origin(log, model, log_name, model_name, tuple(commands)),
+        learned_from=model.provenance,
+        holdout=HoldoutSummary(
+            kind=None if holdout is None else holdout.kind,
+            n_rounds=0 if holdout is None else len(holdout.log),
+            first_round=0 if holdout is None else holdout.first_round,
+            overlap=model.provenance.overlap(log),
+            refusals=refusals,
+            certain=model.provenance.knows(log),
+        ),
+        comparison=comparison,
+        notes=(*merge_notes(notes), *(comparison.notes if comparison is not None else ())),
+        states=states,
+        clear_share=_clear_share(labels),
+        mean_rewards=_mean_rewards(log, states),
+        policies=summarize_policies(log, model.policies, model.labels.counts),
+        values=values,
+        values_refusals=values_refusals,
+        bounds=_bounds(log, model),
+    )
+
+
+def as_document(content: ReportContent) -> dict[str, Any]:
+    """The content as JSON values, with null for NaN."""
+    values = content.values
+    document = {
+        "origin": asdict(content.origin),
+        "learned_from": msgspec.to_builtins(content.learned_from),
+        "holdout": asdict(content.holdout),
+        "comparison": None if content.comparison is None else asdict(content.comparison),
+        "notes": [asdict(note) for note in content.notes],
+        "states": states_document(content.states) | {"clear_share": content.clear_share},
+        "policies": asdict(content.policies),
+        "values_over_time": None if values is None else asdict(values) | {"axis": values.axis.kind},
+        "values_over_time_refusals": [asdict(reason) for reason in content.values_refusals],
+        "bounds": None if content.bounds is None else bounds_document(content.bounds),
+    }
+    return {key: json_value(value) for key, value in document.items()}
+
+
+def _values(
+    holdout: Holdout | None, comparison: Comparison | None, confidence: float
+) -> tuple[ValueSeries | None, tuple[Reason, ...]]:
+    if holdout is None or comparison is None:
+        return None, ()
+    best = None if comparison.best_single is None else holdout.baselines[comparison.best_single]
+    try:
+        with collect_notes([]):  # the comparison already has these notes
+            return value_series(holdout, best, confidence), ()
+    except (RefusedError, LogError) as error:
+        return None, refusals_of(error, holdout.log)
+
+
+def _bounds(log: BanditLog, model: SwitchingModel) -> ModelBounds | None:
+    try:
+        return model_bounds(log, model)
+    except SeachangeError:
+        return None
+
+
+def _clear_share(labels: StateLabels) -> float | None:
+    return None if labels.state_probs is None else float((labels.state_probs.max(axis=1) >= CLEAR).mean())
+
+
+def _mean_rewards(log: BanditLog, states: StatesSummary) -> Floats | None:
+    """Smoothed mean reward in each column of the bands."""
+    bands, n_columns = states.bands, len(states.bands.rounds)
+    if states.n_chains == 1:
+        columns = np.repeat(np.arange(n_columns), bands.rounds)
+    elif log.times is not None:
+        columns = np.searchsorted(bands.edges, seconds_of(log.times)[1], side="right") - 1
+    else:
+        return None
+    seen = ~np.isnan(log.rewards)
+    columns = np.clip(columns, 0, n_columns - 1)[seen]
+    sums = np.bincount(columns, log.rewards[seen], n_columns), np.bincount(columns, minlength=n_columns)
+    reach = max(n_columns // SMOOTHED_OVER // 2, 1) if n_columns > SMOOTHED_OVER else 0
+    around = np.arange(n_columns)
+    low, high = np.maximum(around - reach, 0), np.minimum(around + reach + 1, n_columns)
+    totals, counts = ((whole := np.concatenate([[0.0], np.cumsum(each)]))[high] - whole[low] for each in sums)
+    return np.asarray(np.divide(totals, counts, out=np.full(n_columns, np.nan), where=counts > 0))
+
+
+def _origin(log: BanditLog, model: SwitchingModel, log_name: str, model_name: str, commands: tuple[str, ...]) -> Origin:
+    rewards = log.rewards
+    return Origin(
+        log=log_name,
+        model=model_name,
+        commands=commands,
+        propensity_source=log.propensity_source,
+        n_rounds=len(log),
+        n_dropped=sum(count for _, count in log.dropped),
+        time_range=None if log.times is None else (str(log.times.min()), str(log.times.max())),
+        reward_range=(float(np.nanmin(rewards)), float(np.nanmax(rewards))),
+        fingerprint=log.fingerprint(),
+        oracle=type(model.oracle).__name__,
+        oracle_settings=_settings(model.oracle),
+        learner=type(model.learner).__name__,
+        learner_settings=_settings(model.learner),
+        choice=None if model.choice is None else model.choice.reason,
+        versions={"python": platform.python_version(), **{name: version(name) for name in PACKAGES}},
+    )
+
+
+def _settings(part: Any) -> dict[str, Any]:
+    """Hyperparameters that are words or numbers."""
+    settings = part.get_params() if isinstance(part, Params) else {}
+    return {name: value for name, value in settings.items() if isinstance(value, str | int | float | bool)}

@@ -1,0 +1,353 @@
+"""The states of a log: segments, changes and how certain they are, rewards, transitions, evidence."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from seachange.analysis.state_contrasts import Contrast, RewardCells, contrasts, fits_of, reward_cells
+from seachange.analysis.timeline import Bands, TimeAxis, bands, seconds_of, time_axis
+from seachange.log.bandit_log import BanditLog
+from seachange.log.joint_features import ContextKind
+from seachange.protocols import Floats, Ints
+from seachange.states.change_point import ChangePointOracle
+from seachange.states.clock import Clock, clock_of
+from seachange.states.hmm import HMMOracle
+from seachange.states.labels import StateLabels, chains
+from seachange.states.state_count import StateCount
+from seachange.states.switching_regression import SwitchingRegression
+
+# From this probability on, the state of a round is certain.
+CERTAIN = 0.999
+
+
+@dataclass(frozen=True)
+class Change:
+    """A change of state."""
+
+    round: int  # first round of the new segment
+    time: str | float | None  # of that round
+    before: int  # state
+    after: int
+    low: int | None  # interval for the first round of the new state …
+    high: int | None  # … at the requested confidence
+    probability: float | None  # HMM: lower bound on the probability that the states before and after are right
+    p_value: float | None  # change points: of such a difference anywhere in a log without changes
+
+
+def changes(log: BanditLog, oracle: Any, labels: StateLabels, confidence: float) -> tuple[Change, ...]:
+    """The changes in a log of one chain, with their intervals and probabilities or p-values."""
+    rounds = labels.change_points
+    model = getattr(oracle, "model_", None)
+    low: list[Any] = [None] * len(rounds)
+    high, probabilities, p_values = low[:], low[:], low[:]
+    if isinstance(model, SwitchingRegression) and labels.state_probs is not None and len(rounds):
+        filtered = model.filter(log)
+        low, high = (
+            each.tolist() for each in change_intervals(model, filtered, labels.state_probs, labels, confidence)
+        )
+        probabilities = change_probabilities(labels.state_probs, labels).tolist()
+    cut = getattr(oracle, "segmentation_", None)
+    if cut is not None and np.array_equal(cut.change_points, rounds):
+        p_values, low, high = (each.tolist() for each in (cut.p_values, cut.low, cut.high))
+    times = [None] * len(rounds) if log.times is None else [_json_time(log.times[t]) for t in rounds]
+    before = labels.states[rounds - 1].tolist() if len(rounds) else []
+    after = labels.states[rounds].tolist()
+    return tuple(map(Change, rounds.tolist(), times, before, after, low, high, probabilities, p_values))
+
+
+def change_intervals(
+    model: SwitchingRegression, filtered: Floats, posteriors: Floats, labels: StateLabels, confidence: float
+) -> tuple[Ints, Ints]:
+    """First and last round of an interval that contains each change with this posterior probability.
+
+    A change is where the new state j was entered for good, as seen from u, the first round that is certain to be in j.
+    It is at t or earlier if the state was j from t to u:
+
+        p(z_t = … = z_u-1 = j | z_u = j, all rewards) = Π_k=t+1…u F_k-1(j) Φ(j, j) / Σ_i F_k-1(i) Φ(i, j)
+
+    with F the filtered probabilities. The tails on both sides are equal.
+    """
+    edges = np.concatenate([[0], labels.change_points, [len(labels.states)]])
+    tail = (1 - confidence) / 2
+    found = np.empty((2, len(labels.change_points)), dtype=np.int64)
+    for i, change in enumerate(labels.change_points):
+        first, new = edges[i] + 1, labels.states[change]
+        probs = posteriors[change : edges[i + 2], new]
+        sure = change + int(np.argmax(probs >= min(CERTAIN, probs.max())))
+        before = filtered[first:sure]
+        stayed = before[:, new] * model.transition_matrix[new, new]
+        ratios = stayed / np.maximum(before @ model.transition_matrix[:, new], 1e-300)
+        # The probability that the change is at t or earlier, for t from ``first`` to ``sure``.
+        reached = np.append(np.cumprod(ratios[::-1])[::-1], 1.0)
+        found[:, i] = first + np.searchsorted(reached, (tail, 1 - tail))
+    return found[0], found[1]
+
+
+def change_probabilities(posteriors: Floats, labels: StateLabels) -> Floats:
+    """Lower bound on the probability of the old state before each change and the new state after it.
+
+    At the most certain rounds s and u of both segments, it is at least Q_s(i) + Q_u(j) - 1.
+    """
+    edges = np.concatenate([[0], labels.change_points])
+    own = posteriors[np.arange(len(posteriors)), labels.states]
+    largest = np.maximum.reduceat(own, edges)
+    return np.asarray(np.clip(largest[:-1] + largest[1:] - 1, 0.0, 1.0))
+
+
+def _json_time(moment: Any) -> str | float:
+    """A time as a JSON value."""
+    return str(np.datetime_as_string(moment, unit="auto")) if isinstance(moment, np.datetime64) else moment.item()
+
+
+OracleKind = Literal["hmm", "change-point", "other"]
+
+
+@dataclass(frozen=True, eq=False)
+class Segments:
+    """Runs of rounds between changes, for a log of one chain."""
+
+    starts: Ints  # (S,)
+    ends: Ints  # (S,) first round after each
+    states: Ints  # (S,)
+
+
+@dataclass(frozen=True, eq=False)
+class Transitions:
+    """Transitions between states: those of the model if there is one, else counted in the labels."""
+
+    matrix: Floats  # (L, L) Φ, row = from
+    expected_stays: Floats  # (L,) rounds; inf if a state is never left, NaN if it never occurs
+
+    @property
+    def leaving(self) -> Floats:
+        """(L, L) the next state, given that the state is left; NaN in the rows of states that never are."""
+        moves = self.matrix - np.diag(np.diag(self.matrix))
+        totals = moves.sum(axis=1, keepdims=True)
+        return np.asarray(np.divide(moves, totals, out=np.full_like(moves, np.nan), where=totals > 0))
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """Evidence for the number of states."""
+
+    counts: tuple[StateCount, ...]  # each number tried; empty if the number was given
+    bic: float  # of the model; lower is better
+    single_state_bic: float
+    log_likelihood: float
+    of_this_log: bool  # otherwise of the log the model was learned from
+
+
+@dataclass(frozen=True, eq=False)
+class StatesSummary:
+    """The states of a log, as ``seachange states`` shows them."""
+
+    oracle: OracleKind
+    rewards: str | None  # the HMM's reward distribution
+    n_rounds: int
+    n_dropped: int  # rows dropped when the log was read; rounds number the others from 0
+    n_chains: int  # independent sequences
+    n_states: int  # L
+    action_names: tuple[str, ...]
+    contexts: ContextKind
+    context_names: tuple[str, ...]
+    counts: Ints  # (L,) rounds of each state
+    visits: Ints  # (L,) segments of each state
+    mean_rewards: Floats  # (L,) NaN without rounds
+    axis: TimeAxis
+    bands: Bands
+    has_probs: bool  # whether the bands are posteriors, not just labels
+    segments: Segments | None  # None with several sequences
+    changes: tuple[Change, ...]  # empty with several sequences
+    change_points: Ints
+    changes_per_chain: Ints  # (m,) how many sequences have 0, 1, … changes
+    cells: RewardCells
+    contrasts: tuple[Contrast, ...]  # by state, the most significant first
+    transitions: Transitions
+    clock: Clock | None  # None if times are unknown or too short
+    evidence: Evidence | None  # None unless an HMM was fitted
+    confidence: float  # of all intervals
+
+    @property
+    def n_actions(self) -> int:
+        """K."""
+        return len(self.action_names)
+
+    @property
+    def in_use(self) -> list[int]:
+        """The states that hold a round."""
+        return np.flatnonzero(self.counts > 0).tolist()
+
+
+def summarize_states(
+    log: BanditLog,
+    oracle: Any,
+    labels: StateLabels | None = None,
+    confidence: float = 0.95,
+    fitted_here: bool = True,
+) -> StatesSummary:
+    """Summarize the states that a fitted ``oracle`` finds in ``log``.
+
+    ``fitted_here`` says whether it was fitted on this log; otherwise its evidence is about another one.
+    """
+    labels = oracle.predict(log) if labels is None else labels
+    alone = labels.n_chains == 1
+    axis = time_axis(log, labels.n_chains)
+    cells = reward_cells(log, labels, confidence)
+    totals = np.where(cells.rounds > 0, cells.rounds * cells.means, 0.0).sum(axis=1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        means = totals / cells.rounds.sum(axis=1)
+    model = getattr(oracle, "model_", None)
+    return StatesSummary(
+        oracle=_kind(oracle),
+        rewards=getattr(model, "rewards", None),
+        n_rounds=len(log),
+        n_dropped=sum(count for _, count in log.dropped),
+        n_chains=labels.n_chains,
+        n_states=labels.n_states,
+        action_names=log.action_names,
+        contexts=log.joint.kind,
+        context_names=log.context_names,
+        counts=labels.counts,
+        visits=_visits(log, labels),
+        mean_rewards=means,
+        axis=axis,
+        bands=bands(log, labels, axis),
+        has_probs=labels.state_probs is not None,
+        segments=_segments(labels) if alone else None,
+        changes=changes(log, oracle, labels, confidence) if alone else (),
+        change_points=labels.change_points,
+        changes_per_chain=_changes_per_chain(log, labels),
+        cells=cells,
+        contrasts=contrasts(log, fits_of(oracle, cells), labels.counts.astype(np.float64)),
+        transitions=_transitions(log, labels, model),
+        clock=clock_in(log, labels),
+        evidence=_evidence(getattr(oracle, "report_", None), fitted_here),
+        confidence=confidence,
+    )
+
+
+def clock_in(log: BanditLog, labels: StateLabels) -> Clock | None:
+    """How well the time of day predicts the states of ``log``; None without dates, with few dates or one state."""
+    if log.times is None or np.count_nonzero(labels.counts) < 2:
+        return None
+    kind, seconds = seconds_of(log.times)
+    return clock_of(seconds, labels.states) if kind == "date" else None
+
+
+def as_document(summary: StatesSummary) -> dict[str, Any]:
+    """The summary as JSON values, with null for NaN. docs/states.md describes the keys."""
+    axis, cells, segments, moves = summary.axis, summary.cells, summary.segments, summary.transitions
+    document = {
+        "oracle": summary.oracle,
+        "rewards": summary.rewards,
+        "n_rounds": summary.n_rounds,
+        "n_dropped": summary.n_dropped,
+        "n_sequences": summary.n_chains,
+        "n_states": summary.n_states,
+        "counts": summary.counts,
+        "visits": summary.visits,
+        "mean_rewards": summary.mean_rewards,
+        "actions": summary.action_names,
+        "contexts": summary.contexts,
+        "context_names": summary.context_names,
+        "confidence": summary.confidence,
+        "change_points": summary.change_points,
+        "changes": [asdict(change) for change in summary.changes],
+        "changes_per_sequence": summary.changes_per_chain,
+        "segments": None if segments is None else asdict(segments),
+        "over_time": {
+            "axis": axis.kind,
+            "edges": summary.bands.edges,
+            "rounds": summary.bands.rounds,
+            "state_probs": summary.bands.shares,
+            "posterior": summary.has_probs,
+        },
+        "rewards_by_action": {
+            "rounds": cells.rounds,
+            "means": cells.means,
+            "low": cells.low,
+            "high": cells.high,
+            "rare": cells.rare,
+        },
+        "distinguishing": [asdict(contrast) for contrast in summary.contrasts],
+        "transitions": {
+            "matrix": moves.matrix,
+            "leaving": moves.leaving,
+            "expected_stays": moves.expected_stays,
+            "expected_stays_seconds": _seconds(moves.expected_stays, axis),
+        },
+        "clock": None if summary.clock is None else asdict(summary.clock),
+        "evidence": None if summary.evidence is None else asdict(summary.evidence),
+    }
+    return {key: json_value(value) for key, value in document.items()}
+
+
+def json_value(value: Any) -> Any:
+    """A value for JSON: lists for arrays, null for NaN and infinity."""
+    if isinstance(value, dict):
+        return {key: json_value(each) for key, each in value.items()}
+    if isinstance(value, np.ndarray):
+        if value.dtype.kind == "f" and not np.isfinite(value).all():
+            return json_value(value.tolist())
+        return value.tolist()
+    if isinstance(value, (list, tuple)):
+        return [json_value(each) for each in value]
+    return None if isinstance(value, float) and not np.isfinite(value) else value
+
+
+def _seconds(stays: Floats, axis: TimeAxis) -> list[float | None] | None:
+    if axis.seconds_per_round is None:
+        return None
+    return [stay * axis.seconds_per_round if np.isfinite(stay) else None for stay in stays.tolist()]
+
+
+def _kind(oracle: Any) -> OracleKind:
+    if isinstance(oracle, HMMOracle):
+        return "hmm"
+    return "change-point" if isinstance(oracle, ChangePointOracle) else "other"
+
+
+def _segments(labels: StateLabels) -> Segments:
+    starts = np.concatenate([[0], labels.change_points]).astype(np.int64)
+    return Segments(starts, np.append(starts[1:], len(labels.states)), labels.states[starts])
+
+
+def _visits(log: BanditLog, labels: StateLabels) -> Ints:
+    """(L,) how many segments each state has."""
+    order, starts = chains(log)
+    begin = np.zeros(len(log), dtype=bool)
+    begin[order[starts]] = True
+    begin[labels.change_points] = True
+    return np.bincount(labels.states[begin], minlength=labels.n_states)
+
+
+def _changes_per_chain(log: BanditLog, labels: StateLabels) -> Ints:
+    order, starts = chains(log)
+    place = np.empty(len(log), dtype=np.int64)
+    place[order] = np.cumsum(starts) - 1
+    return np.bincount(np.bincount(place[labels.change_points], minlength=labels.n_chains))
+
+
+def _transitions(log: BanditLog, labels: StateLabels, model: Any) -> Transitions:
+    if model is not None:
+        stays = np.where(np.diag(model.transition_matrix) < 1, model.expected_stays, np.inf)
+        return Transitions(model.transition_matrix, stays)
+    order, starts = chains(log)
+    states, size = labels.states[order], labels.n_states
+    pairs = (states[:-1] * size + states[1:])[~starts[1:]]
+    moves = np.bincount(pairs, minlength=size * size).reshape(size, size).astype(np.float64)
+    rounds = moves.sum(axis=1, keepdims=True)
+    matrix = np.divide(moves, rounds, out=np.full_like(moves, np.nan), where=rounds > 0)
+    left = moves.sum(axis=1) - np.diag(moves)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return Transitions(matrix, np.where(labels.counts > 0, labels.counts / left, np.nan))
+
+
+def _evidence(report: Any, fitted_here: bool) -> Evidence | None:
+    if report is None:
+        return None
+    counts = tuple(report.state_counts)
+    return Evidence(counts, report.bic, report.single_state_bic, report.log_likelihood, fitted_here)

@@ -1,0 +1,340 @@
+"""Contexts: columns that carry no information, reveal the reward, or identify rounds."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from seachange.check.counters import Slices, SliceSums
+from seachange.check.log_check import Check, ContextCheck, Finding, Severity
+from seachange.check.numeric_rounds import Rounds, hashes_of, numbers_of
+from seachange.check.repeat_checks import EVENT_IDS
+from seachange.formats.column_roles import ROW_NUMBERS
+from seachange.log.column_statistics import Distinct
+from seachange.log.feature_fitting import MOST_DISTINCT, ROUNDS_OF_A_VALUE, ActionColumns
+from seachange.log.raw import distinct_texts, raw_columns
+from seachange.protocols import Floats, Ints
+
+if TYPE_CHECKING:
+    import polars
+
+    from seachange.check.tally import Tally
+
+# Columns that are checked, and distinct values of a column whose rewards are summed individually.
+MOST_COLUMNS, MOST_VALUES = 2_000, 200
+# A context that explains this share of the reward's variance is the reward in another form.
+LEAK_CLICKS, LEAK_NUMBERS = 0.95, 0.9995
+# Rounds of each outcome that this takes, and rounds per value.
+FEWEST_EVENTS, FEWEST_PER_VALUE = 20, 20
+MOSTLY_MISSING = 0.5
+# A column identifies rounds if more than this share of its values is distinct, in at least this many rounds.
+IDENTIFIES, FEWEST_ROUNDS = 0.5, 200
+IDENTIFIER_NAMES = re.compile(r"(.*[\W_])?(id|ids|uuid|guid|key|hash)|.*[a-z](Id|Uuid|Guid|Key|Hash)|.*ID")
+# A column moved over time by this many standard deviations of chance, and by this share of its variance.
+SURE, WORTH_TELLING = 8.0, 0.01
+REMOVE = "Remove it from the contexts: `--columns contexts=A+B`."
+# Findings about columns that a model should not use.
+USELESS = (
+    "reward-leak", "action-leak", "propensity-unnamed", "column-empty", "column-constant", "column-of-ones",
+    "identifier", "event-id", "identifier-text",
+)  # fmt: skip
+
+
+class ContextTally:
+    """One raw feature."""
+
+    def __init__(self, name: str, slices: Slices) -> None:
+        self.name, self.kind = name, ""
+        self.n_rounds = self.n_missing = 0
+        self.distinct = Distinct()
+        self.lowest, self.highest = np.inf, -np.inf
+        self.shift: float | None = None  # sums are of x - shift, which keeps them accurate
+        self.sums = np.zeros(6)  # 1, x, x², r, r², xr of the rounds that have both
+        self.sums_of_missing = np.zeros(3)  # 1, r, r² of the rounds where it is missing
+        self.sums_of_known = np.zeros(3)  # the same for the other rounds
+        self.counts: SliceSums = slices.sums()
+        self.values: SliceSums = slices.sums()
+        self.squares: SliceSums = slices.sums()
+        self.all_ones = True
+        self._by_value: Any = None  # value hashes, and n, Σ r, Σ r² of each; False: there are too many values
+
+    def add(self, column: polars.Series, rewards: Floats, slices: Ints) -> None:
+        """Count a part."""
+        kind = _kind_of(column.dtype)
+        if kind and kind != self.kind:
+            mixed = "number" if {self.kind, kind} == {"integer", "number"} else "text"
+            self.kind = mixed if self.kind else kind
+        missing = column.is_null().to_numpy()
+        if column.dtype.is_float():
+            missing = missing | column.is_nan().fill_null(False).to_numpy()
+        self.n_rounds += len(column)
+        self.n_missing += int(missing.sum())
+        for sums, rows in ((self.sums_of_missing, missing), (self.sums_of_known, ~missing)):
+            r = rewards[rows & np.isfinite(rewards)]
+            sums += (len(r), r.sum(), np.square(r).sum())
+        hashes = hashes_of(column.to_frame())
+        self.distinct.add(hashes[~missing])
+        numeric = kind in ("boolean", "integer", "number")
+        self.all_ones = self.all_ones and numeric and bool((column.cast(float) == 1).all())
+        if numeric:
+            self._add_numbers(numbers_of(column)[0], rewards, slices)
+        self._add_values(np.where(missing, np.uint64(0), hashes), rewards)
+
+    def _add_numbers(self, values: Floats, rewards: Floats, slices: Ints) -> None:
+        finite = np.isfinite(values)
+        if not finite.any():
+            return
+        x, r = values[finite], rewards[finite]
+        if self.shift is None:
+            self.shift = float(x.mean())
+        self.lowest, self.highest = min(self.lowest, float(x.min())), max(self.highest, float(x.max()))
+        x = x - self.shift
+        for sums, weights in ((self.counts, None), (self.values, x), (self.squares, x * x)):
+            sums.add(slices[finite], weights)
+        both = np.isfinite(r)
+        x, r = x[both], r[both]
+        self.sums += (len(x), x.sum(), (x * x).sum(), r.sum(), (r * r).sum(), (x * r).sum())
+
+    def _add_values(self, hashes: npt.NDArray[np.uint64], rewards: Floats) -> None:
+        if self._by_value is False:
+            return
+        seen = np.isfinite(rewards)
+        if self._by_value is None and len(np.unique(hashes[: 10 * MOST_VALUES])) > MOST_VALUES:
+            self._by_value = False
+            return
+        values, places = np.unique(hashes[seen], return_inverse=True)
+        if len(values) > MOST_VALUES:
+            self._by_value = False
+            return
+        r = rewards[seen]
+        sums = np.stack([np.bincount(places, weights, len(values)) for weights in (None, r, r * r)])
+        if self._by_value is not None:
+            values, places = np.unique(np.concatenate([self._by_value[0], values]), return_inverse=True)
+            both = np.concatenate([self._by_value[1], sums], axis=1)
+            sums = np.stack([np.bincount(places, row, len(values)) for row in both])
+        self._by_value = False if len(values) > MOST_VALUES else (values, sums)
+
+    def missing(self, tally: Tally) -> int:
+        """Rounds without a value, including parts of the log without the column."""
+        return self.n_missing + tally.n_rounds - self.n_rounds
+
+    def summary(self, tally: Tally) -> ContextCheck:
+        """The column, for the result of the check."""
+        numeric = self.shift is not None
+        mean = self.shift + self.values.values.sum() / self.counts.values.sum() if self.shift is not None else None
+        return ContextCheck(
+            name=self.name,
+            kind=self.kind or "empty",
+            n_distinct=min(self.distinct.count, tally.n_rounds),
+            distinct_exact=self.distinct.exact,
+            n_missing=self.missing(tally),
+            lowest=self.lowest if numeric else None,
+            highest=self.highest if numeric else None,
+            mean=None if mean is None else float(mean),
+            moved=self._moved(tally),
+        )
+
+    def _moved(self, tally: Tally) -> float | None:
+        """The share of variance between slices, if it is more than chance explains."""
+        counts = self.counts.values[0, : tally.slices.count]
+        used = counts > 0
+        if self.shift is None or used.sum() < 2:
+            return None
+        n, sums, squares = counts[used], self.values.values[0][: len(counts)][used], self.squares.values[0]
+        means, grand = sums / n, sums.sum() / n.sum()
+        total = squares.sum() - n.sum() * grand**2
+        between = float((n * np.square(means - grand)).sum())
+        if not total > 0 or n.sum() <= len(n):
+            return None
+        degrees = len(n) - 1
+        statistic = between / max((total - between) / (n.sum() - len(n)), 1e-300)
+        moved = float(between / total)
+        return moved if (statistic - degrees) / np.sqrt(2 * degrees) > SURE and moved > WORTH_TELLING else None
+
+    def constant(self, tally: Tally) -> bool:
+        """Whether it has the same value in every round."""
+        return self.distinct.count == 1 and self.missing(tally) == 0 and tally.n_rounds > 1
+
+    def rarely_repeats(self, tally: Tally) -> bool:
+        """Whether ``learn`` takes a text column for identifiers."""
+        seen, distinct = tally.n_rounds - self.missing(tally), self.distinct.count
+        return self.kind == "text" and distinct > MOST_DISTINCT and seen < ROUNDS_OF_A_VALUE * distinct
+
+    def identifies(self, tally: Tally) -> bool:
+        """Whether most rounds have a value of their own."""
+        known = tally.n_rounds - self.missing(tally)
+        if known < FEWEST_ROUNDS or self.distinct.count <= IDENTIFIES * known:
+            return False
+        numbers_rounds = self.highest - self.lowest + 1 == tally.n_rounds == known
+        named = IDENTIFIER_NAMES.fullmatch(self.name) is not None
+        return self.kind == "text" or (self.kind == "integer" and (named or numbers_rounds))
+
+    def leaks(self, tally: Tally) -> bool:
+        """Whether it all but determines the reward."""
+        rewards = tally.rewards
+        rarer = min(rewards.zeros, rewards.count - rewards.zeros) if rewards.zeros else rewards.count
+        if rarer < FEWEST_EVENTS:
+            return False
+        n_values = 0 if self._by_value in (None, False) else len(self._by_value[0])
+        shares = [self._explained_by_absence()]
+        if n_values * FEWEST_PER_VALUE <= rewards.count:
+            shares.append(self._explained_by_value())
+        if self.sums[0] > 0.5 * rewards.count:
+            shares.append(self._explained_by_number())
+        return max(shares) > (LEAK_CLICKS if rewards.clicks else LEAK_NUMBERS)
+
+    def _explained_by_number(self) -> float:
+        """R² of the reward as a linear function of the number."""
+        n, x, xx, r, rr, xr = self.sums
+        if n < 2:
+            return 0.0
+        spread, noise = xx - x * x / n, rr - r * r / n
+        return 0.0 if not (spread > 0 and noise > 0) else float((xr - x * r / n) ** 2 / (spread * noise))
+
+    def _explained_by_value(self) -> float:
+        """R² of the reward as a function of the value, if there are few; missing is one of them."""
+        return 0.0 if self._by_value in (None, False) else _explained(*self._by_value[1])
+
+    def _explained_by_absence(self) -> float:
+        """R² of the reward as a function of whether the column is missing."""
+        both = np.stack([self.sums_of_known, self.sums_of_missing], axis=1)
+        return 0.0 if not both[0].all() else _explained(*both)
+
+
+def _explained(counts: Floats, sums: Floats, squares: Floats) -> float:
+    """The share of variance between groups."""
+    noise = squares.sum() - sums.sum() ** 2 / counts.sum()
+    left = (squares - sums * sums / counts).sum()
+    return 0.0 if not noise > 0 else float(1 - left / noise)
+
+
+def _kind_of(dtype: Any) -> str:
+    import polars
+
+    kinds = (
+        ("boolean", dtype == polars.Boolean),
+        ("integer", dtype.is_integer()),
+        ("number", dtype.is_numeric()),
+        ("date", dtype.is_temporal()),
+        ("record", dtype == polars.Struct),
+        ("list", dtype.is_nested()),
+        ("", dtype == polars.Null),
+        ("text", True),
+    )
+    return next(kind for kind, holds in kinds if holds)
+
+
+class ContextChecks(Check):
+    """All raw features: those that the actions of a round share, and those of the actions."""
+
+    def __init__(self, slices: Slices) -> None:
+        self.slices = slices
+        self.shared: dict[str, ContextTally] = {}
+        self.of_actions: dict[str, ContextTally] = {}
+        self.columns_beyond: set[str] = set()
+        self.pool: tuple[int, int] | None = None  # fewest and most actions per round
+        self.pool_named = False
+        self.by_action = ActionColumns()
+
+    @property
+    def unnamed_pools(self) -> bool:
+        """Whether rounds list their actions without names."""
+        return self.pool is not None and not self.pool_named
+
+    def add(self, rounds: Rounds) -> None:
+        """Count the features of a part."""
+        raw, columns = rounds.raw, rounds.columns
+        self._add(self.shared, columns, rounds.rewards, rounds.slices)
+        pool = raw.pool
+        if pool is None:
+            self.by_action.merge(ActionColumns.of(raw.action, distinct_texts(raw.action), columns.items()))
+            return
+        low, high = int(pool.lengths.min()), int(pool.lengths.max())
+        self.pool = (low, high) if self.pool is None else (min(low, self.pool[0]), max(high, self.pool[1]))
+        self.pool_named |= pool.names is not None
+        own = {name: column.values for name, column in raw_columns(pool.features).items()}
+        nothing = np.full(int(pool.offsets[-1]), np.nan)
+        self._add(self.of_actions, own, nothing, np.repeat(rounds.slices, pool.lengths))
+
+    def _add(
+        self, known: dict[str, ContextTally], columns: Mapping[str, polars.Series], rewards: Floats, slices: Ints
+    ) -> None:
+        for name, column in columns.items():
+            if name not in known and len(known) < MOST_COLUMNS:
+                known[name] = ContextTally(name, self.slices)
+            if name in known:
+                known[name].add(column, rewards, slices)
+            elif len(self.columns_beyond) < MOST_COLUMNS:
+                self.columns_beyond.add(name)
+
+    @property
+    def columns(self) -> list[ContextTally]:
+        """The shared features, without row numbers."""
+        return [each for name, each in self.shared.items() if not ROW_NUMBERS.fullmatch(name)]
+
+    def findings(self, tally: Tally) -> Iterator[Finding]:
+        """Leaks, empty and constant columns, identifiers."""
+        n, columns = tally.n_rounds, self.columns
+        leaking = [each for each in columns if each.leaks(tally)]
+        empty = [each for each in columns if each.missing(tally) == n]
+        constant = [each for each in columns if each not in empty and each.constant(tally)]
+        sparse = [each for each in columns if n > each.missing(tally) > MOSTLY_MISSING * n and each not in leaking]
+        naming = [each for each in columns if each not in leaking and each.identifies(tally)]
+        rare = [each for each in columns if each not in naming + leaking and each.rarely_repeats(tally)]
+        events = [each for each in naming if EVENT_IDS.fullmatch(each.name)]
+        unique = "most rounds have a value of their own, so nothing learned about one value helps with the next"
+        yield from _found(
+            "reward-leak", "warning", "A context reveals the reward", leaking,
+            "the value all but determines the reward, so it was only known afterwards", REMOVE,
+        )  # fmt: skip
+        if names := tuple(self.by_action.names()):
+            yield from _found(
+                "action-leak", "warning", "A context is determined by the action", names,
+                "every action has exactly one value, so it describes what was shown",
+                "`learn` ignores such columns unless they are named: `--columns contexts=A+B`.",
+            )  # fmt: skip
+        yield from _found("column-empty", "warning", "A context is empty", empty, f"all {n:,} rounds lack it", REMOVE)
+        yield from _found(
+            "column-constant", "warning", "A context is constant", [each for each in constant if not each.all_ones],
+            f"all {n:,} rounds have the same value",
+            f"{REMOVE} If it should vary, check the code that writes the log.",
+        )  # fmt: skip
+        yield from _found(
+            "column-of-ones", "note", "A context is always 1", [each for each in constant if each.all_ones],
+            f"all {n:,} rounds have a 1", "Nothing to do: models have their own intercept.",
+        )  # fmt: skip
+        yield from _found(
+            "column-mostly-missing", "warning", "A context is mostly missing", sparse,
+            f"more than {MOSTLY_MISSING:.0%} of the rounds lack it",
+            "Find out why. If it is missing at random, remove it from the contexts: `--columns contexts=A+B`.",
+        )  # fmt: skip
+        others = [each for each in naming if each not in events]
+        yield from _found("identifier", "warning", "A context identifies rounds", others, unique, REMOVE)
+        yield from _found("event-id", "note", "A column identifies events", events, unique, REMOVE)
+        yield from _found(
+            "identifier-text", "note", "A context hardly ever repeats", rare,
+            f"values occur fewer than {ROUNDS_OF_A_VALUE} times on average",
+            "`learn` ignores such columns unless they are named: `--columns contexts=A+B`.",
+        )  # fmt: skip
+        if beyond := tuple(sorted(self.columns_beyond)):
+            yield Finding(
+                "many-columns", "note", "Some columns were not checked",
+                f"{len(beyond):,} columns beyond the first {len(self.shared):,} were not checked.",
+                "Remove columns that no policy needs.", len(beyond), names=beyond[:20],
+                numbers={"count": len(beyond), "checked": len(self.shared)},
+            )  # fmt: skip
+
+
+def _found(
+    rule: str, severity: Severity, title: str, columns: Iterable[ContextTally | str], why: str, fix: str
+) -> Iterator[Finding]:
+    """A finding about columns, if there are any."""
+    names = tuple(each if isinstance(each, str) else each.name for each in columns)
+    if names:
+        listed = ", ".join(repr(name) for name in names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
+        evidence = f"{'Column' if len(names) == 1 else f'{len(names)} columns:'} {listed}: {why}."
+        yield Finding(rule, severity, title, evidence, fix, len(names), names=names, numbers={"columns": len(names)})

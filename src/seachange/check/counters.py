@@ -1,0 +1,178 @@
+"""Counters in bounded memory: sums over slices of time, rule counts with places, and tables of seen keys."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from seachange.check.log_check import MOST_PLACES, Place
+from seachange.log.raw import RawRounds
+from seachange.protocols import Bools, Floats, Ints
+
+Hashes = npt.NDArray[np.uint64]
+# A log has between half this many slices and this many.
+SLICES = 40
+# Keys that a table holds: 16 MiB.
+LARGEST = 1 << 20
+# What a table knows about a key.
+NEW, OTHER, SAME, LEFT_OUT = 0, 1, 2, 3
+
+
+class Slices:
+    """Rounds in order, cut into 20 to 40 slices of equal length; neighbors are merged as the log grows."""
+
+    def __init__(self) -> None:
+        self.size = 1  # rounds per slice
+        self.n_rounds = 0
+        self._sums: list[SliceSums] = []
+
+    def sums(self, rows: int = 1) -> SliceSums:
+        """New sums by slice, ``rows`` of them."""
+        made = SliceSums(rows)
+        self._sums.append(made)
+        return made
+
+    def extend(self, rounds: int) -> Ints:
+        """Append rounds; returns the slice of each."""
+        places = np.arange(self.n_rounds, self.n_rounds + rounds)
+        self.n_rounds += rounds
+        while self.n_rounds > self.size * SLICES:
+            self.size *= 2
+            for each in self._sums:
+                each.halve()
+        return places // self.size
+
+    @property
+    def count(self) -> int:
+        """Slices in use."""
+        return -(-self.n_rounds // self.size)
+
+    @property
+    def lengths(self) -> Floats:
+        """(S,) rounds in each."""
+        lengths = np.full(self.count, float(self.size))
+        if self.count:
+            lengths[-1] = self.n_rounds - self.size * (self.count - 1)
+        return lengths
+
+
+class SliceSums:
+    """(rows, slices) sums."""
+
+    def __init__(self, rows: int) -> None:
+        self.values = np.zeros((rows, SLICES))
+
+    def add(self, slices: Ints, weights: Floats | None = None, rows: Ints | None = None) -> None:
+        """Add weights (default 1) to ``slices`` of ``rows`` (default the first)."""
+        if rows is None:
+            self.values[0] += np.bincount(slices, weights, SLICES)
+            return
+        if len(rows) and rows.max() >= len(self.values):
+            more = np.zeros((max(int(rows.max()) + 1, 2 * len(self.values)), SLICES))
+            more[: len(self.values)] = self.values
+            self.values = more
+        self.values += np.bincount(rows * SLICES + slices, weights, self.values.size).reshape(self.values.shape)
+
+    def part(self, rows: int, slices: int) -> Floats:
+        """The first rows and slices; rows without entries are 0."""
+        found = np.zeros((rows, slices))
+        found[: len(self.values)] = self.values[:rows, :slices]
+        return found
+
+    def halve(self) -> None:
+        """Merge pairs of slices."""
+        pairs = self.values.reshape(len(self.values), -1, 2).sum(axis=2)
+        self.values[:] = 0
+        self.values[:, : pairs.shape[1]] = pairs
+
+
+class RuleCounts:
+    """How often each rule is broken, and the first few places."""
+
+    def __init__(self) -> None:
+        self.counts: dict[str, int] = defaultdict(int)
+        self._places: dict[str, list[Place]] = defaultdict(list)
+
+    def add(self, rule: str, raw: RawRounds, rows: Bools) -> None:
+        """Count the rounds of a part that break a rule."""
+        count = int(np.count_nonzero(rows))
+        if not count:
+            return
+        self.counts[rule] += count
+        free = MOST_PLACES - len(self._places[rule])
+        self._places[rule] += [Place(raw.source, int(line)) for line in raw.lines[np.flatnonzero(rows)[:free]]]
+
+    def add_place(self, rule: str, place: Place) -> None:
+        """Count a single place."""
+        self.counts[rule] += 1
+        if len(self._places[rule]) < MOST_PLACES:
+            self._places[rule].append(place)
+
+    def first(self, rule: str) -> tuple[Place, ...]:
+        """The first few places."""
+        return tuple(self._places.get(rule, ()))
+
+
+class SeenKeys:
+    """A sorted table of keys and the last value of each; once it is full, it keeps a random share of the keys.
+
+    The keys that stay are those whose highest bits are 0. Nothing about them is forgotten: their repetitions are found
+    at any distance, and the share gives the total.
+    """
+
+    def __init__(self, value_type: type[np.generic] = np.uint64, largest: int | None = LARGEST) -> None:
+        self.level, self._largest = 0, largest
+        self._keys = np.empty(0, dtype=np.uint64)
+        self._values = np.empty(0, dtype=value_type)
+
+    @property
+    def share(self) -> float:
+        """Of the keys that are kept."""
+        return float(2.0**-self.level)
+
+    @property
+    def _highest(self) -> np.uint64:
+        return np.uint64(np.iinfo(np.uint64).max >> self.level)
+
+    def repeats(self, keys: Hashes, values: Hashes) -> npt.NDArray[np.uint8]:
+        """For each key: NEW, seen with an OTHER value, with the SAME value, or LEFT_OUT."""
+        seen, before = self._add(keys, values)
+        found = np.where(seen, np.where(before == values, SAME, OTHER), NEW).astype(np.uint8)
+        found[keys > self._highest] = LEFT_OUT
+        return found
+
+    def before(self, keys: Hashes, values: Floats) -> Floats:
+        """The previous value of each key; NaN if there is none. NaN is not a value."""
+        found, known = np.full(len(keys), np.nan), ~np.isnan(values)
+        seen, before = self._add(keys[known], values[known])
+        found[known] = np.where(seen, before, np.nan)
+        return found
+
+    def _add(self, keys: Hashes, values: Any) -> tuple[Bools, Any]:
+        """Whether each key was seen before, and its previous value; then the table holds the new ones."""
+        order = np.argsort(keys, kind="stable")
+        key, value = keys[order], values[order]
+        again, last = np.zeros(len(key), dtype=bool), np.ones(len(key), dtype=bool)
+        again[1:] = key[1:] == key[:-1]
+        last[:-1] = ~again[1:]
+        places = np.searchsorted(self._keys, key)
+        known = np.zeros(len(key), dtype=bool)
+        inside = places < len(self._keys)
+        known[inside] = self._keys[places[inside]] == key[inside]
+        before = np.concatenate([value[:1], value[:-1]])
+        from_table = known & ~again
+        before[from_table] = self._values[places[from_table]]
+        self._values[places[known & last]] = value[known & last]
+        new = last & ~known & (key <= self._highest)
+        self._keys = np.insert(self._keys, places[new], key[new])
+        self._values = np.insert(self._values, places[new], value[new])
+        while self._largest is not None and len(self._keys) > self._largest:
+            self.level += 1
+            kept = np.searchsorted(self._keys, self._highest, side="right")
+            self._keys, self._values = self._keys[:kept], self._values[:kept]
+        seen, previous = np.empty(len(keys), dtype=bool), np.empty_like(before)
+        seen[order], previous[order] = again | known, before
+        return seen, previous

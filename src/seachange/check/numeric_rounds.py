@@ -1,0 +1,176 @@
+"""Raw rounds as numbers, with the rules that each round breaks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from seachange.log.raw import Pool, RawRounds, raw_columns
+from seachange.log.validation import Distribution, RoundValues, broken_rounds, too_large
+from seachange.protocols import Bools, Floats, Ints
+
+if TYPE_CHECKING:
+    import polars
+
+
+@dataclass(eq=False)
+class Rounds:
+    """A part of a log, as numbers."""
+
+    raw: RawRounds
+    names: polars.Series  # (n,) text: the action taken; null if missing
+    rewards: Floats  # (n,) NaN if missing or not usable
+    propensities: Floats | None  # (n,) NaN if missing or invalid
+    stated: Floats | None  # (n,) propensities as logged
+    times: Floats | None  # (n,) seconds, or the log's own unit; NaN if missing
+    dated: bool  # times are dates, not numbers
+    broken: dict[str, Bools]  # rule → (n,) the rounds that break it
+    slices: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))  # (n,) the slice of time
+    codes: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))  # (n,) the action's number; -1: none
+
+    def __len__(self) -> int:
+        return len(self.raw)
+
+    @property
+    def bad(self) -> Bools:
+        """(n,) whether a round breaks any rule."""
+        return np.asarray(np.logical_or.reduce(list(self.broken.values())))
+
+    @property
+    def columns(self) -> dict[str, polars.Series]:
+        """The raw features that all actions share, nested ones with dots."""
+        return {name: column.values for name, column in raw_columns(self.raw.features).items()}
+
+
+def numeric_rounds(raw: RawRounds) -> Rounds:
+    """``raw`` as numbers."""
+    places, n_actions, names = _actions(raw)
+    rewards, text_rewards = numbers_of(raw.reward)
+    stated = None if raw.propensity is None else numbers_of(raw.propensity)[0]
+    times, dated = (None, False) if raw.time is None else times_of(raw.time)
+    inside = ~(np.isnan(places) | (places < 0) | (places >= n_actions))
+    pool = raw.pool
+    broken = broken_rounds(
+        RoundValues(
+            actions=places,
+            n_actions=n_actions,
+            rewards=rewards,
+            text_rewards=text_rewards,
+            propensities=stated,
+            distribution=None if pool is None or stated is None else _distribution(pool, places, inside),
+            infinite_contexts=_infinite(raw),
+            times=times,
+            no_sequence=None if raw.sequence is None else raw.sequence.is_null().to_numpy(),
+        )
+    )
+    rewards[broken["reward-infinite"]] = np.nan
+    propensities = stated
+    if stated is not None:
+        invalid = ("propensity-missing", "propensity-zero", "propensity-negative", "propensity-above-one")
+        bad = np.logical_or.reduce([broken[rule] for rule in (*invalid, "propensity-tiny")])
+        propensities = np.where(bad, np.nan, stated)
+    return Rounds(raw, names, rewards, propensities, stated, times, dated, broken)
+
+
+def numbers_of(column: polars.Series) -> tuple[Floats, Bools]:
+    """(n,) numbers, NaN if there is none, and which entries are something else instead."""
+    import polars
+
+    if column.dtype == polars.Object:
+        column = polars.Series(column.name, [None if value is None else str(value) for value in column], polars.String)
+    if column.dtype.is_nested() or column.dtype.is_temporal():
+        return np.full(len(column), np.nan), column.is_not_null().to_numpy()
+    if column.dtype in (polars.String, polars.Categorical, polars.Enum):
+        text = column.cast(polars.String).str.strip_chars()
+        text = text.set(text.str.to_lowercase().is_in(["", "nan", "null", "none", "na"]), None)
+        column = text.cast(polars.Float64, strict=False)
+        other = (column.is_null() & text.is_not_null()).to_numpy()
+    else:
+        other = np.zeros(len(column), dtype=bool)
+    values = np.array(column.cast(polars.Float64).fill_null(np.nan).to_numpy(), dtype=np.float64)
+    return values, np.asarray(other)
+
+
+def times_of(column: polars.Series) -> tuple[Floats, bool]:
+    """(n,) times as numbers, NaN if missing, and whether they are dates (then in seconds since 1970)."""
+    import polars
+
+    if column.dtype in (polars.String, polars.Categorical, polars.Enum):
+        text = column.cast(polars.String)
+        numbers, other = numbers_of(text)
+        if not other.any():
+            return numbers, False
+        try:
+            column = text.str.to_datetime(strict=False, time_unit="us")
+        except polars.exceptions.PolarsError:  # the first value does not look like a date
+            return np.full(len(column), np.nan), False
+    if column.dtype in (polars.Datetime, polars.Date):
+        ticks = column.cast(polars.Datetime("us")).dt.timestamp("us")
+        return numbers_of(ticks)[0] / 1e6, True
+    values = numbers_of(column)[0]
+    values[~np.isfinite(values)] = np.nan
+    return values, False
+
+
+def hashes_of(frame: polars.DataFrame) -> npt.NDArray[np.uint64]:
+    """(n,) a hash of each row."""
+    import polars
+
+    if frame.width == 0:
+        return np.zeros(frame.height, dtype=np.uint64)
+    for name in [name for name, kind in frame.schema.items() if kind == polars.Object]:
+        frame = frame.with_columns(polars.Series(name, [str(value) for value in frame[name]], polars.String))
+    return np.asarray(frame.hash_rows(seed=0).to_numpy(), dtype=np.uint64)
+
+
+def _actions(raw: RawRounds) -> tuple[Floats, Any, polars.Series]:
+    """(n,) the places of the actions, how many there are, and their names."""
+    import polars
+
+    column, pool = raw.action, raw.pool
+    if pool is None:
+        if column.dtype.is_float():
+            whole = column.is_not_nan().fill_null(False).all() and (column == column.floor()).fill_null(True).all()
+            column = column.cast(polars.Int64, strict=False) if whole else column.fill_nan(None)
+        names = column.cast(polars.String).str.strip_chars_end("\r\n")
+        names = names.set((names.str.strip_chars() == "").fill_null(False), None)
+        return np.where(names.is_null().to_numpy(), np.nan, 0.0), 1, names
+    places, other = numbers_of(column)
+    places = np.where(other, -1.0, places)
+    with np.errstate(invalid="ignore"):
+        inside = (places >= 0) & (places < pool.lengths) & (places == np.floor(places))
+    if pool.names is None:
+        chosen = polars.Series(np.where(inside, places, 0)).cast(polars.Int64).cast(polars.String)
+    else:
+        chosen = pool.names.gather(_chosen(pool, places, inside)).cast(polars.String)
+    return places, pool.lengths, chosen.set(polars.Series(~inside), None)
+
+
+def _chosen(pool: Pool, places: Floats, inside: Bools) -> Ints:
+    """(n,) the row of the pool that holds the action taken; any row if there is none."""
+    rows = pool.offsets[:-1] + np.where(inside, places, 0).astype(np.int64)
+    return np.minimum(rows, max(int(pool.offsets[-1]) - 1, 0))
+
+
+def _distribution(pool: Pool, places: Floats, inside: Bools) -> Distribution | None:
+    """The logging distributions; those of empty lists are fine, as their actions are not."""
+    if pool.probs is None or not len(pool.probs):
+        return None
+    lengths, n = pool.lengths, len(places)
+    owners = np.repeat(np.arange(n), lengths)
+    sums, lowest = np.bincount(owners, pool.probs, n), np.full(n, np.inf)
+    np.minimum.at(lowest, owners, pool.probs)
+    taken = pool.probs[_chosen(pool, places, inside)]
+    return Distribution(np.where(lengths > 0, sums, 1.0), lowest, taken, np.maximum(lengths, 1))
+
+
+def _infinite(raw: RawRounds) -> Bools:
+    import polars.selectors as cs
+
+    found = np.zeros(len(raw), dtype=bool)
+    for column in raw.features.select(cs.float()).iter_columns():
+        found |= too_large(column.to_numpy())
+    return found

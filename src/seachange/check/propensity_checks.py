@@ -1,0 +1,341 @@
+"""Propensities: missing, filled in, computed afterwards, or not calibrated.
+
+If propensities are right, Σ 1 / p over the rounds that took an action is, on average, the number of rounds that could
+have taken it. Sums of 1 / p are skewed: a rare round with a small propensity may or may not occur. So an action is only
+reported if
+
+    |Σ 1/p - n| > z √Σ (1/p² - 1/p) + c W
+
+with W the largest 1 / p (of the whole log if the sum is too small: the round that did not occur cannot be looked at),
+and if it is off by more than a twentieth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from math import exp, log, pi, sqrt
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from seachange.check.action_checks import (
+    EARNED,
+    INVERSE,
+    INVERSE_REWARDED,
+    INVERSE_SQUARES,
+    LARGEST_INVERSE,
+    REWARDED,
+    WEIGHED,
+    WEIGHED_EARNED,
+    effective_rounds,
+)
+from seachange.check.counters import RuleCounts, Slices, SliceSums
+from seachange.check.log_check import Check, Finding, PropensityCheck, share_text
+from seachange.check.numeric_rounds import Rounds, numbers_of
+from seachange.propensities.signature import InverseSums, behaves_like_propensities
+from seachange.protocols import Bools, Floats, Ints
+
+if TYPE_CHECKING:
+    import polars
+
+    from seachange.check.tally import Tally
+
+# From this propensity on, a choice was almost certain.
+CERTAIN = 0.95
+# Columns among which unnamed propensities are looked for.
+MOST_COLUMNS = 500
+# Propensities are all 1 if more than this share is; and few are if less than that.
+ALL_ONES, FEW_ONES = 0.99, 0.05
+# The probability of a false alarm, whatever the number of actions.
+FALSE_ALARMS = 1e-6
+# A smaller deviation from 1 may be due to rounding.
+MATERIAL = 0.05
+FEWEST_ROUNDS = 100
+# A long log needs this effective sample size to evaluate the random policy.
+FEWEST_EFFECTIVE = 100.0
+# If most choices were certain: the share of rounds that must remain effective, and the share of the random policy's
+# choices that must have been seen.
+FEWEST_LEFT, LEAST_SEEN = 0.01, 2 / 3
+ESTIMATE = "Log the probability that each action is chosen with, or estimate it: `--estimate-propensities`."
+
+
+class PropensityChecks(Check):
+    """Sums of propensities and their inverses."""
+
+    def __init__(self, slices: Slices, broken: RuleCounts) -> None:
+        self.broken = broken
+        self.present = False
+        self.count = self.n_ones = self.n_certain = self.n_percent = self.n_stated = 0
+        self.lowest, self.highest = np.inf, -np.inf
+        self.inverse = 0.0  # Σ 1/p
+        self.weights = self.weight_squares = 0.0  # Σ w and Σ w², with w = 1 / (k p) for k actions
+        self.choices = self.choice_squares = 0.0  # Σ k of the rounds that list their actions, and Σ (1/p - k)²
+        self.weighed, self.ones = slices.sums(), slices.sums()  # rounds with a propensity, and with 1
+        self.candidates: dict[str, InverseSums] = {}  # contexts that may be propensities
+
+    def add(self, rounds: Rounds) -> None:
+        """Count the propensities of a part."""
+        if rounds.propensities is not None and rounds.stated is not None:
+            self.present = True
+            self.n_stated += int(np.isfinite(rounds.stated).sum())
+            with np.errstate(invalid="ignore"):
+                self.n_percent += int(((rounds.stated > 1) & (rounds.stated <= 100)).sum())
+            self._add_valid(rounds, rounds.propensities)
+        if rounds.raw.pool is None:
+            self._add_candidates(rounds.columns, rounds.codes)
+
+    def _add_valid(self, rounds: Rounds, propensities: Floats) -> None:
+        known, pool = np.isfinite(propensities), rounds.raw.pool
+        p = propensities[known]
+        if not len(p):
+            return
+        weights = 1 / p
+        if pool is not None:
+            lengths = pool.lengths[known].astype(np.float64)
+            self.choices += float(lengths.sum())
+            self.choice_squares += float(np.square(1 / p - lengths).sum())
+            weights = 1 / (p * np.maximum(lengths, 1))
+        self.weighed.add(rounds.slices[known])
+        self.ones.add(rounds.slices[known], (p == 1).astype(np.float64))
+        self.count += len(p)
+        self.n_ones += int((p == 1).sum())
+        self.n_certain += int((p >= CERTAIN).sum())
+        self.lowest, self.highest = min(self.lowest, float(p.min())), max(self.highest, float(p.max()))
+        self.inverse += float((1 / p).sum())
+        self.weights += float(weights.sum())
+        self.weight_squares += float(np.square(weights).sum())
+
+    def _add_candidates(self, columns: Mapping[str, polars.Series], codes: Ints) -> None:
+        """Look for propensities among the contexts, unless the log has others."""
+        if self.present and self.n_ones <= ALL_ONES * self.count:
+            self.candidates.clear()
+            return
+        for name, column in columns.items():
+            if name not in self.candidates and len(self.candidates) < MOST_COLUMNS:
+                self.candidates[name] = InverseSums()
+            if name in self.candidates:
+                numbers = numbers_of(column)[0] if column.dtype.is_numeric() else np.full(len(column), np.nan)
+                self.candidates[name].add(numbers, codes)
+
+    @property
+    def percents(self) -> bool:
+        """Whether the propensities look like percentages."""
+        return self.n_percent > 0.5 * max(self.n_stated, 1) and self.broken.counts["propensity-negative"] == 0
+
+    @property
+    def effective(self) -> float:
+        """Effective sample size of the random policy."""
+        return self.weights**2 / self.weight_squares
+
+    def summary(self, tally: Tally) -> PropensityCheck | None:
+        """The valid propensities."""
+        if not self.count:
+            return None
+        best, rounds = _best_action(tally)
+        return PropensityCheck(self.lowest, self.highest, self.inverse / self.count, self.effective, best, rounds)
+
+    def inverse_means(self, tally: Tally) -> tuple[Floats, Floats, Floats]:
+        """(K,) Σ 1 / p divided by the rounds that could take the action, its standard error, and these rounds."""
+        actions, available = tally.actions, tally.actions.presence(tally.slices).available
+
+        def summed(sums: SliceSums) -> Floats:
+            return np.asarray((sums.part(*available.shape) * available).sum(axis=1))
+
+        inverse, squares = summed(actions.inverse), summed(actions.inverse_squares)
+        if tally.contexts.pool is None:
+            rounds = available @ self.weighed.values[0, : available.shape[1]]
+        else:
+            rounds = np.full(len(available), np.nan) if tally.contexts.unnamed_pools else summed(actions.shown)
+        rounds = np.where(rounds > 0, rounds, np.nan)
+        return inverse / rounds, np.sqrt(np.maximum(squares - inverse, 0)) / rounds, rounds
+
+    def nearly_certain(self, tally: Tally) -> bool:
+        """Whether choices were so certain that other actions are hardly in the log.
+
+        Then neither the mean of 1 / p, most of whose weight is in rounds that did not occur, nor the times at which an
+        action was taken reveal mistakes.
+        """
+        n = self.count
+        if n < FEWEST_ROUNDS or 2 * self.n_certain < n or self.lowest == self.highest:
+            return False
+        seen = self.weights / (n if tally.contexts.pool is not None else n * tally.actions.count)
+        return self.effective < FEWEST_LEFT * n or seen < LEAST_SEEN
+
+    def findings(self, tally: Tally) -> Iterator[Finding]:
+        """No propensities, percentages, propensities that were filled in or computed, and poor calibration."""
+        unnamed = list(self._unnamed(tally))
+        yield from unnamed
+        if not self.present:
+            if not unnamed:
+                yield Finding(
+                    "no-propensities", "warning", "The log has no propensities",
+                    f"None of the {tally.n_rounds:,} rounds says how likely its action was.",
+                    "If the log has them, name the column: `--columns propensity=COLUMN`. Otherwise estimate them with "
+                    "--estimate-propensities, which assumes that the choice depended only on the contexts.",
+                    numbers={"rounds": tally.n_rounds},
+                )  # fmt: skip
+            return
+        if self.percents:
+            yield Finding(
+                "propensity-percent", "error", "Propensities look like percentages",
+                f"{share_text(self.n_percent, self.n_stated, 'propensity')} are between 1 and 100.",
+                "Divide them by 100.", self.n_percent,
+                numbers={"count": self.n_percent, "total": self.n_stated},
+            )  # fmt: skip
+            return
+        if not self.count or tally.actions.count < 2:
+            return
+        if (found := self._ones(tally) or self._frequencies(tally)) is not None:
+            yield found
+            return
+        if self.nearly_certain(tally):
+            yield self._certainty()
+            return
+        if not any(each.rule == "many-actions" for each in tally.found):
+            yield from self._calibration(tally)
+        if tally.n_rounds >= 10 * FEWEST_EFFECTIVE > 10 * self.effective:
+            yield Finding(
+                "weak-support", "warning", "A few rounds carry most of the weight",
+                f"The effective sample size for a random policy is {self.effective:,.0f} of {tally.n_rounds:,} rounds, "
+                f"because of small propensities (the smallest is {self.lowest:.2g}).",
+                "Explore more, or log longer. Estimates for policies unlike the logging policy will be imprecise.",
+                numbers={"effective": self.effective, "rounds": tally.n_rounds, "lowest": self.lowest},
+            )  # fmt: skip
+
+    def _unnamed(self, tally: Tally) -> Iterator[Finding]:
+        """Contexts that look like propensities."""
+        throughout = np.asarray(tally.actions.presence(tally.slices).available.all(axis=1))
+        names = tuple(
+            name
+            for name, column in self.candidates.items()
+            if column.n_rounds == tally.n_rounds and behaves_like_propensities(column, name, throughout)
+        )
+        if names:
+            one = len(names) == 1
+            columns = f"Column{'' if one else 's'} {', '.join(map(repr, names))} behave{'s' if one else ''}"
+            yield Finding(
+                "propensity-unnamed", "warning", "A context looks like the propensity",
+                f"{columns} like the probability of the action taken: the mean of 1/p is about 1 for every action.",
+                f"If so, name it: `--columns propensity={names[0]}`. If not, remove it from the contexts.", len(names),
+                names=names, numbers={"columns": len(names)},
+            )  # fmt: skip
+
+    def _certainty(self) -> Finding:
+        left = min(self.effective, self.count - self.n_certain)
+        return Finding(
+            "weak-support", "warning", "Choices were almost certain",
+            f"{share_text(self.n_certain, self.count, 'round')} took an action with a propensity of {CERTAIN:g} or "
+            f"more, which leaves an effective sample size of {left:,.0f} rounds for other choices.",
+            "Deploy the current model with more exploration, model.deployer(exploration=0.05), and learn from that log."
+            " If choices were less certain than that, the propensities are wrong.", self.n_certain,
+            numbers={"count": self.n_certain, "total": self.count, "effective": left},
+        )  # fmt: skip
+
+    def _ones(self, tally: Tally) -> Finding | None:
+        """Propensities that were set to 1, everywhere or for some time."""
+        count, n_actions = tally.slices.count, tally.actions.count
+        weighed, ones = self.weighed.values[0, :count], self.ones.values[0, :count]
+        shares = ones / np.maximum(weighed, 1)
+        stretch = shares > ALL_ONES
+        between = (shares > FEW_ONES) & ~stretch
+        mixed = (tally.actions.taken.values[:, :count] > 0).sum(axis=0) > 1
+        if self.n_ones > ALL_ONES * self.count:
+            since = ""
+        elif (stretch & mixed).any() and between.sum() <= 2:  # the slices in which the stretch begins and ends
+            since = f" (from round {int(stretch.argmax()) * tally.slices.size:,})"
+        else:
+            return None
+        return Finding(
+            "propensity-one", "warning", "Propensities look filled in",
+            f"{share_text(self.n_ones, self.count, 'propensity')} are 1{since}, but {n_actions:,} actions were taken.",
+            f"{ESTIMATE} If choices were deterministic, no other policy can be evaluated.", self.n_ones,
+            numbers={"count": self.n_ones, "total": self.count, "actions": n_actions},
+        )  # fmt: skip
+
+    def _frequencies(self, tally: Tally) -> Finding | None:
+        """Propensities that are the frequencies of the actions."""
+        totals, n = tally.actions.counted, self.count
+        counts, inverse, squares = totals[:, WEIGHED], totals[:, INVERSE], totals[:, INVERSE_SQUARES]
+        if tally.contexts.pool is not None or tally.actions.n_beyond or (counts == 0).any():
+            return None
+        if (np.abs(squares * counts / inverse**2 - 1) > 1e-6).any():  # an action's propensity varies
+            return None
+        probs = counts / inverse
+        if np.ptp(probs) < 1e-9 or not np.isclose(probs.sum(), 1, atol=1e-3):
+            return None
+        allowed = max(0.5, 1e-6 * n)
+        if (np.abs(counts - n * probs) > allowed).any():
+            return None
+        # The probability that right propensities are this close to the counts of all actions but one.
+        spreads = np.sort(np.sqrt(2 * pi * n * probs * (1 - probs)))[1:]
+        if exp(np.minimum(0.0, np.log(2 * allowed / spreads)).sum()) > 1e-5:
+            return None
+        return Finding(
+            "propensity-frequency", "warning", "Propensities were computed afterwards",
+            f"All {n:,} propensities equal the share of rounds that took the action, to the last digit.",
+            f"That is right only if choices depended on neither context nor time. {ESTIMATE}", n,
+            numbers={"count": n},
+        )  # fmt: skip
+
+    def _calibration(self, tally: Tally) -> Iterator[Finding]:
+        means, errors, rounds = self.inverse_means(tally)
+        names = tally.actions.names
+        twins = {name for each in tally.found if each.rule == "action-spelling" for name in each.names}
+        off = self._off_actions(tally, means, errors, rounds) & ~np.isin(np.array(names[: len(means)]), list(twins))
+        n_off, n_actions = int(off.sum()), tally.actions.count
+        pools, expected = tally.contexts.unnamed_pools, self.choices / self.count
+        if off.any():
+            worst = np.flatnonzero(off)[np.argsort(-np.abs(np.log(np.maximum(means[off], 1e-9))))]
+            listed = "; ".join(f"{names[a]!r} {means[a]:.3g} ± {errors[a]:.2g}" for a in worst[:3])
+            off_names, numbers = tuple(names[a] for a in worst), {"count": n_off, "total": n_actions}
+            if self.lowest == self.highest:
+                yield Finding(
+                    "propensity-constant", "warning", "All propensities are the same",
+                    f"All propensities are {self.lowest:.4g}, but actions were not taken equally often: the mean of "
+                    f"1/p should be 1 for each action, and is {listed}.", ESTIMATE, n_off, names=off_names,
+                    numbers=numbers,
+                )  # fmt: skip
+                return
+            yield Finding(
+                "propensity-calibration", "warning", "Propensities are not calibrated",
+                f"The mean of 1/p should be 1, but is off for {n_off} of {n_actions:,} actions: {listed}.",
+                "Log the probability of the action taken, at the time of the choice. Above 1, an action was taken more "
+                "often than its propensities say; below 1, less often.", n_off, names=off_names, numbers=numbers,
+            )  # fmt: skip
+        elif pools and self._pools_off():
+            yield Finding(
+                "propensity-calibration", "warning", "Propensities are not calibrated",
+                f"The mean of 1/p is {self.inverse / self.count:.4g}, but rounds list {expected:.4g} actions on "
+                "average.", "Log the probability of the action taken, at the time of the choice.", self.count,
+                numbers={"mean": self.inverse / self.count, "expected": expected},
+            )  # fmt: skip
+
+    def _off_actions(self, tally: Tally, means: Floats, errors: Floats, rounds: Floats) -> Bools:
+        """(K,) actions whose propensities cannot be right."""
+        from scipy.stats import norm
+
+        n_actions = max(len(means), 1)
+        reach, skew = norm.isf(FALSE_ALARMS / n_actions), log(n_actions / FALSE_ALARMS)
+        largest = tally.actions.totals[: len(means), LARGEST_INVERSE]
+        with np.errstate(invalid="ignore"):
+            excess = means - 1
+            high = excess > reach * errors + skew * largest / 3 / rounds
+            low = -excess > reach * errors + skew / self.lowest / rounds
+            return np.asarray((high | low) & (np.abs(excess) > MATERIAL) & (rounds >= FEWEST_ROUNDS) & (means > 0))
+
+    def _pools_off(self) -> bool:
+        """Whether Σ 1 / p is not the number of actions that rounds list."""
+        reach = 6 * sqrt(self.choice_squares) + 14 / self.lowest
+        return abs(self.inverse - self.choices) > max(reach, MATERIAL * self.choices)
+
+
+def _best_action(tally: Tally) -> tuple[str, float]:
+    """The action with the highest mean reward, of those with thirty rewards or more, and its effective sample size."""
+    totals = tally.actions.counted
+    if not len(totals):
+        return "", 0.0
+    weighed = totals[:, WEIGHED_EARNED] / np.maximum(totals[:, INVERSE_REWARDED], 1e-300)
+    means = np.where(totals[:, INVERSE_REWARDED] > 0, weighed, totals[:, EARNED] / np.maximum(totals[:, REWARDED], 1))
+    enough = totals[:, REWARDED] >= min(30, totals[:, REWARDED].max())
+    best = int(np.where(enough, means, -np.inf).argmax())
+    return tally.actions.names[best], float(effective_rounds(totals)[best])

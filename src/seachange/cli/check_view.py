@@ -1,0 +1,253 @@
+"""What ``seachange check`` shows: a verdict, tables, findings, and the log over time."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from seachange.analysis.formatting import count_of, shown_name
+from seachange.check.assessment import learn_command
+from seachange.cli.exit_codes import NOT_USABLE, WARNINGS
+from seachange.cli.states_view import HEIGHTS
+from seachange.cli.tables import table
+from seachange.figures.colors import color_of
+
+if TYPE_CHECKING:
+    from seachange.check.log_check import ActionCheck, ContextCheck, Finding, LogCheck, Place, Severity
+    from seachange.check.repair import Repair
+
+MOST_ACTIONS, MOST_CONTEXTS = 10, 12  # rows of the tables
+LABEL, WIDEST = 22, 120
+MASS_NOUNS = ("text", "empty")
+STYLES: dict[Severity, str] = {"error": "bold red", "warning": "bold yellow", "note": "bold cyan"}
+VERDICT_STYLES = {0: "bold green", WARNINGS: "bold yellow", NOT_USABLE: "bold red"}
+EXIT_CODES = {None: 0, "note": 0, "warning": WARNINGS, "error": NOT_USABLE}
+
+
+def exit_code(check: LogCheck) -> int:
+    """The exit code for the worst finding."""
+    return EXIT_CODES[check.worst]
+
+
+def check_document(check: LogCheck, repair: Repair | None) -> dict[str, Any]:
+    """Everything, as a JSON document."""
+    document: dict[str, Any] = {"verdict": check.verdict, "exit_code": exit_code(check)}
+    return {**document, **msgspec.to_builtins(check), "repair": msgspec.to_builtins(repair)}
+
+
+def check_view(check: LogCheck, width: int) -> Group:
+    """The verdict, a summary, the findings, support, drift, and how many states can be learned."""
+    width, usable = min(width, WIDEST), exit_code(check) != NOT_USABLE
+    parts: list[RenderableType] = [_verdict(check), ""]
+    if check.n_rounds:
+        parts += [summary_table(check), ""]
+    if check.findings:
+        parts += [Text("Findings", style="bold"), *(_finding(each, check, width) for each in check.findings), ""]
+    if check.n_rounds and usable:
+        parts += [actions_table(check), ""]
+        if check.contexts:
+            parts += [contexts_table(check), ""]
+    if check.drift is not None and usable:
+        parts += [drift_strip(check), ""]
+    return Group(*parts, Text("What it can support", style="bold"), Text(states_text(check)))
+
+
+def _verdict(check: LogCheck) -> Text:
+    counts = Counter[str](finding.severity for finding in check.findings)
+    findings = ", ".join(count_of(counts[severity], severity) for severity in STYLES if counts[severity])
+    verdict = (check.verdict, VERDICT_STYLES[exit_code(check)])
+    return Text.assemble((shown_name(check.log, 60), "bold"), ": ", verdict, f" ({findings})" if findings else "")
+
+
+def _finding(finding: Finding, check: LogCheck, width: int) -> RenderableType:
+    body = Text.assemble((finding.title, "bold"), f"\n{finding.evidence}")
+    if finding.places:
+        body.append(f"\n{_places(finding.places, finding.count, check)}", style="dim")
+    body.append(f"\n→ {finding.fix}")
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    grid.add_column(width=22)
+    grid.add_column(ratio=1)
+    grid.width = width
+    grid.add_row(Text.assemble((f"{finding.severity} ", STYLES[finding.severity]), f"\n{finding.rule}"), body)
+    return grid
+
+
+def _places(places: Sequence[Place], count: int, check: LogCheck) -> str:
+    """The first few lines, grouped by file if there are several."""
+    by_file: dict[str, list[int]] = defaultdict(list)
+    for place in places:
+        by_file[place.source].append(place.line)
+    word = "row" if check.format in ("parquet", "BanditLog") else "line"
+    parts = []
+    for source, lines in by_file.items():
+        text = f"{word}{'s' if len(lines) > 1 else ''} {', '.join(f'{line:,}' for line in lines)}"
+        parts.append(text if check.n_files == 1 else f"{shown_name(source, 40)}: {text}")
+    return "; ".join(parts) + (" …" if count > len(places) else "")
+
+
+def summary_table(check: LogCheck) -> Table:
+    """What is in the log, one line each."""
+    rows = [("rounds", _rounds(check))]
+    if check.columns:
+        rows.append(("columns", ", ".join(f"{role}={shown_name(name, 30)}" for role, name in check.columns.items())))
+    rows += [("actions", _actions(check)), ("contexts", _contexts(check))]
+    if check.pool is not None:
+        low, high = check.pool
+        rows.append(("choices per round", f"{low:,}" if low == high else f"{low:,} to {high:,}"))
+    if check.rewards is not None:
+        rows.append(("rewards", _rewards(check)))
+    rows += [("propensities", _propensities(check)), ("time", _times(check))]
+    return table("Log", ("", ""), rows, n_text=2)
+
+
+def _rounds(check: LogCheck) -> str:
+    files = count_of(check.n_files, "file") if check.n_files else "memory"
+    text = f"{check.n_rounds:,} in {files} ({check.format})"
+    return text if check.n_usable == check.n_rounds else f"{text}; {check.n_usable:,} usable"
+
+
+def _actions(check: LogCheck) -> str:
+    taken = [each for each in check.actions if each.n_rounds]
+    text = f"{check.n_actions:,}: {', '.join(f'{shown_name(each.action)} {each.share:.1%}' for each in taken[:5])}"
+    if len(taken) <= 5 or len(check.actions) < check.n_actions:
+        return text
+    return f"{text}, … {shown_name(taken[-1].action)} {_share(taken[-1].share)}"
+
+
+def _contexts(check: LogCheck) -> str:
+    if not check.contexts:
+        return "none"
+    kinds = Counter(each.kind for each in check.contexts)
+    plural = [f"{count} {kind}{'s' if count > 1 and kind not in MASS_NOUNS else ''}" for kind, count in kinds.items()]
+    return f"{count_of(check.n_contexts, 'column')}: {', '.join(plural)}"
+
+
+def _rewards(check: LogCheck) -> str:
+    rewards = check.rewards
+    assert rewards is not None
+    if rewards.kind == "clicks":
+        return f"clicks; {rewards.n_rewarded:,} rounds rewarded ({_share(rewards.mean)})"
+    zeros = f", {_share(rewards.share_of_zeros)} zeros" if rewards.share_of_zeros else ""
+    return f"numbers from {rewards.lowest:.4g} to {rewards.highest:.4g}, mean {rewards.mean:.4g}{zeros}"
+
+
+def _propensities(check: LogCheck) -> str:
+    found = check.propensities
+    if found is None:
+        return "none"
+    actions = f" ({check.n_actions:,} actions)" if check.pool is None else ""
+    return (
+        f"{found.lowest:.3g} to {found.highest:.3g}; mean of 1/p {found.inverse_sum:.4g}{actions}; effective sample "
+        f"size {found.uniform_rounds:,.0f} for random actions, {found.best_rounds:,.0f} for always "
+        f"{shown_name(found.best_action)}"
+    )
+
+
+def _times(check: LogCheck) -> str:
+    times = check.times
+    if times is None:
+        return "none"
+    text = f"{_moment(times.first, times.dated)} to {_moment(times.last, times.dated)}"
+    return text if times.rounds_a_day is None else f"{text}, {times.rounds_a_day:,.0f} rounds per day"
+
+
+def actions_table(check: LogCheck) -> Table:
+    """Support of the most frequent actions."""
+    rows = [_action_row(each) for each in check.actions[:MOST_ACTIONS]]
+    if check.n_actions > MOST_ACTIONS:
+        rows.append((f"… {check.n_actions - MOST_ACTIONS:,} more", "", "", "", "", ""))
+    columns = ("action", "rounds", "mean reward", "smallest p", "inverse mean (1)", "eff. sample size")
+    return table("Support of actions", columns, rows)
+
+
+def _action_row(each: ActionCheck) -> tuple[str, ...]:
+    inverse = "" if each.inverse_mean is None else f"{each.inverse_mean:.3f} ± {each.inverse_error:.3f}"
+    return (
+        shown_name(each.action), f"{each.n_rounds:,}", "" if each.mean_reward is None else f"{each.mean_reward:.4g}",
+        "" if each.least_propensity is None else f"{each.least_propensity:.3g}", inverse,
+        f"{each.effective_rounds:,.0f}",
+    )  # fmt: skip
+
+
+def contexts_table(check: LogCheck) -> Table:
+    """The context columns, those that drift first."""
+    ordered = sorted(check.contexts, key=lambda each: -(each.moved or 0))
+    rows = [_context_row(each, check) for each in ordered[:MOST_CONTEXTS]]
+    if len(ordered) > MOST_CONTEXTS:
+        rows.append((f"… {len(ordered) - MOST_CONTEXTS:,} more", "", "", "", "", ""))
+    return table("Contexts", ("context", "kind", "distinct", "missing", "range", "drift over time"), rows, n_text=2)
+
+
+def _context_row(each: ContextCheck, check: LogCheck) -> tuple[str, ...]:
+    return (
+        shown_name(each.name), each.kind, f"{'' if each.distinct_exact else '~'}{each.n_distinct:,}",
+        _share(each.n_missing / max(check.n_rounds, 1)) if each.n_missing else "",
+        "" if each.lowest is None else f"{each.lowest:.3g} to {each.highest:.3g}",
+        "" if each.moved is None else f"{each.moved:.0%} of its variance",
+    )  # fmt: skip
+
+
+def drift_strip(check: LogCheck) -> Text:
+    """Mean reward and shares of actions over time, and whether one state is enough."""
+    drift = check.drift
+    assert drift is not None
+    result = Text.assemble(("Over time", "bold"), f", in slices of {drift.slice_rounds:,} rounds\n")
+    known = [mean for mean in drift.mean_rewards if mean is not None]
+    low, high = min(known), max(known)
+    result.append("mean reward".ljust(LABEL))
+    result.append(_bars(drift.mean_rewards, min(low, 0.0), high), style=color_of(0))
+    result.append(f"  {low:.3g} to {high:.3g}\n")
+    for i, (name, shares) in enumerate(zip(drift.actions, drift.shares, strict=True)):
+        result.append(f"share of {shown_name(name, LABEL - 11)}".ljust(LABEL))
+        result.append(_bars(shares, 0.0, max(max(each) for each in drift.shares)), style=color_of(i + 1))
+        result.append(f"  {min(shares):.1%} to {max(shares):.1%}\n")
+    if not drift.changes:
+        return result.append("One state may be enough: the rewards of each action show no change beyond chance.")
+    z = max(drift.reward_z, drift.neighbour_z)
+    where = "between slices" if drift.reward_z >= drift.neighbour_z else "between neighboring rounds"
+    return result.append(f"One state is not enough: the rewards of the same action vary {where} (z = {z:.1f}).")
+
+
+def _bars(values: Sequence[float | None], low: float, high: float) -> str:
+    spread = max(high - low, 1e-300)
+    return "".join(" " if value is None else HEIGHTS[1 + round(7 * (value - low) / spread)] for value in values)
+
+
+def _moment(moment: float, dated: bool) -> str:
+    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%d %H:%M") if dated else f"{moment:,.6g}"
+
+
+def _share(share: float) -> str:
+    return f"{share:.1%}" if share >= 0.001 else f"{share:.2%}" if share >= 0.00005 else f"{share:.1e}"
+
+
+def states_text(check: LogCheck) -> str:
+    """How many states can be learned from the log."""
+    if exit_code(check) == NOT_USABLE:
+        return "Nothing until the errors above are fixed."
+    ground = check.learnability
+    rounds = "rewarded rounds" if ground.n_events != check.n_usable else "rounds"
+    most = ground.most_states
+    states = "At most a single policy" if most < 1 else "One state" if most == 1 else f"Up to {most} states"
+    return (
+        f"{states}: the log has {ground.n_events:,} {rounds}, and each state needs {ground.needed:,} for its "
+        f"{count_of(ground.n_coefs, 'coefficient')}."
+    )
+
+
+def repair_text(repair: Repair, check: LogCheck) -> str:
+    """What was written and what was rejected."""
+    order = ", sorted by time" if repair.sorted else ""
+    lines = [f"Wrote {repair.written}: {repair.n_written:,} of {repair.n_read:,} rounds{order}."]
+    if repair.rejected:
+        reasons = ", ".join(f"{rule} {count:,}" for rule, count in Counter(repair.reasons).most_common())
+        lines.append(f"Wrote {repair.rejected}: {repair.n_rejected:,} rejected rows with their reasons ({reasons}).")
+    lines += repair.notes
+    return "\n".join([*lines, f"Next: {learn_command(check, str(repair.written), drop_bad_rows=False)}"])

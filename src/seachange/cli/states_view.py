@@ -1,0 +1,364 @@
+"""What ``seachange states`` shows: a strip of states over time, and tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from seachange.analysis.formatting import count_of, decimals_for, describe_contexts, describe_contrast, shown_name
+from seachange.analysis.states_summary import StatesSummary
+from seachange.cli.tables import table
+from seachange.figures.colors import color_of, ink_on
+from seachange.log.joint_features import JointFeatures
+from seachange.outputs import written_whole
+from seachange.protocols import Floats
+from seachange.states.hmm import BIC_MARGIN
+
+if TYPE_CHECKING:
+    from seachange.log.bandit_log import BanditLog
+    from seachange.states.labels import StateLabels
+
+
+SIGNS = "0123456789abcdefghijklmnopqrstuvwxyz"
+HEIGHTS = " ▁▂▃▄▅▆▇█"
+MOST_LINES = 12  # states with a line of their own
+LABEL = 9
+# A column of the strip belongs to a state with at least this share of it.
+MAJORITY = 0.55
+FEW = "* fewer than 20 rounds."
+MOST_CHANGES, MOST_ACTIONS, MOST_CONTRASTS, MOST_TARGETS = 20, 12, 3, 10
+KINDS = {"gaussian per state": " with a noise variance for each state", "bernoulli": " of clicks"}
+
+
+def state_strip(summary: StatesSummary, width: int) -> Text:
+    """Lines of at most ``width`` characters: the state over time, the probability of each state, and the time axis."""
+    n_columns = max(1, min(width - LABEL, len(summary.bands.rounds)))
+    shares = summary.bands.coarser(n_columns).shares
+    result = Text()
+    if summary.n_chains == 1:
+        result.append("segments".ljust(LABEL))
+        for column in shares:
+            result.append_text(_strip_cell(column))
+        result.append("\n")
+    if (summary.has_probs or summary.n_chains > 1) and summary.n_states > 1:
+        for state in _shown_states(summary):
+            result.append(f"state {state}".ljust(LABEL))
+            result.append("".join(_height(share) for share in shares[:, state]), style=color_of(state))
+            result.append("\n")
+    result.append(" " * LABEL + _ticks(summary, n_columns), style="dim")
+    return result
+
+
+def _shown_states(summary: StatesSummary) -> list[int]:
+    """The states with the most rounds, in order."""
+    return sorted(np.argsort(-summary.counts, kind="stable")[: min(MOST_LINES, len(summary.in_use))].tolist())
+
+
+def _strip_cell(shares: Floats) -> Text:
+    """The sign of the state; a dot if no state has the majority, a blank if there are no rounds."""
+    if np.isnan(shares).any():
+        return Text(" ")
+    state = int(np.argmax(shares))
+    if shares[state] < MAJORITY:
+        return Text("·", style="dim")
+    colour = color_of(state)
+    return Text(SIGNS[state % len(SIGNS)], style=f"{ink_on(colour)} on {colour}")
+
+
+def _height(share: float) -> str:
+    if np.isnan(share):
+        return " "
+    return HEIGHTS[int(np.ceil(share * 8 - 1e-3)) if share > 0.02 else 0]
+
+
+def _ticks(summary: StatesSummary, n_columns: int) -> str:
+    """The times of the first, the middle and the last column."""
+    axis, edges = summary.axis, summary.bands.edges
+    last = edges[-1] - 1 if axis.kind in ("round", "round of its sequence") else edges[-1]
+    first, end = axis.format(float(edges[0])), axis.format(float(last))
+    middle = axis.format(float((edges[0] + edges[-1]) / 2))
+    if axis.kind == "date" and edges[-1] - edges[0] > 5 * 86400:
+        first, middle, end = first[:10], middle[:10], end[:10]
+    if len(first) + len(middle) + len(end) + 8 > n_columns:
+        return first + end.rjust(n_columns - len(first)) if len(first) + len(end) < n_columns else first
+    line = first + middle.center(n_columns - len(first) - len(end))
+    return line[: n_columns - len(end)] + end
+
+
+def states_view(summary: StatesSummary, width: int) -> Group:
+    """Everything, for a terminal with ``width`` columns."""
+    parts: list[RenderableType] = [
+        Group(headline(summary), contexts_line(summary)),
+        state_strip(summary, width),
+        overview_table(summary),
+    ]
+    if summary.clock is not None and summary.clock.followed:
+        parts.append(Text(str(summary.clock)))
+    if summary.n_states > 1:
+        parts.append(moves_table(summary))
+    if summary.changes:
+        parts.append(changes_table(summary))
+    elif summary.n_chains > 1:
+        parts.append(changes_per_sequence(summary))
+    parts.append(reward_tables(summary, width))
+    if len(summary.in_use) > 1:
+        parts.append(distinguishing(summary))
+    if summary.evidence is not None:
+        parts.append(evidence_table(summary))
+    return Group(*(each for part in parts for each in (part, "")))
+
+
+def headline(summary: StatesSummary) -> RenderableType:
+    """What was found, in one line."""
+    found = f"{count_of(summary.n_states, 'state')}, {count_of(len(summary.change_points), 'change')}"
+    where = f"in {count_of(summary.n_rounds, 'round')}"
+    if summary.n_chains > 1:
+        where += f" in {summary.n_chains:,} sequences"
+    how = {"hmm": "by a hidden Markov model", "change-point": "by change-point detection", "other": ""}[summary.oracle]
+    kind = KINDS.get(summary.rewards or "", "")
+    return Text.assemble((found, "bold"), f" {where}", f", {how}{kind}" if how else "")
+
+
+def contexts_line(summary: StatesSummary) -> Text:
+    """The contexts that were used to find the states."""
+    joint = JointFeatures(summary.contexts, summary.n_actions, len(summary.context_names))
+    text = describe_contexts(joint, summary.context_names)
+    return _dim(text if joint.kind == "none" else f"contexts {text}")
+
+
+def overview_table(summary: StatesSummary) -> RenderableType:
+    """The share of each state in the log, its mean reward, and its best action."""
+    rows, show = [], decimals_for(summary)
+    for state in summary.in_use:
+        count, mean = int(summary.counts[state]), summary.mean_rewards[state]
+        known = not np.isnan(mean)
+        rows.append(
+            (f"state {state}", f"{count:,}", f"{count / summary.n_rounds:.1%}", f"{int(summary.visits[state]):,}",
+             f"{mean:z,.{show}f}" if known else "-", _best_actions(summary, state) if known else "-")
+        )  # fmt: skip
+    columns = ("", "rounds", "share", "segments", "mean reward", "best action")
+    parts = [_titled("States", columns, rows, n_text=1)]
+    if empty := summary.n_states - len(summary.in_use):
+        parts.append(_dim(f"{count_of(empty, 'more state')} without rounds."))
+    if any(row[-1].endswith("*") for row in rows):
+        parts.append(_dim(FEW))
+    return Group(*parts)
+
+
+def _best_actions(summary: StatesSummary, state: int) -> str:
+    """The best action with enough rounds, and any better one with few rounds."""
+    cells = summary.cells
+    best = [action for action in (cells.best[state], cells.best_rare[state]) if action is not None]
+    return ", ".join(
+        shown_name(summary.action_names[action]) + ("*" if cells.rare[state, action] else "") for action in best
+    )
+
+
+def moves_table(summary: StatesSummary) -> RenderableType:
+    """How long each state lasts, and which states follow it."""
+    moves, timed, size = summary.transitions, summary.axis.timed, summary.n_states
+    shown, empty = summary.in_use, summary.n_states - len(summary.in_use)
+    wide = size > 2 and len(shown) <= MOST_TARGETS
+    rows: list[Sequence[object]] = []
+    for state in shown:
+        stay = moves.expected_stays[state]
+        if not np.isfinite(stay) or stay > 100 * summary.n_rounds:
+            duration = ("never ends" if stay > 0 else "-", "")
+        else:
+            duration = (f"{stay:,.0f}", summary.axis.format_duration(float(stay)))
+        to = moves.leaving[state]
+        targets = ["·" if i == state or np.isnan(to[i]) else f"{to[i]:.0%}" for i in shown]
+        targets += [f"{1 - to[shown].sum():.0%}"] if empty else []
+        if size == 2:
+            targets = []
+        elif not wide:
+            likeliest = [i for i in np.argsort(-np.nan_to_num(to), kind="stable")[:3] if to[i] > 0.005]
+            targets = [", ".join(f"{i} ({to[i]:.0%})" for i in likeliest) or "-"]
+        rows.append((f"state {state}", *(duration if timed else duration[:1]), *targets))
+    heads = [f"→ {i}" for i in shown] + ["→ others"] * (empty > 0) if wide else [] if size == 2 else ["next state"]
+    columns = ("", "rounds", *(("time",) if timed else ()), *heads)
+    source = "from the model" if summary.oracle == "hmm" else "as counted"
+    what = "Expected duration" if size == 2 else "Expected duration, and the state that follows"
+    return _titled(f"{what} ({source})", columns, rows)
+
+
+def changes_table(summary: StatesSummary, most: int = MOST_CHANGES) -> RenderableType:
+    """When the state changed, and how certain that is."""
+    changes, axis = summary.changes[:most], summary.axis
+    tested = any(change.p_value is not None for change in changes)
+    certain = any(change.probability is not None for change in changes)
+    placed = any(change.low is not None for change in changes)
+    columns = ["first round", *(["time"] if axis.timed else []), "from → to"]
+    columns += ["probability"] if certain else []
+    columns += ["p-value"] if tested else []
+    columns += [f"{summary.confidence:.0%} interval (rounds)"] if placed else []
+    times = [axis.format(float(axis.at(change.round))) for change in changes] if axis.timed else []
+    whole = axis.kind == "date" and all(time.endswith(":00") for time in times)
+    rows = []
+    for i, change in enumerate(changes):
+        row = [f"{change.round:,}", *([times[i][:-3] if whole else times[i]] if axis.timed else [])]
+        row += [f"{change.before} → {change.after}"]
+        row += [_probability(change.probability)] if certain else []
+        row += [_p_value(change.p_value)] if tested else []
+        row += [f"{change.low:,} to {change.high:,}" if change.low is not None else "-"] if placed else []
+        rows.append(row)
+    hidden = len(summary.changes) - len(changes)
+    title = "Changes, with the probability (at least) and the place of each" if certain else "Changes"
+    title += f" (the first {most}; {hidden:,} more with --json)" if hidden > 0 else ""
+    counted = f"Rounds are numbered from 0{', without dropped rows' if summary.n_dropped else ''}."
+    return Group(_titled(title, columns, rows, n_text=0), _dim(counted))
+
+
+def changes_per_sequence(summary: StatesSummary) -> RenderableType:
+    """How often the state changes within a sequence."""
+    counts = summary.changes_per_chain
+    parts = [f"{n:,} with {count_of(k, 'change')}" for k, n in enumerate(counts[:4]) if n]
+    if (rest := int(counts[4:].sum())) > 0:
+        parts.append(f"{rest:,} with more")
+    mean = len(summary.change_points) / summary.n_chains
+    return Group(Text("Sequences", style="bold"), Text(f"{', '.join(parts)} ({mean:.2f} changes on average)"))
+
+
+def reward_tables(summary: StatesSummary, width: int) -> RenderableType:
+    """Mean reward by action and state; states that do not fit side by side go below."""
+    cells, show = summary.cells, decimals_for(summary)
+    order = np.argsort(-cells.rounds.sum(axis=0), kind="stable")
+    actions = sorted(order[:MOST_ACTIONS].tolist())
+    names = [shown_name(summary.action_names[action]) for action in actions]
+    texts = {state: [_cell(summary, state, action, show) for action in actions] for state in summary.in_use}
+    widest = max((len(text) for column in texts.values() for text in column), default=1)
+    per_table = max(1, (width - max(map(len, names)) - 2) // (max(widest, 8) + 2))
+    title = f"Mean reward by action, {summary.confidence:.0%} intervals"
+    title += (
+        f" (the {len(actions)} most frequent of {summary.n_actions} actions)"
+        if len(actions) < summary.n_actions
+        else ""
+    )
+    parts: list[RenderableType] = []
+    for first in range(0, len(texts), per_table):
+        shown = summary.in_use[first : first + per_table]
+        rows = [(name, *(texts[state][i] for state in shown)) for i, name in enumerate(names)]
+        parts.append(_titled(title if first == 0 else "", ("", *(f"state {state}" for state in shown)), rows))
+    if note := _reward_note(summary):
+        parts.append(_dim(note))
+    return Group(*parts)
+
+
+def distinguishing(summary: StatesSummary) -> RenderableType:
+    """What differs most between the states, in words."""
+    lines = Table.grid(padding=(0, 1, 0, 0))
+    used = summary.in_use
+    two = len(used) == 2  # then one state says everything about the other
+    for state in used[:1] if two else used:
+        mine = [contrast for contrast in summary.contrasts if contrast.state == state]
+        shown = mine if two else mine[:MOST_CONTRASTS]
+        texts = [describe_contrast(each, f"in state {used[1]}" if two else "elsewhere") for each in shown]
+        for i, line in enumerate(texts or ["no significant difference"]):
+            lines.add_row(f"state {state}:" if i == 0 else "", Text(line))
+    parts: list[RenderableType] = [Text("How the states differ (se: standard errors)", style="bold"), lines]
+    if any(contrast.feature is not None for contrast in summary.contrasts):
+        what = "Effect of a feature: for one standard deviation more (shown after +), or for 1 instead of 0."
+        averages = "" if summary.contexts == "per action" else " Effect of an action: averaged over contexts."
+        parts.append(_dim(what + averages))
+    return Group(*parts)
+
+
+def evidence_table(summary: StatesSummary) -> RenderableType:
+    """Why this number of states."""
+    evidence = summary.evidence
+    assert evidence is not None
+    if not evidence.counts:
+        both = [
+            ("1", f"{evidence.single_state_bic:,.1f}", ""),
+            (str(summary.n_states), f"{evidence.bic:,.1f}", "← given"),
+        ]
+        body = _titled("Evidence for the number of states (BIC: lower is better)", ("states", "BIC", ""), both)
+        return Group(body, *_evidence_notes(summary))
+    rows = []
+    for count in evidence.counts:
+        gain = "" if count.n_states == 1 else f"{count.gain:+,.1f} ± {count.gain_error:,.1f}"
+        chosen = "← chosen" if count.n_states == summary.n_states else ""
+        rows.append((str(count.n_states), gain, f"{count.bic:,.1f}", chosen))
+    title = "Evidence for the number of states: log-likelihood of held-out rewards"
+    return Group(_titled(title, ("states", "gain over fewer", "BIC", ""), rows), *_evidence_notes(summary))
+
+
+def _evidence_notes(summary: StatesSummary) -> list[Text]:
+    """Which log the evidence is from, and why its two columns may disagree."""
+    evidence, notes = summary.evidence, []
+    assert evidence is not None
+    bics = {count.n_states: count.bic for count in evidence.counts}
+    lowest = min(bics, key=lambda n: bics[n], default=0)
+    if lowest > summary.n_states and bics[lowest] < bics[summary.n_states] - BIC_MARGIN:
+        notes.append(f"BIC alone would choose {lowest}, but the extra states do not predict held-out rewards better.")
+    if not evidence.of_this_log:
+        notes.append("This evidence is from the log the model was learned from.")
+    return [_dim(" ".join(notes))] if notes else []
+
+
+def _cell(summary: StatesSummary, state: int, action: int, decimals: int) -> Text:
+    cells = summary.cells
+    mean, rounds = cells.means[state, action], cells.rounds[state, action]
+    if rounds < 1 or np.isnan(mean):
+        return Text("-", style="dim")
+    if np.isnan(cells.low[state, action]):
+        return Text(f"{mean:z,.{decimals}f} (1 round)", style="dim")
+    half = max(cells.high[state, action] - mean, mean - cells.low[state, action])
+    rare = bool(cells.rare[state, action])
+    style = "dim" if rare else "bold" if cells.best[state] == action else ""
+    return Text(f"{mean:z,.{decimals}f} ±{half:,.{decimals}f}{'*' if rare else ' '}", style=style)
+
+
+def _reward_note(summary: StatesSummary) -> str:
+    any_rare = (summary.cells.rare & (summary.cells.rounds >= 1))[summary.in_use].any()
+    averages = "" if summary.contexts == "none" else "Averages over the contexts in which the action was taken."
+    return " ".join(filter(None, (FEW if any_rare else "", averages)))
+
+
+def _dim(text: str) -> Text:
+    return Text(text, style="dim")
+
+
+def _titled(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], n_text: int = 1) -> RenderableType:
+    """A table below a title that may be wider than the table."""
+    body = table("", columns, rows, n_text)
+    body.title = None
+    return Group(Text(title, style="bold"), body)
+
+
+def _probability(value: float | None) -> str:
+    return "-" if value is None else ">99.9%" if value > 0.999 else f"{value:.1%}"
+
+
+def _p_value(value: float | None) -> str:
+    return "-" if value is None else "<0.0001" if value < 1e-4 else f"{value:.2g}"
+
+
+def write_states(path: Path, log: BanditLog, labels: StateLabels) -> None:
+    """Write one row per round to a CSV or Parquet file: number, time, sequence, state, and (HMM only) its probability.
+
+    Dropped rows have no number.
+    """
+    import polars
+
+    columns: dict[str, Any] = {"round": np.arange(len(log))}
+    if log.times is not None:
+        times = np.asarray(log.times)
+        columns["time"] = times.astype("datetime64[us]") if times.dtype.kind == "M" else times
+    if log.sequences is not None:
+        columns["sequence"] = log.sequences
+    columns["state"] = labels.states
+    if labels.state_probs is not None:
+        columns["probability"] = labels.state_probs[np.arange(len(log)), labels.states]
+    table = polars.DataFrame(columns)
+    with written_whole(path) as temporary:
+        if path.suffix.lower() == ".csv":
+            table.write_csv(temporary)
+        else:
+            table.write_parquet(temporary)

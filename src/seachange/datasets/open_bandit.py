@@ -1,0 +1,235 @@
+"""The Open Bandit Dataset: the folder of a campaign with its log and its items, as ZOZO delivers them.
+
+random/all/all.csv           timestamp, item_id, position, click, propensity_score, user_feature_…, user-item_affinity_…
+random/all/item_context.csv  item_id, item_feature_…
+
+User features are hashed words and become categories, and so does the position, which was known before the item was
+chosen. ``item_features`` and ``affinities`` describe the items with one row per item and round, 80 times the rounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from seachange.errors import LogError
+from seachange.formats.action_lists import MAX_LINES, line_batches
+from seachange.formats.column_roles import require_no_columns
+from seachange.formats.sources import head_of
+from seachange.formats.text_blocks import blocks_of, shown
+from seachange.log.raw import PART_ROWS, Pool, RawRounds, Rejected
+
+if TYPE_CHECKING:
+    import polars
+
+COLUMNS = {"action": "item_id", "reward": "click", "propensity": "propensity_score", "time": "timestamp"}
+NEEDED = ("item_id", "position", "click", "propensity_score", "timestamp")
+USER, AFFINITY, ITEM = "user_feature_", "user-item_affinity_", "item_feature_"
+ITEMS = "item_context.csv"
+CAMPAIGNS = ("all", "men", "women")
+TIME = r"^[1-9][0-9]{3}-[0-9]{2}-[0-9]{2} [0-9]{2}(:[0-5][0-9]){2}(\.[0-9]{1,6})?[+-]([01][0-9]|2[0-3]):[0-5][0-9]$"
+WHOLE = r"^[0-9]{1,9}$"
+NUMBER = r"^-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]{1,3})?$"
+NOT_TEXT = "the line is not UTF-8 text, or has a carriage return within"
+WRONG_FIELDS = "a line must have {wanted} fields; this one has {found}"
+BAD_AFFINITY = f"{AFFINITY}… must be numbers"
+UNKNOWN_ITEM = "item_id must be one of the campaign's items"
+RULES = {
+    "timestamp": (TIME, "timestamp must be a time with its zone, such as 2019-11-24 00:00:17.004101+00:00"),
+    "item_id": (WHOLE, "item_id must be a whole number"),
+    "position": (WHOLE, "position must be a whole number"),
+    "click": (NUMBER, "click must be a number"),
+    "propensity_score": (NUMBER, "propensity_score must be a number"),
+}
+
+
+class OpenBanditLog:
+    """The folder of a campaign, or just its log."""
+
+    format = "open-bandit"
+    columns: dict[str, str] = COLUMNS
+
+    def __init__(
+        self,
+        path: str | Path,
+        columns: Mapping[str, Any] | None = None,
+        *,
+        item_features: bool = False,
+        affinities: bool = False,
+    ) -> None:
+        require_no_columns(columns, "the Open Bandit Dataset")
+        self.path = Path(path)
+        self.item_features = item_features
+        self.affinities = affinities
+
+    @cached_property
+    def log_path(self) -> Path:
+        """The log file."""
+        if not self.path.is_dir():
+            return self.path
+        logs = _logs_in(self.path)
+        if len(logs) != 1:
+            names = ", ".join(path.name for path in sorted(self.path.iterdir())) or "nothing"
+            raise LogError(
+                f"the folder of a campaign must have one of all.csv, men.csv and women.csv; {str(self.path)!r} has "
+                f"{names}. Name the folder of one policy and one campaign, such as random/all."
+            )
+        return logs[0]
+
+    @cached_property
+    def items(self) -> polars.DataFrame:
+        """The features of the items, ordered by item_id."""
+        import polars as pl
+
+        path = self.log_path.with_name(ITEMS)
+        if not path.is_file():
+            raise LogError(f"item_features needs the file {str(path)!r}, which does not exist.")
+        try:
+            table = pl.read_csv(path)
+        except (pl.exceptions.PolarsError, OSError) as error:
+            raise LogError(f"{str(path)!r} cannot be read: {error}.") from error
+        if not {"item_id", f"{ITEM}0"} <= set(table.columns):
+            raise LogError(f"{str(path)!r} has no columns item_id and {ITEM}0; it has {', '.join(table.columns)}.")
+        table = table.sort("item_id")
+        if table["item_id"].to_list() != list(range(len(table))):
+            raise LogError(f"item_id of {str(path)!r} must have each number from 0 up once.")
+        return table.select(name for name in table.columns if name.startswith(ITEM))
+
+    @cached_property
+    def header(self) -> list[str]:
+        """The names of the columns."""
+        header = head_of(self.log_path).split(b"\n")[0].rstrip(b"\r").decode("utf-8", "replace").split(",")
+        needed = (*NEEDED, f"{USER}0")
+        if absent := [name for name in needed if name not in header]:
+            raise LogError(
+                f"{str(self.log_path)!r} has no column {absent[0]!r}; a log of the Open Bandit Dataset has "
+                f"{', '.join(needed)}."
+            )
+        if twice := [name for name in header if header.count(name) > 1]:
+            raise LogError(f"{str(self.log_path)!r} has the column {twice[0]!r} twice.")
+        return header
+
+    def parts(self, rows: int = PART_ROWS) -> Iterator[RawRounds]:
+        """All rounds, at most ``rows`` at a time."""
+        header = self.header
+        for batch in line_batches(blocks_of(self.log_path), min(rows, MAX_LINES)):
+            lines = list(enumerate(batch.lines, batch.first))
+            part = self._part(lines[1:] if batch.first == 1 else lines, header)
+            if len(part) or part.rejected:
+                yield part
+
+    def _part(self, numbered: list[tuple[int, bytes]], header: list[str]) -> RawRounds:
+        import polars as pl
+
+        kept, rejected = _whole_lines(numbered, len(header), self.log_path.name)
+        lines = np.array([number for number, _ in kept], np.int64)
+        users = [name for name in header if name.startswith(USER)]
+        affinities = [name for name in header if name.startswith(AFFINITY)] if self.affinities else []
+        content = b"".join(line + b"\n" for _, line in kept)
+        texts = _texts(content, header, [*NEEDED, *users, *affinities])
+        times = pl.col("timestamp").str.to_datetime("%Y-%m-%d %H:%M:%S%.f%z", time_unit="us", strict=False)
+        typed = texts.with_columns(
+            times.dt.replace_time_zone(None),
+            pl.col("item_id", "position").cast(pl.Int64, strict=False),
+            pl.col("click", "propensity_score", *affinities).cast(pl.Float64, strict=False),
+        )
+        reasons = self._reasons(texts, typed, affinities)
+        sound = reasons.is_null()
+        for place in sound.not_().arg_true():
+            line_text = shown(",".join(each or "" for each in texts.row(place)).encode())
+            rejected.append(Rejected(self.log_path.name, int(lines[place]), reasons[place], line_text))
+        typed = typed.filter(sound)
+        return RawRounds(
+            source=self.log_path.name,
+            lines=lines[sound.to_numpy()],
+            features=typed.select(*users, pl.col("position").cast(pl.String)),
+            action=typed["item_id"].alias("action"),
+            reward=typed["click"].alias("reward"),
+            propensity=typed["propensity_score"].alias("propensity"),
+            time=typed["timestamp"].alias("time"),
+            pool=self._pool(typed, affinities) if self.item_features or self.affinities else None,
+            rejected=tuple(sorted(rejected, key=lambda each: each.line)),
+        )
+
+    def _reasons(self, texts: polars.DataFrame, typed: polars.DataFrame, affinities: list[str]) -> polars.Series:
+        """The first rule that each line breaks; null for good lines."""
+        import polars as pl
+
+        reasons = pl.Series("reason", [None], dtype=pl.String).new_from_index(0, len(texts))
+        for name in reversed([*NEEDED, *affinities]):
+            form, rule = RULES.get(name, (NUMBER, BAD_AFFINITY))
+            wrong = ~texts[name].str.contains(form).fill_null(False) | typed[name].is_null()
+            if typed[name].dtype == pl.Float64:
+                wrong |= ~typed[name].is_finite().fill_null(False)
+            reasons = reasons.set(wrong, rule)
+        if self.item_features or self.affinities:
+            unknown = (typed["item_id"] >= self._n_items(affinities)).fill_null(False) & reasons.is_null()
+            reasons = reasons.set(unknown, UNKNOWN_ITEM)
+        return reasons
+
+    def _n_items(self, affinities: list[str]) -> int:
+        if self.item_features and self.affinities and len(self.items) != len(affinities):
+            raise LogError(
+                f"the number of items must be the same in both files; {ITEMS} has {len(self.items)}, "
+                f"{self.log_path.name} has affinities for {len(affinities)}."
+            )
+        return len(self.items) if self.item_features else len(affinities)
+
+    def _pool(self, typed: polars.DataFrame, affinities: list[str]) -> Pool:
+        from polars import DataFrame, Series
+
+        n, n_items = len(typed), self._n_items(affinities)
+        numbers = np.tile(np.arange(n_items), n)
+        columns = list(self.items[numbers]) if self.item_features else []
+        if self.affinities:
+            columns.append(Series("affinity", typed.select(affinities).to_numpy().ravel()))
+        return Pool(np.arange(n + 1) * n_items, DataFrame(columns), Series("item_id", numbers))
+
+
+def looks_like(path: Path, head: bytes) -> bool:
+    """Whether the first line has the columns of a campaign's log, or this is the folder of a campaign."""
+    if path.is_dir():
+        return (path / ITEMS).is_file() and len(_logs_in(path)) == 1
+    header = head.split(b"\n")[0].rstrip(b"\r").decode("utf-8", "replace").split(",")
+    return all(name in header for name in (*NEEDED, f"{USER}0"))
+
+
+def _logs_in(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.iterdir() if path.is_file() and path.name.split(".")[0] in CAMPAIGNS)
+
+
+def _whole_lines(
+    numbered: list[tuple[int, bytes]], n_columns: int, source: str
+) -> tuple[list[tuple[int, bytes]], list[Rejected]]:
+    """The lines that have as many fields as there are columns, and the rejected ones."""
+    kept, rejected = [], []
+    for number, content in numbered:
+        line = content.removesuffix(b"\r")
+        if (n := line.count(b",") + 1) == n_columns and _is_text(line):
+            kept.append((number, line))
+        elif line.strip():
+            reason = WRONG_FIELDS.format(wanted=n_columns, found=n) if n != n_columns else NOT_TEXT
+            rejected.append(Rejected(source, number, reason, shown(line)))
+    return kept, rejected
+
+
+def _is_text(line: bytes) -> bool:
+    try:
+        return (line.isascii() and b"\r" not in line) or "\r" not in line.decode()
+    except UnicodeDecodeError:
+        return False
+
+
+def _texts(content: bytes, header: list[str], wanted: list[str]) -> polars.DataFrame:
+    """The wanted columns of whole lines, as text."""
+    import polars as pl
+
+    if not content:
+        return pl.DataFrame(schema=dict.fromkeys(wanted, pl.String))
+    names = ",".join(header).encode() + b"\n"
+    return pl.read_csv(BytesIO(names + content), columns=wanted, infer_schema=False, quote_char=None).select(wanted)

@@ -1,0 +1,237 @@
+"""The base of all deployers that hold a belief over states: decide, update, amend, run."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from seachange.deploy.decision import Decision, DeploymentState, Trace
+from seachange.errors import ParameterError
+from seachange.kernels.belief_updates import draw_action, is_distribution, is_evidence, mix_advice, replay
+from seachange.kernels.replay_steps import Acceptance, Followed, LoggedRounds
+from seachange.params import require
+from seachange.policies.per_state import PolicySet
+from seachange.protocols import Bools, Floats
+
+if TYPE_CHECKING:
+    from seachange.model import SwitchingModel
+
+
+class BeliefDeployer(ABC):
+    """A frozen configuration and pure functions of a ``DeploymentState``.
+
+    A registered deployer also says which models it ``suits`` and how to make it ``from_model``; of those that suit a
+    model, ``kind="auto"`` takes the one with the highest ``preference``.
+    """
+
+    preference: ClassVar[int] = 0
+    policies: PolicySet
+    exploration: float
+    memory: int
+
+    @classmethod
+    def suits(cls, model: SwitchingModel) -> bool:
+        """Whether ``from_model`` works for ``model``."""
+        return False
+
+    @classmethod
+    def from_model(cls, model: SwitchingModel, *, exploration: float, memory: int) -> Self:
+        """The deployer of the policies of ``model``."""
+        raise NotImplementedError
+
+    @property
+    @abstractmethod
+    def transition(self) -> Floats:
+        """(L, L) transition probabilities between rounds."""
+
+    @property
+    @abstractmethod
+    def initial_belief(self) -> Floats:
+        """(L,) the belief before the first round."""
+
+    @abstractmethod
+    def _by_state(self, contexts: Floats, advice: Floats, action: int) -> Floats:
+        """(L,) what ``Decision.by_state`` keeps of ``action``, given one round's contexts (1, …) and advice (L, K)."""
+
+    @abstractmethod
+    def _evidence(self, decision: Decision, reward: float) -> Floats:
+        """(L,) evidence of ``reward`` for each state, up to a factor."""
+
+    @abstractmethod
+    def _run(self, belief: Floats, contexts: Floats, advice: Floats, mask: Bools, uniforms: Floats,
+             mean_rewards: Floats, rewards: Floats, trace: Trace) -> None:  # fmt: skip
+        """Run a chunk of rounds by kernel: fill ``trace`` (except rewards) and update ``belief``, both in place."""
+
+    @abstractmethod
+    def follow(self, belief: Floats, contexts: Floats, past: LoggedRounds, acceptance: Acceptance,
+               found: Followed) -> None:  # fmt: skip
+        """Follow a chunk of a log by kernel: fill ``found``, update ``belief`` and ``acceptance``, all in place."""
+
+    def init(self) -> DeploymentState:
+        """The state before the first round."""
+        belief = self.initial_belief.copy()
+        return DeploymentState(belief, 0, belief, np.empty((0, len(belief))), np.empty(0, dtype=bool))
+
+    def act(
+        self,
+        state: DeploymentState,
+        context: npt.ArrayLike | None,
+        uniform: float,
+        action_mask: npt.ArrayLike | None = None,
+    ) -> Decision:
+        """Decide a round.
+
+        ``context`` is as in the log: (d,), (K, d) or None. ``uniform`` is one number in [0, 1) that draws the action:
+        the same state, context and number always make the same decision.
+        """
+        self._require_own(state)
+        require(0 <= uniform < 1, f"uniform must be in [0, 1); got {uniform}.")
+        contexts = np.empty((1, 0)) if context is None else np.asarray(context)[None]
+        masks = None if action_mask is None else np.asarray(action_mask, dtype=bool)[None]
+        advice = self.policies.advice(contexts, masks)[0]
+        require(bool(np.isfinite(advice).all()), "the policies return NaN for this context. Is it finite?")
+        allowed = np.ones(advice.shape[1], dtype=bool) if masks is None else masks[0]
+        require(
+            allowed.shape == (advice.shape[1],),
+            f"action_mask must have one entry for each of the {advice.shape[1]} actions; it has shape {allowed.shape}.",
+        )
+        require(bool(allowed.any()), "action_mask must allow an action.")
+        probs = np.empty(advice.shape[1])
+        mix_advice(state.belief, advice, self.exploration, allowed, probs)
+        action = int(draw_action(probs, uniform))
+        return Decision(action, float(probs[action]), probs, state.rounds, self._by_state(contexts, advice, action))
+
+    def update(self, state: DeploymentState, decision: Decision, reward: float | None) -> DeploymentState:
+        """The state after a round; ``reward`` None means that it has not come yet (``amend`` when it does)."""
+        self._require_own(state)
+        self._require_decision(decision)
+        if decision.round != state.rounds:
+            raise ParameterError(
+                f"the decision is of round {decision.round}, but the deployment is at round {state.rounds}. Update "
+                "with each decision before making the next; pass None if its reward has not come yet."
+            )
+        evidence = np.ones(len(state.belief)) if reward is None else self._checked_evidence(decision, reward)
+        belief = self._replayed(state.belief, evidence[None])
+        evidences = np.concatenate([state.evidences, evidence[None]])
+        waiting = np.append(state.waiting, reward is None)
+        return self._trimmed(DeploymentState(belief, state.rounds + 1, state.anchor, evidences, waiting))
+
+    def amend(self, state: DeploymentState, decision: Decision, reward: float) -> DeploymentState:
+        """The state after a late reward, which counts as if it had come in its own round."""
+        self._require_own(state)
+        self._require_decision(decision)
+        if decision.round >= state.rounds:
+            raise ParameterError(
+                f"round {decision.round} has not passed yet. Call update(state, decision, None) first."
+            )
+        place = decision.round - (state.rounds - len(state.evidences))
+        if place >= 0 and not state.waiting[place]:
+            raise ParameterError(f"round {decision.round} already has a reward.")
+        if place < 0:
+            raise ParameterError(
+                f"round {decision.round} already has a reward, or it passed more than memory={self.memory} rounds ago. "
+                "Raise memory if rewards come later than that."
+            )
+        evidences, waiting = state.evidences.copy(), state.waiting.copy()
+        evidences[place], waiting[place] = self._checked_evidence(decision, reward), False
+        belief = self._replayed(state.anchor, evidences)
+        return self._trimmed(DeploymentState(belief, state.rounds, state.anchor, evidences, waiting))
+
+    def _trimmed(self, state: DeploymentState) -> DeploymentState:
+        """The same state without the rounds that no late reward can reach anymore."""
+        known = int(state.waiting.argmax()) if state.waiting.any() else len(state.waiting)
+        forgotten = max(known, len(state.waiting) - self.memory)
+        # Forgetting a round whose reward never came may leave complete rounds at the front.
+        still = state.waiting[forgotten:]
+        forgotten += int(still.argmax()) if still.any() else len(still)
+        if forgotten == 0:
+            return state
+        anchor = self._replayed(state.anchor, state.evidences[:forgotten])
+        return replace(
+            state, anchor=anchor, evidences=state.evidences[forgotten:].copy(), waiting=state.waiting[forgotten:].copy()
+        )
+
+    def _require_own(self, state: DeploymentState) -> None:
+        if not isinstance(state, DeploymentState):
+            raise ParameterError(
+                f"state must be what init() or update() returned, a DeploymentState; got a {type(state).__name__}."
+            )
+        n_states = len(self.initial_belief)
+        if len(state.belief) != n_states:
+            raise ParameterError(
+                f"the state is of a deployment with {len(state.belief)} states; this one has {n_states}."
+            )
+        require(state.fits(n_states) and is_distribution(state.belief), "the state is damaged: restore an earlier one.")
+
+    def _require_decision(self, decision: Decision) -> None:
+        n_states = len(self.initial_belief)
+        if not isinstance(decision, Decision):
+            raise ParameterError(f"decision must be what act() returned; got a {type(decision).__name__}.")
+        if decision.by_state.shape != (n_states,):
+            raise ParameterError(
+                f"the decision is of a deployment with {decision.by_state.size} states; this one has {n_states}."
+            )
+        require(0 < decision.propensity <= 1, f"propensity must be in (0, 1]; the decision has {decision.propensity}.")
+
+    def _checked_evidence(self, decision: Decision, reward: float) -> Floats:
+        evidence = self._evidence(decision, _number(reward))
+        require(is_evidence(evidence), f"reward {reward!r} of round {decision.round} gives no finite evidence.")
+        return evidence
+
+    def _replayed(self, belief: Floats, evidences: Floats) -> Floats:
+        """The belief after rounds with these evidences."""
+        after = belief.copy()
+        replay(after, evidences, self.transition)
+        require(is_distribution(after), "the rewards are impossible in every state: the belief is no longer defined.")
+        return after
+
+    def _check_settings(self) -> None:
+        """Check the settings that all deployers share."""
+        require(0 <= self.exploration <= 1, f"exploration must be in [0, 1]; got {self.exploration}.")
+        require(self.memory >= 0, f"memory must be at least 0; got {self.memory}.")
+
+    def state_probs(self, state: DeploymentState) -> Floats:
+        """(L,) the probability of each state, given all rewards so far."""
+        return state.belief.copy()
+
+    def run(
+        self,
+        state: DeploymentState,
+        contexts: Floats,
+        mean_rewards: Floats,
+        rewards: Floats,
+        uniforms: Floats,
+        action_mask: Bools | None = None,
+    ) -> tuple[DeploymentState, Trace]:
+        """Decide and update in every round of a simulated world whose (n, K) ``rewards`` are known for all actions."""
+        self._require_own(state)
+        require(len(state.evidences) == 0, "run needs a state without pending rewards; amend them first.")
+        n, n_actions = rewards.shape
+        advice = self.policies.advice(contexts, action_mask)
+        mask = np.ones((1, n_actions), dtype=bool) if action_mask is None else action_mask
+        belief, n_states = state.belief.copy(), len(state.belief)
+        trace = Trace(np.empty(n, np.int64), np.empty(n), np.empty(n), np.zeros(n), np.empty((n, n_states)))
+        self._run(belief, contexts, advice, mask, uniforms, mean_rewards, rewards, trace)
+        trace.rewards[:] = rewards[np.arange(n), trace.actions]
+        return DeploymentState(belief, state.rounds + n, belief, state.evidences, state.waiting), trace
+
+
+def as_policy_set(policies: Any) -> PolicySet:
+    """A ``PolicySet`` from a set or a sequence of policies."""
+    return policies if isinstance(policies, PolicySet) else PolicySet(tuple(policies))
+
+
+def _number(reward: float) -> float:
+    try:
+        value = float(reward)
+    except (TypeError, ValueError):
+        value = np.nan
+    require(
+        bool(np.isfinite(value)),
+        f"reward must be a finite number; got {reward!r}. Pass None to update if it has not come yet.",
+    )
+    return value

@@ -1,0 +1,241 @@
+"""``seachange states`` as one figure."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from seachange.analysis.formatting import count_of, shown_name
+from seachange.analysis.states_summary import StatesSummary
+from seachange.figures.colors import GRAY, MARKERS, color_of, ink_on
+from seachange.figures.results import save
+from seachange.protocols import Floats
+
+# At most this many actions are shown, those taken most often.
+MOST_ACTIONS = 15
+# A column of the strip belongs to a state with at least this share of it; with two states, one always has.
+MOSTLY = 0.49
+# Height of the panels over time, in inches.
+OVER_TIME = 3.4
+EMPTY = "#bbbbbb"
+# With more states, the transition matrix shows colors without numbers.
+MOST_WRITTEN = 12
+
+
+def draw_states(path: Path, summary: StatesSummary) -> None:
+    """Segments and posteriors over time; below, rewards by action, transitions, and the number of states."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    n_actions = min(summary.n_actions, MOST_ACTIONS)
+    below = float(np.clip(0.32 * n_actions * max(1.0, len(summary.in_use) / 4), 3.4, 9))
+    figure = Figure(figsize=(11, OVER_TIME + below), dpi=140, layout="constrained")
+    FigureCanvasAgg(figure)
+    grid = figure.add_gridspec(
+        3, 2, height_ratios=[0.35 if summary.n_chains == 1 else 0.01, 1.7, below], width_ratios=[1.5, 1]
+    )
+    strip, over_time = figure.add_subplot(grid[0, :]), figure.add_subplot(grid[1, :])
+    _draw_segments(strip, summary)
+    _draw_bands(over_time, summary)
+    strip.set_xlim(over_time.get_xlim())
+    _draw_rewards(figure.add_subplot(grid[2, 0]), summary, below)
+    side = grid[2, 1].subgridspec(2, 1, height_ratios=[1.25, 1], hspace=0.05)
+    if summary.n_states > 1:
+        _draw_transitions(figure.add_subplot(side[0]), summary)
+    _draw_evidence(figure.add_subplot(side[1] if summary.n_states > 1 else grid[2, 1]), summary)
+    save(figure, path)
+
+
+def _positions(summary: StatesSummary, values: Floats) -> Any:
+    """Positions on the axis in the form matplotlib needs."""
+    if summary.axis.kind == "date":
+        return np.asarray(values * 1000).astype("datetime64[ms]")
+    return values
+
+
+def _draw_segments(axes: Any, summary: StatesSummary) -> None:
+    """The state of every interval, numbered if there is room; white if several states share it."""
+    found = f"{count_of(summary.n_states, 'state')}, {count_of(len(summary.change_points), 'change')}"
+    where = f"in {count_of(summary.n_rounds, 'round')}"
+    if summary.n_chains > 1:
+        where += f" of {summary.n_chains:,} sequences"
+    axes.set_title(f"{found} {where}", loc="left", fontsize=12, fontweight="bold")
+    axes.axis("off")
+    bands = summary.bands
+    if summary.n_chains > 1:
+        return
+    shares = np.nan_to_num(bands.shares)
+    likeliest = np.where(shares.max(axis=1) >= MOSTLY, np.argmax(shares, axis=1), -1)
+    edges = np.flatnonzero(np.diff(likeliest, prepend=-2, append=-2))
+    whole = bands.edges[-1] - bands.edges[0]
+    for first, last in pairwise(edges):
+        state, low, high = int(likeliest[first]), bands.edges[first], bands.edges[last]
+        if state < 0:
+            continue
+        low_high = _positions(summary, np.array([low, high, (low + high) / 2]))
+        axes.axvspan(low_high[0], low_high[1], color=color_of(state), lw=0)
+        if high - low > 0.012 * whole:
+            ink = ink_on(color_of(state))
+            place = {"ha": "center", "va": "center", "transform": axes.get_xaxis_transform()}
+            axes.text(low_high[2], 0.45, str(state), fontsize=9, color=ink, **place)
+
+
+def _draw_bands(axes: Any, summary: StatesSummary) -> None:
+    """Probability of each state, stacked; states without rounds are combined in gray."""
+    bands = summary.bands
+    edges = _positions(summary, np.repeat(bands.edges, 2)[1:-1])
+    steps = np.repeat(np.nan_to_num(bands.shares), 2, axis=0)
+    used = summary.in_use
+    others = np.delete(steps, used, axis=1).sum(axis=1)
+    colors = [*(color_of(state) for state in used), EMPTY]
+    axes.stackplot(edges, np.vstack([steps[:, used].T, others]), colors=colors, lw=0, alpha=0.75)
+    axes.set_ylim(0, 1)
+    axes.set_xlim(edges[0], edges[-1])
+    axes.set_yticks([0, 0.5, 1] if summary.has_probs or summary.n_chains > 1 else [])
+    what = "share of rounds" if summary.n_chains > 1 else "probability of state" if summary.has_probs else ""
+    axes.set_ylabel(what)
+    axes.set_xlabel({"date": "", "seconds": "time, seconds"}.get(summary.axis.kind, summary.axis.kind))
+    axes.spines[["top", "right"]].set_visible(False)
+    if summary.axis.kind != "date":
+        axes.xaxis.set_major_formatter("{x:,.10g}")
+    else:
+        from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+
+        locator = AutoDateLocator()
+        axes.xaxis.set_major_locator(locator)
+        axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))
+
+
+def _draw_rewards(axes: Any, summary: StatesSummary, inches: float) -> None:
+    """Mean reward of each action in each state; hollow marks have few rounds."""
+    cells = summary.cells
+    taken = np.argsort(-cells.rounds.sum(axis=0), kind="stable")[:MOST_ACTIONS]
+    actions = np.sort(taken)
+    used = summary.in_use
+    spread = 0.7 / len(used)
+    for place, state in enumerate(used):
+        color, marker = color_of(state), MARKERS[state % len(MARKERS)]
+        heights = np.arange(len(actions)) + (place - (len(used) - 1) / 2) * spread
+        for rare in (False, True):
+            shown = (cells.rare[state, actions] == rare) & (cells.rounds[state, actions] >= 1)
+            means = cells.means[state, actions][shown]
+            bars = np.nan_to_num(
+                np.stack([means - cells.low[state, actions][shown], cells.high[state, actions][shown] - means])
+            )
+            label = f"state {state}" if not rare else None
+            axes.errorbar(
+                means, heights[shown], xerr=np.maximum(bars, 0), fmt=marker, ms=5, color=color, elinewidth=1.2,
+                label=label, mfc="white" if rare else color, alpha=0.6 if rare else 1,
+            )  # fmt: skip
+    for line in np.arange(len(actions) - 1) + 0.5:
+        axes.axhline(line, color="#dddddd", lw=0.7, zorder=0)
+    axes.set_yticks(np.arange(len(actions)), [_text(summary.action_names[action]) for action in actions])
+    axes.set_ylim(len(actions) - 0.5, -0.5)
+    axes.tick_params(axis="y", length=0)
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    few = " (hollow: fewer than 20 rounds)" if (cells.rare & (cells.rounds >= 1))[used].any() else ""
+    axes.set_xlabel(f"mean reward, {summary.confidence:.0%} intervals{few}")
+    most = f" ({len(actions)} most frequent)" if len(actions) < summary.n_actions else ""
+    axes.set_title(f"Mean reward by action{most}", loc="left", fontsize=10, fontweight="bold")
+    if summary.n_states > 1:
+        if empty := summary.n_states - len(used):
+            axes.errorbar([], [], fmt="s", color=EMPTY, label=f"{count_of(empty, 'more state')} without rounds")
+        axes.legend(frameon=False, fontsize=8, ncols=6, loc="upper left",
+                    bbox_to_anchor=(0, -0.5 / inches), handletextpad=0.1, columnspacing=1)  # fmt: skip
+
+
+def _draw_transitions(axes: Any, summary: StatesSummary) -> None:
+    """The next state when a state is left, and expected stays as row labels."""
+    used = summary.in_use
+    if summary.n_states == 2 or len(used) == 1:
+        _draw_stays(axes, summary)
+        return
+    size, leaving = len(used), summary.transitions.leaving[used][:, used]
+    names = [str(state) for state in used]
+    if size < summary.n_states:
+        leaving, names = np.column_stack([leaving, 1 - leaving.sum(axis=1)]), [*names, "others"]
+    axes.set_title("Next state", loc="left", fontsize=10, fontweight="bold")
+    axes.imshow(np.nan_to_num(leaving), cmap="Greys", vmin=0, vmax=1.25, aspect="auto")
+    for i in range(size if size <= MOST_WRITTEN else 0):
+        for j in range(len(names)):
+            share = leaving[i, j]
+            if i != j and not np.isnan(share):
+                color = "white" if share > 0.6 else "black"
+                axes.text(j, i, f"{share:.0%}", ha="center", va="center", fontsize=8, color=color)
+    stays = {state: _stay(summary, state) for state in used}
+    axes.set_yticks(np.arange(size), [f"{state}  ({stay})" if stay else str(state) for state, stay in stays.items()])
+    axes.set_xticks(np.arange(len(names)), names)
+    axes.tick_params(length=0, labelsize=8)
+    axes.set_ylabel("from (expected stay)", fontsize=9)
+    axes.set_xlabel("to", fontsize=9)
+    axes.spines[:].set_visible(False)
+
+
+def _draw_stays(axes: Any, summary: StatesSummary) -> None:
+    """Expected stays of two states, or of the only state that occurs."""
+    axes.set_title("Expected stay", loc="left", fontsize=10, fontweight="bold")
+    used = summary.in_use
+    stays, places = summary.transitions.expected_stays[used], np.arange(len(used))
+    shown = np.where(np.isfinite(stays) & (stays <= 100 * summary.n_rounds), stays, 0.0)
+    axes.barh(places, shown, color=[color_of(state) for state in used], height=0.5)
+    for place, state in enumerate(used):
+        axes.annotate(_stay(summary, state), (shown[place], place), (5, 0), textcoords="offset points", va="center",
+                      fontsize=9)  # fmt: skip
+    axes.set_yticks(places, [f"state {state}" for state in used])
+    axes.set_ylim(len(used) - 0.4, -0.6)
+    axes.set_xlim(0, 1.35 * max(shown.max(), 1.0))
+    axes.set_xticks([])
+    axes.tick_params(length=0, labelsize=9)
+    axes.spines[["top", "right", "bottom"]].set_visible(False)
+
+
+def _stay(summary: StatesSummary, state: int) -> str:
+    stay = float(summary.transitions.expected_stays[state])
+    if not np.isfinite(stay) or stay > 100 * summary.n_rounds:
+        return "" if np.isnan(stay) else "never left"
+    return summary.axis.format_duration(stay) if summary.axis.timed else f"{stay:,.0f} rounds"
+
+
+def _draw_evidence(axes: Any, summary: StatesSummary) -> None:
+    """How much better each number of states predicts held-out rewards than one state, and BIC."""
+    evidence = summary.evidence
+    where = "" if evidence is None or evidence.of_this_log else "on the log the model was learned from"
+    axes.set_title("How many states?", loc="left", fontsize=10, fontweight="bold")
+    if evidence is None or len(evidence.counts) < 2:
+        axes.axis("off")
+        source = "from change-point detection" if summary.oracle == "change-point" else "given"
+        text = f"{summary.n_states} ({source})"
+        if evidence is not None:
+            text = f"{summary.n_states} ({'too few rounds for more' if evidence.counts else 'given'})."
+            text += f"\nBIC: {evidence.bic:,.0f}; with one state: {evidence.single_state_bic:,.0f}\n(lower is better)."
+            text += f"\nComputed {where}." if where else ""
+        axes.text(0, 0.85, text, transform=axes.transAxes, color=GRAY, va="top", fontsize=9)
+        return
+    numbers = [count.n_states for count in evidence.counts]
+    held_out = np.array([count.predictive - evidence.counts[0].predictive for count in evidence.counts])
+    errors = np.array([count.gain_error for count in evidence.counts])
+    by_bic = np.array([(evidence.counts[0].bic - count.bic) / 2 for count in evidence.counts])
+    axes.plot(numbers, by_bic, color=GRAY, lw=1, ls="--", marker="x", ms=4)
+    axes.errorbar(numbers, held_out, yerr=errors, color="black", marker="o", ms=4, lw=1.3, elinewidth=1.2)
+    chosen = numbers.index(summary.n_states) if summary.n_states in numbers else None
+    if chosen is not None:
+        axes.plot(numbers[chosen], held_out[chosen], "o", ms=11, mfc="none", color="black")
+    above, below = ("bottom", "top") if held_out[-1] >= by_bic[-1] else ("top", "bottom")
+    aside = {"textcoords": "offset points", "fontsize": 8}
+    axes.annotate("held out", (numbers[-1], held_out[-1]), (6, 0), va=above, **aside)
+    axes.annotate("−BIC / 2", (numbers[-1], by_bic[-1]), (6, 0), va=below, color=GRAY, **aside)
+    axes.margins(x=0.12, y=0.3)
+    # Below the axis, no line crosses the label.
+    axes.set_xticks(numbers, [f"{n}\nchosen" if n == summary.n_states else str(n) for n in numbers])
+    axes.tick_params(labelsize=8)
+    axes.set_xlabel(f"states, {where}" if where else "states", fontsize=9)
+    axes.set_ylabel("gain over one state\n(log-likelihood)", fontsize=9)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _text(name: str) -> str:
+    """A name as plain text: matplotlib reads dollars as formulas."""
+    return shown_name(name).replace("$", r"\$")

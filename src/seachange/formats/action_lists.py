@@ -1,0 +1,379 @@
+"""What dsjson and Vowpal Wabbit text share: features of rounds and of their actions as columns.
+
+A feature is a number, a boolean, or text, or a list of these. The first batch of lines in which a feature appears
+decides its type; a feature that mixes types there becomes text, spelled as in the file. Later rounds that do not fit
+are rejected. Columns are added as new features appear and never change their type.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+
+from seachange.errors import SeachangeWarning
+from seachange.formats.text_blocks import Block, shown
+from seachange.log.raw import PER_ROUND, Pool, RawRounds, Rejected
+from seachange.protocols import Bools, Ints
+
+if TYPE_CHECKING:
+    import polars
+
+Kind = Literal["number", "boolean", "text"]
+TAG = "_tag"
+MAX_COLUMNS = 1024
+MAX_LINES = 1 << 14  # lines per batch: bounds the rejected lines that are held at once
+# A text feature names the actions if at most one round in this many repeats or lacks a name; those are rejected.
+ROUNDS_PER_UNNAMED = 20
+NAMES_REPEAT = "{column} names the actions, but two actions of this round share a name or lack one"
+WRONG_TYPE = "{column} must be {shape}, as in earlier rounds"
+NOT_UTF8 = "the line is not UTF-8 text"
+
+
+class LineBatch(NamedTuple):
+    """Consecutive lines of one file."""
+
+    source: str
+    first: int  # number of the first line in its file, from 1
+    text: bytes  # without the last line feed
+
+    @property
+    def lines(self) -> list[bytes]:
+        """The lines, without line feeds."""
+        return self.text.split(b"\n")
+
+
+def line_batches(blocks: Iterable[Block], max_lines: int = MAX_LINES) -> Iterator[LineBatch]:
+    """Cut blocks of whole lines into batches of at most ``max_lines`` lines."""
+    source, first = None, 1
+    for block in blocks:
+        if block.source != source:
+            source, first = block.source, 1
+        text = memoryview(block.text)
+        ends = np.flatnonzero(np.frombuffer(text, np.uint8) == ord("\n"))
+        begin = 0
+        for stop in [*range(max_lines, len(ends), max_lines), len(ends)]:
+            end = int(ends[stop - 1])
+            yield LineBatch(block.source, first, bytes(text[begin:end]))
+            begin, first = end + 1, first + (stop - 1) % max_lines + 1
+
+
+class Reasons:
+    """Why rounds of a batch are rejected; the first reason counts."""
+
+    def __init__(self, n: int) -> None:
+        self.n = n
+        self.texts: dict[int, str] = {}
+
+    def add(self, bad: Bools, reason: str) -> None:
+        """Reject the rounds where ``bad`` is true."""
+        self.add_rounds(np.flatnonzero(bad), reason)
+
+    def add_rounds(self, rounds: Ints, reason: str) -> None:
+        """Reject rounds by index."""
+        for k in rounds.tolist():
+            self.texts.setdefault(k, reason)
+
+    @property
+    def good(self) -> Bools:
+        """Which rounds are not rejected."""
+        good = np.ones(self.n, bool)
+        good[list(self.texts)] = False
+        return good
+
+    def rejected(self, source: str, lines: Sequence[int] | Ints, texts: Mapping[int, bytes]) -> tuple[Rejected, ...]:
+        """The rejected rounds, by the line number and text of each."""
+        found = ((int(lines[k]), reason, shown(texts[k])) for k, reason in self.texts.items())
+        return tuple(Rejected(source, *each) for each in sorted(found))
+
+
+class Values(NamedTuple):
+    """Some values of one feature, all of one type."""
+
+    rows: Ints  # the round or the action that each value belongs to
+    values: polars.Series  # Float64, Boolean or String, without nulls
+    in_list: bool
+    spelled: polars.Series  # the values as text, as in the file
+    order: Ints  # of the values of a row, also among those of other types
+
+    def filter(self, kept: Bools) -> Values:
+        """Only the values of rows that are kept."""
+        mine = kept[self.rows]
+        if mine.all():
+            return self
+        values, spelled = self.values.filter(mine), self.spelled.filter(mine)
+        return Values(self.rows[mine], values, self.in_list, spelled, self.order[mine])
+
+
+Features = dict[str, list[Values]]
+
+
+class Spelled(str):
+    """A number as it is spelled in the file."""
+
+    __slots__ = ()
+
+
+class FeatureList:
+    """Features collected one value at a time: ``Spelled`` and float are numbers."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[str, type, bool], tuple[list[int], list[Any], list[int]]] = {}
+
+    def add(self, row: int, values: Iterable[tuple[str, Any, bool]]) -> None:
+        """Add (name, value, whether it is in a list) of one row."""
+        for place, (name, value, in_list) in enumerate(values):
+            rows, held, order = self._found.setdefault((name, type(value), in_list), ([], [], []))
+            rows.append(row)
+            held.append(value)
+            order.append(place)
+
+    def features(self) -> Features:
+        """All values, by feature."""
+        import polars
+
+        features: Features = {}
+        for (name, kind, in_list), (rows, held, order) in self._found.items():
+            if kind in (Spelled, float):
+                values = polars.Series(np.array([float(each) for each in held]))
+                spelled = polars.Series([str(each) for each in held], dtype=polars.String)
+            else:
+                values = polars.Series(held, dtype=polars.Boolean if kind is bool else polars.String)
+                spelled = values.cast(polars.String)
+            piece = Values(np.array(rows, np.int64), values, in_list, spelled, np.array(order, np.int64))
+            features.setdefault(name, []).append(piece)
+        return features
+
+
+class Shape(NamedTuple):
+    """The type of a feature."""
+
+    kind: Kind
+    is_list: bool
+
+    def __str__(self) -> str:
+        if self.is_list:
+            return f"a list of {'text' if self.kind == 'text' else self.kind + 's'}"
+        return "text" if self.kind == "text" else f"a single {self.kind}"
+
+    @property
+    def value_dtype(self) -> polars.DataType:
+        """The type of a value."""
+        import polars
+
+        return {"number": polars.Float64(), "boolean": polars.Boolean(), "text": polars.String()}[self.kind]
+
+    @property
+    def dtype(self) -> polars.DataType:
+        """The type of the column."""
+        import polars
+
+        return polars.List(self.value_dtype) if self.is_list else self.value_dtype
+
+
+def shape_of(pieces: list[Values], repeated: tuple[Kind, ...]) -> Shape:
+    """The type that all values have in common; ``repeated`` types may occur more than once per row, as a list."""
+    import polars
+
+    dtypes = {piece.values.dtype for piece in pieces}
+    kind: Kind = "text" if polars.String in dtypes else "number" if polars.Float64 in dtypes else "boolean"
+    is_list = any(piece.in_list for piece in pieces)
+    return Shape(kind, is_list or (kind in repeated and bool(_repeats(_rows(pieces)).any())))
+
+
+def _rows(pieces: list[Values]) -> Ints:
+    return pieces[0].rows if len(pieces) == 1 else np.concatenate([piece.rows for piece in pieces])
+
+
+def _repeats(rows: Ints) -> Bools:
+    """Which rows were there before."""
+    if len(rows) == 0 or np.bincount(rows).max() == 1:
+        return np.zeros(len(rows), bool)
+    repeats = np.ones(len(rows), bool)
+    repeats[np.unique(rows, return_index=True)[1]] = False
+    return repeats
+
+
+def column_of(pieces: list[Values], shape: Shape, n_rows: int) -> tuple[polars.Series, Ints]:
+    """A column of this shape, null where a row has no value; and the rows that do not fit."""
+    import polars
+
+    fitting, bad = [], [np.zeros(0, np.int64)]
+    for piece in pieces:
+        own, wanted = piece.values.dtype, shape.value_dtype
+        fits = own == wanted or wanted == polars.String or (own == polars.Boolean and wanted == polars.Float64)
+        if not fits or (piece.in_list and not shape.is_list):
+            bad.append(piece.rows)
+        elif wanted == polars.String and own != polars.String:
+            fitting.append(piece._replace(values=piece.spelled))
+        else:
+            fitting.append(piece._replace(values=piece.values.cast(wanted)))
+    if not fitting:
+        return polars.repeat(None, n_rows, dtype=shape.dtype, eager=True), np.concatenate(bad)
+    rows, values = _rows(fitting), polars.concat([piece.values for piece in fitting])
+    if len(fitting) > 1 and shape.is_list:
+        order = np.lexsort((np.concatenate([piece.order for piece in fitting]), rows))
+        rows, values = rows[order], values.gather(order)
+    if shape.is_list:
+        lists = polars.DataFrame({"row": rows, "value": values}).group_by("row", maintain_order=True).agg("value")
+        rows, values = lists["row"].to_numpy(), lists["value"]
+    elif (twice := _repeats(rows)).any():
+        bad.append(rows[twice])
+        rows, values = rows[~twice], values.filter(~twice)
+    if len(rows) < n_rows or not (rows[1:] > rows[:-1]).all():
+        places = np.full(n_rows, -1, np.int64)
+        places[rows] = np.arange(len(rows))
+        index = polars.Series(places)
+        values = values.gather(index.set(index < 0, None))
+    return values, np.concatenate(bad)
+
+
+@dataclass
+class Columns:
+    """The features of a log so far, with their types."""
+
+    repeated: tuple[Kind, ...]
+    shapes: dict[str, Shape] = field(default_factory=dict)
+    left_out: str | None = None  # a feature beyond MAX_COLUMNS
+
+    def shape(self, name: str, pieces: list[Values]) -> Shape:
+        """The type of a feature, which these values decide if it is new."""
+        return self.shapes.get(name) or shape_of(pieces, self.repeated)
+
+    def frame(self, features: Features, n_rows: int) -> tuple[polars.DataFrame, dict[str, Ints]]:
+        """All features of the log so far as columns of a batch; and its rows that do not fit, by reason."""
+        import polars
+
+        columns, bad = {}, {}
+        for name, pieces in features.items():
+            if name not in self.shapes and len(self.shapes) == MAX_COLUMNS:
+                self.left_out = name
+                continue
+            shape = self.shapes.setdefault(name, self.shape(name, pieces))
+            columns[name], misfits = column_of(pieces, shape, n_rows)
+            if len(misfits):
+                bad[WRONG_TYPE.format(column=name, shape=shape)] = misfits
+        for name in self.shapes.keys() - columns.keys():
+            columns[name] = polars.repeat(None, n_rows, dtype=self.shapes[name].dtype, eager=True)
+        ordered = {name: columns[name] for name in self.shapes}
+        return polars.DataFrame(ordered) if ordered else polars.DataFrame(height=n_rows), bad
+
+
+class FeatureColumns:
+    """The columns of a log, for rounds and for actions, and which of them names the actions.
+
+    ``named`` says whether actions have names, if that is known; otherwise the first batch decides.
+    """
+
+    def __init__(self, named: bool | None, repeated: tuple[Kind, ...]) -> None:
+        self.named = named
+        self.shared, self.items = Columns(repeated), Columns(repeated)
+        self.started = False
+        self.name_column: str | None = None
+
+    def frames(
+        self, shared: Features, items: Features, n_items: Ints, reasons: Reasons
+    ) -> tuple[polars.DataFrame, polars.DataFrame, polars.Series | None]:
+        """Features of the good rounds, those of their actions, and the actions' names; may reject more rounds."""
+        good, round_of_item = reasons.good, np.repeat(np.arange(len(n_items)), n_items)
+        shared, items = _filtered(shared, good), _filtered(items, good[round_of_item])
+        if not self.started and good.any():
+            self.started = True
+            self.name_column = self._name_column(items, round_of_item, good)
+        shared_frame, misfits = self.shared.frame(shared, len(good))
+        for reason, rounds in misfits.items():
+            reasons.add_rounds(rounds, reason)
+        item_frame, misfits = self.items.frame(items, len(round_of_item))
+        for reason, rows in misfits.items():
+            reasons.add_rounds(round_of_item[rows], reason)
+        names = None
+        if self.name_column is not None:
+            names = item_frame[self.name_column]
+            unnamed = round_of_item[_unnamed(names, round_of_item)]
+            reasons.add_rounds(unnamed, NAMES_REPEAT.format(column=self.name_column))
+            item_frame = item_frame.drop(self.name_column)
+        if TAG in item_frame.columns:
+            item_frame = item_frame.drop(TAG)
+        good = reasons.good
+        if good.all():
+            return shared_frame, item_frame, names
+        mine = good[round_of_item]
+        return shared_frame.filter(good), item_frame.filter(mine), None if names is None else names.filter(mine)
+
+    def _name_column(self, items: Features, round_of_item: Ints, good: Bools) -> str | None:
+        """The text feature that tells the actions of a round apart: a tag, or the only feature of the actions."""
+        others = [name for name in items if name != TAG]
+        candidate = TAG if TAG in items else others[0] if len(others) == 1 else None
+        if self.named is False or candidate is None:
+            return None
+        shape = shape_of(items[candidate], self.items.repeated)
+        if shape != Shape("text", False):
+            return None
+        values, _ = column_of(items[candidate], shape, len(round_of_item))
+        unnamed = np.zeros(len(good), bool)
+        unnamed[round_of_item[_unnamed(values, round_of_item)]] = True
+        return candidate if self.named or ROUNDS_PER_UNNAMED * (unnamed & good).sum() <= good.sum() else None
+
+    def warn(self, source: str) -> None:
+        """Warn if there were too many features."""
+        name = self.shared.left_out or self.items.left_out
+        if name is not None:
+            warnings.warn(
+                f"{source!r} has more than {MAX_COLUMNS:,} features; {name!r} and others after the first "
+                f"{MAX_COLUMNS:,} are left out. If feature names hold values such as words or identifiers, log them as "
+                "text or as a list.",
+                SeachangeWarning,
+                stacklevel=4,
+            )
+
+
+def _filtered(features: Features, kept: Bools) -> Features:
+    """The values of kept rows; features without any are dropped."""
+    if kept.all():
+        return features
+    found = {name: [piece.filter(kept) for piece in pieces] for name, pieces in features.items()}
+    found = {name: [piece for piece in pieces if len(piece.rows)] for name, pieces in found.items()}
+    return {name: pieces for name, pieces in found.items() if pieces}
+
+
+def _unnamed(names: polars.Series, round_of_item: Ints) -> Bools:
+    """Which actions have no name or one that another action of the round has too."""
+    import polars
+
+    twice = polars.DataFrame({"round": round_of_item, "name": names}).is_duplicated()
+    return np.asarray((names.is_null() | twice).to_numpy(), dtype=bool)
+
+
+def split_rounds(rounds: RawRounds, rows: int) -> Iterator[RawRounds]:
+    """Split rounds into parts of at most ``rows``; rejected lines go with the rounds before them."""
+    if len(rounds) <= rows:
+        if len(rounds) or rounds.rejected:
+            yield rounds
+        return
+    for start in range(0, len(rounds), rows):
+        part, stop = slice(start, start + rows), min(start + rows, len(rounds))
+        first = -np.inf if start == 0 else rounds.lines[start]
+        beyond = rounds.lines[stop] if stop < len(rounds) else np.inf
+        columns = {name: getattr(rounds, name) for name in PER_ROUND}
+        parts: dict[str, Any] = {name: None if each is None else each[part] for name, each in columns.items()}
+        yield replace(
+            rounds,
+            lines=rounds.lines[part],
+            features=rounds.features[part],
+            **parts,
+            pool=None if rounds.pool is None else _split_pool(rounds.pool, start, stop),
+            rejected=tuple(each for each in rounds.rejected if first <= each.line < beyond),
+        )
+
+
+def _split_pool(pool: Pool, start: int, stop: int) -> Pool:
+    low, high = pool.offsets[start], pool.offsets[stop]
+    return Pool(
+        offsets=pool.offsets[start : stop + 1] - low,
+        features=pool.features[low:high],
+        names=None if pool.names is None else pool.names[low:high],
+        probs=None if pool.probs is None else pool.probs[low:high],
+    )

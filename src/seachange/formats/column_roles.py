@@ -1,0 +1,169 @@
+"""Which column of a table holds the action, the reward and so on: named by the user or found by its name."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from seachange.errors import LogError, SeachangeWarning, did_you_mean
+
+if TYPE_CHECKING:
+    import polars
+
+# The usual names of each role's column: letters and digits only, in lower case, so that itemid also stands for item_id,
+# ItemID and "item id". A group counts only if no column is in the groups before it.
+USUAL_NAMES: dict[str, tuple[frozenset[str], ...]] = {
+    role: tuple(frozenset(group.split()) for group in groups)
+    for role, groups in {
+        "action": (
+            "action actions",
+            "actionid item itemid arm armid variant variantid choice treatment adid bannerid productid contentid "
+            "articleid offerid creativeid",
+        ),
+        "reward": (
+            "reward rewards",
+            "click clicked clicks isclick isclicked conversion converted purchase purchased revenue label y outcome",
+        ),
+        "propensity": (
+            "propensity propensities pscore pscores propensityscore propensityscores",
+        ),
+        "time": (
+            "time timestamp",
+            "ts datetime date eventtime eventtimestamp timeutc timestampms timestampus timestampns createdat",
+        ),
+        "sequence": ("sequence sequenceid",),
+    }.items()
+}  # fmt: skip
+REQUIRED = ("action", "reward")
+# Names that may stand for propensities.
+PROPENSITY_LIKE = re.compile(
+    r"(logging|logged|action|behaviou?r|policy|selection|label)*"
+    r"(p|p0|pi|pi0|π|π0|probs?|proba|probability|probabilities|propensity|propensities|pscores?|propensityscores?)"
+)
+# The names that an unnamed pandas index gets in a file. It numbers the rows and is not a context.
+ROW_NUMBERS = re.compile(r"|Unnamed: \d+|__index_level_\d+__")
+MOST_LISTED = 40
+
+
+class Roles(NamedTuple):
+    """The column of each role."""
+
+    columns: dict[str, str]  # role → column
+    found: dict[str, str]  # those of them that the user did not name
+
+
+def find_roles(
+    available: Sequence[str],
+    columns: Mapping[str, str | Sequence[str]],
+    fields: Callable[[], Sequence[str]] | None = None,
+) -> Roles:
+    """Decide which of the ``available`` columns holds the action, the reward and so on.
+
+    ``columns`` are the user's choices. ``fields`` lists what else a user could name, such as nested fields.
+    """
+    known = (*USUAL_NAMES, "contexts")
+    for role in columns:
+        if role not in known:
+            raise LogError(f"columns takes {', '.join(known)}; it has no {role!r}.{did_you_mean(role, known)}")
+    contexts = context_columns(columns) or []
+    named = {role: str(columns[role]) for role in USUAL_NAMES if role in columns}
+    _require_columns([*contexts, *named.values()], available)
+    free = [name for name in available if name not in {*named.values(), *contexts}]
+    found = {role: name for role in USUAL_NAMES if role not in named and (name := _usual(role, free)) is not None}
+    chosen = named | found
+    if missing := [role for role in REQUIRED if role not in chosen]:
+        options = ",".join(f"{role}=..." for role in missing)
+        raise LogError(
+            f"the table has no column for {' and '.join(missing)}; it has "
+            f"{listed(available if fields is None else fields())}. "
+            f"Say which it is: columns={{{missing[0]!r}: ...}}, or --columns {options} in a shell."
+        )
+    for role, name in chosen.items():
+        if twins := [other for other in chosen if chosen[other] == name and other != role]:
+            raise LogError(f"column {name!r} cannot be both {role} and {twins[0]}.")
+    return Roles({role: chosen[role] for role in USUAL_NAMES if role in chosen}, found)
+
+
+def context_columns(columns: Mapping[str, str | Sequence[str]]) -> list[str] | None:
+    """Return the columns that the user named as contexts; None if they named none."""
+    contexts = columns.get("contexts")
+    if contexts is None:
+        return None
+    return [contexts] if isinstance(contexts, str) else [str(name) for name in contexts]
+
+
+def default_contexts(
+    available: Sequence[str], roles: Mapping[str, str], samples: Mapping[str, polars.Series]
+) -> list[str]:
+    """Return the columns that are contexts if the user named none; ``samples`` are the first values of each column."""
+    taken = set(roles.values())
+    free = [name for name in available if name not in taken]
+    if numbers := [name for name in free if ROW_NUMBERS.fullmatch(name)]:
+        warnings.warn(
+            f"columns {', '.join(map(repr, numbers))} look like the index of a table and are not used as contexts. "
+            "Name them as contexts to use them.",
+            SeachangeWarning,
+            stacklevel=2,
+        )
+    free = [name for name in free if name not in numbers]
+    if "propensity" in roles:
+        return free
+    if alike := [name for name in free if _may_be_propensities(samples[name])]:
+        warnings.warn(
+            f"column {' and '.join(map(repr, alike))} may hold the propensities (judging by its name, and all values "
+            f'are in (0, 1]), so it is not used as a context. If it does: columns={{"propensity": {alike[0]!r}}}, '
+            f"or --columns propensity={alike[0]} in a shell. If not, name it as a context to use it.",
+            SeachangeWarning,
+            stacklevel=2,
+        )
+    return [name for name in free if name not in alike]
+
+
+def require_no_columns(columns: Mapping[str, str | Sequence[str]] | None, description: str) -> None:
+    """Raise a LogError if the user names columns of a format that has none."""
+    if columns:
+        given = next(iter(columns))
+        raise LogError(f"{description} has a fixed place for everything and takes no columns; got {given!r}.")
+
+
+def listed(names: Sequence[str]) -> str:
+    """Join names with commas; only the first of very many."""
+    shown = ", ".join(names[:MOST_LISTED])
+    return shown if len(names) <= MOST_LISTED else f"{shown} and {len(names) - MOST_LISTED} more"
+
+
+def _may_be_propensities(column: polars.Series) -> bool:
+    if not column.dtype.is_numeric() or not PROPENSITY_LIKE.fullmatch(_bare(column.name)):
+        return False
+    seen = column.cast(float).drop_nulls().drop_nans()
+    return len(seen) > 0 and bool(((seen > 0) & (seen <= 1)).all())
+
+
+def _bare(name: str) -> str:
+    """Return the letters and digits of a name, in lower case."""
+    return re.sub(r"[\W_]", "", name.lower())
+
+
+def _require_columns(names: Iterable[str], available: Sequence[str]) -> None:
+    for name in names:
+        if name not in available:
+            raise LogError(
+                f"the table has no column {name!r}; it has {listed(available)}.{did_you_mean(name, available)}"
+            )
+
+
+def _usual(role: str, free: Sequence[str]) -> str | None:
+    """Return the free column with a usual name of a role."""
+    for group in USUAL_NAMES[role]:
+        candidates = [name for name in free if _bare(name) in group]
+        exact = [name for name in candidates if name == role]
+        if len(candidates) > 1 and not exact:
+            raise LogError(
+                f"the {role} may be {' or '.join(map(repr, candidates))}. Say which it is: "
+                f"columns={{{role!r}: {candidates[0]!r}}}, or --columns {role}={candidates[0]} in a shell."
+            )
+        if candidates:
+            return (exact or candidates)[0]
+    return None

@@ -1,0 +1,85 @@
+"""Moments of raw columns, and rows of features made of them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from seachange.kernels.compiler import compiled, reordered
+
+# Rows filled at a time, few enough to stay in the cache while all columns are written.
+BLOCK = 256
+
+
+@reordered
+def column_moments(column, largest):
+    """Of a column's entries: how many are numbers, how many of these are usable (at most ``largest`` in size), and of
+    the usable ones the mean, the sum of squared deviations, the first, how many differ from it, and how many are
+    neither 0 nor 1.
+    """
+    first = np.nan
+    for t in range(column.size):
+        if abs(float(column[t])) <= largest:
+            first = float(column[t])
+            break
+    # Counts are floats like the rest, so that the loop vectorizes.
+    seen, usable, total, differing, others = 0.0, 0.0, 0.0, 0.0, 0.0
+    for t in range(column.size):
+        x = float(column[t])
+        fits = abs(x) <= largest
+        seen += 1.0 if x == x else 0.0
+        usable += 1.0 if fits else 0.0
+        total += x if fits else 0.0
+        differing += 1.0 if fits & (x != first) else 0.0
+        others += 1.0 if fits & (x != 0.0) & (x != 1.0) else 0.0
+    mean = total / usable if usable > 0 else 0.0
+    squares = 0.0
+    for t in range(column.size):
+        x = float(column[t])
+        squares += (x - mean) * (x - mean) if abs(x) <= largest else 0.0
+    return seen, usable, mean, squares, first, differing, others
+
+
+@compiled
+def standardise(columns, means, scales, places, marks, largest, rows):
+    """rows[t, places[j]] = (columns[j, t] - means[j]) / scales[j], or 0 if that is NaN, and then 1 in place marks[j].
+
+    marks[j] is -1 for columns without a mark. Returns how many entries are larger than ``largest``.
+    """
+    n_large = 0
+    for start in range(0, columns.shape[1], BLOCK):
+        end = min(start + BLOCK, columns.shape[1])
+        for j in range(columns.shape[0]):
+            place, mark, mean, scale = places[j], marks[j], means[j], scales[j]
+            for t in range(start, end):
+                x = columns[j, t]
+                n_large += abs(x) > largest
+                rows[t, place] = (x - mean) / scale if x == x else 0.0
+                if mark >= 0:
+                    rows[t, mark] = 1.0 if x != x else 0.0
+    return n_large
+
+
+@compiled
+def one_hot(codes, first, width, rows):
+    """rows[t, first + codes[t]] = 1, the other ``width`` places 0; negative codes set none."""
+    for t in range(codes.size):
+        for j in range(first, first + width):
+            rows[t, j] = 0.0
+        if codes[t] >= 0:
+            rows[t, first + codes[t]] = 1.0
+
+
+@compiled
+def cross(own, shared, owners, places, rows):
+    """rows[t, k] = [own[i], shared[t] ⊗ own[i]] for round t = owners[i] and place k = places[i].
+
+    Places past the end of ``rows`` are skipped.
+    """
+    n_own, n_shared = own.shape[1], shared.shape[1]
+    for i in range(owners.size):
+        t, k = owners[i], places[i]
+        if k < rows.shape[1]:
+            for a in range(n_own):
+                rows[t, k, a] = own[i, a]
+                for x in range(n_shared):
+                    rows[t, k, n_own + x * n_own + a] = shared[t, x] * own[i, a]

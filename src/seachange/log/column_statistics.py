@@ -1,0 +1,82 @@
+"""Statistics of one column, computed part by part: moments, and the number of distinct values."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from seachange.protocols import Floats
+
+# Rows per part.
+ROWS = 1 << 17
+# Hashes that are kept: up to this many distinct values are counted exactly.
+KEPT_HASHES = 1024
+
+
+class Moments(NamedTuple):
+    """Of the entries that are numbers."""
+
+    n_seen: int
+    mean: float
+    variance: float
+
+
+def moments_of(column: Floats) -> Moments:
+    """The moments of ``column`` (n,), which may be on disk; NaN are skipped."""
+    count, mean, squares = 0, 0.0, 0.0
+    for start in range(0, len(column), ROWS):
+        part = column[start : start + ROWS]
+        part = part[np.isfinite(part)]
+        if len(part) == 0:
+            continue
+        # Means and squared deviations of both parts combined (Chan et al.).
+        gap, total = float(part.mean()) - mean, count + len(part)
+        squares += float(np.square(part - part.mean()).sum()) + gap * gap * count * len(part) / total
+        mean += gap * len(part) / total
+        count = total
+    return Moments(count, mean, squares / max(count, 1))
+
+
+def skewness_of(column: Floats) -> float:
+    """E[(x - μ)³] / σ³ of ``column`` (n,), NaN skipped; 0 if it is constant."""
+    count, mean, variance = moments_of(column)
+    if not variance > 0:
+        return 0.0
+    cubes = 0.0
+    for start in range(0, len(column), ROWS):
+        part = column[start : start + ROWS]
+        cubes += float((((part[np.isfinite(part)] - mean) / np.sqrt(variance)) ** 3).sum())
+    return cubes / count
+
+
+class Distinct:
+    """Number of distinct values in bounded memory, from their smallest hashes.
+
+    If h is the k-th smallest of n hashes, uniform on [0, 1], then n ≈ (k - 1) / h, with relative error about 1 / √k.
+    """
+
+    def __init__(self) -> None:
+        self.smallest: npt.NDArray[np.uint64] = np.empty(0, dtype=np.uint64)
+
+    def add(self, hashes: npt.NDArray[np.uint64]) -> None:
+        """Count the values with these hashes."""
+        if not len(hashes):
+            return
+        if not self.exact:
+            hashes = hashes[hashes < self.smallest[-1]]
+        ordered = np.sort(np.concatenate([self.smallest, hashes]))
+        fresh = np.ones(len(ordered), dtype=bool)
+        fresh[1:] = ordered[1:] != ordered[:-1]
+        self.smallest = ordered[fresh][: KEPT_HASHES + 1]
+
+    @property
+    def exact(self) -> bool:
+        """Whether every value was counted."""
+        return len(self.smallest) <= KEPT_HASHES
+
+    @property
+    def count(self) -> int:
+        """Distinct values."""
+        return len(self.smallest) if self.exact else round(KEPT_HASHES / (float(self.smallest[-1]) / 2.0**64))

@@ -1,0 +1,58 @@
+"""Hashes of a sample of rounds, to recognize a log later even if only part of it comes back."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from seachange.log.bandit_log import BanditLog
+
+Hashes = npt.NDArray[np.uint64]
+# Rounds in the sample: those with the smallest hashes, which amounts to a random choice.
+REMEMBERED = 512
+# Rounds that mostly equal other rounds do not identify a log.
+MOSTLY_DISTINCT = 0.95
+# Rounds below the sample's largest hash that are needed to decide whether they are in the sample.
+ENOUGH = 5
+# Constants of the generator SplitMix64 (golden ratio, David Stafford), which mixes bits evenly.
+STEP, FIRST, SECOND = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+
+
+def remembered(log: BanditLog) -> tuple[int, ...]:
+    """The smallest hashes of the rounds of ``log``; none if its rounds are too similar to be told apart."""
+    least = np.empty(0, dtype=np.uint64)
+    for chunk in log.chunks():
+        least = np.sort(np.concatenate([least, round_hashes(chunk)]))[: 2 * REMEMBERED]
+    distinct = np.unique(least)
+    return tuple(distinct[:REMEMBERED].tolist()) if len(distinct) >= MOSTLY_DISTINCT * len(least) else ()
+
+
+def share_known(log: BanditLog, hashes: tuple[int, ...]) -> float | None:
+    """The share of the rounds of ``log`` that the log behind ``hashes`` had; None if there are too few to tell."""
+    known = np.array(hashes, dtype=np.uint64)
+    # A sample that is not full holds all rounds there were.
+    limit = known[-1] if len(known) == REMEMBERED else np.iinfo(np.uint64).max if len(known) else np.uint64(0)
+    below = [found[found <= limit] for found in (round_hashes(chunk) for chunk in log.chunks())]
+    candidates = np.concatenate(below)
+    return float(np.isin(candidates, known).mean()) if len(candidates) >= ENOUGH else None
+
+
+def round_hashes(log: BanditLog) -> Hashes:
+    """(n,) a 64-bit hash of the action, the reward and the features of each round."""
+    with np.errstate(over="ignore"):
+        hashes = mixed(log.actions.astype(np.uint64)) ^ _bits(log.rewards)
+        rows = log.arrays.rows
+        for column in rows.reshape(len(rows), -1).T if len(rows) == len(log) else ():
+            hashes = mixed(hashes + STEP) ^ _bits(column)
+        return mixed(hashes)
+
+
+def _bits(values: npt.NDArray[np.floating]) -> Hashes:
+    return (np.ascontiguousarray(values, dtype=np.float64) + 0.0).view(np.uint64)  # -0 is 0
+
+
+def mixed(values: Hashes) -> Hashes:
+    """Values with evenly mixed bits."""
+    values = (values ^ (values >> np.uint64(30))) * FIRST
+    values = (values ^ (values >> np.uint64(27))) * SECOND
+    return values ^ (values >> np.uint64(31))

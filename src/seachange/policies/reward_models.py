@@ -1,0 +1,157 @@
+"""Reward models r̂(x, a) for the direct and doubly robust methods."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import numpy as np
+from scipy.special import expit
+
+from seachange.kernels.regression import modeled_rewards, penalized_gram, regression_sums, scaled_inverse, solve_ridge
+from seachange.log.bandit_log import BanditLog, first_that_is_no_click
+from seachange.log.clusters import Clusters
+from seachange.params import Auto, require
+from seachange.protocols import Bools, Floats
+from seachange.states.pooled_regression import click_center, click_fit, marginal_ridge
+
+RewardKind = Literal["gaussian", "bernoulli"]
+
+
+@dataclass(frozen=True, eq=False)
+class RewardModel:
+    """r̂(x, a) = c · f(x, a) by weighted ridge regression; for clicks 1 / (1 + exp(-c · f(x, a)))."""
+
+    coefs: Floats  # (B, D)
+    inverse_gram: Floats  # (B, D, D): (Σ u f f' + ridge I)⁻¹
+    kind: RewardKind = "gaussian"
+
+    def predict(self, log: BanditLog) -> Floats:
+        """r̂(x_t, a) of every round and action: (n, K), or (1, K) for a log without contexts."""
+        scores = np.ascontiguousarray(modeled_rewards(log.arrays.rows, self.coefs), dtype=np.float64)
+        return np.asarray(expit(scores)) if self.kind == "bernoulli" else scores
+
+
+def reward_kind(log: BanditLog, wanted: RewardKind | Auto) -> RewardKind:
+    """How to model the rewards of ``log``; "auto": Bernoulli if all are 0 or 1, else Gaussian."""
+    require(
+        wanted in ("auto", "gaussian", "bernoulli"),
+        f'rewards must be "auto", "gaussian" or "bernoulli"; got {wanted!r}.',
+    )
+    if wanted == "gaussian":
+        return "gaussian"
+    other = first_that_is_no_click(log)
+    require(wanted == "auto" or other is None, f'rewards="bernoulli" needs rewards of 0 or 1; the log has {other}.')
+    return "bernoulli" if other is None else "gaussian"
+
+
+def fit_rewards(
+    log: BanditLog, weights: Floats, ridge: float | Auto, kind: RewardKind = "gaussian", center: Floats | None = None
+) -> list[RewardModel]:
+    """One reward model per column of ``weights`` (n, L).
+
+    ``ridge`` is in rounds; "auto" maximizes the marginal likelihood of the rewards. Coefficients shrink toward
+    ``center`` (B, D); by default toward the mean reward if there is an intercept, and toward 0 if actions have their
+    own feature vectors.
+    """
+    if kind == "bernoulli":
+        return [_click_model(log, np.ascontiguousarray(column), ridge, center) for column in weights.T]
+    n_blocks, n_features = log.joint.shape
+    scales = log.scales
+    centers = np.zeros((weights.shape[1], n_blocks, n_features))
+    if center is not None:
+        centers[:] = center
+    elif log.joint.kind != "per action":
+        counts = weights.sum(axis=0)
+        means = np.divide(log.arrays.rewards @ weights, counts, out=np.zeros(len(counts)), where=counts > 0)
+        centers[..., -1] = means[:, None]
+    grams = np.zeros((weights.shape[1], n_blocks, n_features, n_features))
+    moments, totals = np.zeros((weights.shape[1], n_blocks, n_features)), np.zeros((weights.shape[1], 2))
+    for rounds in log.chunk_slices():
+        arrays = log[rounds].arrays
+        sums = regression_sums(arrays.rows, arrays.actions, arrays.rewards, weights[rounds], n_blocks)
+        grams += sums[0]
+        moments += sums[1]
+        totals += sums[2]
+    # Sums of the rewards minus the center's predictions.
+    explained = np.einsum("zbij,zbj->zbi", grams, centers)
+    squares = totals[:, 0] - np.einsum("zbi,zbi->z", centers, 2 * moments - explained)
+    moments -= explained
+    models = []
+    for z in range(weights.shape[1]):
+        used = ridge
+        if used == "auto":
+            used = marginal_ridge(grams[z], moments[z], max(float(squares[z]), 0.0), float(totals[z, 1]), scales)
+        penalties = used * np.square(scales)
+        coefs = centers[z] + solve_ridge(grams[z], moments[z], penalties)
+        models.append(RewardModel(coefs, scaled_inverse(penalized_gram(grams[z], penalties))))
+    return models
+
+
+def _click_model(log: BanditLog, weights: Floats, ridge: float | Auto, center: Floats | None) -> RewardModel:
+    """Logistic regression of clicks."""
+    scales = log.scales
+    start = click_center(log, weights) if center is None else center
+    fit = click_fit(log, scales, weights, start, None if ridge == "auto" else ridge)
+    penalties = fit.ridge * np.square(scales)
+    return RewardModel(fit.coefs, scaled_inverse(penalized_gram(fit.grams[0], penalties)), "bernoulli")
+
+
+def robust_weights(probs: Floats, propensities: Floats) -> Floats:
+    """(n,) π(a_t | x_t) (1 - p_t) / p_t²: the variance that squared model errors add to the doubly robust value."""
+    return np.asarray(probs * (1 - propensities) / np.square(propensities))
+
+
+class Fold(NamedTuple):
+    """Rounds that are held out together."""
+
+    span: slice  # from the first round to the last
+    inside: Bools  # which rounds of the span belong to the fold
+
+    def without(self, weights: Floats) -> Floats:
+        """(n, …) ``weights``, 0 inside the fold."""
+        others = weights.copy()
+        others[self.span][self.inside] = 0.0
+        return others
+
+
+def folds_of(log: BanditLog, weights: Floats, n_folds: int) -> list[Fold]:
+    """Blocks of time of about equal weight (n,); no sequence is split."""
+    fold_of, found = Clusters(log).folds(n_folds, weights), []
+    for fold in range(int(fold_of.max()) + 1):
+        rounds = np.flatnonzero(fold_of == fold)
+        span = slice(int(rounds[0]), int(rounds[-1]) + 1)
+        found.append(Fold(span, fold_of[span] == fold))
+    return found
+
+
+def cross_fitted(
+    log: BanditLog,
+    weights: Floats,
+    ridge: float | Auto,
+    kind: RewardKind = "gaussian",
+    n_folds: int = 5,
+    needed: Bools | None = None,
+) -> Floats:
+    """(n, K) r̂(x_t, a) from models fitted without the block of time that contains t; one fold means no cross-fitting.
+
+    Logistic models use the ridge of the whole log and start from its fit, so each needs only a few steps. Rounds
+    outside ``needed`` may be 0.
+    """
+    predicted = np.zeros((len(log), log.n_actions))
+    if kind == "bernoulli":
+        whole = click_fit(log, log.scales, weights, click_center(log, weights), None if ridge == "auto" else ridge)
+    for fold in folds_of(log, weights, n_folds):
+        seen, held_out = weights if n_folds == 1 else fold.without(weights), log[fold.span]
+        inside = fold.inside if needed is None else fold.inside & needed[fold.span]
+        if kind == "bernoulli":
+            coefs = click_fit(log, log.scales, seen, click_center(log, seen), whole.ridge, start=whole.coefs).coefs
+            rows = held_out.arrays.rows
+            if len(rows) > 1 and log.disk is None and not inside.all():
+                predicted[fold.span][inside] = expit(modeled_rewards(rows[inside], coefs))
+                continue
+            modeled = expit(modeled_rewards(rows, coefs))
+        else:
+            modeled = fit_rewards(log, seen[:, None], ridge)[0].predict(held_out)
+        predicted[fold.span][inside] = np.broadcast_to(modeled, (len(held_out), log.n_actions))[inside]
+    return predicted

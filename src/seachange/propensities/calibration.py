@@ -1,0 +1,166 @@
+"""Calibration of propensities: predicted against observed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from seachange.errors import LogError
+from seachange.log.bandit_log import BanditLog, require_rounds
+from seachange.log.validation import require_probabilities
+from seachange.params import require_count
+from seachange.propensities.logging_model import ChoiceModel, ChoiceSample
+from seachange.protocols import Floats
+from seachange.records import lines_of, table_of
+
+# Normal quantile of 95% intervals.
+REACH = 1.959963984540054
+# Actions printed in a report.
+SHOWN = 10
+
+
+@dataclass(frozen=True)
+class ReliabilityBin:
+    """Choices with about this propensity, and how often they were taken."""
+
+    low: float
+    high: float
+    n_choices: int  # pairs of a round and an action
+    predicted: float  # mean propensity
+    observed: float  # share taken
+    observed_low: float  # 95% interval (Wilson)
+    observed_high: float
+
+
+@dataclass(frozen=True)
+class ActionCalibration:
+    """One action: Σ 1 / p over the rounds that took it should equal the number of rounds that could."""
+
+    action: str
+    n_taken: int
+    predicted_taken: float  # Σ_t p_t(a)
+    inverse_mean: float  # Σ_{t: a_t = a} 1 / p_t over the rounds that could take it; 1 expected
+    inverse_error: float  # standard error of that
+
+
+@dataclass(frozen=True, repr=False)
+class PropensityReport:
+    """Calibration of propensities on a log."""
+
+    n_rounds: int
+    calibration_error: float  # Σ over bins of their share of choices × |observed - predicted|
+    error_by_chance: float  # its expected value if the propensities were right
+    log_loss: float  # mean of -log p_t
+    marginal_log_loss: float  # the same for the overall frequencies of actions
+    least: float  # smallest p_t
+    bins: tuple[ReliabilityBin, ...]
+    actions: tuple[ActionCalibration, ...]
+
+    def __repr__(self) -> str:
+        """Overall calibration, and by action."""
+        rows = [
+            ("calibration error", f"{self.calibration_error:.4f} (expected by chance: {self.error_by_chance:.4f})"),
+            ("log-loss", f"{self.log_loss:.4f} (of action frequencies: {self.marginal_log_loss:.4f})"),
+            ("smallest propensity", f"{self.least:.3g}"),
+        ]
+        actions = [
+            (a.action, f"{a.n_taken:,}", f"{a.predicted_taken:,.0f}", f"{a.inverse_mean:.3f} ± {a.inverse_error:.3f}")
+            for a in self.actions[:SHOWN]
+        ]
+        more = f", the first {SHOWN} of {len(self.actions)}" if len(self.actions) > SHOWN else ""
+        columns = ("", "taken", "predicted", "mean of 1/p (1 expected)")
+        summary = lines_of(f"PropensityReport: {self.n_rounds:,} rounds", rows)
+        return f"{summary}\n{table_of(f'By action{more}', columns, actions)}"
+
+
+def propensity_report(log: BanditLog, probs: npt.ArrayLike, *, bins: int = 10) -> PropensityReport:
+    """Compare ``probs`` (n, K), from ``estimate_logging_probs`` or a log's own ``logging_probs``, with ``log``.
+
+    Bins have equal shares of Σ p, so that each expects the same number of taken actions. The whole distribution is
+    needed: the propensities of the actions taken do not show how often equally likely actions were not taken.
+    """
+    require_rounds(log, "a propensity report")
+    require_count("bins", bins)
+    given = np.asarray(probs, dtype=np.float64)
+    if given.shape != (len(log), log.n_actions):
+        raise LogError(
+            f"a propensity report needs the whole logging distribution, shape ({len(log)}, {log.n_actions}); "
+            f"got {given.shape}. Estimate it with sc.estimate_logging_probs."
+        )
+    everyone = np.arange(len(log))
+    taken = given[everyone, log.actions]
+    require_probabilities(taken, given)
+    allowed = np.broadcast_to(log.arrays.mask, given.shape)
+    table = _reliability(given[allowed], _hits(log)[allowed], bins)
+    total = sum(row.n_choices for row in table)
+    sample = ChoiceSample(log, everyone)
+    return PropensityReport(
+        n_rounds=len(log),
+        calibration_error=sum(row.n_choices * abs(row.observed - row.predicted) for row in table) / total,
+        # E|Z| for a normal Z with the standard error of the observed share.
+        error_by_chance=sum(
+            row.n_choices * np.sqrt(2 / np.pi * row.predicted * (1 - row.predicted) / row.n_choices) for row in table
+        )
+        / total,
+        log_loss=float(-np.log(taken).mean()),
+        marginal_log_loss=ChoiceModel.plain(sample, sample.prior).log_loss(sample) / len(log),
+        least=float(taken.min()),
+        bins=table,
+        actions=_by_action(log, given, taken),
+    )
+
+
+def _hits(log: BanditLog) -> npt.NDArray[np.bool_]:
+    """(n, K) whether the action was taken."""
+    return np.asarray(log.actions[:, None] == np.arange(log.n_actions))
+
+
+def _reliability(probs: Floats, hits: npt.NDArray[np.bool_], n_bins: int) -> tuple[ReliabilityBin, ...]:
+    ordered = np.sort(probs)
+    mass = np.cumsum(ordered)
+    cuts = np.searchsorted(mass, mass[-1] * np.arange(1, n_bins) / n_bins)
+    edges = np.unique(ordered[np.minimum(cuts, len(ordered) - 1)])
+    bin_of = np.searchsorted(edges, probs, side="left")  # equal propensities share a bin
+    counts = np.bincount(bin_of, minlength=len(edges) + 1)
+    sums, taken = np.bincount(bin_of, probs, len(counts)), np.bincount(bin_of, hits, len(counts))
+    rows = []
+    for i in np.flatnonzero(counts):
+        members, share = probs[bin_of == i], taken[i] / counts[i]
+        low, high = wilson_interval(np.asarray(share), np.asarray(counts[i], np.float64), REACH)
+        rows.append(
+            ReliabilityBin(
+                low=float(members.min()),
+                high=float(members.max()),
+                n_choices=int(counts[i]),
+                predicted=float(sums[i] / counts[i]),
+                observed=float(share),
+                observed_low=max(float(low), 0.0),
+                observed_high=min(float(high), 1.0),
+            )
+        )
+    return tuple(rows)
+
+
+def wilson_interval(shares: Floats, counts: Floats, z: float) -> tuple[Floats, Floats]:
+    """Intervals for shares of ``counts`` trials, ``z`` the normal quantile."""
+    center = (shares + z**2 / (2 * counts)) / (1 + z**2 / counts)
+    half = z * np.sqrt(shares * (1 - shares) / counts + z**2 / (4 * counts**2)) / (1 + z**2 / counts)
+    return np.asarray(center - half), np.asarray(center + half)
+
+
+def _by_action(log: BanditLog, probs: Floats, taken: Floats) -> tuple[ActionCalibration, ...]:
+    n_actions = log.n_actions
+    shown = np.broadcast_to(log.arrays.mask, probs.shape).sum(axis=0)
+    counts = np.bincount(log.actions, minlength=n_actions)
+    inverse = np.bincount(log.actions, 1 / taken, n_actions)
+    squares = np.bincount(log.actions, 1 / np.square(taken), n_actions)
+    rounds = np.maximum(shown, 1)
+    means = inverse / rounds
+    errors = np.sqrt(np.maximum(squares / rounds - np.square(means), 0.0) / rounds)
+    predicted = probs.sum(axis=0)
+    return tuple(
+        ActionCalibration(name, int(counts[a]), float(predicted[a]), float(means[a]), float(errors[a]))
+        for a, name in enumerate(log.action_names)
+    )

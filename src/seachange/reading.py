@@ -1,0 +1,189 @@
+"""read_log(): any supported file → BanditLog, and write_log() back. The one list of formats is here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from seachange.datasets import criteo, open_bandit, yahoo_r6
+from seachange.datasets.obp import log_from_obp
+from seachange.errors import LogError, did_you_mean
+from seachange.formats import csv, decisions, dsjson, json_lines, parquet, vw_text
+from seachange.formats.decisions import DecisionLog
+from seachange.formats.frame import FrameLog
+from seachange.formats.sources import bare_suffix, files_of, head_of, refuse_utf16
+from seachange.log.bandit_log import BanditLog, set_frame_reader
+from seachange.log.encoding import log_from_raw
+from seachange.log.features import FeatureSpec
+from seachange.log.raw import PART_ROWS, RawLog, RawRounds
+from seachange.log.validation import OnBadRows
+
+__all__ = ["BanditLog", "DecisionLog", "log_from_obp", "read_log", "write_log"]
+
+
+class Format(NamedTuple):
+    """A file format: its name, how to recognize it, and its reader."""
+
+    name: str
+    looks_like: Callable[[Path, bytes], bool]  # given a path and the first bytes of the file
+    reader: Callable[..., RawLog]
+    folders: bool = False  # the reader takes a folder
+    many: bool = False  # the reader takes a list of files
+    table: bool = False  # columns can be mapped to roles
+    action_lists: bool = False  # features tell the reader whether the actions of a list have names
+
+
+# Tried in this order: formats with a clear signature first, formats that many files resemble last.
+FORMATS = (
+    Format("parquet", parquet.looks_like, parquet.ParquetLog, many=True, table=True),
+    Format("open-bandit", open_bandit.looks_like, open_bandit.OpenBanditLog, folders=True),
+    Format("yahoo-r6a", yahoo_r6.looks_like, yahoo_r6.YahooLog, folders=True),
+    Format("yahoo-r6b", yahoo_r6.looks_like, partial(yahoo_r6.YahooLog, release="yahoo-r6b"), folders=True),
+    Format("criteo", criteo.looks_like, criteo.CriteoLog),
+    Format("decisions", decisions.looks_like, decisions.DecisionsLog, many=True),
+    Format("dsjson", dsjson.looks_like, dsjson.DsjsonLog, many=True, action_lists=True),
+    Format("vw", vw_text.looks_like, vw_text.VwTextLog, many=True, action_lists=True),
+    Format("json-lines", json_lines.looks_like, json_lines.JsonLinesLog, many=True, table=True),
+    Format("csv", csv.looks_like, csv.CsvLog, many=True, table=True),
+    Format("tsv", csv.looks_like, csv.CsvLog, many=True, table=True),
+)
+# The format by file name, for files whose content does not decide.
+SUFFIXES = {
+    ".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".jsonl": "json-lines",
+    ".ndjson": "json-lines", ".json": "json-lines",
+}  # fmt: skip
+WRITERS: dict[str, Callable[[Any, Path], object]] = {
+    ".parquet": parquet.write_parquet, ".dsjson": dsjson.write_dsjson, ".json": dsjson.write_dsjson,
+}  # fmt: skip
+
+Roles = Mapping[str, str | Sequence[str]]
+
+
+def open_raw(
+    path: str | Path | Sequence[str | Path],
+    columns: Roles | None = None,
+    *,
+    features: FeatureSpec | None = None,
+    format: str | None = None,
+) -> RawLog:
+    """Open a file, a folder of files or a pattern as a raw log.
+
+    The format is detected from the content, then from the name, unless ``format`` sets it. With ``features``, only the
+    columns they use are read from a table.
+    """
+    if isinstance(path, str | Path) and Path(path).is_dir():
+        folder = Path(path)
+        whole = _by_name(format) if format else _detected(folder, b"", columns)
+        if whole is not None and whole.folders:
+            return whole.reader(folder, columns)
+    files = files_of(path)
+    found = _by_name(format) if format else _format_of(files, columns)
+    if found.table and features is not None:
+        columns = features.words(columns)
+    reader = partial(found.reader, features=features) if found.table or found.action_lists else found.reader
+    if isinstance(path, str | Path) and Path(path).is_file():
+        return reader(files[0], columns)
+    return reader(files, columns) if found.many else ManyFiles([reader(file, columns) for file in files])
+
+
+def read_log(
+    path: str | Path | Sequence[str | Path],
+    columns: Roles | None = None,
+    *,
+    features: FeatureSpec | None = None,
+    format: str | None = None,
+    action_names: Sequence[str] | None = None,
+    missing_rewards: bool = False,
+    on_bad_rows: OnBadRows = "raise",
+    on_disk: bool = False,
+) -> BanditLog:
+    """Read a log from any supported file, folder or pattern.
+
+    ``columns`` maps roles to columns: ``{"action": "item_id", "reward": "click", "propensity": "pscore"}``, and
+    optionally ``"time"``, ``"sequence"`` and ``"contexts"`` (a list). Roles that are not mapped are detected by their
+    usual names; by default all other columns are contexts. Pass a model's ``features`` to encode the columns as the
+    model does; otherwise the encoding is fitted to this log. ``on_disk=True`` keeps the columns of a log larger than
+    memory in temporary files. The other parameters are those of ``BanditLog.from_frame``.
+    """
+    return log_from_raw(
+        open_raw(path, columns, features=features, format=format), features, action_names=action_names,
+        missing_rewards=missing_rewards, on_bad_rows=on_bad_rows, on_disk=on_disk,
+    )  # fmt: skip
+
+
+def write_log(log: BanditLog, path: str | Path) -> None:
+    """Write a log in the format of the file name: Parquet or dsjson. The file appears whole or not at all."""
+    suffix = Path(path).suffix.lower()
+    if suffix not in WRITERS:
+        raise LogError(f"cannot write {str(path)!r}: the name must end in {', '.join(WRITERS)}.")
+    WRITERS[suffix](log, Path(path))
+
+
+class ManyFiles:
+    """Several files of one format, read one after another."""
+
+    def __init__(self, logs: Sequence[RawLog]) -> None:
+        self.logs = logs
+        self.format = logs[0].format
+        self.columns = logs[0].columns
+
+    def parts(self, rows: int = PART_ROWS) -> Iterator[RawRounds]:
+        """All rounds, at most ``rows`` at a time."""
+        for log in self.logs:
+            yield from log.parts(rows)
+
+
+def _by_name(name: str) -> Format:
+    known = {one.name: one for one in FORMATS}
+    if name not in known:
+        raise LogError(f"format must be one of {', '.join(known)}; got {name!r}.{did_you_mean(name, known)}")
+    return known[name]
+
+
+def _format_of(files: Sequence[Path], columns: Roles | None) -> Format:
+    """The format of all ``files``."""
+    formats = [_format_of_file(file, columns) for file in files]
+    for file, one in zip(files, formats, strict=True):
+        if one.reader is not formats[0].reader:
+            campaigns = [file.parent for file, each in zip(files, formats, strict=True) if each.name == "open-bandit"]
+            if campaigns:
+                raise LogError(
+                    "a log of the Open Bandit Dataset is the folder of one policy and one campaign. Pass "
+                    f"{str(campaigns[0])!r}, or another of its {len(campaigns)}."
+                )
+            raise LogError(
+                f"all files of a log must have the same format; {files[0].name!r} is {formats[0].name} and "
+                f"{file.name!r} is {one.name}. Select the files of one format with a pattern: 'logs/*.parquet'."
+            )
+    return formats[0]
+
+
+def _detected(path: Path, head: bytes, columns: Roles | None) -> Format | None:
+    """The first format that fits; only tables have columns to map."""
+    return next((one for one in FORMATS if (one.table or not columns) and one.looks_like(path, head)), None)
+
+
+def _format_of_file(file: Path, columns: Roles | None) -> Format:
+    head = head_of(file)
+    found = _detected(file, head, columns)
+    if found is None and (name := SUFFIXES.get(bare_suffix(file))):
+        found = _by_name(name)
+    if found is None:
+        refuse_utf16(file, head)
+        names = ", ".join(one.name for one in FORMATS)
+        excel = (
+            " Excel workbooks are not supported: save the sheet as CSV." if bare_suffix(file).startswith(".xls") else ""
+        )
+        raise LogError(
+            f"the format of {str(file)!r} could not be detected.{excel} Set it with format=... (--format): {names}."
+        )
+    return found
+
+
+def _log_from_frame(frame: Any, columns: Any, *, features: Any, **options: Any) -> BanditLog:
+    return log_from_raw(FrameLog(frame, columns or {}, features), features, **options)
+
+
+set_frame_reader(_log_from_frame)

@@ -1,0 +1,156 @@
+"""Diagnostics: how far the estimates can be trusted, and what theory guarantees."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from seachange.analysis.formatting import bound_number, count_of
+from seachange.analysis.report_content import CLEAR, ReportContent
+from seachange.evaluation.diagnostics import DOMINANT, LEAST_EFFECTIVE, MOST_MISSING, SURPRISING, Diagnostics
+from seachange.report.layout import MINUS, Section, further_reasons, refusals_of, share_text
+
+Mark = Literal["good", "caution", "problem"]
+# This many times the minimum effective sample size is plenty: the standard error is then known to about 4%.
+PLENTY = 10
+# Overlap of two policies: much, and hardly any.
+COMMON, RARE = 0.2, 0.05
+# Share of rounds whose state must be clear for the states to be clear overall.
+MOSTLY_CLEAR = 0.8
+# More standard errors than this are not printed as a number.
+FAR = 100
+
+TEMPLATE = """
+<h2>{{ "Why there is no estimate" if refused else "Diagnostics" }}</h2>
+{{ basis_line(basis and basis.of_values) }}
+{% if refusals %}
+<div class="refusal">{% for text in refusals %}<p>{{ text }}</p>{% endfor %}</div>
+{% endif %}
+<dl class="verdicts">
+  {% for verdict in verdicts %}
+  <div><dt><span class="mark {{ verdict.mark }}">{{ verdict.mark }}</span>{{ verdict.name }}</dt><dd>{{ verdict.text }}</dd></div>
+  {% endfor %}
+</dl>
+{% if bounds %}
+<details>
+  <summary>Theoretical guarantees</summary>
+  <div class="wide"><table>
+    <thead><tr><th>bound</th><th class="n">at most</th><th class="n">trivial bound</th><th>verdict</th></tr></thead>
+    <tbody>{% for bound in bounds %}<tr><td>{{ bound.name }}</td><td class="n">{{ bound.most }}</td><td class="n">{{ bound.trivial }}</td><td>{{ bound.verdict }}</td></tr>{% endfor %}</tbody>
+  </table></div>
+</details>
+{% endif %}
+"""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A diagnostic and its verdict."""
+
+    mark: Mark
+    name: str
+    text: str
+
+
+def view(content: ReportContent) -> dict[str, Any]:
+    """Verdicts, further refusals and bounds."""
+    comparison, refused = content.comparison, refusals_of(content)
+    refusals: list[str] = []
+    if comparison is not None and not refused:
+        if comparison.diagnostics is not None:
+            refusals += [reason.text(shell=True) for reason in comparison.diagnostics.refusals]
+        online = comparison.online
+        if online is not None and (text := further_reasons(online.refusals, content)):
+            refusals.append(f"The deployment itself, replayed on the log, has no estimate. {text}")
+    return {
+        "refused": bool(refused),
+        "refusals": refusals,
+        "verdicts": verdicts_of(content),
+        "bounds": [
+            {
+                "name": f"{bound.name}: {bound.bounds}",
+                "most": bound_number(bound.corrected),
+                "trivial": bound_number(bound.total),
+                "verdict": "depends on unchecked conditions" if bound.verdict == "conditional" else bound.verdict,
+            }
+            for bound in (() if content.bounds is None else content.bounds.bounds)
+        ],
+    }
+
+
+def verdicts_of(content: ReportContent) -> list[Verdict]:
+    """All verdicts: on weights, on the log, on the states."""
+    found = None if content.comparison is None else content.comparison.diagnostics
+    verdicts = [] if found is None else _on_weights(found, content.holdout.first_round)
+    verdicts.append(_on_propensities(content.origin.propensity_source))
+    if content.origin.n_dropped:
+        rows = count_of(content.origin.n_dropped, "row")
+        verdicts.append(Verdict("caution", "Dropped rows", f"{rows} broke a rule and were dropped."))
+    share = content.clear_share
+    if share is not None and content.states.n_states > 1:
+        text = f"The likeliest state has a probability of at least {CLEAR:.0%} in {share_text(share, 1)} of the rounds."
+        verdicts.append(Verdict(_mark(share >= MOSTLY_CLEAR, share >= 0.5), "Clear states", text))
+    return verdicts
+
+
+def _on_weights(found: Diagnostics, first_round: int) -> list[Verdict]:
+    row, weight = found.largest_weights[0]
+    heaviest = weight / max(found.n_rounds * found.mean_weight, 1e-300)
+    dominates = "no round dominates" if heaviest <= DOMINANT else "the estimate depends on it"
+    missing = max(found.unsupported_mass or 0.0, found.unseen_mass)
+    explained = abs(found.mean_weight_z) <= SURPRISING
+    errors = f"{found.mean_weight_z:+.1f}".replace("-", MINUS) if abs(found.mean_weight_z) < FAR else f"over {FAR}"
+    return [
+        Verdict(
+            _mark(found.effective_samples >= PLENTY * LEAST_EFFECTIVE, found.effective_samples >= LEAST_EFFECTIVE),
+            "Effective sample size",
+            f"{found.effective_samples:,.0f} of {count_of(found.n_rounds, 'round')} "
+            f"({share_text(found.effective_share, 1)}); at least {LEAST_EFFECTIVE:.0f} are needed for an estimate.",
+        ),
+        Verdict(
+            _mark(found.overlap >= COMMON, found.overlap >= RARE),
+            "Overlap",
+            f"The policy and the logging policy have {share_text(found.overlap)} of their choices in common.",
+        ),
+        Verdict(
+            _mark(0 < heaviest <= DOMINANT, 0 < heaviest <= 0.5),
+            "Largest weight",
+            f"{weight:,.3g}, in round {first_round + row:,}, is {share_text(heaviest, 1)} of all weight: {dominates}."
+            if weight > 0
+            else "All weights are 0: the log took none of the policy's actions.",
+        ),
+        Verdict(
+            _mark(explained, abs(found.mean_weight - 1) <= MOST_MISSING),
+            "Mean weight",
+            f"The weights average {found.mean_weight:.3f}, {errors} standard errors from 1: "
+            f"{'the propensities agree with the logged actions' if explained else 'chance does not explain this'}.",
+        ),
+        Verdict(
+            _mark(missing == 0, missing <= MOST_MISSING),
+            "Support",
+            "The log took every action that the policy takes."
+            if missing == 0
+            else f"In {share_text(missing, 1)} of rounds, the policy takes actions that the log never took or could not take.",
+        ),
+    ]
+
+
+def _on_propensities(source: str) -> Verdict:
+    texts: dict[str, tuple[Mark, str]] = {
+        "logged": ("good", "The log has the propensity of each action."),
+        "estimated": (
+            "caution",
+            "Estimated, not logged. Values are only as accurate as these estimates, and intervals do not include their "
+            "error.",
+        ),
+        "unknown": ("problem", "Missing. Values cannot be estimated without them; try --estimate-propensities."),
+    }
+    mark, text = texts[source]
+    return Verdict(mark, "Propensities", text)
+
+
+def _mark(good: bool, usable: bool) -> Mark:
+    return "good" if good else "caution" if usable else "problem"
+
+
+SECTION = Section("diagnostics", lambda _: "Diagnostics", view, TEMPLATE)

@@ -1,0 +1,150 @@
+"""States over time: segments, probabilities, mean rewards and changes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from seachange.analysis.formatting import count_of, shown_name
+from seachange.analysis.report_content import CLEAR, ReportContent
+from seachange.analysis.states_summary import CERTAIN, StatesSummary
+from seachange.report.drawing import axis_ticks, states_drawing
+from seachange.report.layout import LONG_NAME, Section, reward_numbers, rounded, share_text, short_edges
+
+MOST_CHANGES = 200
+# Means closer than this many standard errors are not distinguished.
+DISTINCT_ERRORS = 2
+FOUND_BY = {"hmm": ", found by a hidden Markov model", "change-point": ", found by change-point detection"}
+
+TEMPLATE = """
+<h2>{{ "States over time" if states.n_states > 1 else "The log over time" }}</h2>
+{{ basis_line(basis and basis.of_states) }}
+<p class="lead">{{ lead }}</p>
+<figure class="time" data-figure="states" aria-label="Probability of each state over time{% if drawing.rewards %}, and the mean reward{% endif %}">
+  {{ tools("the states") }}
+  <div class="plot" style="height:{{ drawing.height }}px" tabindex="0" role="slider" aria-label="Position in time: arrow keys move, plus and minus zoom, 0 shows the whole log" aria-valuemin="0" aria-valuemax="100" aria-valuenow="0" aria-valuetext="the whole log">
+    <svg viewBox="0 0 1000 {{ drawing.height }}" preserveAspectRatio="none" aria-hidden="true">{{ drawing.svg }}</svg>
+    <div class="numbers" aria-hidden="true">{% for mark in drawing.numbers %}<span class="b{{ mark.state }}" data-x="{{ "%.3f" % mark.x }}" data-width="{{ "%.3f" % mark.width }}" style="left:{{ "%.2f" % mark.x }}%">{{ mark.state }}</span>{% endfor %}</div>
+    {% for lane in lanes %}
+    <div class="lane" style="top:{{ lane.top }}px"><span>{{ chip(lane.state) }} state {{ lane.state }} <small>{{ lane.share }} of rounds{% if lane.best %}, <span class="name">{{ lane.best[0] }}</span> {{ lane.best[1] }}{% endif %}</small></span></div>
+    {% endfor %}
+    {% if drawing.rewards %}
+    <div class="lane" style="top:{{ drawing.rewards.top }}px"><span>mean reward <small>smoothed, from {{ numbers.format(drawing.rewards.least) }} to {{ numbers.format(drawing.rewards.most) }}</small></span></div>
+    {% endif %}
+  </div>
+  <div class="ticks" aria-hidden="true">{{ tick_labels(ticks) }}</div>
+  {% if states.n_states > 1 %}
+  <figcaption>{% if states.n_chains > 1 %}Share of rounds in each state.{% elif states.has_probs %}The height of a lane is the probability of the state, given all rewards.{% else %}Each round belongs to the state of its lane.{% endif %}
+    {{ " " }}{% if changes.placed %}Gray columns show where each change lies, with {{ "%.0f" % (100 * states.confidence) }}% confidence.{% endif %}</figcaption>
+  {% endif %}
+</figure>
+{% if changes.rows %}
+<details{% if changes.rows|length <= 12 %} open{% endif %}>
+  <summary>{{ count_of(states.changes|length, "change") }}: when{{ ", and how certain" if changes.certainty }}</summary>
+  <div class="wide"><table>
+    <thead><tr><th class="n{% if changes.timed %} roomy{% endif %}">first round</th>{% if changes.timed %}<th>time</th>{% endif %}<th>from → to</th>{% if changes.certainty %}<th class="n">certainty</th>{% endif %}{% if changes.placed %}<th class="n roomy">within rounds</th>{% endif %}</tr></thead>
+    <tbody>{% for row in changes.rows %}{% set within %}{% if row.within %}<small class="phone">{{ "round" if row.exact else "rounds" }} {{ row.within }}</small>{% endif %}{% endset %}<tr><td class="n{% if changes.timed %} roomy{% endif %}">{{ row.round }}{% if not changes.timed %}{{ within }}{% endif %}</td>{% if changes.timed %}<td class="when">{{ row.time }}{{ within }}</td>{% endif %}<td>{{ chip(row.before) }} → {{ chip(row.after) }}</td>{% if changes.certainty %}<td class="n">{{ row.certainty or "–" }}</td>{% endif %}{% if changes.placed %}<td class="n roomy">{{ row.within or "–" }}</td>{% endif %}</tr>{% endfor %}</tbody>
+  </table></div>
+  {% if changes.left_out %}<p class="small">{{ "{:,}".format(changes.left_out) }} more changes are in the output of --json.</p>{% endif %}
+</details>
+{% endif %}
+"""
+
+
+def view(content: ReportContent) -> dict[str, Any]:
+    """The figure of states and the table of changes."""
+    states, rewards, numbers = content.states, content.mean_rewards, reward_numbers(content)
+    drawing = states_drawing(states, rewards)
+    shares = np.nan_to_num(states.bands.shares[:, states.in_use])
+    return {
+        "lead": _lead(content),
+        "drawing": drawing,
+        "lanes": [
+            lane | {"share": f"{states.counts[z] / states.n_rounds:.1%}", "best": _best(states, z)}
+            for lane in drawing["lanes"]
+            for z in [lane["state"]]
+        ],
+        "numbers": numbers,
+        "ticks": axis_ticks(states.axis.kind, drawing),
+        "changes": _changes(states),
+        "figure": {
+            "kind": states.axis.kind,
+            "low": drawing["low"],
+            "high": drawing["high"],
+            "edges": short_edges(states.bands.edges),
+            "rounds": states.bands.rounds.tolist(),
+            "states": states.in_use,
+            "probs": [[round(100 * share) for share in row] for row in shares.tolist()],
+            "posterior": states.has_probs,
+            "rewards": None if rewards is None else rounded(rewards, numbers.decimals + 1),
+            "decimals": numbers.decimals,
+        },
+    }
+
+
+def _lead(content: ReportContent) -> str:
+    """How many states and changes there are, and how clear they are."""
+    states = content.states
+    by, n_used = FOUND_BY.get(states.oracle, ""), len(states.in_use)
+    if states.n_states == 1:
+        return "The model has one state, so it has one policy and never switches."
+    if n_used == 1:
+        text = f"Of the model's {states.n_states} states, only state {states.in_use[0]} occurs in this log."
+    else:
+        some = f"{states.n_states} states"
+        if n_used < states.n_states:
+            some = f"{n_used} of the model's {states.n_states} states"
+        changes = "" if states.n_chains > 1 else f" and {count_of(len(states.change_points), 'change')}"
+        text = f"{some}{changes} in {count_of(states.n_rounds, 'round')}{by}."
+    if states.clock is not None and states.clock.followed:
+        text = f"{text} {states.clock}"
+    if content.clear_share is None:
+        return text
+    share = f"{share_text(content.clear_share)} of the rounds" if content.clear_share else "no round"
+    return f"{text} The state is clear (probability of at least {CLEAR:.0%}) in {share}."
+
+
+def _changes(summary: StatesSummary) -> dict[str, Any]:
+    """When the state changed, and how certain that is."""
+    rows = []
+    for change in summary.changes[:MOST_CHANGES]:
+        certainty = "" if change.probability is None else f"{change.probability:.1%}"
+        if change.probability is not None and change.probability > CERTAIN:
+            certainty = "> 99.9%"
+        if change.p_value is not None:
+            certainty = "p < 0.0001" if change.p_value < 1e-4 else f"p = {change.p_value:.2g}"
+        within = ""
+        if change.low is not None and change.high is not None:
+            within = f"{change.low:,}" if change.low == change.high else f"{change.low:,} to {change.high:,}"
+        rows.append({
+            "round": f"{change.round:,}",
+            "time": summary.axis.format(float(summary.axis.at(change.round))) if summary.axis.timed else "",
+            "before": change.before,
+            "after": change.after,
+            "certainty": certainty,
+            "within": within,
+            "exact": change.low == change.high,
+        })  # fmt: skip
+    return {
+        "rows": rows,
+        "left_out": len(summary.changes) - len(rows),
+        "timed": summary.axis.timed,
+        "certainty": any(row["certainty"] for row in rows),
+        "placed": any(row["within"] for row in rows),
+    }
+
+
+def _best(summary: StatesSummary, state: int) -> tuple[str, str] | None:
+    """The action with the highest mean in a state, and how certain that is; None with fewer than two actions."""
+    cells = summary.cells
+    means = np.where(cells.rare, np.nan, cells.means)[state]
+    if np.isfinite(means).sum() < 2:
+        return None
+    second, first = np.argsort(np.nan_to_num(means, nan=-np.inf), kind="stable")[-2:].tolist()
+    doubt = DISTINCT_ERRORS * np.hypot(cells.std_errors[state, first], cells.std_errors[state, second])
+    verb = "earns most" if means[first] - means[second] > doubt else "may earn most"
+    return shown_name(summary.action_names[first], LONG_NAME), verb
+
+
+SECTION = Section("states", lambda content: "States" if content.states.n_states > 1 else "Log", view, TEMPLATE)

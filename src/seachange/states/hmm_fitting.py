@@ -1,0 +1,349 @@
+"""Fits of a log with a given number of states: initializations from clustered windows, EM runs, and the ridge."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from seachange.engine import stage
+from seachange.errors import ParameterError
+from seachange.kernels.change_scans import segment_sums
+from seachange.kernels.regression import penalized_gram, solve_ridge
+from seachange.log.bandit_log import BanditLog
+from seachange.log.column_statistics import moments_of
+from seachange.params import Auto
+from seachange.protocols import Floats, Ints
+from seachange.states.chains import Chain
+from seachange.states.clustering import cluster
+from seachange.states.em import EM, EMRun, Prior, best_first
+from seachange.states.expectation import LikeliestStates, expectation
+from seachange.states.pooled_regression import (
+    PooledFit,
+    best_ridge,
+    bounding_ridge,
+    coefficient_cost,
+    effective_coefs,
+    pooled_click_fit,
+    pooled_fit,
+    residual_log,
+)
+from seachange.states.switching_regression import Rewards, SwitchingRegression
+
+Initial = Literal["free", "stationary"]
+
+# Fits of windows and segments are shrunk toward 0 as if by this many rounds per action.
+PRIOR_ROUNDS = 2.0
+# With more windows, or if their sums would hold more numbers, an evenly spaced subset is used.
+MAX_WINDOWS = 5_000
+MAX_NUMBERS = 1 << 20
+# Restart i clusters windows of an expected stay divided by 5 · 2^i: from windows that average out the noise to windows
+# that rarely contain a change.
+LONGEST_WINDOWS_PER_STAY = 5
+# Without a prior on stays, one more start assumes stays of this many rounds. (Not with one: states that last a round or
+# two explain non-Gaussian noise better than real states do.)
+SHORT_STAY = 2.0
+# Times that the states of the best fit are regrouped, and splits tried each time.
+MAX_REGROUPINGS, MAX_SPLITS = 3, 2
+# If the log determines the ridge, the first runs use a ridge that leaves this many rounds per coefficient.
+ROUNDS_PER_COEFFICIENT = 10
+# Times that the ridge is reestimated, until the effective number of coefficients changes by less than this share.
+MAX_RIDGES, SAME_RIDGE = 5, 0.02
+
+
+class WindowFits(NamedTuple):
+    """Regressions of windows or segments of a chain."""
+
+    grams: Floats  # (W, B, D, D)
+    moments: Floats  # (W, B, D)
+    rounds: Floats  # (W,) rounds with a reward
+    scale: Floats  # (B, D, D) mean f f': the metric of squared differences of predictions
+    points: Floats  # (W, B D) coefficients, in coordinates in which that metric is Euclidean
+
+
+@dataclass(frozen=True)
+class Starts:
+    """Initial models for EM on a chain, from the residuals of one regression of the whole log."""
+
+    chain: Chain
+    residuals: Floats  # (n,) rewards minus the whole log's regression, in the chain's order
+    spread: float  # variance of the residuals, positive
+    rewards: Rewards
+    seed: int
+
+    def windows_of(self, width: int) -> WindowFits:
+        """Windows of ``width`` rounds within chains; an evenly spaced subset if there are too many."""
+        firsts, n = self.chain.firsts, len(self.chain.log)
+        counts = -(-np.diff(firsts, append=n) // width)
+        begins = np.repeat(firsts, counts) + width * (
+            np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+        )
+        used = slice(None, None, self._stride(len(begins)))
+        return self._fits_of(begins[used], np.append(begins[1:], n)[used])
+
+    def _stride(self, n: int) -> int:
+        """The step with which to choose a subset of ``n`` windows."""
+        n_blocks, n_features = self.chain.joint.shape
+        return -(-n // max(min(MAX_WINDOWS, MAX_NUMBERS // (n_blocks * n_features**2)), 1))
+
+    def from_windows(
+        self, windows: WindowFits, n_states: int, prior: Prior, attempt: int = 0
+    ) -> SwitchingRegression | None:
+        """A model with persistent states, one per cluster of windows; None if too few windows differ."""
+        clusters = cluster(windows.points, n_states, self.seed + attempt)
+        return None if clusters.max() + 1 < n_states else self._model_of(windows, clusters, n_states, prior)
+
+    def regrouped(self, model: SwitchingRegression, shortest: int, prior: Prior) -> list[SwitchingRegression]:
+        """Variants of ``model`` with its two most similar states merged and another state split.
+
+        Clusters of windows may split one state or merge two, which EM cannot undo, and a state may lose all its rounds.
+        The segments found by the model, of at least ``shortest`` rounds, contain no change: the states whose segments
+        differ most are split.
+        """
+        found = LikeliestStates(len(self.chain.log))
+        expectation(model, self.chain, found)
+        firsts = np.flatnonzero(self.chain.starts | (np.diff(found.states, prepend=found.states[0]) != 0))
+        ends = np.append(firsts[1:], len(self.chain.log))
+        used = np.flatnonzero(ends - firsts >= shortest)
+        if len(used) <= model.n_states:
+            return []
+        used = used[:: self._stride(len(used))]
+        fits = self._fits_of(firsts[used], ends[used])
+        owners = found.states[firsts[used]].astype(np.int64)
+        counts = np.bincount(found.states, minlength=model.n_states)
+        kept, freed = _most_similar(model.reward_coefs, counts, fits.scale)
+        owners[owners == freed] = kept
+        candidates = []
+        for state in np.unique(owners):
+            members = np.flatnonzero(owners == state)
+            halves = cluster(fits.points[members], 2, self.seed)
+            if halves.max() == 1:
+                clusters = owners.copy()
+                clusters[members[halves == 1]] = freed
+                candidates.append((_gap(fits.points[members], fits.rounds[members], halves), clusters))
+        candidates.sort(key=lambda candidate: -candidate[0])
+        most_promising = (clusters for _, clusters in candidates[:MAX_SPLITS])
+        return [self._model_of(fits, clusters, model.n_states, prior) for clusters in most_promising]
+
+    def single(self, prior: Prior) -> SwitchingRegression:
+        """The initial model with one state: the regression of the whole log."""
+        n_blocks, n_features = self.chain.joint.shape
+        nothing = np.zeros((1, n_blocks, n_features))
+        whole = WindowFits(
+            np.zeros((1, n_blocks, n_features, n_features)), nothing, np.zeros(1, np.int64), nothing, nothing
+        )
+        return self._model_of(whole, np.zeros(1, dtype=np.int64), 1, prior)
+
+    def _model_of(self, fits: WindowFits, clusters: Ints, n_states: int, prior: Prior) -> SwitchingRegression:
+        """A model with persistent states and one regression per cluster."""
+        members = (clusters[:, None] == np.arange(n_states)).astype(float)
+        grams, moments = (np.einsum("wz,w...->z...", members, sums) for sums in (fits.grams, fits.moments))
+        if self.rewards == "bernoulli":
+            # One Newton step from the center: the Hessian is scaled by the variance of clicks, or, if all clicks are
+            # equal, by that of half a click in the whole log.
+            grams = grams * max(self.spread, 0.5 / len(self.residuals))
+        transition = np.full((n_states, n_states), 1 / (prior.stay * max(n_states - 1, 1)))
+        np.fill_diagonal(transition, 1 - 1 / prior.stay if n_states > 1 else 1.0)
+        return SwitchingRegression(
+            initial_probs=np.full(n_states, 1 / n_states),
+            transition_matrix=transition,
+            reward_coefs=prior.center + solve_ridge(grams, moments, prior.penalties),
+            reward_precisions=penalized_gram(grams, prior.penalties),
+            noise_variances=np.empty(0) if self.rewards == "bernoulli" else np.full(n_states, self.spread),
+            joint=self.chain.joint,
+            rewards=self.rewards,
+        )
+
+    def _fits_of(self, begins: Ints, ends: Ints) -> WindowFits:
+        """Regressions, shrunk toward 0, of the rounds from ``begins`` to before ``ends``.
+
+        In the coordinates of the points, the distance of two fits is the root mean square difference of their
+        predictions over the log, so the scale of a feature does not matter.
+        """
+        arrays, n_blocks = self.chain.log.arrays, self.chain.joint.shape[0]
+        grams, moments, _, rounds = segment_sums(arrays.rows, arrays.actions, self.residuals, begins, ends, n_blocks)
+        counts = rounds.sum(axis=1)
+        scale = grams.sum(axis=0) / max(int(counts.sum()), 1)
+        units = np.einsum("bii->i", scale)
+        scale += 1e-6 * np.diag(np.where(units > 0, units, 1.0))
+        fits = np.linalg.solve(grams + PRIOR_ROUNDS * n_blocks * scale, moments[..., None])[..., 0]
+        values, vectors = np.linalg.eigh(scale)
+        root = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
+        points = np.einsum("bji,wbj->wbi", root, fits).reshape(len(grams), -1)
+        return WindowFits(grams, moments, counts, scale, points)
+
+
+def _most_similar(coefs: Floats, counts: Ints, scale: Floats) -> tuple[int, int]:
+    """The two states that are cheapest to merge: their predictions differ least, weighted by their rounds."""
+    gaps = coefs[:, None] - coefs[None, :]
+    both = np.maximum(counts[:, None] + counts[None, :], 1)
+    costs = np.einsum("yzbi,bij,yzbj->yz", gaps, scale, gaps) * (counts[:, None] * counts[None, :] / both)
+    np.fill_diagonal(costs, np.inf)
+    first, second = np.unravel_index(int(np.argmin(costs)), costs.shape)
+    return int(first), int(second)
+
+
+def _gap(points: Floats, rounds: Floats, halves: Ints) -> float:
+    """Squared distance of the means of two halves, in units of its noise: n_0 n_1 / (n_0 + n_1) |gap|²."""
+    sizes = np.bincount(halves, rounds, 2)
+    means = np.stack([np.average(points[halves == h], axis=0, weights=rounds[halves == h] + 1e-12) for h in (0, 1)])
+    return float(sizes.prod() / sizes.sum() * np.square(means[0] - means[1]).sum())
+
+
+class FitSettings(NamedTuple):
+    """The parameters of ``HMMOracle`` that concern one fit, under the same names."""
+
+    restarts: int
+    expected_stay: float | Auto
+    prior_visits: float
+    ridge: float | Auto
+    initial: Initial
+    tolerance: float
+    max_iterations: int
+    seed: int
+    workers: int
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """A log fitted with some number of states."""
+
+    run: EMRun
+    runs: tuple[EMRun, ...]  # from every initialization, best first; ``run`` continues the first
+    ridge: float  # ridge of the run, in rounds
+    model: SwitchingRegression  # model of the run, for the rewards of the log
+    bic: float  # Bayesian information criterion, -2 log p + cost of the parameters; lower is better
+    iterations: int  # total iterations of ``run``
+
+
+@dataclass(frozen=True)
+class Fitter:
+    """Fits one log with any number of states.
+
+    States are modeled as deviations from one regression of the whole log: that regression is subtracted from Gaussian
+    rewards, and for clicks it is the center that states shrink toward.
+    """
+
+    chain: Chain
+    starts: Starts
+    pooled: PooledFit
+    scales: Floats  # (D,) units of the features
+    settings: FitSettings
+
+    @classmethod
+    def of(cls, log: BanditLog, rewards: Rewards, settings: FitSettings) -> Fitter:
+        """A fitter of ``log``."""
+        scales = log.scales
+        if rewards == "bernoulli":
+            pooled, chain = pooled_click_fit(log, scales), Chain(log)
+            residuals = residual_log(chain.log, pooled.coefs, clicks=True).arrays.rewards
+        else:
+            pooled = pooled_fit(log, scales)
+            chain = Chain(residual_log(log, pooled.coefs))
+            residuals = chain.log.arrays.rewards
+        spread = max(moments_of(residuals).variance, 1e-300)
+        starts = Starts(chain, residuals, spread, rewards, settings.seed)
+        return cls(chain, starts, pooled, scales, settings)
+
+    def prior(self, n_states: int, ridge: float) -> Prior:
+        """The prior of EM."""
+        clicks, length = self.starts.rewards == "bernoulli", len(self.chain.log) / len(self.chain.firsts)
+        given = self.settings.expected_stay
+        return Prior(
+            penalties=ridge * np.square(self.scales),
+            visits=self.settings.prior_visits,
+            stay=max(length / (2 * n_states), 2.0) if given == "auto" else given,
+            center=self.pooled.coefs if clicks else 0.0,
+            noise=(min(ridge, 1.0), self.starts.spread),
+            stationary=self.settings.initial == "stationary",
+        )
+
+    def fit(self, n_states: int) -> Fit:
+        """The best run of all initializations, with the given ridge or the one with the highest marginal likelihood."""
+        ridge = self.settings.ridge
+        if ridge == "auto":
+            most = len(self.chain.log) / (ROUNDS_PER_COEFFICIENT * n_states)
+            ridge = bounding_ridge(self.pooled.grams / n_states, most, self.scales)
+        prior = self.prior(n_states, ridge)
+        em = EM(self.chain, prior, self.settings.tolerance, self.settings.max_iterations)
+        with stage("Finding the states", 2) as fitting:
+            runs = em.run_all([self.starts.single(prior)]) if n_states == 1 else self._runs(em, n_states)
+            fitting.advance()
+            if self.settings.ridge == "auto":
+                return self._with_best_ridge(em, runs, ridge)
+        return self._fit_of(runs[0], runs, ridge, runs[0].iterations)
+
+    def with_noise_per_state(self, fit: Fit) -> Fit:
+        """The fit, continued with one noise variance per state."""
+        fitter = replace(self, starts=replace(self.starts, rewards="gaussian per state"))
+        prior = fitter.prior(fit.model.n_states, fit.ridge)
+        em = EM(self.chain, prior, self.settings.tolerance, self.settings.max_iterations)
+        run = em.finish(replace(fit.run.model, rewards="gaussian per state"), self.settings.workers)
+        return fitter._fit_of(run, fit.runs, fit.ridge, fit.iterations + run.iterations)
+
+    def _runs(self, em: EM, n_states: int) -> list[EMRun]:
+        """EM from every initialization, best first."""
+        prior, workers = em.prior, self.settings.workers
+        n = len(self.chain.log)
+        # There must be enough windows to cluster.
+        widest = max(1, min(int(prior.stay / LONGEST_WINDOWS_PER_STAY), n // (2 * n_states)))
+        widths = [max(1, widest >> i) for i in range(self.settings.restarts)]
+        found: list[SwitchingRegression | None] = []
+        for i, width in enumerate(widths):
+            windows = self.starts.windows_of(width)
+            found.append(self.starts.from_windows(windows, n_states, prior, i))
+        if prior.visits == 0:
+            unsettled = replace(prior, stay=SHORT_STAY)
+            found.append(self.starts.from_windows(windows, n_states, unsettled, len(widths)))
+        runs = em.run_all([start for start in found if start is not None], workers)
+        if not runs:
+            raise ParameterError(
+                f"n_states={n_states} is too many for this log: windows of its {n} rounds have fewer distinct fits. "
+                "Use fewer states."
+            )
+        for _ in range(MAX_REGROUPINGS):
+            regrouped = self.starts.regrouped(runs[0].model, widths[-1], prior)
+            best, runs = runs[0], best_first([*runs, *em.run_all(regrouped, workers)])
+            if runs[0].objective - best.objective <= em.least_gain:
+                break
+        return runs
+
+    def _with_best_ridge(self, em: EM, runs: Sequence[EMRun], ridge: float) -> Fit:
+        """The best run, continued with the ridge of highest marginal likelihood given its states."""
+        run, iterations = runs[0], runs[0].iterations
+        for _ in range(MAX_RIDGES):
+            deviations, grams = run.model.reward_coefs - em.prior.center, run.statistics.grams
+            # At the maximum, the gradient of the likelihood equals that of the penalty.
+            linear = np.einsum("zbij,zbj->zbi", grams, deviations) + em.prior.penalties * deviations
+            known, noises = effective_coefs(grams, ridge, self.scales), np.ones(grams.shape[:2])
+            if run.model.rewards != "bernoulli":
+                rounds = float(run.statistics.totals[:, 1].sum())
+                noises = noises * run.model.noise_variances[:, None] * rounds / max(rounds - known, 0.1 * rounds)
+            better = best_ridge(grams, linear, noises, self.scales)
+            if abs(effective_coefs(grams, better, self.scales) - known) <= SAME_RIDGE * known:
+                break
+            ridge = better
+            em = replace(em, prior=self.prior(run.model.n_states, ridge))
+            run = em.finish(run.model, self.settings.workers)
+            iterations += run.iterations
+        return self._fit_of(run, runs, ridge, iterations)
+
+    def _fit_of(self, run: EMRun, runs: Sequence[EMRun], ridge: float, iterations: int) -> Fit:
+        """The fit of a run, for the rewards of the log."""
+        model = run.model if run.model.rewards == "bernoulli" else run.model.shifted(self.pooled.coefs)
+        rounds = max(moments_of(self.chain.log.arrays.rewards).n_seen, 1)
+        # With a ridge, both the coefficients of the whole log and the deviations of states have a cost.
+        cost = coefficient_cost(run.statistics.grams, ridge, self.scales, rounds) + (
+            self.pooled.cost if ridge > 0 else 0.0
+        )
+        others = model.n_parameters - model.reward_coefs.size
+        if self.settings.initial == "stationary":
+            # P_0 follows from Φ.
+            others -= model.n_states - 1
+        squares = self.prior(model.n_states, ridge).squares(run.model.reward_coefs)
+        penalty = float(np.sum(squares / (1.0 if model.rewards == "bernoulli" else model.noise_variances)))
+        criterion = -2 * run.log_likelihood + penalty + cost + others * math.log(rounds)
+        return Fit(run, tuple(runs), ridge, model, criterion, iterations)

@@ -1,0 +1,231 @@
+"""One regression of the whole log, linear or logistic, and the choice of its ridge by marginal likelihood.
+
+Coefficients have the prior N(center, σ² / (ridge · unit²)); integrating them out gives the marginal likelihood of the
+ridge (empirical Bayes). The ridge hardly matters if the log determines every coefficient, and matters most if there are
+more coefficients than the log can determine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import expit
+
+from seachange.kernels.emission import round_scores
+from seachange.kernels.regression import logistic_sums, regression_sums, solve_ridge
+from seachange.log.bandit_log import BanditLog
+from seachange.log.column_statistics import moments_of
+from seachange.protocols import Floats, Ints
+
+# Range of the ridge, in rounds, and steps of the search: on a logarithmic grid, then within its best cell.
+MIN_RIDGE, MAX_RIDGE, STEPS = 1e-4, 1e8, 49
+# Ridges that stabilize fits with collinear features, and logistic fits of separable clicks.
+STABLE_RIDGE, STABLE_CLICK_RIDGE = 1e-6, 1e-3
+# Alternations between ridge and noise, or ridge and fit, until the ridge changes by less than this share.
+MAX_TURNS, SAME_RIDGE = 10, 0.05
+# Newton steps, until the log-likelihood changes by less than this share.
+MAX_NEWTON_STEPS, SAME_VALUE = 50, 1e-9
+# If a smaller share of rounds has weight, the others are dropped before passing over the log.
+FEW = 0.5
+
+
+def best_ridge(grams: Floats, linear: Floats, noises: Floats | float, scales: Floats) -> float:
+    """The ridge with the highest marginal likelihood.
+
+    ``grams`` (..., D, D) and ``linear`` (..., D) are the negative Hessian G of the log-likelihood and G d̂ at its
+    maximum d̂, a deviation from the center, both times ``noises`` (...); ``scales`` (D,) are the units of the features.
+    """
+    grams, linear = grams / np.outer(scales, scales), linear / scales
+    values, vectors = np.linalg.eigh(grams)
+    values = np.maximum(values, 0.0)
+    squares = np.square(np.einsum("...ij,...i->...j", vectors, linear)) / np.asarray(noises)[..., None]
+
+    def evidence(ridges: Floats) -> Floats:
+        penalized = values[..., None] + ridges
+        terms = np.log(ridges) - np.log(penalized) + squares[..., None] / penalized
+        return np.asarray(terms.reshape(-1, len(ridges)).sum(axis=0))
+
+    grid = np.geomspace(MIN_RIDGE, MAX_RIDGE, STEPS)
+    best = int(np.argmax(evidence(grid)))
+    fine = np.geomspace(grid[max(best - 1, 0)], grid[min(best + 1, STEPS - 1)], STEPS)
+    return float(fine[np.argmax(evidence(fine))])
+
+
+def marginal_ridge(grams: Floats, moments: Floats, squares: float, rounds: float, scales: Floats) -> float:
+    """The ridge of a linear regression by marginal likelihood, estimated in turns with the noise variance.
+
+    ``grams`` Σ f f' (..., D, D), ``moments`` Σ f d (..., D) and ``squares`` Σ d² are sums over ``rounds`` deviations d.
+    """
+    ridge = STABLE_RIDGE
+    for _ in range(MAX_TURNS):
+        coefs = solve_ridge(grams, moments, ridge * np.square(scales))
+        fitted = np.einsum("...ij,...j->...i", grams, coefs)
+        unexplained = max(squares - float(np.sum(coefs * (2 * moments - fitted))), 1e-12 * squares, 1e-300)
+        noise = unexplained / max(rounds - effective_coefs(grams, ridge, scales), 0.1 * rounds, 1e-300)
+        before, ridge = ridge, best_ridge(grams, moments, noise, scales)
+        if abs(ridge - before) <= SAME_RIDGE * ridge:
+            break
+    return ridge
+
+
+def bounding_ridge(grams: Floats, most: float, scales: Floats) -> float:
+    """The smallest ridge of at least 1 with at most ``most`` effective coefficients."""
+    ridges = np.geomspace(1.0, MAX_RIDGE, STEPS)
+    return float(next((ridge for ridge in ridges if effective_coefs(grams, ridge, scales) <= most), MAX_RIDGE))
+
+
+def coefficient_cost(grams: Floats, ridge: float, scales: Floats, rounds: float) -> float:
+    """Cost of the coefficients in BIC: Σ log(1 + g / ridge), or log n each without a ridge.
+
+    It is twice the loss of log marginal likelihood because the prior is wider than the posterior.
+    """
+    values = np.maximum(np.linalg.eigvalsh(grams / np.outer(scales, scales)), 0.0)
+    return float(np.log1p(values / ridge).sum()) if ridge > 0 else values.size * float(np.log(max(rounds, 1.0)))
+
+
+def effective_coefs(grams: Floats, ridge: float, scales: Floats) -> float:
+    """Effective number of coefficients: Σ g / (g + ridge) over the eigenvalues g of the Gram matrix."""
+    values = np.maximum(np.linalg.eigvalsh(grams / np.outer(scales, scales)), 0.0)
+    return float(np.sum(values / (values + max(ridge, 1e-300))))
+
+
+class PooledFit(NamedTuple):
+    """One regression of the whole log."""
+
+    coefs: Floats  # (B, D)
+    grams: Floats  # (1, B, D, D) negative Hessian of the log-likelihood, times the noise variance
+    cost: float  # cost of its coefficients in BIC
+    ridge: float  # in rounds
+
+
+def pooled_fit(log: BanditLog, scales: Floats) -> PooledFit:
+    """Ridge regression of the rewards; ``scales`` (D,) are the units of the features."""
+    n_blocks, n_features = log.joint.shape
+    grams, moments = np.zeros((1, n_blocks, n_features, n_features)), np.zeros((1, n_blocks, n_features))
+    center, squares = np.zeros(log.joint.shape), 0.0
+    if log.joint.kind != "per action":
+        center[:, -1] = moments_of(log.arrays.rewards).mean
+    for chunk in log.chunks():
+        arrays, ones = residual_log(chunk, center).arrays, np.ones((len(chunk), 1))
+        sums = regression_sums(arrays.rows, arrays.actions, arrays.rewards, ones, n_blocks)
+        grams += sums[0]
+        moments += sums[1]
+        squares += float(sums[2][0, 0])
+    rounds = moments_of(log.arrays.rewards).n_seen
+    ridge = marginal_ridge(grams, moments, squares, rounds, scales)
+    deviations = solve_ridge(grams, moments, ridge * np.square(scales))
+    return PooledFit(np.asarray(center + deviations[0]), grams, coefficient_cost(grams, ridge, scales, rounds), ridge)
+
+
+def pooled_click_fit(log: BanditLog, scales: Floats) -> PooledFit:
+    """Logistic regression of clicks; ``scales`` (D,) are the units of the features."""
+    ones = np.ones(len(log))
+    return click_fit(log, scales, ones, click_center(log, ones))
+
+
+def click_fit(
+    log: BanditLog,
+    scales: Floats,
+    weights: Floats,
+    center: Floats,
+    ridge: float | None = None,
+    start: Floats | None = None,
+) -> PooledFit:
+    """Logistic regression of clicks with weights (n,), shrunk toward ``center`` (B, D).
+
+    ``ridge`` is in rounds; None chooses it by marginal likelihood. The search begins at ``start``, or at the center.
+    """
+    rounds = _WeightedRounds(log, weights)
+    coefs, used = (center if start is None else start)[None], STABLE_CLICK_RIDGE if ridge is None else ridge
+    for _ in range(MAX_TURNS if ridge is None else 1):
+        penalties = used * np.square(scales)
+        coefs, grams = _click_fit(rounds, coefs, center, penalties)
+        if ridge is not None:
+            break
+        # At the maximum, the gradient of the likelihood equals that of the penalty.
+        linear = np.einsum("zbij,zbj->zbi", grams, coefs - center) + penalties * (coefs - center)
+        before, used = used, max(best_ridge(grams, linear, 1.0, scales), STABLE_CLICK_RIDGE)
+        if abs(used - before) <= SAME_RIDGE * used:
+            break
+    seen = float(np.sum(weights, where=np.isfinite(log.arrays.rewards)))
+    return PooledFit(np.asarray(coefs[0]), grams, coefficient_cost(grams, used, scales, seen), used)
+
+
+def click_center(log: BanditLog, weights: Floats) -> Floats:
+    """(B, D) coefficients that predict the overall click rate if there is an intercept, else 0."""
+    center = np.zeros(log.joint.shape)
+    if log.joint.kind != "per action":
+        rewards = log.arrays.rewards
+        seen = float(np.sum(weights, where=np.isfinite(rewards)))
+        clicks = float(np.sum(weights * rewards, where=np.isfinite(rewards)))
+        # Half a click keeps the rate away from 0 and 1.
+        least = 0.5 / max(seen, 1.0)
+        rate = min(max(clicks / max(seen, 1e-300), least), 1 - least)
+        center[:, -1] = np.log(rate / (1 - rate))
+    return center
+
+
+def _click_fit(rounds: _WeightedRounds, coefs: Floats, center: Floats, penalties: Floats) -> tuple[Floats, Floats]:
+    """Logistic regression by Newton's method, starting at ``coefs`` (1, B, D); coefficients and negative Hessian."""
+    best, step = -np.inf, np.zeros_like(coefs)
+    for _ in range(MAX_NEWTON_STEPS):
+        value, grams, moments = rounds.sums(coefs + step)
+        value -= 0.5 * float(np.sum(penalties * np.square(coefs + step - center)))
+        gain = value - best
+        if gain < -SAME_VALUE * abs(value):
+            step *= 0.5
+            continue
+        best, coefs, curvature = value, coefs + step, grams
+        # A decrease this small is rounding.
+        if gain <= SAME_VALUE * abs(value):
+            break
+        step = solve_ridge(grams, moments - penalties * (coefs - center), penalties)
+    return coefs, curvature
+
+
+class _WeightedRounds:
+    """The rounds of a log with positive weight, in chunks; kept if the log is in memory."""
+
+    def __init__(self, log: BanditLog, weights: Floats) -> None:
+        self._log, self._weights = log, weights
+        self._kept = list(self._chunks()) if log.disk is None else None
+
+    def _chunks(self) -> Iterator[tuple[Floats, Ints, Floats, Floats]]:
+        for part in self._log.chunk_slices():
+            arrays, counts = self._log[part].arrays, self._weights[part]
+            rows, actions, rewards = arrays.rows, arrays.actions, arrays.rewards
+            kept_rounds = counts > 0
+            if kept_rounds.mean() < FEW:
+                rows = rows[kept_rounds] if len(rows) > 1 else rows
+                actions, rewards, counts = actions[kept_rounds], rewards[kept_rounds], counts[kept_rounds]
+                for array in (rows, actions, rewards):
+                    array.setflags(write=False)  # like a log's columns, so that kernels are not compiled again
+            yield rows, actions, rewards, counts
+
+    def sums(self, coefs: Floats) -> tuple[float, Floats, Floats]:
+        """Log-likelihood of clicks under ``coefs`` (1, B, D), its negative Hessian and its gradient."""
+        n_blocks, n_features = self._log.joint.shape
+        grams, moments = np.zeros((1, n_blocks, n_features, n_features)), np.zeros((1, n_blocks, n_features))
+        likelihood = 0.0
+        for rows, actions, rewards, counts in self._chunks() if self._kept is None else self._kept:
+            scores = np.empty((len(actions), 1))
+            round_scores(rows, actions, coefs, scores)
+            sums = logistic_sums(rows, actions, rewards, counts[:, None], scores, n_blocks)
+            grams += sums[0]
+            moments += sums[1]
+            signed = np.where(rewards > 0.5, scores[:, 0], -scores[:, 0])
+            likelihood -= float(np.sum(counts * np.logaddexp(0.0, -signed), where=np.isfinite(rewards)))
+        return likelihood, grams, moments
+
+
+def residual_log(log: BanditLog, coefs: Floats, clicks: bool = False) -> BanditLog:
+    """The log with its rewards replaced by residuals of a regression, linear or (``clicks``) logistic."""
+    residuals = log.new_array(len(log))
+    for rounds in log.chunk_slices():
+        arrays, scores = log[rounds].arrays, np.empty((rounds.stop - rounds.start, 1))
+        round_scores(arrays.rows, arrays.actions, np.asarray(coefs)[None], scores)
+        expected = expit(scores[:, 0]) if clicks else scores[:, 0]
+        np.subtract(arrays.rewards, expected, out=residuals[rounds])
+    return log.with_rewards(residuals)

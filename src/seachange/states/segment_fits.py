@@ -1,0 +1,233 @@
+"""Regression fits of log segments: sufficient statistics, and a test statistic for the difference of two fits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from seachange.kernels.change_scans import score_spread, segment_sums
+from seachange.kernels.emission import round_scores
+from seachange.log.bandit_log import BanditLog
+from seachange.protocols import Floats, Ints
+from seachange.states.labels import chains
+
+# A block needs this many rounds on each side to count in a difference.
+LEAST_ROUNDS = 5
+# Ridge that stabilizes least squares with collinear features, as a share of the segment's rounds.
+STABLE_RIDGE = 1e-9
+# Features count as collinear if an eigenvalue of their Gram matrix is below this share of the largest.
+COLLINEAR = 1e-8
+
+
+@dataclass(frozen=True, eq=False)
+class Sums:
+    """Additive statistics of segments (leading axis); features are in units of their root mean square."""
+
+    grams: Floats  # (S, B, D, D) Σ f f'
+    moments: Floats  # (S, B, D) Σ f e
+    squares: Floats  # (S, B) Σ e²
+    counts: Floats  # (S, B) Σ 1
+
+    def __len__(self) -> int:
+        """S: the number of segments."""
+        return len(self.counts)
+
+    def __iter__(self) -> Iterator[Floats]:
+        """The four arrays."""
+        return iter((self.grams, self.moments, self.squares, self.counts))
+
+    def __getitem__(self, segments: Any) -> Sums:
+        """A selection of segments."""
+        return Sums(*(array[segments] for array in self))
+
+    def __add__(self, other: Sums) -> Sums:
+        """The sums of each segment of both."""
+        return Sums(*(one + two for one, two in zip(self, other, strict=True)))
+
+    def grouped(self, groups: Ints, n_groups: int) -> Sums:
+        """(n_groups, …) the sums of each group of segments."""
+        totals = Sums(*(np.zeros((n_groups, *array.shape[1:])) for array in self))
+        for total, array in zip(totals, self, strict=True):
+            np.add.at(total, groups, array)
+        return totals
+
+    def total(self) -> Sums:
+        """(1, …) the sums of all segments."""
+        return self.grouped(np.zeros(len(self), dtype=np.int64), 1)
+
+    def average_gram(self) -> Floats:
+        """(B, D, D) mean f f' over the rounds of the first segment, with a small ridge."""
+        rounds = np.maximum(self.counts[0], 1)
+        return np.asarray(self.grams[0] / rounds[:, None, None] + 1e-9 * np.eye(self.grams.shape[-1]))
+
+    def coefs(self, prior: Floats | None = None) -> Floats:
+        """(S, B, D) least squares; ``prior`` (B, D, D), added to the Gram matrices, shrinks toward 0."""
+        if prior is None:
+            rounds = np.einsum("...ii->...", self.grams) / self.grams.shape[-1]
+            prior = (STABLE_RIDGE * rounds + 1e-300)[..., None, None] * np.eye(self.grams.shape[-1])
+        return np.asarray(np.linalg.solve(self.grams + prior, self.moments[..., None])[..., 0])
+
+    def squares_about(self, coefs: Floats) -> Floats:
+        """(S, B) Σ (e - c · f)²."""
+        fitted = np.einsum("...bij,...bj->...bi", self.grams, coefs)
+        gains = np.einsum("...bi,...bi->...b", coefs, fitted - 2 * self.moments)
+        return np.asarray(np.maximum(self.squares + gains, 0))
+
+
+@dataclass(frozen=True, eq=False)
+class Series:
+    """A log as the detectors read it: chains one after another, and residuals of one regression of the whole log."""
+
+    rows: Floats  # (n or 1, R, D)
+    actions: Ints
+    rewards: Floats
+    residuals: Floats  # e_t = r_t - c · f(x_t, a_t), c the fit of the whole log
+    coefs: Floats  # (B, D) c
+    scales: Floats  # (D,) root mean square of each feature
+    begins: Ints  # first round of each chain
+    ends: Ints
+    order: Ints | None  # round of the log at each position; None: the same
+
+    @property
+    def contextual(self) -> bool:
+        """Whether there are features other than the action."""
+        return bool(self.rows.shape[0] > 1 or self.rows.shape[2] > 1)
+
+    @cached_property
+    def clicks(self) -> bool:
+        """Whether rewards are 0 or 1."""
+        return bool(((self.rewards == 0) | (self.rewards == 1) | np.isnan(self.rewards)).all())
+
+    @cached_property
+    def whole(self) -> Sums:
+        """The whole log as one segment."""
+        return self.sums(np.array([0]), np.array([len(self.rewards)]))
+
+    def sums(self, begins: Ints, ends: Ints) -> Sums:
+        """Statistics of the segments from ``begins`` to before ``ends``."""
+        n_blocks = len(self.coefs)
+        grams, moments, squares, counts = segment_sums(self.rows, self.actions, self.residuals, begins, ends, n_blocks)
+        return Sums(grams / np.multiply.outer(self.scales, self.scales), moments / self.scales, squares, counts)
+
+    def rounds(self, positions: Ints) -> Ints:
+        """The log's rounds at these positions of the series."""
+        return positions if self.order is None else self.order[positions]
+
+    @cached_property
+    def metric(self) -> Metric:
+        """Scatter of the scores of each block."""
+        return _metric(self)
+
+
+@dataclass(frozen=True, eq=False)
+class Metric:
+    """Scatter of the scores of each block, relative to constant noise variance.
+
+    If the noise depends on the context, the statistic of a difference is Σ_i ℓ_i χ²_1 instead of χ². Divided by the
+    largest ℓ, its tails are lighter than those of χ² with Σ ℓ / max ℓ degrees of freedom:
+    (1 - 2sℓ)^(-1/2) ≤ (1 - 2s)^(-ℓ/2).
+    """
+
+    whitening: Floats  # (B, D, D) W with W G W' = 1, in the units of the rows
+    stretch: Floats  # (B,) max ℓ
+    freedom: Floats  # (B,) Σ ℓ / max ℓ
+
+
+def series_of(log: BanditLog, by_action: bool = True) -> Series:
+    """The series of a log; without ``by_action``, of its rewards alone."""
+    found, starts = chains(log)
+    order = None if (np.diff(found) == 1).all() else found
+    begins = np.flatnonzero(starts)
+    ends = np.append(begins[1:], len(log))
+    ordered = log if order is None else log.take(order)
+    rows, _, actions, rewards, _ = ordered.arrays
+    if not by_action:
+        rows, actions = np.ones((1, 1, 1)), np.zeros(len(log), dtype=np.int64)
+        rows.flags.writeable = actions.flags.writeable = False
+    n_blocks = log.joint.shape[0] if by_action else 1
+    scales = log.scales if by_action else np.ones(1)
+    level = float(np.nanmean(rewards)) if not np.isnan(rewards).all() else 0.0
+    residuals = rewards - level
+    coefs = np.full((n_blocks, rows.shape[2]), level)
+    if rows.shape[0] > 1 or rows.shape[2] > 1:
+        # Sums of squares of residuals, unlike those of rewards, do not cancel.
+        coefs = np.zeros((n_blocks, rows.shape[2]))
+        unfitted = Series(rows, actions, rewards, rewards, coefs, scales, begins, ends, order)
+        coefs = unfitted.whole.coefs()[0] / scales
+        scores = np.empty((len(rewards), 1))
+        round_scores(rows, actions, coefs[None], scores)
+        residuals = rewards - scores[:, 0]
+    # Read-only like a log's columns, so that kernels are compiled for one kind of array.
+    residuals.flags.writeable = False
+    return Series(rows, actions, rewards, residuals, coefs, scales, begins, ends, order)
+
+
+def chain_lengths(log: BanditLog) -> Ints:
+    """Rounds of each chain."""
+    return np.array([len(log)]) if log.sequences is None else np.unique(log.sequences, return_counts=True)[1]
+
+
+def _metric(series: Series) -> Metric:
+    n_blocks, n_features = series.coefs.shape
+    if not series.contextual:
+        return Metric(np.ones((n_blocks, 1, 1)), np.ones(n_blocks), np.ones(n_blocks))
+    whole = series.whole
+    counts = np.maximum(whole.counts[0], 1)
+    values, vectors = np.linalg.eigh(whole.grams[0] / counts[:, None, None])
+    kept = values > COLLINEAR * values.max(axis=1, keepdims=True)
+    scaling = np.where(kept, 1 / np.sqrt(np.where(kept, values, 1)), 0)
+    whitening = scaling[..., None] * np.swapaxes(vectors, 1, 2)
+    raw = score_spread(series.rows, series.actions, series.residuals, n_blocks)
+    spread = whitening @ (raw / np.multiply.outer(series.scales, series.scales)) @ np.swapaxes(whitening, 1, 2)
+    noise = np.maximum(whole.squares[0] / counts, 1e-300)
+    levels = np.linalg.eigvalsh(spread / (counts * noise)[:, None, None])
+    # Expected excess of the largest eigenvalue of a sample over the true one.
+    chance = np.square(1 + np.sqrt(n_features / counts))
+    stretch = np.maximum(levels[:, -1] / chance, 1)
+    freedom = np.clip(levels.sum(axis=1) / stretch, 1, n_features)
+    return Metric(np.ascontiguousarray(whitening / series.scales), stretch, freedom)
+
+
+def difference(one: Sums, other: Sums, metric: Metric) -> tuple[Floats, Floats]:
+    """Statistic (S,) for the difference of the fits of two segments, about χ², and its degrees of freedom (S,).
+
+    Q = Σ_b (RSS_both - RSS_one - RSS_other) / v_b: the cost of a common fit, in units of the noise. v_b combines the
+    residual variances of both segments under the common fit, weighted as in the variance of a difference,
+    n_other v_one + n_one v_other. The variance of a segment is at least that of both together, because a short segment
+    underestimates its own.
+    """
+    n_features = one.moments.shape[-1]
+    both = one + other
+    common = both.coefs()
+    own, others = one.squares_about(common), other.squares_about(common)
+    cost = own + others - one.squares_about(one.coefs()) - other.squares_about(other.coefs())
+    counts = np.maximum(both.counts, 1)
+    spare = counts / np.maximum(counts - n_features, 1)
+    shared = (own + others) / counts
+    first = np.maximum(own / np.maximum(one.counts, 1), shared)
+    second = np.maximum(others / np.maximum(other.counts, 1), shared)
+    noise = spare * (first * other.counts + second * one.counts) / counts
+    smaller = np.minimum(one.counts, other.counts)
+    counted = (smaller >= LEAST_ROUNDS) & (both.counts >= n_features + LEAST_ROUNDS)
+    # If a block has no variance, its sums contain only rounding errors.
+    varies = counted & (noise > 1e-12 * both.squares / counts) & (noise > 0)
+    ratio = np.divide(cost, noise * metric.stretch, out=np.zeros_like(cost), where=varies)
+    degrees = np.minimum(metric.freedom, smaller)
+    return np.maximum(ratio, 0).sum(axis=-1), np.where(counted, degrees, 0).sum(axis=-1)
+
+
+def log_tail(statistics: Floats, degrees: Floats) -> Floats:
+    """log P(χ²_ν ≥ q); 0 if ν is 0."""
+    halves, middles = np.maximum(degrees, 1e-9) / 2, np.maximum(statistics, 0) / 2
+    with np.errstate(divide="ignore", under="ignore"):
+        tails = np.log(special.gammaincc(halves, middles))
+    # If it underflows: the leading term of the expansion, x^(a - 1) e^(-x) / Γ(a), and a bound on the rest.
+    far = np.maximum(middles, 1e-300)
+    leading = (halves - 1) * np.log(far) - far - special.gammaln(halves)
+    rest = -np.log1p(-np.clip((halves - 1) / far, 0, 0.99))
+    return np.where(degrees > 0, np.where(np.isfinite(tails), tails, leading + rest), 0.0)

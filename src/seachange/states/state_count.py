@@ -1,0 +1,162 @@
+"""The number of states, chosen by the likelihood of held-out rewards.
+
+The log is split into blocks of time, and every third block is held out in turn: a model is fitted without the rewards
+of those blocks, filters the whole log round by round, and predicts each held-out reward some rounds ahead. States that
+only fit noise do not improve these predictions.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from seachange.engine import map_in_order, stage
+from seachange.errors import ParameterError
+from seachange.log.bandit_log import BanditLog
+from seachange.protocols import Floats
+from seachange.states.hmm_fitting import Fit, Fitter
+from seachange.states.labels import chains
+
+MOST_STATES = 12
+# The search stops after this many larger numbers in a row without a better held-out likelihood.
+PATIENCE = 2
+FOLDS = 3
+# Tolerance of EM in the folds; scores do not need more precise fits.
+FOLD_TOLERANCE = 1e-6
+# Blocks are 1/100 of the log, but not shorter than this unless the log is, and not longer than a sequence.
+BLOCKS, SHORTEST_BLOCK = 100, 25
+# Rewards are predicted this many rounds ahead, at most 1/5 of a sequence: short-lived autocorrelation is not a state.
+HORIZON, HORIZONS_PER_SEQUENCE = 10, 5
+# With fewer blocks, only one state is fitted.
+FEWEST_BLOCKS = 20
+# More states must gain this many standard errors, and this much log-likelihood in total: with strong shrinkage, nearly
+# equal states can be significantly better by a millionth.
+MIN_STANDARD_ERRORS, MIN_GAIN = 2.5, 1.0
+
+
+@dataclass(frozen=True)
+class StateCount:
+    """Evidence for one number of states."""
+
+    n_states: int
+    log_likelihood: float  # of the whole log, in sample
+    bic: float  # lower is better
+    predictive: float  # log-likelihood of held-out rewards, up to a constant; higher is better
+    gain: float  # of ``predictive`` over the best smaller number
+    gain_error: float  # standard error of the gain
+
+
+def choose_n_states(log: BanditLog, fitter: Fitter) -> tuple[Fit, tuple[StateCount, ...]]:
+    """Fit 1, 2, … states until more do not predict held-out rewards better; the chosen fit, and the evidence."""
+    chosen = fitter.fit(1)
+    blocks = _blocks(log)
+    rewarded = np.zeros(int(blocks.max()) + 1, dtype=bool)
+    for rounds in log.chunk_slices():
+        rewarded[blocks[rounds][np.isfinite(log.arrays.rewards[rounds])]] = True
+    if np.count_nonzero(rewarded) < FEWEST_BLOCKS:
+        return chosen, (StateCount(1, chosen.run.log_likelihood, chosen.bic, 0.0, 0.0, 0.0),)
+    held_out = _HeldOut.of(log, fitter, blocks)
+    best = held_out.scores(1)
+    counts = [StateCount(1, chosen.run.log_likelihood, chosen.bic, float(best.sum()), 0.0, 0.0)]
+    with stage("Finding the states") as search:
+        for n_states in range(2, MOST_STATES + 1):
+            last = min(chosen.model.n_states + PATIENCE, MOST_STATES)
+            # The time of a fit is roughly proportional to its states; the search continues at least to ``last``.
+            search.expect(sum(range(2, last + 1)), step=n_states, told=f"trying {n_states}")
+            try:
+                fit, scores = _fit_and_scores(fitter, held_out, n_states)
+            except ParameterError:
+                break
+            search.advance(n_states)
+            gain, error = _difference(scores, best)
+            counts.append(StateCount(n_states, fit.run.log_likelihood, fit.bic, float(scores.sum()), gain, error))
+            if gain > max(MIN_STANDARD_ERRORS * error, MIN_GAIN):
+                chosen, best = fit, scores
+            elif n_states - chosen.model.n_states >= PATIENCE:
+                break
+    return chosen, tuple(counts)
+
+
+def _fit_and_scores(fitter: Fitter, held_out: _HeldOut, n_states: int) -> tuple[Fit, Floats]:
+    with stage("", 1 + FOLDS) as fits:
+        fit = fitter.fit(n_states)
+        fits.advance()
+        fits.step = FOLDS
+        return fit, held_out.scores(n_states)
+
+
+@dataclass(frozen=True)
+class _HeldOut:
+    """The log with different blocks held out in each fold."""
+
+    log: BanditLog
+    folds: tuple[Fitter, ...]
+    blocks: npt.NDArray[np.int32]  # (n,) block of each round
+    noise: float  # residual variance of the fit with one state
+    ahead: int  # rounds that rewards are predicted ahead
+    workers: int
+
+    @classmethod
+    def of(cls, log: BanditLog, fitter: Fitter, blocks: npt.NDArray[np.int32]) -> _HeldOut:
+        """Fitters of the folds."""
+        tolerance = max(fitter.settings.tolerance, FOLD_TOLERANCE)
+        settings = fitter.settings._replace(workers=1, tolerance=tolerance)
+
+        def fold(number: int) -> Fitter:
+            rewards = log.new_array(len(log))
+            for rounds in log.chunk_slices():
+                rewards[rounds] = np.where(blocks[rounds] % FOLDS == number, np.nan, log.arrays.rewards[rounds])
+            return Fitter.of(log.with_rewards(rewards), fitter.starts.rewards, settings)
+
+        folds = tuple(map_in_order(fold, range(FOLDS), workers=fitter.settings.workers))
+        length = len(log) // len(fitter.chain.firsts)
+        ahead = max(1, min(HORIZON, length // HORIZONS_PER_SEQUENCE))
+        return cls(log, folds, blocks, fitter.starts.spread, ahead, fitter.settings.workers)
+
+    def scores(self, n_states: int) -> Floats:
+        """The log-likelihood of each block's rewards, predicted by the fold that held them out."""
+
+        def forecast(number: int) -> Floats:
+            fold = self.folds[number]
+            return fold.fit(n_states).model.predict_rewards(self.log, self.ahead)
+
+        scores = np.zeros(int(self.blocks.max()) + 1)
+        with stage("", FOLDS) as folds:
+            for number, expected in enumerate(map_in_order(forecast, range(FOLDS), workers=self.workers)):
+                folds.advance()
+                for rounds in self.log.chunk_slices():
+                    blocks, rewards = self.blocks[rounds], self.log.arrays.rewards[rounds]
+                    held_out = (blocks % FOLDS == number) & np.isfinite(rewards)
+                    scored = self._score(rewards[held_out], expected[rounds][held_out])
+                    scores += np.bincount(blocks[held_out], scored, len(scores))
+        return scores
+
+    def _score(self, rewards: Floats, expected: Floats) -> Floats:
+        """log p(r) for clicks, else the squared error in units of the noise, for noise of any distribution."""
+        if self.folds[0].starts.rewards == "bernoulli":
+            return np.asarray(np.log(np.maximum(np.where(rewards > 0.5, expected, 1 - expected), 1e-300)))
+        return np.asarray(-np.square(rewards - expected) / (2 * self.noise))
+
+
+def _difference(scores: Floats, others: Floats) -> tuple[float, float]:
+    """Total gain of the ``scores`` of blocks over ``others``, and its standard error."""
+    gains = scores - others
+    return float(gains.sum()), float(np.std(gains) * math.sqrt(len(gains)))
+
+
+def _blocks(log: BanditLog) -> npt.NDArray[np.int32]:
+    """(n,) block of each round: consecutive rounds of one sequence."""
+    order, starts = chains(log)
+    length = max(len(log) // BLOCKS, min(SHORTEST_BLOCK, len(log) // (2 * FEWEST_BLOCKS)), 1)
+    firsts = np.flatnonzero(starts)
+    lengths = np.diff(firsts, append=len(log))
+    counts = -(-lengths // length)
+    sizes = np.full(int(counts.sum()), length)
+    sizes[np.cumsum(counts) - 1] = lengths - (counts - 1) * length
+    blocks = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
+    in_log_order = np.empty_like(blocks)
+    in_log_order[order] = blocks
+    return in_log_order

@@ -1,0 +1,212 @@
+"""Switching regression: the hidden Markov model learned by ``HMMOracle``, and inference in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+from scipy.special import expit
+
+from seachange.errors import ParameterError
+from seachange.kernels.emission import evidences, round_scores
+from seachange.kernels.forward_backward import filter_rounds, viterbi_backward, viterbi_forward
+from seachange.log.bandit_log import BanditLog
+from seachange.log.joint_features import JointFeatures
+from seachange.params import require_count
+from seachange.protocols import Floats, Ints
+from seachange.registry import Arrays, SavedPart
+from seachange.states.chains import TILES_PER_SECTION, Chain
+from seachange.states.expectation import LikeliestStates, Workspace, expectation, log_likelihood
+
+Rewards = Literal["gaussian", "gaussian per state", "bernoulli"]
+# Lower bound on initial and transition probabilities, so that evidence can overrule any of them.
+LEAST_PROBABILITY = 1e-30
+# Noise variances in a model file are at least this: 1 / σ² must stay finite.
+LEAST_VARIANCE = 1e-300
+SAVED_ARRAYS = ("initial_probs", "transition_matrix", "reward_coefs", "reward_precisions", "noise_variances")
+
+
+@dataclass(frozen=True, eq=False)
+class SwitchingRegression:
+    """z_1 ~ P_0, z_t+1 ~ Φ(z_t, ·), and a reward whose mean is linear in β_z · f(x_t, a_t).
+
+    gaussian            r_t ~ N(β_z · f, σ²)
+    gaussian per state  r_t ~ N(β_z · f, σ²_z)
+    bernoulli           r_t = 1 with probability 1 / (1 + exp(-β_z · f)), else 0
+    """
+
+    initial_probs: Floats  # (L,) P_0
+    transition_matrix: Floats  # (L, L) Φ, row = from
+    reward_coefs: Floats  # (L, B, D) β_z
+    reward_precisions: Floats  # (L, B, D, D) precision of β_z, in units of 1 / σ²_z for Gaussian rewards
+    noise_variances: Floats  # (L,) σ²_z; (0,) for clicks
+    joint: JointFeatures
+    rewards: Rewards = "gaussian"
+
+    def __post_init__(self) -> None:
+        for name in ("initial_probs", "transition_matrix"):
+            object.__setattr__(self, name, np.maximum(getattr(self, name), LEAST_PROBABILITY))
+
+    def saved_arrays(self) -> Arrays:
+        """What a model file keeps."""
+        return {name: getattr(self, name) for name in SAVED_ARRAYS}
+
+    @classmethod
+    def restore(cls, part: SavedPart, joint: JointFeatures, n_states: int, rewards: Rewards) -> SwitchingRegression:
+        """The model that a model file holds."""
+        shape = (n_states, *joint.shape)
+        return cls(
+            initial_probs=part.distributions("initial_probs", (n_states,)),
+            transition_matrix=part.distributions("transition_matrix", (n_states, n_states)),
+            reward_coefs=part.floats("reward_coefs", shape),
+            reward_precisions=part.floats("reward_precisions", (*shape, shape[2])),
+            noise_variances=part.floats(
+                "noise_variances", (0 if rewards == "bernoulli" else n_states,), low=LEAST_VARIANCE
+            ),
+            joint=joint,
+            rewards=rewards,
+        )
+
+    @property
+    def n_states(self) -> int:
+        """L."""
+        return len(self.initial_probs)
+
+    @property
+    def shortest_stay(self) -> float:
+        """Expected rounds per visit to the shortest-lived state."""
+        return float(self.expected_stays.min())
+
+    @property
+    def expected_stays(self) -> Floats:
+        """(L,) expected rounds per visit to a state: 1 / (1 - Φ(z, z))."""
+        return np.asarray(1 / np.maximum(1 - np.diag(self.transition_matrix), 1e-300))
+
+    @property
+    def n_parameters(self) -> int:
+        """Free parameters, for information criteria."""
+        n_variances = {"gaussian": 1, "gaussian per state": self.n_states, "bernoulli": 0}[self.rewards]
+        return self.reward_coefs.size + n_variances + (self.n_states - 1) + self.n_states * (self.n_states - 1)
+
+    def reordered(self, order: Ints) -> SwitchingRegression:
+        """The same model with state ``order[i]`` renumbered i."""
+        return replace(
+            self,
+            initial_probs=self.initial_probs[order],
+            transition_matrix=np.ascontiguousarray(self.transition_matrix[np.ix_(order, order)]),
+            reward_coefs=self.reward_coefs[order],
+            reward_precisions=self.reward_precisions[order],
+            noise_variances=self.noise_variances[order] if len(self.noise_variances) else self.noise_variances,
+        )
+
+    def shifted(self, coefs: Floats) -> SwitchingRegression:
+        """The same model with coefs · f(x, a) added to all scores."""
+        return replace(self, reward_coefs=self.reward_coefs + coefs)
+
+    def smooth(self, log: BanditLog, workers: int = 1) -> Floats:
+        """(n, L) p(z_t | all rewards)."""
+        chain = self._chain(log)
+        posteriors = log.new_array(len(log), self.n_states)
+        expectation(self, chain, posteriors, workers=workers)
+        return chain.in_log_order(posteriors)
+
+    def likeliest_states(self, log: BanditLog, workers: int = 1) -> Ints:
+        """(n,) argmax_z p(z_t = z | all rewards), round by round."""
+        chain, found = self._chain(log), LikeliestStates(len(log))
+        expectation(self, chain, found, workers=workers)
+        return chain.in_log_order(found.states.astype(np.int64))
+
+    def filter(self, log: BanditLog) -> Floats:
+        """(n, L) p(z_t | r_1:t)."""
+        chain, found = self._chain(log, 1), log.new_array(len(log), self.n_states)
+        for rounds, filtered in self._filtered(chain):
+            found[rounds] = filtered
+        return chain.in_log_order(found)
+
+    def forecast(self, log: BanditLog) -> Floats:
+        """(n, L) p(z_t | r_1:t-1): the belief before each reward, valid for off-policy evaluation."""
+        chain, found = self._chain(log, 1), log.new_array(len(log), self.n_states)
+        for rounds, known in self._forecasts(chain):
+            found[rounds] = known
+        return chain.in_log_order(found)
+
+    def predict_rewards(self, log: BanditLog, ahead: int = 1) -> Floats:
+        """(n,) E[r_t | x_t, a_t, r_1:t-h]: predictions of rewards h = ``ahead`` rounds ahead."""
+        require_count("ahead", ahead)
+        chain, found = self._chain(log, 1), log.new_array(len(log))
+        for rounds, known in self._forecasts(chain, ahead):
+            found[rounds] = np.sum(known * self.mean_rewards(chain.log[rounds]), axis=1)
+        return chain.in_log_order(found)
+
+    def mean_rewards(self, log: BanditLog) -> Floats:
+        """(n, L) E[r_t | x_t, a_t, z]: the expected reward of the logged action in each state."""
+        scores = np.empty((len(log), self.n_states))
+        round_scores(log.arrays.rows, log.arrays.actions, self.reward_coefs, scores)
+        return np.asarray(expit(scores)) if self.rewards == "bernoulli" else scores
+
+    def likeliest_path(self, log: BanditLog) -> Ints:
+        """(n,) argmax over paths of p(z_1:n | all rewards), by Viterbi's recursion."""
+        chain, n = self._chain(log, 1), len(log)
+        path, origins = np.empty(n, np.int64), np.zeros((n, self.n_states), np.int16)
+        best = np.zeros(self.n_states)
+        for rounds, evidence in self._evidences(chain):
+            viterbi_forward(
+                evidence, chain.starts[rounds], chain.next_starts[rounds], self.initial_probs,
+                self.transition_matrix, best, origins[rounds], path[rounds],
+            )  # fmt: skip
+        viterbi_backward(origins, chain.next_starts, path)
+        return chain.in_log_order(path)
+
+    def log_likelihood(self, log: BanditLog, workers: int = 1) -> float:
+        """log p(r_1:n | x_1:n, a_1:n)."""
+        return log_likelihood(self, self._chain(log), workers)
+
+    def _chain(self, log: BanditLog, tiles_per_section: int = TILES_PER_SECTION) -> Chain:
+        if log.joint != self.joint:
+            raise ParameterError(f"the model was fitted with {self.joint}; this log has {log.joint}.")
+        if self.rewards == "bernoulli":
+            invalid = np.flatnonzero(~np.isin(log.arrays.rewards, (0.0, 1.0)) & ~np.isnan(log.arrays.rewards))
+            if len(invalid):
+                row = int(invalid[0])
+                raise ParameterError(
+                    f"the model is for clicks and needs rewards of 0 or 1; row {row} of this log has "
+                    f"{log.arrays.rewards[row]:g} ({len(invalid)} of {len(log)} rows are invalid)."
+                )
+        return Chain(log, tiles_per_section=tiles_per_section)
+
+    def _evidences(self, chain: Chain) -> Iterator[tuple[slice, Floats]]:
+        """Evidence of each section of the chain, in order."""
+        workspace = Workspace.for_chain(chain, self)
+        for section in (section for span in chain.spans for section in span):
+            arrays, part = chain.arrays(section.rounds), workspace.part(section, section.rounds)
+            evidences(
+                arrays.rows, arrays.actions, arrays.rewards, self.reward_coefs, self.noise_variances,
+                part.evidence, part.scores,
+            )  # fmt: skip
+            yield section.rounds, part.evidence
+
+    def _filtered(self, chain: Chain) -> Iterator[tuple[slice, Floats]]:
+        """p(z_t | r_1:t) of each section of the chain, in order."""
+        belief = self.initial_probs.copy()
+        for rounds, evidence in self._evidences(chain):
+            filtered = np.empty_like(evidence)
+            filter_rounds(evidence, chain.starts[rounds], self.initial_probs, self.transition_matrix, belief, filtered)
+            yield rounds, filtered
+
+    def _forecasts(self, chain: Chain, ahead: int = 1) -> Iterator[tuple[slice, Floats]]:
+        """p(z_t | r_1:t-h) of each section of the chain, in order."""
+        moves = np.linalg.matrix_power(self.transition_matrix, ahead)
+        # In the first h rounds of a chain, only the initial distribution is known.
+        young = np.stack([self.initial_probs @ np.linalg.matrix_power(self.transition_matrix, i) for i in range(ahead)])
+        before = np.zeros((0, self.n_states))
+        for rounds, filtered in self._filtered(chain):
+            # The beliefs h rounds earlier include the last h rounds of the previous sections.
+            joined = np.concatenate([before, filtered])[-(len(filtered) + ahead) :]
+            missing = len(filtered) + ahead - len(joined)
+            known = np.concatenate([np.zeros((missing, self.n_states)), joined])[: len(filtered)] @ moves
+            age = chain.ages(rounds)
+            known[age < ahead] = young[age[age < ahead]]
+            before = joined
+            yield rounds, known

@@ -1,0 +1,132 @@
+"""Commands in hostile surroundings: terminals that are not UTF-8, no home, one core, a full disk."""
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import polars
+import pytest
+
+import seachange as sc
+from seachange.cli.console import ASCII
+
+ENCODINGS = ("cp1252", "latin-1", "ascii")
+COMMANDS = [
+    ("--help",), ("learn", "--help"), ("check", "log.csv"), ("states", "log.csv", "m.seachange"),
+    ("bounds", "log.csv", "m.seachange"), ("evaluate", "log.csv", "m.seachange"), ("inspect", "m.seachange"),
+]  # fmt: skip
+# Run several commands in one process, and print their exit codes.
+ALL = """
+import json, sys
+from seachange.cli import main
+codes = []
+for words in json.loads(sys.argv[1]):
+    sys.argv = ["seachange", *words]
+    try:
+        main()
+    except SystemExit as end:
+        codes.append(end.code)
+sys.stderr.write(f"{codes}\\n")
+"""
+# Files of this process cannot grow beyond 16 kB, as if the disk were full.
+SMALL_FILES = """
+import os, resource, sys
+resource.setrlimit(resource.RLIMIT_FSIZE, (16_384, 16_384))
+os.execv(sys.executable, [sys.executable, "-m", "seachange", *sys.argv[1:]])
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A log whose actions have names that no 8-bit encoding has, and a model of it."""
+    path, n, rng = tmp_path_factory.mktemp("shop"), 4000, np.random.default_rng(0)
+    actions, columns = rng.integers(0, 3, n), {"propensity": np.full(n, 1 / 3), "time": np.arange(n)}
+    clicks = rng.random(n) < np.array([0.2, 0.5, 0.7])[(actions + np.arange(n) // 1000) % 3]
+    columns |= {"action": [f"π{action}→" for action in actions], "reward": clicks.astype(float), "age": rng.random(n)}
+    polars.DataFrame(columns).write_csv(path / "log.csv")
+    sc.learn(sc.read_log(path / "log.csv"), n_states=2, objective="dm").save(path / "m.seachange")
+    return path
+
+
+def run(folder, *arguments, command=("-m", "seachange"), **environment):
+    variables = {name: value for name, value in (os.environ | environment).items() if value is not None}
+    words = [sys.executable, *command, *map(str, arguments)]
+    return subprocess.run(words, cwd=folder, env=variables, capture_output=True, timeout=300, check=False)
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_a_terminal_that_is_not_utf_8_fails_no_command(folder, encoding):
+    done = run(folder, json.dumps(COMMANDS), command=("-c", ALL), **absolute(), PYTHONIOENCODING=encoding)
+    stderr = done.stderr.decode(encoding)
+    assert done.returncode == 0, stderr
+    assert stderr.splitlines()[-1] == str([0] * len(COMMANDS)), stderr
+    assert "Traceback" not in stderr
+    assert "What it can support" in done.stdout.decode(encoding)
+
+
+def test_a_character_that_the_terminal_lacks_has_a_stand_in(folder):
+    text = run(folder, "states", "log.csv", "m.seachange", **absolute(), PYTHONIOENCODING="ascii").stdout.decode(
+        "ascii"
+    )
+    assert "?0->" in text  # an action named π0→
+    assert "+-0.0" in text
+    assert all(sign.isascii() for sign in "".join(ASCII.values()))
+
+
+def absolute():
+    """Modules are found from any folder."""
+    return {"PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path))}
+
+
+def test_the_json_document_is_utf_8_in_any_terminal(folder):
+    done = run(folder, "states", "log.csv", "m.seachange", "--json", "--quiet", **absolute(), PYTHONIOENCODING="ascii")
+    assert set(json.loads(done.stdout.decode())["actions"]) == {"π0→", "π1→", "π2→"}
+
+
+def test_an_error_shows_in_any_terminal(folder):
+    done = run(folder, "states", "no→log.csv", **absolute(), PYTHONIOENCODING="ascii", PYTHONUTF8="1")
+    assert done.returncode == 2
+    assert done.stderr.startswith(b"Error: there is no file 'no->log.csv'.")
+
+
+def test_the_plain_locale_without_a_home_fails_no_command(folder):
+    plain = {"LANG": "C", "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "HOME": None}
+    done = run(folder, "check", "log.csv", **absolute(), **plain)
+    assert done.returncode == 0, done.stderr
+    assert b"sound" in done.stdout
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="needs a system that can bind a process to a core")
+def test_one_core_is_enough(folder):
+    bound = "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}); from seachange.cli import main; main()"
+    done = run(folder, "states", "log.csv", "m.seachange", command=("-c", bound), **absolute())
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.skipif(os.name != "posix", reason="limits of POSIX")
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("check", "log.csv", "--fix", "OUT/clean.parquet"),
+        ("states", "log.csv", "m.seachange", "-o", "OUT/states.parquet"),
+        ("states", "log.csv", "m.seachange", "--figure", "OUT/states.png"),
+    ],
+    ids=lambda words: f"{words[0]} {words[-1]}",
+)
+def test_a_full_disk_is_one_line_and_leaves_no_file(folder, tmp_path, arguments):
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    words = [word.replace("OUT", str(tmp_path)) for word in arguments]
+    assert run(folder, *words, **absolute()).returncode == 0  # kernels are compiled, and kept, the first time
+    (written,) = tmp_path.iterdir()
+    whole = written.read_bytes()
+    assert len(whole) > 16_384
+    done = run(folder, *words, "--force", "--quiet", command=("-c", SMALL_FILES), **absolute())
+    assert done.returncode == 2
+    (line,) = done.stderr.decode().splitlines()
+    assert line.startswith(f"Error: cannot write '{words[-1]}")
+    assert line.endswith(": File too large.")
+    assert [path.name for path in tmp_path.iterdir()] == [written.name]
+    assert written.read_bytes() == whole
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before

@@ -1,0 +1,62 @@
+"""A log is known again by some of its rounds."""
+
+import numpy as np
+import pytest
+
+import seachange as sc
+from seachange.log.fingerprint import REMEMBERED, remembered, share_known
+from seachange.provenance import Provenance
+
+pytestmark = pytest.mark.small
+
+
+def some_log(n, seed, contexts="numbers", times=None):
+    generator = np.random.default_rng(seed)
+    x = generator.normal(size=(n, 3)) if contexts == "numbers" else generator.integers(2, size=(n, 2)).astype(float)
+    clicks = (generator.random(n) < 0.2).astype(float)
+    return sc.BanditLog.from_arrays(
+        generator.integers(4, size=n), clicks, np.full(n, 0.25), contexts=x, times=times, n_actions=4
+    )
+
+
+@pytest.mark.parametrize("n", [40, 400, 5000])
+def test_any_part_of_a_log_is_known_again(n):
+    log = some_log(n, 0)
+    hashes = remembered(log)
+    assert len(hashes) == min(n, REMEMBERED)
+    assert share_known(log, hashes) == 1
+    assert share_known(log[n // 4 :], hashes) == 1
+    assert share_known(log.take(np.arange(0, n, 2)), hashes) == 1
+    assert share_known(some_log(n, 1), hashes) == 0
+
+
+def test_the_share_that_is_known_again_is_estimated():
+    old, new = some_log(6000, 0), some_log(6000, 1)
+    halves = old[:3000], new[:3000]
+    half = sc.BanditLog.from_arrays(
+        *(np.concatenate([getattr(part, name) for part in halves]) for name in ("actions", "rewards")),
+        np.full(6000, 0.25),
+        contexts=np.concatenate([part.contexts for part in halves]),
+        n_actions=4,
+    )
+    assert share_known(half, remembered(old)) == pytest.approx(0.5, abs=0.12)
+
+
+def test_rounds_that_are_alike_tell_nothing():
+    assert remembered(some_log(3000, 0, contexts="few")) == ()
+    assert share_known(some_log(3000, 0, contexts="few"), ()) is None
+
+
+def test_a_part_of_the_log_without_times_is_no_unseen_log():
+    provenance, log = Provenance.of(some_log(3000, 0)), some_log(3000, 0)[300:]
+    assert provenance.overlap(log) == "about 100% of these rounds are among those that the model was learned from"
+    assert provenance.overlap(some_log(3000, 1)) is None
+    assert provenance.knows(some_log(3000, 1))
+    assert not Provenance.of(some_log(3000, 0, contexts="few")).knows(log)
+
+
+def test_times_in_seconds_and_dates_are_compared():
+    seconds = 1_767_225_600.0 + np.arange(3000)
+    provenance = Provenance.of(some_log(3000, 0, "few", seconds.astype("datetime64[s]")))
+    assert "50.0% of these rounds" in provenance.overlap(some_log(3000, 1, "few", seconds - 1500.0))
+    assert provenance.overlap(some_log(3000, 1, "few", seconds + 3000.0)) is None
