@@ -36,7 +36,10 @@ SOUND = {
 
 def read(path, format, seconds):
     """Rounds, rejected lines, and megabytes that reading takes beyond the first part."""
-    environment = os.environ | {"POLARS_MAX_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[1])}
+    environment = os.environ | {
+        "POLARS_MAX_THREADS": "1",
+        "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[1]), *sys.path]),
+    }
     command = [sys.executable, "-W", "ignore", "-c", READ, str(path), format]
     done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, env=environment, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
