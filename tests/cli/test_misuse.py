@@ -20,11 +20,11 @@ WRONG_WORDS = [
     (["learn", "LOG", "-o", "m", "--workers", "2"], "unknown option --workers. See"),
     (
         ["learn", "LOG", "-o", "m", "--oracle", "hm"],
-        "--oracle: 'hm' is not one of hmm, change-point or none. Did you mean 'hmm'?",
+        "--oracle: 'hm' is not one of none, change-point or hmm. Did you mean 'hmm'?",
     ),
     (
         ["learn", "LOG", "-o", "m", "--objective", "luck"],
-        "'luck' is not one of auto, ips, snips, dm,",
+        "'luck' is not one of ips, snips, poem,",
     ),
     (["learn", "LOG", "-o", "m", "--columns", "acton=x"], "sequence or contexts. Did you mean 'action'?"),
     (["learn", "LOG", "-o", "m", "--seed", "today"], "--seed: "),

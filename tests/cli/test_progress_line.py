@@ -12,7 +12,7 @@ WORK = """
 import sys, time, warnings
 from seachange.cli.console import note
 from seachange.engine import stage
-from seachange.cli.progress_line import progress_line
+from seachange.cli.console import progress_line
 with progress_line(quiet={quiet}):
     with stage("Baking the bread", {total}) as baking:
         for i in range({total} or 1):

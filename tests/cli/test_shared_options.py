@@ -15,8 +15,7 @@ from typer.testing import CliRunner
 import seachange as sc
 from cli.shop import COLUMNS, QUICK, N, late_log, misuse, run, succeed, succeed_in_json
 from seachange.cli.commands import app
-from seachange.cli.console import next_steps
-from seachange.cli.exit_codes import BUG, ERROR, NOT_USABLE, WARNINGS
+from seachange.cli.console import BUG, ERROR, NOT_USABLE, WARNINGS, next_steps
 from seachange.formats.column_roles import USUAL_NAMES
 
 

@@ -18,7 +18,7 @@ import polars as pl
 import seachange as sc
 from fuzz.mutations import mutations
 from seachange.analysis.states_summary import as_document, summarize_states
-from seachange.cli.model_view import model_document
+from seachange.cli.tables import model_document
 from seachange.model_file import read_written
 
 N, K = 240, 3

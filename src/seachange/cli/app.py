@@ -1,29 +1,28 @@
-"""The ``typer`` application: global options, --quiet for every command, and usage errors in one line."""
+"""The ``typer`` application: options that every command has, usage errors in one line, and interrupts."""
 
 from __future__ import annotations
 
 import inspect
+import signal
 import sys
-from collections.abc import Callable, Iterable
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import is_dataclass
 from functools import wraps
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from seachange.cli.console import say_error, silenced
-from seachange.cli.exit_codes import ERROR, INTERRUPTED, SUMMARY
-from seachange.cli.progress_line import progress_line
+from seachange.cli.console import ERROR, EXIT_CODES, INTERRUPTED, SIGNAL, prose, say_error
+from seachange.cli.options import Json, Quiet
 from seachange.errors import did_you_mean
 
-OUTPUT = "Output"
 # The base class of the parser's errors, which typer does not export.
 UsageError: type[Exception] = typer.BadParameter.__base__  # type: ignore[assignment]
-
-Quiet = Annotated[
-    bool,
-    typer.Option("--quiet", "-q", help="Print only errors, and the document of --json.", rich_help_panel=OUTPUT),
-]
+SIGNALS = {"SIGINT": "Interrupted", "SIGTERM": "Terminated", "SIGHUP": "Hung up"}
 
 
 class _PlainFlags:
@@ -62,14 +61,14 @@ class Commands(_PlainFlags, TyperGroup):
         except typer.Abort as error:  # Ctrl-C in older versions of typer
             raise KeyboardInterrupt from error
         except UsageError as error:
-            say_error(usage_message(error), kind="UsageError")
+            say_error(_usage_message(error), kind="UsageError")
             sys.exit(ERROR)
         if code == INTERRUPTED:  # Ctrl-C in newer ones
             raise KeyboardInterrupt
         sys.exit(code if isinstance(code, int) else 0)
 
 
-def usage_message(error: Any) -> str:
+def _usage_message(error: Any) -> str:
     """What is wrong with the arguments, the nearest correct option, and where to read more."""
     context, parameter = getattr(error, "ctx", None), getattr(error, "param", None)
     message, where = error.message, "" if context is None else f" See {context.command_path} --help."
@@ -89,61 +88,54 @@ def usage_message(error: Any) -> str:
 
 
 class App(typer.Typer):
-    """Commands that have --quiet and show their progress on a terminal."""
+    """Commands that have --json and --quiet and show their progress on a terminal.
+
+    The first parameter of a command is its console. A parameter whose type is a dataclass stands for one option per
+    field.
+    """
 
     def command(self, name: str | None = None, **settings: Any) -> Callable[[Any], Any]:
         """Register a function as a command."""
         register = super().command(name, cls=Command, **settings)
 
         def registered(function: Callable[..., None]) -> Callable[..., None]:
-            register(_with_quiet(function))
+            register(_with_options(function))
             return function
 
         return registered
 
 
-def _with_quiet(function: Callable[..., None]) -> Callable[..., None]:
-    """Add the option --quiet to a command."""
+def _parameters(made: Any) -> Mapping[str, inspect.Parameter]:
+    return inspect.signature(made, eval_str=True).parameters
+
+
+def _with_options(function: Callable[..., None]) -> Callable[..., None]:
+    """The command without its console, with --json and --quiet, and with one parameter per field of a dataclass."""
+    _, *own = _parameters(function).values()
+    groups: dict[str, Any] = {
+        each.name: (each.annotation, _parameters(each.annotation)) for each in own if is_dataclass(each.annotation)
+    }
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    parameters = [
+        each.replace(kind=keyword)
+        for group in own
+        for each in (groups[group.name][1].values() if group.name in groups else [group])
+    ]
+    parameters += [
+        inspect.Parameter(name, keyword, default=False, annotation=option)
+        for name, option in (("json", Json), ("quiet", Quiet))
+    ]
 
     @wraps(function)
-    def command(*, quiet: bool, **options: Any) -> None:
-        with silenced(quiet), progress_line(quiet):
-            function(**options)
+    def command(*, json: bool, quiet: bool, **options: Any) -> None:
+        for name, (made, fields) in groups.items():
+            options[name] = made(**{field: options.pop(field) for field in fields})
+        with prose(json, quiet) as console:
+            function(console, **options)
 
-    signature = inspect.signature(function, eval_str=True)
-    option = inspect.Parameter("quiet", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Quiet)
-    parameters = [*signature.parameters.values(), option]
-    command.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {each.name: each.annotation for each in parameters}
     return command
-
-
-def choice(words: Iterable[str], **settings: Any) -> Any:
-    """An option that takes one of ``words``, in any case."""
-    known = [*words]
-
-    def parse(text: str) -> str:
-        if text.lower() not in known:
-            raise typer.BadParameter(f"{text!r} is not one of {listed(known)}.{did_you_mean(text, known)}")
-        return text.lower()
-
-    def complete(incomplete: str) -> list[str]:
-        return [word for word in known if word.startswith(incomplete)]
-
-    return typer.Option(parser=parse, autocompletion=complete, metavar="NAME", **settings)
-
-
-def listed(words: Iterable[str]) -> str:
-    """``a, b or 'c d'``."""
-    return " or ".join(", ".join(repr(word) if " " in word else word for word in words).rsplit(", ", 1))
-
-
-def _show_version(wanted: bool) -> None:
-    if wanted:
-        from importlib.metadata import version
-
-        typer.echo(f"seachange {version('seachange')}")
-        raise typer.Exit
 
 
 def show_help(context: typer.Context) -> None:
@@ -157,11 +149,19 @@ def show_help(context: typer.Context) -> None:
 app = App(
     cls=Commands,
     help="Learn policies that switch with the state of the world, from logs of past decisions.",
-    epilog=SUMMARY,
+    epilog=EXIT_CODES,
     invoke_without_command=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["--help", "-h"]},
 )
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"seachange {version('seachange')}")
+        raise typer.Exit
 
 
 @app.callback()
@@ -172,3 +172,54 @@ def _seachange(
     ] = False,
 ) -> None:
     show_help(context)
+
+
+class Interrupted(BaseException):
+    """A signal to stop; not a KeyboardInterrupt, which typer would turn into a silent exit."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+def raise_on_signals() -> None:
+    """Turn signals into exceptions, so that files being written are cleaned up; ignored signals stay ignored."""
+    for name in SIGNALS:
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _raise)
+
+
+def _raise(number: int, frame: Any) -> None:
+    signal.signal(number, signal.SIG_IGN)  # a second Ctrl-C must not interrupt the cleanup
+    raise Interrupted(number)
+
+
+@contextmanager
+def resumable() -> Iterator[None]:
+    """Mark work that the same command resumes after an interrupt."""
+    try:
+        yield
+    except (Interrupted, KeyboardInterrupt) as interrupt:
+        interrupt.add_note("Run the same command again to resume.")
+        raise
+
+
+def interrupt_in(error: BaseException) -> BaseException | None:
+    """The interrupt that caused ``error``, for example one that came while compiled code was loading."""
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, Interrupted | KeyboardInterrupt):
+        cause = cause.__cause__ or cause.__context__
+    return cause
+
+
+def report_interrupt(interrupt: BaseException, written: Sequence[Path]) -> int:
+    """Say what was interrupted and what had been written by then; the exit code."""
+    number = interrupt.number if isinstance(interrupt, Interrupted) else int(signal.SIGINT)
+    word = next(word for name, word in SIGNALS.items() if getattr(signal, name, None) == number)
+    files = f"already written: {', '.join(map(str, written))}" if written else "nothing was written"
+    notes = "".join(f" {note}" for note in getattr(interrupt, "__notes__", ())) if written else ""
+    # Threads that manage worker processes may fail while the workers end. Don't report that.
+    threading.excepthook = lambda args: None
+    say_error(f"{word}; {files}.{notes}", kind="Interrupted", heading="")
+    return SIGNAL + number

@@ -1,4 +1,4 @@
-"""Console output: prose, notes, errors, and one JSON document."""
+"""What a command prints: prose, notes, errors, progress, and one JSON document; and its exit codes."""
 
 from __future__ import annotations
 
@@ -6,22 +6,40 @@ import codecs
 import os
 import shlex
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from typing import IO, Any
+from threading import Event, Lock, Thread
+from typing import IO, Any, TypeVar
 
 import msgspec
 from rich.console import Console
 from rich.markup import escape
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+from rich.table import Column
 
+from seachange.engine import Stage, listening, stage
 from seachange.errors import SeachangeWarning
 
-_SILENT: ContextVar[bool] = ContextVar("_SILENT", default=False)
-# What a terminal shows that does not know a character.
+# A Python traceback returns 1, so no exit code of ours is 1.
+ERROR, WARNINGS, NOT_USABLE, BUG = 2, 3, 4, 70
+# 128 plus the number of the signal, as shells report it.
+SIGNAL = 128
+INTERRUPTED = SIGNAL + 2
+EXIT_CODES = (
+    "Exit codes: 0 success; 2 error; 3 log usable with warnings (check); 4 log not usable (check); 70 bug in "
+    "Seachange; 130 interrupted."
+)
+# Replacements for characters that the encoding of a terminal lacks.
 ASCII = dict(zip("▁▂▃▄▅▆▇█", "12345678", strict=True)) | {
     "→": "->", "←": "<-", "±": "+-", "×": "x", "…": "...", "·": ".", "✓": "+", "✗": "-", "−": "-", "–": "-", "∞": "inf",
 }  # fmt: skip
+# Seconds before the progress line appears, and between two updates.
+DELAY, REFRESH = 1.0, 0.1
+BAR = 20
+_SILENT: ContextVar[bool] = ContextVar("_SILENT", default=False)
+Item = TypeVar("Item")
 
 
 def accept_any_character() -> None:
@@ -37,42 +55,43 @@ def _replaced(error: UnicodeError) -> tuple[str, int]:
     return "".join(ASCII.get(each, "?") for each in error.object[error.start : error.end]), error.end
 
 
-@contextmanager
-def silenced(quiet: bool) -> Iterator[None]:
-    """Print no prose and no notes inside the block if ``quiet``."""
-    token = _SILENT.set(quiet)
-    try:
-        yield
-    finally:
-        _SILENT.reset(token)
-
-
 class Prose(Console):
-    """A console that stops printing, but does not stop the work, when its reader is gone (``| head``)."""
+    """Prints text for people, on standard error if ``json`` reserves standard output for the document.
+
+    If its reader is gone (``| head``), it stops printing but does not stop the work.
+    """
+
+    def __init__(self, *, json: bool = False, stderr: bool = False, quiet: bool = False) -> None:
+        super().__init__(stderr=stderr or json, highlight=False, quiet=quiet)
+        self.json = json
 
     def on_broken_pipe(self) -> None:
         """Print nothing more."""
         self.quiet = True
-        discard(self.file)
+        _discard(self.file)
+
+    def say(self, *paragraphs: str) -> None:
+        """Print text, wrapped only on a terminal."""
+        for text in paragraphs:
+            self.print(text, soft_wrap=not self.is_terminal, markup=False)
+
+    def finish(self, result: Any, closing: str = "") -> None:
+        """Print the last lines, unwrapped so that they can be copied, and the JSON document if asked for."""
+        if closing:
+            self.print(f"\n{closing}", soft_wrap=True, markup=False)
+        if self.json:
+            _write_document(result)
 
 
-def console_for(json: bool) -> Console:
-    """The console for prose: standard output, or standard error if that is reserved for JSON."""
-    return Prose(stderr=json, highlight=False, quiet=_SILENT.get())
-
-
-def say(console: Console, *paragraphs: str) -> None:
-    """Print text, wrapped only on a terminal."""
-    for text in paragraphs:
-        console.print(text, soft_wrap=not console.is_terminal, markup=False)
-
-
-def finish(console: Console, json: bool, result: Any, closing: str = "") -> None:
-    """Print the last lines, unwrapped so that they can be copied, and the JSON document if asked for."""
-    if closing:
-        console.print(f"\n{closing}", soft_wrap=True, markup=False)
-    if json:
-        write_document(result)
+@contextmanager
+def prose(json: bool, quiet: bool) -> Iterator[Prose]:
+    """The console of a command. With ``quiet``, it prints no prose, notes or progress."""
+    token = _SILENT.set(quiet)
+    try:
+        with progress_line(quiet):
+            yield Prose(json=json, quiet=quiet)
+    finally:
+        _SILENT.reset(token)
 
 
 def next_steps(*commands: tuple[object, ...]) -> str:
@@ -80,7 +99,7 @@ def next_steps(*commands: tuple[object, ...]) -> str:
     return "Next: " + "\n      ".join(shlex.join(["seachange", *map(str, words)]) for words in commands)
 
 
-def write_document(result: Any) -> None:
+def _write_document(result: Any) -> None:
     """Write the one JSON document of a command, in UTF-8 whatever the terminal."""
     document = msgspec.json.encode(result) + b"\n"
     try:
@@ -91,10 +110,10 @@ def write_document(result: Any) -> None:
             sys.stdout.write(document.decode())
         sys.stdout.flush()
     except BrokenPipeError:
-        discard(sys.stdout)
+        _discard(sys.stdout)
 
 
-def discard(stream: IO[str]) -> None:
+def _discard(stream: IO[str]) -> None:
     """Send everything written to ``stream`` from now on nowhere, including Python's own flush at exit."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, stream.fileno())
@@ -105,7 +124,7 @@ def note(text: str) -> None:
     """Print a note on standard error."""
     if _SILENT.get():
         return
-    console = Prose(stderr=True, highlight=False)
+    console = Prose(stderr=True)
     with console.capture() as captured:
         console.print(f"[bold yellow]Note:[/] {escape(text)}", soft_wrap=not console.is_terminal)
     # Through sys.stderr, which the progress line has replaced so that it stays at the bottom.
@@ -115,11 +134,11 @@ def note(text: str) -> None:
 def say_error(message: str, *, kind: str, heading: str = "Error: ") -> None:
     """Print an error in one line on standard error and, with --json, as the document."""
     one_line = " ".join(message.split())
-    Prose(stderr=True, highlight=False).print(f"[bold red]{heading}[/]{escape(one_line)}", soft_wrap=True)
+    Prose(stderr=True).print(f"[bold red]{heading}[/]{escape(one_line)}", soft_wrap=True)
     # If the arguments are wrong they may not have been parsed, so look at them directly.
     if "--json" in sys.argv[1:]:
         with suppress(OSError):  # standard output may be what failed
-            write_document({"error": {"kind": kind, "message": one_line}})
+            _write_document({"error": {"kind": kind, "message": one_line}})
 
 
 def show_warning(
@@ -127,3 +146,85 @@ def show_warning(
 ) -> None:
     """Print a warning as a note; replaces ``warnings.showwarning``."""
     note(message.shell_text if isinstance(message, SeachangeWarning) else f"{filename}:{lineno}: {message}")
+
+
+def tracked(items: Iterable[Item], total: int, name: str) -> Iterator[Item]:
+    """Yield ``items`` as steps of a stage."""
+    with stage(name, total) as steps:
+        for item in items:
+            steps.advance()
+            steps.told = f"{steps.done:.0f} of {total}"
+            yield item
+
+
+@contextmanager
+def progress_line(quiet: bool = False) -> Iterator[None]:
+    """Show stages of more than a second on standard error if that is a terminal; the line disappears at the end."""
+    console = Console(stderr=True)
+    if quiet or not console.is_terminal or console.is_dumb_terminal:
+        yield
+        return
+    line = _Line(console)
+    with listening(line.clear) as root:
+        over = Event()
+        watcher = Thread(target=line.watch, args=(root, over), daemon=True)
+        watcher.start()
+        try:
+            yield
+        finally:
+            over.set()
+            watcher.join()
+            line.clear()
+
+
+class _Line:
+    """The line on the terminal, visible only while a stage is running."""
+
+    def __init__(self, console: Console) -> None:
+        self._console, self._lock = console, Lock()
+        self._bar: tuple[Stage, Progress] | None = None  # the stage it shows
+
+    def watch(self, root: Stage, over: Event) -> None:
+        """Update the line until the work is ``over``."""
+        while not over.wait(REFRESH):
+            with self._lock:
+                running = list(root.parts)
+                if running and time.monotonic() - running[0].began >= DELAY:
+                    self._update(_measured(running[0]))
+
+    def clear(self) -> None:
+        """Remove the line."""
+        with self._lock:
+            self._stop()
+
+    def _update(self, current: Stage) -> None:
+        if self._bar is None or self._bar[0] is not current:
+            self._stop()
+            self._bar = (current, self._started())
+        bar, text = self._bar[1], f"{current.name}: {current.told}" if current.told else current.name
+        total = None if current.total is None else 1.0
+        bar.update(bar.task_ids[0], description=text, completed=current.share or 0.0, total=total, refresh=True)
+
+    def _started(self) -> Progress:
+        text = TextColumn("{task.description}", markup=False, table_column=Column(ratio=1, no_wrap=True))
+        columns = (SpinnerColumn(), text, BarColumn(BAR), TimeRemainingColumn(elapsed_when_finished=False))
+        # Notes are printed above the line; standard output is left alone.
+        bar = Progress(
+            *columns, console=self._console, transient=True, auto_refresh=False, redirect_stdout=False, expand=True
+        )
+        bar.add_task("", total=None)
+        bar.start()
+        return bar
+
+    def _stop(self) -> None:
+        if self._bar is not None:
+            self._bar[1].stop()
+            self._bar = None
+
+
+def _measured(top: Stage) -> Stage:
+    """The outermost stage whose length is known."""
+    chain = [top]
+    while inner := list(chain[-1].parts):
+        chain.append(inner[0])
+    return next((each for each in chain if each.total is not None and each.name), top)

@@ -7,28 +7,82 @@ from typing import Annotated, Any
 
 import typer
 
-from seachange.cli.console import console_for, finish, next_steps
-from seachange.cli.options import Force, Json, Seed
+from seachange.cli.console import Prose, next_steps
+from seachange.cli.options import Force, Seed
 from seachange.outputs import claim_folder
+
+CONFIDENCE = 0.95
+LEARNED_SHARE = 0.6
 
 
 def demo(
+    console: Prose,
     out: Annotated[
         Path, typer.Option("--out", "-o", metavar="FOLDER", help="Write the figure and the model into this folder.")
     ] = Path("demo-output"),
     seed: Seed = 0,
     force: Force = False,
-    json: Json = False,
 ) -> None:
     """Run the whole loop on built-in data, in seconds."""
-    from seachange.cli.shop_demo import run_demo
+    import numpy as np
 
-    console = console_for(json)
+    from seachange.cli.tables import log_table, states_table, table
+    from seachange.cli.value_tables import estimates_table
+    from seachange.deploy import SinglePolicy
+    from seachange.evaluation.estimators import evaluate, evaluate_logging
+    from seachange.figures.results import draw_recovery
+    from seachange.learning import learn
+    from seachange.simulate.rollout import rollout
+    from seachange.simulate.shop import Shop
+    from seachange.states.labels import share_right
 
     def show(heading: str, shown: Any) -> None:
         console.print(f"\n[bold cyan]{heading}[/]\n")
         console.print(shown)
 
-    result = run_demo(claim_folder(out, force=force), seed, show)
-    steps = next_steps(("inspect", result.model), ("check", "YOUR_LOG"))
-    finish(console, json, result, f"Wrote {result.figure} and {result.model}.\n{steps}")
+    folder, shop = claim_folder(out, force=force), Shop(seed=seed)
+    log, truth = shop.log(seed), shop.log_states(seed)
+    show("1. A click log from a shop whose visitors change their mood; the mood is not in the log", log_table(log))
+
+    known, later = log.split(LEARNED_SHARE)
+    model = learn(known, oracle="hmm", n_states="auto", seed=seed)
+    right = share_right(model.labels.states, truth[: len(known)])
+    heading = f"2. States found in the first {LEARNED_SHARE:.0%} of the log; {right:.1%} of rounds are correct"
+    show(heading, states_table(known, model.labels))
+
+    single = learn(known, oracle="none").policies[0]
+    labels = model.label_ahead(later)
+    estimates = [
+        ("logging policy", evaluate_logging(later, CONFIDENCE)),
+        ("best single policy", evaluate(later, single, ("dr",), confidence=CONFIDENCE)[0]),
+        ("switching policy", evaluate(later, model.policies, ("dr",), confidence=CONFIDENCE, labels=labels)[0]),
+    ]
+    show(
+        "3. What each policy would have earned on the rest, with states inferred from earlier rewards",
+        estimates_table("Estimates", estimates, CONFIDENCE),
+    )
+
+    world_seed = seed + 1
+    world = next(iter(shop.rounds(world_seed, shop.horizon)))
+    switching = rollout(shop, model.deployer(), world_seed)
+    rewards = {
+        "switching policy": switching.expected_rewards,
+        "best single policy": rollout(shop, SinglePolicy(single), world_seed).expected_rewards,
+        "logging policy": np.einsum("nk,nk->n", shop.logging_probs(world.contexts), world.mean_rewards),
+        "knows every mood": world.mean_rewards.max(axis=1),
+    }
+    means = {name: float(series.mean()) for name, series in rewards.items()}
+    rows = [(name, f"{mean:.4f}", f"{mean / means['knows every mood']:.1%}") for name, mean in means.items()]
+    show(
+        f"4. Deployment for {shop.horizon:,} new rounds with {np.count_nonzero(np.diff(world.states))} changes of mood",
+        table("Clicks per round", ("policy", "mean", "of the best possible"), rows),
+    )
+
+    figure, saved = folder / "recovery.png", folder / "shop.seachange"
+    draw_recovery(figure, rewards, world.states, switching.state_probs, smoothing=300, unit="clicks per round")
+    model.save(saved)
+    result = {
+        "n_rounds": len(log), "n_states": model.n_states, "states_right": right, "estimates": estimates,
+        "deployed": means, "figure": str(figure), "model": str(saved),
+    }  # fmt: skip
+    console.finish(result, f"Wrote {figure} and {saved}.\n{next_steps(('inspect', saved), ('check', 'YOUR_LOG'))}")

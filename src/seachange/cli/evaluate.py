@@ -7,27 +7,22 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import msgspec
 import typer
-from rich.console import Console
 
-from seachange.cli.app import choice
-from seachange.cli.arguments import log_options, open_model, read, with_estimates
-from seachange.cli.console import console_for, finish, next_steps, note, say
+from seachange.cli.console import Prose, next_steps, note
 from seachange.cli.options import (
-    Columns,
     Confidence,
-    DropBadRows,
-    EstimatePropensities,
-    Format,
-    Json,
-    LogFile,
     ModelFile,
     Seed,
+    WeightedLogInput,
+    choice,
+    open_model,
     parse_period,
     parse_range,
     parse_times,
+    parse_words,
     parsed,
-    words_of,
 )
+from seachange.engine import stage
 from seachange.errors import RefusedError
 
 if TYPE_CHECKING:
@@ -46,14 +41,13 @@ def _estimators() -> Sequence[str]:
 
 
 def evaluate(
-    log: LogFile,
+    console: Prose,
+    given: WeightedLogInput,
     model: ModelFile,
-    columns: Columns = "",
-    format: Format = None,
     estimators: Annotated[
         Any,
         parsed(
-            words_of(_estimators),
+            parse_words(_estimators),
             "NAME,…",
             "Use ips, snips, dm, dr, sndr, switch-dr, dr-os or mrdr; the first is the headline.",
         ),
@@ -65,37 +59,31 @@ def evaluate(
     ] = "",
     at: Annotated[Any, parsed(parse_times, "TIME,…", "Predict the value at future times: 2026-02-21T12:00,…")] = "",
     recurs: Annotated[
-        Recurs, choice(get_args(Recurs), help="Match --at by hour, weekday or 'hour of the week'.")
+        Recurs, choice(get_args(Recurs), "Match --at by hour, weekday or 'hour of the week'.")
     ] = "weekday",
     interval: Annotated[
-        Interval, choice(get_args(Interval), help="Use normal, bootstrap, bernstein or sequence intervals.")
+        Interval, choice(get_args(Interval), "Use normal, bootstrap, bernstein or sequence intervals.")
     ] = "normal",
     reward_range: Annotated[
         Any, parsed(parse_range, "LOW,HIGH", "Set the smallest and largest possible reward, as in 0,1.")
     ] = "",
     confidence: Confidence = 0.95,
-    estimate_propensities: EstimatePropensities = False,
-    drop_bad_rows: DropBadRows = False,
     seed: Seed = 0,
     force: Annotated[
         bool, typer.Option("--force", help="Show numbers that the log cannot support, with the reason.")
     ] = False,
-    json: Json = False,
 ) -> None:
     """Estimate what a model would have earned on a log, with confidence intervals."""
     from seachange.analysis.holdout import IN_SAMPLE_BIAS
-    from seachange.cli.tables import answer_text, estimates_table, support_text
-    from seachange.engine import stage
+    from seachange.cli.value_tables import answer_text, estimates_table, support_text
     from seachange.evaluation import diagnose
     from seachange.evaluation.estimators import evaluate as evaluate_policy
     from seachange.evaluation.estimators import evaluate_logging, evaluate_states
 
-    console, loaded = console_for(json), open_model(model, log)
+    loaded = open_model(model, given.log)
     names = estimators or (["dr", "snips", "ips", "dm"] if interval in ("normal", "bootstrap") else ["dr", "ips"])
-    table = read(log, columns, format, drop_bad_rows, loaded)
-    if estimate_propensities:
-        table = with_estimates(table, seed, console)
-    if overlap := loaded.provenance.overlap(table):
+    log = given.read_weighted(console, seed, loaded)
+    if overlap := loaded.provenance.overlap(log):
         note(
             f"{overlap}, and {IN_SAMPLE_BIAS}. These values use all rounds and may be too high; `seachange report` "
             "uses held-out rounds."
@@ -105,40 +93,39 @@ def evaluate(
     switching = loaded.n_states > 1
     who = "switching policy" if switching else "policy"
     with stage("Evaluating the policies"):
-        labels = loaded.label_ahead(table)
-        whole = evaluate_policy(table, loaded.policies, names, labels=labels, **clipped)
-        logged = evaluate_logging(table, confidence, **settings)
+        labels = loaded.label_ahead(log)
+        whole = evaluate_policy(log, loaded.policies, names, labels=labels, **clipped)
+        logged = evaluate_logging(log, confidence, **settings)
         rows = [("logging policy", logged), *((who, estimate) for estimate in whole)]
         if switching:
-            parts = evaluate_states(table, loaded.policies, labels, names[0], **clipped)
+            parts = evaluate_states(log, loaded.policies, labels, names[0], **clipped)
             rows += [(f"in state {z}", estimate) for z, estimate in enumerate(parts) if estimate is not None]
-        found = diagnose(table, loaded.policies, labels, clip)
+        found = diagnose(log, loaded.policies, labels, clip)
     # No deployment could know states that these rewards helped to find, so evaluate the deployment itself.
     by_rewards = switching and labels.from_rewards
     online = online or by_rewards
-    deployed = _evaluate_online(table, loaded, confidence, seed, force) if online else []
+    deployed = _evaluate_online(log, loaded, confidence, seed, force) if online else []
     known = "with the help of these" if labels.from_rewards else "from earlier"
     title = f"Mean reward per round{f', states inferred {known} rewards' if switching else ''}"
-    say(console, answer_text(who, deployed[-1] if by_rewards and deployed else whole[0], logged), "")
+    console.say(answer_text(who, deployed[-1] if by_rewards and deployed else whole[0], logged), "")
     console.print(estimates_table(title, rows, confidence), "")
-    say(console, support_text(found))
+    console.say(support_text(found))
     result: dict[str, Any] = {
         "estimates": [{"policy": name, **msgspec.to_builtins(estimate)} for name, estimate in rows],
         "diagnostics": found,
     }
     if online:
         result["online"] = _show_online(console, deployed)
+    timed: dict[str, Any] = {"labels": labels, "confidence": confidence, "force": force}
     if over_time:
-        result |= _evaluate_over_time(console, table, loaded, labels, over_time, clip, confidence, force)
+        result |= _evaluate_over_time(console, log, loaded, over_time, {**timed, "clip": clip})
     if len(at):
-        result["future"] = _evaluate_future(console, table, loaded, labels, at, recurs, confidence, force)
-    options = log_options(columns, format, estimate_propensities, drop_bad_rows)
-    finish(console, json, result, next_steps(("report", log, model, *options, "-o", "report.html")))
+        result["future"] = _evaluate_future(console, log, loaded, at, {**timed, "recurs": recurs})
+    console.finish(result, next_steps(("report", given.log, model, *given.options(), "-o", "report.html")))
 
 
 def _evaluate_online(log: BanditLog, model: Any, confidence: float, seed: int, force: bool) -> list[OnlineEstimate]:
     """Evaluate the model's deployer by each method that the log supports."""
-    from seachange.engine import stage
     from seachange.evaluation.online import evaluate_online
 
     found = []
@@ -153,7 +140,7 @@ def _evaluate_online(log: BanditLog, model: Any, confidence: float, seed: int, f
     return found
 
 
-def _show_online(console: Console, found: list[OnlineEstimate]) -> list[Any]:
+def _show_online(console: Prose, found: list[OnlineEstimate]) -> list[Any]:
     from seachange.cli.value_tables import online_table
 
     if found:
@@ -164,39 +151,36 @@ def _show_online(console: Console, found: list[OnlineEstimate]) -> list[Any]:
 
 
 def _evaluate_over_time(
-    console: Console, log: BanditLog, model: Any, labels: Any, period: Any, clip: float, confidence: float, force: bool
+    console: Prose, log: BanditLog, model: Any, period: Any, settings: dict[str, Any]
 ) -> dict[str, Any]:
     """Show values by period and, if there are enough periods, a forecast."""
     from seachange.cli.value_tables import forecast_text, periods_document, periods_table
     from seachange.evaluation.over_time.forecasting import forecast
     from seachange.evaluation.over_time.moving_values import evaluate_by_period
 
-    past = evaluate_by_period(log, model.policies, period, labels=labels, clip=clip, confidence=confidence, force=force)
+    past = evaluate_by_period(log, model.policies, period, **settings)
     console.print("", periods_table(past))
     result = {"over_time": periods_document(past), "forecast": None}
     try:
-        predicted = forecast(past, confidence=confidence)
+        predicted = forecast(past, confidence=settings["confidence"])
     except RefusedError as refusal:
         note(refusal.shell_text)
         return result
-    say(console, f"\n{forecast_text(predicted)}")
+    console.say(f"\n{forecast_text(predicted)}")
     return result | {"forecast": msgspec.to_builtins(predicted)}
 
 
-def _evaluate_future(
-    console: Console, log: BanditLog, model: Any, labels: Any, at: Any, recurs: Any, confidence: float, force: bool
-) -> Any:
+def _evaluate_future(console: Prose, log: BanditLog, model: Any, at: Any, settings: dict[str, Any]) -> Any:
     """Show the value at future times; None if the log cannot support one."""
     from seachange.cli.value_tables import future_text
     from seachange.evaluation.over_time.future_values import evaluate_future
 
-    settings: dict[str, Any] = {"recurs": recurs, "labels": labels, "confidence": confidence, "force": force}
     try:
         found = evaluate_future(log, model.policies, at, **settings)
     except RefusedError as refusal:
         note(refusal.shell_text)
         return None
-    say(console, f"\n{future_text(found, at, recurs)}")
+    console.say(f"\n{future_text(found, at, settings['recurs'])}")
     for text in found.notes:
         note(text)
     return msgspec.to_builtins(found)

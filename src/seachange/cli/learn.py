@@ -2,72 +2,70 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal, get_args
+from typing import Annotated
 
 import msgspec
 import typer
 
-from seachange.cli.app import choice
-from seachange.cli.arguments import log_options, read, with_estimates
-from seachange.cli.console import console_for, finish, next_steps, say
-from seachange.cli.options import Columns, DropBadRows, EstimatePropensities, Force, Format, Json, LogFile, Seed, States
+from seachange.cli.console import Prose, next_steps
+from seachange.cli.options import Force, Seed, States, WeightedLogInput, choice
+from seachange.engine import stage
 from seachange.outputs import claim_file
 
-Oracle = Literal["hmm", "change-point", "none"]
-Objective = Literal["auto", "ips", "snips", "dm", "dr", "mrdr", "poem", "cross-entropy"]
+
+def _oracles() -> Sequence[str]:
+    import seachange.learning  # noqa: F401 - registers them
+    from seachange.registry import ORACLES
+
+    return ORACLES.names
+
+
+def _objectives() -> Sequence[str]:
+    import seachange.learning  # noqa: F401 - registers them
+    from seachange.registry import LEARNERS
+
+    return LEARNERS.names
 
 
 def learn(
-    log: LogFile,
+    console: Prose,
+    given: WeightedLogInput,
     out: Annotated[Path, typer.Option("--out", "-o", metavar="MODEL", help="Write the model to this file.")],
-    columns: Columns = "",
-    format: Format = None,
-    oracle: Annotated[
-        Oracle, choice(get_args(Oracle), help="Find states with hmm, change-point, or none (one state).")
-    ] = "hmm",
+    oracle: Annotated[str, choice(_oracles, "Find states with hmm, change-point, or none (one state).")] = "hmm",
     states: States = "auto",
     objective: Annotated[
-        Objective,
-        choice(
-            get_args(Objective),
-            help="Maximize ips, snips, dm, dr, mrdr, poem or cross-entropy; auto picks the best.",
-        ),
+        str,
+        choice(_objectives, "Maximize ips, snips, dm, dr, mrdr, poem or cross-entropy; auto picks the best."),
     ] = "auto",
-    estimate_propensities: EstimatePropensities = False,
-    drop_bad_rows: DropBadRows = False,
     seed: Seed = 0,
     force: Force = False,
-    json: Json = False,
 ) -> None:
     """Learn a switching policy from a log."""
     from seachange import learning
     from seachange.analysis.states_summary import clock_in
     from seachange.cli.tables import log_table, states_table
-    from seachange.engine import stage
 
-    console, target = console_for(json), claim_file(out, force=force, inputs=[log])
-    table = read(log, columns, format, drop_bad_rows)
-    if estimate_propensities:
-        table = with_estimates(table, seed, console)
-    console.print(log_table(table), "")
+    target = claim_file(out, force=force, inputs=[given.log])
+    log = given.read_weighted(console, seed)
+    console.print(log_table(log), "")
     with stage("Learning"):
-        model = learning.learn(table, oracle=oracle, n_states=states, objective=objective, seed=seed)
-    console.print(states_table(table, model.labels))
-    clock = clock_in(table, model.labels)
+        model = learning.learn(log, oracle=oracle, n_states=states, objective=objective, seed=seed)
+    console.print(states_table(log, model.labels))
+    clock = clock_in(log, model.labels)
     if clock is not None and clock.followed:
-        say(console, f"\n{clock}")
+        console.say(f"\n{clock}")
     if model.choice is not None:
-        say(console, f"\nObjective: {model.choice.reason}")
+        console.say(f"\nObjective: {model.choice.reason}")
     model.save(target)
     result = {
         "model": str(target), "n_states": model.n_states, "changes": len(model.labels.change_points),
         "clock": msgspec.to_builtins(clock), "choice": msgspec.to_builtins(model.choice),
     }  # fmt: skip
-    options = log_options("", format, estimate_propensities, drop_bad_rows)
     steps = next_steps(
-        ("report", log, target, *options, "-o", target.with_suffix(".html")),
+        ("report", given.log, target, *given.options(columns=False), "-o", target.with_suffix(".html")),
         ("evaluate", "LATER_LOG", target),
         ("inspect", target),
     )
-    finish(console, json, result, f"Wrote {target}.\n{steps}")
+    console.finish(result, f"Wrote {target}.\n{steps}")

@@ -1,18 +1,68 @@
-"""Arguments and options that several commands share, and the parsers of their values."""
+"""Arguments and options that commands share: the parsers of their values, logs, models, and output files."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import shlex
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
+from zipfile import BadZipFile, ZipFile, is_zipfile
 
 import typer
 
-from seachange.cli.app import OUTPUT, listed
-from seachange.engine import cores
-from seachange.errors import ParameterError, did_you_mean
+from seachange.cli.console import Prose, note
+from seachange.engine import cores, stage
+from seachange.errors import LogError, ModelFileError, ParameterError, did_you_mean
+from seachange.outputs import claim_file
 
-THE_LOG = "The log"
+if TYPE_CHECKING:
+    from seachange.log.bandit_log import BanditLog
+    from seachange.log.features import FeatureSpec
+    from seachange.log.raw import RawLog
+    from seachange.model import SwitchingModel
+
+THE_LOG, OUTPUT = "The log", "Output"
+CORES = cores()
+
+
+def listed(words: Iterable[str]) -> str:
+    """``a, b or 'c d'``."""
+    return " or ".join(", ".join(repr(word) if " " in word else word for word in words).rsplit(", ", 1))
+
+
+def parsed(parser: Callable[[str], Any], metavar: str, help: str) -> Any:
+    """An option whose text ``parser`` turns into a value."""
+    return typer.Option(parser=parser, metavar=metavar, help=help, show_default=False)
+
+
+def choice(known: Callable[[], Sequence[str]] | Sequence[str], help: str, panel: str | None = None) -> Any:
+    """An option that takes one of the ``known`` words, in any case."""
+    words = known if callable(known) else lambda: known
+
+    def complete(incomplete: str) -> list[str]:
+        return [word for word in words() if word.startswith(incomplete)]
+
+    return typer.Option(
+        parser=lambda text: _require_known(text.lower(), text, words()), autocompletion=complete, metavar="NAME",
+        help=help, rich_help_panel=panel,
+    )  # fmt: skip
+
+
+def parse_words(known: Callable[[], Sequence[str]]) -> Callable[[str], list[str]]:
+    """A parser of words separated by commas, in any case; ``auto`` gives none."""
+
+    def parse(text: str) -> list[str]:
+        words = [word.strip().lower() for word in text.split(",")] if text.lower() != "auto" else []
+        return [_require_known(word, word, known()) for word in words]
+
+    return parse
+
+
+def _require_known(word: str, text: str, known: Sequence[str]) -> str:
+    if word not in known:
+        raise typer.BadParameter(f"{text!r} is not one of {listed(known)}.{did_you_mean(text, known)}")
+    return word
 
 
 def parse_columns(text: str) -> dict[str, str | Sequence[str]]:
@@ -84,68 +134,151 @@ def parse_range(text: str) -> tuple[float, float] | None:
     return low, high
 
 
-def words_of(known: Callable[[], Sequence[str]]) -> Callable[[str], list[str]]:
-    """A parser of words separated by commas, in any case; ``auto`` gives none."""
-
-    def parse(text: str) -> list[str]:
-        words = [word.strip().lower() for word in text.split(",")] if text.lower() != "auto" else []
-        for word in words:
-            if word not in known():
-                raise typer.BadParameter(f"{word!r} is not one of {listed(known())}.{did_you_mean(word, known())}")
-        return words
-
-    return parse
+def _flag(name: str, help: str, panel: str) -> Any:
+    return typer.Option(name, help=help, rich_help_panel=panel)
 
 
-def parsed(parser: Callable[[str], Any], metavar: str, help: str) -> Any:
-    """An option whose text ``parser`` turns into a value."""
-    return typer.Option(parser=parser, metavar=metavar, help=help, show_default=False)
-
-
-LogFile = Annotated[
-    Path, typer.Argument(metavar="LOG", help="A log in time order: a file, a folder, or a quoted pattern.")
-]
 ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="A model file written by `seachange learn`.")]
-Columns = Annotated[
-    str,
-    typer.Option(
-        metavar="ROLE=COL,…",
-        help="Map roles to columns, as in action=item,contexts=age+hour. Roles: action, reward, propensity, time, "
-        "sequence, contexts. Columns with common names are detected; all others become contexts.",
-        rich_help_panel=THE_LOG,
-        show_default=False,
-    ),
-]
-Format = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME",
-        help="Set the format: csv, json-lines, dsjson, vw, … (default: detect).",
-        rich_help_panel=THE_LOG,
-    ),
-]
-DropBadRows = Annotated[
-    bool, typer.Option("--drop-bad-rows", help="Drop rows that break a rule of logs.", rich_help_panel=THE_LOG)
-]
-MissingRewards = Annotated[
-    bool,
-    typer.Option("--missing-rewards", help="Keep rounds whose reward was not observed.", rich_help_panel=THE_LOG),
-]
-EstimatePropensities = Annotated[
-    bool,
-    typer.Option("--estimate-propensities", help="Estimate propensities if the log has none.", rich_help_panel=THE_LOG),
-]
 States = Annotated[
     Any, typer.Option(parser=parse_states, metavar="N", help="Set the number of states, or auto to choose it.")
 ]
-CORES = cores()
 Workers = Annotated[int, typer.Option(min=1, metavar="N", help="Run this many processes; results do not change.")]
 Confidence = Annotated[float, typer.Option(metavar="SHARE", help="Set the confidence level of intervals.")]
 Seed = Annotated[
     int, typer.Option(metavar="N", help="Set the random seed; results are reproducible.", rich_help_panel=OUTPUT)
 ]
-Force = Annotated[bool, typer.Option("--force", help="Overwrite existing files.", rich_help_panel=OUTPUT)]
-Json = Annotated[
+Force = Annotated[bool, _flag("--force", "Overwrite existing files.", OUTPUT)]
+Json = Annotated[bool, _flag("--json", "Print one JSON document on stdout; text goes to stderr.", OUTPUT)]
+Quiet = Annotated[
     bool,
-    typer.Option("--json", help="Print one JSON document on stdout; text goes to stderr.", rich_help_panel=OUTPUT),
+    typer.Option("--quiet", "-q", help="Print only errors, and the document of --json.", rich_help_panel=OUTPUT),
 ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RawLogInput:
+    """A log, as commands take it that look at raw columns."""
+
+    log: Annotated[
+        Path, typer.Argument(metavar="LOG", help="A log in time order: a file, a folder, or a quoted pattern.")
+    ]
+    columns: Annotated[
+        str,
+        typer.Option(
+            metavar="ROLE=COL,…",
+            help="Map roles to columns, as in action=item,contexts=age+hour. Roles: action, reward, propensity, time, "
+            "sequence, contexts. Columns with common names are detected; all others become contexts.",
+            rich_help_panel=THE_LOG,
+            show_default=False,
+        ),
+    ] = ""
+    format: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Set the format: csv, json-lines, dsjson, vw, … (default: detect).",
+            rich_help_panel=THE_LOG,
+        ),
+    ] = None
+
+    def open(self, features: FeatureSpec | None = None) -> RawLog:
+        """Open the log, and list the columns that were detected."""
+        from seachange.reading import open_raw
+
+        if _is_model(self.log):
+            raise LogError(f"{str(self.log)!r} is a model, not a log. Name the log first, then the model.")
+        raw = open_raw(self.log, parse_columns(self.columns), features=features, format=self.format)
+        if found := getattr(raw, "found", None):
+            detected = ", ".join(f"{role}={column}" for role, column in found.items())
+            note(f"detected columns: {detected}. Use --columns to change them.")
+        for text in getattr(raw, "notes", ()):
+            note(text)
+        return raw
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogInput(RawLogInput):
+    """A log whose rows keep the rules."""
+
+    drop_bad_rows: Annotated[bool, _flag("--drop-bad-rows", "Drop rows that break a rule of logs.", THE_LOG)] = False
+
+    def read(self, model: SwitchingModel | None = None, *, missing_rewards: bool = False) -> BanditLog:
+        """Read the log, with the actions and features of ``model`` if there is one."""
+        from seachange.log.encoding import log_from_raw
+
+        features = None if model is None else model.encoding
+        raw = self.open(features)
+        with stage("Reading the log"):
+            log = log_from_raw(
+                raw, features, missing_rewards=missing_rewards, on_bad_rows="drop" if self.drop_bad_rows else "raise"
+            )
+        for rule, count in log.dropped:
+            note(f"dropped {count:,} {'row' if count == 1 else 'rows'}: {rule}.")
+        return log
+
+
+@dataclass(frozen=True, kw_only=True)
+class WeightedLogInput(LogInput):
+    """A log with propensities, which can be estimated."""
+
+    estimate_propensities: Annotated[
+        bool, _flag("--estimate-propensities", "Estimate propensities if the log has none.", THE_LOG)
+    ] = False
+
+    def read_weighted(self, console: Prose, seed: int, model: SwitchingModel | None = None) -> BanditLog:
+        """Read the log; if its propensities are estimated, say how good they are."""
+        log = self.read(model)
+        if not self.estimate_propensities:
+            return log
+        from seachange.cli.tables import propensities_text
+        from seachange.propensities import estimate_logging_probs, propensity_report
+
+        if log.propensities_known:
+            note("this log has propensities; --estimate-propensities has no effect.")
+            return log
+        with stage("Estimating propensities"):
+            probs = estimate_logging_probs(log, seed=seed)
+            report = propensity_report(log, probs)
+        console.say(propensities_text(report), "")
+        return log.with_propensities(probs, estimated=True)
+
+    def options(self, *, columns: bool = True) -> list[str]:
+        """These options, for the next command."""
+        options = ["--columns", self.columns] if columns and self.columns else []
+        options += ["--format", self.format] if self.format else []
+        options += ["--estimate-propensities"] if self.estimate_propensities else []
+        return [*options, "--drop-bad-rows"] if self.drop_bad_rows else options
+
+
+def open_model(path: Path, log: Path | None = None) -> SwitchingModel:
+    """Load the model at ``path``; ``log`` is the other argument, in case the two were swapped."""
+    from seachange.formats.sources import near_file
+    from seachange.model import load
+
+    if path.is_dir():
+        raise ModelFileError(f"{str(path)!r} is a folder; a model is one file.")
+    if near := near_file(path):
+        raise ModelFileError(f"there is no file {str(path)!r}.{near}")
+    if path.is_file() and not is_zipfile(path):
+        if log is not None and _is_model(log):
+            raise ModelFileError(
+                f"the log and the model are swapped: {str(path)!r} is a log and {str(log)!r} is a model. "
+                f"Use {shlex.join([str(path), str(log)])}."
+            )
+        raise ModelFileError(f"{str(path)!r} is not a model file. `seachange learn LOG -o MODEL` writes one.")
+    return load(path)
+
+
+def _is_model(path: Path) -> bool:
+    try:
+        with ZipFile(path) as archive:
+            return "manifest.json" in archive.namelist()
+    except (BadZipFile, OSError):
+        return False
+
+
+def claim_output(path: Path, endings: Sequence[str], option: str, force: bool, inputs: Iterable[Path] = ()) -> None:
+    """Check that a file with one of these endings can be written, without overwriting an input."""
+    if path.suffix.lower() not in endings:
+        raise typer.BadParameter(f"{str(path)!r} should end in {listed(endings)}", param_hint=option)
+    claim_file(path, force=force, inputs=inputs)

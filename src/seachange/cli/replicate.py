@@ -6,13 +6,10 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
 import typer
-from rich.console import Console
 
-from seachange.cli.app import OUTPUT, App, Commands, choice, show_help
-from seachange.cli.arguments import claim_output
-from seachange.cli.console import console_for, finish, say
-from seachange.cli.interrupts import resumable
-from seachange.cli.options import CORES, Force, Json, Seed, Workers
+from seachange.cli.app import App, Commands, resumable, show_help
+from seachange.cli.console import Prose, tracked
+from seachange.cli.options import CORES, OUTPUT, Force, Seed, Workers, choice, claim_output
 from seachange.outputs import claim_file, claim_folder
 
 replicate = App(cls=Commands, help="Reproduce a published table.", invoke_without_command=True)
@@ -27,6 +24,7 @@ PublishedSeed = Annotated[
 
 @replicate.command()
 def synthetic(
+    console: Prose,
     runs: Annotated[int, typer.Option(min=1, metavar="N", help="Simulate N worlds; run i has seed SEED + i.")] = 10,
     states: Annotated[int, typer.Option(min=1, metavar="K", help="Set k, the number of states.")] = 5,
     figure: Annotated[
@@ -35,21 +33,19 @@ def synthetic(
     workers: Workers = CORES,
     seed: Seed = 0,
     force: Force = False,
-    json: Json = False,
 ) -> None:
     """Run the paper's first experiment: IPS, DR, POEM, k-CD, k-HMM and the oracle."""
-    from seachange.cli import tables
-    from seachange.cli.progress_line import tracked
+    from seachange.cli.value_tables import replication_table
     from seachange.experiments import paper_synthetic as experiment
     from seachange.figures import results as figures
 
-    console, seeds = console_for(json), range(seed, seed + runs)
+    seeds = range(seed, seed + runs)
     if figure is not None:
         claim_output(figure, (".png",), "--figure", force)
         claim_file(figure.with_suffix(".csv"), force=force)
     done = list(tracked(experiment.replicate(seeds, states, workers), runs, "Runs"))
     rows = experiment.summarise(done)
-    console.print(tables.replication_table(rows, runs, states), f"\n{experiment.PAPER_LIKE}", soft_wrap=True)
+    console.print(replication_table(rows, runs, states), f"\n{experiment.PAPER_LIKE}", soft_wrap=True)
     result: dict[str, Any] = {"experiment": "synthetic", "runs": runs, "states": states, "seed": seed, "rows": rows}
     if figure is not None:
         counts = range(1, 11)
@@ -57,61 +53,60 @@ def synthetic(
         result["figure"] = experiment.summarize_states(swept, counts)
         figures.draw_reward_by_states(figure, result["figure"], runs)
         figures.write_csv(figure.with_suffix(".csv"), result["figure"])
-    finish(console, json, result, f"Wrote {figure} and {figure.with_suffix('.csv')}." if figure else "")
+    console.finish(result, f"Wrote {figure} and {figure.with_suffix('.csv')}." if figure else "")
 
 
 @replicate.command("obp-synthetic")
 def obp_synthetic(
+    console: Prose,
     runs: Annotated[int, typer.Option(min=1, metavar="N", help="Simulate N worlds; run i has seed SEED + i.")] = 20,
     workers: Workers = CORES,
     seed: PublishedSeed = 0,
-    json: Json = False,
 ) -> None:
     """Measure the errors of seven estimators on Open Bandit Pipeline's synthetic data."""
     from seachange.analysis.formatting import count_of
-    from seachange.cli.progress_line import tracked
     from seachange.experiments import obp_synthetic as experiment
 
     done = list(tracked(experiment.replicate(range(seed, seed + runs), workers), runs, "Runs"))
     title = f"A soft policy over 30 actions, {count_of(runs, 'world')}"
-    _show_errors(console_for(json), json, "obp-synthetic", title, done, experiment, seed)
+    _show_errors(console, "obp-synthetic", title, done, experiment, seed)
 
 
 @replicate.command("open-bandit")
 def open_bandit(
+    console: Prose,
     data: Annotated[
         Path, typer.Option(metavar="FOLDER", help="Read Open Bandit's small sample (random/all, bts/all) from here.")
     ],
     runs: Annotated[int, typer.Option(min=1, metavar="N", help="Draw N bootstraps; number i has seed SEED + i.")] = 30,
     workers: Workers = CORES,
     seed: PublishedSeed = 0,
-    json: Json = False,
 ) -> None:
     """Measure the errors of seven estimators on Open Bandit's sample."""
     from seachange.analysis.formatting import count_of
-    from seachange.cli.progress_line import tracked
     from seachange.experiments import obp_open_bandit as experiment
 
-    console, sample = console_for(json), experiment.read_sample(data)
+    sample = experiment.read_sample(data)
     done = list(tracked(experiment.replicate(sample, range(seed, seed + runs), workers), runs, "Bootstraps"))
     title = f"Thompson sampling, evaluated on uniform random actions, {count_of(runs, 'bootstrap')}"
-    _show_errors(console, json, "open-bandit", title, done, experiment, seed)
+    _show_errors(console, "open-bandit", title, done, experiment, seed)
 
 
 def _show_errors(
-    console: Console, json: bool, name: str, title: str, done: list[dict[str, float]], experiment: Any, seed: int
+    console: Prose, name: str, title: str, done: list[dict[str, float]], experiment: Any, seed: int
 ) -> None:
     """Print the published errors of estimators and ours."""
-    from seachange.cli.tables import errors_table
+    from seachange.cli.value_tables import errors_table
     from seachange.experiments.estimator_errors import summarise
 
     rows = summarise(done, experiment.PUBLISHED, experiment.PUBLISHED_RUNS)
     console.print(errors_table(title, rows, len(done), experiment.PUBLISHED_RUNS))
-    finish(console, json, {"experiment": name, "runs": len(done), "seed": seed, "rows": rows})
+    console.finish({"experiment": name, "runs": len(done), "seed": seed, "rows": rows})
 
 
 @replicate.command()
 def yahoo(
+    console: Prose,
     data: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Read Yahoo!'s R6A or R6B, one file per day, from here.")
     ] = None,
@@ -135,8 +130,8 @@ def yahoo(
         Features,
         choice(
             get_args(Features),
-            help="Use document features (documents), times user features (crossed), or identity.",
-            rich_help_panel=OPEN,
+            "Use document features (documents), times user features (crossed), or identity.",
+            OPEN,
         ),
     ] = "documents",
     window: Annotated[
@@ -152,17 +147,15 @@ def yahoo(
     ] = 1e-6,
     workers: Workers = CORES,
     seed: Seed = 0,
-    json: Json = False,
 ) -> None:
     """Run the paper's second experiment: clicks on a front page, on the same days and the next."""
-    from seachange.cli.progress_line import tracked
-    from seachange.cli.tables import clicks_table
+    from seachange.cli.value_tables import clicks_table
     from seachange.experiments import paper_yahoo as experiment
     from seachange.figures import results as figures
 
     if (data is None) == (not standin):
         raise typer.BadParameter("name the folder of the days, or use --standin", param_hint="--data")
-    console, seeds = console_for(json), range(seed, seed + runs)
+    seeds = range(seed, seed + runs)
     settings = experiment.Settings(
         days=days, next_days=next_days, n_documents=documents, features=features, window=3600 * window,
         smoothing=smoothing, restarts=restarts, tolerance=tolerance,
@@ -177,7 +170,7 @@ def yahoo(
         read = experiment.read_days(source, n_days, folder, features=features, simulated=standin)
         console.print(f"Read from {source}, {read.data}: {read.summary}", soft_wrap=True)
         if excluded := experiment.excluded_visits(read.visits, settings):
-            say(console, excluded)
+            console.say(excluded)
         tasks = [(one, k) for one in seeds for k in (0, *counts)]
         list(tracked(experiment.replicate(store, read.visits, settings, tasks, states, workers), len(tasks), "Runs"))
     rows = experiment.summarise(store, seeds, counts, read.data)
@@ -198,4 +191,4 @@ def yahoo(
         "experiment": "yahoo", "data": read.data, "read": read.summary, "runs": runs, "seed": seed, "states": states,
         "rows": rows, "states_found": found, "written": [str(path) for path in written],
     }  # fmt: skip
-    finish(console, json, result, f"Wrote {', '.join(map(str, written))}.")
+    console.finish(result, f"Wrote {', '.join(map(str, written))}.")

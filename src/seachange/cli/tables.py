@@ -1,25 +1,24 @@
-"""Tables of logs, states, estimates and replications."""
+"""Tables for the terminal: the plain table itself, logs, states, models and propensities."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
+import msgspec
 import numpy as np
-from rich.console import Group
+from rich.console import Group, RenderableType
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
 from seachange.analysis.formatting import count_of, describe_contexts, first_names, shown_name
+from seachange.params import Params
 
 if TYPE_CHECKING:
-    from seachange.evaluation.diagnostics import Diagnostics
-    from seachange.evaluation.value_estimate import ValueEstimate
-    from seachange.experiments.estimator_errors import EstimatorResult
-    from seachange.experiments.paper_synthetic import MethodResult
-    from seachange.experiments.paper_yahoo import Result as ClicksResult
     from seachange.log.bandit_log import BanditLog
+    from seachange.model import SwitchingModel
+    from seachange.model_file import Written
     from seachange.propensities.calibration import PropensityReport
     from seachange.protocols import Floats, Ints
     from seachange.states.labels import StateLabels
@@ -47,7 +46,7 @@ def log_table(log: BanditLog) -> Table:
         ("propensities", _propensities(log)),
     ]
     if log.times is not None:
-        rows.append(("time", f"{_time(log.times.min())} to {_time(log.times.max())}"))
+        rows.append(("time", f"{time_text(log.times.min())} to {time_text(log.times.max())}"))
     return table("Log", ("", ""), rows, n_text=2)
 
 
@@ -56,6 +55,13 @@ def _propensities(log: BanditLog) -> str:
         return "none"
     text = f"{log.propensities.min():.4g} to {log.propensities.max():.4g}"
     return f"{text}, estimated" if log.propensities_estimated else text
+
+
+def time_text(time: Any, unit: Literal["m", "s"] = "s") -> str:
+    """A date to the minute or second; a number as it is."""
+    if not isinstance(time, np.datetime64):
+        return str(time)
+    return str(np.datetime_as_string(time, unit=unit)).replace("T", " ")
 
 
 def states_table(log: BanditLog, labels: StateLabels) -> Table:
@@ -94,93 +100,110 @@ def _best_action(actions: Ints, rewards: Floats, n_actions: int) -> tuple[int, f
     return int(best), float(means[best]), bool(means[best] - means[others[0]] > 2 * error)
 
 
-def estimates_table(title: str, estimates: Sequence[tuple[str, ValueEstimate]], confidence: float) -> Table:
-    """Values with intervals, one row per policy and estimator."""
+def model_view(model: SwitchingModel, written: Written) -> RenderableType:
+    """The model, its log, its states and its features."""
+    return Group(
+        table("Model", ("", ""), _model_rows(model, written), n_text=2), "",
+        table("Training log", ("", ""), _log_rows(model), n_text=2), "",
+        _states(model), "",
+        _features(model),
+    )  # fmt: skip
+
+
+def model_document(model: SwitchingModel, written: Written) -> dict[str, Any]:
+    """The same as a JSON document."""
+    return {
+        "schema": written.schema,
+        "versions": written.versions,
+        "n_states": model.n_states,
+        "state_rounds": model.labels.counts.tolist(),
+        "expected_stay": model.policies.expected_stay,
+        "oracle": {"kind": type(model.oracle).__name__, "settings": _settings(model.oracle)},
+        "learner": {"kind": type(model.learner).__name__, "settings": _settings(model.learner)},
+        "choice": msgspec.to_builtins(model.choice),
+        "deployer": type(model.deployer()).__name__,
+        "log": msgspec.to_builtins(model.provenance),
+        "features": msgspec.to_builtins(model.features),
+    }
+
+
+def _model_rows(model: SwitchingModel, written: Written) -> list[tuple[str, str]]:
+    stay = model.policies.expected_stay
+    lasting = "" if stay is None or model.n_states == 1 else f", lasting {stay:,.0f} rounds on average"
     rows = [
-        (who, _estimator(e), _value(e.value), f"{_value(e.low)} to {_value(e.high)}", f"{e.effective_samples:,.0f}",
-         f"{e.max_weight:.1f}")
-        for who, e in estimates
-    ]  # fmt: skip
-    kinds = {e.interval for _, e in estimates} - {"normal"}
-    interval = " ".join((f"{confidence:.0%}", *kinds, "interval"))
-    columns = ("policy", "estimator", "value", interval, "eff. sample size", "max weight")
-    return table(title, columns, rows, n_text=2)
-
-
-def answer_text(who: str, estimate: ValueEstimate, logged: ValueEstimate) -> str:
-    """The headline."""
-    return (
-        f"The {who} would earn {_value(estimate.value)} per round ({estimate.confidence:.0%} interval "
-        f"{_value(estimate.low)} to {_value(estimate.high)}, estimator {_estimator(estimate)}); the logging policy "
-        f"earned {_value(logged.value)}."
-    )
-
-
-def support_text(found: Diagnostics) -> str:
-    """How well the log supports the estimates."""
-    row, weight = found.largest_weights[0]
-    parts = [
-        f"effective sample size {found.effective_samples:,.0f} of {found.n_rounds:,} rounds "
-        f"({found.effective_share:.1%})",
-        f"overlap {found.overlap:.1%}",
-        f"largest weight {weight:.4g} (row {row})",
-        f"mean weight {found.mean_weight:.3f} ({found.mean_weight_z:+.1f} standard errors from 1)",
+        ("states", f"{model.n_states}{lasting}"),
+        ("oracle", _signature(model.oracle)),
+        ("learner", _signature(model.learner)),
+        ("deployer", type(model.deployer()).__name__),
+        ("written by", ", ".join(f"{name} {version}" for name, version in written.versions.items())),
+        ("schema", str(written.schema)),
     ]
-    if found.clipped_mass > 0:
-        parts.append(f"{found.clipped_mass:.1%} of the weight clipped")
-    if found.unseen_mass > 0:
-        parts.append(f"{found.unseen_mass:.1%} of the policy's choices not in the log")
-    return f"Support: {'; '.join(parts)}."
+    if model.choice is not None:
+        rows.insert(3, ("why this learner", model.choice.reason))
+    return rows
 
 
-def replication_table(results: Sequence[MethodResult], n_runs: int, n_states: int) -> Table:
-    """The paper's mean rewards and ours."""
+def _log_rows(model: SwitchingModel) -> list[tuple[str, str]]:
+    log = model.provenance
+    low, high = log.reward_range
     rows = [
-        (r.method, "-" if r.paper is None else f"{r.paper:.3f}", f"{r.paper_like_mean:.3f} ± {r.paper_like_std:.3f}",
-         f"{r.mean:.3f} ± {r.std:.3f}", f"{r.oracle_share:.1%}")
-        for r in results
-    ]  # fmt: skip
-    title = f"Mean reward on the synthetic problem, k = {n_states}, {n_runs} runs (mean ± standard deviation)"
-    return table(title, ("method", "paper", "paper-like", "our defaults", "of the oracle"), rows)
+        ("rounds", f"{log.n_rounds:,}"),
+        ("time", "unknown" if log.time_range is None else " to ".join(log.time_range)),
+        ("rewards", f"mean {log.mean_reward:.4g}, range {low:g} to {high:g}"),
+        ("propensities", {"unknown": "none"}.get(log.propensity_source, log.propensity_source)),
+        ("actions", f"{len(log.action_names)}: {', '.join(shown_name(name) for name in log.action_names[:20])}"),
+        (
+            "contexts",
+            describe_contexts(log.joint, log.context_names) if model.features is None else log.joint.description,
+        ),
+        ("fingerprint", log.fingerprint),
+    ]
+    if len(log.action_names) > 20:
+        rows[4] = (rows[4][0], f"{rows[4][1]}, … {len(log.action_names) - 20} more")
+    if model.features is not None:
+        words = ", ".join(f"{word}={place}" for word, place in model.features.columns.items())
+        rows.insert(0, ("format", model.features.format))
+        rows.insert(1, ("columns", words or "set by the format"))
+    return rows
 
 
-def clicks_table(results: Sequence[ClicksResult], n_runs: int, n_states: int, horizon: str) -> Table:
-    """The paper's relative click rates and ours, on one horizon."""
-    rows = [
-        (r.method, "-" if r.paper is None else f"{r.paper:.2f}",
-         f"{r.mean:.3f}" + f" ± {r.std:.3f}" * (n_runs > 1), f"{r.oracle_share:.1%}")
-        for r in results
-        if r.horizon == horizon and r.n_states in (None, n_states)
-    ]  # fmt: skip
-    title = f"{horizon.capitalize()}, k = {n_states}, {count_of(n_runs, 'run')}"
-    return table(title, ("method", "paper", "ours", "of the oracle"), rows)
+def _states(model: SwitchingModel) -> RenderableType:
+    counts, changes = model.labels.counts, len(model.labels.change_points)
+    rows = [(f"state {z}", f"{count:,}", f"{count / max(counts.sum(), 1):.1%}") for z, count in enumerate(counts)]
+    title = f"{count_of(model.n_states, 'state')}, {count_of(changes, 'change')} in the training log"
+    body = table("", ("", "rounds", "share"), rows)
+    body.title = None  # the title may be wider than the table
+    return Group(Text(title, style="bold"), body)
 
 
-def errors_table(title: str, results: Sequence[EstimatorResult], n_runs: int, published_runs: int) -> Table:
-    """Published relative errors of estimators and ours, mean ± standard error."""
-    rows = [
-        (r.estimator, f"{r.published:.4f} ± {r.published_std / published_runs**0.5:.4f}",
-         f"{r.mean:.4f} ± {r.std / n_runs**0.5:.4f}", "yes" if r.within else "no")
-        for r in results
-    ]  # fmt: skip
-    columns = ("estimator", "published", "ours", "within 3 standard errors")
-    return table(f"{title}: relative error, mean ± standard error", columns, rows)
+def _features(model: SwitchingModel) -> RenderableType:
+    features = model.features
+    if features is None:
+        return Text("Features: given as arrays and used as they are.")
+    if not features.context_names:
+        return Text("Features: none. The policies depend on the action alone.")
+    rows = [(shown_name(column, 40), told, names) for column, told, names in features.described()]
+    body = table("Features", ("column", "encoding", "features"), rows, n_text=3)
+    notes = [f"{len(features.context_names)} features in {features.precision}."]
+    if any(feature.marked for feature in (*features.shared, *features.pool)):
+        notes.append("Missing values have an indicator feature.")
+    if features.crossed:
+        notes.append("Round features are multiplied with the features of each action.")
+    notes += [f"Not used: {column.column} ({column.reason})." for column in features.left_out]
+    return Group(body, Text(" ".join(notes), style="dim"))
 
 
-def _estimator(estimate: ValueEstimate) -> str:
-    """The name of the estimator, with its setting; ``latent`` if states are known to it."""
-    setting = "" if estimate.setting is None else f" ({estimate.setting:.3g})"
-    return f"{'latent ' if estimate.latent else ''}{estimate.estimator}{setting}"
+def _signature(part: Any) -> str:
+    """``HMMOracle(n_states=2, …)``."""
+    settings = ", ".join(f"{name}={value}" for name, value in _settings(part).items())
+    return f"{type(part).__name__}({settings})"
 
 
-def _value(value: float) -> str:
-    """Four decimals, or none for large values."""
-    return f"{value:.4f}" if abs(value) < 100 else f"{value:,.0f}"
-
-
-def _time(moment: Any) -> str:
-    """A time to the second."""
-    return str(np.datetime_as_string(moment, unit="s")) if isinstance(moment, np.datetime64) else str(moment)
+def _settings(part: Any) -> dict[str, Any]:
+    if not isinstance(part, Params):
+        return {}
+    given = {name: value for name, value in part.saved_params().items() if name != "align_to"}
+    return {name: "inf" if value == np.inf else value for name, value in given.items()}
 
 
 MOST_ACTIONS = 20

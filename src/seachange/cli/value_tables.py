@@ -1,4 +1,4 @@
-"""Tables of values over time, of deployments, and of bounds."""
+"""Tables and sentences of values: estimates, deployments, periods, bounds, and replications."""
 
 from __future__ import annotations
 
@@ -13,20 +13,109 @@ from rich.table import Table
 from rich.text import Text
 
 from seachange.analysis.formatting import bound_number, bound_probability, count_of
-from seachange.cli.tables import table
+from seachange.cli.tables import table, time_text
 from seachange.evaluation.diagnostics import LEAST_EFFECTIVE
 
 if TYPE_CHECKING:
     from seachange.evaluation.bounds.model_bounds import ModelBounds, Quantities
     from seachange.evaluation.bounds.theorems import Bound
+    from seachange.evaluation.diagnostics import Diagnostics
     from seachange.evaluation.online import OnlineEstimate
     from seachange.evaluation.over_time.forecasting import Forecast
     from seachange.evaluation.over_time.future_values import FutureEstimate
     from seachange.evaluation.over_time.moving_values import ValuesOverTime
+    from seachange.evaluation.value_estimate import ValueEstimate
+    from seachange.experiments.estimator_errors import EstimatorResult
+    from seachange.experiments.paper_synthetic import MethodResult
+    from seachange.experiments.paper_yahoo import Result as ClicksResult
 
 
 # The last periods; the JSON document has all of them.
 SHOWN = 30
+
+
+def estimates_table(title: str, estimates: Sequence[tuple[str, ValueEstimate]], confidence: float) -> Table:
+    """Values with intervals, one row per policy and estimator."""
+    rows = [
+        (who, _estimator(e), _value(e.value), f"{_value(e.low)} to {_value(e.high)}", f"{e.effective_samples:,.0f}",
+         f"{e.max_weight:.1f}")
+        for who, e in estimates
+    ]  # fmt: skip
+    kinds = {e.interval for _, e in estimates} - {"normal"}
+    interval = " ".join((f"{confidence:.0%}", *kinds, "interval"))
+    columns = ("policy", "estimator", "value", interval, "eff. sample size", "max weight")
+    return table(title, columns, rows, n_text=2)
+
+
+def answer_text(who: str, estimate: ValueEstimate, logged: ValueEstimate) -> str:
+    """The headline."""
+    return (
+        f"The {who} would earn {_value(estimate.value)} per round ({estimate.confidence:.0%} interval "
+        f"{_value(estimate.low)} to {_value(estimate.high)}, estimator {_estimator(estimate)}); the logging policy "
+        f"earned {_value(logged.value)}."
+    )
+
+
+def support_text(found: Diagnostics) -> str:
+    """How well the log supports the estimates."""
+    row, weight = found.largest_weights[0]
+    parts = [
+        f"effective sample size {found.effective_samples:,.0f} of {found.n_rounds:,} rounds "
+        f"({found.effective_share:.1%})",
+        f"overlap {found.overlap:.1%}",
+        f"largest weight {weight:.4g} (row {row})",
+        f"mean weight {found.mean_weight:.3f} ({found.mean_weight_z:+.1f} standard errors from 1)",
+    ]
+    if found.clipped_mass > 0:
+        parts.append(f"{found.clipped_mass:.1%} of the weight clipped")
+    if found.unseen_mass > 0:
+        parts.append(f"{found.unseen_mass:.1%} of the policy's choices not in the log")
+    return f"Support: {'; '.join(parts)}."
+
+
+def replication_table(results: Sequence[MethodResult], n_runs: int, n_states: int) -> Table:
+    """The paper's mean rewards and ours."""
+    rows = [
+        (r.method, "-" if r.paper is None else f"{r.paper:.3f}", f"{r.paper_like_mean:.3f} ± {r.paper_like_std:.3f}",
+         f"{r.mean:.3f} ± {r.std:.3f}", f"{r.oracle_share:.1%}")
+        for r in results
+    ]  # fmt: skip
+    title = f"Mean reward on the synthetic problem, k = {n_states}, {n_runs} runs (mean ± standard deviation)"
+    return table(title, ("method", "paper", "paper-like", "our defaults", "of the oracle"), rows)
+
+
+def clicks_table(results: Sequence[ClicksResult], n_runs: int, n_states: int, horizon: str) -> Table:
+    """The paper's relative click rates and ours, on one horizon."""
+    rows = [
+        (r.method, "-" if r.paper is None else f"{r.paper:.2f}",
+         f"{r.mean:.3f}" + f" ± {r.std:.3f}" * (n_runs > 1), f"{r.oracle_share:.1%}")
+        for r in results
+        if r.horizon == horizon and r.n_states in (None, n_states)
+    ]  # fmt: skip
+    title = f"{horizon.capitalize()}, k = {n_states}, {count_of(n_runs, 'run')}"
+    return table(title, ("method", "paper", "ours", "of the oracle"), rows)
+
+
+def errors_table(title: str, results: Sequence[EstimatorResult], n_runs: int, published_runs: int) -> Table:
+    """Published relative errors of estimators and ours, mean ± standard error."""
+    rows = [
+        (r.estimator, f"{r.published:.4f} ± {r.published_std / published_runs**0.5:.4f}",
+         f"{r.mean:.4f} ± {r.std / n_runs**0.5:.4f}", "yes" if r.within else "no")
+        for r in results
+    ]  # fmt: skip
+    columns = ("estimator", "published", "ours", "within 3 standard errors")
+    return table(f"{title}: relative error, mean ± standard error", columns, rows)
+
+
+def _estimator(estimate: ValueEstimate) -> str:
+    """The name of the estimator, with its setting; ``latent`` if states are known to it."""
+    setting = "" if estimate.setting is None else f" ({estimate.setting:.3g})"
+    return f"{'latent ' if estimate.latent else ''}{estimate.estimator}{setting}"
+
+
+def _value(value: float) -> str:
+    """Four decimals, or none for large values."""
+    return f"{value:.4f}" if abs(value) < 100 else f"{value:,.0f}"
 
 
 def online_table(estimates: Sequence[OnlineEstimate]) -> Table:
@@ -48,7 +137,7 @@ def periods_table(past: ValuesOverTime) -> Table:
     for i in range(max(len(periods) - SHOWN, 0), len(periods)):
         known = np.isfinite(past.std_errors[i]) and past.effective_samples[i] >= LEAST_EFFECTIVE
         rows.append((
-            f"{periods[i]}", "" if past.times is None else _moment(past.times[i]),
+            f"{periods[i]}", "" if past.times is None else time_text(past.times[i], "m"),
             f"{past.values[i]:.4f}" if known else "-",
             f"{past.low[i]:.4f} to {past.high[i]:.4f}" if known else "too few rounds",
             f"{past.effective_samples[i]:,.0f}",
@@ -70,7 +159,11 @@ def forecast_text(found: Forecast) -> str:
 
 def future_text(found: FutureEstimate, at: Sequence[Any], recurs: str) -> str:
     """The value at future times in one sentence."""
-    when = _moment(at[0]) if len(at) == 1 else f"{len(at)} times from {_moment(at[0])} to {_moment(at[-1])}"
+    when = (
+        time_text(at[0], "m")
+        if len(at) == 1
+        else f"{len(at)} times from {time_text(at[0], 'm')} to {time_text(at[-1], 'm')}"
+    )
     return (
         f"At {when}: {found.value:.4f}, {_interval(found)}, from {count_of(found.n_alike, 'round')} with the same "
         f"{recurs} (effective sample size {found.effective_samples:,.0f})."
@@ -88,7 +181,7 @@ def periods_document(past: ValuesOverTime) -> list[dict[str, Any]]:
         {
             "period": int(past.periods[i]),
             "last_round": int(past.rounds[i]),
-            "until": None if past.times is None else _moment(past.times[i]),
+            "until": None if past.times is None else time_text(past.times[i], "m"),
             "value": float(past.values[i]),
             "std_error": float(past.std_errors[i]),
             "low": float(past.low[i]),
@@ -97,12 +190,6 @@ def periods_document(past: ValuesOverTime) -> list[dict[str, Any]]:
         }
         for i in range(len(past.periods))
     ]
-
-
-def _moment(time: Any) -> str:
-    return (
-        str(np.datetime_as_string(time, unit="m")).replace("T", " ") if isinstance(time, np.datetime64) else str(time)
-    )
 
 
 MARKS = {True: "✓", False: "✗", None: "?"}

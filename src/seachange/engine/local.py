@@ -10,7 +10,7 @@ from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from contextvars import Context, copy_context
 from functools import cache
-from threading import Lock
+from threading import Lock, current_thread, main_thread
 from typing import Literal, TypeVar
 
 from threadpoolctl import ThreadpoolController
@@ -87,15 +87,43 @@ def _by_processes(function: Callable[[Item], Result], items: Sequence[Item], wor
     others = {process.pid for process in multiprocessing.active_children()}
     pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _ignore_interrupts)
     try:
-        yield from pool.map(function, items)
+        with _interrupts_deferred():
+            futures = [pool.submit(function, item) for item in items][::-1]
+        while futures:
+            yield futures.pop().result()
     except BaseException:
-        # After an interrupt, do not wait for running items.
-        pool.shutdown(wait=False, cancel_futures=True)
+        # Running items are not waited for. Futures are not cancelled: the pool's thread fails on cancelled ones.
         for process in multiprocessing.active_children():
             if process.pid not in others:
                 process.terminate()
         raise
-    pool.shutdown()
+    finally:
+        pool.shutdown()
+
+
+@contextmanager
+def _interrupts_deferred() -> Iterator[None]:
+    """Block Ctrl-C in the processes that the block starts, and deliver signals to this one after the block.
+
+    A process that is interrupted while it starts, or whose parent stops in the middle of that, prints a traceback.
+    """
+    if current_thread() is not main_thread() or not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    received: list[int] = []
+    handlers = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    handlers = {each: handler for each, handler in handlers.items() if callable(handler)}
+    for each in handlers:
+        signal.signal(each, lambda number, frame: received.append(number))
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        for each, handler in handlers.items():
+            signal.signal(each, handler)
+        for number in received:
+            signal.raise_signal(number)
 
 
 def _ignore_interrupts() -> None:
