@@ -1,14 +1,10 @@
 """Predicted against observed: what a report on propensities says of right and of wrong ones."""
 
-import io
-
 import numpy as np
 import pytest
-from rich.console import Console
 
 import seachange as sc
 from propensities.softmax_logged import K, logged_by_softmax
-from seachange.cli.tables import propensities_view
 from seachange.errors import LogError
 
 
@@ -53,9 +49,7 @@ def test_the_report_by_enumeration():
 
 def test_the_report_is_printed_whole():
     log, truth = logged_by_softmax("shared", 500)
-    console = Console(width=120, record=True, file=io.StringIO())
-    console.print(propensities_view(sc.propensity_report(log, truth)))
-    text = console.export_text()
+    text = repr(sc.propensity_report(log, truth))
     for word in ("calibration error", "log-loss", "By propensity", "By action", "action 3"):
         assert word in text
 

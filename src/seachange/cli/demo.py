@@ -81,8 +81,6 @@ def demo(
     figure, saved = folder / "recovery.png", folder / "shop.seachange"
     draw_recovery(figure, rewards, world.states, switching.state_probs, smoothing=300, unit="clicks per round")
     model.save(saved)
-    result = {
-        "n_rounds": len(log), "n_states": model.n_states, "states_right": right, "estimates": estimates,
-        "deployed": means, "figure": str(figure), "model": str(saved),
-    }  # fmt: skip
+    result = {"n_rounds": len(log), "n_states": model.n_states, "states_right": right, "estimates": estimates}
+    result |= {"deployed": means, "figure": str(figure), "model": str(saved)}
     console.finish(result, f"Wrote {figure} and {saved}.\n{next_steps(('inspect', saved), ('check', 'YOUR_LOG'))}")

@@ -40,13 +40,13 @@ def choice(known: Callable[[], Sequence[str]] | Sequence[str], help: str, panel:
     """An option that takes one of the ``known`` words, in any case."""
     words = known if callable(known) else lambda: known
 
+    def parse(text: str) -> str:
+        return _require_known(text.lower(), text, words())
+
     def complete(incomplete: str) -> list[str]:
         return [word for word in words() if word.startswith(incomplete)]
 
-    return typer.Option(
-        parser=lambda text: _require_known(text.lower(), text, words()), autocompletion=complete, metavar="NAME",
-        help=help, rich_help_panel=panel,
-    )  # fmt: skip
+    return typer.Option(parser=parse, autocompletion=complete, metavar="NAME", help=help, rich_help_panel=panel)
 
 
 def parse_words(known: Callable[[], Sequence[str]]) -> Callable[[str], list[str]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from seachange.analysis.formatting import count_of, decimals_for, describe_contexts, describe_contrast, shown_name
-from seachange.analysis.states_summary import StatesSummary
-from seachange.cli.tables import table
+from seachange.analysis.states_summary import Evidence, StatesSummary
+from seachange.cli.tables import dim, titled
 from seachange.figures.colors import color_of, ink_on
 from seachange.log.joint_features import JointFeatures
 from seachange.outputs import written_whole
@@ -47,17 +47,13 @@ def state_strip(summary: StatesSummary, width: int) -> Text:
             result.append_text(_strip_cell(column))
         result.append("\n")
     if (summary.has_probs or summary.n_chains > 1) and summary.n_states > 1:
-        for state in _shown_states(summary):
+        most_rounds = np.argsort(-summary.counts, kind="stable")[: min(MOST_LINES, len(summary.in_use))]
+        for state in sorted(most_rounds.tolist()):
             result.append(f"state {state}".ljust(LABEL))
             result.append("".join(_height(share) for share in shares[:, state]), style=color_of(state))
             result.append("\n")
     result.append(" " * LABEL + _ticks(summary, n_columns), style="dim")
     return result
-
-
-def _shown_states(summary: StatesSummary) -> list[int]:
-    """The states with the most rounds, in order."""
-    return sorted(np.argsort(-summary.counts, kind="stable")[: min(MOST_LINES, len(summary.in_use))].tolist())
 
 
 def _strip_cell(shares: Floats) -> Text:
@@ -67,8 +63,8 @@ def _strip_cell(shares: Floats) -> Text:
     state = int(np.argmax(shares))
     if shares[state] < MAJORITY:
         return Text("·", style="dim")
-    colour = color_of(state)
-    return Text(SIGNS[state % len(SIGNS)], style=f"{ink_on(colour)} on {colour}")
+    color = color_of(state)
+    return Text(SIGNS[state % len(SIGNS)], style=f"{ink_on(color)} on {color}")
 
 
 def _height(share: float) -> str:
@@ -93,62 +89,53 @@ def _ticks(summary: StatesSummary, n_columns: int) -> str:
 
 def states_view(summary: StatesSummary, width: int) -> Group:
     """Everything, for a terminal with ``width`` columns."""
-    parts: list[RenderableType] = [
-        Group(headline(summary), contexts_line(summary)),
-        state_strip(summary, width),
-        overview_table(summary),
-    ]
+    parts: list[RenderableType] = [_headline(summary), state_strip(summary, width), _overview(summary)]
     if summary.clock is not None and summary.clock.followed:
         parts.append(Text(str(summary.clock)))
     if summary.n_states > 1:
-        parts.append(moves_table(summary))
+        parts.append(_moves(summary))
     if summary.changes:
-        parts.append(changes_table(summary))
+        parts.append(_changes(summary))
     elif summary.n_chains > 1:
-        parts.append(changes_per_sequence(summary))
-    parts.append(reward_tables(summary, width))
+        parts.append(_changes_per_sequence(summary))
+    parts.append(_rewards(summary, width))
     if len(summary.in_use) > 1:
-        parts.append(distinguishing(summary))
+        parts.append(_differences(summary))
     if summary.evidence is not None:
-        parts.append(evidence_table(summary))
+        parts.append(_evidence(summary, summary.evidence))
     return Group(*(each for part in parts for each in (part, "")))
 
 
-def headline(summary: StatesSummary) -> RenderableType:
-    """What was found, in one line."""
+def _headline(summary: StatesSummary) -> RenderableType:
+    """What was found, and the contexts that were used to find it."""
     found = f"{count_of(summary.n_states, 'state')}, {count_of(len(summary.change_points), 'change')}"
     where = f"in {count_of(summary.n_rounds, 'round')}"
-    if summary.n_chains > 1:
-        where += f" in {summary.n_chains:,} sequences"
-    how = {"hmm": "by a hidden Markov model", "change-point": "by change-point detection", "other": ""}[summary.oracle]
+    where += f" in {summary.n_chains:,} sequences" if summary.n_chains > 1 else ""
+    how = {"hmm": ", by a hidden Markov model", "change-point": ", by change-point detection", "other": ""}
     kind = KINDS.get(summary.rewards or "", "")
-    return Text.assemble((found, "bold"), f" {where}", f", {how}{kind}" if how else "")
-
-
-def contexts_line(summary: StatesSummary) -> Text:
-    """The contexts that were used to find the states."""
     joint = JointFeatures(summary.contexts, summary.n_actions, len(summary.context_names))
-    text = describe_contexts(joint, summary.context_names)
-    return _dim(text if joint.kind == "none" else f"contexts {text}")
+    contexts = describe_contexts(joint, summary.context_names)
+    return Group(
+        Text.assemble((found, "bold"), f" {where}{how[summary.oracle]}{kind}"),
+        dim(contexts if joint.kind == "none" else f"contexts {contexts}"),
+    )
 
 
-def overview_table(summary: StatesSummary) -> RenderableType:
+def _overview(summary: StatesSummary) -> RenderableType:
     """The share of each state in the log, its mean reward, and its best action."""
-    rows, show = [], decimals_for(summary)
+    rows, decimals = [], decimals_for(summary)
     for state in summary.in_use:
         count, mean = int(summary.counts[state]), summary.mean_rewards[state]
-        known = not np.isnan(mean)
-        rows.append(
-            (f"state {state}", f"{count:,}", f"{count / summary.n_rounds:.1%}", f"{int(summary.visits[state]):,}",
-             f"{mean:z,.{show}f}" if known else "-", _best_actions(summary, state) if known else "-")
-        )  # fmt: skip
+        earned = ("-", "-") if np.isnan(mean) else (f"{mean:z,.{decimals}f}", _best_actions(summary, state))
+        share = f"{count / summary.n_rounds:.1%}"
+        rows.append((f"state {state}", f"{count:,}", share, f"{int(summary.visits[state]):,}", *earned))
     columns = ("", "rounds", "share", "segments", "mean reward", "best action")
-    parts = [_titled("States", columns, rows, n_text=1)]
+    notes = []
     if empty := summary.n_states - len(summary.in_use):
-        parts.append(_dim(f"{count_of(empty, 'more state')} without rounds."))
+        notes.append(dim(f"{count_of(empty, 'more state')} without rounds."))
     if any(row[-1].endswith("*") for row in rows):
-        parts.append(_dim(FEW))
-    return Group(*parts)
+        notes.append(dim(FEW))
+    return Group(titled("States", columns, rows), *notes)
 
 
 def _best_actions(summary: StatesSummary, state: int) -> str:
@@ -160,62 +147,56 @@ def _best_actions(summary: StatesSummary, state: int) -> str:
     )
 
 
-def moves_table(summary: StatesSummary) -> RenderableType:
+def _moves(summary: StatesSummary) -> RenderableType:
     """How long each state lasts, and which states follow it."""
-    moves, timed, size = summary.transitions, summary.axis.timed, summary.n_states
-    shown, empty = summary.in_use, summary.n_states - len(summary.in_use)
-    wide = size > 2 and len(shown) <= MOST_TARGETS
+    shown, timed = summary.in_use, summary.axis.timed
+    two, empty = summary.n_states == 2, summary.n_states > len(summary.in_use)
+    wide = not two and len(shown) <= MOST_TARGETS
     rows: list[Sequence[object]] = []
     for state in shown:
-        stay = moves.expected_stays[state]
+        stay, to = summary.transitions.expected_stays[state], summary.transitions.leaving[state]
+        duration = (f"{stay:,.0f}", summary.axis.format_duration(float(stay)))
         if not np.isfinite(stay) or stay > 100 * summary.n_rounds:
             duration = ("never ends" if stay > 0 else "-", "")
-        else:
-            duration = (f"{stay:,.0f}", summary.axis.format_duration(float(stay)))
-        to = moves.leaving[state]
-        targets = ["·" if i == state or np.isnan(to[i]) else f"{to[i]:.0%}" for i in shown]
-        targets += [f"{1 - to[shown].sum():.0%}"] if empty else []
-        if size == 2:
-            targets = []
-        elif not wide:
+        targets = []
+        if wide:
+            targets = ["·" if i == state or np.isnan(to[i]) else f"{to[i]:.0%}" for i in shown]
+            targets += [f"{1 - to[shown].sum():.0%}"] if empty else []
+        elif not two:
             likeliest = [i for i in np.argsort(-np.nan_to_num(to), kind="stable")[:3] if to[i] > 0.005]
             targets = [", ".join(f"{i} ({to[i]:.0%})" for i in likeliest) or "-"]
         rows.append((f"state {state}", *(duration if timed else duration[:1]), *targets))
-    heads = [f"→ {i}" for i in shown] + ["→ others"] * (empty > 0) if wide else [] if size == 2 else ["next state"]
-    columns = ("", "rounds", *(("time",) if timed else ()), *heads)
+    heads = [f"→ {i}" for i in shown] + ["→ others"] * empty if wide else [] if two else ["next state"]
     source = "from the model" if summary.oracle == "hmm" else "as counted"
-    what = "Expected duration" if size == 2 else "Expected duration, and the state that follows"
-    return _titled(f"{what} ({source})", columns, rows)
+    title = f"Expected duration{'' if two else ', and the state that follows'} ({source})"
+    return titled(title, ("", "rounds", *(("time",) if timed else ()), *heads), rows)
 
 
-def changes_table(summary: StatesSummary, most: int = MOST_CHANGES) -> RenderableType:
+def _changes(summary: StatesSummary) -> RenderableType:
     """When the state changed, and how certain that is."""
-    changes, axis = summary.changes[:most], summary.axis
-    tested = any(change.p_value is not None for change in changes)
-    certain = any(change.probability is not None for change in changes)
-    placed = any(change.low is not None for change in changes)
-    columns = ["first round", *(["time"] if axis.timed else []), "from → to"]
-    columns += ["probability"] if certain else []
-    columns += ["p-value"] if tested else []
-    columns += [f"{summary.confidence:.0%} interval (rounds)"] if placed else []
+    changes, axis = summary.changes[:MOST_CHANGES], summary.axis
     times = [axis.format(float(axis.at(change.round))) for change in changes] if axis.timed else []
-    whole = axis.kind == "date" and all(time.endswith(":00") for time in times)
-    rows = []
-    for i, change in enumerate(changes):
-        row = [f"{change.round:,}", *([times[i][:-3] if whole else times[i]] if axis.timed else [])]
-        row += [f"{change.before} → {change.after}"]
-        row += [_probability(change.probability)] if certain else []
-        row += [_p_value(change.p_value)] if tested else []
-        row += [f"{change.low:,} to {change.high:,}" if change.low is not None else "-"] if placed else []
-        rows.append(row)
-    hidden = len(summary.changes) - len(changes)
+    if axis.kind == "date" and all(time.endswith(":00") for time in times):
+        times = [time[:-3] for time in times]
+    certain = any(change.probability is not None for change in changes)
+    columns = {"first round": [f"{change.round:,}" for change in changes]}
+    columns |= {"time": times} if times else {}
+    columns["from → to"] = [f"{change.before} → {change.after}" for change in changes]
+    if certain:
+        columns["probability"] = [_probability(change.probability) for change in changes]
+    if any(change.p_value is not None for change in changes):
+        columns["p-value"] = [_p_value(change.p_value) for change in changes]
+    if any(change.low is not None for change in changes):
+        interval = f"{summary.confidence:.0%} interval (rounds)"
+        columns[interval] = ["-" if each.low is None else f"{each.low:,} to {each.high:,}" for each in changes]
     title = "Changes, with the probability (at least) and the place of each" if certain else "Changes"
-    title += f" (the first {most}; {hidden:,} more with --json)" if hidden > 0 else ""
+    if hidden := len(summary.changes) - len(changes):
+        title += f" (the first {MOST_CHANGES}; {hidden:,} more with --json)"
     counted = f"Rounds are numbered from 0{', without dropped rows' if summary.n_dropped else ''}."
-    return Group(_titled(title, columns, rows, n_text=0), _dim(counted))
+    return Group(titled(title, [*columns], zip(*columns.values(), strict=True), n_text=0), dim(counted))
 
 
-def changes_per_sequence(summary: StatesSummary) -> RenderableType:
+def _changes_per_sequence(summary: StatesSummary) -> RenderableType:
     """How often the state changes within a sequence."""
     counts = summary.changes_per_chain
     parts = [f"{n:,} with {count_of(k, 'change')}" for k, n in enumerate(counts[:4]) if n]
@@ -225,35 +206,33 @@ def changes_per_sequence(summary: StatesSummary) -> RenderableType:
     return Group(Text("Sequences", style="bold"), Text(f"{', '.join(parts)} ({mean:.2f} changes on average)"))
 
 
-def reward_tables(summary: StatesSummary, width: int) -> RenderableType:
+def _rewards(summary: StatesSummary, width: int) -> RenderableType:
     """Mean reward by action and state; states that do not fit side by side go below."""
-    cells, show = summary.cells, decimals_for(summary)
+    cells, decimals = summary.cells, decimals_for(summary)
     order = np.argsort(-cells.rounds.sum(axis=0), kind="stable")
     actions = sorted(order[:MOST_ACTIONS].tolist())
     names = [shown_name(summary.action_names[action]) for action in actions]
-    texts = {state: [_cell(summary, state, action, show) for action in actions] for state in summary.in_use}
+    texts = {state: [_cell(summary, state, action, decimals) for action in actions] for state in summary.in_use}
     widest = max((len(text) for column in texts.values() for text in column), default=1)
     per_table = max(1, (width - max(map(len, names)) - 2) // (max(widest, 8) + 2))
     title = f"Mean reward by action, {summary.confidence:.0%} intervals"
-    title += (
-        f" (the {len(actions)} most frequent of {summary.n_actions} actions)"
-        if len(actions) < summary.n_actions
-        else ""
-    )
+    if len(actions) < summary.n_actions:
+        title += f" (the {len(actions)} most frequent of {summary.n_actions} actions)"
     parts: list[RenderableType] = []
     for first in range(0, len(texts), per_table):
         shown = summary.in_use[first : first + per_table]
         rows = [(name, *(texts[state][i] for state in shown)) for i, name in enumerate(names)]
-        parts.append(_titled(title if first == 0 else "", ("", *(f"state {state}" for state in shown)), rows))
-    if note := _reward_note(summary):
-        parts.append(_dim(note))
+        parts.append(titled(title if first == 0 else "", ("", *(f"state {state}" for state in shown)), rows))
+    any_rare = (cells.rare & (cells.rounds >= 1))[summary.in_use].any()
+    averages = "" if summary.contexts == "none" else "Averages over the contexts in which the action was taken."
+    if note := " ".join(filter(None, (FEW if any_rare else "", averages))):
+        parts.append(dim(note))
     return Group(*parts)
 
 
-def distinguishing(summary: StatesSummary) -> RenderableType:
+def _differences(summary: StatesSummary) -> RenderableType:
     """What differs most between the states, in words."""
-    lines = Table.grid(padding=(0, 1, 0, 0))
-    used = summary.in_use
+    lines, used = Table.grid(padding=(0, 1, 0, 0)), summary.in_use
     two = len(used) == 2  # then one state says everything about the other
     for state in used[:1] if two else used:
         mine = [contrast for contrast in summary.contrasts if contrast.state == state]
@@ -265,41 +244,38 @@ def distinguishing(summary: StatesSummary) -> RenderableType:
     if any(contrast.feature is not None for contrast in summary.contrasts):
         what = "Effect of a feature: for one standard deviation more (shown after +), or for 1 instead of 0."
         averages = "" if summary.contexts == "per action" else " Effect of an action: averaged over contexts."
-        parts.append(_dim(what + averages))
+        parts.append(dim(what + averages))
     return Group(*parts)
 
 
-def evidence_table(summary: StatesSummary) -> RenderableType:
-    """Why this number of states."""
-    evidence = summary.evidence
-    assert evidence is not None
-    if not evidence.counts:
-        both = [
+def _evidence(summary: StatesSummary, evidence: Evidence) -> RenderableType:
+    """Why this number of states, which log that is from, and why its two columns may disagree."""
+    title = "Evidence for the number of states"
+    columns: Sequence[str]
+    if evidence.counts:
+        title, columns = f"{title}: log-likelihood of held-out rewards", ("states", "gain over fewer", "BIC", "")
+        rows: list[tuple[str, ...]] = [
+            (
+                str(each.n_states),
+                "" if each.n_states == 1 else f"{each.gain:+,.1f} ± {each.gain_error:,.1f}",
+                f"{each.bic:,.1f}",
+                "← chosen" if each.n_states == summary.n_states else "",
+            )
+            for each in evidence.counts
+        ]
+    else:
+        title, columns = f"{title} (BIC: lower is better)", ("states", "BIC", "")
+        rows = [
             ("1", f"{evidence.single_state_bic:,.1f}", ""),
             (str(summary.n_states), f"{evidence.bic:,.1f}", "← given"),
         ]
-        body = _titled("Evidence for the number of states (BIC: lower is better)", ("states", "BIC", ""), both)
-        return Group(body, *_evidence_notes(summary))
-    rows = []
-    for count in evidence.counts:
-        gain = "" if count.n_states == 1 else f"{count.gain:+,.1f} ± {count.gain_error:,.1f}"
-        chosen = "← chosen" if count.n_states == summary.n_states else ""
-        rows.append((str(count.n_states), gain, f"{count.bic:,.1f}", chosen))
-    title = "Evidence for the number of states: log-likelihood of held-out rewards"
-    return Group(_titled(title, ("states", "gain over fewer", "BIC", ""), rows), *_evidence_notes(summary))
-
-
-def _evidence_notes(summary: StatesSummary) -> list[Text]:
-    """Which log the evidence is from, and why its two columns may disagree."""
-    evidence, notes = summary.evidence, []
-    assert evidence is not None
-    bics = {count.n_states: count.bic for count in evidence.counts}
+    notes, bics = [], {count.n_states: count.bic for count in evidence.counts}
     lowest = min(bics, key=lambda n: bics[n], default=0)
     if lowest > summary.n_states and bics[lowest] < bics[summary.n_states] - BIC_MARGIN:
         notes.append(f"BIC alone would choose {lowest}, but the extra states do not predict held-out rewards better.")
     if not evidence.of_this_log:
         notes.append("This evidence is from the log the model was learned from.")
-    return [_dim(" ".join(notes))] if notes else []
+    return Group(titled(title, columns, rows), *([dim(" ".join(notes))] if notes else []))
 
 
 def _cell(summary: StatesSummary, state: int, action: int, decimals: int) -> Text:
@@ -313,23 +289,6 @@ def _cell(summary: StatesSummary, state: int, action: int, decimals: int) -> Tex
     rare = bool(cells.rare[state, action])
     style = "dim" if rare else "bold" if cells.best[state] == action else ""
     return Text(f"{mean:z,.{decimals}f} ±{half:,.{decimals}f}{'*' if rare else ' '}", style=style)
-
-
-def _reward_note(summary: StatesSummary) -> str:
-    any_rare = (summary.cells.rare & (summary.cells.rounds >= 1))[summary.in_use].any()
-    averages = "" if summary.contexts == "none" else "Averages over the contexts in which the action was taken."
-    return " ".join(filter(None, (FEW if any_rare else "", averages)))
-
-
-def _dim(text: str) -> Text:
-    return Text(text, style="dim")
-
-
-def _titled(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], n_text: int = 1) -> RenderableType:
-    """A table below a title that may be wider than the table."""
-    body = table("", columns, rows, n_text)
-    body.title = None
-    return Group(Text(title, style="bold"), body)
 
 
 def _probability(value: float | None) -> str:

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from seachange.analysis.formatting import count_of, describe_contexts, first_names, shown_name
+from seachange.analysis.state_contrasts import reward_cells
 from seachange.params import Params
 
 if TYPE_CHECKING:
@@ -20,8 +21,14 @@ if TYPE_CHECKING:
     from seachange.model import SwitchingModel
     from seachange.model_file import Written
     from seachange.propensities.calibration import PropensityReport
-    from seachange.protocols import Floats, Ints
     from seachange.states.labels import StateLabels
+
+
+# The most actions that are listed.
+MOST_ACTIONS = 20
+CONFIDENCE = 0.95
+# Standard errors that are very unlikely by chance.
+SURPRISING = 4.5
 
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], n_text: int = 1) -> Table:
@@ -35,26 +42,16 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], n_t
     return result
 
 
-def log_table(log: BanditLog) -> Table:
-    """A summary of a log."""
-    rewards = log.rewards
-    rows = [
-        ("rounds", f"{len(log):,}"),
-        ("actions", f"{log.n_actions}: {', '.join(first_names(log.action_names))}"),
-        ("contexts", describe_contexts(log.joint, log.context_names)),
-        ("rewards", f"mean {np.nanmean(rewards):.4f}, range {np.nanmin(rewards):g} to {np.nanmax(rewards):g}"),
-        ("propensities", _propensities(log)),
-    ]
-    if log.times is not None:
-        rows.append(("time", f"{time_text(log.times.min())} to {time_text(log.times.max())}"))
-    return table("Log", ("", ""), rows, n_text=2)
+def titled(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], n_text: int = 1) -> Group:
+    """A table below a title that may be wider than the table."""
+    body = table("", columns, rows, n_text)
+    body.title = None
+    return Group(Text(title, style="bold"), body)
 
 
-def _propensities(log: BanditLog) -> str:
-    if not log.propensities_known:
-        return "none"
-    text = f"{log.propensities.min():.4g} to {log.propensities.max():.4g}"
-    return f"{text}, estimated" if log.propensities_estimated else text
+def dim(text: str) -> Text:
+    """A remark."""
+    return Text(text, style="dim")
 
 
 def time_text(time: Any, unit: Literal["m", "s"] = "s") -> str:
@@ -64,40 +61,44 @@ def time_text(time: Any, unit: Literal["m", "s"] = "s") -> str:
     return str(np.datetime_as_string(time, unit=unit)).replace("T", " ")
 
 
+def log_table(log: BanditLog) -> Table:
+    """A summary of a log."""
+    rewards, propensities = log.rewards, "none"
+    if log.propensities_known:
+        propensities = f"{log.propensities.min():.4g} to {log.propensities.max():.4g}"
+        propensities += ", estimated" if log.propensities_estimated else ""
+    rows = [
+        ("rounds", f"{len(log):,}"),
+        ("actions", f"{log.n_actions}: {', '.join(first_names(log.action_names))}"),
+        ("contexts", describe_contexts(log.joint, log.context_names)),
+        ("rewards", f"mean {np.nanmean(rewards):.4f}, range {np.nanmin(rewards):g} to {np.nanmax(rewards):g}"),
+        ("propensities", propensities),
+    ]
+    if log.times is not None:
+        rows.append(("time", f"{time_text(log.times.min())} to {time_text(log.times.max())}"))
+    return table("Log", ("", ""), rows, n_text=2)
+
+
 def states_table(log: BanditLog, labels: StateLabels) -> Table:
     """The share of each state, its mean reward, and its best action."""
-    rows, any_close = [], False
+    cells, rows = reward_cells(log, labels, CONFIDENCE), []
     for state, count in enumerate(labels.counts):
-        row = [f"state {state}", f"{count:,}", f"{count / len(log):.1%}"]
-        members = (labels.states == state) & ~np.isnan(log.rewards)
-        if not members.any():
+        row, means = [f"state {state}", f"{count:,}", f"{count / len(log):.1%}"], cells.means[state]
+        if np.isnan(means).all():
             rows.append([*row, "-", "-"])
             continue
-        best, mean, clear = _best_action(log.actions[members], log.rewards[members], log.n_actions)
-        any_close |= not clear
-        name = shown_name(log.action_names[best])
-        rows.append([*row, f"{log.rewards[members].mean():.4f}", f"{name} ({mean:.4f}){' ' if clear else '*'}"])
+        enough = ~np.isnan(means) & (~cells.rare[state] | cells.rare[state].all())
+        best, *others = np.argsort(-np.where(enough, means, -np.inf), kind="stable")[: np.count_nonzero(enough)]
+        errors = 2 * np.hypot(cells.std_errors[state, best], cells.std_errors[state, others])
+        clear = bool((means[best] - means[others] > errors).all())
+        mean = np.average(np.nan_to_num(means), weights=cells.rounds[state])
+        name = f"{shown_name(log.action_names[best])} ({means[best]:.4f}){' ' if clear else '*'}"
+        rows.append([*row, f"{mean:.4f}", name])
     title = f"{count_of(labels.n_states, 'state')}, {count_of(len(labels.change_points), 'change')}"
     result = table(title, ("", "rounds", "share", "mean reward", "best action (mean reward)"), rows)
-    if any_close:
-        result.caption, result.caption_justify = "* Within two standard errors of the next best action.", "left"
+    if any(row[-1].endswith("*") for row in rows):
+        result.caption, result.caption_justify = "* Within two standard errors of another action.", "left"
     return result
-
-
-def _best_action(actions: Ints, rewards: Floats, n_actions: int) -> tuple[int, float, bool]:
-    """The action with the highest mean reward, that mean, and whether it leads by two standard errors."""
-    taken = np.bincount(actions, minlength=n_actions)
-    means = np.bincount(actions, rewards, n_actions) / np.maximum(taken, 1)
-    means[taken == 0] = -np.inf
-    squares = np.bincount(actions, np.square(rewards - means[actions]), n_actions)
-    best, *others = np.argsort(-means, kind="stable")[: min(2, np.count_nonzero(taken))]
-    if not others:
-        return int(best), float(means[best]), True
-    # The variance of one or two rewards is not reliable; use the overall one.
-    variances = np.where(taken > 2, squares / np.maximum(taken - 1, 1), squares.sum() / len(rewards))
-    variances = np.maximum(variances, squares.sum() / len(rewards) / 2)
-    error = float(np.sqrt(variances[best] / taken[best] + variances[others[0]] / taken[others[0]]))
-    return int(best), float(means[best]), bool(means[best] - means[others[0]] > 2 * error)
 
 
 def model_view(model: SwitchingModel, written: Written) -> RenderableType:
@@ -130,50 +131,43 @@ def model_document(model: SwitchingModel, written: Written) -> dict[str, Any]:
 def _model_rows(model: SwitchingModel, written: Written) -> list[tuple[str, str]]:
     stay = model.policies.expected_stay
     lasting = "" if stay is None or model.n_states == 1 else f", lasting {stay:,.0f} rounds on average"
-    rows = [
+    return [
         ("states", f"{model.n_states}{lasting}"),
         ("oracle", _signature(model.oracle)),
         ("learner", _signature(model.learner)),
+        *([] if model.choice is None else [("why this learner", model.choice.reason)]),
         ("deployer", type(model.deployer()).__name__),
         ("written by", ", ".join(f"{name} {version}" for name, version in written.versions.items())),
         ("schema", str(written.schema)),
     ]
-    if model.choice is not None:
-        rows.insert(3, ("why this learner", model.choice.reason))
-    return rows
 
 
 def _log_rows(model: SwitchingModel) -> list[tuple[str, str]]:
-    log = model.provenance
+    log, features, rows = model.provenance, model.features, list[tuple[str, str]]()
     low, high = log.reward_range
-    rows = [
+    contexts = describe_contexts(log.joint, log.context_names)
+    if features is not None:
+        columns = ", ".join(f"{role}={column}" for role, column in features.columns.items())
+        rows += [("format", features.format), ("columns", columns or "set by the format")]
+        contexts = log.joint.description
+    names = [shown_name(name) for name in first_names(log.action_names, MOST_ACTIONS)]
+    return [
+        *rows,
         ("rounds", f"{log.n_rounds:,}"),
         ("time", "unknown" if log.time_range is None else " to ".join(log.time_range)),
         ("rewards", f"mean {log.mean_reward:.4g}, range {low:g} to {high:g}"),
         ("propensities", {"unknown": "none"}.get(log.propensity_source, log.propensity_source)),
-        ("actions", f"{len(log.action_names)}: {', '.join(shown_name(name) for name in log.action_names[:20])}"),
-        (
-            "contexts",
-            describe_contexts(log.joint, log.context_names) if model.features is None else log.joint.description,
-        ),
+        ("actions", f"{len(log.action_names)}: {', '.join(names)}"),
+        ("contexts", contexts),
         ("fingerprint", log.fingerprint),
     ]
-    if len(log.action_names) > 20:
-        rows[4] = (rows[4][0], f"{rows[4][1]}, … {len(log.action_names) - 20} more")
-    if model.features is not None:
-        words = ", ".join(f"{word}={place}" for word, place in model.features.columns.items())
-        rows.insert(0, ("format", model.features.format))
-        rows.insert(1, ("columns", words or "set by the format"))
-    return rows
 
 
 def _states(model: SwitchingModel) -> RenderableType:
     counts, changes = model.labels.counts, len(model.labels.change_points)
     rows = [(f"state {z}", f"{count:,}", f"{count / max(counts.sum(), 1):.1%}") for z, count in enumerate(counts)]
     title = f"{count_of(model.n_states, 'state')}, {count_of(changes, 'change')} in the training log"
-    body = table("", ("", "rounds", "share"), rows)
-    body.title = None  # the title may be wider than the table
-    return Group(Text(title, style="bold"), body)
+    return titled(title, ("", "rounds", "share"), rows)
 
 
 def _features(model: SwitchingModel) -> RenderableType:
@@ -182,15 +176,14 @@ def _features(model: SwitchingModel) -> RenderableType:
         return Text("Features: given as arrays and used as they are.")
     if not features.context_names:
         return Text("Features: none. The policies depend on the action alone.")
-    rows = [(shown_name(column, 40), told, names) for column, told, names in features.described()]
-    body = table("Features", ("column", "encoding", "features"), rows, n_text=3)
+    rows = [(shown_name(column, 40), encoding, names) for column, encoding, names in features.described()]
     notes = [f"{len(features.context_names)} features in {features.precision}."]
     if any(feature.marked for feature in (*features.shared, *features.pool)):
         notes.append("Missing values have an indicator feature.")
     if features.crossed:
         notes.append("Round features are multiplied with the features of each action.")
     notes += [f"Not used: {column.column} ({column.reason})." for column in features.left_out]
-    return Group(body, Text(" ".join(notes), style="dim"))
+    return Group(table("Features", ("column", "encoding", "features"), rows, n_text=3), dim(" ".join(notes)))
 
 
 def _signature(part: Any) -> str:
@@ -206,11 +199,6 @@ def _settings(part: Any) -> dict[str, Any]:
     return {name: "inf" if value == np.inf else value for name, value in given.items()}
 
 
-MOST_ACTIONS = 20
-# Standard errors that are very unlikely by chance.
-SURPRISING = 4.5
-
-
 def propensities_text(report: PropensityReport) -> str:
     """The calibration of estimated propensities in a few sentences."""
     wrong = [a for a in report.actions if abs(a.inverse_mean - 1) > SURPRISING * max(a.inverse_error, 1e-12)]
@@ -220,38 +208,3 @@ def propensities_text(report: PropensityReport) -> str:
         f"Estimated the propensities of {report.n_rounds:,} rounds (smallest: {report.least:.3g}); calibration error "
         f"{report.calibration_error:.4f}, {report.error_by_chance:.4f} by chance alone.{misfit}"
     )
-
-
-def propensities_view(report: PropensityReport) -> Group:
-    """Calibration in three tables: overall, by propensity, by action."""
-    return Group(_summary(report), "", _by_propensity(report), "", _by_action(report))
-
-
-def _summary(report: PropensityReport) -> Table:
-    gain = report.marginal_log_loss - report.log_loss
-    rows = [
-        ("calibration error", f"{report.calibration_error:.4f} ({report.error_by_chance:.4f} by chance alone)"),
-        ("log-loss", f"{report.log_loss:.4f}, {abs(gain):.4f} {'below' if gain >= 0 else 'above'} action frequencies"),
-        ("smallest propensity", f"{report.least:.3g}"),
-    ]
-    return table(f"Propensities of {report.n_rounds:,} rounds", ("", ""), rows, n_text=2)
-
-
-def _by_propensity(report: PropensityReport) -> Table:
-    rows = [
-        (f"{b.low:.4f} to {b.high:.4f}", f"{b.n_choices:,}", f"{b.predicted:.4f}", f"{b.observed:.4f}",
-         f"{b.observed_low:.4f} to {b.observed_high:.4f}")
-        for b in report.bins
-    ]  # fmt: skip
-    return table("By propensity", ("propensity", "choices", "predicted", "taken", "95% interval"), rows)
-
-
-def _by_action(report: PropensityReport) -> Table:
-    rows = [
-        (shown_name(a.action), f"{a.n_taken:,}", f"{a.predicted_taken:,.0f}",
-         f"{a.inverse_mean:.3f} ± {a.inverse_error:.3f}")
-        for a in report.actions[:MOST_ACTIONS]
-    ]  # fmt: skip
-    if len(report.actions) > MOST_ACTIONS:
-        rows.append((f"… {len(report.actions) - MOST_ACTIONS} more", "", "", ""))
-    return table("By action", ("action", "taken", "predicted", "inverse mean (1 expected)"), rows)

@@ -59,7 +59,7 @@ class PropensityReport:
     actions: tuple[ActionCalibration, ...]
 
     def __repr__(self) -> str:
-        """Overall calibration, and by action."""
+        """Overall calibration, by propensity, and by action."""
         rows = [
             ("calibration error", f"{self.calibration_error:.4f} (expected by chance: {self.error_by_chance:.4f})"),
             ("log-loss", f"{self.log_loss:.4f} (of action frequencies: {self.marginal_log_loss:.4f})"),
@@ -69,10 +69,21 @@ class PropensityReport:
             (a.action, f"{a.n_taken:,}", f"{a.predicted_taken:,.0f}", f"{a.inverse_mean:.3f} ± {a.inverse_error:.3f}")
             for a in self.actions[:SHOWN]
         ]
+        bins = [
+            (
+                f"{b.low:.4f} to {b.high:.4f}",
+                f"{b.n_choices:,}",
+                f"{b.predicted:.4f}",
+                f"{b.observed:.4f}",
+                f"{b.observed_low:.4f} to {b.observed_high:.4f}",
+            )
+            for b in self.bins
+        ]
+        by_propensity = table_of("By propensity", ("", "choices", "predicted", "taken", "95% interval"), bins)
         more = f", the first {SHOWN} of {len(self.actions)}" if len(self.actions) > SHOWN else ""
         columns = ("", "taken", "predicted", "mean of 1/p (1 expected)")
         summary = lines_of(f"PropensityReport: {self.n_rounds:,} rounds", rows)
-        return f"{summary}\n{table_of(f'By action{more}', columns, actions)}"
+        return f"{summary}\n{by_propensity}\n{table_of(f'By action{more}', columns, actions)}"
 
 
 def propensity_report(log: BanditLog, probs: npt.ArrayLike, *, bins: int = 10) -> PropensityReport:
