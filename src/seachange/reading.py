@@ -36,7 +36,7 @@ class Format(NamedTuple):
 
 
 # Tried in this order: formats with a clear signature first, formats that many files resemble last.
-FORMATS = (
+FORMATS = [
     Format("parquet", parquet.looks_like, parquet.ParquetLog, many=True, table=True),
     Format("open-bandit", open_bandit.looks_like, open_bandit.OpenBanditLog, folders=True),
     Format("yahoo-r6a", yahoo_r6.looks_like, yahoo_r6.YahooLog, folders=True),
@@ -48,7 +48,7 @@ FORMATS = (
     Format("json-lines", json_lines.looks_like, json_lines.JsonLinesLog, many=True, table=True),
     Format("csv", csv.looks_like, csv.CsvLog, many=True, table=True),
     Format("tsv", csv.looks_like, csv.CsvLog, many=True, table=True),
-)
+]
 # The format by file name, for files whose content does not decide.
 SUFFIXES = {
     ".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".jsonl": "json-lines",

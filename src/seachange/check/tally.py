@@ -15,6 +15,9 @@ from seachange.check.round_checks import RoundChecks
 from seachange.check.time_checks import TimeChecks
 from seachange.log.raw import RawLog, RawRounds
 
+# A new check is registered here.
+CHECKS: list[type[Check]] = [LearnabilityChecks]
+
 
 class Tally:
     """What the pass has counted so far, by subject."""
@@ -28,7 +31,7 @@ class Tally:
         self.propensities = PropensityChecks(self.slices, self.broken)
         self.contexts = ContextChecks(self.slices)
         self.found: list[Finding] = []
-        # A new check is registered here. Later checks may use the counts and findings of earlier ones.
+        # Later checks may use the counts and findings of earlier ones.
         self.checks: tuple[Check, ...] = (
             self.rounds,
             self.repeats,
@@ -37,7 +40,7 @@ class Tally:
             self.rewards,
             self.propensities,
             self.contexts,
-            LearnabilityChecks(),
+            *(check() for check in CHECKS),
         )
 
     @property

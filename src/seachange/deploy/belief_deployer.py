@@ -12,7 +12,7 @@ import numpy.typing as npt
 from seachange.deploy.decision import Decision, DeploymentState, Trace
 from seachange.errors import ParameterError
 from seachange.kernels.belief_updates import draw_action, is_distribution, is_evidence, mix_advice, replay
-from seachange.kernels.replay_steps import Acceptance, Followed, LoggedRounds
+from seachange.kernels.replay_steps import Acceptance, Followed, LoggedRounds, judge_round
 from seachange.params import require
 from seachange.policies.per_state import PolicySet
 from seachange.protocols import Bools, Floats
@@ -61,15 +61,35 @@ class BeliefDeployer(ABC):
     def _evidence(self, decision: Decision, reward: float) -> Floats:
         """(L,) evidence of ``reward`` for each state, up to a factor."""
 
-    @abstractmethod
     def _run(self, belief: Floats, contexts: Floats, advice: Floats, mask: Bools, uniforms: Floats,
              mean_rewards: Floats, rewards: Floats, trace: Trace) -> None:  # fmt: skip
-        """Run a chunk of rounds by kernel: fill ``trace`` (except rewards) and update ``belief``, both in place."""
+        """Run a chunk of rounds: fill ``trace`` (except rewards) and update ``belief``, both in place.
 
-    @abstractmethod
+        This default and that of ``follow`` take one step at a time. Override them with kernels, which are far faster.
+        """
+        probs = np.empty(advice.shape[2])
+        for t, uniform in enumerate(uniforms):
+            trace.state_probs[t], own = belief, advice[t if len(advice) > 1 else 0]
+            mix_advice(belief, own, self.exploration, mask[t if len(mask) > 1 else 0], probs)
+            action = int(draw_action(probs, uniform))
+            trace.actions[t], trace.propensities[t] = action, probs[action]
+            trace.expected_rewards[t] = probs @ mean_rewards[t]
+            belief[:] = self._after(belief, contexts[t], own, probs, action, rewards[t, action])
+
     def follow(self, belief: Floats, contexts: Floats, past: LoggedRounds, acceptance: Acceptance,
                found: Followed) -> None:  # fmt: skip
-        """Follow a chunk of a log by kernel: fill ``found``, update ``belief`` and ``acceptance``, all in place."""
+        """Follow a chunk of a log: fill ``found``, update ``belief`` and ``acceptance``, all in place."""
+        probs = np.empty(past.advice.shape[2])
+        for t, action in enumerate(past.actions):
+            if judge_round(t, belief, self.initial_belief, past, acceptance, found, self.exploration, probs):
+                belief[:] = self._after(belief, contexts[t], past.advice[t], probs, int(action), past.rewards[t])
+
+    def _after(
+        self, belief: Floats, context: Floats, advice: Floats, probs: Floats, action: int, reward: float
+    ) -> Floats:
+        """The belief after a round with this action and reward."""
+        decision = Decision(action, float(probs[action]), probs, 0, self._by_state(context[None], advice, action))
+        return self._replayed(belief, self._checked_evidence(decision, reward)[None])
 
     def init(self) -> DeploymentState:
         """The state before the first round."""

@@ -17,7 +17,7 @@ from seachange.report import (
 )
 from seachange.report.layout import Section
 
-SECTIONS: tuple[Section, ...] = (
+SECTIONS: list[Section] = [
     summary_section.SECTION,
     states_section.SECTION,
     differences_section.SECTION,
@@ -25,4 +25,4 @@ SECTIONS: tuple[Section, ...] = (
     over_time_section.SECTION,
     diagnostics_section.SECTION,
     settings_section.SECTION,
-)
+]
