@@ -10,13 +10,13 @@ import numpy as np
 from seachange.errors import Fix, LogError, ParameterError, SeachangeWarning
 from seachange.log.bandit_log import BanditLog, require_propensities, warn_of_estimates
 from seachange.model import SwitchingModel
+from seachange.model_file import Provenance
 from seachange.params import Auto
 from seachange.policies.learners import DMLearner, require_choices
 from seachange.policies.objective_choice import choose_objective
 from seachange.policies.per_state import learn_per_state
 from seachange.policies.reward_models import RewardKind, RewardModel
 from seachange.protocols import PolicyLearner, StateOracle
-from seachange.provenance import Provenance
 from seachange.registry import LEARNERS, ORACLES
 from seachange.states.switching_regression import SwitchingRegression
 

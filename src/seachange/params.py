@@ -1,7 +1,8 @@
-"""Hyperparameters in the style of scikit-learn, for dataclasses."""
+"""Hyperparameters in the style of scikit-learn for dataclasses, their checks, and the text of result records."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import MISSING, fields
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -88,3 +89,18 @@ def require(holds: bool, rule: str) -> None:
     """Raise a ``ParameterError`` with the text ``rule`` unless it ``holds``."""
     if not holds:
         raise ParameterError(rule)
+
+
+def table_of(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """The text of a record: a title and aligned rows, flush left or, if there are headings, flush right."""
+    cells = [*([columns] if columns else []), *rows]
+    if not cells:
+        return title
+    widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
+    lines = []
+    for row in cells:
+        others = row[1:]
+        if columns:
+            others = [cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True)]
+        lines.append("  ".join(["", row[0].ljust(widths[0]), *others]).rstrip())
+    return "\n".join([title, *lines])

@@ -5,7 +5,7 @@ import pytest
 
 import seachange as sc
 from seachange.log.fingerprint import REMEMBERED, remembered, share_known
-from seachange.provenance import Provenance
+from seachange.model_file import Provenance
 
 pytestmark = pytest.mark.small
 

@@ -12,7 +12,7 @@ from report.pages import HOSTILE, Elements, learned, page_and_findings, two_worl
 from seachange.analysis.report_content import as_document, report_content
 from seachange.errors import ParameterError, SeachangeWarning
 from seachange.evaluation.estimators import evaluate_logging
-from seachange.provenance import Provenance
+from seachange.model_file import Provenance
 from seachange.report.drawing import round_ticks, time_ticks
 from seachange.report.layout import Numbers
 from seachange.report.page import page_of

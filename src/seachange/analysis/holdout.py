@@ -14,10 +14,10 @@ from seachange.evaluation.support import PolicyLike
 from seachange.learning import learn
 from seachange.log.bandit_log import BanditLog
 from seachange.model import SwitchingModel
+from seachange.model_file import seconds_of
 from seachange.policies.per_state import PolicySet, policies_of
 from seachange.policies.reward_models import folds_of
 from seachange.protocols import Policy
-from seachange.provenance import seconds_of
 from seachange.states.hmm import HMMOracle
 from seachange.states.labels import KnownStates, StateLabels, labels_from_states
 

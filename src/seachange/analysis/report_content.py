@@ -32,9 +32,9 @@ from seachange.evaluation.bounds import ModelBounds, model_bounds
 from seachange.evaluation.diagnostics import Reason
 from seachange.log.bandit_log import BanditLog
 from seachange.model import SwitchingModel
+from seachange.model_file import Provenance
 from seachange.params import Params
 from seachange.protocols import Floats
-from seachange.provenance import Provenance
 from seachange.states.labels import StateLabels
 
 # The state of a round is clear from this probability on.

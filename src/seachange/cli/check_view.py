@@ -20,7 +20,7 @@ from seachange.cli.tables import table
 from seachange.figures.colors import color_of
 
 if TYPE_CHECKING:
-    from seachange.check.log_check import ActionCheck, ContextCheck, Finding, LogCheck, Place, Severity
+    from seachange.check.log_check import Drift, Finding, LogCheck, Severity
     from seachange.check.repair import Repair
 
 MOST_ACTIONS, MOST_CONTEXTS = 10, 12  # rows of the tables
@@ -44,22 +44,23 @@ def check_document(check: LogCheck, repair: Repair | None) -> dict[str, Any]:
 
 def check_view(check: LogCheck, width: int) -> Group:
     """The verdict, a summary, the findings, support, drift, and how many states can be learned."""
-    width, usable = min(width, WIDEST), exit_code(check) != NOT_USABLE
-    parts: list[RenderableType] = [_verdict(check), ""]
+    usable, parts = exit_code(check) != NOT_USABLE, [_verdict(check)]
     if check.n_rounds:
-        parts += [summary_table(check), ""]
+        parts.append(table("Log", ("", ""), _summary(check), n_text=2))
     if check.findings:
-        parts += [Text("Findings", style="bold"), *(_finding(each, check, width) for each in check.findings), ""]
+        shown = (_finding(each, check, min(width, WIDEST)) for each in check.findings)
+        parts.append(Group(Text("Findings", style="bold"), *shown))
     if check.n_rounds and usable:
-        parts += [actions_table(check), ""]
-        if check.contexts:
-            parts += [contexts_table(check), ""]
+        parts += [_actions(check), *([_contexts(check)] if check.contexts else [])]
     if check.drift is not None and usable:
-        parts += [drift_strip(check), ""]
-    return Group(*parts, Text("What it can support", style="bold"), Text(states_text(check)))
+        parts.append(_over_time(check.drift))
+    support = _support(check) if usable else "Nothing until the errors above are fixed."
+    parts.append(Group(Text("What it can support", style="bold"), Text(support)))
+    spaced = [each for part in parts for each in (part, "")]
+    return Group(*spaced[:-1])
 
 
-def _verdict(check: LogCheck) -> Text:
+def _verdict(check: LogCheck) -> RenderableType:
     counts = Counter[str](finding.severity for finding in check.findings)
     findings = ", ".join(count_of(counts[severity], severity) for severity in STYLES if counts[severity])
     verdict = (check.verdict, VERDICT_STYLES[exit_code(check)])
@@ -69,64 +70,50 @@ def _verdict(check: LogCheck) -> Text:
 def _finding(finding: Finding, check: LogCheck, width: int) -> RenderableType:
     body = Text.assemble((finding.title, "bold"), f"\n{finding.evidence}")
     if finding.places:
-        body.append(f"\n{_places(finding.places, finding.count, check)}", style="dim")
+        body.append(f"\n{_places(finding, check)}", style="dim")
     body.append(f"\n→ {finding.fix}")
     grid = Table.grid(padding=(0, 2, 0, 0))
-    grid.add_column(width=22)
+    grid.add_column(width=LABEL)
     grid.add_column(ratio=1)
     grid.width = width
     grid.add_row(Text.assemble((f"{finding.severity} ", STYLES[finding.severity]), f"\n{finding.rule}"), body)
     return grid
 
 
-def _places(places: Sequence[Place], count: int, check: LogCheck) -> str:
+def _places(finding: Finding, check: LogCheck) -> str:
     """The first few lines, grouped by file if there are several."""
-    by_file: dict[str, list[int]] = defaultdict(list)
-    for place in places:
-        by_file[place.source].append(place.line)
+    by_file: dict[str, list[str]] = defaultdict(list)
+    for place in finding.places:
+        by_file[place.source].append(f"{place.line:,}")
     word = "row" if check.format in ("parquet", "BanditLog") else "line"
     parts = []
     for source, lines in by_file.items():
-        text = f"{word}{'s' if len(lines) > 1 else ''} {', '.join(f'{line:,}' for line in lines)}"
-        parts.append(text if check.n_files == 1 else f"{shown_name(source, 40)}: {text}")
-    return "; ".join(parts) + (" …" if count > len(places) else "")
+        file = "" if check.n_files == 1 else f"{shown_name(source, 40)}: "
+        parts.append(f"{file}{word}{'s' if len(lines) > 1 else ''} {', '.join(lines)}")
+    return "; ".join(parts) + (" …" if finding.count > len(finding.places) else "")
 
 
-def summary_table(check: LogCheck) -> Table:
+def _summary(check: LogCheck) -> list[tuple[str, str]]:
     """What is in the log, one line each."""
-    rows = [("rounds", _rounds(check))]
+    usable = "" if check.n_usable == check.n_rounds else f"; {check.n_usable:,} usable"
+    files = count_of(check.n_files, "file") if check.n_files else "memory"
+    rows = [("rounds", f"{check.n_rounds:,} in {files} ({check.format}){usable}")]
     if check.columns:
         rows.append(("columns", ", ".join(f"{role}={shown_name(name, 30)}" for role, name in check.columns.items())))
-    rows += [("actions", _actions(check)), ("contexts", _contexts(check))]
+    taken = [each for each in check.actions if each.n_rounds]
+    actions = ", ".join(f"{shown_name(each.action)} {each.share:.1%}" for each in taken[:5])
+    if len(taken) > 5 and len(check.actions) == check.n_actions:
+        actions += f", … {shown_name(taken[-1].action)} {_share(taken[-1].share)}"
+    kinds = Counter(each.kind for each in check.contexts).items()
+    counts = ", ".join(f"{count} {kind}{'s' if count > 1 and kind not in MASS_NOUNS else ''}" for kind, count in kinds)
+    contexts = f"{count_of(check.n_contexts, 'column')}: {counts}" if check.contexts else "none"
+    rows += [("actions", f"{check.n_actions:,}: {actions}"), ("contexts", contexts)]
     if check.pool is not None:
         low, high = check.pool
         rows.append(("choices per round", f"{low:,}" if low == high else f"{low:,} to {high:,}"))
     if check.rewards is not None:
         rows.append(("rewards", _rewards(check)))
-    rows += [("propensities", _propensities(check)), ("time", _times(check))]
-    return table("Log", ("", ""), rows, n_text=2)
-
-
-def _rounds(check: LogCheck) -> str:
-    files = count_of(check.n_files, "file") if check.n_files else "memory"
-    text = f"{check.n_rounds:,} in {files} ({check.format})"
-    return text if check.n_usable == check.n_rounds else f"{text}; {check.n_usable:,} usable"
-
-
-def _actions(check: LogCheck) -> str:
-    taken = [each for each in check.actions if each.n_rounds]
-    text = f"{check.n_actions:,}: {', '.join(f'{shown_name(each.action)} {each.share:.1%}' for each in taken[:5])}"
-    if len(taken) <= 5 or len(check.actions) < check.n_actions:
-        return text
-    return f"{text}, … {shown_name(taken[-1].action)} {_share(taken[-1].share)}"
-
-
-def _contexts(check: LogCheck) -> str:
-    if not check.contexts:
-        return "none"
-    kinds = Counter(each.kind for each in check.contexts)
-    plural = [f"{count} {kind}{'s' if count > 1 and kind not in MASS_NOUNS else ''}" for kind, count in kinds.items()]
-    return f"{count_of(check.n_contexts, 'column')}: {', '.join(plural)}"
+    return [*rows, ("propensities", _propensities(check)), ("time", _times(check))]
 
 
 def _rewards(check: LogCheck) -> str:
@@ -154,50 +141,54 @@ def _times(check: LogCheck) -> str:
     times = check.times
     if times is None:
         return "none"
-    text = f"{_moment(times.first, times.dated)} to {_moment(times.last, times.dated)}"
-    return text if times.rounds_a_day is None else f"{text}, {times.rounds_a_day:,.0f} rounds per day"
+    first, last = (
+        datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%d %H:%M") if times.dated else f"{time:,.6g}"
+        for time in (times.first, times.last)
+    )
+    per_day = "" if times.rounds_a_day is None else f", {times.rounds_a_day:,.0f} rounds per day"
+    return f"{first} to {last}{per_day}"
 
 
-def actions_table(check: LogCheck) -> Table:
+def _actions(check: LogCheck) -> Table:
     """Support of the most frequent actions."""
-    rows = [_action_row(each) for each in check.actions[:MOST_ACTIONS]]
+    rows = [
+        (
+            shown_name(each.action),
+            f"{each.n_rounds:,}",
+            "" if each.mean_reward is None else f"{each.mean_reward:.4g}",
+            "" if each.least_propensity is None else f"{each.least_propensity:.3g}",
+            "" if each.inverse_mean is None else f"{each.inverse_mean:.3f} ± {each.inverse_error:.3f}",
+            f"{each.effective_rounds:,.0f}",
+        )
+        for each in check.actions[:MOST_ACTIONS]
+    ]
     if check.n_actions > MOST_ACTIONS:
         rows.append((f"… {check.n_actions - MOST_ACTIONS:,} more", "", "", "", "", ""))
     columns = ("action", "rounds", "mean reward", "smallest p", "inverse mean (1)", "eff. sample size")
     return table("Support of actions", columns, rows)
 
 
-def _action_row(each: ActionCheck) -> tuple[str, ...]:
-    inverse = "" if each.inverse_mean is None else f"{each.inverse_mean:.3f} ± {each.inverse_error:.3f}"
-    return (
-        shown_name(each.action), f"{each.n_rounds:,}", "" if each.mean_reward is None else f"{each.mean_reward:.4g}",
-        "" if each.least_propensity is None else f"{each.least_propensity:.3g}", inverse,
-        f"{each.effective_rounds:,.0f}",
-    )  # fmt: skip
-
-
-def contexts_table(check: LogCheck) -> Table:
+def _contexts(check: LogCheck) -> Table:
     """The context columns, those that drift first."""
     ordered = sorted(check.contexts, key=lambda each: -(each.moved or 0))
-    rows = [_context_row(each, check) for each in ordered[:MOST_CONTEXTS]]
+    rows = [
+        (
+            shown_name(each.name),
+            each.kind,
+            f"{'' if each.distinct_exact else '~'}{each.n_distinct:,}",
+            _share(each.n_missing / check.n_rounds) if each.n_missing else "",
+            "" if each.lowest is None else f"{each.lowest:.3g} to {each.highest:.3g}",
+            "" if each.moved is None else f"{each.moved:.0%} of its variance",
+        )
+        for each in ordered[:MOST_CONTEXTS]
+    ]
     if len(ordered) > MOST_CONTEXTS:
         rows.append((f"… {len(ordered) - MOST_CONTEXTS:,} more", "", "", "", "", ""))
     return table("Contexts", ("context", "kind", "distinct", "missing", "range", "drift over time"), rows, n_text=2)
 
 
-def _context_row(each: ContextCheck, check: LogCheck) -> tuple[str, ...]:
-    return (
-        shown_name(each.name), each.kind, f"{'' if each.distinct_exact else '~'}{each.n_distinct:,}",
-        _share(each.n_missing / max(check.n_rounds, 1)) if each.n_missing else "",
-        "" if each.lowest is None else f"{each.lowest:.3g} to {each.highest:.3g}",
-        "" if each.moved is None else f"{each.moved:.0%} of its variance",
-    )  # fmt: skip
-
-
-def drift_strip(check: LogCheck) -> Text:
+def _over_time(drift: Drift) -> Text:
     """Mean reward and shares of actions over time, and whether one state is enough."""
-    drift = check.drift
-    assert drift is not None
     result = Text.assemble(("Over time", "bold"), f", in slices of {drift.slice_rounds:,} rounds\n")
     known = [mean for mean in drift.mean_rewards if mean is not None]
     low, high = min(known), max(known)
@@ -220,25 +211,18 @@ def _bars(values: Sequence[float | None], low: float, high: float) -> str:
     return "".join(" " if value is None else HEIGHTS[1 + round(7 * (value - low) / spread)] for value in values)
 
 
-def _moment(moment: float, dated: bool) -> str:
-    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%d %H:%M") if dated else f"{moment:,.6g}"
-
-
 def _share(share: float) -> str:
     return f"{share:.1%}" if share >= 0.001 else f"{share:.2%}" if share >= 0.00005 else f"{share:.1e}"
 
 
-def states_text(check: LogCheck) -> str:
+def _support(check: LogCheck) -> str:
     """How many states can be learned from the log."""
-    if exit_code(check) == NOT_USABLE:
-        return "Nothing until the errors above are fixed."
-    ground = check.learnability
-    rounds = "rewarded rounds" if ground.n_events != check.n_usable else "rounds"
-    most = ground.most_states
+    found = check.learnability
+    rounds, most = "rewarded rounds" if found.n_events != check.n_usable else "rounds", found.most_states
     states = "At most a single policy" if most < 1 else "One state" if most == 1 else f"Up to {most} states"
     return (
-        f"{states}: the log has {ground.n_events:,} {rounds}, and each state needs {ground.needed:,} for its "
-        f"{count_of(ground.n_coefs, 'coefficient')}."
+        f"{states}: the log has {found.n_events:,} {rounds}, and each state needs {found.needed:,} for its "
+        f"{count_of(found.n_coefs, 'coefficient')}."
     )
 
 

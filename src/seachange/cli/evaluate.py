@@ -15,6 +15,7 @@ from seachange.cli.options import (
     Seed,
     WeightedLogInput,
     choice,
+    flag,
     open_model,
     parse_period,
     parse_range,
@@ -53,7 +54,7 @@ def evaluate(
         ),
     ] = "auto",
     clip: Annotated[float, typer.Option(metavar="M", help="Clip importance weights at M.")] = float("inf"),
-    online: Annotated[bool, typer.Option("--online", help="Evaluate the deployment as it learns.")] = False,
+    online: Annotated[bool, flag("--online", help="Evaluate the deployment as it learns.")] = False,
     over_time: Annotated[
         Any, parsed(parse_period, "PERIOD", "Show values per hour, day, week or N rounds, with a forecast.")
     ] = "",
@@ -69,9 +70,7 @@ def evaluate(
     ] = "",
     confidence: Confidence = 0.95,
     seed: Seed = 0,
-    force: Annotated[
-        bool, typer.Option("--force", help="Show numbers that the log cannot support, with the reason.")
-    ] = False,
+    force: Annotated[bool, flag("--force", help="Show numbers that the log cannot support, with the reason.")] = False,
 ) -> None:
     """Estimate what a model would have earned on a log, with confidence intervals."""
     from seachange.analysis.holdout import IN_SAMPLE_BIAS

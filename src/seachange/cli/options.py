@@ -84,21 +84,19 @@ def parse_columns(text: str) -> dict[str, str | Sequence[str]]:
 
 def parse_states(text: str) -> Any:
     """A number of states, or ``auto``."""
-    if text.lower() == "auto":
-        return "auto"
-    if not text.isdecimal() or int(text) < 1:
-        raise typer.BadParameter(f"{text!r} should be auto or a number of at least 1")
-    return int(text)
+    return _word_or_count(text, ("auto",), "auto or a number of at least 1")
 
 
 def parse_period(text: str) -> Any:
     """A period of time, a number of rounds, or an empty text."""
-    periods = ("hour", "day", "week")
-    if text.lower() in ("", *periods):
+    return _word_or_count(text, ("", "hour", "day", "week"), "hour, day, week or a number of rounds")
+
+
+def _word_or_count(text: str, words: Sequence[str], expected: str) -> Any:
+    if text.lower() in words:
         return text.lower()
     if not text.isdecimal() or int(text) < 1:
-        suggestion = did_you_mean(text, periods)
-        raise typer.BadParameter(f"{text!r} should be hour, day, week or a number of rounds.{suggestion}")
+        raise typer.BadParameter(f"{text!r} should be {expected}.{did_you_mean(text, words)}")
     return int(text)
 
 
@@ -134,8 +132,9 @@ def parse_range(text: str) -> tuple[float, float] | None:
     return low, high
 
 
-def _flag(name: str, help: str, panel: str) -> Any:
-    return typer.Option(name, help=help, rich_help_panel=panel)
+def flag(*names: str, help: str, panel: str | None = None) -> Any:
+    """An option without a value."""
+    return typer.Option(*names, help=help, rich_help_panel=panel)
 
 
 ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="A model file written by `seachange learn`.")]
@@ -147,12 +146,9 @@ Confidence = Annotated[float, typer.Option(metavar="SHARE", help="Set the confid
 Seed = Annotated[
     int, typer.Option(metavar="N", help="Set the random seed; results are reproducible.", rich_help_panel=OUTPUT)
 ]
-Force = Annotated[bool, _flag("--force", "Overwrite existing files.", OUTPUT)]
-Json = Annotated[bool, _flag("--json", "Print one JSON document on stdout; text goes to stderr.", OUTPUT)]
-Quiet = Annotated[
-    bool,
-    typer.Option("--quiet", "-q", help="Print only errors, and the document of --json.", rich_help_panel=OUTPUT),
-]
+Force = Annotated[bool, flag("--force", help="Overwrite existing files.", panel=OUTPUT)]
+Json = Annotated[bool, flag("--json", help="Print one JSON document on stdout; text goes to stderr.", panel=OUTPUT)]
+Quiet = Annotated[bool, flag("--quiet", "-q", help="Print only errors, and the document of --json.", panel=OUTPUT)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,7 +196,7 @@ class RawLogInput:
 class LogInput(RawLogInput):
     """A log whose rows keep the rules."""
 
-    drop_bad_rows: Annotated[bool, _flag("--drop-bad-rows", "Drop rows that break a rule of logs.", THE_LOG)] = False
+    drop_bad_rows: Annotated[bool, flag("--drop-bad-rows", help="Drop rows that break a rule.", panel=THE_LOG)] = False
 
     def read(self, model: SwitchingModel | None = None, *, missing_rewards: bool = False) -> BanditLog:
         """Read the log, with the actions and features of ``model`` if there is one."""
@@ -222,7 +218,7 @@ class WeightedLogInput(LogInput):
     """A log with propensities, which can be estimated."""
 
     estimate_propensities: Annotated[
-        bool, _flag("--estimate-propensities", "Estimate propensities if the log has none.", THE_LOG)
+        bool, flag("--estimate-propensities", help="Estimate propensities if the log has none.", panel=THE_LOG)
     ] = False
 
     def read_weighted(self, console: Prose, seed: int, model: SwitchingModel | None = None) -> BanditLog:

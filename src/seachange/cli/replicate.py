@@ -9,7 +9,7 @@ import typer
 
 from seachange.cli.app import App, Commands, resumable, show_help
 from seachange.cli.console import Prose, tracked
-from seachange.cli.options import CORES, OUTPUT, Force, Seed, Workers, choice, claim_output
+from seachange.cli.options import CORES, OUTPUT, Force, Seed, Workers, choice, claim_output, flag
 from seachange.outputs import claim_file, claim_folder
 
 replicate = App(cls=Commands, help="Reproduce a published table.", invoke_without_command=True)
@@ -17,6 +17,7 @@ replicate.callback()(show_help)
 
 OPEN = "Settings the paper does not give"
 Features = Literal["documents", "crossed", "identity"]
+Worlds = Annotated[int, typer.Option(min=1, metavar="N", help="Simulate N worlds; run i has seed SEED + i.")]
 PublishedSeed = Annotated[
     int, typer.Option(metavar="N", help="Set the random seed; 0 gives the published runs.", rich_help_panel=OUTPUT)
 ]
@@ -25,7 +26,7 @@ PublishedSeed = Annotated[
 @replicate.command()
 def synthetic(
     console: Prose,
-    runs: Annotated[int, typer.Option(min=1, metavar="N", help="Simulate N worlds; run i has seed SEED + i.")] = 10,
+    runs: Worlds = 10,
     states: Annotated[int, typer.Option(min=1, metavar="K", help="Set k, the number of states.")] = 5,
     figure: Annotated[
         Path | None, typer.Option(metavar="FILE.png", help="Draw reward against k = 1…10, with a CSV next to it.")
@@ -59,7 +60,7 @@ def synthetic(
 @replicate.command("obp-synthetic")
 def obp_synthetic(
     console: Prose,
-    runs: Annotated[int, typer.Option(min=1, metavar="N", help="Simulate N worlds; run i has seed SEED + i.")] = 20,
+    runs: Worlds = 20,
     workers: Workers = CORES,
     seed: PublishedSeed = 0,
 ) -> None:
@@ -111,7 +112,7 @@ def yahoo(
         Path | None, typer.Option(metavar="FOLDER", help="Read Yahoo!'s R6A or R6B, one file per day, from here.")
     ] = None,
     standin: Annotated[
-        bool, typer.Option("--standin", help="Simulate a front page, write it in R6A's format, and read that.")
+        bool, flag("--standin", help="Simulate a front page, write it in R6A's format, and read that.")
     ] = False,
     out: Annotated[
         Path, typer.Option("--out", "-o", metavar="FOLDER", help="Write results here; an interrupted run resumes.")

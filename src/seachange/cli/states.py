@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, get_args
 import typer
 
 from seachange.cli.console import Prose, note
-from seachange.cli.options import THE_LOG, Force, LogInput, Seed, States, choice, claim_output, open_model
+from seachange.cli.options import THE_LOG, Force, LogInput, Seed, States, choice, claim_output, flag, open_model
 from seachange.engine import stage
 
 Oracle = Literal["hmm", "change-point"]
@@ -32,8 +32,7 @@ def states(
         typer.Option("--out", "-o", metavar="FILE", help="Write the state of every round to a .csv or .parquet file."),
     ] = None,
     missing_rewards: Annotated[
-        bool,
-        typer.Option("--missing-rewards", help="Keep rounds whose reward was not observed.", rich_help_panel=THE_LOG),
+        bool, flag("--missing-rewards", help="Keep rounds whose reward was not observed.", panel=THE_LOG)
     ] = False,
     seed: Seed = 0,
     force: Force = False,

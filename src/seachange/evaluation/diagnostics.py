@@ -11,9 +11,8 @@ import numpy as np
 from seachange.errors import Fix, RefusedError, SeachangeWarning
 from seachange.evaluation.support import PolicyLike, Support, distribution_of, effective_samples, support_of
 from seachange.log.bandit_log import BanditLog, require_propensities, require_rounds
-from seachange.params import require
+from seachange.params import require, table_of
 from seachange.protocols import Floats
-from seachange.records import lines_of
 from seachange.states.labels import StateLabels
 
 # With fewer effective rounds, the standard error itself has a relative error above 1 / √(2 · 30), one in seven.
@@ -123,7 +122,7 @@ class Diagnostics:
             *(("refused", str(reason)) for reason in self.refusals),
             *(("note", str(note)) for note in self.notes),
         ]
-        return lines_of(f"Diagnostics: {'sound' if self.sound else 'no estimate should be given'}", rows)
+        return table_of(f"Diagnostics: {'sound' if self.sound else 'no estimate should be given'}", [], rows)
 
 
 def diagnose(

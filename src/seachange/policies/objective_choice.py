@@ -15,7 +15,7 @@ from seachange.engine import Stage, stage
 from seachange.errors import SeachangeWarning
 from seachange.log.bandit_log import BanditLog, require_propensities
 from seachange.log.clusters import Clusters
-from seachange.params import Params, require, require_count
+from seachange.params import Params, require, require_count, table_of
 from seachange.policies.learners import (
     CrossEntropyLearner,
     DMLearner,
@@ -28,7 +28,6 @@ from seachange.policies.learners import (
 from seachange.policies.per_state import policies_of
 from seachange.policies.reward_models import RewardModel, fit_rewards, folds_of, reward_kind
 from seachange.protocols import Floats, Policy
-from seachange.records import table_of
 from seachange.registry import LEARNERS
 
 Learner = SoftmaxLearner | DMLearner

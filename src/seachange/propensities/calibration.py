@@ -10,10 +10,9 @@ import numpy.typing as npt
 from seachange.errors import LogError
 from seachange.log.bandit_log import BanditLog, require_rounds
 from seachange.log.validation import require_probabilities
-from seachange.params import require_count
+from seachange.params import require_count, table_of
 from seachange.propensities.logging_model import ChoiceModel, ChoiceSample
 from seachange.protocols import Floats
-from seachange.records import lines_of, table_of
 
 # Normal quantile of 95% intervals.
 REACH = 1.959963984540054
@@ -82,7 +81,7 @@ class PropensityReport:
         by_propensity = table_of("By propensity", ("", "choices", "predicted", "taken", "95% interval"), bins)
         more = f", the first {SHOWN} of {len(self.actions)}" if len(self.actions) > SHOWN else ""
         columns = ("", "taken", "predicted", "mean of 1/p (1 expected)")
-        summary = lines_of(f"PropensityReport: {self.n_rounds:,} rounds", rows)
+        summary = table_of(f"PropensityReport: {self.n_rounds:,} rounds", [], rows)
         return f"{summary}\n{by_propensity}\n{table_of(f'By action{more}', columns, actions)}"
 
 

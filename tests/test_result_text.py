@@ -3,15 +3,15 @@
 import pytest
 
 import seachange as sc
+from seachange.params import table_of
 from seachange.policies.objective_choice import Candidate, Choice
-from seachange.records import lines_of, table_of
 
 
 @pytest.mark.small
 def test_rows_stand_below_each_other():
-    assert lines_of("Title", [("a", "1"), ("long", "two")]) == "Title\n  a     1\n  long  two"
+    assert table_of("Title", [], [("a", "1"), ("long", "two")]) == "Title\n  a     1\n  long  two"
     assert table_of("Title", ("", "n"), [("a", "1"), ("b", "10")]) == "Title\n      n\n  a   1\n  b  10"
-    assert lines_of("Title", []) == "Title"
+    assert table_of("Title", [], []) == "Title"
 
 
 @pytest.mark.small
