@@ -2,7 +2,7 @@
 
     log = sc.read_log("clicks.parquet")                          context, action, reward, propensity, in time order
     labels = sc.HMMOracle(n_states=5).fit(log).predict(log)      latent states of the world
-    policies = sc.learn_per_state(log, labels, sc.DRLearner())   one policy a state
+    policies = sc.learn_per_state(log, labels, sc.DRLearner())   one policy per state
     deployer = sc.Exp4S(policies)                                switched online by the last rewards
 
 ``sc.learn(log)`` does all of it. Names are imported when they are first used.

@@ -1,4 +1,4 @@
-"""What can go wrong, as a tree.
+"""The exception tree.
 
 SeachangeError
 ├── LogError (ValueError)           the log breaks a rule: which one, where, how often, how to fix it
@@ -30,7 +30,7 @@ class Fix:
 
 
 class _Message(Exception):  # noqa: N818
-    """A problem and, where there is one, its fix."""
+    """A problem and, if there is one, its fix."""
 
     def __init__(self, problem: str, fix: Fix | None = None) -> None:
         super().__init__(problem if fix is None else f"{problem} {fix.python}")

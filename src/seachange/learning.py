@@ -55,7 +55,7 @@ def learn(
         align_to.require_own_features(log)
     _warn_of_useless_columns(log)
     state_oracle = oracle_named(oracle, n_states, seed, align_to) if isinstance(oracle, str) else oracle
-    learner = learner_named(objective) if isinstance(objective, str) else objective
+    learner = LEARNERS.by_name(objective, "a learner object")() if isinstance(objective, str) else objective
     if not isinstance(learner, DMLearner) and getattr(learner, "objective", None) != "dm":
         without = Fix('objective="dm" needs none.', "--objective dm needs none.")
         require_propensities(log, "learning", without)
@@ -108,9 +108,3 @@ def oracle_named(name: str, n_states: int | Auto, seed: int, align_to: Switching
     given = {"n_states": n_states, "seed": seed, "align_to": align_to}
     oracle: StateOracle = cls(**{field.name: given[field.name] for field in fields(cls) if field.name in given})
     return oracle
-
-
-def learner_named(name: str) -> PolicyLearner:
-    """The registered learner ``name``."""
-    learner: PolicyLearner = LEARNERS.by_name(name, "a learner object")()
-    return learner

@@ -150,40 +150,40 @@ class SavedPart:
         nan: bool = False,
     ) -> npt.NDArray[np.float64]:
         """An array of numbers from ``low`` to ``high``; a None in ``shape`` is any length."""
-        found = self._array(name, shape, ("<f8",))
-        outside = ~(np.abs(found) <= LARGEST_SAVED) | (found < low) | (found > high)
-        if (outside & ~np.isnan(found) if nan else outside).any():
+        array = self._array(name, shape, ("<f8",))
+        outside = ~(np.abs(array) <= LARGEST_SAVED) | (array < low) | (array > high)
+        if (outside & ~np.isnan(array) if nan else outside).any():
             raise ModelFileError(f"{self.prefix}{name} must hold finite numbers from {low:g} to {high:g}.")
-        return found
+        return array
 
     def contexts(self, name: str, shape: tuple[int | None, ...]) -> Array:
         """An array of finite numbers in single or double precision."""
-        found = self._array(name, shape, ("<f8", "<f4"))
-        if not (np.abs(found) <= LARGEST_SAVED).all():
+        array = self._array(name, shape, ("<f8", "<f4"))
+        if not (np.abs(array) <= LARGEST_SAVED).all():
             raise ModelFileError(f"{self.prefix}{name} must hold finite numbers.")
-        return found
+        return array
 
     def distributions(self, name: str, shape: tuple[int | None, ...]) -> npt.NDArray[np.float64]:
         """An array whose last axis holds probabilities."""
-        found = self.floats(name, shape, low=0.0, high=1.0 + SUM_TOLERANCE)
-        if (np.abs(found.sum(axis=-1) - 1) > SUM_TOLERANCE).any():
+        array = self.floats(name, shape, low=0.0, high=1.0 + SUM_TOLERANCE)
+        if (np.abs(array.sum(axis=-1) - 1) > SUM_TOLERANCE).any():
             raise ModelFileError(f"{self.prefix}{name} must hold probabilities that sum to 1.")
-        return found
+        return array
 
     def indices(self, name: str, n: int | None, low: int, end: int, *, rising: bool = False) -> npt.NDArray[np.int64]:
         """(n,) whole numbers from ``low`` on and below ``end``, strictly increasing if ``rising``."""
-        found = self._array(name, (n,), ("<i8",))
-        if (found < low).any() or (found >= end).any() or (rising and (np.diff(found) <= 0).any()):
+        array = self._array(name, (n,), ("<i8",))
+        if (array < low).any() or (array >= end).any() or (rising and (np.diff(array) <= 0).any()):
             order = " in increasing order" if rising else ""
             raise ModelFileError(f"{self.prefix}{name} must hold whole numbers from {low} to {end - 1}{order}.")
-        return found
+        return array
 
     def flags(self, name: str, shape: tuple[int | None, ...]) -> npt.NDArray[np.bool_]:
         """An array of 0 and 1."""
-        found = self._array(name, shape, ("|i1",))
-        if ((found < 0) | (found > 1)).any():
+        array = self._array(name, shape, ("|i1",))
+        if ((array < 0) | (array > 1)).any():
             raise ModelFileError(f"{self.prefix}{name} must hold 0 and 1.")
-        return found.astype(bool)
+        return array.astype(bool)
 
     def _array(self, name: str, shape: tuple[int | None, ...], dtypes: tuple[str, ...]) -> Array:
         name = f"{self.prefix}{name}"
@@ -194,13 +194,15 @@ class SavedPart:
         plain = _HEADER.fullmatch(header) if data[:8] == b"\x93NUMPY\x01\x00" and len(header) < LONGEST_HEADER else None
         if plain is None or plain[1].decode() not in dtypes or (10 + len(header)) % 16:
             raise ModelFileError(f"{name}.npy is not a plain array of numbers ({' or '.join(dtypes)}).")
-        dtype, found = np.dtype(plain[1].decode()), tuple(int(size) for size in re.findall(rb"\d+", plain[2]))
-        if len(found) != len(shape) or any(want not in (None, size) for want, size in zip(shape, found, strict=True)):
+        dtype, lengths = np.dtype(plain[1].decode()), tuple(int(size) for size in re.findall(rb"\d+", plain[2]))
+        if len(lengths) != len(shape) or any(
+            want not in (None, size) for want, size in zip(shape, lengths, strict=True)
+        ):
             wanted = ", ".join("any" if size is None else str(size) for size in shape)
-            raise ModelFileError(f"{name} has shape {found}; it should be ({wanted}).")
-        if math.prod(found) * dtype.itemsize != len(data) - 10 - len(header):
+            raise ModelFileError(f"{name} has shape {lengths}; it should be ({wanted}).")
+        if math.prod(lengths) * dtype.itemsize != len(data) - 10 - len(header):
             raise ModelFileError(f"{name}.npy is not as long as its header says.")
-        return np.frombuffer(data, dtype=dtype, offset=10 + len(header)).reshape(found)
+        return np.frombuffer(data, dtype=dtype, offset=10 + len(header)).reshape(lengths)
 
 
 def npy(array: Array) -> bytes:

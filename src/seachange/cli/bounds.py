@@ -4,29 +4,23 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from seachange.cli.console import Prose
-from seachange.cli.options import ModelFile, Seed, WeightedLogInput, open_model
+from seachange.cli.options import ModelFile, Seed, WeightedLogInput, open_model, option
 
 
 def bounds(
     console: Prose,
     given: WeightedLogInput,
     model: ModelFile,
-    delta: Annotated[
-        float, typer.Option(metavar="SHARE", help="Set δ, the failure probability for states and for rewards.")
-    ] = 0.05,
+    delta: Annotated[float, option("SHARE", "Set δ, the failure probability for states and for rewards.")] = 0.05,
     max_ratio: Annotated[
-        float | None, typer.Option(metavar="M", help="Set M, the largest π / π_0 (default: 1 / smallest propensity).")
+        float | None, option("M", "Set M, the largest π / π_0 (default: 1 / smallest propensity).")
     ] = None,
     min_change: Annotated[
-        float | None,
-        typer.Option(metavar="GAP", help="Set Δ, the smallest change of mean reward (default: as found)."),
+        float | None, option("GAP", "Set Δ, the smallest change of mean reward (default: as found).")
     ] = None,
     wrong_rounds: Annotated[
-        float | None,
-        typer.Option(metavar="N", help="Set ε, the rounds in a wrong state (default: as estimated)."),
+        float | None, option("N", "Set ε, the rounds in a wrong state (default: as estimated).")
     ] = None,
     seed: Seed = 0,
 ) -> None:

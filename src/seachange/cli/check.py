@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from seachange.cli.console import Prose
-from seachange.cli.options import Force, RawLogInput
+from seachange.cli.options import Force, RawLogInput, option
 from seachange.engine import stage
 from seachange.outputs import claim_file
 
@@ -17,8 +17,7 @@ def check(
     console: Prose,
     given: RawLogInput,
     fix: Annotated[
-        Path | None,
-        typer.Option(metavar="OUT", help="Write a cleaned log (Parquet), and the rejected rows next to it."),
+        Path | None, option("OUT", "Write a cleaned log (Parquet), and the rejected rows next to it.")
     ] = None,
     force: Force = False,
 ) -> None:

@@ -5,10 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from seachange.cli.console import Prose, next_steps
-from seachange.cli.options import Force, Seed
+from seachange.cli.options import Force, Seed, option
 from seachange.outputs import claim_folder
 
 CONFIDENCE = 0.95
@@ -17,9 +15,9 @@ LEARNED_SHARE = 0.6
 
 def demo(
     console: Prose,
-    out: Annotated[
-        Path, typer.Option("--out", "-o", metavar="FOLDER", help="Write the figure and the model into this folder.")
-    ] = Path("demo-output"),
+    out: Annotated[Path, option("FOLDER", "Write the figure and the model into this folder.", "--out", "-o")] = Path(
+        "demo-output"
+    ),
     seed: Seed = 0,
     force: Force = False,
 ) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import msgspec
@@ -16,15 +15,13 @@ from seachange.cli.options import (
     WeightedLogInput,
     choice,
     flag,
+    known_word,
     open_model,
-    parse_period,
-    parse_range,
-    parse_times,
-    parse_words,
-    parsed,
+    option,
+    word_or_count,
 )
 from seachange.engine import stage
-from seachange.errors import RefusedError
+from seachange.errors import ParameterError, RefusedError
 
 if TYPE_CHECKING:
     from seachange.evaluation.online import OnlineEstimate
@@ -35,10 +32,48 @@ Interval = Literal["normal", "bootstrap", "bernstein", "sequence"]
 Recurs = Literal["hour", "weekday", "hour of the week"]
 
 
-def _estimators() -> Sequence[str]:
+def _parse_estimators(text: str) -> list[str]:
+    """Names separated by commas; ``auto`` gives none."""
     from seachange.evaluation.formulas import ESTIMATORS
 
-    return [*ESTIMATORS]
+    return [] if text.lower() == "auto" else [known_word(name.strip(), [*ESTIMATORS]) for name in text.split(",")]
+
+
+def _parse_period(text: str) -> Any:
+    """A period of time, a number of rounds, or an empty text."""
+    return word_or_count(text, ("", "hour", "day", "week"), "hour, day, week or a number of rounds")
+
+
+def _parse_times(text: str) -> Any:
+    """Dates, or seconds since 1970, separated by commas; an empty text gives none."""
+    import numpy as np
+
+    from seachange.evaluation.over_time.time_features import moments_of
+
+    parts = [part.strip() for part in text.split(",")] if text else []
+    try:
+        seconds = np.array(parts, dtype=np.float64)
+        if np.isfinite(seconds).all():
+            return seconds
+    except ValueError:
+        pass
+    try:
+        return moments_of(parts)
+    except ParameterError as error:
+        raise typer.BadParameter(
+            f"{text!r} should be times such as 2026-02-21T12:00, or seconds since 1970, separated by commas"
+        ) from error
+
+
+def _parse_range(text: str) -> tuple[float, float] | None:
+    """``LOW,HIGH``; None for an empty text."""
+    if not text:
+        return None
+    try:
+        low, high = (float(end) for end in text.split(","))
+    except ValueError as error:
+        raise typer.BadParameter(f"{text!r} should be LOW,HIGH") from error
+    return low, high
 
 
 def evaluate(
@@ -47,18 +82,22 @@ def evaluate(
     model: ModelFile,
     estimators: Annotated[
         Any,
-        parsed(
-            parse_words(_estimators),
+        option(
             "NAME,…",
             "Use ips, snips, dm, dr, sndr, switch-dr, dr-os or mrdr; the first is the headline.",
+            parser=_parse_estimators,
         ),
     ] = "auto",
-    clip: Annotated[float, typer.Option(metavar="M", help="Clip importance weights at M.")] = float("inf"),
+    clip: Annotated[float, option("M", "Clip importance weights at M.")] = float("inf"),
     online: Annotated[bool, flag("--online", help="Evaluate the deployment as it learns.")] = False,
     over_time: Annotated[
-        Any, parsed(parse_period, "PERIOD", "Show values per hour, day, week or N rounds, with a forecast.")
+        Any,
+        option("PERIOD", "Show values per hour, day, week or N rounds, with a forecast.", parser=_parse_period),
     ] = "",
-    at: Annotated[Any, parsed(parse_times, "TIME,…", "Predict the value at future times: 2026-02-21T12:00,…")] = "",
+    at: Annotated[
+        Any,
+        option("TIME,…", "Predict the value at future times: 2026-02-21T12:00,…", parser=_parse_times),
+    ] = "",
     recurs: Annotated[
         Recurs, choice(get_args(Recurs), "Match --at by hour, weekday or 'hour of the week'.")
     ] = "weekday",
@@ -66,7 +105,8 @@ def evaluate(
         Interval, choice(get_args(Interval), "Use normal, bootstrap, bernstein or sequence intervals.")
     ] = "normal",
     reward_range: Annotated[
-        Any, parsed(parse_range, "LOW,HIGH", "Set the smallest and largest possible reward, as in 0,1.")
+        Any,
+        option("LOW,HIGH", "Set the smallest and largest possible reward, as in 0,1.", parser=_parse_range),
     ] = "",
     confidence: Confidence = 0.95,
     seed: Seed = 0,

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Annotated
 
 import msgspec
-import typer
 
 from seachange.cli.console import Prose, next_steps
-from seachange.cli.options import Force, Seed, States, WeightedLogInput, choice
+from seachange.cli.options import Force, Seed, States, WeightedLogInput, choice, option
 from seachange.engine import stage
 from seachange.outputs import claim_file
 
@@ -32,7 +31,7 @@ def _objectives() -> Sequence[str]:
 def learn(
     console: Prose,
     given: WeightedLogInput,
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="MODEL", help="Write the model to this file.")],
+    out: Annotated[Path, option("MODEL", "Write the model to this file.", "--out", "-o")],
     oracle: Annotated[str, choice(_oracles, "Find states with hmm, change-point, or none (one state).")] = "hmm",
     states: States = "auto",
     objective: Annotated[

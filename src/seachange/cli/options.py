@@ -13,7 +13,7 @@ import typer
 
 from seachange.cli.console import Prose, note
 from seachange.engine import cores, stage
-from seachange.errors import LogError, ModelFileError, ParameterError, did_you_mean
+from seachange.errors import LogError, ModelFileError, did_you_mean
 from seachange.outputs import claim_file
 
 if TYPE_CHECKING:
@@ -31,9 +31,22 @@ def listed(words: Iterable[str]) -> str:
     return " or ".join(", ".join(repr(word) if " " in word else word for word in words).rsplit(", ", 1))
 
 
-def parsed(parser: Callable[[str], Any], metavar: str, help: str) -> Any:
-    """An option whose text ``parser`` turns into a value."""
-    return typer.Option(parser=parser, metavar=metavar, help=help, show_default=False)
+def option(
+    metavar: str,
+    help: str,
+    *names: str,
+    panel: str | None = None,
+    parser: Callable[[str], Any] | None = None,
+    min: int | None = None,
+) -> Any:
+    """An option with a value, which ``parser`` makes of its text if it is given."""
+    shared: dict[str, Any] = {"metavar": metavar, "help": help, "rich_help_panel": panel}
+    return typer.Option(*names, **shared, parser=parser, min=min, show_default=parser is None)
+
+
+def flag(*names: str, help: str, panel: str | None = None) -> Any:
+    """An option without a value."""
+    return typer.Option(*names, help=help, rich_help_panel=panel)
 
 
 def choice(known: Callable[[], Sequence[str]] | Sequence[str], help: str, panel: str | None = None) -> Any:
@@ -41,7 +54,7 @@ def choice(known: Callable[[], Sequence[str]] | Sequence[str], help: str, panel:
     words = known if callable(known) else lambda: known
 
     def parse(text: str) -> str:
-        return _require_known(text.lower(), text, words())
+        return known_word(text, words())
 
     def complete(incomplete: str) -> list[str]:
         return [word for word in words() if word.startswith(incomplete)]
@@ -49,20 +62,11 @@ def choice(known: Callable[[], Sequence[str]] | Sequence[str], help: str, panel:
     return typer.Option(parser=parse, autocompletion=complete, metavar="NAME", help=help, rich_help_panel=panel)
 
 
-def parse_words(known: Callable[[], Sequence[str]]) -> Callable[[str], list[str]]:
-    """A parser of words separated by commas, in any case; ``auto`` gives none."""
-
-    def parse(text: str) -> list[str]:
-        words = [word.strip().lower() for word in text.split(",")] if text.lower() != "auto" else []
-        return [_require_known(word, word, known()) for word in words]
-
-    return parse
-
-
-def _require_known(word: str, text: str, known: Sequence[str]) -> str:
-    if word not in known:
+def known_word(text: str, known: Sequence[str]) -> str:
+    """The one of the ``known`` words that ``text`` is, in any case."""
+    if text.lower() not in known:
         raise typer.BadParameter(f"{text!r} is not one of {listed(known)}.{did_you_mean(text, known)}")
-    return word
+    return text.lower()
 
 
 def parse_columns(text: str) -> dict[str, str | Sequence[str]]:
@@ -84,15 +88,11 @@ def parse_columns(text: str) -> dict[str, str | Sequence[str]]:
 
 def parse_states(text: str) -> Any:
     """A number of states, or ``auto``."""
-    return _word_or_count(text, ("auto",), "auto or a number of at least 1")
+    return word_or_count(text, ("auto",), "auto or a number of at least 1")
 
 
-def parse_period(text: str) -> Any:
-    """A period of time, a number of rounds, or an empty text."""
-    return _word_or_count(text, ("", "hour", "day", "week"), "hour, day, week or a number of rounds")
-
-
-def _word_or_count(text: str, words: Sequence[str], expected: str) -> Any:
+def word_or_count(text: str, words: Sequence[str], expected: str) -> Any:
+    """One of ``words``, in any case, or a number of at least 1."""
     if text.lower() in words:
         return text.lower()
     if not text.isdecimal() or int(text) < 1:
@@ -100,52 +100,13 @@ def _word_or_count(text: str, words: Sequence[str], expected: str) -> Any:
     return int(text)
 
 
-def parse_times(text: str) -> Any:
-    """Dates, or seconds since 1970, separated by commas; an empty text gives none."""
-    import numpy as np
-
-    from seachange.evaluation.over_time.time_features import moments_of
-
-    parts = [part.strip() for part in text.split(",")] if text else []
-    try:
-        seconds = np.array(parts, dtype=np.float64)
-        if np.isfinite(seconds).all():
-            return seconds
-    except ValueError:
-        pass
-    try:
-        return moments_of(parts)
-    except ParameterError as error:
-        raise typer.BadParameter(
-            f"{text!r} should be times such as 2026-02-21T12:00, or seconds since 1970, separated by commas"
-        ) from error
-
-
-def parse_range(text: str) -> tuple[float, float] | None:
-    """``LOW,HIGH``; None for an empty text."""
-    if not text:
-        return None
-    try:
-        low, high = (float(end) for end in text.split(","))
-    except ValueError as error:
-        raise typer.BadParameter(f"{text!r} should be LOW,HIGH") from error
-    return low, high
-
-
-def flag(*names: str, help: str, panel: str | None = None) -> Any:
-    """An option without a value."""
-    return typer.Option(*names, help=help, rich_help_panel=panel)
-
-
 ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="A model file written by `seachange learn`.")]
 States = Annotated[
-    Any, typer.Option(parser=parse_states, metavar="N", help="Set the number of states, or auto to choose it.")
+    Any, option("N", "Set the number of states (default: auto, chosen by evidence).", parser=parse_states)
 ]
-Workers = Annotated[int, typer.Option(min=1, metavar="N", help="Run this many processes; results do not change.")]
-Confidence = Annotated[float, typer.Option(metavar="SHARE", help="Set the confidence level of intervals.")]
-Seed = Annotated[
-    int, typer.Option(metavar="N", help="Set the random seed; results are reproducible.", rich_help_panel=OUTPUT)
-]
+Workers = Annotated[int, option("N", "Run this many processes; results do not change.", min=1)]
+Confidence = Annotated[float, option("SHARE", "Set the confidence level of intervals.")]
+Seed = Annotated[int, option("N", "Set the random seed; results are reproducible.", panel=OUTPUT)]
 Force = Annotated[bool, flag("--force", help="Overwrite existing files.", panel=OUTPUT)]
 Json = Annotated[bool, flag("--json", help="Print one JSON document on stdout; text goes to stderr.", panel=OUTPUT)]
 Quiet = Annotated[bool, flag("--quiet", "-q", help="Print only errors, and the document of --json.", panel=OUTPUT)]
@@ -169,12 +130,7 @@ class RawLogInput:
         ),
     ] = ""
     format: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Set the format: csv, json-lines, dsjson, vw, … (default: detect).",
-            rich_help_panel=THE_LOG,
-        ),
+        str | None, option("NAME", "Set the format: csv, json-lines, dsjson, vw, … (default: detect).", panel=THE_LOG)
     ] = None
 
     def open(self, features: FeatureSpec | None = None) -> RawLog:

@@ -9,7 +9,7 @@ import typer
 
 from seachange.cli.app import App, Commands, resumable, show_help
 from seachange.cli.console import Prose, tracked
-from seachange.cli.options import CORES, OUTPUT, Force, Seed, Workers, choice, claim_output, flag
+from seachange.cli.options import CORES, OUTPUT, Force, Seed, Workers, choice, claim_output, flag, option
 from seachange.outputs import claim_file, claim_folder
 
 replicate = App(cls=Commands, help="Reproduce a published table.", invoke_without_command=True)
@@ -17,20 +17,16 @@ replicate.callback()(show_help)
 
 OPEN = "Settings the paper does not give"
 Features = Literal["documents", "crossed", "identity"]
-Worlds = Annotated[int, typer.Option(min=1, metavar="N", help="Simulate N worlds; run i has seed SEED + i.")]
-PublishedSeed = Annotated[
-    int, typer.Option(metavar="N", help="Set the random seed; 0 gives the published runs.", rich_help_panel=OUTPUT)
-]
+Worlds = Annotated[int, option("N", "Simulate N worlds; run i has seed SEED + i.", min=1)]
+PublishedSeed = Annotated[int, option("N", "Set the random seed; 0 gives the published runs.", panel=OUTPUT)]
 
 
 @replicate.command()
 def synthetic(
     console: Prose,
     runs: Worlds = 10,
-    states: Annotated[int, typer.Option(min=1, metavar="K", help="Set k, the number of states.")] = 5,
-    figure: Annotated[
-        Path | None, typer.Option(metavar="FILE.png", help="Draw reward against k = 1…10, with a CSV next to it.")
-    ] = None,
+    states: Annotated[int, option("K", "Set k, the number of states.", min=1)] = 5,
+    figure: Annotated[Path | None, option("FILE.png", "Draw reward against k = 1…10, with a CSV next to it.")] = None,
     workers: Workers = CORES,
     seed: Seed = 0,
     force: Force = False,
@@ -76,10 +72,8 @@ def obp_synthetic(
 @replicate.command("open-bandit")
 def open_bandit(
     console: Prose,
-    data: Annotated[
-        Path, typer.Option(metavar="FOLDER", help="Read Open Bandit's small sample (random/all, bts/all) from here.")
-    ],
-    runs: Annotated[int, typer.Option(min=1, metavar="N", help="Draw N bootstraps; number i has seed SEED + i.")] = 30,
+    data: Annotated[Path, option("FOLDER", "Read Open Bandit's small sample (random/all, bts/all) from here.")],
+    runs: Annotated[int, option("N", "Draw N bootstraps; number i has seed SEED + i.", min=1)] = 30,
     workers: Workers = CORES,
     seed: PublishedSeed = 0,
 ) -> None:
@@ -108,25 +102,19 @@ def _show_errors(
 @replicate.command()
 def yahoo(
     console: Prose,
-    data: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Read Yahoo!'s R6A or R6B, one file per day, from here.")
-    ] = None,
+    data: Annotated[Path | None, option("FOLDER", "Read Yahoo!'s R6A or R6B, one file per day, from here.")] = None,
     standin: Annotated[
         bool, flag("--standin", help="Simulate a front page, write it in R6A's format, and read that.")
     ] = False,
-    out: Annotated[
-        Path, typer.Option("--out", "-o", metavar="FOLDER", help="Write results here; an interrupted run resumes.")
-    ] = Path("yahoo-replication"),
-    runs: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Draw N samples of visits; run i has seed SEED + i.")
-    ] = 10,
-    states: Annotated[int, typer.Option(min=1, metavar="K", help="Set k in the table.")] = 10,
-    up_to: Annotated[int, typer.Option(min=0, metavar="K", help="Draw the figure up to this k; 0 draws none.")] = 15,
-    days: Annotated[int, typer.Option(min=1, metavar="N", help="Learn from N days.")] = 6,
-    next_days: Annotated[int, typer.Option(min=1, metavar="N", help="Deploy on the N days after them.")] = 4,
-    documents: Annotated[
-        int, typer.Option(min=2, metavar="N", help="Choose among N documents of each pool.", rich_help_panel=OPEN)
-    ] = 10,
+    out: Annotated[Path, option("FOLDER", "Write results here; an interrupted run resumes.", "--out", "-o")] = Path(
+        "yahoo-replication"
+    ),
+    runs: Annotated[int, option("N", "Draw N samples of visits; run i has seed SEED + i.", min=1)] = 10,
+    states: Annotated[int, option("K", "Set k in the table.", min=1)] = 10,
+    up_to: Annotated[int, option("K", "Draw the figure up to this k; 0 draws none.", min=0)] = 15,
+    days: Annotated[int, option("N", "Learn from N days.", min=1)] = 6,
+    next_days: Annotated[int, option("N", "Deploy on the N days after them.", min=1)] = 4,
+    documents: Annotated[int, option("N", "Choose among N documents of each pool.", min=2, panel=OPEN)] = 10,
     features: Annotated[
         Features,
         choice(
@@ -135,17 +123,10 @@ def yahoo(
             OPEN,
         ),
     ] = "documents",
-    window: Annotated[
-        float, typer.Option(metavar="HOURS", help="Average click rates over this window.", rich_help_panel=OPEN)
-    ] = 12.0,
-    smoothing: Annotated[
-        float, typer.Option(min=0, metavar="N", help="Add N impressions at the average rate.", rich_help_panel=OPEN)
-    ] = 100.0,
-    restarts: Annotated[int, typer.Option(min=1, metavar="N", help="Start EM N times.", rich_help_panel=OPEN)] = 1,
-    tolerance: Annotated[
-        float,
-        typer.Option(min=0, metavar="GAIN", help="Stop EM at this gain per round.", rich_help_panel=OPEN),
-    ] = 1e-6,
+    window: Annotated[float, option("HOURS", "Average click rates over this window.", panel=OPEN)] = 12.0,
+    smoothing: Annotated[float, option("N", "Add N impressions at the average rate.", min=0, panel=OPEN)] = 100.0,
+    restarts: Annotated[int, option("N", "Start EM N times.", min=1, panel=OPEN)] = 1,
+    tolerance: Annotated[float, option("GAIN", "Stop EM at this gain per round.", min=0, panel=OPEN)] = 1e-6,
     workers: Workers = CORES,
     seed: Seed = 0,
 ) -> None:

@@ -6,10 +6,8 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from seachange.cli.console import Prose, next_steps
-from seachange.cli.options import Confidence, Force, ModelFile, Seed, WeightedLogInput, open_model
+from seachange.cli.options import Confidence, Force, ModelFile, Seed, WeightedLogInput, open_model, option
 from seachange.engine import stage
 from seachange.outputs import claim_file, written_whole
 
@@ -22,8 +20,7 @@ def report(
     given: WeightedLogInput,
     model: ModelFile,
     out: Annotated[
-        Path | None,
-        typer.Option("--out", "-o", metavar="FILE", help="Write to this file; default: report.html next to MODEL."),
+        Path | None, option("FILE", "Write to this file; default: report.html next to MODEL.", "--out", "-o")
     ] = None,
     confidence: Confidence = 0.95,
     seed: Seed = 0,

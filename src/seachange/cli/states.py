@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, get_args
 import typer
 
 from seachange.cli.console import Prose, note
-from seachange.cli.options import THE_LOG, Force, LogInput, Seed, States, choice, claim_output, flag, open_model
+from seachange.cli.options import THE_LOG, Force, LogInput, Seed, States, choice, claim_output, flag, open_model, option
 from seachange.engine import stage
 
 Oracle = Literal["hmm", "change-point"]
@@ -26,10 +26,9 @@ def states(
     rewards: Annotated[
         Rewards, choice(get_args(Rewards), "Model rewards as gaussian or bernoulli; auto decides (hmm only).")
     ] = "auto",
-    figure: Annotated[Path | None, typer.Option(metavar="FILE.png", help="Draw the states into a PNG file.")] = None,
+    figure: Annotated[Path | None, option("FILE.png", "Draw the states into a PNG file.")] = None,
     out: Annotated[
-        Path | None,
-        typer.Option("--out", "-o", metavar="FILE", help="Write the state of every round to a .csv or .parquet file."),
+        Path | None, option("FILE", "Write the state of every round to a .csv or .parquet file.", "--out", "-o")
     ] = None,
     missing_rewards: Annotated[
         bool, flag("--missing-rewards", help="Keep rounds whose reward was not observed.", panel=THE_LOG)

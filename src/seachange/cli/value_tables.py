@@ -159,11 +159,8 @@ def forecast_text(found: Forecast) -> str:
 
 def future_text(found: FutureEstimate, at: Sequence[Any], recurs: str) -> str:
     """The value at future times in one sentence."""
-    when = (
-        time_text(at[0], "m")
-        if len(at) == 1
-        else f"{len(at)} times from {time_text(at[0], 'm')} to {time_text(at[-1], 'm')}"
-    )
+    first, last = time_text(at[0], "m"), time_text(at[-1], "m")
+    when = first if len(at) == 1 else f"{len(at)} times from {first} to {last}"
     return (
         f"At {when}: {found.value:.4f}, {_interval(found)}, from {count_of(found.n_alike, 'round')} with the same "
         f"{recurs} (effective sample size {found.effective_samples:,.0f})."
@@ -177,19 +174,17 @@ def _interval(found: Forecast | FutureEstimate) -> str:
 def periods_document(past: ValuesOverTime) -> list[dict[str, Any]]:
     """One record per period."""
     assert past.periods is not None, "values by period"
-    return [
-        {
-            "period": int(past.periods[i]),
-            "last_round": int(past.rounds[i]),
-            "until": None if past.times is None else time_text(past.times[i], "m"),
-            "value": float(past.values[i]),
-            "std_error": float(past.std_errors[i]),
-            "low": float(past.low[i]),
-            "high": float(past.high[i]),
-            "effective_samples": float(past.effective_samples[i]),
-        }
-        for i in range(len(past.periods))
-    ]
+    columns: dict[str, Any] = {
+        "period": past.periods.tolist(),
+        "last_round": past.rounds.tolist(),
+        "until": [None if past.times is None else time_text(past.times[i], "m") for i in range(len(past.periods))],
+        "value": past.values.tolist(),
+        "std_error": past.std_errors.tolist(),
+        "low": past.low.tolist(),
+        "high": past.high.tolist(),
+        "effective_samples": past.effective_samples.tolist(),
+    }
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
 MARKS = {True: "✓", False: "✗", None: "?"}
