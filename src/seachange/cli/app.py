@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import signal
 import sys
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import is_dataclass
@@ -220,7 +219,5 @@ def report_interrupt(interrupt: BaseException, written: Sequence[Path]) -> int:
     word = next(word for name, word in SIGNALS.items() if getattr(signal, name, None) == number)
     files = f"already written: {', '.join(map(str, written))}" if written else "nothing was written"
     notes = "".join(f" {note}" for note in getattr(interrupt, "__notes__", ())) if written else ""
-    # Threads that manage worker processes may fail while the workers end. Don't report that.
-    threading.excepthook = lambda args: None
     say_error(f"{word}; {files}.{notes}", kind="Interrupted", heading="")
     return SIGNAL + number
