@@ -10,7 +10,7 @@ from scipy.stats import t as student
 import seachange as sc
 from evaluation.deployments import Custom, Fixed
 from seachange.errors import RefusedError, SeachangeWarning
-from seachange.evaluation.log_replay import fixed_acceptance, follow
+from seachange.evaluation.online import acceptance_of, follow
 
 
 def test_a_tiny_propensity_is_diagnosed_not_infinite(deployers):
@@ -84,7 +84,7 @@ def test_what_lies_beyond_the_log_is_that_of_the_beliefs(deployers, make_log, lo
         beyond = np.eye(3)[(np.asarray(log.actions) + 1) % 3]
         log = replace(log, logging_probs=np.where(beyond > 0, 0.0, 0.5))
     for each in (deployer, Custom(deployer)):
-        (walk,), _ = follow(log, each, [fixed_acceptance(0.3)], [7])
+        (walk,), _ = follow(log, each, [acceptance_of(0.3)], [7])
         state = deployer.init()
         for t in range(n):
             decision = deployer.act(state, None, 0.5)

@@ -168,8 +168,8 @@ def _evaluate_over_time(
 ) -> dict[str, Any]:
     """Show values by period and, if there are enough periods, a forecast."""
     from seachange.cli.value_tables import forecast_text, periods_document, periods_table
-    from seachange.evaluation.over_time.forecasting import forecast
-    from seachange.evaluation.over_time.moving_values import evaluate_by_period
+    from seachange.evaluation.future_values import forecast
+    from seachange.evaluation.over_time import evaluate_by_period
 
     past = evaluate_by_period(log, model.policies, period, labels=labels, clip=clip, confidence=confidence, force=force)
     console.print("", periods_table(past))
@@ -188,7 +188,7 @@ def _evaluate_future(
 ) -> Any:
     """Show the value at future times; None if the log cannot support one."""
     from seachange.cli.value_tables import future_text
-    from seachange.evaluation.over_time.future_values import evaluate_future
+    from seachange.evaluation.future_values import evaluate_future
 
     settings: dict[str, Any] = {"recurs": recurs, "labels": labels, "confidence": confidence, "force": force}
     try:

@@ -56,7 +56,7 @@ def parse_times(text: str) -> Any:
     """Dates, or seconds since 1970, separated by commas; an empty text gives none."""
     import numpy as np
 
-    from seachange.evaluation.over_time.time_features import moments_of
+    from seachange.evaluation.over_time import moments_of
 
     parts = [part.strip() for part in text.split(",")] if text else []
     try:

@@ -17,12 +17,10 @@ from seachange.cli.tables import table
 from seachange.evaluation.diagnostics import LEAST_EFFECTIVE
 
 if TYPE_CHECKING:
-    from seachange.evaluation.bounds.model_bounds import ModelBounds, Quantities
-    from seachange.evaluation.bounds.theorems import Bound
+    from seachange.evaluation.bounds import Bound, ModelBounds, Quantities
+    from seachange.evaluation.future_values import Forecast, FutureEstimate
     from seachange.evaluation.online import OnlineEstimate
-    from seachange.evaluation.over_time.forecasting import Forecast
-    from seachange.evaluation.over_time.future_values import FutureEstimate
-    from seachange.evaluation.over_time.moving_values import ValuesOverTime
+    from seachange.evaluation.over_time import ValuesOverTime
 
 
 # The last periods; the JSON document has all of them.

@@ -29,6 +29,7 @@ class BeliefDeployer(ABC):
     """
 
     preference: ClassVar[int] = 0
+    kernels: ClassVar[tuple[Any, Any]]  # to run a simulated world, and to follow a log
     policies: PolicySet
     exploration: float
     memory: int
@@ -62,14 +63,8 @@ class BeliefDeployer(ABC):
         """(L,) evidence of ``reward`` for each state, up to a factor."""
 
     @abstractmethod
-    def _run(self, belief: Floats, contexts: Floats, advice: Floats, mask: Bools, uniforms: Floats,
-             mean_rewards: Floats, rewards: Floats, trace: Trace) -> None:  # fmt: skip
-        """Run a chunk of rounds by kernel: fill ``trace`` (except rewards) and update ``belief``, both in place."""
-
-    @abstractmethod
-    def follow(self, belief: Floats, contexts: Floats, past: LoggedRounds, acceptance: Acceptance,
-               found: Followed) -> None:  # fmt: skip
-        """Follow a chunk of a log by kernel: fill ``found``, update ``belief`` and ``acceptance``, all in place."""
+    def _settings(self, contexts: Floats, rewards: Floats, n_actions: int) -> tuple[Any, ...]:
+        """What the kernels need to turn ``rewards`` into evidence, between the exploration and the transition."""
 
     def init(self) -> DeploymentState:
         """The state before the first round."""
@@ -190,7 +185,6 @@ class BeliefDeployer(ABC):
         return after
 
     def _check_settings(self) -> None:
-        """Check the settings that all deployers share."""
         require(0 <= self.exploration <= 1, f"exploration must be in [0, 1]; got {self.exploration}.")
         require(self.memory >= 0, f"memory must be at least 0; got {self.memory}.")
 
@@ -218,6 +212,23 @@ class BeliefDeployer(ABC):
         self._run(belief, contexts, advice, mask, uniforms, mean_rewards, rewards, trace)
         trace.rewards[:] = rewards[np.arange(n), trace.actions]
         return DeploymentState(belief, state.rounds + n, belief, state.evidences, state.waiting), trace
+
+    def _run(self, belief: Floats, contexts: Floats, advice: Floats, mask: Bools, uniforms: Floats,
+             mean_rewards: Floats, rewards: Floats, trace: Trace) -> None:  # fmt: skip
+        """Run a chunk of rounds by kernel: fill ``trace`` (except rewards) and update ``belief``, both in place."""
+        self.kernels[0](
+            belief, advice, mask, uniforms, mean_rewards, rewards, self.exploration,
+            *self._settings(contexts, rewards, rewards.shape[1]), self.transition, trace.state_probs, trace.actions,
+            trace.propensities, trace.expected_rewards,
+        )  # fmt: skip
+
+    def follow(self, belief: Floats, contexts: Floats, past: LoggedRounds, acceptance: Acceptance,
+               found: Followed) -> None:  # fmt: skip
+        """Follow a chunk of a log by kernel: fill ``found``, update ``belief`` and ``acceptance``, all in place."""
+        settings = self._settings(contexts, past.rewards, past.advice.shape[2])
+        self.kernels[1](
+            belief, self.initial_belief, past, acceptance, found, self.exploration, *settings, self.transition
+        )
 
 
 def as_policy_set(policies: Any) -> PolicySet:

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from seachange.evaluation.confidence_sequences import Level
 from seachange.evaluation.terms import Need, Terms
 from seachange.params import Auto
 from seachange.protocols import Floats
@@ -20,6 +19,8 @@ from seachange.protocols import Floats
 # "auto" picks a weight threshold among these quantiles of the weights, and no threshold.
 QUANTILES = (0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999)
 Setting = float | Auto
+# One number, or one per cluster.
+Level: TypeAlias = float | Floats
 
 
 class Parts(NamedTuple):

@@ -1,16 +1,19 @@
-"""Standard errors, and normal, gamma, empirical-Bernstein and bootstrap intervals.
+"""Standard errors, normal, gamma, empirical-Bernstein and bootstrap intervals, and confidence sequences.
 
 Rounds of one sequence form a cluster; clusters are independent.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from scipy.optimize import brentq
+from scipy.special import zeta
 from scipy.stats import pearson3
 from scipy.stats import t as student
 
-from seachange.evaluation.formulas import Parts
+from seachange.evaluation.formulas import Level, Parts
 from seachange.log.clusters import Clusters
 from seachange.protocols import Floats
 
@@ -26,20 +29,13 @@ def influences(parts: Parts, clusters: Clusters) -> Floats:
         if not mean > 0:
             return np.full(len(clusters.sizes), np.inf)
         linear = linear + (parts.numerator - parts.ratio * parts.denominator) / mean
-    found = clusters.sums(linear)
-    found /= clusters.n_rounds
-    return found
+    return np.asarray(clusters.sums(linear) / clusters.n_rounds)
 
 
-def standard_error(parts: Parts, clusters: Clusters) -> float:
+def standard_error(influence: Floats) -> float:
     """√(G / (G - 1) Σ_g ψ_g²) / n of the clusters' ``influences``; infinite for one cluster."""
-    return spread_of(influences(parts, clusters))
-
-
-def spread_of(found: Floats) -> float:
-    """The standard error implied by these influences."""
-    count = len(found)
-    return float(np.sqrt(found @ found * count / (count - 1))) if count > 1 else np.inf
+    count = len(influence)
+    return float(np.sqrt(influence @ influence * count / (count - 1))) if count > 1 else np.inf
 
 
 def normal_interval(value: float, error: float, clusters: Clusters, confidence: float) -> tuple[float, float]:
@@ -54,9 +50,9 @@ def normal_interval(value: float, error: float, clusters: Clusters, confidence: 
 
 
 def gamma_interval(
-    value: float, found: Floats, weights: Floats, rewards: Floats, confidence: float
+    value: float, influence: Floats, weights: Floats, rewards: Floats, confidence: float
 ) -> tuple[float, float]:
-    """Interval for when a few clusters make up the spread, e.g. few rounds have a reward; ``found`` are influences.
+    """Interval for when a few clusters make up the spread, e.g. few rounds have a reward.
 
     Each end is a quantile of a gamma distribution shifted to mean V̂ + ψ', with variance Σ ψ² + ψ'² and skewness
     2 (Σ ψ³ + ψ'³) / (Σ ψ² + ψ'²)^1.5, mirrored if negative. ψ' stands for one more round that by chance was not
@@ -65,8 +61,8 @@ def gamma_interval(
     c clicks with equal weights in a long log, these are the exact Poisson limits (Garwood 1936); unequal weights follow
     Fay and Feuer (1997), who use the largest weight for w'.
     """
-    spread, away = float(np.sqrt(found @ found)), rewards - rewards.mean()
-    scaled = found / spread
+    spread, away = float(np.sqrt(influence @ influence)), rewards - rewards.mean()
+    scaled = influence / spread
     third = float(np.sum(scaled**3))
     typical = float(weights @ weights / weights.sum()) / (len(weights) * spread)
 
@@ -89,9 +85,8 @@ def bernstein_interval(
     Maurer and Pontil (2009), valid for any number G of independent clusters. For clusters of several rounds, the terms
     are their sums divided by the mean size, and R grows with the largest cluster.
     """
-    count, n = len(clusters.sizes), clusters.n_rounds
     middle = sum(limits) / 2
-    sums = clusters.sums(terms - middle) * (count / n)
+    sums = clusters.sums(terms - middle) * (len(clusters.sizes) / clusters.n_rounds)
     radius = _bernstein_radius(sums, _reach(clusters, limits[1] - limits[0]), confidence)
     mean = middle + float(sums.mean())
     return mean - radius, mean + radius
@@ -101,10 +96,9 @@ def bernstein_ratio(
     parts: Parts, weight_bound: float, reward_range: tuple[float, float], clusters: Clusters, confidence: float
 ) -> tuple[float, float]:
     """Interval for Σ w r / Σ w: all v for which the mean of w (r - v) is within its radius of 0."""
-    low, high = reward_range
-    scale = len(clusters.sizes) / clusters.n_rounds
     assert parts.numerator is not None, "a ratio has a numerator"
     assert parts.denominator is not None, "and a denominator"
+    (low, high), scale = reward_range, len(clusters.sizes) / clusters.n_rounds
     below = clusters.sums(parts.denominator) * scale
     above = clusters.sums(parts.numerator) * scale + (parts.offset - low) * below
     reach = _reach(clusters, weight_bound * (high - low))
@@ -154,10 +148,9 @@ def draw_counts(n_clusters: int, seed: int) -> Floats:
     for start in range(0, RESAMPLES, AT_ONCE):
         part = counts[start : start + AT_ONCE]
         # Group g of resample i in this part is index i G + g of one long count.
-        picks = (
-            generator.integers(n_groups, size=part.shape, dtype=np.uint16) + n_groups * np.arange(len(part))[:, None]
-        )
-        part[:] = np.bincount(picks.reshape(-1), minlength=part.size).reshape(part.shape)
+        picks = generator.integers(n_groups, size=part.shape, dtype=np.uint16)
+        indices = picks + n_groups * np.arange(len(part))[:, None]
+        part[:] = np.bincount(indices.reshape(-1), minlength=part.size).reshape(part.shape)
     return counts
 
 
@@ -208,8 +201,57 @@ def _resampled(ratios: list[tuple[Floats, Floats]], counts: Floats) -> tuple[Flo
         scale = np.divide(1.0, below, out=np.zeros(len(below)), where=below > 0)
         shifts += above * scale
         factors += [scale, -above * scale**2]
-    squares = sum(
-        ((1.0 if i == j else 2.0) * factors[i] * factors[j] * square[i, j] for i, j in pairs), np.zeros(len(counts))
-    )
-    n_groups = counts.shape[1]
+    squares, n_groups = np.zeros(len(counts)), counts.shape[1]
+    for i, j in pairs:
+        squares += (1.0 if i == j else 2.0) * factors[i] * factors[j] * square[i, j]
     return shifts, np.sqrt(np.maximum(squares, 0.0) * n_groups / (n_groups - 1))
+
+
+# η and s of the stitched boundary: the ratio of successive variance epochs, and the decay of their error shares.
+EPOCH, DECAY = 2.0, 1.4
+
+
+@dataclass(frozen=True, eq=False)
+class ConfidenceSequence:
+    """An estimate and its confidence sequence after each round (after each sequence, if the log has sequences)."""
+
+    values: Floats  # (G,)
+    low: Floats  # (G,)
+    high: Floats  # (G,)
+
+
+def running_interval(
+    terms: Floats, limits: tuple[Level, Level], guesses: tuple[float, float], clusters: Clusters, confidence: float
+) -> ConfidenceSequence:
+    """Bounds on the mean of E[term | past] so far, after each cluster.
+
+    S / N ± u(V) / N, with S the sum of the terms, N the number of rounds and V = Σ (term - guess)², where the guess for
+    a term is the mean of earlier terms, clipped to ``guesses``; u is ``stitched_boundary``. This is the
+    empirical-Bernstein sequence of Howard et al. (2021), theorem 4: with probability ``confidence`` it holds at all
+    times at once, for terms of any distribution within ``limits``, even if the mean changes. The lower bound depends
+    only on the lower limit and the largest guess, so terms far above do not loosen it. If limits are given per cluster,
+    (G,), and depend only on clusters so far, no later cluster changes the bounds.
+    """
+    sums, sizes = clusters.sums(terms), clusters.sizes
+    totals, rounds = np.cumsum(sums), np.cumsum(sizes)
+    low, high = guesses
+    guess = np.full(len(sums), (low + high) / 2)
+    guess[1:] = np.clip(totals[:-1] / rounds[:-1], low, high)
+    variances = np.cumsum(np.square(sums - sizes * guess))
+    largest, error = np.maximum.accumulate(sizes), (1 - confidence) / 2
+    below = stitched_boundary(variances, largest * (high - limits[0]), error)
+    above = stitched_boundary(variances, largest * (limits[1] - low), error)
+    return ConfidenceSequence(totals / rounds, (totals - below) / rounds, (totals + above) / rounds)
+
+
+def stitched_boundary(variances: Floats, scale: Level, error: float) -> Floats:
+    """u(v) = c (√(k₁² v' ℓ + k₂² ℓ²) + k₂ ℓ), v' = max(v / c², 1), ℓ = s log(1 + log_η v') + log(ζ(s) / α).
+
+    A sum with variance process v and steps below c ever crosses it with probability at most α; it is 0 if c ≤ 0.
+    k₁ = (η^¼ + η^-¼) / √2, k₂ = (√η + 1) / 2 (Howard et al. 2021, theorem 1).
+    """
+    scale = np.maximum(scale, 0.0)
+    first, second = (EPOCH**0.25 + EPOCH**-0.25) / np.sqrt(2), (np.sqrt(EPOCH) + 1) / 2
+    scaled = np.maximum(np.divide(variances, scale**2, out=np.ones_like(variances), where=scale > 0), 1.0)
+    level = DECAY * np.log1p(np.log(scaled) / np.log(EPOCH)) + np.log(zeta(DECAY) / error)
+    return np.asarray(scale * (np.sqrt(first**2 * scaled * level + second**2 * np.square(level)) + second * level))

@@ -10,12 +10,12 @@ from typing import Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from seachange.errors import Fix, ParameterError
-from seachange.evaluation.confidence_sequences import ConfidenceSequence, Level, running_interval
+from seachange.errors import Fix
 from seachange.evaluation.diagnostics import EstimateWarning, Reason
-from seachange.evaluation.formulas import ESTIMATORS, Parts
+from seachange.evaluation.formulas import ESTIMATORS, Level, Parts
 from seachange.evaluation.intervals import (
     LEAST_IN_SPREAD,
+    ConfidenceSequence,
     bernstein_interval,
     bernstein_ratio,
     bootstrap_interval,
@@ -23,7 +23,8 @@ from seachange.evaluation.intervals import (
     gamma_interval,
     influences,
     normal_interval,
-    spread_of,
+    running_interval,
+    standard_error,
 )
 from seachange.evaluation.support import effective_samples
 from seachange.log.bandit_log import BanditLog, require_rewards
@@ -89,26 +90,31 @@ class IntervalRequest:
         """Raise if the estimator ``name`` has no such interval; ``automatic`` says its setting is "auto"."""
         if not self.bounded:
             return
-        estimator = ESTIMATORS[name]
-        if estimator.limits is None and not (self.kind == "bernstein" and estimator.ratio):
-            others = [
-                each for each, one in ESTIMATORS.items() if one.limits or (self.kind == "bernstein" and one.ratio)
-            ]
-            raise ParameterError(
-                f'interval="{self.kind}" is not available for {name}. Use one of {", ".join(others)}, or '
-                'interval="bootstrap", which works for every estimator.'
-            )
-        if automatic and estimator.setting is not None:
-            raise ParameterError(
-                f'interval="{self.kind}" is not valid if {estimator.setting} is chosen from the same rewards; '
-                f"pass {estimator.setting} as a number."
-            )
+        possible = [each for each, one in ESTIMATORS.items() if one.limits or (self.kind == "bernstein" and one.ratio)]
+        require(
+            name in possible,
+            f'interval="{self.kind}" is not available for {name}. Use one of {", ".join(possible)}, or '
+            'interval="bootstrap", which works for every estimator.',
+        )
+        setting = ESTIMATORS[name].setting
+        require(
+            not automatic,
+            f'interval="{self.kind}" is not valid if {setting} is chosen from the same rewards; pass {setting} as a '
+            "number.",
+        )
 
-    def estimate(self, name: str, parts: Parts, weights: Floats, weight_bound: float, latent: bool) -> ValueEstimate:
+    def estimate(
+        self, name: str, parts: Parts, weights: Floats, weight_bound: float = np.inf, latent: bool = False
+    ) -> ValueEstimate:
         """The estimate that ``parts`` add up to, with its interval."""
-        effective = effective_samples(weights)
-        known = min(effective, float(weights.sum())) >= FEWEST
-        value, (error, few) = parts.value, self._spread(parts) if known else (np.inf, False)
+        effective, influence, value = effective_samples(weights), influences(parts, self.clusters), parts.value
+        error = standard_error(influence) if min(effective, float(weights.sum())) >= FEWEST else np.inf
+        few = not self.bounded and 0 < error < np.inf and (self._rare or _few(influence))
+        if few and self.kind == "bootstrap":
+            rewards = self.clusters.log.arrays.rewards
+            low, high = gamma_interval(value, influence, weights, rewards, self.confidence)
+        else:
+            low, high = self._interval(name, parts, value, error, weight_bound)
         if few and self.kind == "normal":
             problem = (
                 f"Fewer than {LEAST_IN_SPREAD:.0f} effective rounds account for all of an estimate's spread, so normal "
@@ -116,30 +122,8 @@ class IntervalRequest:
             )
             fix = Fix('pass interval="bootstrap"', "pass --interval bootstrap to seachange evaluate")
             warnings.warn(EstimateWarning((Reason("few rewards", problem, (fix,)),)), stacklevel=4)
-        elif few:
-            found, rewards = influences(parts, self.clusters), self.clusters.log.arrays.rewards
-            low, high = gamma_interval(value, found, weights, rewards, self.confidence)
-        if not few or self.kind == "normal":
-            low, high = self._interval(name, parts, value, error, weight_bound)
-        return ValueEstimate(
-            estimator=name,
-            value=value,
-            std_error=error,
-            low=low,
-            high=high,
-            effective_samples=effective,
-            max_weight=float(weights.max()),
-            interval=self.kind,
-            confidence=self.confidence,
-            setting=parts.setting,
-            latent=latent,
-        )
-
-    def _spread(self, parts: Parts) -> tuple[float, bool]:
-        """The standard error, and whether a few clusters make up most of it (if that matters for the interval)."""
-        found = influences(parts, self.clusters)
-        error = spread_of(found)
-        return error, not self.bounded and 0 < error < np.inf and (self._rare or _few(found))
+        numbers = (value, error, low, high, effective, float(weights.max()))
+        return ValueEstimate(name, *numbers, self.kind, self.confidence, parts.setting, latent)
 
     def _interval(
         self, name: str, parts: Parts, value: float, error: float, weight_bound: float
@@ -165,8 +149,8 @@ class IntervalRequest:
     def running(self, name: str, parts: Parts, weight_bound: Level) -> ConfidenceSequence:
         """The confidence sequence after each cluster."""
         terms, limits = self._terms(name, parts, weight_bound)
-        found = running_interval(terms, limits, self.reward_range, self.clusters, self.confidence)
-        return replace(found, low=self._possible(found.low), high=self._possible(found.high))
+        sequence = running_interval(terms, limits, self.reward_range, self.clusters, self.confidence)
+        return replace(sequence, low=self._possible(sequence.low), high=self._possible(sequence.high))
 
     def _terms(self, name: str, parts: Parts, weight_bound: Level) -> tuple[Floats, tuple[Level, Level]]:
         """The terms of a mean and their known limits."""
@@ -183,29 +167,37 @@ def _few(differences: Floats) -> bool:
     return 0 < effective_samples(np.square(differences)) < LEAST_IN_SPREAD
 
 
+def require_confidence(confidence: float) -> None:
+    """Raise unless ``confidence`` is a probability that an interval can have."""
+    require(0 < confidence < 1, f"confidence must be between 0 and 1; got {confidence}.")
+
+
 def interval_request(
-    log: BanditLog, kind: IntervalKind, confidence: float, reward_range: tuple[float, float] | None, seed: int
+    log: BanditLog,
+    kind: IntervalKind,
+    confidence: float,
+    reward_range: tuple[float, float] | None = None,
+    seed: int = 0,
 ) -> IntervalRequest:
     """The user's request, validated."""
     require_rewards(log, "evaluating a policy")
     kinds = get_args(IntervalKind)
     require(kind in kinds, f"interval must be one of {', '.join(kinds)}; got {kind!r}.")
-    require(0 < confidence < 1, f"confidence must be between 0 and 1; got {confidence}.")
+    require_confidence(confidence)
     rewards = log.arrays.rewards
     least, most = float(rewards.min()), float(rewards.max())
-    if reward_range is None:
-        known = kind in ("normal", "bootstrap") or bool(((rewards == 0) | (rewards == 1)).all())
-        require(
-            known,
-            f'interval="{kind}" needs reward_range=(least, most), the range of possible rewards. It is known only if '
-            f"all rewards are 0 or 1; these range from {least:g} to {most:g}.",
-        )
-        reward_range = (0.0, 1.0)
-    else:
+    known = kind in ("normal", "bootstrap") or bool(((rewards == 0) | (rewards == 1)).all())
+    require(
+        reward_range is not None or known,
+        f'interval="{kind}" needs reward_range=(least, most), the range of possible rewards. It is known only if '
+        f"all rewards are 0 or 1; these range from {least:g} to {most:g}.",
+    )
+    if reward_range is not None:
         low, high = reward_range
         require(low < high, f"reward_range must be (least, most); got {reward_range}.")
         require(
             low <= least and most <= high,
             f"reward_range={reward_range} must contain all rewards; they range from {least:g} to {most:g}.",
         )
-    return IntervalRequest(kind, confidence, Clusters(log), (float(reward_range[0]), float(reward_range[1])), seed)
+    low, high = reward_range or (0.0, 1.0)
+    return IntervalRequest(kind, confidence, Clusters(log), (float(low), float(high)), seed)

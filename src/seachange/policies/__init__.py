@@ -13,8 +13,7 @@ from seachange.policies.objective_choice import AutoLearner
 from seachange.policies.per_state import PolicySet, learn_per_state
 from seachange.policies.reward_models import RewardModel
 from seachange.policies.softmax import SoftmaxPolicy
-from seachange.policies.tabular import TabularPolicy
-from seachange.policies.tabular_learner import TabularLearner, TabularOptimum
+from seachange.policies.tabular import TabularLearner, TabularPolicy
 
 __all__ = [
     "AutoLearner",
@@ -29,7 +28,6 @@ __all__ = [
     "SNIPSLearner",
     "SoftmaxPolicy",
     "TabularLearner",
-    "TabularOptimum",
     "TabularPolicy",
     "learn_per_state",
 ]

@@ -66,11 +66,9 @@ class Choice:
         """One or two sentences for people."""
         best = self.candidates[0]
         chosen = next(each for each in self.candidates if each.name == self.chosen)
-        why = (
-            "highest held-out value"
-            if chosen is best
-            else f"simplest within one standard error of the best, {best.name}"
-        )
+        why = "highest held-out value"
+        if chosen is not best:
+            why = f"simplest within one standard error of the best, {best.name}"
         others = ", ".join(f"{each.name} {each.value:.4g}" for each in self.candidates if each is not chosen)
         return (
             f"{chosen.name} ({why}): {chosen.value:.4g} per round, a doubly robust estimate over {self.n_blocks} "
@@ -79,14 +77,13 @@ class Choice:
 
     def __repr__(self) -> str:
         """The candidates, best first."""
+        marks = {self.chosen: "chosen"}
         rows = [
-            (each.name, f"{each.value:.4g}", f"{each.gap:.4f} ± {each.gap_error:.4f}",
-             "chosen" if each.name == self.chosen else "")
+            (each.name, f"{each.value:.4g}", f"{each.gap:.4f} ± {each.gap_error:.4f}", marks.get(each.name, ""))
             for each in self.candidates
-        ]  # fmt: skip
-        return table_of(
-            f"Choice: {self.chosen} ({self.n_blocks} held-out blocks of time)", ("", "value", "gap", ""), rows
-        )
+        ]
+        title = f"Choice: {self.chosen} ({self.n_blocks} held-out blocks of time)"
+        return table_of(title, ("", "value", "gap", ""), rows)
 
 
 def sensible_candidates(log: BanditLog) -> dict[str, Learner]:

@@ -34,16 +34,20 @@ def tiles_of(log: BanditLog, rounds: Ints, weights: Floats, modeled: Floats | No
     """Tiles of ``rounds``; ``weights`` (n,) and ``modeled`` rewards, (n, K) or (1, K), are those of the whole log."""
     rows, mask, actions, rewards, propensities = log.arrays
     n_actions, chosen, kind = log.n_actions, actions[rounds], rows.dtype
-    own = rows[rounds] if len(rows) > 1 else np.broadcast_to(rows, (len(rounds), *rows.shape[1:]))
+
+    def own(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """The values of ``rounds``; a single row is that of every round."""
+        return values[rounds] if len(values) > 1 else np.broadcast_to(values, (len(rounds), *values.shape[1:]))
+
     predicted, residuals = np.empty((0, n_actions, LANES), dtype=kind), rewards[rounds]
     if modeled is not None:
-        selected = modeled[rounds] if len(modeled) > 1 else np.broadcast_to(modeled, (len(rounds), n_actions))
+        selected = own(modeled)
         residuals = residuals - selected[np.arange(len(rounds)), chosen]
         predicted = _in_columns(selected, kind)
-    allowed = _in_columns(mask[rounds], bool, True) if len(mask) > 1 else np.empty((0, n_actions, LANES), bool)
-    if len(mask) == 1 and not mask.all():
-        allowed = _in_columns(np.broadcast_to(mask, (len(rounds), n_actions)), bool, True)
-    features = _in_columns(np.moveaxis(own, 2, 1), kind)
+    allowed = np.empty((0, n_actions, LANES), bool)
+    if len(mask) > 1 or not mask.all():
+        allowed = _in_columns(own(mask), bool, True)
+    features = _in_columns(np.moveaxis(own(rows), 2, 1), kind)
     return Tiles(
         features=features.reshape(*features.shape[:2], -1),
         allowed=allowed,
@@ -137,28 +141,15 @@ class Objective:
         other.__dict__["units"] = self.units
         return other
 
-    def centered_at(self, center: Floats | None) -> Objective:
-        """The same objective, regularized toward ``center``."""
-        return self._with(center=center)
-
-    def with_l2(self, l2: float) -> Objective:
-        """The same objective with another ``l2``."""
-        return self._with(l2=l2)
-
-    @cached_property
     def as_surrogate(self) -> Objective:
         """The concave surrogate of this objective; it depends only on rewarded rounds."""
         if self._sparse:
-            return self._with(surrogate=True, variance_penalty=0.0)
-        return self.reweighted(self.weights)._with(l2=self.l2, center=self.center, surrogate=True)
+            return self.changed(surrogate=True, variance_penalty=0.0)
+        return self.reweighted(self.weights).changed(l2=self.l2, center=self.center, surrogate=True)
 
-    @cached_property
-    def as_value(self) -> Objective:
-        """The objective that this surrogate stands for, on the same tiles."""
-        return self._with(surrogate=False)
-
-    def _with(self, **changes: Any) -> Objective:
-        other = replace(self, **changes)
+    def changed(self, **settings: Any) -> Objective:
+        """The same objective with other settings, on the same tiles."""
+        other = replace(self, **settings)
         other.__dict__.update({name: getattr(self, name) for name in ("_kept", "units", "scale", "total")})
         return other
 

@@ -1,4 +1,4 @@
-"""The value at a future time, from past rounds at similar times (OPFV, Shimizu et al. 2025)."""
+"""Values in the future: forecasts from past periods, and values at times like those in the log."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+from scipy.stats import t as student
 
+from seachange.errors import ParameterError
 from seachange.evaluation.diagnostics import LEAST_EFFECTIVE, NoEstimateError, Reason, diagnostics_of, require_sound
 from seachange.evaluation.formulas import Parts
-from seachange.evaluation.intervals import normal_interval, standard_error
-from seachange.evaluation.over_time.time_features import TimeFeature, features_of, moments_of, times_of
+from seachange.evaluation.intervals import influences, normal_interval, standard_error
+from seachange.evaluation.over_time import TimeFeature, ValuesOverTime, features_of, moments_of, times_of
 from seachange.evaluation.support import (
     Distribution,
     PolicyLike,
@@ -23,13 +25,19 @@ from seachange.evaluation.support import (
     slices_of,
 )
 from seachange.evaluation.terms import FOLDS, terms_of
-from seachange.evaluation.value_estimate import FEWEST, ValueEstimate
+from seachange.evaluation.value_estimate import FEWEST, ValueEstimate, require_confidence
 from seachange.log.bandit_log import BanditLog, require_propensities, require_rewards
 from seachange.log.clusters import Clusters
-from seachange.params import require
-from seachange.protocols import Floats, Ints
+from seachange.params import require, require_count
+from seachange.protocols import Bools, Floats, Ints
 from seachange.states.labels import StateLabels
 
+# Degrees of the trend, and the weight of a period relative to the next one.
+DEGREES, FADES = (0, 1), (1.0, 0.8, 0.5, 0.25)
+# Minimum number of past forecasts to choose by.
+LEAST_FORECASTS = 5
+# At least this share of the squared error remains after the estimates' noise is removed: both come from few periods.
+LEAST_SHARE = 0.5
 # Pseudo-rounds that shrink an action's reward at a time toward its reward at any time.
 SHRINKAGE = 20.0
 # With fewer similar times, the variation between them is unknown.
@@ -38,6 +46,142 @@ FEW_TIMES = 8
 SURPRISING = 4.5
 # Relative differences of means below this are rounding.
 ROUNDING = 1e-9
+
+
+@dataclass(frozen=True, repr=False)
+class Forecast:
+    """A policy's mean reward per round in a future period."""
+
+    value: float
+    std_error: float
+    low: float
+    high: float
+    ahead: int  # periods after the last
+    degree: int  # of the trend: 0 a level, 1 a line
+    fade: float  # weight of a period relative to the next one
+    season: int | None  # length of the season, in periods
+    past_error: float  # root mean squared error of such forecasts of past periods' estimates
+    n_periods: int
+    confidence: float
+
+    def __repr__(self) -> str:
+        """The forecast in one line."""
+        interval = f"{self.confidence:.0%} interval {self.low:.4g} to {self.high:.4g}"
+        return f"Forecast({self.value:.4g}, {interval}, {self.ahead} ahead of {self.n_periods} periods)"
+
+
+def forecast(past: ValuesOverTime, ahead: int = 1, *, season: int | None = None, confidence: float = 0.95) -> Forecast:
+    """Forecast the value ``ahead`` periods after the last, from the estimates of past periods.
+
+    V̂_i = φ(i) · β + noise is fitted by weighted least squares in which older periods fade. φ is a level or a line and,
+    with a ``season``, its first two harmonics, sin and cos of 2π k i / season. Degree and fade are those whose
+    forecasts of past periods, each from the periods before it, had the smallest error.
+
+    The interval is V̂ ± t s for the future value. s² is the mean squared error of past forecasts, each chosen by the
+    ones before it, minus the noise of the estimates they predicted, but at least half of it and at least the variance
+    of the fit; t has as many degrees of freedom as there were past forecasts. Sequences that span several periods shift
+    all of their estimates alike, which past forecasts cannot show; that part of the variance of the fit is added.
+    """
+    if not isinstance(past, ValuesOverTime) or past.periods is None:
+        given = "values over time" if isinstance(past, ValuesOverTime) else f"a {type(past).__name__}"
+        raise ParameterError(
+            f"a forecast needs the values of past periods; got {given}. Get them from sc.evaluate_by_period."
+        )
+    require_count("ahead", ahead)
+    require(season is None or season >= 2, f"season must be at least 2 periods; got {season}.")
+    require_confidence(confidence)
+    known = np.isfinite(past.std_errors)
+    periods, values, variances = (
+        past.periods[known].astype(np.float64),
+        past.values[known],
+        np.square(past.std_errors[known]),
+    )
+    tried = [(degree, fade) for degree in DEGREES for fade in FADES]
+    # All are compared on the same periods: those after enough periods to fit the richest model, plus one.
+    first = _features(periods, max(DEGREES), season).shape[1] + 1
+    needed = first + ahead - 1 + LEAST_FORECASTS
+    if len(values) < needed:
+        raise NoEstimateError((_too_few(past, len(values), needed, season),), what="forecast", can_force=False)
+    misses = np.stack([_forecast_errors(periods, values, *each, season, ahead, first) for each in tried])
+    degree, fade = tried[int(np.argmin(np.square(misses).sum(axis=1)))]
+    errors, later = _errors_of_choices(misses), variances[first + ahead - 1 :]
+    weights = _fit_weights(periods, degree, fade, season, float(periods[-1] + ahead))
+    value, shared = float(weights @ values), _shared_variance(past, known, weights)
+    square, noise = float(np.mean(errors**2)), max(float(later.mean()) - shared, 0.0)
+    variance = max(square - noise, LEAST_SHARE * square, float(weights**2 @ variances)) + shared
+    spread, past_error = float(np.sqrt(variance)), float(np.sqrt(square))
+    reach = float(student.ppf(0.5 + confidence / 2, len(errors))) * spread
+    choice = (ahead, degree, fade, season, past_error, len(values))
+    return Forecast(value, spread, value - reach, value + reach, *choice, confidence)
+
+
+def _too_few(past: ValuesOverTime, count: int, needed: int, season: int | None) -> Reason:
+    unknown = int(np.isinf(past.std_errors).sum())
+    units = "rounds" if past.influences is None else "sequences"
+    more = f" ({unknown} more have too few {units}; longer periods would help those)" if unknown else ""
+    return Reason(
+        "past periods",
+        f"A forecast needs {needed} past periods with a value, and there are {count}{more}.",
+        ("use a longer log", "use shorter periods", *(("drop the season",) if season else ())),
+        {"periods": count, "needed": needed},
+    )
+
+
+def _features(periods: Floats, degree: int, season: int | None) -> Floats:
+    """φ(i): powers of i and, with a season, its harmonics."""
+    columns = [periods**power for power in range(degree + 1)]
+    for k in (1, 2):
+        if season is not None and 2 * k <= season:
+            angles = 2 * np.pi * k * periods / season
+            columns += [np.cos(angles)] if 2 * k == season else [np.cos(angles), np.sin(angles)]
+    return np.stack(columns, axis=1)
+
+
+def _fit_weights(periods: Floats, degree: int, fade: float, season: int | None, target: float) -> Floats:
+    """(m,) weight of each period in the forecast: φ(target) · β̂ = weights · V̂."""
+    # Counted from the target, so that powers stay small and the level is the forecast.
+    features = _features(periods - target, degree, season)
+    weights = fade ** (periods[-1] - periods)
+    row = _features(np.zeros(1), degree, season)[0]
+    # Fading may leave fewer periods than coefficients: a tiny ridge selects the minimum-norm fit.
+    gram = (features * weights[:, None]).T @ features
+    gram[np.diag_indices_from(gram)] *= 1 + 1e-9
+    return np.asarray(np.linalg.solve(gram, row) @ (features * weights[:, None]).T)
+
+
+def _shared_variance(past: ValuesOverTime, known: Bools, weights: Floats) -> float:
+    """Σ_g (Σ_i weight_i m_gi)² - Σ_gi (weight_i m_gi)²: variance from sequences g that influence several periods i.
+
+    Only ``known`` periods have a weight.
+    """
+    if past.influences is None:
+        return 0.0
+    of_period, kept = np.zeros(len(known)), known[past.influences.values]
+    of_period[known] = weights
+    weighted = of_period[past.influences.values[kept]] * past.influences.influences[kept]
+    sums = np.bincount(past.influences.sequences[kept], weighted)
+    return max(float(sums @ sums - weighted @ weighted), 0.0)
+
+
+def _forecast_errors(
+    periods: Floats, values: Floats, degree: int, fade: float, season: int | None, ahead: int, first: int
+) -> Floats:
+    """Errors of forecasts of past periods, each made ``ahead`` periods before."""
+    errors = []
+    for i in range(first + ahead - 1, len(values)):
+        before = i - ahead + 1
+        weights = _fit_weights(periods[:before], degree, fade, season, float(periods[i]))
+        errors.append(values[i] - weights @ values[:before])
+    return np.array(errors)
+
+
+def _errors_of_choices(misses: Floats) -> Floats:
+    """(m,) errors of always using the kind of forecast, of (kinds, m), with the smallest error so far.
+
+    The errors of the kind chosen in the end would be too small: it was chosen for them.
+    """
+    before = np.cumsum(np.square(misses), axis=1) - np.square(misses)
+    return np.asarray(misses[np.argmin(before, axis=0), np.arange(misses.shape[1])])
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -102,19 +246,18 @@ def evaluate_future(
     ``force`` returns an estimate anyway, with a warning.
     """
     require(contexts in ("all", "alike"), f'contexts must be "all" or "alike"; got {contexts!r}.')
-    require(0 < confidence < 1, f"confidence must be between 0 and 1; got {confidence}.")
+    require_confidence(confidence)
     require_rewards(log, "evaluating a policy at a future time")
     require_propensities(log, "evaluating a policy at a future time")
     logged = times_of(log, "a value at a future time")
     times = _similar_times(logged, moments_of(at), recurs)
-    probs_of, membership = distribution_of(log, policy, labels, False), membership_of(log, labels, False)
-    terms = _terms(log, probs_of, membership, times)
+    terms = _terms(log, distribution_of(log, policy, labels), membership_of(log, labels), times)
     alike, weights, direct = terms.alike, terms.alike * terms.weights, terms.direct
     effective = effective_samples(weights)
     _require_support(log, terms, effective, recurs, force)
     clusters, notes = Clusters(log), []
     own = Parts(None, alike * direct, alike)
-    gap = standard_error(Parts(direct, -alike * direct, alike), clusters)
+    gap = standard_error(influences(Parts(direct, -alike * direct, alike), clusters))
     apart = abs(float(direct.mean()) - own.value)
     if contexts == "all" and apart > max(SURPRISING * gap, ROUNDING * abs(own.value)):
         notes.append('Contexts at that time differ from those of all rounds; contexts="alike" uses only theirs.')
@@ -128,20 +271,12 @@ def evaluate_future(
     corrections = weights * terms.residuals
     parts = Parts(corrections + direct) if contexts == "all" else Parts(corrections, alike * direct, alike)
     known = min(effective, float(weights.sum())) >= FEWEST
-    error = standard_error(parts, clusters) if known else np.inf
+    error = standard_error(influences(parts, clusters)) if known else np.inf
     low, high = normal_interval(parts.value, error, clusters, confidence)
+    numbers = (parts.value, error, low, high, effective, float(weights.max()))
+    n_alike = int((alike > 0).sum())
     return FutureEstimate(
-        estimator="opfv",
-        value=parts.value,
-        std_error=error,
-        low=low,
-        high=high,
-        effective_samples=effective,
-        max_weight=float(weights.max()),
-        confidence=confidence,
-        share=float((alike > 0).mean()),
-        n_alike=int((alike > 0).sum()),
-        notes=tuple(notes),
+        "opfv", *numbers, confidence=confidence, share=n_alike / len(log), n_alike=n_alike, notes=tuple(notes)
     )
 
 
@@ -182,7 +317,7 @@ def _similar_times(times: npt.NDArray[Any], at: npt.NDArray[Any], recurs: TimeFe
 
 def _terms(log: BanditLog, probs_of: Distribution, membership: Floats, times: _Times) -> _Terms:
     arrays, folds, alike = log.arrays, Clusters(log).folds(FOLDS), times.weights
-    terms, _ = terms_of(log, probs_of, membership, np.inf, frozenset({"model"}))
+    terms, _ = terms_of(log, probs_of, membership, np.inf, {"model"})
     residuals, direct = terms.rewards - terms.predicted, terms.direct.copy()
     extra = _extra_rewards(residuals, folds, times.cells, arrays.actions, len(times.seen), log.n_actions)
     # f̂(x, t', a) = r̂(x, a) + the extra reward of a at the future times.
