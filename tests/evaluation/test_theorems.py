@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import seachange as sc
 from seachange.errors import ParameterError
-from seachange.evaluation.bounds import (
+from seachange.evaluation.theorems import (
     Bound,
     Condition,
     corollary_bound,

@@ -17,10 +17,10 @@ from seachange.cli.tables import table
 from seachange.evaluation.diagnostics import LEAST_EFFECTIVE
 
 if TYPE_CHECKING:
-    from seachange.evaluation.bounds import Bound, ModelBounds, Quantities
     from seachange.evaluation.future_values import Forecast, FutureEstimate
     from seachange.evaluation.online import OnlineEstimate
     from seachange.evaluation.over_time import ValuesOverTime
+    from seachange.evaluation.theorems import Bound, ModelBounds, Quantities
 
 
 # The last periods; the JSON document has all of them.

@@ -178,7 +178,6 @@ class BeliefDeployer(ABC):
         return evidence
 
     def _replayed(self, belief: Floats, evidences: Floats) -> Floats:
-        """The belief after rounds with these evidences."""
         after = belief.copy()
         replay(after, evidences, self.transition)
         require(is_distribution(after), "the rewards are impossible in every state: the belief is no longer defined.")

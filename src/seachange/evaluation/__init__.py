@@ -1,6 +1,5 @@
 """Off-policy evaluation: what a policy would earn, estimated from a log before it is deployed."""
 
-from seachange.evaluation.bounds import Bound, Condition, ModelBounds, model_bounds
 from seachange.evaluation.diagnostics import Diagnostics, EstimateWarning, NoEstimateError, Reason, diagnose
 from seachange.evaluation.estimators import evaluate, evaluate_logging, evaluate_states, watch
 from seachange.evaluation.formulas import ESTIMATORS
@@ -8,6 +7,7 @@ from seachange.evaluation.future_values import Forecast, FutureEstimate, evaluat
 from seachange.evaluation.intervals import ConfidenceSequence
 from seachange.evaluation.online import OnlineEstimate, evaluate_online
 from seachange.evaluation.over_time import ValuesOverTime, evaluate_by_period, evaluate_over_time
+from seachange.evaluation.theorems import Bound, Condition, ModelBounds, model_bounds
 from seachange.evaluation.value_estimate import IntervalKind, ValueEstimate
 
 __all__ = [

@@ -42,17 +42,16 @@ class Reason:
 
     def text(self, *, shell: bool = False) -> str:
         """The problem and its fixes as sentences, with Python arguments or command-line options."""
-        fixes = ", or ".join(each if isinstance(each, str) else _words(each, shell) for each in self.fixes)
-        parts = [self.problem, f"To fix this, {fixes}." if fixes else "", _words(self.hint, shell) if self.hint else ""]
+
+        def words(fix: str | Fix) -> str:
+            return fix if isinstance(fix, str) else (shell and fix.shell) or fix.python
+
+        fixes = ", or ".join(map(words, self.fixes))
+        parts = [self.problem, f"To fix this, {fixes}." if fixes else "", words(self.hint or "")]
         return " ".join(part for part in parts if part)
 
     def __str__(self) -> str:
-        """The text for Python users."""
         return self.text()
-
-
-def _words(fix: Fix, shell: bool) -> str:
-    return fix.shell if shell and fix.shell is not None else fix.python
 
 
 class NoEstimateError(RefusedError):
@@ -111,7 +110,6 @@ class Diagnostics:
         return not self.refusals
 
     def __repr__(self) -> str:
-        """One line per diagnostic."""
         rows = [
             ("effective rounds", f"{self.effective_samples:,.0f} of {self.n_rounds:,} ({self.effective_share:.1%})"),
             ("overlap", f"{self.overlap:.1%}"),
@@ -154,6 +152,7 @@ def diagnostics_of(log: BanditLog, support: Support, clip: float, *, clips: bool
     # Equal weights other than 1 are infinitely many standard errors off; rounding errors are not.
     off = mean - 1 if abs(mean - 1) > 1e-9 else 0.0
     few = np.argpartition(-weights, min(LARGEST, n) - 1)[:LARGEST]
+    largest = tuple((int(row), float(weights[row])) for row in few[np.argsort(-weights[few], kind="stable")])
     effective = effective_samples(clipped)
     lost = np.nan_to_num((weights - clipped) * rewards).mean() if np.isfinite(clip) else 0.0
     found = Diagnostics(
@@ -161,7 +160,7 @@ def diagnostics_of(log: BanditLog, support: Support, clip: float, *, clips: bool
         effective_samples=effective,
         effective_share=effective / n,
         overlap=float(np.minimum(weights, 1.0).mean()),
-        largest_weights=tuple((int(row), float(weights[row])) for row in few[np.argsort(-weights[few], kind="stable")]),
+        largest_weights=largest,
         mean_weight=mean,
         mean_weight_z=float(np.clip(off / max(error, 1e-12), -1e6, 1e6)),
         clipped_mass=max(1 - float(clipped.sum()) / total, 0.0) if total > 0 else 0.0,
@@ -240,11 +239,8 @@ def _weight_cause(log: BanditLog, found: Diagnostics, error: float) -> tuple[str
         cause = f"{found.unseen_mass:.0%} of its choices are actions that the log never took"
         return cause, _exploration("leave those actions out", found.unseen_mass)
     if missing >= 0:
-        return (
-            "it takes actions that the log never or almost never took in similar rounds, or the propensities are too "
-            "large",
-            ("log with some exploration", "check how the propensities were recorded"),
-        )
+        cause = "it takes actions that the log almost never took in similar rounds, or the propensities are too large"
+        return cause, ("log with some exploration", "check how the propensities were recorded")
     cause = "the propensities are too small, or they do not belong to the logged actions"
     fixes: tuple[str, ...] = ("check how the propensities were recorded",)
     if log.propensities_estimated:
@@ -267,7 +263,6 @@ def _exploration(alternative: str, mass: float) -> tuple[str, ...]:
 
 
 def _notes(found: Diagnostics, error: float, clip: float) -> Iterator[Reason]:
-    """What to report along with an estimate."""
     off, (row, weight) = found.mean_weight - 1, found.largest_weights[0]
     if SURPRISING * error < abs(off) <= MOST_MISSING:
         problem = f"The policy's weights average {found.mean_weight:.3f}, not 1, which chance does not explain."

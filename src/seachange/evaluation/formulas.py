@@ -148,7 +148,6 @@ def _least_error(terms: Terms, settings: Floats, changed: Callable[[float], Floa
 
 
 def _weighted_limits(weight: Level, low: float, high: float) -> tuple[Level, Level]:
-    """Bounds on w r."""
     return weight * min(low, 0.0), weight * max(high, 0.0)
 
 

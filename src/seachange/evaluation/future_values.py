@@ -65,7 +65,6 @@ class Forecast:
     confidence: float
 
     def __repr__(self) -> str:
-        """The forecast in one line."""
         interval = f"{self.confidence:.0%} interval {self.low:.4g} to {self.high:.4g}"
         return f"Forecast({self.value:.4g}, {interval}, {self.ahead} ahead of {self.n_periods} periods)"
 
@@ -281,7 +280,6 @@ def evaluate_future(
 
 
 def _require_support(log: BanditLog, terms: _Terms, effective: float, recurs: TimeFeature, force: bool) -> None:
-    """Raise if the rounds at similar times cannot support the policy."""
     if effective < LEAST_EFFECTIVE and not force:
         fixes = ["use a longer log", "use a policy closer to the logging policy"]
         if recurs != "hour":

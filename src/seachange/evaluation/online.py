@@ -198,7 +198,6 @@ def _diagnostics(
 
 
 def _looser_settings(weights: list[Floats], quantile: float, highest_rate: float) -> list[Setting]:
-    """Settings of DR-ns that accept more rounds than the current ones."""
     ratios, settings = 1 / np.maximum(np.concatenate(weights), 1e-300), []
     for higher in (quantile, *(each for each in QUANTILES if each > quantile)):
         rate = min(float(np.quantile(ratios, higher, method="inverted_cdf")), 1.0)
@@ -209,7 +208,6 @@ def _looser_settings(weights: list[Floats], quantile: float, highest_rate: float
 
 
 def _fixes(log: BanditLog, replays: list[Followed], weights: list[Floats], settings: list[Setting]) -> tuple[str, ...]:
-    """What would get enough rounds accepted."""
     enough = MARGIN * LEAST_ACCEPTED
     taken = float(np.mean([replay.accepted.sum() for replay in replays]))
     fixes = [text for text, rate in settings if np.mean([np.minimum(rate * w, 1).sum() for w in weights]) >= enough][:1]
@@ -262,7 +260,6 @@ def _estimate(
 
 
 def _notes(replays: list[Followed], deployer: Deployer) -> list[str]:
-    """Caveats that apply to both methods."""
     notes, share = [], float(np.mean([replay.accepted.mean() for replay in replays]))
     if not isinstance(deployer, BeliefDeployer):
         name = type(deployer).__name__

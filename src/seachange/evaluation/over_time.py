@@ -243,12 +243,10 @@ def _period_values(terms: _Terms, starts: Ints) -> tuple[_Values, Influences]:
 
 
 def _totals(groups: Ints, terms: Floats) -> Floats:
-    """The sum of terms in each group."""
     return np.asarray(np.bincount(groups, terms), dtype=np.float64)
 
 
 def _ratio(numerator: Floats, denominator: Floats) -> Floats:
-    """Numerator / denominator; 0 if the denominator is 0."""
     return np.divide(numerator, denominator, out=np.zeros(len(numerator)), where=denominator > 0)
 
 

@@ -54,7 +54,6 @@ class ValueEstimate:
     latent: bool = False  # the paper's estimator: its states were found using the rewards they weight
 
     def __repr__(self) -> str:
-        """The estimate in one line."""
         interval = f"{self.confidence:.0%} interval {self.low:.4g} to {self.high:.4g}"
         samples = f"{self.effective_samples:,.0f} effective rounds"
         return f"{type(self).__name__}({self.estimator}: {self.value:.4g}, {interval}, {samples})"
@@ -72,7 +71,6 @@ class IntervalRequest:
 
     @cached_property
     def _counts(self) -> Floats:
-        """The bootstrap's resamples, shared by all estimators."""
         return draw_counts(len(self.clusters.sizes), self.seed)
 
     @cached_property
@@ -153,7 +151,6 @@ class IntervalRequest:
         return replace(sequence, low=self._possible(sequence.low), high=self._possible(sequence.high))
 
     def _terms(self, name: str, parts: Parts, weight_bound: Level) -> tuple[Floats, tuple[Level, Level]]:
-        """The terms of a mean and their known limits."""
         assert parts.terms is not None, "only means have limits"
         if name == "mean":
             return parts.terms, self.reward_range
@@ -163,7 +160,6 @@ class IntervalRequest:
 
 
 def _few(differences: Floats) -> bool:
-    """Whether a few of these differences make up most of their spread."""
     return 0 < effective_samples(np.square(differences)) < LEAST_IN_SPREAD
 
 

@@ -76,7 +76,6 @@ class Choice:
         )
 
     def __repr__(self) -> str:
-        """The candidates, best first."""
         marks = {self.chosen: "chosen"}
         rows = [
             (each.name, f"{each.value:.4g}", f"{each.gap:.4f} ± {each.gap_error:.4f}", marks.get(each.name, ""))

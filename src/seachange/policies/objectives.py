@@ -114,7 +114,6 @@ class Objective:
 
     @cached_property
     def _kept(self) -> list[Tiles] | None:
-        """All tiles, if they fit into memory."""
         rows = self.log.arrays.rows
         size = len(self.log) * (rows.shape[1] * rows.shape[2] + (0 if self.modeled is None else self.log.n_actions))
         return list(self._laid_out()) if self.log.disk is None and (self._sparse or size <= MAX_KEPT) else None

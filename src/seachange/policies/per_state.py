@@ -28,15 +28,12 @@ class PolicySet:
     expected_stay: float | None = None  # mean length of a segment in the log they were learned from
 
     def __len__(self) -> int:
-        """L."""
         return len(self.policies)
 
     def __getitem__(self, state: int) -> Policy:
-        """π_z."""
         return self.policies[state]
 
     def __iter__(self) -> Iterator[Policy]:
-        """π_0, π_1, …"""
         return iter(self.policies)
 
     def advice(self, contexts: npt.ArrayLike, action_mask: npt.ArrayLike | None = None) -> Floats:

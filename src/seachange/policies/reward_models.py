@@ -81,7 +81,6 @@ def fit_rewards(
 
 
 def _fit_clicks(log: BanditLog, weights: Floats, ridge: float | Auto, center: Floats | None = None) -> PooledFit:
-    """Logistic regression of clicks."""
     weights = np.ascontiguousarray(weights)
     center = click_center(log, weights) if center is None else center
     return click_fit(log, log.scales, weights, center, None if ridge == "auto" else ridge)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
+from scipy.special import softmax
 
 from seachange.engine import stage
 from seachange.errors import Fix, SeachangeWarning
@@ -63,58 +64,50 @@ def estimate_logging_probs(log: BanditLog, *, folds: int = 5, seed: int = 0) -> 
     return found
 
 
-@dataclass(frozen=True, eq=False)
-class _Block:
-    """A block of time, and a model learned from the others."""
-
-    rounds: Ints
-    n_others: int
-    model: ChoiceModel
-    sharpness: float = 1.0  # b
-
-
 def _estimates(log: BanditLog, folds: int, seed: int) -> Iterator[tuple[Ints, Floats]]:
-    """Rounds and their estimated distributions."""
     require_rounds(log, "estimating propensities")
     require_count("folds", folds)
     _warn_of_signature(log)
-    for block in _fitted(log, min(folds, len(log)), np.random.default_rng(seed)):
-        for rounds in ChoiceSample(log, block.rounds).parts(max(CELLS // log.n_actions, 1)):
-            sample = ChoiceSample(log, rounds)
-            plain, model = block.model.without_contexts().probs(sample), block.model.probs(sample)
-            allowed = np.broadcast_to(log.arrays.mask if not log.masked else log.arrays.mask[rounds], model.shape)
-            probs = _sharpened(plain, model, block.sharpness)
-            uniform = allowed / allowed.sum(axis=1, keepdims=True)
-            # Frequencies are above 0 already.
-            yield rounds, probs if _is_table(log) else (block.n_others * probs + uniform) / (block.n_others + 1)
+    for block, n_others, model, sharpness in _fitted(log, min(folds, len(log)), np.random.default_rng(seed)):
+        for rounds in ChoiceSample(log, block).parts(max(CELLS // log.n_actions, 1)):
+            base, ratios = _tilt(model, ChoiceSample(log, rounds))
+            probs = softmax(base + sharpness * ratios, axis=1)
+            if not _is_table(log):  # frequencies are above 0 already
+                allowed = np.broadcast_to(log.arrays.mask if not log.masked else log.arrays.mask[rounds], probs.shape)
+                probs = (n_others * probs + allowed / allowed.sum(axis=1, keepdims=True)) / (n_others + 1)
+            yield rounds, probs
 
 
-def _fitted(log: BanditLog, folds: int, generator: np.random.Generator) -> list[_Block]:
-    """One model per block, learned from the rounds outside it."""
+def _fitted(log: BanditLog, folds: int, generator: np.random.Generator) -> list[tuple[Ints, int, ChoiceModel, float]]:
+    """Blocks of time, how many rounds are outside each, the model learned from those, and its sharpness b."""
     cuts = np.linspace(0, len(log), folds + 1).astype(np.int64)
     blocks = [np.arange(start, end) for start, end in pairwise(cuts)]
-    # With one block there are no others: the log then predicts itself.
-    others = blocks if folds == 1 else [np.concatenate(blocks[:i] + blocks[i + 1 :]) for i in range(folds)]
-    trained = [ChoiceSample(log, rounds) for rounds in others]
+    others = _others(log, blocks)
     whole = ChoiceSample(log, np.arange(len(log)))
-    models = [ChoiceModel.plain(sample, whole.prior) for sample in trained]
+    models, sharpness = [ChoiceModel.plain(sample, whole.prior) for sample in others], [1.0] * folds
     if not _is_table(log):
         few = _thinned(log, blocks, RIDGE_ROUNDS, RIDGE_CELLS, generator)
-        ridge = _best_ridge(log, few, whole.prior)
+        ridge, sample = _best_ridge(log, few, whole.prior), ChoiceSample(log, np.concatenate(few))
         # The fit of the whole log is a good start for the others.
-        near = ChoiceModel.plain(whole, whole.prior).fit(ChoiceSample(log, np.concatenate(few)), ridge)
-        starts = [replace(near, frequencies=m.frequencies, means=m.means, scales=m.scales) for m in models]
-        chance = near.chance(ChoiceSample(log, np.concatenate(few)))
+        near = ChoiceModel.plain(whole, whole.prior).fit(sample, ridge)
+        chance = near.chance(sample)
         with stage("Estimating propensities", folds) as fitting:
-            for i, (start, sample) in enumerate(zip(starts, trained, strict=True)):
+            for i, (model, sample) in enumerate(zip(models, others, strict=True)):
+                start = replace(near, frequencies=model.frequencies, means=model.means, scales=model.scales)
                 models[i] = start.fit(sample, ridge, chance)
                 fitting.advance()
-    fitted = [_Block(rounds, len(sample), model) for rounds, sample, model in zip(blocks, trained, models, strict=True)]
-    if _is_table(log) or folds == 1:
-        return fitted
-    many = _thinned(log, blocks, SHARPNESS_ROUNDS, SHARPNESS_CELLS, generator)
-    tilts = [_Tilt.of(log, block, rounds) for block, rounds in zip(fitted, many, strict=True)]
-    return [replace(block, sharpness=_sharpness(tilts[:i] + tilts[i + 1 :])) for i, block in enumerate(fitted)]
+        if folds > 1:
+            many = _thinned(log, blocks, SHARPNESS_ROUNDS, SHARPNESS_CELLS, generator)
+            samples = [ChoiceSample(log, rounds) for rounds in many]
+            losses = [_sharpness_loss(model, sample) for model, sample in zip(models, samples, strict=True)]
+            sharpness = [_sharpness(losses[:i] + losses[i + 1 :]) for i in range(folds)]
+    return list(zip(blocks, map(len, others), models, sharpness, strict=True))
+
+
+def _others(log: BanditLog, blocks: list[Ints]) -> list[ChoiceSample]:
+    """The rounds outside each block; with one block there are no others, and the log predicts itself."""
+    outside = [np.concatenate(blocks[:i] + blocks[i + 1 :] or blocks) for i in range(len(blocks))]
+    return [ChoiceSample(log, rounds) for rounds in outside]
 
 
 def _is_table(log: BanditLog) -> bool:
@@ -129,19 +122,15 @@ def _thinned(log: BanditLog, blocks: list[Ints], rounds: int, cells: int, genera
 
 
 def _best_ridge(log: BanditLog, blocks: list[Ints], prior: RatePrior) -> float:
-    """The ridge under which blocks of time predict each other best."""
     if len(blocks) == 1:
         return 1.0
-    held = [ChoiceSample(log, rounds) for rounds in blocks]
-    others = [ChoiceSample(log, np.concatenate(blocks[:i] + blocks[i + 1 :])) for i in range(len(blocks))]
+    held_out, others = [ChoiceSample(log, rounds) for rounds in blocks], _others(log, blocks)
     models = [ChoiceModel.plain(sample, prior) for sample in others]
     best, least = RIDGES[0], np.inf
     with stage("Estimating propensities: choosing the ridge", len(RIDGES)) as trying:
         for ridge in RIDGES:
-            models = [
-                model.fit(sample, ridge, model.chance(sample)) for model, sample in zip(models, others, strict=True)
-            ]
-            loss = sum(model.log_loss(sample) for model, sample in zip(models, held, strict=True))
+            models = [each.fit(sample, ridge, each.chance(sample)) for each, sample in zip(models, others, strict=True)]
+            loss = sum(model.log_loss(sample) for model, sample in zip(models, held_out, strict=True))
             trying.advance()
             if loss > least:
                 break
@@ -149,75 +138,53 @@ def _best_ridge(log: BanditLog, blocks: list[Ints], prior: RatePrior) -> float:
     return best
 
 
-@dataclass(frozen=True, eq=False)
-class _Tilt:
-    """The effect of contexts on frequencies, in held-out rounds."""
-
-    base: Floats  # (m, K) log f(a), -inf for masked actions
-    ratios: Floats  # (m, K) log m(a | x) / f(a)
-    taken: float  # Σ of the ratios for the actions taken
-
-    @classmethod
-    def of(cls, log: BanditLog, block: _Block, rounds: Ints) -> _Tilt:
-        sample, tiny = ChoiceSample(log, rounds), np.finfo(float).tiny
-        plain, model = block.model.without_contexts().probs(sample), block.model.probs(sample)
-        with np.errstate(divide="ignore"):
-            base = np.log(plain)
-        ratios = np.log(np.maximum(model, tiny)) - np.log(np.maximum(plain, tiny))
-        return cls(base, ratios, float(ratios[np.arange(len(rounds)), log.actions[rounds]].sum()))
-
-    def loss(self, sharpness: float) -> float:
-        """Σ_t -log of the sharpened probability of the action taken, up to a constant."""
-        return float(np.log(np.exp(self.base + sharpness * self.ratios).sum(axis=1)).sum()) - sharpness * self.taken
+def _tilt(model: ChoiceModel, sample: ChoiceSample) -> tuple[Floats, Floats]:
+    """(m, K) log f(a), -inf for masked actions, and log m(a | x) / f(a): the effect of contexts on frequencies."""
+    frequencies, probs, tiny = model.without_contexts().probs(sample), model.probs(sample), np.finfo(float).tiny
+    with np.errstate(divide="ignore"):
+        base = np.log(frequencies)
+    return base, np.log(np.maximum(probs, tiny)) - np.log(np.maximum(frequencies, tiny))
 
 
-def _sharpness(tilts: list[_Tilt]) -> float:
+def _sharpness_loss(model: ChoiceModel, sample: ChoiceSample) -> Callable[[float], float]:
+    """b -> Σ_t -log of the sharpened probability of the action taken, up to a constant."""
+    base, ratios = _tilt(model, sample)
+    taken = float(ratios[np.arange(len(sample)), sample.log.actions[sample.rounds]].sum())
+    return lambda b: float(np.log(np.exp(base + b * ratios).sum(axis=1)).sum()) - b * taken
+
+
+def _sharpness(losses: list[Callable[[float], float]]) -> float:
     """The b with the highest likelihood of these blocks, each predicted by the model of the others."""
     from scipy.optimize import minimize_scalar
 
     def loss(sharpness: float) -> float:
-        return sum(tilt.loss(sharpness) for tilt in tilts)
+        return sum(each(sharpness) for each in losses)
 
     return float(minimize_scalar(loss, bounds=(0.0, 2.0), method="bounded", options={"xatol": 1e-3}).x)
 
 
-def _sharpened(plain: Floats, model: Floats, sharpness: float) -> Floats:
-    """(n, K) distributions ∝ f (m / f)^b, 0 if f is 0."""
-    tiny = np.finfo(float).tiny
-    base = np.log(np.maximum(plain, tiny))
-    scores = base + sharpness * (np.log(np.maximum(model, tiny)) - base)
-    scores = np.exp(np.where(plain > 0, scores - scores.max(axis=1, keepdims=True), -np.inf))
-    return np.asarray(scores / scores.sum(axis=1, keepdims=True))
-
-
 def _warn_of_signature(log: BanditLog) -> None:
-    """Warn if a context looks like the propensities themselves."""
-    found = unnamed_propensities(log)
-    if found:
-        warnings.warn(
-            SeachangeWarning(
-                f"column {' and '.join(map(repr, found))} behaves like the propensity of the action taken, and the "
-                "estimates learn from it.",
-                fix=Fix(
-                    f'If it is, pass columns={{"propensity": {found[0]!r}}}; if not, leave it out of the contexts.',
-                    f"If it is, pass --columns propensity={found[0]}; if not, leave it out of the contexts.",
-                ),
-            ),
-            stacklevel=4,
+    if columns := unnamed_propensities(log):
+        problem = (
+            f"column {' and '.join(map(repr, columns))} behaves like the propensity of the action taken, and the "
+            "estimates learn from it."
         )
+        fix = Fix(
+            f'If it is, pass columns={{"propensity": {columns[0]!r}}}; if not, leave it out of the contexts.',
+            f"If it is, pass --columns propensity={columns[0]}; if not, leave it out of the contexts.",
+        )
+        warnings.warn(SeachangeWarning(problem, fix=fix), stacklevel=4)
 
 
 def _warn_of_support(log: BanditLog, propensities: Floats) -> None:
     """Warn about what estimates cannot fix: actions never taken, or determined by the context."""
     if log.n_actions == 1:
         return
-    taken = np.bincount(log.actions, minlength=log.n_actions)
+    taken, names = np.bincount(log.actions, minlength=log.n_actions), log.action_names
     never = np.flatnonzero(taken == 0)
     determined = float(np.mean(propensities > DETERMINED))
     if len(never) == log.n_actions - 1:
-        problem = (
-            f"only {log.action_names[int(taken.argmax())]!r} was ever taken; nothing can be learned about the others"
-        )
+        problem = f"only {names[int(taken.argmax())]!r} was ever taken; nothing can be learned about the others"
     elif determined > 0.5:
         problem = (
             f"the context determines the action in {determined:.0%} of the rounds; the log has no information on the "
@@ -225,7 +192,7 @@ def _warn_of_support(log: BanditLog, propensities: Floats) -> None:
         )
     elif len(never):
         problem = (
-            f"{len(never)} of {log.n_actions} actions were never taken (such as {log.action_names[int(never[0])]!r}); "
+            f"{len(never)} of {log.n_actions} actions were never taken (such as {names[int(never[0])]!r}); "
             "policies that take them cannot be evaluated"
         )
     elif not _is_table(log) and len(log) <= log.joint.size:

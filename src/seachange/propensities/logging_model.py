@@ -83,7 +83,6 @@ class ChoiceSample:
     rounds: Ints  # (m,)
 
     def __len__(self) -> int:
-        """m."""
         return len(self.rounds)
 
     @cached_property

@@ -143,6 +143,5 @@ def _greedy(column: InverseSums, n_actions: int) -> bool:
 
 
 def _named(name: str) -> bool:
-    """Whether the name contains a word for probabilities."""
     words = re.split(r"[\W_]+|(?<=[a-z])(?=[A-Z])", name)
     return any(WORDS.fullmatch(word.lower()) for word in words)
