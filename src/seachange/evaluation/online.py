@@ -125,22 +125,21 @@ def _replay(
     used = largest if bound == "auto" else bound
     replays, _ = follow(log, deployer, [acceptance_of(1 / used) for _ in seeds], seeds)
     text = f"pass bound={common:.3g} ({COMMON:.1%} of π / p are below it)"
-    weights = [replay.chosen / log.propensities for replay in replays]
+    weights = replays.chosen / log.propensities
     require_sound(_diagnostics(log, replays, weights, [(text, 1 / common)] if common < used else []), force)
-    counts = [np.where(r.accepted, np.maximum(r.chosen / (used * log.propensities), 1.0), 0.0) for r in replays]
-    notes = _notes(replays, deployer)
+    counts, notes = np.where(replays.accepted, np.maximum(weights / used, 1.0), 0.0), _notes(replays, deployer)
     if bound == "auto" and used > WORTH_BOUNDING * common:
         notes.append(
             f"Few rounds are accepted because a few π / p are large: up to {largest:.3g}, while {COMMON:.1%} are below "
             f"{common:.3g}. bound={common:.3g} accepts more rounds, but makes beliefs approximate."
         )
-    exceeded = sum(int((count > 1 + ROUNDING).sum()) for count in counts) / sum(int(r.accepted.sum()) for r in replays)
+    exceeded = float((counts > 1 + ROUNDING).sum() / replays.accepted.sum())
     if exceeded > 0:
         notes.append(
             f"{exceeded:.2%} of the accepted rounds have π / p above bound={used:.3g}; they count more than once, and "
             "the beliefs after them are approximate."
         )
-    return _estimate("replay", log, [log.rewards] * len(replays), counts, counts, replays, notes, confidence)
+    return _estimate("replay", log, log.rewards, counts, counts, replays, notes, confidence)
 
 
 def _dr_ns(
@@ -155,11 +154,10 @@ def _dr_ns(
     acceptances = [acceptance_of(highest_rate, quantile, len(log)) for _ in seeds[1:]]
     models = fit_across(log, np.ones((len(log), 1)), Clusters(log).folds(FOLDS))
     replays, predicted = follow(log, deployer, acceptances, seeds[1:], models)
-    weights = [replay.chosen / log.propensities for replay in replays]
+    weights, rates = replays.chosen / log.propensities, replays.rates
     require_sound(_diagnostics(log, replays, weights, _looser_settings(weights, quantile, limit)), force)
-    terms = [replay.direct + w * (log.rewards - predicted) for replay, w in zip(replays, weights, strict=True)]
-    rates, notes = [replay.rates for replay in replays], _notes(replays, deployer)
-    lost = np.mean([np.maximum(c * w - 1, 0).sum() / c.sum() for c, w in zip(rates, weights, strict=True)])
+    terms, notes = replays.direct + weights * (log.rewards - predicted), _notes(replays, deployer)
+    lost = np.mean(np.maximum(rates * weights - 1, 0).sum(axis=1) / rates.sum(axis=1))
     if lost > NOTABLE_LOSS:
         notes.append(
             f"{lost:.1%} of the deployment's decisions are missing from its history, because the log rarely took those "
@@ -168,21 +166,17 @@ def _dr_ns(
     return _estimate("dr-ns", log, terms, rates, weights, replays, notes, confidence)
 
 
-def _diagnostics(
-    log: BanditLog, replays: list[Followed], weights: list[Floats], settings: list[Setting]
-) -> Diagnostics:
+def _diagnostics(log: BanditLog, replays: Followed, weights: Floats, settings: list[Setting]) -> Diagnostics:
     """How well the log supports the deployment that was replayed on it.
 
     Its weights are c_t w_t over the mean of c, which average 1 if the log took all of the deployment's actions. If too
     few rounds are accepted, the refusal suggests the first of ``settings`` that helps, unless a few rounds have all of
     the weight. Raises if too few rounds are accepted even for ``force``.
     """
-    rate = float(np.mean([replay.rates.mean() for replay in replays]))
-    counted = np.mean([replay.rates * w for replay, w in zip(replays, weights, strict=True)], axis=0) / rate
-    beyond = float(np.mean([replay.beyond.mean() for replay in replays]))
+    counted = (replays.rates * weights).mean(axis=0) / replays.rates.mean()
+    beyond, fewest = float(replays.beyond.mean()), int(replays.accepted.sum(axis=1).min())
     support = Support(counted, float(counted.max()), beyond, None if log.logging_probs is None else beyond)
     found = diagnostics_of(log, support, np.inf, clips=False)
-    fewest = min(int(replay.accepted.sum()) for replay in replays)
     if fewest >= LEAST_ACCEPTED:
         return found
     few = Reason(
@@ -197,8 +191,8 @@ def _diagnostics(
     return replace(found, refusals=reasons)
 
 
-def _looser_settings(weights: list[Floats], quantile: float, highest_rate: float) -> list[Setting]:
-    ratios, settings = 1 / np.maximum(np.concatenate(weights), 1e-300), []
+def _looser_settings(weights: Floats, quantile: float, highest_rate: float) -> list[Setting]:
+    ratios, settings = 1 / np.maximum(weights, 1e-300), []
     for higher in (quantile, *(each for each in QUANTILES if each > quantile)):
         rate = min(float(np.quantile(ratios, higher, method="inverted_cdf")), 1.0)
         changes = ['highest_rate="auto"'] if rate > highest_rate else []
@@ -207,12 +201,11 @@ def _looser_settings(weights: list[Floats], quantile: float, highest_rate: float
     return settings
 
 
-def _fixes(log: BanditLog, replays: list[Followed], weights: list[Floats], settings: list[Setting]) -> tuple[str, ...]:
-    enough = MARGIN * LEAST_ACCEPTED
-    taken = float(np.mean([replay.accepted.sum() for replay in replays]))
-    fixes = [text for text, rate in settings if np.mean([np.minimum(rate * w, 1).sum() for w in weights]) >= enough][:1]
-    if taken > 0:
-        fixes.append(f"use a log of about {enough / taken * len(log):,.0f} such rounds")
+def _fixes(log: BanditLog, replays: Followed, weights: Floats, settings: list[Setting]) -> tuple[str, ...]:
+    enough, accepted = MARGIN * LEAST_ACCEPTED, float(replays.accepted.sum(axis=1).mean())
+    fixes = [text for text, rate in settings if np.minimum(rate * weights, 1).sum(axis=1).mean() >= enough][:1]
+    if accepted > 0:
+        fixes.append(f"use a log of about {enough / accepted * len(log):,.0f} rounds like these")
     never = np.flatnonzero(np.bincount(log.arrays.actions, minlength=log.n_actions) == 0)
     more = f" and {len(never) - MOST_LISTED} more" if len(never) > MOST_LISTED else ""
     listed = f" (it never took {', '.join(log.action_names[i] for i in never[:MOST_LISTED])}{more})"
@@ -220,8 +213,8 @@ def _fixes(log: BanditLog, replays: list[Followed], weights: list[Floats], setti
 
 
 def _estimate(
-    name: str, log: BanditLog, terms: list[Floats], counts: list[Floats], weights: list[Floats],
-    replays: list[Followed], notes: list[str], confidence: float,
+    name: str, log: BanditLog, terms: Floats, counts: Floats, weights: Floats, replays: Followed, notes: list[str],
+    confidence: float,
 ) -> OnlineEstimate:  # fmt: skip
     """The mean over replays of Σ_t count_t term_t / Σ_t count_t.
 
@@ -230,37 +223,31 @@ def _estimate(
     would be Σ_ti (e_ti - ē_t)² / (replays - 1); any excess comes from their beliefs. In the worst case both errors have
     the same sign, so they are added.
     """
-    clusters, mean_errors, squares = Clusters(log), np.zeros(len(log)), 0.0
-    values = np.array([count @ term / count.sum() for count, term in zip(counts, terms, strict=True)])
-    for count, term, value in zip(counts, terms, values, strict=True):
-        errors = count * (term - value) / count.sum()
-        mean_errors += errors / len(replays)
-        squares += float(errors @ errors)
-    of_beliefs = 0.0
-    if len(replays) > 1:
-        explained = (squares - len(replays) * float(mean_errors @ mean_errors)) / (len(replays) - 1)
+    totals, n_replays = counts.sum(axis=1, keepdims=True), len(counts)
+    values = np.sum(counts * terms, axis=1, keepdims=True) / totals
+    errors = counts * (terms - values) / totals
+    mean_errors, of_beliefs = errors.mean(axis=0), 0.0
+    if n_replays > 1:
+        explained = float(np.square(errors - mean_errors).sum()) / (n_replays - 1)
         of_beliefs = max(float(values.var(ddof=1)) - explained, 0.0)
-    taken = float(np.mean([replay.accepted.sum() for replay in replays]))
+    clusters, accepted = Clusters(log), float(replays.accepted.sum(axis=1).mean())
     # A single sequence has nothing to be compared with: its rounds are treated as independent.
     sums = clusters.sums(mean_errors) if len(clusters.sizes) > 1 else mean_errors
-    degrees = min(len(sums), taken) - 1
+    degrees = min(len(sums), accepted) - 1
     of_rewards = float(sums @ sums) * (degrees + 1) / degrees
-    value, effective = float(values.mean()), effective_samples(np.mean(weights, axis=0))
+    value, effective = float(values.mean()), effective_samples(weights.mean(axis=0))
     error = float(np.sqrt(of_rewards) + np.sqrt(of_beliefs)) if effective >= FEWEST else np.inf
     reach = float(student.ppf(0.5 + confidence / 2, degrees)) * error
-    numbers = (value, error, value - reach, value + reach, effective, float(max(weight.max() for weight in weights)))
+    numbers = (value, error, value - reach, value + reach, effective, float(weights.max()))
+    rate, n_accepted, caveats = accepted / len(log), round(accepted), tuple(notes)
     return OnlineEstimate(
-        name,
-        *numbers,
-        confidence=confidence,
-        acceptance_rate=taken / len(log),
-        n_accepted=round(taken),
-        notes=tuple(notes),
+        name, *numbers, confidence=confidence, acceptance_rate=rate, n_accepted=n_accepted, notes=caveats
     )
 
 
-def _notes(replays: list[Followed], deployer: Deployer) -> list[str]:
-    notes, share = [], float(np.mean([replay.accepted.mean() for replay in replays]))
+def _notes(replays: Followed, deployer: Deployer) -> list[str]:
+    """Caveats that apply to both methods."""
+    notes, share = [], float(replays.accepted.mean())
     if not isinstance(deployer, BeliefDeployer):
         name = type(deployer).__name__
         notes.append(f"{name} ran round by round in Python; only deployers that hold a belief are compiled.")
@@ -270,7 +257,7 @@ def _notes(replays: list[Followed], deployer: Deployer) -> list[str]:
             f"{1 / share:.3g} times as fast. If the world changes, this is the value of a deployment that decides in "
             f"one of every {1 / share:.3g} rounds; one that decides in all rounds has more time to adapt."
         )
-    if len(replays) == 1:
+    if len(replays.accepted) == 1:
         notes.append("With one replay, the interval ignores how values vary with beliefs; use repeats=2 or more.")
     return notes
 
@@ -294,22 +281,20 @@ def follow(
     acceptances: Sequence[Acceptance],
     seeds: Sequence[int],
     rewards: CrossFit | None = None,
-) -> tuple[list[Followed], Floats]:
+) -> tuple[Followed, Floats]:
     """What ``deployer`` would have done in each round of ``log``, updated with the rounds accepted so far.
 
     The log must be ``in_sequence``; the deployer is reset at every sequence. There is one replay per acceptance, each
-    with its own seed. Also returns r̂(x_t, a_t), (n,), which is 0 without ``rewards``.
+    with its own seed and a row in the arrays. Also returns r̂(x_t, a_t), (n,), which is 0 without ``rewards``.
     """
-    n, sums = len(log), SupportSums(log)
+    n, shape, sums = len(log), (len(acceptances), len(log)), SupportSums(log)
     starts = np.zeros(n, dtype=bool) if log.sequences is None else log.sequences != np.roll(log.sequences, 1)
     starts[0] = True
-    replays = [
-        Followed(np.empty(n), np.zeros(n), np.zeros(n), np.empty(n), np.empty(n, dtype=bool)) for _ in acceptances
-    ]
+    replays = Followed(np.empty(shape), np.zeros(shape), np.zeros(shape), np.empty(shape), np.empty(shape, dtype=bool))
     generators = [np.random.default_rng([seed, 5]) for seed in seeds]
-    states: list[Any] = [None] * len(replays)
+    states: list[Any] = [None] * len(acceptances)
     chosen_rewards = np.zeros(n)
-    with stage("Replaying the deployment on the log", n * len(replays)) as progress:
+    with stage("Replaying the deployment on the log", n * len(acceptances)) as progress:
         for rounds in log.chunk_slices(CHUNK_ROUNDS):
             chunk, advice, predicted = log[rounds], np.empty((0, 0, 0)), np.zeros((1, log.n_actions))
             _, mask, actions, own_rewards, propensities = chunk.arrays
@@ -325,7 +310,7 @@ def follow(
                 past = LoggedRounds(
                     starts[rounds], advice, mask, actions, own_rewards, propensities, uniforms, predicted, beyond
                 )
-                part = Followed(*(array[rounds] for array in replays[i]))  # type: ignore[arg-type]
+                part = Followed(*(array[i, rounds] for array in replays))  # type: ignore[arg-type]
                 if isinstance(deployer, BeliefDeployer):
                     states[i] = deployer.initial_belief.copy() if states[i] is None else states[i]
                     deployer.follow(states[i], chunk.contexts, past, acceptance, part)
