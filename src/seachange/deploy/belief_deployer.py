@@ -121,7 +121,7 @@ class BeliefDeployer(ABC):
         self._require_decision(decision)
         if decision.round >= state.rounds:
             raise ParameterError(
-                f"round {decision.round} has not passed yet. Call update(state, decision, None) first."
+                f"round {decision.round} has not passed yet; call update(state, decision, None) first."
             )
         place = decision.round - (state.rounds - len(state.evidences))
         if place >= 0 and not state.waiting[place]:

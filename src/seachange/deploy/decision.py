@@ -12,8 +12,7 @@ from seachange.errors import ModelFileError
 from seachange.kernels.belief_updates import is_distribution, is_evidence
 from seachange.protocols import Bools, Floats, Ints
 
-# Rounds are counted up to this.
-MOST_ROUNDS = 1 << 62
+MOST_ROUNDS = 1 << 62  # rounds are counted up to this
 
 
 class _Array(msgspec.Struct, forbid_unknown_fields=True):

@@ -20,12 +20,9 @@ from seachange.states.labels import StateLabels
 LEAST_EFFECTIVE = 30.0
 # An estimate that misses more than this share of the policy may be off by this share of the reward range.
 MOST_MISSING = 0.05
-# Standard errors that chance almost never produces.
-SURPRISING = 4.5
-# Shares worth a note: weight removed by clipping, and weight on a single round.
-NOTABLE, DOMINANT = 0.01, 0.05
-# Clipping more than this share of the weight evaluates a different policy; such a clip is not suggested.
-MOST_CUT = 0.5
+SURPRISING = 4.5  # standard errors that chance almost never produces
+NOTABLE, DOMINANT = 0.01, 0.05  # shares worth a note: weight removed by clipping, and weight on a single round
+MOST_CUT = 0.5  # clipping more than this share of the weight evaluates a different policy; such a clip is not suggested
 LARGEST = 5
 FORCE = Fix("Pass force=True to get the numbers anyway.", "Pass --force to get the numbers anyway.")
 

@@ -19,8 +19,7 @@ from seachange.protocols import Floats
 # "auto" picks a weight threshold among these quantiles of the weights, and no threshold.
 QUANTILES = (0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999)
 Setting = float | Auto
-# One number, or one per cluster.
-Level: TypeAlias = float | Floats
+Level: TypeAlias = float | Floats  # one number, or one per cluster
 
 
 class Parts(NamedTuple):

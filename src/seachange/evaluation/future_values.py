@@ -10,7 +10,14 @@ import numpy.typing as npt
 from scipy.stats import t as student
 
 from seachange.errors import ParameterError
-from seachange.evaluation.diagnostics import LEAST_EFFECTIVE, NoEstimateError, Reason, diagnostics_of, require_sound
+from seachange.evaluation.diagnostics import (
+    LEAST_EFFECTIVE,
+    SURPRISING,
+    NoEstimateError,
+    Reason,
+    diagnostics_of,
+    require_sound,
+)
 from seachange.evaluation.formulas import Parts
 from seachange.evaluation.intervals import influences, normal_interval, standard_error
 from seachange.evaluation.over_time import TimeFeature, ValuesOverTime, features_of, moments_of, times_of
@@ -34,18 +41,12 @@ from seachange.states.labels import StateLabels
 
 # Degrees of the trend, and the weight of a period relative to the next one.
 DEGREES, FADES = (0, 1), (1.0, 0.8, 0.5, 0.25)
-# Minimum number of past forecasts to choose by.
-LEAST_FORECASTS = 5
+LEAST_FORECASTS = 5  # minimum number of past forecasts to choose by
 # At least this share of the squared error remains after the estimates' noise is removed: both come from few periods.
 LEAST_SHARE = 0.5
-# Pseudo-rounds that shrink an action's reward at a time toward its reward at any time.
-SHRINKAGE = 20.0
-# With fewer similar times, the variation between them is unknown.
-FEW_TIMES = 8
-# Standard errors beyond which contexts at the future time differ from the others by more than chance.
-SURPRISING = 4.5
-# Relative differences of means below this are rounding.
-ROUNDING = 1e-9
+SHRINKAGE = 20.0  # pseudo-rounds that shrink an action's reward at a time toward its reward at any time
+FEW_TIMES = 8  # with fewer similar times, the variation between them is unknown
+ROUNDING = 1e-9  # relative differences of means below this are rounding
 
 
 @dataclass(frozen=True, repr=False)
@@ -255,25 +256,23 @@ def evaluate_future(
     effective = effective_samples(weights)
     _require_support(log, terms, effective, recurs, force)
     clusters, notes = Clusters(log), []
-    own = Parts(None, alike * direct, alike)
-    gap = standard_error(influences(Parts(direct, -alike * direct, alike), clusters))
-    apart = abs(float(direct.mean()) - own.value)
-    if contexts == "all" and apart > max(SURPRISING * gap, ROUNDING * abs(own.value)):
+    own, apart = Parts(None, alike * direct, alike), Parts(direct, -alike * direct, alike)
+    gap = standard_error(influences(apart, clusters))
+    if contexts == "all" and abs(apart.value) > max(SURPRISING * gap, ROUNDING * abs(own.value)):
         notes.append('Contexts at that time differ from those of all rounds; contexts="alike" uses only theirs.')
-    here = np.concatenate([[False], alike[np.argsort(logged, kind="stable")] > 0])
-    n_times = int((here[1:] & ~here[:-1]).sum())
+    here = (alike[np.argsort(logged, kind="stable")] > 0).astype(np.int64)
+    n_times = int((np.diff(here, prepend=0) > 0).sum())
     if n_times < FEW_TIMES:
         notes.append(
-            f"The log has {n_times} such time{'' if n_times == 1 else 's'}, too few to measure how they differ from "
+            f"The log has {n_times} similar time{'' if n_times == 1 else 's'}, too few to measure how they differ from "
             "each other; the interval covers only the noise of rewards. Use a longer log."
         )
-    corrections = weights * terms.residuals
+    corrections, n_alike = weights * terms.residuals, int((alike > 0).sum())
     parts = Parts(corrections + direct) if contexts == "all" else Parts(corrections, alike * direct, alike)
     known = min(effective, float(weights.sum())) >= FEWEST
     error = standard_error(influences(parts, clusters)) if known else np.inf
-    low, high = normal_interval(parts.value, error, clusters, confidence)
-    numbers = (parts.value, error, low, high, effective, float(weights.max()))
-    n_alike = int((alike > 0).sum())
+    interval = normal_interval(parts.value, error, clusters, confidence)
+    numbers = (parts.value, error, *interval, effective, float(weights.max()))
     return FutureEstimate(
         "opfv", *numbers, confidence=confidence, share=n_alike / len(log), n_alike=n_alike, notes=tuple(notes)
     )
@@ -288,7 +287,7 @@ def _require_support(log: BanditLog, terms: _Terms, effective: float, recurs: Ti
             f"Only {effective:.1f} effective rounds of {len(log):,} are at similar times; at least "
             f"{LEAST_EFFECTIVE:.0f} are needed."
         )
-        none = ("use a policy whose actions the log took at such times",)
+        none = ("use a policy whose actions the log took at similar times",)
         numbers = {"effective_samples": effective, "needed": LEAST_EFFECTIVE}
         reason = Reason("effective sample size", problem, tuple(fixes) if effective > 0 else none, numbers)
         raise NoEstimateError((reason,))
@@ -298,18 +297,15 @@ def _require_support(log: BanditLog, terms: _Terms, effective: float, recurs: Ti
 
 def _similar_times(times: npt.NDArray[Any], at: npt.NDArray[Any], recurs: TimeFeature) -> _Times:
     labels, cells = np.unique(features_of(times, recurs), return_inverse=True)
-    requested = features_of(at, recurs)
+    cells, requested = cells.reshape(-1), features_of(at, recurs)
     missing = requested[~np.isin(requested, labels)]
     if len(missing):
         name = getattr(recurs, "__name__", "a function") if callable(recurs) else f'"{recurs}"'
-        problem = (
-            f"The log has no rounds at {missing[0]!s} by recurs={name}; it has "
-            f"{', '.join(str(label) for label in labels[:8])}."
-        )
+        some = ", ".join(map(str, labels[:8]))
+        problem = f"The log has no rounds at {missing[0]!s} by recurs={name}; it has {some}."
         reason = Reason("similar times", problem, ("use a longer log", "use a coarser recurs"))
         raise NoEstimateError((reason,), can_force=False)
     future = np.bincount(np.searchsorted(labels, requested), minlength=len(labels)) / len(requested)
-    cells = cells.reshape(-1)
     return _Times(cells, future, np.bincount(cells, minlength=len(labels)) / len(cells))
 
 
@@ -331,10 +327,7 @@ def _terms(log: BanditLog, probs_of: Distribution, membership: Floats, times: _T
 
 def _extra_rewards(residuals: Floats, folds: Ints, cells: Ints, actions: Ints, n_cells: int, n_actions: int) -> Floats:
     """(folds, C, K) what an action earns at φ beyond its usual reward, from other folds; shrunk toward 0."""
-    n_folds = int(folds.max()) + 1
-    shape = (n_folds, n_cells, n_actions)
+    shape = (int(folds.max()) + 1, n_cells, n_actions)
     places = np.ravel_multi_index((folds, cells, actions), shape)
-    sums = np.bincount(places, residuals, minlength=int(np.prod(shape))).reshape(shape)
-    counts = np.bincount(places, minlength=int(np.prod(shape))).reshape(shape)
-    others, elsewhere = sums.sum(axis=0) - sums, counts.sum(axis=0) - counts
-    return np.asarray(others / (elsewhere + SHRINKAGE))
+    sums, counts = (np.bincount(places, each, np.prod(shape)).reshape(shape) for each in (residuals, None))
+    return np.asarray((sums.sum(axis=0) - sums) / (counts.sum(axis=0) - counts + SHRINKAGE))

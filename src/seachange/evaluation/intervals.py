@@ -132,8 +132,7 @@ def _bernstein_radius(terms: Floats, reach: float, confidence: float) -> float:
 RESAMPLES = 1000
 # With more clusters, groups of neighbors are drawn. The spread is then known to 1 in √(2 · 4096), about 1 %.
 MOST_GROUPS = 4096
-# Resamples counted at a time, small enough for the cache.
-AT_ONCE = 32
+AT_ONCE = 32  # resamples counted at a time, small enough for the cache
 # With fewer effective clusters in the spread, (Σ ψ²)² / Σ ψ⁴ of their influences or of the rewards' distances from
 # their mean, too many resamples miss all of them.
 LEAST_IN_SPREAD = 10.0

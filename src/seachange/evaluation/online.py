@@ -29,27 +29,18 @@ from seachange.log.clusters import Clusters
 from seachange.params import Auto, require, require_count
 from seachange.protocols import Deployer, Floats
 
-# The smallest number of accepted rounds, as for effective rounds.
-LEAST_ACCEPTED = int(LEAST_EFFECTIVE)
-# Quantiles to suggest if too few rounds are accepted.
-QUANTILES = (0.001, 0.01, 0.05, 0.1)
-# A suggested setting must be expected to accept this many times the minimum, because replays vary.
-MARGIN = 1.5
-# Actions listed in a message, at most.
-MOST_LISTED = 5
-# The bound on ratios to suggest if the strict one accepts few rounds: this share of ratios is below it.
-COMMON = 0.999
-# How many times larger the strict bound must be for the other to be suggested.
-WORTH_BOUNDING = 3.0
-# Ratios that exceed their bound by less than this count as equal.
-ROUNDING = 1e-9
-# Share of a policy that may be missing from its history without a note.
-NOTABLE_LOSS = 0.01
+LEAST_ACCEPTED = int(LEAST_EFFECTIVE)  # the smallest number of accepted rounds, as for effective rounds
+QUANTILES = (0.001, 0.01, 0.05, 0.1)  # quantiles to suggest if too few rounds are accepted
+MARGIN = 1.5  # a suggested setting must be expected to accept this many times the minimum, because replays vary
+MOST_LISTED = 5  # actions listed in a message, at most
+COMMON = 0.999  # the bound on ratios to suggest if the strict one accepts few rounds: this share of ratios is below it
+WORTH_BOUNDING = 3.0  # how many times larger the strict bound must be for the other to be suggested
+ROUNDING = 1e-9  # ratios that exceed their bound by less than this count as equal
+NOTABLE_LOSS = 0.01  # share of a policy that may be missing from its history without a note
 CHUNK_ROUNDS = 1 << 14
 
 Method = Literal["replay", "dr-ns"]
-# A setting that would accept more rounds, in words, and the c it leads to.
-Setting = tuple[str, float]
+Setting = tuple[str, float]  # a setting that would accept more rounds, in words, and the c it leads to
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -223,12 +214,14 @@ def _estimate(
     would be Σ_ti (e_ti - ē_t)² / (replays - 1); any excess comes from their beliefs. In the worst case both errors have
     the same sign, so they are added.
     """
-    totals, n_replays = counts.sum(axis=1, keepdims=True), len(counts)
-    values = np.sum(counts * terms, axis=1, keepdims=True) / totals
-    errors = counts * (terms - values) / totals
-    mean_errors, of_beliefs = errors.mean(axis=0), 0.0
+    pairs = list(zip(counts, np.broadcast_to(terms, counts.shape), strict=True))
+    values = np.array([count @ term / count.sum() for count, term in pairs])
+    errors = [c * (term - value) / c.sum() for (c, term), value in zip(pairs, values, strict=True)]
+    n_replays, of_beliefs = len(counts), 0.0
+    mean_errors = sum((each / n_replays for each in errors), np.zeros(len(log)))
     if n_replays > 1:
-        explained = float(np.square(errors - mean_errors).sum()) / (n_replays - 1)
+        squares = sum(float(each @ each) for each in errors)
+        explained = (squares - n_replays * float(mean_errors @ mean_errors)) / (n_replays - 1)
         of_beliefs = max(float(values.var(ddof=1)) - explained, 0.0)
     clusters, accepted = Clusters(log), float(replays.accepted.sum(axis=1).mean())
     # A single sequence has nothing to be compared with: its rounds are treated as independent.

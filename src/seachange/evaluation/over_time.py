@@ -31,13 +31,11 @@ TimeFeature: TypeAlias = Recurrence | Callable[[npt.NDArray[Any]], npt.ArrayLike
 
 # "auto" tries this many windows, each half as long as the one before, down to the shortest.
 MOST_WINDOWS, SHORTEST_WINDOW = 12, 20
-# Share of the log before the first prediction that is scored.
-WARM_UP = 0.1
+WARM_UP = 0.1  # share of the log before the first prediction that is scored
 SECONDS = {"hour": 3600, "day": 86_400, "week": 604_800}
 # The length of a unit in seconds, and after how many units it recurs.
 RECURRENCES = {"hour": (3600, 24), "weekday": (86_400, 7), "hour of the week": (3600, 168)}
-# The first of January 1970 was a Thursday.
-FROM_MONDAY = 3 * 86_400
+FROM_MONDAY = 3 * 86_400  # the first of January 1970 was a Thursday
 
 
 @dataclass(frozen=True, eq=False)

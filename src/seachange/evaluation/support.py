@@ -19,10 +19,8 @@ from seachange.states.labels import StateLabels
 
 PolicyLike: TypeAlias = Policy | PolicySet | Floats
 Distribution: TypeAlias = Callable[[slice], Floats]
-# Probabilities kept in memory at a time.
-ENTRIES = 1 << 17
-# How far from 1 the probabilities of a round may sum.
-ROUNDING = 1e-6
+ENTRIES = 1 << 17  # probabilities kept in memory at a time
+ROUNDING = 1e-6  # how far from 1 the probabilities of a round may sum
 
 
 @dataclass(frozen=True, eq=False)

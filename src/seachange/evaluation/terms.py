@@ -18,8 +18,7 @@ from seachange.params import require
 from seachange.policies.reward_models import robust_weights
 from seachange.protocols import Bools, Floats, Ints
 
-# Pseudo-rounds that shrink the reward model toward the mean reward.
-RIDGE = 1.0
+RIDGE = 1.0  # pseudo-rounds that shrink the reward model toward the mean reward
 FOLDS = 5
 
 

@@ -33,8 +33,7 @@ from seachange.params import require
 from seachange.protocols import Floats
 
 IntervalKind = Literal["normal", "bootstrap", "bernstein", "sequence"]
-# With fewer effective rounds there is no spread to build an interval from.
-FEWEST = 2.0
+FEWEST = 2.0  # with fewer effective rounds there is no spread to build an interval from
 
 
 @dataclass(frozen=True, repr=False)

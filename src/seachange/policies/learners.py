@@ -29,25 +29,18 @@ from seachange.policies.softmax import SoftmaxPolicy
 from seachange.protocols import Bools, Floats, Ints, Policy
 from seachange.registry import LEARNERS
 
-# Largest coefficient, in units of the features, of a softmax so steep that it takes the best action.
-GREEDY = 1e6
+GREEDY = 1e6  # largest coefficient, in units of the features, of a softmax so steep that it takes the best action
 # Strengths of regularization to try, strongest first, as multiples of the squared relative standard error of the value.
 STRENGTHS = (2000.0, 2.0)
-# The same toward 0, if there is no surrogate.
-STRENGTH_TO_ZERO = 2.0
+STRENGTH_TO_ZERO = 2.0  # the same toward 0, if there is no surrogate
 MIN_L2 = 1e-6
 # The surrogate's maximum takes actions in proportion to their rewards; the best policy is more decided.
 STEEPER_THAN_SURROGATE = 4.0
-# Factors by which a policy may be made steeper.
-STEEPER = np.geomspace(1.0, 1e3, 13)
-# Values closer than this, in units of mean absolute reward, count as equal.
-FLAT = 1e-7
-# Blocks of time: the odd ones are one half of the log, the even ones the other.
-BLOCKS = 10
-# Probabilities kept in memory at a time.
-MAX_PROBS = 1 << 24
-# Share of rewarded rounds that may be clipped without a warning.
-MAX_CLIPPED_SHARE = 0.01
+STEEPER = np.geomspace(1.0, 1e3, 13)  # factors by which a policy may be made steeper
+FLAT = 1e-7  # values closer than this, in units of mean absolute reward, count as equal
+BLOCKS = 10  # blocks of time: the odd ones are one half of the log, the even ones the other
+MAX_PROBS = 1 << 24  # probabilities kept in memory at a time
+MAX_CLIPPED_SHARE = 0.01  # share of rewarded rounds that may be clipped without a warning
 
 Climb = Callable[[Objective, Floats], tuple[Floats, Any]]
 

@@ -33,14 +33,11 @@ from seachange.registry import LEARNERS
 
 Learner = SoftmaxLearner | DMLearner
 
-# Clips to try; the second only if the log has larger importance weights.
-CLIPS = (100.0, 20.0)
+CLIPS = (100.0, 20.0)  # clips to try; the second only if the log has larger importance weights
 # Regularization strengths to try besides "auto": toward the surrogate's maximum, and toward 0.
 STRENGTHS, STRENGTHS_TO_ZERO = (2000.0, 2.0), (0.2, 6.0)
-# Importance weights are clipped here when candidates are compared, so that no single round decides.
-MAX_WEIGHT = 100.0
-# Confidence needed to warn that the learned policies earn less than the log did.
-LOSS_CONFIDENCE = 0.99
+MAX_WEIGHT = 100.0  # importance weights are clipped here when candidates are compared, so that no single round decides
+LOSS_CONFIDENCE = 0.99  # confidence needed to warn that the learned policies earn less than the log did
 
 
 @dataclass(frozen=True)

@@ -68,8 +68,7 @@ def _in_columns(values: npt.NDArray[Any], kind: npt.DTypeLike, padding: Any = 0)
     return np.ascontiguousarray(np.moveaxis(whole.reshape(n_tiles, LANES, *values.shape[1:]), 1, -1))
 
 
-# Tiles are kept for all passes if they take at most this many numbers.
-MAX_KEPT = 1 << 27
+MAX_KEPT = 1 << 27  # tiles are kept for all passes if they take at most this many numbers
 # Threads share a pass over more features than this; below, starting them costs more than they save.
 MIN_SHARED = 1 << 21
 

@@ -21,10 +21,8 @@ from seachange.policies.reward_models import cross_fitted, reward_kind
 from seachange.protocols import Bools, Floats, Ints
 from seachange.registry import LEARNERS, POLICIES, Arrays, SavedPart
 
-# Blocks of time for cross-fitting.
-FOLDS = 5
-# A larger table means that contexts are continuous, not categories.
-MAX_CELLS = 500_000
+FOLDS = 5  # blocks of time for cross-fitting
+MAX_CELLS = 500_000  # a larger table means that contexts are continuous, not categories
 
 
 @POLICIES.register("table")

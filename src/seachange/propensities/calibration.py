@@ -15,10 +15,8 @@ from seachange.propensities.logging_model import ChoiceModel, ChoiceSample
 from seachange.protocols import Bools, Floats
 from seachange.records import lines_of, table_of
 
-# Normal quantile of 95% intervals.
-REACH = 1.959963984540054
-# Actions printed in a report.
-SHOWN = 10
+REACH = 1.959963984540054  # normal quantile of 95% intervals
+SHOWN = 10  # actions printed in a report
 
 
 @dataclass(frozen=True)

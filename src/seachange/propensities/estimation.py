@@ -25,8 +25,7 @@ RIDGES = (1000.0, 100.0, 10.0, 1.0, 0.1)
 RIDGE_ROUNDS, RIDGE_CELLS = 20_000, 400_000
 SHARPNESS_ROUNDS, SHARPNESS_CELLS = 100_000, 4_000_000
 LEAST_ROUNDS = 200
-# The context determines the action if its probability is above this.
-DETERMINED = 0.99
+DETERMINED = 0.99  # the context determines the action if its probability is above this
 
 
 def estimate_propensities(log: BanditLog, *, folds: int = 5, seed: int = 0) -> Floats:

@@ -13,12 +13,9 @@ from seachange.kernels.softmax_probs import choice_probs, choice_sums
 from seachange.log.bandit_log import BanditLog
 from seachange.protocols import Floats, Ints
 
-# Step from one rate to the next, in standard errors of a count: √rate changes by half of it.
-STEP = 0.25
-# Pseudo-actions spread over all rates, so that no rate is impossible.
-PSEUDO_ACTIONS = 0.1
-# More iterations would fit noise.
-ITERATIONS = 100
+STEP = 0.25  # step from one rate to the next, in standard errors of a count: √rate changes by half of it
+PSEUDO_ACTIONS = 0.1  # pseudo-actions spread over all rates, so that no rate is impossible
+ITERATIONS = 100  # more iterations would fit noise
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,17 +34,15 @@ class RatePrior:
     def of(cls, taken: Floats, shown: Floats) -> Self:
         """The prior for (K,) actions, given how often each was taken and available."""
         longest = max(float(shown.max()), 1.0)
-        highest = float(
-            np.max(np.divide(taken * longest, shown, out=np.zeros(len(taken)), where=shown > 0), initial=1.0)
-        )
+        scaled = np.divide(taken * longest, shown, out=np.zeros(len(taken)), where=shown > 0)
+        highest = float(np.max(scaled, initial=1.0))
         counts = np.square(STEP / 2 * np.arange(1, int(2 / STEP * np.sqrt(highest)) + 2))
         # An action that was never taken may be as rare as one round in all.
         rare = np.geomspace(1 / len(taken), counts[0], max(int(2 * np.log2(len(taken) * counts[0])), 0), endpoint=False)
         rates = np.concatenate([rare, counts]) / longest
         cases, times = np.unique(np.stack([taken, shown]), axis=1, return_counts=True)
         likelihoods = _likelihoods(rates, *cases)
-        flat = np.full(len(rates), 1 / len(rates))
-        weights = flat
+        weights = flat = np.full(len(rates), 1 / len(rates))
         with one_thread():
             for _ in range(ITERATIONS):
                 expected = weights * ((times / (likelihoods @ weights)) @ likelihoods)
@@ -69,10 +64,8 @@ def _likelihoods(rates: Floats, taken: Floats, shown: Floats) -> Floats:
     return np.asarray(np.exp(scores - scores.max(axis=1, keepdims=True)))
 
 
-# Rounds whose features are summed at a time.
-ROWS = 1 << 15
-# Probabilities held in memory at a time.
-CELLS = 1 << 20
+ROWS = 1 << 15  # rounds whose features are summed at a time
+CELLS = 1 << 20  # probabilities held in memory at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,15 +101,14 @@ class ChoiceSample:
         n_features = self.log.joint.n_features
         if n_features == 0 or len(self) == 0:
             return np.zeros(n_features), np.ones(n_features)
-        parts = self.parts()
         contexts = self.log.contexts
+
+        def rows(part: Ints) -> Floats:
+            return contexts[part].reshape(-1, n_features)
+
         count = len(self) * (contexts.shape[1] if contexts.ndim == 3 else 1)
-        sums, squares = np.zeros(n_features), np.zeros(n_features)
-        for part in parts:
-            sums += contexts[part].reshape(-1, n_features).sum(axis=0, dtype=np.float64)
-        means = sums / count
-        for part in parts:
-            squares += np.square(contexts[part].reshape(-1, n_features) - means).sum(axis=0)
+        means = sum(rows(part).sum(axis=0, dtype=np.float64) for part in self.parts()) / count
+        squares = sum(np.square(rows(part) - means).sum(axis=0) for part in self.parts())
         scales = np.sqrt(squares / count)
         # The standard deviation of a constant is rounding error.
         return means, np.where(scales > 1e-12 * np.abs(means), scales, 1.0)
@@ -166,7 +158,6 @@ class ChoiceModel:
 
         if len(sample) == 0 or sample.log.n_actions == 1:
             return self
-
         surplus = np.zeros(len(self.intercepts) + self.slopes.size)
         surplus[: len(self.intercepts)] = chance * (sample.taken - self.frequencies * sample.shown)
 
@@ -183,10 +174,9 @@ class ChoiceModel:
 
     def probs(self, sample: ChoiceSample) -> Floats:
         """(m, K) π_0(a | x_t)."""
-        arrays = sample.log.arrays
-        found = np.empty((len(sample), len(self.intercepts)))
-        choice_probs(arrays.rows, arrays.mask, sample.rounds, *self._raw(sample), found)
-        return found
+        (rows, mask, *_), probs = sample.log.arrays, np.empty((len(sample), len(self.intercepts)))
+        choice_probs(rows, mask, sample.rounds, *self._raw(sample), probs)
+        return probs
 
     def chance(self, sample: ChoiceSample) -> Floats:
         """(K,) Σ_t π (1 - π) over Σ_t f (1 - f): the share of an action's variance that contexts leave to chance."""
@@ -219,12 +209,9 @@ class ChoiceModel:
 
     def _loss(self, sample: ChoiceSample) -> tuple[float, Floats]:
         """Σ_t -log π_0(a_t | x_t) and its gradient in (b, θ)."""
-        arrays = sample.log.arrays
-        base, coefs = self._raw(sample)
+        (rows, mask, actions, *_), (base, coefs) = sample.log.arrays, self._raw(sample)
         intercepts, raw = np.zeros_like(base), np.zeros_like(coefs)
-        loss = choice_sums(
-            arrays.rows, arrays.mask, arrays.actions, sample.rounds, base, coefs, intercepts, raw
-        )  # fmt: skip
+        loss = choice_sums(rows, mask, actions, sample.rounds, base, coefs, intercepts, raw)
         slopes = raw[:, : len(self.means)]
         if len(self.slopes) > 1:
             slopes = slopes - intercepts[:, None] * self.means

@@ -21,19 +21,15 @@ from seachange.log.raw import PART_ROWS
 from seachange.log.validation import LEAST_PROPENSITY
 from seachange.protocols import Bools, Floats, Ints
 
-# Actions that are checked, in order of their numbers.
-MOST_ACTIONS = 2_000
+MOST_ACTIONS = 2_000  # actions that are checked, in order of their numbers
 FEWEST_ROUNDS, FEWEST_EACH = 500, 30
 # Standard errors by which means may differ; larger standard errors than this give no evidence.
 REACH, WIDEST_ERROR = 4.0, 0.25
 # Largest probability of a coincidence for all actions, assuming that unrelated numbers are off by a factor of e.
 COINCIDENCE = 0.005
-# Standard deviations beyond which numbers differ between actions.
-SURE = 8.0
-# Tolerance for values written with few digits.
-AS_WRITTEN = 1e-3
-# Error of encoding and decoding a number in single precision.
-ROUNDING = 1e-5
+SURE = 8.0  # standard deviations beyond which numbers differ between actions
+AS_WRITTEN = 1e-3  # tolerance for values written with few digits
+ROUNDING = 1e-5  # error of encoding and decoding a number in single precision
 WORDS = re.compile(r"p|p0|pi|pi0|π|π0|pr|probs?|proba|probability|probabilities|propensit(y|ies)|pscores?|chances?")
 
 
