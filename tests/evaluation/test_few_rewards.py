@@ -8,7 +8,13 @@ from scipy.stats import chi2
 
 import seachange as sc
 from seachange.evaluation.formulas import Parts
-from seachange.evaluation.intervals import bootstrap_interval, draw_counts, gamma_interval, influences, standard_error
+from seachange.evaluation.value_estimate import (
+    bootstrap_interval,
+    draw_counts,
+    gamma_interval,
+    influences,
+    standard_error,
+)
 from seachange.log.clusters import Clusters
 
 pytestmark = pytest.mark.small

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 import seachange as sc
 from seachange.errors import ParameterError
 from seachange.evaluation.formulas import Parts
-from seachange.evaluation.intervals import (
+from seachange.evaluation.value_estimate import (
     bernstein_interval,
     bootstrap_interval,
     draw_counts,

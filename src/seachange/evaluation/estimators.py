@@ -14,11 +14,10 @@ from seachange.engine import one_thread
 from seachange.errors import SeachangeWarning
 from seachange.evaluation.diagnostics import EstimateWarning, NoEstimateError, Reason, diagnostics_of, require_sound
 from seachange.evaluation.formulas import ESTIMATORS, Parts, Setting
-from seachange.evaluation.intervals import ConfidenceSequence
-from seachange.evaluation.support import PolicyLike, Support, distribution_of, membership_of
+from seachange.evaluation.support import PolicyLike, Range, Support, distribution_of, membership_of
 from seachange.evaluation.terms import Need, Terms, terms_of
+from seachange.evaluation.value_estimate import ConfidenceSequence, IntervalRequest, interval_request
 from seachange.evaluation.value_estimate import IntervalKind as IntervalKind
-from seachange.evaluation.value_estimate import IntervalRequest, interval_request
 from seachange.evaluation.value_estimate import ValueEstimate as ValueEstimate
 from seachange.log.bandit_log import BanditLog, require_propensities, warn_of_estimates
 from seachange.params import require
@@ -37,7 +36,7 @@ def evaluate(
     labels: StateLabels | None = None,
     soft: bool = False,
     interval: IntervalKind = "normal",
-    reward_range: tuple[float, float] | None = None,
+    reward_range: Range | None = None,
     modelled: npt.ArrayLike | None = None,
     switch: Setting = "auto",
     shrinkage: Setting = "auto",
@@ -88,7 +87,7 @@ def watch(
     confidence: float = 0.95,
     labels: StateLabels | None = None,
     soft: bool = False,
-    reward_range: tuple[float, float] | None = None,
+    reward_range: Range | None = None,
     modelled: npt.ArrayLike | None = None,
     switch: Setting = "auto",
     shrinkage: Setting = "auto",
@@ -114,7 +113,7 @@ def _parts(name: str, terms: Terms, settings: dict[str, Setting]) -> Parts:
 
 def _terms(
     log: BanditLog, policy: PolicyLike, names: Sequence[str], request: IntervalRequest, clip: float, labels: StateLabels
-    | None, soft: bool, modelled: npt.ArrayLike | None, settings: dict[str, Setting], force: bool,
+    | None, soft: bool, modelled: npt.ArrayLike | None, settings: dict[str, Setting], force: bool
 ) -> tuple[Terms, Support]:  # fmt: skip
     """The terms of these estimators and the log's support for the policy; raises if the support is too weak."""
     chosen = [ESTIMATORS[name] for name in names]
@@ -141,7 +140,7 @@ def evaluate_logging(
     confidence: float = 0.95,
     *,
     interval: IntervalKind = "normal",
-    reward_range: tuple[float, float] | None = None,
+    reward_range: Range | None = None,
     seed: int = 0,
 ) -> ValueEstimate:
     """The value of the logging policy: the log's mean reward, which needs no weights."""
@@ -158,7 +157,7 @@ def evaluate_states(
     clip: float = np.inf,
     confidence: float = 0.95,
     interval: IntervalKind = "normal",
-    reward_range: tuple[float, float] | None = None,
+    reward_range: Range | None = None,
     force: bool = False,
     seed: int = 0,
 ) -> list[ValueEstimate | None]:

@@ -19,7 +19,6 @@ from seachange.evaluation.diagnostics import (
     require_sound,
 )
 from seachange.evaluation.formulas import Parts
-from seachange.evaluation.intervals import influences, normal_interval, standard_error
 from seachange.evaluation.over_time import TimeFeature, ValuesOverTime, features_of, moments_of, times_of
 from seachange.evaluation.support import (
     Distribution,
@@ -32,8 +31,16 @@ from seachange.evaluation.support import (
     slices_of,
 )
 from seachange.evaluation.terms import FOLDS, terms_of
-from seachange.evaluation.value_estimate import FEWEST, ValueEstimate, require_confidence
-from seachange.log.bandit_log import BanditLog, require_propensities, require_rewards
+from seachange.evaluation.value_estimate import (
+    FEWEST,
+    ValueEstimate,
+    influences,
+    normal_interval,
+    require_confidence,
+    require_evaluable,
+    standard_error,
+)
+from seachange.log.bandit_log import BanditLog
 from seachange.log.clusters import Clusters
 from seachange.params import require, require_count
 from seachange.protocols import Bools, Floats, Ints
@@ -246,9 +253,7 @@ def evaluate_future(
     ``force`` returns an estimate anyway, with a warning.
     """
     require(contexts in ("all", "alike"), f'contexts must be "all" or "alike"; got {contexts!r}.')
-    require_confidence(confidence)
-    require_rewards(log, "evaluating a policy at a future time")
-    require_propensities(log, "evaluating a policy at a future time")
+    require_evaluable(log, confidence, "evaluating a policy at a future time")
     logged = times_of(log, "a value at a future time")
     times = _similar_times(logged, moments_of(at), recurs)
     terms = _terms(log, distribution_of(log, policy, labels), membership_of(log, labels), times)

@@ -22,9 +22,9 @@ from seachange.evaluation.diagnostics import (
 )
 from seachange.evaluation.support import Support, SupportSums, effective_samples
 from seachange.evaluation.terms import FOLDS, CrossFit, fit_across
-from seachange.evaluation.value_estimate import FEWEST, ValueEstimate, require_confidence
+from seachange.evaluation.value_estimate import FEWEST, ValueEstimate, require_evaluable
 from seachange.kernels.replay_steps import Acceptance, Followed, LoggedRounds, include, largest_ratios
-from seachange.log.bandit_log import BanditLog, require_propensities, require_rewards
+from seachange.log.bandit_log import BanditLog
 from seachange.log.clusters import Clusters
 from seachange.params import Auto, require, require_count
 from seachange.protocols import Deployer, Floats
@@ -92,9 +92,7 @@ def evaluate_online(
     valid = highest_rate == "auto" or 0 < highest_rate < np.inf
     require(valid, f'highest_rate must be "auto" or positive; got {highest_rate}.')
     require_count("repeats", repeats)
-    require_confidence(confidence)
-    require_rewards(log, "evaluating a deployment")
-    require_propensities(log, "evaluating a deployment")
+    require_evaluable(log, confidence, "evaluating a deployment")
     if not isinstance(deployer, Deployer):
         raise ParameterError(
             f"evaluate_online needs a deployer with init, act and update; got a {type(deployer).__name__}. "

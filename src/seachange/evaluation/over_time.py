@@ -16,9 +16,9 @@ from seachange.errors import LogError, ParameterError
 from seachange.evaluation.diagnostics import diagnostics_of, require_sound
 from seachange.evaluation.support import PolicyLike, distribution_of, membership_of
 from seachange.evaluation.terms import Need, terms_of
-from seachange.evaluation.value_estimate import FEWEST, require_confidence
+from seachange.evaluation.value_estimate import FEWEST, require_evaluable
 from seachange.kernels.importance_weights import clustered_products
-from seachange.log.bandit_log import BanditLog, require_propensities, require_rewards
+from seachange.log.bandit_log import BanditLog
 from seachange.log.clusters import Clusters
 from seachange.params import Auto, require, require_count
 from seachange.protocols import Floats, Ints
@@ -187,10 +187,8 @@ def _terms(
 ) -> _Terms:  # fmt: skip
     """The terms in time order, after validating arguments and support."""
     require(estimator in ("ips", "snips", "dr"), f'estimator must be "ips", "snips" or "dr"; got {estimator!r}.')
-    require_confidence(confidence)
     require(clip > 0, f"clip must be positive; got {clip}.")
-    require_rewards(log, "evaluating a policy over time")
-    require_propensities(log, "evaluating a policy over time")
+    require_evaluable(log, confidence, "evaluating a policy over time")
     order, clusters = along_time(log), Clusters(log).places
     needs: set[Need] = {"model"} if estimator == "dr" else set()
     terms, support = terms_of(log, distribution_of(log, policy, labels), membership_of(log, labels), clip, needs)

@@ -19,6 +19,7 @@ from seachange.states.labels import StateLabels
 
 PolicyLike: TypeAlias = Policy | PolicySet | Floats
 Distribution: TypeAlias = Callable[[slice], Floats]
+Range: TypeAlias = tuple[float, float]
 ENTRIES = 1 << 17  # probabilities kept in memory at a time
 ROUNDING = 1e-6  # how far from 1 the probabilities of a round may sum
 

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from seachange.evaluation.support import Distribution, Support, SupportSums, slices_of, support_of
+from seachange.evaluation.support import Distribution, Range, Support, SupportSums, slices_of, support_of
 from seachange.kernels.importance_weights import add_own_features, add_own_scores, expect
 from seachange.kernels.regression import modeled_rewards, regression_sums, solve_ridge
 from seachange.log.bandit_log import BanditLog
@@ -195,7 +195,7 @@ def terms_of(
     clip: float,
     needs: Set[Need],
     modelled: npt.ArrayLike | None = None,
-    limits: tuple[float, float] | None = None,
+    limits: Range | None = None,
     *,
     forward: bool = False,
 ) -> tuple[Terms, Support]:
@@ -248,7 +248,7 @@ def terms_of(
     return terms, support
 
 
-def _given(log: BanditLog, modelled: npt.ArrayLike, limits: tuple[float, float] | None) -> Callable[[slice], Floats]:
+def _given(log: BanditLog, modelled: npt.ArrayLike, limits: Range | None) -> Callable[[slice], Floats]:
     predicted, expected = np.asarray(modelled, dtype=np.float64), (len(log), log.n_actions)
     require(predicted.shape == expected, f"modelled must have shape {expected}; got {predicted.shape}.")
     low, high = float(predicted.min()), float(predicted.max())
@@ -259,7 +259,7 @@ def _given(log: BanditLog, modelled: npt.ArrayLike, limits: tuple[float, float] 
     return lambda rounds: np.ascontiguousarray(predicted[rounds])
 
 
-def _within(fit: CrossFit, limits: tuple[float, float] | None) -> Callable[[slice], Floats]:
+def _within(fit: CrossFit, limits: Range | None) -> Callable[[slice], Floats]:
     if limits is None:
         return fit.predict
     low, high = limits

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from seachange.deploy.exp4s import Exp4S
+from seachange.evaluation.support import Range
 from seachange.log.bandit_log import BanditLog, require_propensities, require_rewards
 from seachange.params import require, require_count
 from seachange.policies.learners import IPSLearner
@@ -20,8 +21,6 @@ from seachange.states.labels import StateLabels
 
 if TYPE_CHECKING:
     from seachange.model import SwitchingModel
-
-Range = tuple[float, float]
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from seachange.log.bandit_log import BanditLog, require_propensities
 from seachange.log.clusters import Clusters
 from seachange.params import Params, require, require_count
 from seachange.policies.learners import (
+    STRENGTHS,
     CrossEntropyLearner,
     DMLearner,
     DRLearner,
@@ -35,7 +36,7 @@ Learner = SoftmaxLearner | DMLearner
 
 CLIPS = (100.0, 20.0)  # clips to try; the second only if the log has larger importance weights
 # Regularization strengths to try besides "auto": toward the surrogate's maximum, and toward 0.
-STRENGTHS, STRENGTHS_TO_ZERO = (2000.0, 2.0), (0.2, 6.0)
+STRENGTHS_TO_ZERO = (0.2, 6.0)
 MAX_WEIGHT = 100.0  # importance weights are clipped here when candidates are compared, so that no single round decides
 LOSS_CONFIDENCE = 0.99  # confidence needed to warn that the learned policies earn less than the log did
 
