@@ -101,13 +101,13 @@ class BeliefDeployer(ABC):
         return Decision(action, float(probs[action]), probs, state.rounds, self._by_state(contexts, advice, action))
 
     def update(self, state: DeploymentState, decision: Decision, reward: float | None) -> DeploymentState:
-        """The state after a round; ``reward`` None means that it has not come yet (``amend`` when it does)."""
+        """The state after a round; a ``reward`` of None means that it has not arrived yet (``amend`` when it does)."""
         self._require_own(state)
         self._require_decision(decision)
         if decision.round != state.rounds:
             raise ParameterError(
                 f"the decision is of round {decision.round}, but the deployment is at round {state.rounds}. Update "
-                "with each decision before making the next; pass None if its reward has not come yet."
+                "with each decision before making the next; pass None if its reward has not arrived yet."
             )
         evidence = np.ones(len(state.belief)) if reward is None else self._checked_evidence(decision, reward)
         belief = self._replayed(state.belief, evidence[None])
@@ -137,10 +137,10 @@ class BeliefDeployer(ABC):
         return self._trimmed(DeploymentState(belief, state.rounds, state.anchor, evidences, waiting))
 
     def _trimmed(self, state: DeploymentState) -> DeploymentState:
-        """The same state without the rounds that no late reward can reach anymore."""
+        """The same state without the rounds that late rewards can no longer reach."""
         known = int(state.waiting.argmax()) if state.waiting.any() else len(state.waiting)
         forgotten = max(known, len(state.waiting) - self.memory)
-        # Forgetting a round whose reward never came may leave complete rounds at the front.
+        # Forgetting a round whose reward never arrived may leave complete rounds at the front.
         still = state.waiting[forgotten:]
         forgotten += int(still.argmax()) if still.any() else len(still)
         if forgotten == 0:
@@ -242,6 +242,6 @@ def _number(reward: float) -> float:
         value = np.nan
     require(
         bool(np.isfinite(value)),
-        f"reward must be a finite number; got {reward!r}. Pass None to update if it has not come yet.",
+        f"reward must be a finite number; got {reward!r}. Pass None to update if it has not arrived yet.",
     )
     return value

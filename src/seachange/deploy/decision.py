@@ -73,7 +73,7 @@ class Snapshot:
 
 @dataclass(frozen=True, eq=False)
 class Decision(Snapshot):
-    """The decision of a round, with everything that its reward will need whenever it comes."""
+    """The decision of a round, with everything that its reward will need whenever it arrives."""
 
     action: int
     propensity: float  # probability with which the action was chosen

@@ -240,8 +240,8 @@ def evaluate_difference(
     terms, weights = _difference_terms(log, policy, labels)
     baseline = log.arrays.rewards if other is None else _difference_terms(log, other, other_labels)[0]
     with one_thread():
-        found = request.estimate("dr", Parts(terms - baseline), weights)
-    return Difference(found.value, found.std_error, found.low, found.high, confidence, paired=True)
+        estimate = request.estimate("dr", Parts(terms - baseline), weights)
+    return Difference(estimate.value, estimate.std_error, estimate.low, estimate.high, confidence, paired=True)
 
 
 def worst_case_difference(one: ValueEstimate, other: ValueEstimate) -> Difference:

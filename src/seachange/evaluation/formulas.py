@@ -124,8 +124,8 @@ def _corrected(terms: Terms, weights: Floats, *, fit_noise: bool) -> Floats:
 
 
 def _thresholds(weights: Floats) -> Floats:
-    found = np.unique(np.quantile(weights, QUANTILES))
-    return np.append(found[found > 0], np.inf)
+    quantiles = np.unique(np.quantile(weights, QUANTILES))
+    return np.append(quantiles[quantiles > 0], np.inf)
 
 
 def _least_error(terms: Terms, settings: Floats, changed: Callable[[float], Floats]) -> float:

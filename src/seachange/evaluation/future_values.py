@@ -68,7 +68,7 @@ class Forecast:
     degree: int  # of the trend: 0 a level, 1 a line
     fade: float  # weight of a period relative to the next one
     season: int | None  # length of the season, in periods
-    past_error: float  # root mean squared error of such forecasts of past periods' estimates
+    past_error: float  # root mean squared error of this kind of forecast of past periods' estimates
     n_periods: int
     confidence: float
 

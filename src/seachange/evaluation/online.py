@@ -165,19 +165,19 @@ def _diagnostics(log: BanditLog, replays: Followed, weights: Floats, settings: l
     counted = (replays.rates * weights).mean(axis=0) / replays.rates.mean()
     beyond, fewest = float(replays.beyond.mean()), int(replays.accepted.sum(axis=1).min())
     support = Support(counted, float(counted.max()), beyond, None if log.logging_probs is None else beyond)
-    found = diagnostics_of(log, support, np.inf, clips=False)
+    diagnostics = diagnostics_of(log, support, np.inf, clips=False)
     if fewest >= LEAST_ACCEPTED:
-        return found
+        return diagnostics
     few = Reason(
         "accepted rounds",
         f"Only {fewest} of {len(log):,} rounds are accepted for the deployment; at least {LEAST_ACCEPTED} are needed.",
-        _fixes(log, replays, weights, settings if found.effective_samples >= LEAST_EFFECTIVE else []),
+        _fixes(log, replays, weights, settings if diagnostics.effective_samples >= LEAST_EFFECTIVE else []),
         {"accepted": fewest, "needed": LEAST_ACCEPTED},
     )
-    reasons = (few, *found.refusals)
+    reasons = (few, *diagnostics.refusals)
     if fewest < FEWEST:
         raise NoEstimateError(reasons, can_force=False)
-    return replace(found, refusals=reasons)
+    return replace(diagnostics, refusals=reasons)
 
 
 def _looser_settings(weights: Floats, quantile: float, highest_rate: float) -> list[Setting]:
@@ -340,7 +340,7 @@ def _advice(deployer: BeliefDeployer, rounds: slice, sums: SupportSums) -> Float
 
 
 def _follow_by_hand(
-    deployer: Any, state: Any, chunk: BanditLog, past: LoggedRounds, acceptance: Acceptance, found: Followed
+    deployer: Any, state: Any, chunk: BanditLog, past: LoggedRounds, acceptance: Acceptance, replay: Followed
 ) -> tuple[Any, Floats]:
     """The same round by round for anything with ``init``, ``act`` and ``update``; also returns its probabilities."""
     contexts, masks, all_probs = chunk.contexts, chunk.action_mask, np.empty((len(chunk), chunk.n_actions))
@@ -352,11 +352,11 @@ def _follow_by_hand(
         probs, expected = deployer.act(state, context, 0.5, mask).probs, (chunk.n_actions,)
         require(np.shape(probs) == expected, f"decisions must have probs of shape {expected}; got {np.shape(probs)}.")
         all_probs[t] = probs
-        found.chosen[t], found.rates[t] = probs[action], acceptance.rate[0]
-        found.direct[t] = probs @ past.modelled[t if len(past.modelled) > 1 else 0]
-        found.beyond[t] = probs @ past.beyond[t if len(past.beyond) > 1 else 0]
-        found.accepted[t] = past.uniforms[t] * past.propensities[t] < acceptance.rate[0] * probs[action]
-        if found.accepted[t]:
+        replay.chosen[t], replay.rates[t] = probs[action], acceptance.rate[0]
+        replay.direct[t] = probs @ past.modelled[t if len(past.modelled) > 1 else 0]
+        replay.beyond[t] = probs @ past.beyond[t if len(past.beyond) > 1 else 0]
+        replay.accepted[t] = past.uniforms[t] * past.propensities[t] < acceptance.rate[0] * probs[action]
+        if replay.accepted[t]:
             # A uniform in the middle of the action's share reproduces the logged action.
             decision = deployer.act(state, context, float(probs[:action].sum() + probs[action] / 2), mask)
             if decision.action != action:

@@ -133,9 +133,9 @@ def evaluate_over_time(
     else:
         require_count("window", length)
     rounds = np.unique(np.linspace(0, len(log), min(points, len(log)) + 1).astype(np.int64)[1:] - 1)
-    found = _window_values(terms, length, fades, rounds)
+    values = _window_values(terms, length, fades, rounds)
     window, half_life = (None, float(length)) if fades else (int(length), None)
-    return _result(log, terms, estimator, rounds, found, confidence, reason, window=window, half_life=half_life)
+    return _result(log, terms, estimator, rounds, values, confidence, reason, window=window, half_life=half_life)
 
 
 def evaluate_by_period(
@@ -162,11 +162,11 @@ def evaluate_by_period(
         require_count("period", period)
         numbers = np.arange(len(log)) // period
     starts = np.flatnonzero(np.diff(numbers, prepend=numbers[0] - 1))
-    found, influences = _period_values(terms, starts)
+    values, influences = _period_values(terms, starts)
     last, periods = np.append(starts[1:], len(log)) - 1, numbers[starts] - numbers[0]
     reason = f"each {period}" if isinstance(period, str) else f"every {period:,} rounds"
     kept = influences if log.sequences is not None else None
-    return _result(log, terms, estimator, last, found, confidence, reason, periods=periods, influences=kept)
+    return _result(log, terms, estimator, last, values, confidence, reason, periods=periods, influences=kept)
 
 
 def along_time(log: BanditLog) -> Ints:

@@ -235,16 +235,11 @@ def terms_of(
             return zero
         return fit.fit_errors(targets, weights, rewards - plain.predicted)
 
-    terms = Terms(
-        weights=np.minimum(clip, support.weights),
-        clipped=bool(support.weights.max() > clip),
-        rewards=rewards,
-        predicted=plain.predicted if plain else zero,
-        direct=plain.direct if plain else zero,
-        fit_errors=fit_errors,
-        robust_predicted=robust.predicted if robust else zero,
-        robust_direct=robust.direct if robust else zero,
+    clipped, weights = bool(support.weights.max() > clip), np.minimum(clip, support.weights)
+    (predicted, direct), (robust_predicted, robust_direct) = (
+        (each.predicted, each.direct) if each else (zero, zero) for each in (plain, robust)
     )
+    terms = Terms(weights, clipped, rewards, predicted, direct, fit_errors, robust_predicted, robust_direct)
     return terms, support
 
 

@@ -78,7 +78,7 @@ class IntervalRequest:
         return self.kind in ("bernstein", "sequence")
 
     def require_possible(self, name: str, automatic: bool) -> None:
-        """Raise if the estimator ``name`` has no such interval; ``automatic`` says its setting is "auto"."""
+        """Raise if the estimator ``name`` has no interval of this kind; ``automatic`` says its setting is "auto"."""
         if not self.bounded:
             return
         possible = [each for each, one in ESTIMATORS.items() if one.limits or (self.kind == "bernstein" and one.ratio)]

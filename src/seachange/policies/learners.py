@@ -64,7 +64,7 @@ def checked_weights(log: BanditLog, weights: npt.ArrayLike | None) -> Floats:
 
 def logged_action_probs(log: BanditLog, policy: Policy, rounds: Ints | None = None, *, greedy: bool = False) -> Floats:
     """π(a_t | x_t) of every round, or of ``rounds``; ``greedy``: 1 if a_t is the most likely action of π, else 0."""
-    found = []
+    chosen = []
     for part in log.chunk_slices(min(CHUNK_ROWS, max(MAX_PROBS // log.n_actions, 1))):
         chunk, here = log[part], np.arange(part.stop - part.start)
         if rounds is not None:
@@ -72,8 +72,8 @@ def logged_action_probs(log: BanditLog, policy: Policy, rounds: Ints | None = No
         if len(here) > 0:
             mask = None if chunk.action_mask is None else chunk.action_mask[here]
             probs, actions = policy.predict_proba(chunk.contexts[here], mask), chunk.actions[here]
-            found.append(probs.argmax(axis=1) == actions if greedy else probs[np.arange(len(here)), actions])
-    return np.concatenate(found).astype(np.float64) if found else np.empty(0)
+            chosen.append(probs.argmax(axis=1) == actions if greedy else probs[np.arange(len(here)), actions])
+    return np.concatenate(chosen).astype(np.float64) if chosen else np.empty(0)
 
 
 def warn_about_clipping(log: BanditLog, counts: Floats, clip: float, stacklevel: int) -> None:
@@ -178,11 +178,11 @@ class SoftmaxLearner(Params):
                 if surrogate is not None:
                     strength = best_strength(objective, surrogate, start, self._climb)
             objective = regularized(objective, start, strength)
-        coefs, found = self._climb(objective, start)
+        coefs, result = self._climb(objective, start)
         steepness = self._steepness(objective, coefs)
         self.coefs_, self.policy_ = coefs, SoftmaxPolicy(steepness * coefs, objective.log.joint)
-        value = -float(found.fun) * objective.scale
-        self.optimization_ = Optimization(value, int(found.nit), found.status == 0, objective.l2, steepness)
+        value = -float(result.fun) * objective.scale
+        self.optimization_ = Optimization(value, int(result.nit), result.status == 0, objective.l2, steepness)
 
     def _start(self, objective: Objective, pooled: Self | None) -> tuple[Floats, Objective | None]:
         """Where to start, and the surrogate that gave it.
@@ -217,8 +217,8 @@ class SoftmaxLearner(Params):
         rounding = float(np.finfo(objective.log.arrays.rows.dtype).eps)
         options = {"maxiter": self.max_iterations, "ftol": max(rounding, 1e-10), "gtol": max(1e3 * rounding, 1e-7)}
         with one_thread():
-            found = minimize(descend, (start * units).ravel(), jac=True, method="L-BFGS-B", options=options)
-        return found.x.reshape(shape) / units, found
+            result = minimize(descend, (start * units).ravel(), jac=True, method="L-BFGS-B", options=options)
+        return result.x.reshape(shape) / units, result
 
     def _steepness(self, objective: Objective, coefs: Floats) -> float:
         """Factor on the coefficients: regularization leaves the policy softer than it should be."""
@@ -332,7 +332,7 @@ class MRDRLearner(DRLearner):
         counts = checked_weights(log, weights)
         for _ in range(1, self.turns):
             noisy = counts * robust_weights(logged_action_probs(log, self.policy_), log.arrays.propensities)
-            # No such rounds if the log never, or always, took the policy's actions.
+            # There are none if the log never, or always, took the policy's actions.
             if noisy.sum() > 0:
                 modeled = self._modeled(log, noisy, counts > 0)
                 self._learn(SoftmaxLearner._objective(self, log, counts, modeled=modeled), pooled)

@@ -85,20 +85,20 @@ class Choice:
 
 def sensible_candidates(log: BanditLog) -> dict[str, Learner]:
     """Learners worth trying on ``log``, by name, the simplest first."""
-    found: dict[str, Learner] = {"dm": DMLearner()}
+    candidates: dict[str, Learner] = {"dm": DMLearner()}
     if float(log.arrays.rewards.min()) >= 0:
-        found["cross-entropy"] = CrossEntropyLearner()
+        candidates["cross-entropy"] = CrossEntropyLearner()
     if reward_kind(log, "auto") == "bernoulli":
-        found["dm, least squares"] = DMLearner(rewards="gaussian")
+        candidates["dm, least squares"] = DMLearner(rewards="gaussian")
     if np.prod(log.joint.shape) > np.count_nonzero(log.arrays.rewards):
         # More coefficients than rewarded rounds: objectives on weighted rewards would overfit, slowly.
-        return found
+        return candidates
     largest = float(1 / log.arrays.propensities.min())
     for clip in CLIPS if largest > CLIPS[1] else CLIPS[:1]:
         suffix = f", clip {clip:g}" if largest > CLIPS[1] else ""
-        found[f"ips{suffix}"] = IPSLearner(clip=clip)
-        found[f"dr{suffix}"] = DRLearner(clip=clip)
-    return found
+        candidates[f"ips{suffix}"] = IPSLearner(clip=clip)
+        candidates[f"dr{suffix}"] = DRLearner(clip=clip)
+    return candidates
 
 
 @LEARNERS.register("auto")
@@ -148,11 +148,11 @@ def variants(name: str, learner: Learner, log: BanditLog) -> dict[str, Learner]:
     if not isinstance(learner, SoftmaxLearner):
         return {}
     to_zero = isinstance(learner, CrossEntropyLearner) or float(log.arrays.rewards.min()) < 0
-    found: dict[str, Learner] = {
+    candidates: dict[str, Learner] = {
         f"{name}, regularization {strength:g}": replace(learner, regularization=strength)
         for strength in (STRENGTHS_TO_ZERO if to_zero else STRENGTHS)
     }
-    return found | {f"{name}, not rescaled": replace(learner, steepness=1.0)}
+    return candidates | {f"{name}, not rescaled": replace(learner, steepness=1.0)}
 
 
 class _Trial:

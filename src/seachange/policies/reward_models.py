@@ -106,12 +106,12 @@ class Fold(NamedTuple):
 
 def folds_of(log: BanditLog, weights: Floats, n_folds: int) -> list[Fold]:
     """Blocks of time of about equal weight (n,); no sequence is split."""
-    fold_of, found = Clusters(log).folds(n_folds, weights), []
+    fold_of, folds = Clusters(log).folds(n_folds, weights), []
     for fold in range(int(fold_of.max()) + 1):
         rounds = np.flatnonzero(fold_of == fold)
         span = slice(int(rounds[0]), int(rounds[-1]) + 1)
-        found.append(Fold(span, fold_of[span] == fold))
-    return found
+        folds.append(Fold(span, fold_of[span] == fold))
+    return folds
 
 
 def cross_fitted(

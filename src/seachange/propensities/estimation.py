@@ -35,11 +35,11 @@ def estimate_propensities(log: BanditLog, *, folds: int = 5, seed: int = 0) -> F
     >>> log = sc.simulate.Shop(seed=0).log(seed=0)
     >>> log = log.with_propensities(sc.estimate_propensities(log), estimated=True)
     """
-    found = np.empty(len(log))
+    estimates = np.empty(len(log))
     for rounds, probs in _estimates(log, folds, seed):
-        found[rounds] = probs[np.arange(len(rounds)), log.actions[rounds]]
-    _warn_of_support(log, found)
-    return found
+        estimates[rounds] = probs[np.arange(len(rounds)), log.actions[rounds]]
+    _warn_of_support(log, estimates)
+    return estimates
 
 
 def estimate_logging_probs(log: BanditLog, *, folds: int = 5, seed: int = 0) -> Floats:
@@ -56,11 +56,11 @@ def estimate_logging_probs(log: BanditLog, *, folds: int = 5, seed: int = 0) -> 
     pseudo-round that takes all actions equally keeps every probability above 0. ``seed`` selects the rounds used to
     choose ridge and sharpness if a log is large.
     """
-    found = log.new_array(len(log), log.n_actions)
+    estimates = log.new_array(len(log), log.n_actions)
     for rounds, probs in _estimates(log, folds, seed):
-        found[rounds] = probs
-    _warn_of_support(log, found[np.arange(len(log)), log.actions])
-    return found
+        estimates[rounds] = probs
+    _warn_of_support(log, estimates[np.arange(len(log)), log.actions])
+    return estimates
 
 
 def _estimates(log: BanditLog, folds: int, seed: int) -> Iterator[tuple[Ints, Floats]]:

@@ -54,8 +54,8 @@ class RatePrior:
         cases, which = np.unique(np.stack([taken, shown]), axis=1, return_inverse=True)
         posterior = _likelihoods(self.rates, *cases) * self.weights
         with one_thread():
-            found = posterior @ self.rates / posterior.sum(axis=1)
-        return np.asarray(found[which.ravel()])
+            rates = posterior @ self.rates / posterior.sum(axis=1)
+        return np.asarray(rates[which.ravel()])
 
 
 def _likelihoods(rates: Floats, taken: Floats, shown: Floats) -> Floats:
@@ -65,7 +65,7 @@ def _likelihoods(rates: Floats, taken: Floats, shown: Floats) -> Floats:
 
 
 ROWS = 1 << 15  # rounds whose features are summed at a time
-CELLS = 1 << 20  # probabilities held in memory at a time
+CELLS = 1 << 20  # probabilities kept in memory at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,8 +169,8 @@ class ChoiceModel:
         start = np.concatenate([self.intercepts, self.slopes.ravel()])
         options = {"maxiter": 300, "ftol": 1e-9, "gtol": 1e-5}
         with one_thread():
-            found = minimize(descend, start, jac=True, method="L-BFGS-B", options=options)
-        return self._with(found.x)
+            result = minimize(descend, start, jac=True, method="L-BFGS-B", options=options)
+        return self._with(result.x)
 
     def probs(self, sample: ChoiceSample) -> Floats:
         """(m, K) π_0(a | x_t)."""

@@ -97,25 +97,25 @@ def unnamed_propensities(log: BanditLog) -> list[str]:
     if log.joint.kind != "shared" or log.masked:
         return []
     numbers = _numbers(log)
-    found = {column: InverseSums() for column, _, _ in numbers.values()}
+    columns = {column: InverseSums() for column, _, _ in numbers.values()}
     for part in log.chunks(PART_ROWS):
         for index, (column, mean, scale) in numbers.items():
-            if found[column].possible:
+            if columns[column].possible:
                 values = part.contexts[:, index] * scale + mean
-                found[column].add(np.where(np.abs(values - 1) < ROUNDING, 1.0, values), part.actions)
-    return [name for name, sums in found.items() if behaves_like_propensities(sums, name)]
+                columns[column].add(np.where(np.abs(values - 1) < ROUNDING, 1.0, values), part.actions)
+    return [name for name, sums in columns.items() if behaves_like_propensities(sums, name)]
 
 
 def _numbers(log: BanditLog) -> dict[int, tuple[str, float, float]]:
     """Contexts that are plain numbers without missing values: index, column, mean and scale."""
     if log.features is None:
         return {index: (name, 0.0, 1.0) for index, name in enumerate(log.context_names)}
-    found, index = {}, 0
+    numbers, index = {}, 0
     for feature in log.features.shared:
         if isinstance(feature, Number) and feature.place is None and not (feature.marked or feature.seconds):
-            found[index] = (feature.column, feature.mean, feature.scale)
+            numbers[index] = (feature.column, feature.mean, feature.scale)
         index += len(feature.names)
-    return found
+    return numbers
 
 
 def _differ(sums: Floats) -> bool:
