@@ -89,13 +89,12 @@ class BeliefDeployer(ABC):
         masks = None if action_mask is None else np.asarray(action_mask, dtype=bool)[None]
         advice = self.policies.advice(contexts, masks)[0]
         require(bool(np.isfinite(advice).all()), "the policies return NaN for this context. Is it finite?")
-        allowed = np.ones(advice.shape[1], dtype=bool) if masks is None else masks[0]
-        require(
-            allowed.shape == (advice.shape[1],),
-            f"action_mask must have one entry for each of the {advice.shape[1]} actions; it has shape {allowed.shape}.",
-        )
+        n_actions = advice.shape[1]
+        allowed = np.ones(n_actions, dtype=bool) if masks is None else masks[0]
+        rule = f"action_mask must have one entry for each of the {n_actions} actions; it has shape {allowed.shape}."
+        require(allowed.shape == (n_actions,), rule)
         require(bool(allowed.any()), "action_mask must allow an action.")
-        probs = np.empty(advice.shape[1])
+        probs = np.empty(n_actions)
         mix_advice(state.belief, advice, self.exploration, allowed, probs)
         action = int(draw_action(probs, uniform))
         return Decision(action, float(probs[action]), probs, state.rounds, self._by_state(contexts, advice, action))
@@ -124,13 +123,9 @@ class BeliefDeployer(ABC):
                 f"round {decision.round} has not passed yet; call update(state, decision, None) first."
             )
         place = decision.round - (state.rounds - len(state.evidences))
-        if place >= 0 and not state.waiting[place]:
-            raise ParameterError(f"round {decision.round} already has a reward.")
-        if place < 0:
-            raise ParameterError(
-                f"round {decision.round} already has a reward, or it passed more than memory={self.memory} rounds ago. "
-                "Raise memory if rewards come later than that."
-            )
+        if place < 0 or not state.waiting[place]:
+            late = f", or it passed more than memory={self.memory} rounds ago. Raise memory if rewards come later"
+            raise ParameterError(f"round {decision.round} already has a reward{late if place < 0 else ''}.")
         evidences, waiting = state.evidences.copy(), state.waiting.copy()
         evidences[place], waiting[place] = self._checked_evidence(decision, reward), False
         belief = self._replayed(state.anchor, evidences)
@@ -146,30 +141,26 @@ class BeliefDeployer(ABC):
         if forgotten == 0:
             return state
         anchor = self._replayed(state.anchor, state.evidences[:forgotten])
-        return replace(
-            state, anchor=anchor, evidences=state.evidences[forgotten:].copy(), waiting=state.waiting[forgotten:].copy()
-        )
+        evidences, waiting = state.evidences[forgotten:].copy(), state.waiting[forgotten:].copy()
+        return replace(state, anchor=anchor, evidences=evidences, waiting=waiting)
 
     def _require_own(self, state: DeploymentState) -> None:
         if not isinstance(state, DeploymentState):
             raise ParameterError(
                 f"state must be what init() or update() returned, a DeploymentState; got a {type(state).__name__}."
             )
-        n_states = len(self.initial_belief)
-        if len(state.belief) != n_states:
-            raise ParameterError(
-                f"the state is of a deployment with {len(state.belief)} states; this one has {n_states}."
-            )
+        n_states, count = len(self.initial_belief), len(state.belief)
+        if count != n_states:
+            raise ParameterError(f"the state is of a deployment with {count} states; this one has {n_states}.")
         require(state.fits(n_states) and is_distribution(state.belief), "the state is damaged: restore an earlier one.")
 
     def _require_decision(self, decision: Decision) -> None:
         n_states = len(self.initial_belief)
         if not isinstance(decision, Decision):
             raise ParameterError(f"decision must be what act() returned; got a {type(decision).__name__}.")
+        count = decision.by_state.size
         if decision.by_state.shape != (n_states,):
-            raise ParameterError(
-                f"the decision is of a deployment with {decision.by_state.size} states; this one has {n_states}."
-            )
+            raise ParameterError(f"the decision is of a deployment with {count} states; this one has {n_states}.")
         require(0 < decision.propensity <= 1, f"propensity must be in (0, 1]; the decision has {decision.propensity}.")
 
     def _checked_evidence(self, decision: Decision, reward: float) -> Floats:
@@ -240,8 +231,6 @@ def _number(reward: float) -> float:
         value = float(reward)
     except (TypeError, ValueError):
         value = np.nan
-    require(
-        bool(np.isfinite(value)),
-        f"reward must be a finite number; got {reward!r}. Pass None to update if it has not arrived yet.",
-    )
+    rule = f"reward must be a finite number; got {reward!r}. Pass None to update if it has not arrived yet."
+    require(bool(np.isfinite(value)), rule)
     return value

@@ -45,12 +45,7 @@ class Snapshot:
         """The record as bytes, for ``from_bytes``."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
         return msgspec.msgpack.encode(
-            {
-                name: {"dtype": value.dtype.str, "shape": value.shape, "data": value.tobytes()}
-                if isinstance(value, np.ndarray)
-                else value
-                for name, value in values.items()
-            }
+            values, enc_hook=lambda array: _Array(array.dtype.str, array.shape, array.tobytes())
         )
 
     @classmethod
@@ -117,13 +112,9 @@ class DeploymentState(Snapshot):
 
     def fits(self, n_states: int) -> bool:
         """Whether all arrays have the shapes of a deployment with ``n_states`` states."""
-        one, n_kept = (n_states,), len(self.waiting)
-        return (
-            self.belief.shape == one
-            and self.anchor.shape == one
-            and self.evidences.shape == (n_kept, n_states)
-            and self.waiting.shape == (n_kept,)
-        )
+        n_kept = len(self.waiting)
+        kept = self.evidences.shape == (n_kept, n_states) and self.waiting.shape == (n_kept,)
+        return kept and self.belief.shape == self.anchor.shape == (n_states,)
 
 
 def _vector(array: Any) -> bool:

@@ -70,16 +70,13 @@ class EstimateWarning(SeachangeWarning):
 
     def __init__(self, reasons: tuple[Reason, ...], *, state: int | None = None, intro: str = "") -> None:
         self.reasons, self.state, self.intro = reasons, state, intro
-        super().__init__(self._text(shell=False))
-
-    def _text(self, shell: bool) -> str:
-        about = "" if self.state is None else f"state {self.state}: "
-        return f"{about}{self.intro}{' '.join(reason.text(shell=shell) for reason in self.reasons)}"
+        self.about = intro if state is None else f"state {state}: {intro}"
+        super().__init__(self.about + " ".join(map(str, reasons)))
 
     @property
     def shell_text(self) -> str:
         """The message for users of the command line."""
-        return self._text(shell=True)
+        return self.about + " ".join(reason.text(shell=True) for reason in self.reasons)
 
 
 @dataclass(frozen=True, repr=False)

@@ -162,23 +162,19 @@ def evaluate_states(
     seed: int = 0,
 ) -> list[ValueEstimate | None]:
     """What each state's policy would have earned in the rounds of its state; None, with a warning, if refused."""
-    results: list[ValueEstimate | None] = []
-    for state in range(len(policies)):
+    results: list[ValueEstimate | None] = [None] * len(policies)
+    for state in np.unique(labels.states).tolist():
         rounds = np.flatnonzero(labels.states == state)
-        if len(rounds) == 0:
-            results.append(None)
-            continue
         part = replace(labels, states=labels.states[rounds], state_probs=None)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", SeachangeWarning)
             try:
-                results += evaluate(
+                (results[state],) = evaluate(
                     log.take(rounds), policies, (estimator,), labels=part, force=force, clip=clip,
                     confidence=confidence, interval=interval, reward_range=reward_range, seed=seed,
                 )  # fmt: skip
             except NoEstimateError as refusal:
                 warnings.warn(EstimateWarning(refusal.reasons, intro="No estimate. "), stacklevel=1)
-                results.append(None)
         for each in caught:
             reasons, intro = reasons_of(each.message)
             warnings.warn(EstimateWarning(reasons, state=state, intro=intro), stacklevel=2)

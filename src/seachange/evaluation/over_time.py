@@ -84,14 +84,9 @@ class _Terms:
         return float(self.numerator.sum()) / total if total > 0 else 0.0
 
 
-@dataclass(frozen=True, eq=False)
-class _Values:
-    """Values, and what their errors are computed from."""
-
-    values: Floats  # (m,)
-    squares: Floats  # (m,) Σ over sequences of their squared influence on the value
-    effective: Floats  # (m,) effective number of rounds
-    independent: Floats  # (m,) effective number of sequences, (Σ_g W_g)² / Σ_g W_g², W_g = Σ u w
+# Values, the squares that their errors come from (summed over sequences), and the effective numbers of rounds and of
+# sequences: (Σ_g W_g)² / Σ_g W_g², W_g = Σ u w. Each is (m,).
+_Values: TypeAlias = tuple[Floats, Floats, Floats, Floats]
 
 
 def evaluate_over_time(
@@ -201,15 +196,17 @@ def _terms(
 
 
 def _result(
-    log: BanditLog, terms: _Terms, estimator: str, rounds: Ints, found: _Values, confidence: float, reason: str, *,
+    log: BanditLog, terms: _Terms, estimator: str, rounds: Ints, series: _Values, confidence: float, reason: str, *,
     window: int | None = None, half_life: float | None = None, periods: Ints | None = None,
     influences: Influences | None = None,
 ) -> ValuesOverTime:  # fmt: skip
     times = None if log.times is None else log.times[terms.order][rounds]
-    errors, reach = intervals_of(found.squares, found.independent, confidence)
-    ends = found.values - reach, found.values + reach
-    series = (rounds, times, found.values, errors, *ends, found.effective)
-    return ValuesOverTime(estimator, *series, window, half_life, reason, confidence, periods, influences)
+    values, squares, effective, independent = series
+    errors, reach = intervals_of(squares, independent, confidence)
+    ends = (values - reach, values + reach, effective)
+    return ValuesOverTime(
+        estimator, rounds, times, values, errors, *ends, window, half_life, reason, confidence, periods, influences
+    )
 
 
 def intervals_of(squares: Floats, independent: Floats, confidence: float) -> tuple[Floats, Floats]:
@@ -235,7 +232,7 @@ def _period_values(terms: _Terms, starts: Ints) -> tuple[_Values, Influences]:
     influences = Influences(cells // n_sequences, cells % n_sequences, _totals(cell, spread))
     clustered = _totals(influences.values, np.square(_totals(cell, terms.weights)))
     spreads = _totals(influences.values, np.square(influences.influences))
-    return _Values(values, spreads, _ratio(weights**2, squares), _ratio(weights**2, clustered)), influences
+    return (values, spreads, _ratio(weights**2, squares), _ratio(weights**2, clustered)), influences
 
 
 def _totals(groups: Ints, terms: Floats) -> Floats:
@@ -277,7 +274,7 @@ def _window_values(terms: _Terms, length: float, fades: bool, rounds: Ints) -> _
     weight_sums, totals = (_window_sums(each, length, fades)[rounds] for each in (weights, denominator))
     effective = _ratio(weight_sums**2, products(weights, weights, np.arange(n)))
     independent = _ratio(weight_sums**2, products(weights, weights))
-    return _Values(level + shift, _ratio(np.maximum(squares, 0.0), totals**2), effective, independent)
+    return level + shift, _ratio(np.maximum(squares, 0.0), totals**2), effective, independent
 
 
 def _choose(terms: _Terms, fades: bool) -> tuple[int, str]:

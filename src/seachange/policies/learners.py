@@ -12,7 +12,7 @@ import numpy.typing as npt
 from scipy.optimize import minimize
 
 from seachange.engine import cores, one_thread
-from seachange.errors import LogError, ParameterError, SeachangeWarning
+from seachange.errors import LogError, SeachangeWarning
 from seachange.log.bandit_log import CHUNK_ROWS, BanditLog, require_propensities, require_rewards
 from seachange.log.clusters import Clusters
 from seachange.params import Auto, Params, require, require_count
@@ -55,10 +55,10 @@ def require_choices(log: BanditLog) -> None:
 def checked_weights(log: BanditLog, weights: npt.ArrayLike | None) -> Floats:
     """(n,) the weight of each round; 1 by default."""
     counts = np.ones(len(log)) if weights is None else np.ascontiguousarray(weights, dtype=np.float64)
-    if counts.shape != (len(log),):
-        raise ParameterError(f"weights must have one entry per round; got shape {counts.shape} for {len(log)} rounds.")
-    if not (counts >= 0).all() or not 0 < counts.sum() < np.inf:
-        raise ParameterError("weights must be finite, at least 0, and not all 0.")
+    one_each = counts.shape == (len(log),)
+    require(one_each, f"weights must have one entry per round; got shape {counts.shape} for {len(log)} rounds.")
+    valid = bool((counts >= 0).all()) and 0 < counts.sum() < np.inf
+    require(valid, "weights must be finite, at least 0, and not all 0.")
     return counts
 
 
@@ -169,15 +169,10 @@ class SoftmaxLearner(Params):
     def _learn(self, objective: Objective, pooled: Self | None) -> None:
         """Maximize ``objective``; sets ``policy_``, ``coefs_`` and ``optimization_``."""
         start, surrogate = self._start(objective, pooled)
-        if self.l2 != "auto":
-            objective = objective.changed(center=start)
-        else:
-            strength = self.regularization
-            if strength == "auto":
-                strength = STRENGTH_TO_ZERO
-                if surrogate is not None:
-                    strength = best_strength(objective, surrogate, start, self._climb)
-            objective = regularized(objective, start, strength)
+        strength = STRENGTH_TO_ZERO if self.regularization == "auto" else self.regularization
+        if self.l2 == "auto" == self.regularization and surrogate is not None:
+            strength = best_strength(objective, surrogate, start, self._climb)
+        objective = regularized(objective, start, strength) if self.l2 == "auto" else objective.changed(center=start)
         coefs, result = self._climb(objective, start)
         steepness = self._steepness(objective, coefs)
         self.coefs_, self.policy_ = coefs, SoftmaxPolicy(steepness * coefs, objective.log.joint)

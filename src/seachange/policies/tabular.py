@@ -146,11 +146,11 @@ class TabularLearner(Params):
         """Learn ``policy_`` and ``optimum_``, its value per round; round t has weight ``weights[t]``."""
         self._check(log)
         counts, situations = checked_weights(log, weights), situations_of(log)
-        if situations.masks.size > MAX_CELLS:
-            raise ParameterError(
-                f"TabularLearner needs few distinct contexts; the log has {len(situations.masks):,} in {len(log):,} "
-                "rounds. Round or group the contexts, or learn a softmax policy (IPSLearner, DRLearner)."
-            )
+        require(
+            situations.masks.size <= MAX_CELLS,
+            f"TabularLearner needs few distinct contexts; the log has {len(situations.masks):,} in {len(log):,} "
+            "rounds. Round or group the contexts, or learn a softmax policy (IPSLearner, DRLearner).",
+        )
         if situations.masks.size > max(len(log), log.n_actions):
             warnings.warn(
                 f"a table of {len(situations.masks):,} contexts and {log.n_actions} actions has more cells than the "
@@ -184,11 +184,11 @@ class TabularLearner(Params):
         require_choices(log)
         if self.objective != "dm":
             require_propensities(log, 'TabularLearner (objective="dm" needs none)')
-        if self.max_ratio is not None and log.logging_probs is None:
-            raise ParameterError(
-                "max_ratio needs the whole logging distribution, and this log has none. Pass logging_probs, or "
-                "estimate them: log.with_propensities(sc.estimate_logging_probs(log), estimated=True)."
-            )
+        require(
+            self.max_ratio is None or log.logging_probs is not None,
+            "max_ratio needs the whole logging distribution, and this log has none. Pass logging_probs, or estimate "
+            "them: log.with_propensities(sc.estimate_logging_probs(log), estimated=True).",
+        )
 
     def _program(self, log: BanditLog, counts: Floats, situations: Situations, pooled: bool = False) -> _Program:
         n_cells, total = situations.masks.size, float(counts.sum())

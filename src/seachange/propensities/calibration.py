@@ -11,7 +11,7 @@ from seachange.errors import LogError
 from seachange.log.bandit_log import BanditLog, require_rounds
 from seachange.log.validation import require_probabilities
 from seachange.params import require_count
-from seachange.propensities.logging_model import ChoiceModel, ChoiceSample
+from seachange.propensities.estimation import ChoiceModel, ChoiceSample
 from seachange.protocols import Bools, Floats
 from seachange.records import lines_of, table_of
 
