@@ -201,7 +201,7 @@ class SoftmaxLearner(Params):
 
     def _climb(self, objective: Objective, start: Floats) -> tuple[Floats, Any]:
         """Coefficients at a maximum, by L-BFGS from ``start``, and the optimizer's result."""
-        shape, scale, units = start.shape, objective.scale, objective.units
+        shape, scale, units = start.shape, objective.scale, objective.log.scales
 
         # The optimizer works in units of the rewards and features, so its tolerances fit any log.
         def descend(flat: Floats) -> tuple[float, Floats]:

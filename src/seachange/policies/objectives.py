@@ -107,11 +107,6 @@ class Objective:
         return float(np.sum(self.weights * np.abs(self.log.arrays.rewards)) / self.total) or 1.0
 
     @cached_property
-    def units(self) -> Floats:
-        """(D,) u: root mean square of each feature."""
-        return self.log.scales
-
-    @cached_property
     def _kept(self) -> list[Tiles] | None:
         rows = self.log.arrays.rows
         size = len(self.log) * (rows.shape[1] * rows.shape[2] + (0 if self.modeled is None else self.log.n_actions))
@@ -135,9 +130,7 @@ class Objective:
 
     def reweighted(self, weights: Floats) -> Objective:
         """Inverse propensity scores with the same clip and other weights."""
-        other = Objective(log=self.log, weights=weights, clip=self.clip, workers=self.workers)
-        other.__dict__["units"] = self.units
-        return other
+        return Objective(self.log, weights, clip=self.clip, workers=self.workers)
 
     def as_surrogate(self) -> Objective:
         """The concave surrogate of this objective; it depends only on rewarded rounds."""
@@ -148,7 +141,7 @@ class Objective:
     def changed(self, **settings: Any) -> Objective:
         """The same objective with other settings, on the same tiles."""
         other = replace(self, **settings)
-        other.__dict__.update({name: getattr(self, name) for name in ("_kept", "units", "scale", "total")})
+        other.__dict__.update({name: getattr(self, name) for name in ("_kept", "scale", "total")})
         return other
 
     def relative_error(self, coefs: Floats) -> float:
@@ -168,9 +161,9 @@ class Objective:
 
         runs = self._kept
         workers = self.workers if runs and sum(tiles.features.size for tiles in runs) > MIN_SHARED else 1
-        found = map(of_run, self._laid_out()) if runs is None else map_in_order(of_run, runs, workers=workers)
+        sums = map(of_run, self._laid_out()) if runs is None else map_in_order(of_run, runs, workers=workers)
         means, slopes = np.zeros(3), np.zeros((3, *coefs.shape))
-        for run_means, run_slopes in found:
+        for run_means, run_slopes in sums:
             means += run_means
             slopes += run_slopes
         return means, slopes
@@ -194,6 +187,6 @@ class Objective:
             spread_slope = (slopes[1] - 2 * means[0] * slopes[0]) / (total - 1)
             value -= self.variance_penalty * np.sqrt(spread)
             slope = slope - self.variance_penalty * spread_slope / (2 * np.sqrt(spread))
-        penalty = self.l2 * self.scale * np.square(self.units)
+        penalty = self.l2 * self.scale * np.square(self.log.scales)
         offset = coefs if self.center is None else coefs - self.center
         return float(value - np.sum(penalty * np.square(offset)) / 2), slope - penalty * offset

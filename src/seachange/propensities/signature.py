@@ -57,11 +57,9 @@ class InverseSums:
         tracked = (codes >= 0) & (codes < MOST_ACTIONS)
         known, inverse = codes[tracked], 1 / values[tracked]
         width = max(self.sums.shape[1], int(known.max(initial=-1)) + 1)
-        sums = np.zeros((3, width))
-        sums[:, : self.sums.shape[1]] = self.sums
-        for row, weights in zip(sums, (None, inverse, inverse**2), strict=True):
+        self.sums = np.pad(self.sums, ((0, 0), (0, width - self.sums.shape[1])))
+        for row, weights in zip(self.sums, (None, inverse, inverse**2), strict=True):
             row += np.bincount(known, weights, width)
-        self.sums = sums
 
 
 def behaves_like_propensities(column: InverseSums, name: str, throughout: Bools | None = None) -> bool:
