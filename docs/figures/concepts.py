@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
 
 import seachange as sc
-from seachange.evaluation.bounds.theorems import ips_error_bound
+from seachange.evaluation.theorems import ips_error_bound
 from seachange.figures.colors import COLORS, GRAY, color_of
 
 FOLDER = Path(__file__).parent

@@ -96,10 +96,7 @@ def reward_models_of(oracle: StateOracle) -> list[RewardModel] | None:
     if not isinstance(model, SwitchingRegression):
         return None
     kind: RewardKind = "bernoulli" if model.rewards == "bernoulli" else "gaussian"
-    return [
-        RewardModel(coefs, np.linalg.pinv(precisions, hermitian=True), kind)
-        for coefs, precisions in zip(model.reward_coefs, model.reward_precisions, strict=True)
-    ]
+    return [RewardModel(coefs, kind) for coefs in model.reward_coefs]
 
 
 def oracle_named(name: str, n_states: int | Auto, seed: int, align_to: SwitchingModel | None = None) -> StateOracle:

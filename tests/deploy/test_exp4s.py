@@ -182,7 +182,7 @@ def test_the_corrected_mixing_recovers_from_a_change_and_the_printed_one_hardly_
         ({"expected_stay": 0.5}, "at least 1 round"),
         ({"expected_stay": 5, "mixing": "none"}, "mixing must be"),
         ({"expected_stay": 5, "exploration": 2.0}, "exploration must be"),
-        ({"expected_stay": 5, "reward_range": (1, 1)}, "reward_range must rise"),
+        ({"expected_stay": 5, "reward_range": (1, 1)}, "reward_range must be"),
         ({"expected_stay": 5, "mean_reward": 2.0}, "mean_reward must be within"),
     ],
 )

@@ -8,6 +8,12 @@ KINDS = ("none", "shared", "per action")
 NAMES = ("exp4s", "posterior", "single")
 
 
+def only(followed):
+    """The one replay that ``follow`` made."""
+    replays, _ = followed
+    return type(replays)(*(array[0] for array in replays))
+
+
 class Fixed:
     """The same probabilities in every round."""
 

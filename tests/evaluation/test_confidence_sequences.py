@@ -7,7 +7,7 @@ import pytest
 from scipy.special import zeta
 
 import seachange as sc
-from seachange.evaluation.confidence_sequences import running_interval, stitched_boundary
+from seachange.evaluation.value_estimate import running_interval, stitched_boundary
 from seachange.log.clusters import FIRST_FOLD, Clusters
 
 pytestmark = pytest.mark.small

@@ -8,9 +8,9 @@ import pytest
 from scipy.stats import t as student
 
 import seachange as sc
-from evaluation.deployments import Custom, Fixed
+from evaluation.deployments import Custom, Fixed, only
 from seachange.errors import RefusedError, SeachangeWarning
-from seachange.evaluation.log_replay import fixed_acceptance, follow
+from seachange.evaluation.online import acceptance_of, follow
 
 
 def test_a_tiny_propensity_is_diagnosed_not_infinite(deployers):
@@ -44,7 +44,7 @@ def test_a_fix_is_suggested_only_if_it_works(make_log):
     for method, fix in (("replay", r"bound=(?P<bound>10) \(99.9% of π / p are below it\)"),
                          ("dr-ns", r"quantile=(?P<quantile>0.01) \(beliefs become less exact\)")):  # fmt: skip
         exact = {"quantile": 0.0} if method == "dr-ns" else {}
-        told = rf"\d+ of 1,000 rounds are accepted.*To fix this, pass {fix}, or use a log of about [\d,]+ such rounds"
+        told = rf"\d+ of 1,000 rounds are accepted.*To fix this, pass {fix}, or use a log of about [\d,]+ rounds"
         with pytest.raises(RefusedError, match=told) as refused:
             sc.evaluate_online(log, deployer, method, **exact)
         (setting,) = re.search(told, str(refused.value)).groupdict().items()
@@ -54,7 +54,7 @@ def test_a_fix_is_suggested_only_if_it_works(make_log):
         sc.evaluate_online(log, deployer, "dr-ns", quantile=0.01, highest_rate=0.015)
     # The bound is 1, and none is lower: a longer log alone would do.
     few = make_log("none", 60)
-    with pytest.raises(RefusedError, match=r"To fix this, use a log of about \d+ such rounds\."):
+    with pytest.raises(RefusedError, match=r"To fix this, use a log of about \d+ rounds like these\."):
         sc.evaluate_online(few, sc.SinglePolicy(Fixed([1.0, 0.0, 0.0])))
 
 
@@ -84,7 +84,7 @@ def test_what_lies_beyond_the_log_is_that_of_the_beliefs(deployers, make_log, lo
         beyond = np.eye(3)[(np.asarray(log.actions) + 1) % 3]
         log = replace(log, logging_probs=np.where(beyond > 0, 0.0, 0.5))
     for each in (deployer, Custom(deployer)):
-        (walk,), _ = follow(log, each, [fixed_acceptance(0.3)], [7])
+        walk = only(follow(log, each, [acceptance_of(0.3)], [7]))
         state = deployer.init()
         for t in range(n):
             decision = deployer.act(state, None, 0.5)

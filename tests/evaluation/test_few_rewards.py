@@ -8,7 +8,13 @@ from scipy.stats import chi2
 
 import seachange as sc
 from seachange.evaluation.formulas import Parts
-from seachange.evaluation.intervals import bootstrap_interval, draw_counts, gamma_interval, standard_error
+from seachange.evaluation.value_estimate import (
+    bootstrap_interval,
+    draw_counts,
+    gamma_interval,
+    influences,
+    standard_error,
+)
 from seachange.log.clusters import Clusters
 
 pytestmark = pytest.mark.small
@@ -138,7 +144,7 @@ def test_resamples_without_a_reward_count_as_if_they_had_a_tenth_of_the_spread()
     log = sc.BanditLog.from_arrays(np.zeros(n, dtype=int), rewards, np.ones(n), n_actions=1)
     for parts in (Parts(rewards), Parts(numerator=rewards, denominator=np.ones(n))):
         clusters = Clusters(log)
-        error = standard_error(parts, clusters)
+        error = standard_error(influences(parts, clusters))
         low, high = bootstrap_interval(parts, parts.value, error, clusters, 0.95, draw_counts(n, seed=0))
         assert 0 < low < parts.value
         # V̂ - s (0 - V̂) / (s / 10)

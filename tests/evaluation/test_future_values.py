@@ -8,8 +8,7 @@ import pytest
 
 import seachange as sc
 from seachange.errors import LogError, ParameterError, RefusedError, SeachangeWarning
-from seachange.evaluation.over_time.moving_values import Influences, ValuesOverTime
-from seachange.evaluation.over_time.time_features import features_of
+from seachange.evaluation.over_time import Influences, ValuesOverTime, features_of
 from seachange.policies import SoftmaxPolicy
 from seachange.simulate import Weekly
 
@@ -88,7 +87,7 @@ def test_opfv_is_unbiased_by_enumeration_of_its_formula():
 
 def test_the_estimate_is_its_formula():
     """Against the sums written out, with the same f̂ made by hand for a log without contexts."""
-    from seachange.evaluation.over_time.future_values import SHRINKAGE
+    from seachange.evaluation.future_values import SHRINKAGE
     from seachange.evaluation.terms import FOLDS, RIDGE
     from seachange.log.clusters import Clusters
 
@@ -123,7 +122,7 @@ def test_the_estimate_is_its_formula():
         if i % 50 == 0:
             alike = (cells[i] == wanted) / (cells == wanted).mean()
             terms[i] = alike * probs[a] / 0.5 * (rewards[i] - mean[a] - more(cells[i], a)) + direct
-    from seachange.evaluation.over_time.future_values import _similar_times, _terms
+    from seachange.evaluation.future_values import _similar_times, _terms
     from seachange.evaluation.support import distribution_of
 
     tiled = np.tile(probs, (n, 1))
@@ -156,8 +155,8 @@ def test_contexts_that_follow_the_rhythm_are_noticed():
     policy = np.tile([0.1, 0.9], (n, 1))
     sunday = np.datetime64("2026-01-25T12:00")
     told = sc.evaluate_future(log, policy, sunday)
-    few = "The log has 2 such times, too few to measure how they differ from each other; the interval covers only the "
-    few += "noise of rewards. Use a longer log."
+    few = "The log has 2 similar times, too few to measure how they differ from each other; the interval covers only "
+    few += "the noise of rewards. Use a longer log."
     words = 'Contexts at that time differ from those of all rounds; contexts="alike" uses only theirs.'
     assert told.notes == (words, few)
     alike = sc.evaluate_future(log, policy, sunday, contexts="alike")

@@ -7,9 +7,16 @@ from hypothesis import strategies as st
 
 import seachange as sc
 from seachange.errors import ParameterError
-from seachange.evaluation.confidence_sequences import running_interval, stitched_boundary
 from seachange.evaluation.formulas import Parts
-from seachange.evaluation.intervals import bernstein_interval, bootstrap_interval, draw_counts, standard_error
+from seachange.evaluation.value_estimate import (
+    bernstein_interval,
+    bootstrap_interval,
+    draw_counts,
+    influences,
+    running_interval,
+    standard_error,
+    stitched_boundary,
+)
 from seachange.log.clusters import Clusters
 
 pytestmark = pytest.mark.small
@@ -55,7 +62,7 @@ def test_the_bootstrap_is_that_of_resampled_logs(kind, clustered):
     clusters, parts = Clusters(log), Parts(plain, above, below)
     groups = np.arange(n) if clusters.places is None else clusters.places
     members = [np.flatnonzero(groups == g) for g in range(groups.max() + 1)]
-    value, error = parts.value, standard_error(parts, clusters)
+    value, error = parts.value, standard_error(influences(parts, clusters))
     resamples, scores = draw_counts(len(members), seed=0)[:100], []
     for counts in resamples:
         drawn = [members[g] for g in np.repeat(np.arange(len(members)), counts.astype(int))]
@@ -64,7 +71,7 @@ def test_the_bootstrap_is_that_of_resampled_logs(kind, clustered):
         # Drawn twice, a sequence is two sequences.
         names = np.repeat(np.arange(len(drawn)), [len(each) for each in drawn])
         resampled = Clusters(log_of(np.ones(len(rounds)), names))
-        scores.append((again.value - value) / standard_error(again, resampled))
+        scores.append((again.value - value) / standard_error(influences(again, resampled)))
     upper, lower = np.quantile(scores, [0.95, 0.05])
     expected = value - upper * error, value - lower * error
     assert bootstrap_interval(parts, value, error, clusters, 0.9, resamples) == pytest.approx(expected, abs=1e-12)
@@ -74,7 +81,7 @@ def test_groups_of_neighbours_have_the_width_of_single_rounds():
     generator = np.random.default_rng(8)
     n = 40_000
     parts, clusters = Parts(generator.exponential(size=n)), Clusters(log_of(np.ones(n)))
-    error = standard_error(parts, clusters)
+    error = standard_error(influences(parts, clusters))
     low, high = bootstrap_interval(parts, parts.value, error, clusters, 0.95, draw_counts(n, seed=0))
     # Quantiles of 1,000 resamples are known to about 4 in 100, the spread of 4,096 groups to 1 in 100.
     assert (high - low) / (2 * 1.96 * error) == pytest.approx(1, abs=0.15)
@@ -87,7 +94,8 @@ def test_one_round_a_sequence_is_no_sequence(seed, n):
     rewards = generator.random(n)
     alone, named = log_of(rewards), log_of(rewards, generator.permutation(n))
     parts = Parts(generator.random(n), generator.random(n), generator.random(n))
-    assert standard_error(parts, Clusters(named)) == pytest.approx(standard_error(parts, Clusters(alone)), rel=1e-12)
+    errors = [standard_error(influences(parts, Clusters(each))) for each in (named, alone)]
+    assert errors[0] == pytest.approx(errors[1], rel=1e-12)
 
 
 def test_rounds_told_twice_are_one_when_they_are_one_sequence():

@@ -16,7 +16,7 @@ from cli.shop import fail, succeed, succeed_in_json
 from seachange.analysis.formatting import bounds_document
 from seachange.cli.value_tables import bounds_view
 from seachange.errors import LogError, ParameterError
-from seachange.evaluation.bounds.theorems import optimality_gap_bound, table_class
+from seachange.evaluation.theorems import optimality_gap_bound, table_class
 
 NAMES = [
     "detector error", "IPS error", "optimality gap", "corollary", "Exp4.S, one interval", "Exp4.S, all segments",

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import seachange as sc
-from evaluation.deployments import KINDS, NAMES, Custom, Fixed, masked
+from evaluation.deployments import KINDS, NAMES, Custom, Fixed, masked, only
 from seachange.errors import ParameterError, RefusedError, SeachangeWarning
-from seachange.evaluation.log_replay import adaptive_acceptance, fixed_acceptance, follow, in_sequence, ratio_bounds
+from seachange.evaluation.online import acceptance_of, follow, in_sequence, ratio_bounds
 from seachange.evaluation.terms import FOLDS, fit_across
 from seachange.kernels.replay_steps import include
 from seachange.log.clusters import Clusters
@@ -22,8 +22,8 @@ def test_the_kernels_are_acting_and_updating_to_the_bit(deployers, make_log, nam
     """By a reference that knows ``act`` and ``update`` alone, on a log with masks and interleaved sequences."""
     deployer, n = deployers[name, kind], 240
     log = in_sequence(masked(make_log(kind, n, seed=3, sequences=np.arange(n) % 3)))
-    acceptance = adaptive_acceptance(1.0, 0.02, n) if adaptive else fixed_acceptance(0.3)
-    (walk,), _ = follow(log, deployer, [acceptance], [7])
+    acceptance = acceptance_of(1.0, 0.02, n) if adaptive else acceptance_of(0.3)
+    walk = only(follow(log, deployer, [acceptance], [7]))
     uniforms = np.random.default_rng([7, 5]).random(n)
     state, seen, rate = None, [], 1.0 if adaptive else 0.3
     for t in range(n):
@@ -164,11 +164,11 @@ def test_a_sequence_is_a_deployment_of_its_own(deployers, make_log):
     log = make_log("shared", n, seed=4, sequences=np.arange(n) % 2)
     apart = in_sequence(log)
     assert apart.sequences.tolist() == [0] * 200 + [1] * 200
-    (walk,), _ = follow(apart, deployer, [fixed_acceptance(0.3)], [1])
+    walk = only(follow(apart, deployer, [acceptance_of(0.3)], [1]))
     for part in (slice(0, 200), slice(200, 400)):
         uniforms = np.random.default_rng([1, 5]).random(n)[part]
         alone = apart[part]
-        (one,), _ = follow(alone, deployer, [fixed_acceptance(0.3)], [1])
+        one = only(follow(alone, deployer, [acceptance_of(0.3)], [1]))
         if part.start == 0:
             assert one.chosen.tobytes() == walk.chosen[part].tobytes()
         assert walk.chosen[part][0] == one.chosen[0]
@@ -177,7 +177,7 @@ def test_a_sequence_is_a_deployment_of_its_own(deployers, make_log):
 
 
 def test_chunks_and_order_of_rounds_change_nothing(deployers, make_log, monkeypatch):
-    from seachange.evaluation import log_replay as following
+    from seachange.evaluation import online as following
 
     log = make_log("per action", 500, seed=6)
     whole = {m: sc.evaluate_online(log, deployers["exp4s", "per action"], m) for m in ("replay", "dr-ns")}
@@ -290,12 +290,12 @@ def test_walks_that_differ_by_their_beliefs_widen_the_error(make_log):
     deployer = sc.Exp4S(policies, expected_stay=1e9, learning_rate=9.0, reward_range=(-1.0, 0.0))
     estimate = sc.evaluate_online(log, deployer, repeats=8, seed=2)
     seeds = np.random.SeedSequence(2).generate_state(9)[1:].tolist()
-    walks, _ = follow(log, deployer, [fixed_acceptance(1 / 3)] * 8, seeds)
-    moves = np.array([w.accepted * (log.rewards - log.rewards[w.accepted].mean()) / w.accepted.sum() for w in walks])
-    values = np.array([log.rewards[w.accepted].mean() for w in walks])
+    walks, _ = follow(log, deployer, [acceptance_of(1 / 3)] * 8, seeds)
+    moves = np.array([w * (log.rewards - log.rewards[w].mean()) / w.sum() for w in walks.accepted])
+    values = np.array([log.rewards[w].mean() for w in walks.accepted])
     by_rewards = np.square(moves - moves.mean(axis=0)).sum() / 7
     between = values.var(ddof=1) - by_rewards
-    taken = np.mean([w.accepted.sum() for w in walks])
+    taken = np.mean([w.sum() for w in walks.accepted])
     of_rewards = np.square(moves.mean(axis=0)).sum() * taken / (taken - 1)
     assert between > by_rewards
     assert estimate.value == pytest.approx(values.mean(), abs=1e-12)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import seachange as sc
+from seachange.policies.learners import MIN_L2, STEEPER_THAN_SURROGATE, STRENGTHS, regularized
 from seachange.policies.objectives import Objective
-from seachange.policies.regularization import MIN_L2, STEEPER_THAN_SURROGATE, STRENGTHS, regularized
 from seachange.simulate import Clicks
 from seachange.states.labels import labels_from_states
 

@@ -12,7 +12,7 @@ import seachange as sc
 from propensities.softmax_logged import KINDS, K, logged_by_softmax
 from seachange.cli.tables import log_table
 from seachange.errors import LogError, SeachangeWarning
-from seachange.propensities.logging_model import RatePrior
+from seachange.propensities.estimation import RatePrior
 
 
 def distance(found, truth):

@@ -5,7 +5,7 @@ import pytest
 
 import seachange as sc
 from propensities.softmax_logged import KINDS, K, logged_by_softmax
-from seachange.propensities.logging_model import ChoiceModel, ChoiceSample
+from seachange.propensities.estimation import ChoiceModel, ChoiceSample
 
 
 @pytest.mark.small

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seachange.propensities.logging_model import RatePrior
+from seachange.propensities.estimation import RatePrior
 
 pytestmark = pytest.mark.small
 

@@ -13,7 +13,7 @@ from seachange.analysis.states_summary import StatesSummary
 from seachange.log.joint_features import JointFeatures
 
 if TYPE_CHECKING:
-    from seachange.evaluation.bounds import Bound, ModelBounds
+    from seachange.evaluation.theorems import Bound, ModelBounds
 
 
 def describe_contexts(joint: JointFeatures, names: Sequence[str]) -> str:

@@ -28,8 +28,8 @@ from seachange.analysis.timeline import seconds_of
 from seachange.analysis.value_series import ValueSeries, value_series
 from seachange.engine import stage
 from seachange.errors import LogError, RefusedError, SeachangeError
-from seachange.evaluation.bounds import ModelBounds, model_bounds
 from seachange.evaluation.diagnostics import Reason
+from seachange.evaluation.theorems import ModelBounds, model_bounds
 from seachange.log.bandit_log import BanditLog
 from seachange.model import SwitchingModel
 from seachange.model_file import Provenance

@@ -11,9 +11,8 @@ from seachange.analysis.holdout import Baseline, Holdout
 from seachange.analysis.timeline import TimeAxis, seconds_of, time_axis
 from seachange.errors import LogError, RefusedError
 from seachange.evaluation.diagnostics import LEAST_EFFECTIVE, NoEstimateError, Reason
-from seachange.evaluation.over_time import Forecast, ValuesOverTime, evaluate_by_period, forecast
-from seachange.evaluation.over_time.moving_values import along_time
-from seachange.evaluation.over_time.time_features import SECONDS, Period
+from seachange.evaluation.future_values import Forecast, forecast
+from seachange.evaluation.over_time import SECONDS, Period, ValuesOverTime, along_time, evaluate_by_period
 from seachange.protocols import Bools, Floats, Ints
 
 # A figure needs at least and at most this many periods; without dates, the log is cut into the usual number.

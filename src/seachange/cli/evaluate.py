@@ -48,7 +48,7 @@ def _parse_times(text: str) -> Any:
     """Dates, or seconds since 1970, separated by commas; an empty text gives none."""
     import numpy as np
 
-    from seachange.evaluation.over_time.time_features import moments_of
+    from seachange.evaluation.over_time import moments_of
 
     parts = [part.strip() for part in text.split(",")] if text else []
     try:
@@ -194,8 +194,8 @@ def _evaluate_over_time(
 ) -> dict[str, Any]:
     """Show values by period and, if there are enough periods, a forecast."""
     from seachange.cli.value_tables import forecast_text, periods_document, periods_table
-    from seachange.evaluation.over_time.forecasting import forecast
-    from seachange.evaluation.over_time.moving_values import evaluate_by_period
+    from seachange.evaluation.future_values import forecast
+    from seachange.evaluation.over_time import evaluate_by_period
 
     past = evaluate_by_period(log, model.policies, period, **settings)
     console.print("", periods_table(past))
@@ -212,7 +212,7 @@ def _evaluate_over_time(
 def _evaluate_future(console: Prose, log: BanditLog, model: Any, at: Any, settings: dict[str, Any]) -> Any:
     """Show the value at future times; None if the log cannot support one."""
     from seachange.cli.value_tables import future_text
-    from seachange.evaluation.over_time.future_values import evaluate_future
+    from seachange.evaluation.future_values import evaluate_future
 
     try:
         found = evaluate_future(log, model.policies, at, **settings)

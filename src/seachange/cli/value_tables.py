@@ -17,13 +17,11 @@ from seachange.cli.tables import table, time_text
 from seachange.evaluation.diagnostics import LEAST_EFFECTIVE
 
 if TYPE_CHECKING:
-    from seachange.evaluation.bounds.model_bounds import ModelBounds, Quantities
-    from seachange.evaluation.bounds.theorems import Bound
     from seachange.evaluation.diagnostics import Diagnostics
+    from seachange.evaluation.future_values import Forecast, FutureEstimate
     from seachange.evaluation.online import OnlineEstimate
-    from seachange.evaluation.over_time.forecasting import Forecast
-    from seachange.evaluation.over_time.future_values import FutureEstimate
-    from seachange.evaluation.over_time.moving_values import ValuesOverTime
+    from seachange.evaluation.over_time import ValuesOverTime
+    from seachange.evaluation.theorems import Bound, ModelBounds, Quantities
     from seachange.evaluation.value_estimate import ValueEstimate
     from seachange.experiments.estimator_errors import EstimatorResult
     from seachange.experiments.paper_synthetic import MethodResult

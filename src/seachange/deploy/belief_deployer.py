@@ -29,6 +29,8 @@ class BeliefDeployer(ABC):
     """
 
     preference: ClassVar[int] = 0
+    # To run a simulated world, and to follow a log. Without them, rounds are taken one by one, far more slowly.
+    kernels: ClassVar[tuple[Any, Any] | None] = None
     policies: PolicySet
     exploration: float
     memory: int
@@ -61,35 +63,9 @@ class BeliefDeployer(ABC):
     def _evidence(self, decision: Decision, reward: float) -> Floats:
         """(L,) evidence of ``reward`` for each state, up to a factor."""
 
-    def _run(self, belief: Floats, contexts: Floats, advice: Floats, mask: Bools, uniforms: Floats,
-             mean_rewards: Floats, rewards: Floats, trace: Trace) -> None:  # fmt: skip
-        """Run a chunk of rounds: fill ``trace`` (except rewards) and update ``belief``, both in place.
-
-        This default and that of ``follow`` take one step at a time. Override them with kernels, which are far faster.
-        """
-        probs = np.empty(advice.shape[2])
-        for t, uniform in enumerate(uniforms):
-            trace.state_probs[t], own = belief, advice[t if len(advice) > 1 else 0]
-            mix_advice(belief, own, self.exploration, mask[t if len(mask) > 1 else 0], probs)
-            action = int(draw_action(probs, uniform))
-            trace.actions[t], trace.propensities[t] = action, probs[action]
-            trace.expected_rewards[t] = probs @ mean_rewards[t]
-            belief[:] = self._after(belief, contexts[t], own, probs, action, rewards[t, action])
-
-    def follow(self, belief: Floats, contexts: Floats, past: LoggedRounds, acceptance: Acceptance,
-               found: Followed) -> None:  # fmt: skip
-        """Follow a chunk of a log: fill ``found``, update ``belief`` and ``acceptance``, all in place."""
-        probs = np.empty(past.advice.shape[2])
-        for t, action in enumerate(past.actions):
-            if judge_round(t, belief, self.initial_belief, past, acceptance, found, self.exploration, probs):
-                belief[:] = self._after(belief, contexts[t], past.advice[t], probs, int(action), past.rewards[t])
-
-    def _after(
-        self, belief: Floats, context: Floats, advice: Floats, probs: Floats, action: int, reward: float
-    ) -> Floats:
-        """The belief after a round with this action and reward."""
-        decision = Decision(action, float(probs[action]), probs, 0, self._by_state(context[None], advice, action))
-        return self._replayed(belief, self._checked_evidence(decision, reward)[None])
+    def _settings(self, contexts: Floats, rewards: Floats, n_actions: int) -> tuple[Any, ...]:
+        """What the kernels need to turn ``rewards`` into evidence, between the exploration and the transition."""
+        return ()
 
     def init(self) -> DeploymentState:
         """The state before the first round."""
@@ -114,25 +90,24 @@ class BeliefDeployer(ABC):
         masks = None if action_mask is None else np.asarray(action_mask, dtype=bool)[None]
         advice = self.policies.advice(contexts, masks)[0]
         require(bool(np.isfinite(advice).all()), "the policies return NaN for this context. Is it finite?")
-        allowed = np.ones(advice.shape[1], dtype=bool) if masks is None else masks[0]
-        require(
-            allowed.shape == (advice.shape[1],),
-            f"action_mask must have one entry for each of the {advice.shape[1]} actions; it has shape {allowed.shape}.",
-        )
+        n_actions = advice.shape[1]
+        allowed = np.ones(n_actions, dtype=bool) if masks is None else masks[0]
+        rule = f"action_mask must have one entry for each of the {n_actions} actions; it has shape {allowed.shape}."
+        require(allowed.shape == (n_actions,), rule)
         require(bool(allowed.any()), "action_mask must allow an action.")
-        probs = np.empty(advice.shape[1])
+        probs = np.empty(n_actions)
         mix_advice(state.belief, advice, self.exploration, allowed, probs)
         action = int(draw_action(probs, uniform))
         return Decision(action, float(probs[action]), probs, state.rounds, self._by_state(contexts, advice, action))
 
     def update(self, state: DeploymentState, decision: Decision, reward: float | None) -> DeploymentState:
-        """The state after a round; ``reward`` None means that it has not come yet (``amend`` when it does)."""
+        """The state after a round; a ``reward`` of None means that it has not arrived yet (``amend`` when it does)."""
         self._require_own(state)
         self._require_decision(decision)
         if decision.round != state.rounds:
             raise ParameterError(
                 f"the decision is of round {decision.round}, but the deployment is at round {state.rounds}. Update "
-                "with each decision before making the next; pass None if its reward has not come yet."
+                "with each decision before making the next; pass None if its reward has not arrived yet."
             )
         evidence = np.ones(len(state.belief)) if reward is None else self._checked_evidence(decision, reward)
         belief = self._replayed(state.belief, evidence[None])
@@ -146,55 +121,47 @@ class BeliefDeployer(ABC):
         self._require_decision(decision)
         if decision.round >= state.rounds:
             raise ParameterError(
-                f"round {decision.round} has not passed yet. Call update(state, decision, None) first."
+                f"round {decision.round} has not passed yet; call update(state, decision, None) first."
             )
         place = decision.round - (state.rounds - len(state.evidences))
-        if place >= 0 and not state.waiting[place]:
-            raise ParameterError(f"round {decision.round} already has a reward.")
-        if place < 0:
-            raise ParameterError(
-                f"round {decision.round} already has a reward, or it passed more than memory={self.memory} rounds ago. "
-                "Raise memory if rewards come later than that."
-            )
+        if place < 0 or not state.waiting[place]:
+            late = f", or it passed more than memory={self.memory} rounds ago. Raise memory if rewards come later"
+            raise ParameterError(f"round {decision.round} already has a reward{late if place < 0 else ''}.")
         evidences, waiting = state.evidences.copy(), state.waiting.copy()
         evidences[place], waiting[place] = self._checked_evidence(decision, reward), False
         belief = self._replayed(state.anchor, evidences)
         return self._trimmed(DeploymentState(belief, state.rounds, state.anchor, evidences, waiting))
 
     def _trimmed(self, state: DeploymentState) -> DeploymentState:
-        """The same state without the rounds that no late reward can reach anymore."""
+        """The same state without the rounds that late rewards can no longer reach."""
         known = int(state.waiting.argmax()) if state.waiting.any() else len(state.waiting)
         forgotten = max(known, len(state.waiting) - self.memory)
-        # Forgetting a round whose reward never came may leave complete rounds at the front.
+        # Forgetting a round whose reward never arrived may leave complete rounds at the front.
         still = state.waiting[forgotten:]
         forgotten += int(still.argmax()) if still.any() else len(still)
         if forgotten == 0:
             return state
         anchor = self._replayed(state.anchor, state.evidences[:forgotten])
-        return replace(
-            state, anchor=anchor, evidences=state.evidences[forgotten:].copy(), waiting=state.waiting[forgotten:].copy()
-        )
+        evidences, waiting = state.evidences[forgotten:].copy(), state.waiting[forgotten:].copy()
+        return replace(state, anchor=anchor, evidences=evidences, waiting=waiting)
 
     def _require_own(self, state: DeploymentState) -> None:
         if not isinstance(state, DeploymentState):
             raise ParameterError(
                 f"state must be what init() or update() returned, a DeploymentState; got a {type(state).__name__}."
             )
-        n_states = len(self.initial_belief)
-        if len(state.belief) != n_states:
-            raise ParameterError(
-                f"the state is of a deployment with {len(state.belief)} states; this one has {n_states}."
-            )
+        n_states, count = len(self.initial_belief), len(state.belief)
+        if count != n_states:
+            raise ParameterError(f"the state is of a deployment with {count} states; this one has {n_states}.")
         require(state.fits(n_states) and is_distribution(state.belief), "the state is damaged: restore an earlier one.")
 
     def _require_decision(self, decision: Decision) -> None:
         n_states = len(self.initial_belief)
         if not isinstance(decision, Decision):
             raise ParameterError(f"decision must be what act() returned; got a {type(decision).__name__}.")
+        count = decision.by_state.size
         if decision.by_state.shape != (n_states,):
-            raise ParameterError(
-                f"the decision is of a deployment with {decision.by_state.size} states; this one has {n_states}."
-            )
+            raise ParameterError(f"the decision is of a deployment with {count} states; this one has {n_states}.")
         require(0 < decision.propensity <= 1, f"propensity must be in (0, 1]; the decision has {decision.propensity}.")
 
     def _checked_evidence(self, decision: Decision, reward: float) -> Floats:
@@ -203,14 +170,12 @@ class BeliefDeployer(ABC):
         return evidence
 
     def _replayed(self, belief: Floats, evidences: Floats) -> Floats:
-        """The belief after rounds with these evidences."""
         after = belief.copy()
         replay(after, evidences, self.transition)
         require(is_distribution(after), "the rewards are impossible in every state: the belief is no longer defined.")
         return after
 
     def _check_settings(self) -> None:
-        """Check the settings that all deployers share."""
         require(0 <= self.exploration <= 1, f"exploration must be in [0, 1]; got {self.exploration}.")
         require(self.memory >= 0, f"memory must be at least 0; got {self.memory}.")
 
@@ -239,6 +204,46 @@ class BeliefDeployer(ABC):
         trace.rewards[:] = rewards[np.arange(n), trace.actions]
         return DeploymentState(belief, state.rounds + n, belief, state.evidences, state.waiting), trace
 
+    def _run(self, belief: Floats, contexts: Floats, advice: Floats, mask: Bools, uniforms: Floats,
+             mean_rewards: Floats, rewards: Floats, trace: Trace) -> None:  # fmt: skip
+        """Run a chunk of rounds: fill ``trace`` (except rewards) and update ``belief``, both in place."""
+        if self.kernels is not None:
+            self.kernels[0](
+                belief, advice, mask, uniforms, mean_rewards, rewards, self.exploration,
+                *self._settings(contexts, rewards, rewards.shape[1]), self.transition, trace.state_probs,
+                trace.actions, trace.propensities, trace.expected_rewards,
+            )  # fmt: skip
+            return
+        probs = np.empty(advice.shape[2])
+        for t, uniform in enumerate(uniforms):
+            trace.state_probs[t], own = belief, advice[t if len(advice) > 1 else 0]
+            mix_advice(belief, own, self.exploration, mask[t if len(mask) > 1 else 0], probs)
+            action = int(draw_action(probs, uniform))
+            trace.actions[t], trace.propensities[t] = action, probs[action]
+            trace.expected_rewards[t] = probs @ mean_rewards[t]
+            belief[:] = self._after(belief, contexts[t], own, probs, action, rewards[t, action])
+
+    def follow(self, belief: Floats, contexts: Floats, past: LoggedRounds, acceptance: Acceptance,
+               found: Followed) -> None:  # fmt: skip
+        """Follow a chunk of a log: fill ``found``, update ``belief`` and ``acceptance``, all in place."""
+        if self.kernels is not None:
+            settings = self._settings(contexts, past.rewards, past.advice.shape[2])
+            self.kernels[1](
+                belief, self.initial_belief, past, acceptance, found, self.exploration, *settings, self.transition
+            )
+            return
+        probs = np.empty(past.advice.shape[2])
+        for t, action in enumerate(past.actions):
+            if judge_round(t, belief, self.initial_belief, past, acceptance, found, self.exploration, probs):
+                belief[:] = self._after(belief, contexts[t], past.advice[t], probs, int(action), past.rewards[t])
+
+    def _after(
+        self, belief: Floats, context: Floats, advice: Floats, probs: Floats, action: int, reward: float
+    ) -> Floats:
+        """The belief after a round with this action and reward."""
+        decision = Decision(action, float(probs[action]), probs, 0, self._by_state(context[None], advice, action))
+        return self._replayed(belief, self._checked_evidence(decision, reward)[None])
+
 
 def as_policy_set(policies: Any) -> PolicySet:
     """A ``PolicySet`` from a set or a sequence of policies."""
@@ -250,8 +255,6 @@ def _number(reward: float) -> float:
         value = float(reward)
     except (TypeError, ValueError):
         value = np.nan
-    require(
-        bool(np.isfinite(value)),
-        f"reward must be a finite number; got {reward!r}. Pass None to update if it has not come yet.",
-    )
+    rule = f"reward must be a finite number; got {reward!r}. Pass None to update if it has not arrived yet."
+    require(bool(np.isfinite(value)), rule)
     return value

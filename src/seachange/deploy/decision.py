@@ -12,8 +12,7 @@ from seachange.errors import ModelFileError
 from seachange.kernels.belief_updates import is_distribution, is_evidence
 from seachange.protocols import Bools, Floats, Ints
 
-# Rounds are counted up to this.
-MOST_ROUNDS = 1 << 62
+MOST_ROUNDS = 1 << 62  # rounds are counted up to this
 
 
 class _Array(msgspec.Struct, forbid_unknown_fields=True):
@@ -46,12 +45,7 @@ class Snapshot:
         """The record as bytes, for ``from_bytes``."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
         return msgspec.msgpack.encode(
-            {
-                name: {"dtype": value.dtype.str, "shape": value.shape, "data": value.tobytes()}
-                if isinstance(value, np.ndarray)
-                else value
-                for name, value in values.items()
-            }
+            values, enc_hook=lambda array: _Array(array.dtype.str, array.shape, array.tobytes())
         )
 
     @classmethod
@@ -74,7 +68,7 @@ class Snapshot:
 
 @dataclass(frozen=True, eq=False)
 class Decision(Snapshot):
-    """The decision of a round, with everything that its reward will need whenever it comes."""
+    """The decision of a round, with everything that its reward will need whenever it arrives."""
 
     action: int
     propensity: float  # probability with which the action was chosen
@@ -118,13 +112,9 @@ class DeploymentState(Snapshot):
 
     def fits(self, n_states: int) -> bool:
         """Whether all arrays have the shapes of a deployment with ``n_states`` states."""
-        one, n_kept = (n_states,), len(self.waiting)
-        return (
-            self.belief.shape == one
-            and self.anchor.shape == one
-            and self.evidences.shape == (n_kept, n_states)
-            and self.waiting.shape == (n_kept,)
-        )
+        n_kept = len(self.waiting)
+        kept = self.evidences.shape == (n_kept, n_states) and self.waiting.shape == (n_kept,)
+        return kept and self.belief.shape == self.anchor.shape == (n_states,)
 
 
 def _vector(array: Any) -> bool:

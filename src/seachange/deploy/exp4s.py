@@ -5,18 +5,18 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 
 from seachange.deploy.belief_deployer import BeliefDeployer, as_policy_set
-from seachange.deploy.decision import Decision, Trace
+from seachange.deploy.decision import Decision
 from seachange.errors import ParameterError
 from seachange.kernels.belief_updates import exp4s_evidence, run_exp4s
-from seachange.kernels.replay_steps import Acceptance, Followed, LoggedRounds, follow_exp4s
+from seachange.kernels.replay_steps import follow_exp4s
 from seachange.params import Auto, require
 from seachange.policies.per_state import PolicySet
-from seachange.protocols import Bools, Floats
+from seachange.protocols import Floats
 from seachange.registry import DEPLOYERS
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ class Exp4S(BeliefDeployer):
     exploration: float = 0.0  # γ: share of random choices
     memory: int = 1000  # rounds within which a late reward still counts
     mean_reward: float | None = None  # m, e.g. of the log; None: rewards are compared with 1, as printed
+    kernels: ClassVar[tuple[Any, Any]] = (run_exp4s, follow_exp4s)
 
     @classmethod
     def suits(cls, model: SwitchingModel) -> bool:
@@ -54,21 +55,16 @@ class Exp4S(BeliefDeployer):
     @classmethod
     def from_model(cls, model: SwitchingModel, *, exploration: float, memory: int) -> Self:
         """The deployer with the reward range and mean reward of the model's log."""
-        log = model.provenance
-        return cls(
-            model.policies, reward_range=log.reward_range, mean_reward=log.mean_reward, exploration=exploration,
-            memory=memory,
-        )  # fmt: skip
+        low_high, mean = model.provenance.reward_range, model.provenance.mean_reward
+        return cls(model.policies, reward_range=low_high, mean_reward=mean, exploration=exploration, memory=memory)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "policies", as_policy_set(self.policies))
         require(self.mixing in ("corrected", "paper"), f'mixing must be "corrected" or "paper"; got {self.mixing!r}.')
-        require(self.reward_range[1] > self.reward_range[0], f"reward_range must rise; got {self.reward_range}.")
-        low, high = self.reward_range
-        require(
-            self.mean_reward is None or low <= self.mean_reward <= high,
-            f"mean_reward must be within reward_range {self.reward_range}; got {self.mean_reward}.",
-        )
+        (low, high), mean = self.reward_range, self.mean_reward
+        require(high > low, f"reward_range must be (least, most); got {self.reward_range}.")
+        inside = mean is None or low <= mean <= high
+        require(inside, f"mean_reward must be within reward_range {self.reward_range}; got {mean}.")
         self._check_settings()
         require(1 <= self.stay < math.inf, f"expected_stay must be at least 1 round, and finite; got {self.stay}.")
         given = self.learning_rate
@@ -133,26 +129,10 @@ class Exp4S(BeliefDeployer):
         return np.ascontiguousarray(advice[:, action])
 
     def _evidence(self, decision: Decision, reward: float) -> Floats:
-        low, span = self._scale
-        evidence = np.empty(len(decision.by_state))
+        (low, span), evidence = self._scale, np.empty(len(decision.by_state))
         cost = 1.0 - (reward - low) / span
         exp4s_evidence(decision.by_state, decision.propensity, cost, self.rate(len(decision.probs)), evidence)
         return evidence
 
-    def _run(self, belief: Floats, contexts: Floats, advice: Floats, mask: Bools, uniforms: Floats,
-             mean_rewards: Floats, rewards: Floats, trace: Trace) -> None:  # fmt: skip
-        low, span = self._scale
-        run_exp4s(
-            belief, advice, mask, uniforms, mean_rewards, rewards, self.exploration, self.rate(rewards.shape[1]),
-            low, span, self.transition, trace.state_probs, trace.actions, trace.propensities,
-            trace.expected_rewards,
-        )  # fmt: skip
-
-    def follow(self, belief: Floats, contexts: Floats, past: LoggedRounds, acceptance: Acceptance,
-               found: Followed) -> None:  # fmt: skip
-        """Follow a chunk of a log."""
-        low, span = self._scale
-        rate = self.rate(past.advice.shape[2])
-        follow_exp4s(
-            belief, self.initial_belief, past, acceptance, found, self.exploration, rate, low, span, self.transition
-        )  # fmt: skip
+    def _settings(self, contexts: Floats, rewards: Floats, n_actions: int) -> tuple[Any, ...]:
+        return self.rate(n_actions), *self._scale

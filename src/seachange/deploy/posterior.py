@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
 from seachange.deploy.belief_deployer import BeliefDeployer, as_policy_set
-from seachange.deploy.decision import Decision, Trace
+from seachange.deploy.decision import Decision
 from seachange.errors import ParameterError
 from seachange.kernels.belief_updates import run_posterior
 from seachange.kernels.emission import reward_evidence, state_scores
-from seachange.kernels.replay_steps import Acceptance, Followed, LoggedRounds, follow_posterior
+from seachange.kernels.replay_steps import follow_posterior
 from seachange.params import require
 from seachange.policies.per_state import PolicySet
-from seachange.protocols import Bools, Floats
+from seachange.protocols import Floats
 from seachange.registry import DEPLOYERS
 from seachange.states.switching_regression import SwitchingRegression
 
@@ -33,6 +33,7 @@ class PosteriorSampling(BeliefDeployer):
     exploration: float = 0.0  # γ: share of random choices
     memory: int = 1000  # rounds within which a late reward still counts
     preference: ClassVar[int] = 2
+    kernels: ClassVar[tuple[Any, Any]] = (run_posterior, follow_posterior)
 
     @classmethod
     def suits(cls, model: SwitchingModel) -> bool:
@@ -49,16 +50,12 @@ class PosteriorSampling(BeliefDeployer):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "policies", as_policy_set(self.policies))
-        require(
-            len(self.policies) == self.hmm.n_states,
-            f"the HMM has {self.hmm.n_states} states, but there are {len(self.policies)} policies.",
-        )
+        count, n_states = len(self.policies), self.hmm.n_states
+        require(count == n_states, f"the HMM has {n_states} states, but there are {count} policies.")
         self._check_settings()
         for policy in self.policies:
-            joint = getattr(policy, "joint", self.hmm.joint)
-            require(
-                joint == self.hmm.joint, f"policies and HMM must be of the same log; got {joint} and {self.hmm.joint}."
-            )
+            joint, own = getattr(policy, "joint", self.hmm.joint), self.hmm.joint
+            require(joint == own, f"policies and HMM must be of the same log; got {joint} and {own}.")
 
     @property
     def transition(self) -> Floats:
@@ -86,20 +83,6 @@ class PosteriorSampling(BeliefDeployer):
             outside = rewards[(rewards < 0) | (rewards > 1)]
             require(len(outside) == 0, f"the HMM models clicks: rewards must be in [0, 1]; got {outside[:1]}.")
 
-    def _run(self, belief: Floats, contexts: Floats, advice: Floats, mask: Bools, uniforms: Floats,
-             mean_rewards: Floats, rewards: Floats, trace: Trace) -> None:  # fmt: skip
+    def _settings(self, contexts: Floats, rewards: Floats, n_actions: int) -> tuple[Any, ...]:
         self._require_clicks(rewards)
-        run_posterior(
-            belief, advice, mask, uniforms, mean_rewards, rewards, self.exploration, self.hmm.joint.rows(contexts),
-            self.hmm.reward_coefs, self.hmm.noise_variances, self.transition, trace.state_probs, trace.actions,
-            trace.propensities, trace.expected_rewards,
-        )  # fmt: skip
-
-    def follow(self, belief: Floats, contexts: Floats, past: LoggedRounds, acceptance: Acceptance,
-               found: Followed) -> None:  # fmt: skip
-        """Follow a chunk of a log."""
-        self._require_clicks(past.rewards)
-        follow_posterior(
-            belief, self.initial_belief, past, acceptance, found, self.exploration, self.hmm.joint.rows(contexts),
-            self.hmm.reward_coefs, self.hmm.noise_variances, self.transition,
-        )  # fmt: skip
+        return self.hmm.joint.rows(contexts), self.hmm.reward_coefs, self.hmm.noise_variances

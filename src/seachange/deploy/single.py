@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
 from seachange.deploy.belief_deployer import BeliefDeployer
-from seachange.deploy.decision import Decision, Trace
+from seachange.deploy.decision import Decision
 from seachange.errors import ParameterError
-from seachange.kernels.belief_updates import run_fixed
-from seachange.kernels.replay_steps import Acceptance, Followed, LoggedRounds, follow_fixed
+from seachange.kernels.belief_updates import run_exp4s
+from seachange.kernels.replay_steps import follow_exp4s
 from seachange.policies.per_state import PolicySet
-from seachange.protocols import Bools, Floats, Policy
+from seachange.protocols import Floats, Policy
 from seachange.registry import DEPLOYERS
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ class SinglePolicy(BeliefDeployer):
     exploration: float = 0.0  # γ: share of random choices
     memory: int = 1000  # rounds within which a late reward is accepted
     preference: ClassVar[int] = 1
+    kernels: ClassVar[tuple[Any, Any]] = (run_exp4s, follow_exp4s)
 
     @classmethod
     def suits(cls, model: SwitchingModel) -> bool:
@@ -69,15 +70,5 @@ class SinglePolicy(BeliefDeployer):
     def _evidence(self, decision: Decision, reward: float) -> Floats:
         return np.ones(1)
 
-    def _run(self, belief: Floats, contexts: Floats, advice: Floats, mask: Bools, uniforms: Floats,
-             mean_rewards: Floats, rewards: Floats, trace: Trace) -> None:  # fmt: skip
-        run_fixed(
-            belief, advice, mask, uniforms, mean_rewards, self.exploration, trace.actions, trace.propensities,
-            trace.expected_rewards,
-        )  # fmt: skip
-        trace.state_probs[:] = 1.0
-
-    def follow(self, belief: Floats, contexts: Floats, past: LoggedRounds, acceptance: Acceptance,
-               found: Followed) -> None:  # fmt: skip
-        """Follow a chunk of a log."""
-        follow_fixed(belief, self.initial_belief, past, acceptance, found, self.exploration)
+    def _settings(self, contexts: Floats, rewards: Floats, n_actions: int) -> tuple[Any, ...]:
+        return 0.0, 0.0, 1.0  # Exp4.S with one expert and no learning

@@ -19,12 +19,9 @@ from seachange.states.labels import StateLabels
 LEAST_EFFECTIVE = 30.0
 # An estimate that misses more than this share of the policy may be off by this share of the reward range.
 MOST_MISSING = 0.05
-# Standard errors that chance almost never produces.
-SURPRISING = 4.5
-# Shares worth a note: weight removed by clipping, and weight on a single round.
-NOTABLE, DOMINANT = 0.01, 0.05
-# Clipping more than this share of the weight evaluates a different policy; such a clip is not suggested.
-MOST_CUT = 0.5
+SURPRISING = 4.5  # standard errors that chance almost never produces
+NOTABLE, DOMINANT = 0.01, 0.05  # shares worth a note: weight removed by clipping, and weight on a single round
+MOST_CUT = 0.5  # clipping more than this share of the weight evaluates a different policy; so it is not suggested
 LARGEST = 5
 FORCE = Fix("Pass force=True to get the numbers anyway.", "Pass --force to get the numbers anyway.")
 
@@ -41,17 +38,16 @@ class Reason:
 
     def text(self, *, shell: bool = False) -> str:
         """The problem and its fixes as sentences, with Python arguments or command-line options."""
-        fixes = ", or ".join(each if isinstance(each, str) else _words(each, shell) for each in self.fixes)
-        parts = [self.problem, f"To fix this, {fixes}." if fixes else "", _words(self.hint, shell) if self.hint else ""]
+
+        def words(fix: str | Fix) -> str:
+            return fix if isinstance(fix, str) else (shell and fix.shell) or fix.python
+
+        fixes = ", or ".join(map(words, self.fixes))
+        parts = [self.problem, f"To fix this, {fixes}." if fixes else "", words(self.hint or "")]
         return " ".join(part for part in parts if part)
 
     def __str__(self) -> str:
-        """The text for Python users."""
         return self.text()
-
-
-def _words(fix: Fix, shell: bool) -> str:
-    return fix.shell if shell and fix.shell is not None else fix.python
 
 
 class NoEstimateError(RefusedError):
@@ -73,16 +69,13 @@ class EstimateWarning(SeachangeWarning):
 
     def __init__(self, reasons: tuple[Reason, ...], *, state: int | None = None, intro: str = "") -> None:
         self.reasons, self.state, self.intro = reasons, state, intro
-        super().__init__(self._text(shell=False))
-
-    def _text(self, shell: bool) -> str:
-        about = "" if self.state is None else f"state {self.state}: "
-        return f"{about}{self.intro}{' '.join(reason.text(shell=shell) for reason in self.reasons)}"
+        self.about = intro if state is None else f"state {state}: {intro}"
+        super().__init__(self.about + " ".join(map(str, reasons)))
 
     @property
     def shell_text(self) -> str:
         """The message for users of the command line."""
-        return self._text(shell=True)
+        return self.about + " ".join(reason.text(shell=True) for reason in self.reasons)
 
 
 @dataclass(frozen=True, repr=False)
@@ -110,7 +103,6 @@ class Diagnostics:
         return not self.refusals
 
     def __repr__(self) -> str:
-        """One line per diagnostic."""
         rows = [
             ("effective rounds", f"{self.effective_samples:,.0f} of {self.n_rounds:,} ({self.effective_share:.1%})"),
             ("overlap", f"{self.overlap:.1%}"),
@@ -135,13 +127,13 @@ def diagnose(
     return diagnostics_of(log, support_of(log, distribution_of(log, policy, labels, soft)), clip)
 
 
-def require_sound(found: Diagnostics, force: bool) -> None:
+def require_sound(measures: Diagnostics, force: bool) -> None:
     """Raise if no estimate should be given, unless forced; warn about what to report with one."""
-    if found.refusals and not force:
-        raise NoEstimateError(found.refusals)
-    if found.refusals or found.notes:
-        intro = "Forced estimate, not reliable. " if found.refusals else ""
-        warnings.warn(EstimateWarning((*found.refusals, *found.notes), intro=intro), stacklevel=4)
+    if measures.refusals and not force:
+        raise NoEstimateError(measures.refusals)
+    if measures.refusals or measures.notes:
+        intro = "Forced estimate, not reliable. " if measures.refusals else ""
+        warnings.warn(EstimateWarning((*measures.refusals, *measures.notes), intro=intro), stacklevel=4)
 
 
 def diagnostics_of(log: BanditLog, support: Support, clip: float, *, clips: bool = True) -> Diagnostics:
@@ -153,14 +145,15 @@ def diagnostics_of(log: BanditLog, support: Support, clip: float, *, clips: bool
     # Equal weights other than 1 are infinitely many standard errors off; rounding errors are not.
     off = mean - 1 if abs(mean - 1) > 1e-9 else 0.0
     few = np.argpartition(-weights, min(LARGEST, n) - 1)[:LARGEST]
+    largest = tuple((int(row), float(weights[row])) for row in few[np.argsort(-weights[few], kind="stable")])
     effective = effective_samples(clipped)
     lost = np.nan_to_num((weights - clipped) * rewards).mean() if np.isfinite(clip) else 0.0
-    found = Diagnostics(
+    measures = Diagnostics(
         n_rounds=n,
         effective_samples=effective,
         effective_share=effective / n,
         overlap=float(np.minimum(weights, 1.0).mean()),
-        largest_weights=tuple((int(row), float(weights[row])) for row in few[np.argsort(-weights[few], kind="stable")]),
+        largest_weights=largest,
         mean_weight=mean,
         mean_weight_z=float(np.clip(off / max(error, 1e-12), -1e6, 1e6)),
         clipped_mass=max(1 - float(clipped.sum()) / total, 0.0) if total > 0 else 0.0,
@@ -169,24 +162,25 @@ def diagnostics_of(log: BanditLog, support: Support, clip: float, *, clips: bool
         unsupported_mass=support.unsupported_mass,
         least_propensity=float(log.arrays.propensities.min()),
     )
-    refusals = tuple(_refusals(log, found, weights, error, clip, clips))
-    return replace(found, refusals=refusals, notes=tuple(_notes(found, error, clip)))
+    refusals = tuple(_refusals(log, measures, weights, error, clip, clips))
+    return replace(measures, refusals=refusals, notes=tuple(_notes(measures, error, clip)))
 
 
 def _refusals(
-    log: BanditLog, found: Diagnostics, weights: Floats, error: float, clip: float, clips: bool
+    log: BanditLog, measures: Diagnostics, weights: Floats, error: float, clip: float, clips: bool
 ) -> Iterator[Reason]:
     """Why no estimate should be given; NaN never passes a check."""
-    if not found.effective_samples >= LEAST_EFFECTIVE:
-        row, weight = found.largest_weights[0]
+    if not measures.effective_samples >= LEAST_EFFECTIVE:
+        row, weight = measures.largest_weights[0]
         yield Reason(
             "effective sample size",
-            f"Too few rounds carry weight for this policy: {found.effective_samples:.1f} effective rounds of "
-            f"{found.n_rounds:,}; at least {LEAST_EFFECTIVE:.0f} are needed (largest weight: {weight:.4g}, row {row}).",
-            _more_samples(found, weights, clip, clips),
-            {"effective_samples": found.effective_samples, "needed": LEAST_EFFECTIVE, "largest_weight": weight},
+            f"Too few rounds carry weight for this policy: {measures.effective_samples:.1f} effective rounds of "
+            f"{measures.n_rounds:,}; at least {LEAST_EFFECTIVE:.0f} are needed (largest weight: {weight:.4g}, row "
+            f"{row}).",
+            _more_samples(measures, weights, clip, clips),
+            {"effective_samples": measures.effective_samples, "needed": LEAST_EFFECTIVE, "largest_weight": weight},
         )
-    unsupported = found.unsupported_mass or 0.0
+    unsupported = measures.unsupported_mass or 0.0
     if not unsupported <= MOST_MISSING:
         yield Reason(
             "support",
@@ -195,21 +189,21 @@ def _refusals(
             _exploration("mask those actions", unsupported),
             {"unsupported_mass": unsupported},
         )
-    if not abs(found.mean_weight - 1) <= max(SURPRISING * error, MOST_MISSING):
-        cause, fixes = _weight_cause(log, found, error)
-        problem = f"The policy's weights average {found.mean_weight:.2f}, not 1: {cause}."
-        yield Reason("mean weight", problem, fixes, {"mean_weight": found.mean_weight})
+    if not abs(measures.mean_weight - 1) <= max(SURPRISING * error, MOST_MISSING):
+        cause, fixes = _weight_cause(log, measures, error)
+        problem = f"The policy's weights average {measures.mean_weight:.2f}, not 1: {cause}."
+        yield Reason("mean weight", problem, fixes, {"mean_weight": measures.mean_weight})
 
 
-def _more_samples(found: Diagnostics, weights: Floats, clip: float, clips: bool) -> tuple[str | Fix, ...]:
-    """What would raise the effective sample size enough, judging by these weights."""
-    if not found.effective_samples > 0:
+def _more_samples(measures: Diagnostics, weights: Floats, clip: float, clips: bool) -> tuple[str | Fix, ...]:
+    """What would raise the effective sample size enough, given these weights."""
+    if not measures.effective_samples > 0:
         return ("evaluate a policy whose actions the log took", "collect a log that takes the policy's actions")
     clipped = np.minimum(weights, clip)
     # (Σ w)² / Σ w² is at least n times the mean weight over the largest; a mean above 1 is luck.
     needed = np.ceil(LEAST_EFFECTIVE * float(clipped.max()) / min(float(clipped.mean()), 1.0))
     fixes: list[str | Fix] = [f"use a longer log (about {needed:,.0f} rounds)"]
-    if found.n_rounds >= LEAST_EFFECTIVE:
+    if measures.n_rounds >= LEAST_EFFECTIVE:
         fixes.append("use a policy closer to the logging policy")
     clip = highest_clip(clipped, LEAST_EFFECTIVE) if clips else 0.0
     lost = 1 - float(np.minimum(weights, clip).sum()) / float(weights.sum())
@@ -232,18 +226,15 @@ def highest_clip(weights: Floats, effective: float) -> float:
     return float(rising[enough[-1]]) if len(enough) else 0.0
 
 
-def _weight_cause(log: BanditLog, found: Diagnostics, error: float) -> tuple[str, tuple[str, ...]]:
+def _weight_cause(log: BanditLog, measures: Diagnostics, error: float) -> tuple[str, tuple[str, ...]]:
     """Why the weights do not average 1, and what would help."""
-    missing = 1 - found.mean_weight
-    if missing >= 0 and found.unseen_mass + SURPRISING * error >= missing:
-        cause = f"{found.unseen_mass:.0%} of its choices are actions that the log never took"
-        return cause, _exploration("leave those actions out", found.unseen_mass)
+    missing = 1 - measures.mean_weight
+    if missing >= 0 and measures.unseen_mass + SURPRISING * error >= missing:
+        cause = f"{measures.unseen_mass:.0%} of its choices are actions that the log never took"
+        return cause, _exploration("leave those actions out", measures.unseen_mass)
     if missing >= 0:
-        return (
-            "it takes actions that the log never or almost never took in similar rounds, or the propensities are too "
-            "large",
-            ("log with some exploration", "check how the propensities were recorded"),
-        )
+        cause = "it takes actions that the log almost never took in similar rounds, or the propensities are too large"
+        return cause, ("log with some exploration", "check how the propensities were recorded")
     cause = "the propensities are too small, or they do not belong to the logged actions"
     fixes: tuple[str, ...] = ("check how the propensities were recorded",)
     if log.propensities_estimated:
@@ -265,28 +256,28 @@ def _exploration(alternative: str, mass: float) -> tuple[str, ...]:
     return ("log those actions some of the time",)
 
 
-def _notes(found: Diagnostics, error: float, clip: float) -> Iterator[Reason]:
-    """What to report along with an estimate."""
-    off, (row, weight) = found.mean_weight - 1, found.largest_weights[0]
+def _notes(measures: Diagnostics, error: float, clip: float) -> Iterator[Reason]:
+    off, (row, weight) = measures.mean_weight - 1, measures.largest_weights[0]
     if SURPRISING * error < abs(off) <= MOST_MISSING:
-        problem = f"The policy's weights average {found.mean_weight:.3f}, not 1, which chance does not explain."
-        yield Reason("mean weight", problem, numbers={"mean_weight": found.mean_weight})
-    unsupported = found.unsupported_mass or 0.0
+        problem = f"The policy's weights average {measures.mean_weight:.3f}, not 1, which chance does not explain."
+        yield Reason("mean weight", problem, numbers={"mean_weight": measures.mean_weight})
+    unsupported = measures.unsupported_mass or 0.0
     if 0 < unsupported <= MOST_MISSING:
         problem = f"{unsupported:.2%} of the policy's choices are actions that the log could not take."
         yield Reason("support", problem, numbers={"unsupported_mass": unsupported})
-    if found.clipped_mass > NOTABLE:
+    reward = measures.clipped_reward
+    if measures.clipped_mass > NOTABLE:
         yield Reason(
             "clipping",
-            f"clip={clip:g} removes {found.clipped_mass:.1%} of the policy's weight, which earned "
-            f"{found.clipped_reward:.4g} per round: ips is too low by that amount. clip={weight:.4g} removes nothing.",
-            numbers={"clipped_mass": found.clipped_mass, "clipped_reward": found.clipped_reward},
+            f"clip={clip:g} removes {measures.clipped_mass:.1%} of the policy's weight, which earned {reward:.4g} "
+            f"per round: ips is too low by that amount. clip={weight:.4g} removes nothing.",
+            numbers={"clipped_mass": measures.clipped_mass, "clipped_reward": reward},
         )
-    share = min(weight, clip) / max(found.n_rounds * found.mean_weight, 1e-300)
+    share = min(weight, clip) / max(measures.n_rounds * measures.mean_weight, 1e-300)
     if share > DOMINANT:
         yield Reason(
             "largest weight",
             f"Row {row} alone has {share:.0%} of all weight ({weight:.4g}; the smallest propensity is "
-            f"{found.least_propensity:.2g}), so the estimate depends on it.",
+            f"{measures.least_propensity:.2g}), so the estimate depends on it.",
             numbers={"row": row, "share": share, "weight": weight},
         )

@@ -12,22 +12,15 @@ import numpy.typing as npt
 
 from seachange.engine import one_thread
 from seachange.errors import SeachangeWarning
-from seachange.evaluation.confidence_sequences import ConfidenceSequence
-from seachange.evaluation.diagnostics import (
-    EstimateWarning,
-    NoEstimateError,
-    Reason,
-    diagnostics_of,
-    require_sound,
-)
+from seachange.evaluation.diagnostics import EstimateWarning, NoEstimateError, Reason, diagnostics_of, require_sound
 from seachange.evaluation.formulas import ESTIMATORS, Parts, Setting
-from seachange.evaluation.support import PolicyLike, Support, distribution_of, membership_of
+from seachange.evaluation.support import PolicyLike, Range, Support, distribution_of, membership_of
 from seachange.evaluation.terms import Need, Terms, terms_of
+from seachange.evaluation.value_estimate import ConfidenceSequence, IntervalRequest, interval_request
 from seachange.evaluation.value_estimate import IntervalKind as IntervalKind
-from seachange.evaluation.value_estimate import IntervalRequest, interval_request
 from seachange.evaluation.value_estimate import ValueEstimate as ValueEstimate
 from seachange.log.bandit_log import BanditLog, require_propensities, warn_of_estimates
-from seachange.params import Auto, require
+from seachange.params import require
 from seachange.policies.per_state import PolicySet
 from seachange.protocols import Floats
 from seachange.states.labels import StateLabels
@@ -43,10 +36,10 @@ def evaluate(
     labels: StateLabels | None = None,
     soft: bool = False,
     interval: IntervalKind = "normal",
-    reward_range: tuple[float, float] | None = None,
+    reward_range: Range | None = None,
     modelled: npt.ArrayLike | None = None,
-    switch: float | Auto = "auto",
-    shrinkage: float | Auto = "auto",
+    switch: Setting = "auto",
+    shrinkage: Setting = "auto",
     force: bool = False,
     seed: int = 0,
 ) -> list[ValueEstimate]:
@@ -94,10 +87,10 @@ def watch(
     confidence: float = 0.95,
     labels: StateLabels | None = None,
     soft: bool = False,
-    reward_range: tuple[float, float] | None = None,
+    reward_range: Range | None = None,
     modelled: npt.ArrayLike | None = None,
-    switch: float | Auto = "auto",
-    shrinkage: float | Auto = "auto",
+    switch: Setting = "auto",
+    shrinkage: Setting = "auto",
     force: bool = False,
 ) -> ConfidenceSequence:
     """The estimate and its confidence sequence after each round, or after each sequence if the log has sequences.
@@ -107,21 +100,20 @@ def watch(
     whose interval="sequence" is the last of these intervals.
     """
     (name,), settings = _names(estimator), {"switch": switch, "shrinkage": shrinkage}
-    request = interval_request(log, "sequence", confidence, reward_range, 0)
+    request = interval_request(log, "sequence", confidence, reward_range)
     terms, support = _terms(log, policy, (name,), request, clip, labels, soft, modelled, settings, force)
     bounds = np.minimum(clip, request.clusters.largest_so_far(support.round_bounds(log.arrays.propensities)))
     return request.running(name, _parts(name, terms, settings), bounds)
 
 
-def _parts(name: str, terms: Terms, settings: dict[str, float | Auto]) -> Parts:
+def _parts(name: str, terms: Terms, settings: dict[str, Setting]) -> Parts:
     estimator = ESTIMATORS[name]
-    setting: Setting = "auto" if estimator.setting is None else settings[estimator.setting]
-    return estimator.parts(terms, setting)
+    return estimator.parts(terms, "auto" if estimator.setting is None else settings[estimator.setting])
 
 
 def _terms(
     log: BanditLog, policy: PolicyLike, names: Sequence[str], request: IntervalRequest, clip: float, labels: StateLabels
-    | None, soft: bool, modelled: npt.ArrayLike | None, settings: dict[str, float | Auto], force: bool,
+    | None, soft: bool, modelled: npt.ArrayLike | None, settings: dict[str, Setting], force: bool
 ) -> tuple[Terms, Support]:  # fmt: skip
     """The terms of these estimators and the log's support for the policy; raises if the support is too weak."""
     chosen = [ESTIMATORS[name] for name in names]
@@ -135,17 +127,10 @@ def _terms(
     needs: frozenset[Need] = frozenset().union(*(each.needs for each in chosen))
     if request.bounded or (all(each.full_weights for each in chosen) and np.isinf(clip)):
         needs -= {"fit error"}  # full weights cancel the noise of the fits
+    probs_of, membership = distribution_of(log, policy, labels, soft), membership_of(log, labels, soft)
+    limits, forward = request.reward_range if request.bounded else None, request.kind == "sequence"
     with one_thread():
-        terms, support = terms_of(
-            log,
-            distribution_of(log, policy, labels, soft),
-            membership_of(log, labels, soft),
-            clip,
-            needs,
-            modelled,
-            limits=request.reward_range if request.bounded else None,
-            forward=request.kind == "sequence",
-        )
+        terms, support = terms_of(log, probs_of, membership, clip, needs, modelled, limits, forward=forward)
     require_sound(diagnostics_of(log, support, clip), force)
     return terms, support
 
@@ -155,12 +140,12 @@ def evaluate_logging(
     confidence: float = 0.95,
     *,
     interval: IntervalKind = "normal",
-    reward_range: tuple[float, float] | None = None,
+    reward_range: Range | None = None,
     seed: int = 0,
 ) -> ValueEstimate:
     """The value of the logging policy: the log's mean reward, which needs no weights."""
     request = interval_request(log, interval, confidence, reward_range, seed)
-    return request.estimate("mean", Parts(log.arrays.rewards), np.ones(len(log)), 1.0, latent=False)
+    return request.estimate("mean", Parts(log.arrays.rewards), np.ones(len(log)), 1.0)
 
 
 def evaluate_states(
@@ -172,28 +157,24 @@ def evaluate_states(
     clip: float = np.inf,
     confidence: float = 0.95,
     interval: IntervalKind = "normal",
-    reward_range: tuple[float, float] | None = None,
+    reward_range: Range | None = None,
     force: bool = False,
     seed: int = 0,
 ) -> list[ValueEstimate | None]:
     """What each state's policy would have earned in the rounds of its state; None, with a warning, if refused."""
-    results: list[ValueEstimate | None] = []
-    for state in range(len(policies)):
+    results: list[ValueEstimate | None] = [None] * len(policies)
+    for state in np.unique(labels.states).tolist():
         rounds = np.flatnonzero(labels.states == state)
-        if len(rounds) == 0:
-            results.append(None)
-            continue
         part = replace(labels, states=labels.states[rounds], state_probs=None)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", SeachangeWarning)
             try:
-                results += evaluate(
+                (results[state],) = evaluate(
                     log.take(rounds), policies, (estimator,), labels=part, force=force, clip=clip,
                     confidence=confidence, interval=interval, reward_range=reward_range, seed=seed,
                 )  # fmt: skip
             except NoEstimateError as refusal:
                 warnings.warn(EstimateWarning(refusal.reasons, intro="No estimate. "), stacklevel=1)
-                results.append(None)
         for each in caught:
             reasons, intro = reasons_of(each.message)
             warnings.warn(EstimateWarning(reasons, state=state, intro=intro), stacklevel=2)
@@ -211,8 +192,8 @@ def reasons_of(warning: Warning | str) -> tuple[tuple[Reason, ...], str]:
 
 def _names(estimators: Sequence[str]) -> tuple[str, ...]:
     names = (estimators,) if isinstance(estimators, str) else tuple(estimators)
-    unknown = [name for name in names if name not in ESTIMATORS]
-    require(not unknown, f"estimators must be among {', '.join(ESTIMATORS)}; got {unknown[0] if unknown else ''!r}.")
+    for name in names:
+        require(name in ESTIMATORS, f"estimators must be among {', '.join(ESTIMATORS)}; got {name!r}.")
     require(bool(names), f"name at least one estimator: {', '.join(ESTIMATORS)}.")
     return names
 
@@ -251,12 +232,12 @@ def evaluate_difference(
     ``RefusedError`` if the log cannot support either estimate.
     """
     require_propensities(log, "comparing policies")
-    request = interval_request(log, "normal", confidence, None, 0)
+    request = interval_request(log, "normal", confidence)
     terms, weights = _difference_terms(log, policy, labels)
     baseline = log.arrays.rewards if other is None else _difference_terms(log, other, other_labels)[0]
     with one_thread():
-        found = request.estimate("dr", Parts(terms - baseline), weights, np.inf, latent=False)
-    return Difference(found.value, found.std_error, found.low, found.high, confidence, paired=True)
+        estimate = request.estimate("dr", Parts(terms - baseline), weights)
+    return Difference(estimate.value, estimate.std_error, estimate.low, estimate.high, confidence, paired=True)
 
 
 def worst_case_difference(one: ValueEstimate, other: ValueEstimate) -> Difference:
@@ -271,8 +252,8 @@ def worst_case_difference(one: ValueEstimate, other: ValueEstimate) -> Differenc
 
 def _difference_terms(log: BanditLog, policy: PolicyLike, labels: StateLabels | None) -> tuple[Floats, Floats]:
     """(n,) the doubly robust terms of a policy, and its weights."""
-    probs_of, membership = distribution_of(log, policy, labels, False), membership_of(log, labels, False)
+    probs_of, membership = distribution_of(log, policy, labels), membership_of(log, labels)
     with one_thread():
-        terms, support = terms_of(log, probs_of, membership, np.inf, frozenset({"model"}))
+        terms, support = terms_of(log, probs_of, membership, np.inf, {"model"})
     require_sound(diagnostics_of(log, support, np.inf), False)
     return terms.direct + terms.weights * (terms.rewards - terms.predicted), terms.weights

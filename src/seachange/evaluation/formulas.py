@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from seachange.evaluation.confidence_sequences import Level
 from seachange.evaluation.terms import Need, Terms
 from seachange.params import Auto
 from seachange.protocols import Floats
@@ -20,6 +19,7 @@ from seachange.protocols import Floats
 # "auto" picks a weight threshold among these quantiles of the weights, and no threshold.
 QUANTILES = (0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999)
 Setting = float | Auto
+Level: TypeAlias = float | Floats  # one number, or one per cluster
 
 
 class Parts(NamedTuple):
@@ -124,8 +124,8 @@ def _corrected(terms: Terms, weights: Floats, *, fit_noise: bool) -> Floats:
 
 
 def _thresholds(weights: Floats) -> Floats:
-    found = np.unique(np.quantile(weights, QUANTILES))
-    return np.append(found[found > 0], np.inf)
+    quantiles = np.unique(np.quantile(weights, QUANTILES))
+    return np.append(quantiles[quantiles > 0], np.inf)
 
 
 def _least_error(terms: Terms, settings: Floats, changed: Callable[[float], Floats]) -> float:
@@ -147,7 +147,6 @@ def _least_error(terms: Terms, settings: Floats, changed: Callable[[float], Floa
 
 
 def _weighted_limits(weight: Level, low: float, high: float) -> tuple[Level, Level]:
-    """Bounds on w r."""
     return weight * min(low, 0.0), weight * max(high, 0.0)
 
 

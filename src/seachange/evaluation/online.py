@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 from scipy.stats import t as student
 
 from seachange.deploy.belief_deployer import BeliefDeployer
+from seachange.engine import stage
 from seachange.errors import ParameterError
 from seachange.evaluation.diagnostics import (
     LEAST_EFFECTIVE,
@@ -19,34 +20,27 @@ from seachange.evaluation.diagnostics import (
     diagnostics_of,
     require_sound,
 )
-from seachange.evaluation.log_replay import adaptive_acceptance, fixed_acceptance, follow, in_sequence, ratio_bounds
-from seachange.evaluation.support import Support, effective_samples
-from seachange.evaluation.terms import FOLDS, fit_across
-from seachange.evaluation.value_estimate import FEWEST, ValueEstimate
-from seachange.kernels.replay_steps import Followed
-from seachange.log.bandit_log import BanditLog, require_propensities, require_rewards
+from seachange.evaluation.support import Support, SupportSums, effective_samples
+from seachange.evaluation.terms import FOLDS, CrossFit, fit_across
+from seachange.evaluation.value_estimate import FEWEST, ValueEstimate, require_evaluable
+from seachange.kernels.replay_steps import Acceptance, Followed, LoggedRounds, include, largest_ratios
+from seachange.log.bandit_log import BanditLog
 from seachange.log.clusters import Clusters
 from seachange.params import Auto, require, require_count
 from seachange.protocols import Deployer, Floats
 
-# The smallest number of accepted rounds, as for effective rounds.
-LEAST_ACCEPTED = int(LEAST_EFFECTIVE)
-# Quantiles to suggest if too few rounds are accepted.
-QUANTILES = (0.001, 0.01, 0.05, 0.1)
-# A suggested setting must be expected to accept this many times the minimum, because replays vary.
-MARGIN = 1.5
-# Actions listed in a message, at most.
-MOST_LISTED = 5
-# The bound on ratios to suggest if the strict one accepts few rounds: this share of ratios is below it.
-COMMON = 0.999
-# How many times larger the strict bound must be for the other to be suggested.
-WORTH_BOUNDING = 3.0
-# Ratios that exceed their bound by less than this count as equal.
-ROUNDING = 1e-9
-# Share of a policy that may be missing from its history without a note.
-NOTABLE_LOSS = 0.01
+LEAST_ACCEPTED = int(LEAST_EFFECTIVE)  # the smallest number of accepted rounds, as for effective rounds
+QUANTILES = (0.001, 0.01, 0.05, 0.1)  # quantiles to suggest if too few rounds are accepted
+MARGIN = 1.5  # a suggested setting must be expected to accept this many times the minimum, because replays vary
+MOST_LISTED = 5  # actions listed in a message, at most
+COMMON = 0.999  # the bound on ratios to suggest if the strict one accepts few rounds: this share of ratios is below it
+WORTH_BOUNDING = 3.0  # how many times larger the strict bound must be for the other to be suggested
+ROUNDING = 1e-9  # ratios that exceed their bound by less than this count as equal
+NOTABLE_LOSS = 0.01  # share of a policy that may be missing from its history without a note
+CHUNK_ROUNDS = 1 << 14
 
 Method = Literal["replay", "dr-ns"]
+Setting = tuple[str, float]  # a setting that would accept more rounds, in words, and the c it leads to
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -56,13 +50,6 @@ class OnlineEstimate(ValueEstimate):
     acceptance_rate: float  # share of the log's rounds that the deployment was updated with
     n_accepted: int  # how many those are: the length of the deployment that was evaluated
     notes: tuple[str, ...] = ()  # caveats
-
-
-class Setting(NamedTuple):
-    """A setting that would accept more rounds, and the c it leads to."""
-
-    text: str
-    rate: float
 
 
 def evaluate_online(
@@ -102,14 +89,10 @@ def evaluate_online(
     require(method in ("replay", "dr-ns"), f'method must be "replay" or "dr-ns"; got {method!r}.')
     require(bound == "auto" or 1 <= bound < np.inf, f'bound must be "auto" or a number of at least 1; got {bound}.')
     require(0 <= quantile < 1, f"quantile must be in [0, 1); got {quantile}.")
-    require(
-        highest_rate == "auto" or 0 < highest_rate < np.inf,
-        f'highest_rate must be "auto" or positive; got {highest_rate}.',
-    )
+    valid = highest_rate == "auto" or 0 < highest_rate < np.inf
+    require(valid, f'highest_rate must be "auto" or positive; got {highest_rate}.')
     require_count("repeats", repeats)
-    require(0 < confidence < 1, f"confidence must be between 0 and 1; got {confidence}.")
-    require_rewards(log, "evaluating a deployment")
-    require_propensities(log, "evaluating a deployment")
+    require_evaluable(log, confidence, "evaluating a deployment")
     if not isinstance(deployer, Deployer):
         raise ParameterError(
             f"evaluate_online needs a deployer with init, act and update; got a {type(deployer).__name__}. "
@@ -129,24 +112,23 @@ def _replay(
     common = max(float(np.quantile(ratios, COMMON, method="lower")), 1.0)
     largest = max(float(ratios.max()), 1.0)
     used = largest if bound == "auto" else bound
-    replays, _ = follow(log, deployer, [fixed_acceptance(1 / used) for _ in seeds], seeds)
+    replays, _ = follow(log, deployer, [acceptance_of(1 / used) for _ in seeds], seeds)
     text = f"pass bound={common:.3g} ({COMMON:.1%} of π / p are below it)"
-    lower = [Setting(text, 1 / common)] if common < used else []
-    require_sound(_diagnostics(log, replays, lower), force)
-    counts = [np.where(r.accepted, np.maximum(r.chosen / (used * log.propensities), 1.0), 0.0) for r in replays]
-    notes = _notes(replays, deployer)
+    weights = replays.chosen / log.propensities
+    require_sound(_diagnostics(log, replays, weights, [(text, 1 / common)] if common < used else []), force)
+    counts, notes = np.where(replays.accepted, np.maximum(weights / used, 1.0), 0.0), _notes(replays, deployer)
     if bound == "auto" and used > WORTH_BOUNDING * common:
         notes.append(
             f"Few rounds are accepted because a few π / p are large: up to {largest:.3g}, while {COMMON:.1%} are below "
             f"{common:.3g}. bound={common:.3g} accepts more rounds, but makes beliefs approximate."
         )
-    exceeded = sum(int((count > 1 + ROUNDING).sum()) for count in counts) / sum(int(r.accepted.sum()) for r in replays)
+    exceeded = float((counts > 1 + ROUNDING).sum() / replays.accepted.sum())
     if exceeded > 0:
         notes.append(
             f"{exceeded:.2%} of the accepted rounds have π / p above bound={used:.3g}; they count more than once, and "
             "the beliefs after them are approximate."
         )
-    return _estimate("replay", log, [log.rewards] * len(replays), counts, counts, replays, notes, confidence)
+    return _estimate("replay", log, log.rewards, counts, counts, replays, notes, confidence)
 
 
 def _dr_ns(
@@ -155,18 +137,16 @@ def _dr_ns(
 ) -> OnlineEstimate:  # fmt: skip
     limit = np.inf if highest_rate == "auto" else highest_rate
     if highest_rate == "auto":
-        first = adaptive_acceptance(1.0, quantile, len(log))
+        first = acceptance_of(1.0, quantile, len(log))
         follow(log, deployer, [first], seeds[:1])
         highest_rate = float(first.rate[0])
-    acceptances = [adaptive_acceptance(highest_rate, quantile, len(log)) for _ in seeds[1:]]
+    acceptances = [acceptance_of(highest_rate, quantile, len(log)) for _ in seeds[1:]]
     models = fit_across(log, np.ones((len(log), 1)), Clusters(log).folds(FOLDS))
     replays, predicted = follow(log, deployer, acceptances, seeds[1:], models)
-    weights = [replay.chosen / log.propensities for replay in replays]
-    require_sound(_diagnostics(log, replays, _looser_settings(weights, quantile, limit)), force)
-    terms = [replay.direct + w * (log.rewards - predicted) for replay, w in zip(replays, weights, strict=True)]
-    rates = [replay.rates for replay in replays]
-    notes = _notes(replays, deployer)
-    lost = np.mean([np.maximum(c * w - 1, 0).sum() / c.sum() for c, w in zip(rates, weights, strict=True)])
+    weights, rates = replays.chosen / log.propensities, replays.rates
+    require_sound(_diagnostics(log, replays, weights, _looser_settings(weights, quantile, limit)), force)
+    terms, notes = replays.direct + weights * (log.rewards - predicted), _notes(replays, deployer)
+    lost = np.mean(np.maximum(rates * weights - 1, 0).sum(axis=1) / rates.sum(axis=1))
     if lost > NOTABLE_LOSS:
         notes.append(
             f"{lost:.1%} of the deployment's decisions are missing from its history, because the log rarely took those "
@@ -175,56 +155,46 @@ def _dr_ns(
     return _estimate("dr-ns", log, terms, rates, weights, replays, notes, confidence)
 
 
-def _diagnostics(log: BanditLog, replays: list[Followed], settings: Sequence[Setting]) -> Diagnostics:
+def _diagnostics(log: BanditLog, replays: Followed, weights: Floats, settings: list[Setting]) -> Diagnostics:
     """How well the log supports the deployment that was replayed on it.
 
     Its weights are c_t w_t over the mean of c, which average 1 if the log took all of the deployment's actions. If too
     few rounds are accepted, the refusal suggests the first of ``settings`` that helps, unless a few rounds have all of
     the weight. Raises if too few rounds are accepted even for ``force``.
     """
-    weights = [replay.chosen / log.propensities for replay in replays]
-    rate = float(np.mean([replay.rates.mean() for replay in replays]))
-    counted = np.mean([replay.rates * w for replay, w in zip(replays, weights, strict=True)], axis=0) / rate
-    beyond = float(np.mean([replay.beyond.mean() for replay in replays]))
+    counted = (replays.rates * weights).mean(axis=0) / replays.rates.mean()
+    beyond, fewest = float(replays.beyond.mean()), int(replays.accepted.sum(axis=1).min())
     support = Support(counted, float(counted.max()), beyond, None if log.logging_probs is None else beyond)
-    found = diagnostics_of(log, support, np.inf, clips=False)
-    fewest = min(int(replay.accepted.sum()) for replay in replays)
+    diagnostics = diagnostics_of(log, support, np.inf, clips=False)
     if fewest >= LEAST_ACCEPTED:
-        return found
+        return diagnostics
     few = Reason(
         "accepted rounds",
         f"Only {fewest} of {len(log):,} rounds are accepted for the deployment; at least {LEAST_ACCEPTED} are needed.",
-        _fixes(log, replays, weights, settings if found.effective_samples >= LEAST_EFFECTIVE else ()),
+        _fixes(log, replays, weights, settings if diagnostics.effective_samples >= LEAST_EFFECTIVE else []),
         {"accepted": fewest, "needed": LEAST_ACCEPTED},
     )
-    reasons = (few, *found.refusals)
+    reasons = (few, *diagnostics.refusals)
     if fewest < FEWEST:
         raise NoEstimateError(reasons, can_force=False)
-    return replace(found, refusals=reasons)
+    return replace(diagnostics, refusals=reasons)
 
 
-def _looser_settings(weights: list[Floats], quantile: float, highest_rate: float) -> list[Setting]:
-    """Settings of DR-ns that accept more rounds than the current ones."""
-    ratios, settings = 1 / np.maximum(np.concatenate(weights), 1e-300), []
+def _looser_settings(weights: Floats, quantile: float, highest_rate: float) -> list[Setting]:
+    ratios, settings = 1 / np.maximum(weights, 1e-300), []
     for higher in (quantile, *(each for each in QUANTILES if each > quantile)):
         rate = min(float(np.quantile(ratios, higher, method="inverted_cdf")), 1.0)
         changes = ['highest_rate="auto"'] if rate > highest_rate else []
         changes += [f"quantile={higher:g} (beliefs become less exact)"] if higher > quantile else []
-        settings += [Setting(f"pass {' and '.join(changes)}", rate)] if changes else []
+        settings += [(f"pass {' and '.join(changes)}", rate)] if changes else []
     return settings
 
 
-def _fixes(
-    log: BanditLog, replays: list[Followed], weights: list[Floats], settings: Sequence[Setting]
-) -> tuple[str, ...]:
-    """What would get enough rounds accepted."""
-    enough = MARGIN * LEAST_ACCEPTED
-    taken = float(np.mean([replay.accepted.sum() for replay in replays]))
-    fixes = [
-        each.text for each in settings if np.mean([np.minimum(each.rate * w, 1).sum() for w in weights]) >= enough
-    ][:1]
-    if taken > 0:
-        fixes.append(f"use a log of about {enough / taken * len(log):,.0f} such rounds")
+def _fixes(log: BanditLog, replays: Followed, weights: Floats, settings: list[Setting]) -> tuple[str, ...]:
+    enough, accepted = MARGIN * LEAST_ACCEPTED, float(replays.accepted.sum(axis=1).mean())
+    fixes = [text for text, rate in settings if np.minimum(rate * weights, 1).sum(axis=1).mean() >= enough][:1]
+    if accepted > 0:
+        fixes.append(f"use a log of about {enough / accepted * len(log):,.0f} rounds like these")
     never = np.flatnonzero(np.bincount(log.arrays.actions, minlength=log.n_actions) == 0)
     more = f" and {len(never) - MOST_LISTED} more" if len(never) > MOST_LISTED else ""
     listed = f" (it never took {', '.join(log.action_names[i] for i in never[:MOST_LISTED])}{more})"
@@ -232,8 +202,8 @@ def _fixes(
 
 
 def _estimate(
-    name: str, log: BanditLog, terms: list[Floats], counts: list[Floats], weights: list[Floats],
-    replays: list[Followed], notes: list[str], confidence: float,
+    name: str, log: BanditLog, terms: Floats, counts: Floats, weights: Floats, replays: Followed, notes: list[str],
+    confidence: float,
 ) -> OnlineEstimate:  # fmt: skip
     """The mean over replays of Σ_t count_t term_t / Σ_t count_t.
 
@@ -242,42 +212,33 @@ def _estimate(
     would be Σ_ti (e_ti - ē_t)² / (replays - 1); any excess comes from their beliefs. In the worst case both errors have
     the same sign, so they are added.
     """
-    clusters, mean_errors, squares = Clusters(log), np.zeros(len(log)), 0.0
-    values = np.array([count @ term / count.sum() for count, term in zip(counts, terms, strict=True)])
-    for count, term, value in zip(counts, terms, values, strict=True):
-        errors = count * (term - value) / count.sum()
-        mean_errors += errors / len(replays)
-        squares += float(errors @ errors)
-    of_beliefs = 0.0
-    if len(replays) > 1:
-        explained = (squares - len(replays) * float(mean_errors @ mean_errors)) / (len(replays) - 1)
+    pairs = list(zip(counts, np.broadcast_to(terms, counts.shape), strict=True))
+    values = np.array([count @ term / count.sum() for count, term in pairs])
+    errors = [c * (term - value) / c.sum() for (c, term), value in zip(pairs, values, strict=True)]
+    n_replays, of_beliefs = len(counts), 0.0
+    mean_errors = sum((each / n_replays for each in errors), np.zeros(len(log)))
+    if n_replays > 1:
+        squares = sum(float(each @ each) for each in errors)
+        explained = (squares - n_replays * float(mean_errors @ mean_errors)) / (n_replays - 1)
         of_beliefs = max(float(values.var(ddof=1)) - explained, 0.0)
-    taken = float(np.mean([replay.accepted.sum() for replay in replays]))
+    clusters, accepted = Clusters(log), float(replays.accepted.sum(axis=1).mean())
     # A single sequence has nothing to be compared with: its rounds are treated as independent.
     sums = clusters.sums(mean_errors) if len(clusters.sizes) > 1 else mean_errors
-    degrees = min(len(sums), taken) - 1
+    degrees = min(len(sums), accepted) - 1
     of_rewards = float(sums @ sums) * (degrees + 1) / degrees
-    value, effective = float(values.mean()), effective_samples(np.mean(weights, axis=0))
+    value, effective = float(values.mean()), effective_samples(weights.mean(axis=0))
     error = float(np.sqrt(of_rewards) + np.sqrt(of_beliefs)) if effective >= FEWEST else np.inf
     reach = float(student.ppf(0.5 + confidence / 2, degrees)) * error
+    numbers = (value, error, value - reach, value + reach, effective, float(weights.max()))
+    rate, n_accepted, caveats = accepted / len(log), round(accepted), tuple(notes)
     return OnlineEstimate(
-        estimator=name,
-        value=value,
-        std_error=error,
-        low=value - reach,
-        high=value + reach,
-        effective_samples=effective,
-        max_weight=float(max(weight.max() for weight in weights)),
-        confidence=confidence,
-        acceptance_rate=taken / len(log),
-        n_accepted=round(taken),
-        notes=tuple(notes),
+        name, *numbers, confidence=confidence, acceptance_rate=rate, n_accepted=n_accepted, notes=caveats
     )
 
 
-def _notes(replays: list[Followed], deployer: Deployer) -> list[str]:
+def _notes(replays: Followed, deployer: Deployer) -> list[str]:
     """Caveats that apply to both methods."""
-    notes, share = [], float(np.mean([replay.accepted.mean() for replay in replays]))
+    notes, share = [], float(replays.accepted.mean())
     if not isinstance(deployer, BeliefDeployer):
         name = type(deployer).__name__
         notes.append(f"{name} ran round by round in Python; only deployers that hold a belief are compiled.")
@@ -287,6 +248,125 @@ def _notes(replays: list[Followed], deployer: Deployer) -> list[str]:
             f"{1 / share:.3g} times as fast. If the world changes, this is the value of a deployment that decides in "
             f"one of every {1 / share:.3g} rounds; one that decides in all rounds has more time to adapt."
         )
-    if len(replays) == 1:
+    if len(replays.accepted) == 1:
         notes.append("With one replay, the interval ignores how values vary with beliefs; use repeats=2 or more.")
     return notes
+
+
+def in_sequence(log: BanditLog) -> BanditLog:
+    """The log sorted by sequence, in order of first appearance, each in time order."""
+    places = Clusters(log).places
+    if places is None or bool((np.diff(places) >= 0).all()):
+        return log
+    return log.take(np.argsort(places, kind="stable"))
+
+
+def acceptance_of(highest: float, quantile: float = 0.0, n: int = 0) -> Acceptance:
+    """c = ``highest`` in every round; with ``n`` rounds, at most the ``quantile`` of p / π in the rounds so far."""
+    return Acceptance(np.array([highest]), highest, quantile, np.empty(n), np.empty(n), np.zeros(2, np.int64))
+
+
+def follow(
+    log: BanditLog,
+    deployer: Deployer,
+    acceptances: Sequence[Acceptance],
+    seeds: Sequence[int],
+    rewards: CrossFit | None = None,
+) -> tuple[Followed, Floats]:
+    """What ``deployer`` would have done in each round of ``log``, updated with the rounds accepted so far.
+
+    The log must be ``in_sequence``; the deployer is reset at every sequence. There is one replay per acceptance, each
+    with its own seed and a row in the arrays. Also returns r̂(x_t, a_t), (n,), which is 0 without ``rewards``.
+    """
+    n, shape, sums = len(log), (len(acceptances), len(log)), SupportSums(log)
+    starts = np.zeros(n, dtype=bool) if log.sequences is None else log.sequences != np.roll(log.sequences, 1)
+    starts[0] = True
+    replays = Followed(np.empty(shape), np.zeros(shape), np.zeros(shape), np.empty(shape), np.empty(shape, dtype=bool))
+    generators = [np.random.default_rng([seed, 5]) for seed in seeds]
+    states: list[Any] = [None] * len(acceptances)
+    chosen_rewards = np.zeros(n)
+    with stage("Replaying the deployment on the log", n * len(acceptances)) as progress:
+        for rounds in log.chunk_slices(CHUNK_ROUNDS):
+            chunk, advice, predicted = log[rounds], np.empty((0, 0, 0)), np.zeros((1, log.n_actions))
+            _, mask, actions, own_rewards, propensities = chunk.arrays
+            logging = chunk.logging_probs
+            beyond = sums.never_taken[None] if logging is None else (logging <= 0).astype(np.float64)
+            if rewards is not None:
+                predicted = rewards.predict(rounds)
+                chosen_rewards[rounds] = predicted[np.arange(len(chunk)), actions]
+            if isinstance(deployer, BeliefDeployer):
+                advice = _advice(deployer, rounds, sums)
+            for i, acceptance in enumerate(acceptances):
+                uniforms = generators[i].random(len(chunk))
+                past = LoggedRounds(
+                    starts[rounds], advice, mask, actions, own_rewards, propensities, uniforms, predicted, beyond
+                )
+                part = Followed(*(array[i, rounds] for array in replays))  # type: ignore[arg-type]
+                if isinstance(deployer, BeliefDeployer):
+                    states[i] = deployer.initial_belief.copy() if states[i] is None else states[i]
+                    deployer.follow(states[i], chunk.contexts, past, acceptance, part)
+                else:
+                    states[i], probs = _follow_by_hand(deployer, states[i], chunk, past, acceptance, part)
+                    sums.add(rounds, probs)
+                progress.advance(len(chunk))
+    return replays, chosen_rewards
+
+
+def ratio_bounds(log: BanditLog, deployer: Deployer) -> Floats:
+    """(n,) the largest π_t(a_t | x_t) / p_t under any belief of ``deployer``; 1 / p_t if it has no belief."""
+    if not isinstance(deployer, BeliefDeployer):
+        return np.asarray(1 / log.arrays.propensities)
+    ratios, sums = np.zeros(len(log)), SupportSums(log)
+    for rounds in log.chunk_slices(CHUNK_ROUNDS):
+        _, mask, actions, _, propensities = log[rounds].arrays
+        advice = _advice(deployer, rounds, sums)
+        largest_ratios(advice, mask, deployer.exploration, actions, propensities, ratios[rounds])
+    return ratios
+
+
+def _advice(deployer: BeliefDeployer, rounds: slice, sums: SupportSums) -> Floats:
+    """(m, L, K) the experts' advice in ``rounds``, each expert validated by ``sums``."""
+    chunk = sums.log[rounds]
+    advice = np.ascontiguousarray(deployer.policies.advice(chunk.contexts, chunk.action_mask), dtype=np.float64)
+    expected = (len(chunk), len(deployer.initial_belief), chunk.n_actions)
+    if advice.shape != expected:
+        raise ParameterError(
+            f"the deployer's policies must give advice of shape {expected} for this log; got {advice.shape}. "
+            "Use a deployer learned from a log with the same actions."
+        )
+    for state in range(advice.shape[1]):
+        sums.add(rounds, np.ascontiguousarray(advice[:, state]))
+    return advice
+
+
+def _follow_by_hand(
+    deployer: Any, state: Any, chunk: BanditLog, past: LoggedRounds, acceptance: Acceptance, replay: Followed
+) -> tuple[Any, Floats]:
+    """The same round by round for anything with ``init``, ``act`` and ``update``; also returns its probabilities."""
+    contexts, masks, all_probs = chunk.contexts, chunk.action_mask, np.empty((len(chunk), chunk.n_actions))
+    for t, action in enumerate(past.actions):
+        if past.starts[t]:
+            state = deployer.init()
+        context = None if chunk.joint.kind == "none" else contexts[t]
+        mask = None if masks is None else masks[t]
+        probs, expected = deployer.act(state, context, 0.5, mask).probs, (chunk.n_actions,)
+        require(np.shape(probs) == expected, f"decisions must have probs of shape {expected}; got {np.shape(probs)}.")
+        all_probs[t] = probs
+        replay.chosen[t], replay.rates[t] = probs[action], acceptance.rate[0]
+        replay.direct[t] = probs @ past.modelled[t if len(past.modelled) > 1 else 0]
+        replay.beyond[t] = probs @ past.beyond[t if len(past.beyond) > 1 else 0]
+        replay.accepted[t] = past.uniforms[t] * past.propensities[t] < acceptance.rate[0] * probs[action]
+        if replay.accepted[t]:
+            # A uniform in the middle of the action's share reproduces the logged action.
+            decision = deployer.act(state, context, float(probs[:action].sum() + probs[action] / 2), mask)
+            if decision.action != action:
+                raise ParameterError(
+                    f"{type(deployer).__name__} cannot be replayed: act() must choose the first action whose "
+                    f"cumulative probability exceeds the uniform; it chose {decision.action} instead of {action}."
+                )
+            state = deployer.update(state, decision, float(past.rewards[t]))
+        if acceptance.upper.size > 0:
+            ratio = past.propensities[t] / probs[action] if probs[action] > 0 else np.inf
+            include(acceptance.lower, acceptance.upper, acceptance.sizes, acceptance.quantile, ratio)
+            acceptance.rate[0] = min(acceptance.highest, -acceptance.lower[0])
+    return state, all_probs

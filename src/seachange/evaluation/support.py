@@ -19,10 +19,9 @@ from seachange.states.labels import StateLabels
 
 PolicyLike: TypeAlias = Policy | PolicySet | Floats
 Distribution: TypeAlias = Callable[[slice], Floats]
-# Probabilities held in memory at a time.
-ENTRIES = 1 << 17
-# How far from 1 the probabilities of a round may sum.
-ROUNDING = 1e-6
+Range: TypeAlias = tuple[float, float]
+ENTRIES = 1 << 17  # probabilities kept in memory at a time
+ROUNDING = 1e-6  # how far from 1 the probabilities of a round may sum
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,33 +40,36 @@ class Support:
         return np.maximum(bounds, self.weights)  # rounding can put a weight above its bound
 
 
-def membership_of(log: BanditLog, labels: StateLabels | None, soft: bool) -> Floats:
+def membership_of(log: BanditLog, labels: StateLabels | None, soft: bool = False) -> Floats:
     """(n, L) q_t(z): 0 or 1 unless ``soft``; one state without labels."""
     if labels is None:
         return np.ones((len(log), 1))
-    found = len(labels.states)
-    require(found == len(log), f"labels must have one entry per round; they have {found} for {len(log)} rounds.")
+    count = len(labels.states)
+    require(count == len(log), f"labels must have one entry per round; they have {count} for {len(log)} rounds.")
     require(not soft or labels.state_probs is not None, "soft=True needs labels with state_probs; these have none.")
     return np.ascontiguousarray(labels.weights(soft).T)
 
 
-def distribution_of(log: BanditLog, policy: PolicyLike, labels: StateLabels | None, soft: bool) -> Distribution:
+def distribution_of(
+    log: BanditLog, policy: PolicyLike, labels: StateLabels | None = None, soft: bool = False
+) -> Distribution:
     """π(a | x_t) for a slice of rounds, (m, K), validated; for a ``PolicySet``: Σ_z q_t(z) π_z(a | x_t)."""
     unchecked = _unchecked(log, policy, labels, soft)
 
     def checked(rounds: slice) -> Floats:
         probs: Floats = np.ascontiguousarray(unchecked(rounds), dtype=np.float64)
         expected = (rounds.stop - rounds.start, log.n_actions)
-        if probs.shape != expected:
-            raise ParameterError(f"the policy must return probabilities of shape {expected}; got {probs.shape}.")
+        require(
+            probs.shape == expected, f"the policy must return probabilities of shape {expected}; got {probs.shape}."
+        )
         if (mask := log[rounds].action_mask) is not None:
-            hidden = np.where(mask, 0.0, probs).sum(axis=1)
-            if (hidden > ROUNDING).any():
-                row = int(hidden.argmax())
-                raise ParameterError(
-                    f"the policy must not take masked actions; in row {rounds.start + row} it gives them "
-                    f"{hidden[row]:g}. predict_proba receives the action_mask: return 0 where it is False."
-                )
+            masked = np.where(mask, 0.0, probs).sum(axis=1)
+            row = int(masked.argmax())
+            require(
+                not masked[row] > ROUNDING,
+                f"the policy must not take masked actions; in row {rounds.start + row} it gives them {masked[row]:g}. "
+                "predict_proba receives the action_mask: return 0 where it is False.",
+            )
         return probs
 
     return checked
@@ -75,20 +77,18 @@ def distribution_of(log: BanditLog, policy: PolicyLike, labels: StateLabels | No
 
 def _unchecked(log: BanditLog, policy: PolicyLike, labels: StateLabels | None, soft: bool) -> Distribution:
     if isinstance(policy, PolicySet):
-        policies = policy
         if labels is None:
             raise ParameterError("a PolicySet needs labels: the state of each round.")
         count = labels.n_states
-        require(count <= len(policies), f"{count} states need {count} policies; there are {len(policies)}.")
+        require(count <= len(policy), f"{count} states need {count} policies; there are {len(policy)}.")
         membership = membership_of(log, labels, soft)
-        return lambda rounds: _mixture(log[rounds], policies, membership[rounds])
+        return lambda rounds: _mixture(log[rounds], policy, membership[rounds])
     if isinstance(policy, np.ndarray):
-        stored, expected = policy, (len(log), log.n_actions)
-        require(stored.shape == expected, f"probabilities must have shape {expected}; got {stored.shape}.")
-        return lambda rounds: stored[rounds]
+        expected = (len(log), log.n_actions)
+        require(policy.shape == expected, f"probabilities must have shape {expected}; got {policy.shape}.")
+        return lambda rounds: policy[rounds]
     if isinstance(policy, Policy):
-        single = policy
-        return lambda rounds: single.predict_proba(log[rounds].contexts, log[rounds].action_mask)
+        return lambda rounds: policy.predict_proba(log[rounds].contexts, log[rounds].action_mask)
     raise ParameterError(
         "a policy must have predict_proba(contexts, action_mask) or be an array of probabilities (n, K). "
         "For a model, call evaluate(log, model.policies, labels=model.label_ahead(log))."
@@ -97,17 +97,12 @@ def _unchecked(log: BanditLog, policy: PolicyLike, labels: StateLabels | None, s
 
 def _mixture(part: BanditLog, policies: PolicySet, membership: Floats) -> Floats:
     """Σ_z q_t(z) π_z(a | x_t); each policy is called only for the rounds it has a share in."""
-    mixed = np.zeros((len(part), part.n_actions))
-    contexts, mask = part.contexts, part.action_mask
-    for state in range(membership.shape[1]):
-        share = membership[:, state]
+    mixed, contexts, mask = np.zeros((len(part), part.n_actions)), part.contexts, part.action_mask
+    for state, share in enumerate(membership.T):
         members = np.flatnonzero(share)
-        if len(members) == 0:
-            continue
-        everyone = len(members) == len(part)
-        shown = mask if mask is None or everyone else mask[members]
-        probs = policies[state].predict_proba(contexts if everyone else contexts[members], shown)
-        mixed[members] += share[members, None] * probs
+        if len(members) > 0:
+            probs = policies[state].predict_proba(contexts[members], None if mask is None else mask[members])
+            mixed[members] += share[members, None] * probs
     return mixed
 
 
@@ -128,10 +123,8 @@ class SupportSums:
 
     def add(self, rounds: slice, probs: Floats) -> None:
         """Add ``rounds``, whose probabilities are ``probs`` (m, K)."""
-        arrays = self.log[rounds].arrays
-        unseen, row = weigh(
-            probs, arrays.actions, arrays.propensities, self.never_taken, ROUNDING, self.weights[rounds]
-        )
+        _, _, actions, _, propensities = self.log[rounds].arrays
+        unseen, row = weigh(probs, actions, propensities, self.never_taken, ROUNDING, self.weights[rounds])
         if row >= 0:
             raise ParameterError(
                 f"the policy's probabilities must be at least 0 and sum to 1; in row {rounds.start + row} the smallest "
@@ -150,13 +143,8 @@ class SupportSums:
         n, ratios = len(self.log), self.largest_ratios
         # Without logging_probs, assume the logging policy never went below the smallest logged propensity.
         bound = 1 / float(self.log.arrays.propensities.min()) if ratios is None else float(ratios.max())
-        return Support(
-            self.weights,
-            max(bound, float(self.weights.max())),
-            self.unseen / n,
-            None if ratios is None else self.unsupported / n,
-            ratios,
-        )
+        unsupported = None if ratios is None else self.unsupported / n
+        return Support(self.weights, max(bound, float(self.weights.max())), self.unseen / n, unsupported, ratios)
 
 
 def support_of(log: BanditLog, probs_of: Distribution) -> Support:

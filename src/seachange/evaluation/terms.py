@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from seachange.evaluation.support import Distribution, Support, SupportSums, slices_of, support_of
+from seachange.evaluation.support import Distribution, Range, Support, SupportSums, slices_of, support_of
 from seachange.kernels.importance_weights import add_own_features, add_own_scores, expect
 from seachange.kernels.regression import modeled_rewards, regression_sums, solve_ridge
 from seachange.log.bandit_log import BanditLog
@@ -18,8 +18,7 @@ from seachange.params import require
 from seachange.policies.reward_models import robust_weights
 from seachange.protocols import Bools, Floats, Ints
 
-# Pseudo-rounds that shrink the reward model toward the mean reward.
-RIDGE = 1.0
+RIDGE = 1.0  # pseudo-rounds that shrink the reward model toward the mean reward
 FOLDS = 5
 
 
@@ -41,17 +40,17 @@ class CrossFit:
         """(m, K) r̂ for ``rounds`` and all actions."""
         rows = self.log[rounds].arrays.rows
         predicted = np.zeros((rounds.stop - rounds.start, self.log.n_actions))
-        for fold, state, share in _shares(self.fold_of[rounds], self.membership[rounds]):
-            modelled = modeled_rewards(rows, self.coefs[fold, state])
+        for fold, state, share in self._shares(rounds):
+            rewards = modeled_rewards(rows, self.coefs[fold, state])
             if share.min() == 1:
-                return np.ascontiguousarray(np.broadcast_to(modelled, predicted.shape))
-            predicted += share[:, None] * modelled
+                return np.ascontiguousarray(np.broadcast_to(rewards, predicted.shape))
+            predicted += share[:, None] * rewards
         return predicted
 
     def add_targets(self, targets: Floats, rounds: slice, probs: Floats) -> None:
         """Add Σ_t q_t(z) Σ_a π(a | x_t) f(x_t, a) over ``rounds`` to ``targets`` (F, L, B, D)."""
         rows = self.log[rounds].arrays.rows
-        for fold, state, share in _shares(self.fold_of[rounds], self.membership[rounds]):
+        for fold, state, share in self._shares(rounds):
             shared = share[:, None] * probs
             if self.log.joint.kind == "per action":
                 targets[fold, state, 0] += np.einsum("ta,tad->d", shared, rows)
@@ -68,9 +67,9 @@ class CrossFit:
         the ridge shrinks. h is ``targets`` minus Σ_t q_t(z) w_t f(x_t, a_t), which averages 0 for unmodified weights.
         """
         left = np.zeros_like(targets)
-        for rounds, fold, state, share in self._shares():
-            arrays = self.log[rounds].arrays
-            add_own_features(arrays.rows, arrays.actions, share * weights[rounds], left[fold, state])
+        for rounds, rows, actions, _ in self._chunks():
+            for fold, state, share in self._shares(rounds):
+                add_own_features(rows, actions, share * weights[rounds], left[fold, state])
         directions = _solved(self.grams, targets - left, self.penalties)
         through = np.einsum("ks,kzbd->szbd", self.seen, directions)
         by_mean = np.zeros(self.counts.shape)
@@ -79,17 +78,25 @@ class CrossFit:
             np.divide(shrunk, self.counts, out=by_mean, where=self.counts > 0)
         slopes, levels = self.seen.T @ by_mean, self.seen.T @ (by_mean * self.offsets)
         errors = np.zeros(len(self.log))
-        for rounds, fold, state, share in self._shares():
-            arrays = self.log[rounds].arrays
-            shares = share * residuals[rounds]
-            add_own_scores(arrays.rows, arrays.actions, shares, through[fold, state], errors[rounds])
-            errors[rounds] += share * (slopes[fold, state] * arrays.rewards - levels[fold, state])
+        for rounds, rows, actions, rewards in self._chunks():
+            for fold, state, share in self._shares(rounds):
+                add_own_scores(rows, actions, share * residuals[rounds], through[fold, state], errors[rounds])
+                errors[rounds] += share * (slopes[fold, state] * rewards - levels[fold, state])
         return errors
 
-    def _shares(self) -> Iterator[tuple[slice, int, int, Floats]]:
+    def _chunks(self) -> Iterator[tuple[slice, Floats, Ints, Floats]]:
         for rounds in self.log.chunk_slices():
-            for fold, state, share in _shares(self.fold_of[rounds], self.membership[rounds]):
-                yield rounds, fold, state, share
+            arrays = self.log[rounds].arrays
+            yield rounds, arrays.rows, arrays.actions, arrays.rewards
+
+    def _shares(self, rounds: slice) -> Iterator[tuple[int, int, Floats]]:
+        """Fold, state and (m,) each round's membership in both, skipping empty pairs."""
+        folds = self.fold_of[rounds]
+        for fold in np.flatnonzero(np.bincount(folds)):
+            for state, members in enumerate(self.membership[rounds].T):
+                share = members * (folds == fold)
+                if share.any():
+                    yield int(fold), state, share
 
 
 def fit_across(
@@ -150,18 +157,6 @@ def _squares_seen(log: BanditLog, fold_of: Ints, seen: Bools) -> Floats:
     return np.where(squares > 0, squares / np.maximum(counts, 1)[:, None], 1.0)
 
 
-def _shares(folds: Ints, membership: Floats) -> list[tuple[int, int, Floats]]:
-    """Fold, state and (m,) each round's membership in both, skipping empty pairs."""
-    found = []
-    for fold in np.flatnonzero(np.bincount(folds)):
-        here = folds == fold
-        for state in range(membership.shape[1]):
-            share = membership[:, state] * here
-            if share.any():
-                found.append((int(fold), state, share))
-    return found
-
-
 # r̂; the error from fitting it, for estimators whose weights do not cancel it; the r̂ of MRDR.
 Need = Literal["model", "fit error", "robust model"]
 
@@ -200,7 +195,7 @@ def terms_of(
     clip: float,
     needs: Set[Need],
     modelled: npt.ArrayLike | None = None,
-    limits: tuple[float, float] | None = None,
+    limits: Range | None = None,
     *,
     forward: bool = False,
 ) -> tuple[Terms, Support]:
@@ -240,22 +235,16 @@ def terms_of(
             return zero
         return fit.fit_errors(targets, weights, rewards - plain.predicted)
 
-    terms = Terms(
-        weights=np.minimum(clip, support.weights),
-        clipped=bool(support.weights.max() > clip),
-        rewards=rewards,
-        predicted=plain.predicted if plain else zero,
-        direct=plain.direct if plain else zero,
-        fit_errors=fit_errors,
-        robust_predicted=robust.predicted if robust else zero,
-        robust_direct=robust.direct if robust else zero,
+    clipped, weights = bool(support.weights.max() > clip), np.minimum(clip, support.weights)
+    (predicted, direct), (robust_predicted, robust_direct) = (
+        (each.predicted, each.direct) if each else (zero, zero) for each in (plain, robust)
     )
+    terms = Terms(weights, clipped, rewards, predicted, direct, fit_errors, robust_predicted, robust_direct)
     return terms, support
 
 
-def _given(log: BanditLog, modelled: npt.ArrayLike, limits: tuple[float, float] | None) -> Callable[[slice], Floats]:
-    predicted: Floats = np.asarray(modelled, dtype=np.float64)
-    expected = (len(log), log.n_actions)
+def _given(log: BanditLog, modelled: npt.ArrayLike, limits: Range | None) -> Callable[[slice], Floats]:
+    predicted, expected = np.asarray(modelled, dtype=np.float64), (len(log), log.n_actions)
     require(predicted.shape == expected, f"modelled must have shape {expected}; got {predicted.shape}.")
     low, high = float(predicted.min()), float(predicted.max())
     require(np.isfinite(low) and np.isfinite(high), "modelled must be finite.")
@@ -265,7 +254,7 @@ def _given(log: BanditLog, modelled: npt.ArrayLike, limits: tuple[float, float] 
     return lambda rounds: np.ascontiguousarray(predicted[rounds])
 
 
-def _within(fit: CrossFit, limits: tuple[float, float] | None) -> Callable[[slice], Floats]:
+def _within(fit: CrossFit, limits: Range | None) -> Callable[[slice], Floats]:
     if limits is None:
         return fit.predict
     low, high = limits

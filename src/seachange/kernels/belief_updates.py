@@ -162,11 +162,3 @@ def run_posterior(
         state_scores(rows[t if rows.shape[0] > 1 else 0], action, coefs, scores)
         reward_evidence(scores, rewards[t, action], variances, evidence)
         advance(belief, evidence, transition, scratch)
-
-
-@compiled
-def run_fixed(belief, advice, mask, uniforms, mean_rewards, exploration, actions, propensities, expected):
-    """A deployment of one policy."""
-    probs = np.empty(mean_rewards.shape[1])
-    for t in range(uniforms.size):
-        take_round(t, belief, advice, exploration, mask, uniforms, mean_rewards, probs, actions, propensities, expected)

@@ -145,14 +145,6 @@ def follow_posterior(belief, initial, past, acceptance, found, exploration, rows
 
 
 @compiled
-def follow_fixed(belief, initial, past, acceptance, found, exploration):
-    """A deployment of one policy along a chunk of a log."""
-    probs = np.empty(past.advice.shape[2])
-    for t in range(past.actions.size):
-        judge_round(t, belief, initial, past, acceptance, found, exploration, probs)
-
-
-@compiled
 def largest_ratios(advice, mask, exploration, actions, propensities, ratios):
     """ratios[t] = max over beliefs of π_t(a_t) / p_t, which a belief in a single state attains.
 

@@ -1,7 +1,9 @@
-"""Learners: maximize an off-policy objective over linear softmax policies."""
+"""Learners: maximize an off-policy objective over linear softmax policies, regularized toward a simpler fit."""
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -10,18 +12,11 @@ import numpy.typing as npt
 from scipy.optimize import minimize
 
 from seachange.engine import cores, one_thread
-from seachange.errors import LogError, ParameterError
-from seachange.log.bandit_log import BanditLog, require_propensities, require_rewards
+from seachange.errors import LogError, SeachangeWarning
+from seachange.log.bandit_log import CHUNK_ROWS, BanditLog, require_propensities, require_rewards
+from seachange.log.clusters import Clusters
 from seachange.params import Auto, Params, require, require_count
 from seachange.policies.objectives import Objective
-from seachange.policies.regularization import (
-    MIN_L2,
-    STEEPER_THAN_SURROGATE,
-    best_strength,
-    logged_action_probs,
-    regularized,
-    warn_about_clipping,
-)
 from seachange.policies.reward_models import (
     RewardKind,
     RewardModel,
@@ -31,17 +26,23 @@ from seachange.policies.reward_models import (
     robust_weights,
 )
 from seachange.policies.softmax import SoftmaxPolicy
-from seachange.protocols import Bools, Floats
+from seachange.protocols import Bools, Floats, Ints, Policy
 from seachange.registry import LEARNERS
 
-# Largest coefficient, in units of the features, of a softmax so steep that it takes the best action.
-GREEDY = 1e6
-# Automatic regularization toward 0, if there is no surrogate, in squared relative standard errors of the value.
-STRENGTH_TO_ZERO = 2.0
-# Factors by which a policy may be made steeper.
-STEEPER = np.geomspace(1.0, 1e3, 13)
-# Values closer than this, in units of mean absolute reward, count as equal.
-FLAT = 1e-7
+GREEDY = 1e6  # largest coefficient, in units of the features, of a softmax so steep that it takes the best action
+# Strengths of regularization to try, strongest first, as multiples of the squared relative standard error of the value.
+STRENGTHS = (2000.0, 2.0)
+STRENGTH_TO_ZERO = 2.0  # the same toward 0, if there is no surrogate
+MIN_L2 = 1e-6
+# The surrogate's maximum takes actions in proportion to their rewards; the best policy is more decided.
+STEEPER_THAN_SURROGATE = 4.0
+STEEPER = np.geomspace(1.0, 1e3, 13)  # factors by which a policy may be made steeper
+FLAT = 1e-7  # values closer than this, in units of mean absolute reward, count as equal
+BLOCKS = 10  # blocks of time: the odd ones are one half of the log, the even ones the other
+MAX_PROBS = 1 << 24  # probabilities kept in memory at a time
+MAX_CLIPPED_SHARE = 0.01  # share of rewarded rounds that may be clipped without a warning
+
+Climb = Callable[[Objective, Floats], tuple[Floats, Any]]
 
 
 def require_choices(log: BanditLog) -> None:
@@ -54,11 +55,83 @@ def require_choices(log: BanditLog) -> None:
 def checked_weights(log: BanditLog, weights: npt.ArrayLike | None) -> Floats:
     """(n,) the weight of each round; 1 by default."""
     counts = np.ones(len(log)) if weights is None else np.ascontiguousarray(weights, dtype=np.float64)
-    if counts.shape != (len(log),):
-        raise ParameterError(f"weights must have one entry per round; got shape {counts.shape} for {len(log)} rounds.")
-    if not (counts >= 0).all() or not 0 < counts.sum() < np.inf:
-        raise ParameterError("weights must be finite, at least 0, and not all 0.")
+    one_each = counts.shape == (len(log),)
+    require(one_each, f"weights must have one entry per round; got shape {counts.shape} for {len(log)} rounds.")
+    valid = bool((counts >= 0).all()) and 0 < counts.sum() < np.inf
+    require(valid, "weights must be finite, at least 0, and not all 0.")
     return counts
+
+
+def logged_action_probs(log: BanditLog, policy: Policy, rounds: Ints | None = None, *, greedy: bool = False) -> Floats:
+    """π(a_t | x_t) of every round, or of ``rounds``; ``greedy``: 1 if a_t is the most likely action of π, else 0."""
+    chosen = []
+    for part in log.chunk_slices(min(CHUNK_ROWS, max(MAX_PROBS // log.n_actions, 1))):
+        chunk, here = log[part], np.arange(part.stop - part.start)
+        if rounds is not None:
+            here = rounds[slice(*np.searchsorted(rounds, (part.start, part.stop)))] - part.start
+        if len(here) > 0:
+            mask = None if chunk.action_mask is None else chunk.action_mask[here]
+            probs, actions = policy.predict_proba(chunk.contexts[here], mask), chunk.actions[here]
+            chosen.append(probs.argmax(axis=1) == actions if greedy else probs[np.arange(len(here)), actions])
+    return np.concatenate(chosen).astype(np.float64) if chosen else np.empty(0)
+
+
+def warn_about_clipping(log: BanditLog, counts: Floats, clip: float, stacklevel: int) -> None:
+    """Warn if ``clip`` is often below 1 / p: then no policy gets full credit for those rounds."""
+    rewards, propensities = log.arrays.rewards, log.arrays.propensities
+    rewarded = (rewards != 0) & (counts > 0)
+    clipped = rewarded & (clip * propensities < 1)
+    share = int(clipped.sum()) / max(int(rewarded.sum()), 1)
+    if share > MAX_CLIPPED_SHARE:
+        worth = (counts * np.abs(rewards))[clipped]
+        credit = clip * worth.sum() / (worth / propensities[clipped]).sum()
+        warnings.warn(
+            f"clip={clip:g} is below 1 / propensity in {share:.1%} of the rewarded rounds. A policy that always takes "
+            f"those actions gets credit for only {credit:.1%} of what they earned. To clip nothing, use "
+            f"clip={1 / float(propensities[rewarded].min()):.4g}.",
+            SeachangeWarning,
+            stacklevel=stacklevel,
+        )
+
+
+def regularized(objective: Objective, start: Floats, strength: float) -> Objective:
+    """``objective`` regularized toward ``start``: l2 = ``strength`` times its squared relative standard error there."""
+    return objective.changed(l2=max(strength * objective.relative_error(start) ** 2, MIN_L2), center=start)
+
+
+def best_strength(objective: Objective, surrogate: Objective, start: Floats, climb: Climb) -> float:
+    """The largest strength whose held-out value is within one standard error of the best.
+
+    On each half of the log, maximize the surrogate (that of the whole log gave ``start``), then learn by inverse
+    propensity scores from there, once per strength. The greedy policies are compared by the same scores on the other
+    half.
+    """
+    log, weights = objective.log, objective.weights
+    odd = Clusters(log).folds(BLOCKS, weights) % 2 == 1
+    rewarded = np.flatnonzero((log.arrays.rewards != 0) & (weights > 0))
+    earned = np.zeros((len(STRENGTHS), len(rewarded)))
+    for half in (odd, ~odd):
+        held_out = np.flatnonzero(~half[rewarded])
+        if len(held_out) in (0, len(rewarded)):
+            # One half has no rewards: nothing to compare.
+            return STRENGTHS[0]
+        scores = objective.reweighted(weights * half)
+        own = scores.as_surrogate().changed(l2=surrogate.l2, center=surrogate.center)
+        center = reached = STEEPER_THAN_SURROGATE * climb(own, start / STEEPER_THAN_SURROGATE)[0]
+        for each, strength in enumerate(STRENGTHS):
+            reached = climb(regularized(scores, center, strength), reached)[0]
+            earned[each, held_out] = _scores(objective, reached, rewarded[held_out])
+    gaps = earned.sum(axis=1).max() - earned.sum(axis=1)
+    errors = np.sqrt(np.square(earned[np.argmin(gaps)] - earned).sum(axis=1))
+    return STRENGTHS[int(np.argmax(gaps <= errors))]
+
+
+def _scores(objective: Objective, coefs: Floats, rounds: Ints) -> Floats:
+    """u min{M, π(a_t | x_t) / p_t} r_t of ``rounds``, π the greedy policy of ``coefs``."""
+    log = objective.log
+    chosen = logged_action_probs(log, SoftmaxPolicy(coefs, log.joint), rounds, greedy=True)
+    ratios = np.minimum(objective.clip, chosen / log.arrays.propensities[rounds])
+    return np.asarray(objective.weights[rounds] * ratios * log.arrays.rewards[rounds])
 
 
 @dataclass(frozen=True)
@@ -96,19 +169,15 @@ class SoftmaxLearner(Params):
     def _learn(self, objective: Objective, pooled: Self | None) -> None:
         """Maximize ``objective``; sets ``policy_``, ``coefs_`` and ``optimization_``."""
         start, surrogate = self._start(objective, pooled)
-        if self.l2 != "auto":
-            objective = objective.centered_at(start)
-        elif self.regularization != "auto":
-            objective = regularized(objective, start, self.regularization)
-        elif surrogate is None:
-            objective = regularized(objective, start, STRENGTH_TO_ZERO)
-        else:
-            objective = regularized(objective, start, best_strength(objective, surrogate, start, self._climb))
-        coefs, found = self._climb(objective, start)
+        strength = STRENGTH_TO_ZERO if self.regularization == "auto" else self.regularization
+        if self.l2 == "auto" == self.regularization and surrogate is not None:
+            strength = best_strength(objective, surrogate, start, self._climb)
+        objective = regularized(objective, start, strength) if self.l2 == "auto" else objective.changed(center=start)
+        coefs, result = self._climb(objective, start)
         steepness = self._steepness(objective, coefs)
         self.coefs_, self.policy_ = coefs, SoftmaxPolicy(steepness * coefs, objective.log.joint)
-        value = -float(found.fun) * objective.scale
-        self.optimization_ = Optimization(value, int(found.nit), found.status == 0, objective.l2, steepness)
+        value = -float(result.fun) * objective.scale
+        self.optimization_ = Optimization(value, int(result.nit), result.status == 0, objective.l2, steepness)
 
     def _start(self, objective: Objective, pooled: Self | None) -> tuple[Floats, Objective | None]:
         """Where to start, and the surrogate that gave it.
@@ -119,23 +188,20 @@ class SoftmaxLearner(Params):
         start, self.surrogate_coefs_ = np.zeros(objective.log.joint.shape), None
         if float(objective.log.arrays.rewards.min()) < 0:
             return start, None
-        surrogate = objective.as_surrogate.with_l2(MIN_L2)
+        surrogate = objective.as_surrogate().changed(l2=MIN_L2)
         if pooled is not None and pooled.surrogate_coefs_ is not None:
             start = pooled.surrogate_coefs_
-            l2 = self.pooling_rounds / objective.total
-            surrogate = surrogate.centered_at(start).with_l2(max(l2, MIN_L2))
+            surrogate = surrogate.changed(center=start, l2=max(self.pooling_rounds / objective.total, MIN_L2))
         self.surrogate_coefs_ = self._climb(surrogate, start)[0]
         return STEEPER_THAN_SURROGATE * self.surrogate_coefs_, surrogate
 
     def _objective(self, log: BanditLog, counts: Floats, **settings: Any) -> Objective:
-        l2 = 0.0 if self.l2 == "auto" else self.l2
-        workers = cores() if self.workers == "auto" else self.workers
-        shared: dict[str, Any] = {"clip": self.clip, "temperature": self.temperature, "workers": workers}
-        return Objective(log=log, weights=counts, l2=l2, **shared, **settings)
+        settings |= {"clip": self.clip, "temperature": self.temperature, "l2": 0.0 if self.l2 == "auto" else self.l2}
+        return Objective(log, counts, workers=cores() if self.workers == "auto" else self.workers, **settings)
 
     def _climb(self, objective: Objective, start: Floats) -> tuple[Floats, Any]:
         """Coefficients at a maximum, by L-BFGS from ``start``, and the optimizer's result."""
-        shape, scale, units = start.shape, objective.scale, objective.units
+        shape, scale, units = start.shape, objective.scale, objective.log.scales
 
         # The optimizer works in units of the rewards and features, so its tolerances fit any log.
         def descend(flat: Floats) -> tuple[float, Floats]:
@@ -146,8 +212,8 @@ class SoftmaxLearner(Params):
         rounding = float(np.finfo(objective.log.arrays.rows.dtype).eps)
         options = {"maxiter": self.max_iterations, "ftol": max(rounding, 1e-10), "gtol": max(1e3 * rounding, 1e-7)}
         with one_thread():
-            found = minimize(descend, (start * units).ravel(), jac=True, method="L-BFGS-B", options=options)
-        return found.x.reshape(shape) / units, found
+            result = minimize(descend, (start * units).ravel(), jac=True, method="L-BFGS-B", options=options)
+        return result.x.reshape(shape) / units, result
 
     def _steepness(self, objective: Objective, coefs: Floats) -> float:
         """Factor on the coefficients: regularization leaves the policy softer than it should be."""
@@ -155,7 +221,7 @@ class SoftmaxLearner(Params):
             return self.steepness
         if objective.l2 == 0:
             return 1.0
-        plain = objective.with_l2(0.0)
+        plain = objective.changed(l2=0.0)
         values = np.array([plain.value_and_gradient(factor * coefs)[0] for factor in STEEPER])
         # If values are flat, rounding must not decide.
         return float(STEEPER[int(np.argmax(values >= values.max() - FLAT * objective.scale))])
@@ -164,12 +230,11 @@ class SoftmaxLearner(Params):
         require(self.clip > 0, f"clip must be positive; got {self.clip}.")
         require(self.temperature >= 0, f"temperature must be at least 0; got {self.temperature}.")
         require(self.l2 == "auto" or self.l2 >= 0, f'l2 must be "auto" or at least 0; got {self.l2}.')
-        strength, steepness = self.regularization, self.steepness
+        strength = self.regularization
         require(strength == "auto" or strength >= 0, f'regularization must be "auto" or at least 0; got {strength}.')
         require(self.pooling_rounds >= 0, f"pooling_rounds must be at least 0; got {self.pooling_rounds}.")
-        require(
-            steepness == "auto" or 0 < steepness < np.inf, f'steepness must be "auto" or positive; got {steepness}.'
-        )
+        valid = self.steepness == "auto" or 0 < self.steepness < np.inf
+        require(valid, f'steepness must be "auto" or positive; got {self.steepness}.')
         require_count("max_iterations", self.max_iterations)
         require_count("workers", self.workers, auto=True)
         require_choices(log)
@@ -219,11 +284,10 @@ class CrossEntropyLearner(SoftmaxLearner):
 
     def _start(self, objective: Objective, pooled: Self | None) -> tuple[Floats, Objective | None]:
         """The surrogate is the objective itself: start from the pooled fit."""
-        start = np.zeros(objective.log.joint.shape) if pooled is None else pooled.coefs_
-        return start, None
+        return np.zeros(objective.log.joint.shape) if pooled is None else pooled.coefs_, None
 
     def _steepness(self, objective: Objective, coefs: Floats) -> float:
-        return super()._steepness(objective.as_value, coefs)
+        return super()._steepness(objective.changed(surrogate=False), coefs)
 
 
 @LEARNERS.register("dr")
@@ -238,8 +302,7 @@ class DRLearner(SoftmaxLearner):
     def _objective(self, log: BanditLog, counts: Floats, **settings: Any) -> Objective:
         require(self.ridge == "auto" or self.ridge >= 0, f"ridge must be at least 0; got {self.ridge}.")
         require_count("n_folds", self.n_folds)
-        modeled = self._modeled(log, counts, counts > 0)
-        return super()._objective(log, counts, modeled=modeled, **settings)
+        return super()._objective(log, counts, modeled=self._modeled(log, counts, counts > 0), **settings)
 
     def _modeled(self, log: BanditLog, weights: Floats, needed: Bools) -> Floats:
         """(n, K) r̂, fitted with ``weights``, for the rounds that are ``needed``."""
@@ -264,7 +327,7 @@ class MRDRLearner(DRLearner):
         counts = checked_weights(log, weights)
         for _ in range(1, self.turns):
             noisy = counts * robust_weights(logged_action_probs(log, self.policy_), log.arrays.propensities)
-            # No such rounds if the log never, or always, took the policy's actions.
+            # There are none if the log never, or always, took the policy's actions.
             if noisy.sum() > 0:
                 modeled = self._modeled(log, noisy, counts > 0)
                 self._learn(SoftmaxLearner._objective(self, log, counts, modeled=modeled), pooled)

@@ -17,6 +17,7 @@ from seachange.log.bandit_log import BanditLog, require_propensities
 from seachange.log.clusters import Clusters
 from seachange.params import Params, require, require_count, table_of
 from seachange.policies.learners import (
+    STRENGTHS,
     CrossEntropyLearner,
     DMLearner,
     DRLearner,
@@ -32,14 +33,11 @@ from seachange.registry import LEARNERS
 
 Learner = SoftmaxLearner | DMLearner
 
-# Clips to try; the second only if the log has larger importance weights.
-CLIPS = (100.0, 20.0)
+CLIPS = (100.0, 20.0)  # clips to try; the second only if the log has larger importance weights
 # Regularization strengths to try besides "auto": toward the surrogate's maximum, and toward 0.
-STRENGTHS, STRENGTHS_TO_ZERO = (2000.0, 2.0), (0.2, 6.0)
-# Importance weights are clipped here when candidates are compared, so that no single round decides.
-MAX_WEIGHT = 100.0
-# Confidence needed to warn that the learned policies earn less than the log did.
-LOSS_CONFIDENCE = 0.99
+STRENGTHS_TO_ZERO = (0.2, 6.0)
+MAX_WEIGHT = 100.0  # importance weights are clipped here when candidates are compared, so that no single round decides
+LOSS_CONFIDENCE = 0.99  # confidence needed to warn that the learned policies earn less than the log did
 
 
 @dataclass(frozen=True)
@@ -65,11 +63,9 @@ class Choice:
         """One or two sentences for people."""
         best = self.candidates[0]
         chosen = next(each for each in self.candidates if each.name == self.chosen)
-        why = (
-            "highest held-out value"
-            if chosen is best
-            else f"simplest within one standard error of the best, {best.name}"
-        )
+        why = "highest held-out value"
+        if chosen is not best:
+            why = f"simplest within one standard error of the best, {best.name}"
         others = ", ".join(f"{each.name} {each.value:.4g}" for each in self.candidates if each is not chosen)
         return (
             f"{chosen.name} ({why}): {chosen.value:.4g} per round, a doubly robust estimate over {self.n_blocks} "
@@ -77,33 +73,31 @@ class Choice:
         )
 
     def __repr__(self) -> str:
-        """The candidates, best first."""
+        marks = {self.chosen: "chosen"}
         rows = [
-            (each.name, f"{each.value:.4g}", f"{each.gap:.4f} ± {each.gap_error:.4f}",
-             "chosen" if each.name == self.chosen else "")
+            (each.name, f"{each.value:.4g}", f"{each.gap:.4f} ± {each.gap_error:.4f}", marks.get(each.name, ""))
             for each in self.candidates
-        ]  # fmt: skip
-        return table_of(
-            f"Choice: {self.chosen} ({self.n_blocks} held-out blocks of time)", ("", "value", "gap", ""), rows
-        )
+        ]
+        title = f"Choice: {self.chosen} ({self.n_blocks} held-out blocks of time)"
+        return table_of(title, ("", "value", "gap", ""), rows)
 
 
 def sensible_candidates(log: BanditLog) -> dict[str, Learner]:
     """Learners worth trying on ``log``, by name, the simplest first."""
-    found: dict[str, Learner] = {"dm": DMLearner()}
+    candidates: dict[str, Learner] = {"dm": DMLearner()}
     if float(log.arrays.rewards.min()) >= 0:
-        found["cross-entropy"] = CrossEntropyLearner()
+        candidates["cross-entropy"] = CrossEntropyLearner()
     if reward_kind(log, "auto") == "bernoulli":
-        found["dm, least squares"] = DMLearner(rewards="gaussian")
+        candidates["dm, least squares"] = DMLearner(rewards="gaussian")
     if np.prod(log.joint.shape) > np.count_nonzero(log.arrays.rewards):
         # More coefficients than rewarded rounds: objectives on weighted rewards would overfit, slowly.
-        return found
+        return candidates
     largest = float(1 / log.arrays.propensities.min())
     for clip in CLIPS if largest > CLIPS[1] else CLIPS[:1]:
         suffix = f", clip {clip:g}" if largest > CLIPS[1] else ""
-        found[f"ips{suffix}"] = IPSLearner(clip=clip)
-        found[f"dr{suffix}"] = DRLearner(clip=clip)
-    return found
+        candidates[f"ips{suffix}"] = IPSLearner(clip=clip)
+        candidates[f"dr{suffix}"] = DRLearner(clip=clip)
+    return candidates
 
 
 @LEARNERS.register("auto")
@@ -153,11 +147,11 @@ def variants(name: str, learner: Learner, log: BanditLog) -> dict[str, Learner]:
     if not isinstance(learner, SoftmaxLearner):
         return {}
     to_zero = isinstance(learner, CrossEntropyLearner) or float(log.arrays.rewards.min()) < 0
-    found: dict[str, Learner] = {
+    candidates: dict[str, Learner] = {
         f"{name}, regularization {strength:g}": replace(learner, regularization=strength)
         for strength in (STRENGTHS_TO_ZERO if to_zero else STRENGTHS)
     }
-    return found | {f"{name}, not rescaled": replace(learner, steepness=1.0)}
+    return candidates | {f"{name}, not rescaled": replace(learner, steepness=1.0)}
 
 
 class _Trial:

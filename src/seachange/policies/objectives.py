@@ -34,16 +34,20 @@ def tiles_of(log: BanditLog, rounds: Ints, weights: Floats, modeled: Floats | No
     """Tiles of ``rounds``; ``weights`` (n,) and ``modeled`` rewards, (n, K) or (1, K), are those of the whole log."""
     rows, mask, actions, rewards, propensities = log.arrays
     n_actions, chosen, kind = log.n_actions, actions[rounds], rows.dtype
-    own = rows[rounds] if len(rows) > 1 else np.broadcast_to(rows, (len(rounds), *rows.shape[1:]))
+
+    def own(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """The values of ``rounds``; a single row is that of every round."""
+        return values[rounds] if len(values) > 1 else np.broadcast_to(values, (len(rounds), *values.shape[1:]))
+
     predicted, residuals = np.empty((0, n_actions, LANES), dtype=kind), rewards[rounds]
     if modeled is not None:
-        selected = modeled[rounds] if len(modeled) > 1 else np.broadcast_to(modeled, (len(rounds), n_actions))
+        selected = own(modeled)
         residuals = residuals - selected[np.arange(len(rounds)), chosen]
         predicted = _in_columns(selected, kind)
-    allowed = _in_columns(mask[rounds], bool, True) if len(mask) > 1 else np.empty((0, n_actions, LANES), bool)
-    if len(mask) == 1 and not mask.all():
-        allowed = _in_columns(np.broadcast_to(mask, (len(rounds), n_actions)), bool, True)
-    features = _in_columns(np.moveaxis(own, 2, 1), kind)
+    allowed = np.empty((0, n_actions, LANES), bool)
+    if len(mask) > 1 or not mask.all():
+        allowed = _in_columns(own(mask), bool, True)
+    features = _in_columns(np.moveaxis(own(rows), 2, 1), kind)
     return Tiles(
         features=features.reshape(*features.shape[:2], -1),
         allowed=allowed,
@@ -64,8 +68,7 @@ def _in_columns(values: npt.NDArray[Any], kind: npt.DTypeLike, padding: Any = 0)
     return np.ascontiguousarray(np.moveaxis(whole.reshape(n_tiles, LANES, *values.shape[1:]), 1, -1))
 
 
-# Tiles are kept for all passes if they take at most this many numbers.
-MAX_KEPT = 1 << 27
+MAX_KEPT = 1 << 27  # tiles are kept for all passes if they take at most this many numbers
 # Threads share a pass over more features than this; below, starting them costs more than they save.
 MIN_SHARED = 1 << 21
 
@@ -104,13 +107,7 @@ class Objective:
         return float(np.sum(self.weights * np.abs(self.log.arrays.rewards)) / self.total) or 1.0
 
     @cached_property
-    def units(self) -> Floats:
-        """(D,) u: root mean square of each feature."""
-        return self.log.scales
-
-    @cached_property
     def _kept(self) -> list[Tiles] | None:
-        """All tiles, if they fit into memory."""
         rows = self.log.arrays.rows
         size = len(self.log) * (rows.shape[1] * rows.shape[2] + (0 if self.modeled is None else self.log.n_actions))
         return list(self._laid_out()) if self.log.disk is None and (self._sparse or size <= MAX_KEPT) else None
@@ -133,33 +130,18 @@ class Objective:
 
     def reweighted(self, weights: Floats) -> Objective:
         """Inverse propensity scores with the same clip and other weights."""
-        other = Objective(log=self.log, weights=weights, clip=self.clip, workers=self.workers)
-        other.__dict__["units"] = self.units
-        return other
+        return Objective(self.log, weights, clip=self.clip, workers=self.workers)
 
-    def centered_at(self, center: Floats | None) -> Objective:
-        """The same objective, regularized toward ``center``."""
-        return self._with(center=center)
-
-    def with_l2(self, l2: float) -> Objective:
-        """The same objective with another ``l2``."""
-        return self._with(l2=l2)
-
-    @cached_property
     def as_surrogate(self) -> Objective:
         """The concave surrogate of this objective; it depends only on rewarded rounds."""
         if self._sparse:
-            return self._with(surrogate=True, variance_penalty=0.0)
-        return self.reweighted(self.weights)._with(l2=self.l2, center=self.center, surrogate=True)
+            return self.changed(surrogate=True, variance_penalty=0.0)
+        return self.reweighted(self.weights).changed(l2=self.l2, center=self.center, surrogate=True)
 
-    @cached_property
-    def as_value(self) -> Objective:
-        """The objective that this surrogate stands for, on the same tiles."""
-        return self._with(surrogate=False)
-
-    def _with(self, **changes: Any) -> Objective:
-        other = replace(self, **changes)
-        other.__dict__.update({name: getattr(self, name) for name in ("_kept", "units", "scale", "total")})
+    def changed(self, **settings: Any) -> Objective:
+        """The same objective with other settings, on the same tiles."""
+        other = replace(self, **settings)
+        other.__dict__.update({name: getattr(self, name) for name in ("_kept", "scale", "total")})
         return other
 
     def relative_error(self, coefs: Floats) -> float:
@@ -179,9 +161,9 @@ class Objective:
 
         runs = self._kept
         workers = self.workers if runs and sum(tiles.features.size for tiles in runs) > MIN_SHARED else 1
-        found = map(of_run, self._laid_out()) if runs is None else map_in_order(of_run, runs, workers=workers)
+        sums = map(of_run, self._laid_out()) if runs is None else map_in_order(of_run, runs, workers=workers)
         means, slopes = np.zeros(3), np.zeros((3, *coefs.shape))
-        for run_means, run_slopes in found:
+        for run_means, run_slopes in sums:
             means += run_means
             slopes += run_slopes
         return means, slopes
@@ -205,6 +187,6 @@ class Objective:
             spread_slope = (slopes[1] - 2 * means[0] * slopes[0]) / (total - 1)
             value -= self.variance_penalty * np.sqrt(spread)
             slope = slope - self.variance_penalty * spread_slope / (2 * np.sqrt(spread))
-        penalty = self.l2 * self.scale * np.square(self.units)
+        penalty = self.l2 * self.scale * np.square(self.log.scales)
         offset = coefs if self.center is None else coefs - self.center
         return float(value - np.sum(penalty * np.square(offset)) / 2), slope - penalty * offset

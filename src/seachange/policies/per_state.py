@@ -11,8 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from seachange.engine import stage
-from seachange.errors import ParameterError, SeachangeWarning
+from seachange.errors import SeachangeWarning
 from seachange.log.bandit_log import BanditLog
+from seachange.params import require
 from seachange.policies.learners import DMLearner, SoftmaxLearner
 from seachange.policies.reward_models import RewardModel
 from seachange.policies.softmax import SoftmaxPolicy, advice_of
@@ -28,15 +29,12 @@ class PolicySet:
     expected_stay: float | None = None  # mean length of a segment in the log they were learned from
 
     def __len__(self) -> int:
-        """L."""
         return len(self.policies)
 
     def __getitem__(self, state: int) -> Policy:
-        """π_z."""
         return self.policies[state]
 
     def __iter__(self) -> Iterator[Policy]:
-        """π_0, π_1, …"""
         return iter(self.policies)
 
     def advice(self, contexts: npt.ArrayLike, action_mask: npt.ArrayLike | None = None) -> Floats:
@@ -65,18 +63,16 @@ def learn_per_state(
     rounds gets the policy of the whole log. ``reward_models``, one per state, come from an HMM and spare a
     ``DMLearner`` its own fits.
     """
-    if len(labels.states) != len(log):
-        raise ParameterError(f"labels must have one entry per round; got {len(labels.states)} for {len(log)} rounds.")
+    count = len(labels.states)
+    require(count == len(log), f"labels must have one entry per round; got {count} for {len(log)} rounds.")
     if isinstance(learner, DMLearner) and reward_models is not None:
-        return PolicySet(
-            tuple(copy(learner).use_model(model, log).policy_ for model in reward_models), labels.expected_stay
-        )
+        policies = tuple(copy(learner).use_model(model, log).policy_ for model in reward_models)
+        return PolicySet(policies, labels.expected_stay)
     memberships = list(labels.weights(soft))
     for state, weights in enumerate(memberships):
         if not weights.sum() > 0:
-            warnings.warn(
-                f"state {state} has no rounds, so it gets the policy of the whole log.", SeachangeWarning, stacklevel=2
-            )
+            problem = f"state {state} has no rounds, so it gets the policy of the whole log."
+            warnings.warn(problem, SeachangeWarning, stacklevel=2)
     return PolicySet(policies_of(log, memberships, learner), labels.expected_stay)
 
 

@@ -8,12 +8,12 @@ from typing import Literal, NamedTuple
 import numpy as np
 from scipy.special import expit
 
-from seachange.kernels.regression import modeled_rewards, penalized_gram, regression_sums, scaled_inverse, solve_ridge
+from seachange.kernels.regression import modeled_rewards, regression_sums, solve_ridge
 from seachange.log.bandit_log import BanditLog, first_that_is_no_click
 from seachange.log.clusters import Clusters
 from seachange.params import Auto, require
 from seachange.protocols import Bools, Floats
-from seachange.states.pooled_regression import click_center, click_fit, marginal_ridge
+from seachange.states.pooled_regression import PooledFit, click_center, click_fit, marginal_ridge
 
 RewardKind = Literal["gaussian", "bernoulli"]
 
@@ -23,7 +23,6 @@ class RewardModel:
     """r̂(x, a) = c · f(x, a) by weighted ridge regression; for clicks 1 / (1 + exp(-c · f(x, a)))."""
 
     coefs: Floats  # (B, D)
-    inverse_gram: Floats  # (B, D, D): (Σ u f f' + ridge I)⁻¹
     kind: RewardKind = "gaussian"
 
     def predict(self, log: BanditLog) -> Floats:
@@ -34,10 +33,8 @@ class RewardModel:
 
 def reward_kind(log: BanditLog, wanted: RewardKind | Auto) -> RewardKind:
     """How to model the rewards of ``log``; "auto": Bernoulli if all are 0 or 1, else Gaussian."""
-    require(
-        wanted in ("auto", "gaussian", "bernoulli"),
-        f'rewards must be "auto", "gaussian" or "bernoulli"; got {wanted!r}.',
-    )
+    known = wanted in ("auto", "gaussian", "bernoulli")
+    require(known, f'rewards must be "auto", "gaussian" or "bernoulli"; got {wanted!r}.')
     if wanted == "gaussian":
         return "gaussian"
     other = first_that_is_no_click(log)
@@ -54,47 +51,39 @@ def fit_rewards(
     ``center`` (B, D); by default toward the mean reward if there is an intercept, and toward 0 if actions have their
     own feature vectors.
     """
+    scales, (n_blocks, n_features), n_models = log.scales, log.joint.shape, weights.shape[1]
     if kind == "bernoulli":
-        return [_click_model(log, np.ascontiguousarray(column), ridge, center) for column in weights.T]
-    n_blocks, n_features = log.joint.shape
-    scales = log.scales
-    centers = np.zeros((weights.shape[1], n_blocks, n_features))
+        return [RewardModel(_fit_clicks(log, column, ridge, center).coefs, "bernoulli") for column in weights.T]
+    centers = np.zeros((n_models, n_blocks, n_features))
     if center is not None:
         centers[:] = center
     elif log.joint.kind != "per action":
         counts = weights.sum(axis=0)
-        means = np.divide(log.arrays.rewards @ weights, counts, out=np.zeros(len(counts)), where=counts > 0)
+        means = np.divide(log.arrays.rewards @ weights, counts, out=np.zeros(n_models), where=counts > 0)
         centers[..., -1] = means[:, None]
-    grams = np.zeros((weights.shape[1], n_blocks, n_features, n_features))
-    moments, totals = np.zeros((weights.shape[1], n_blocks, n_features)), np.zeros((weights.shape[1], 2))
+    grams = np.zeros((n_models, n_blocks, n_features, n_features))
+    moments, totals = np.zeros((n_models, n_blocks, n_features)), np.zeros((n_models, 2))
     for rounds in log.chunk_slices():
-        arrays = log[rounds].arrays
-        sums = regression_sums(arrays.rows, arrays.actions, arrays.rewards, weights[rounds], n_blocks)
-        grams += sums[0]
-        moments += sums[1]
-        totals += sums[2]
+        rows, _, actions, rewards, _ = log[rounds].arrays
+        sums = regression_sums(rows, actions, rewards, weights[rounds], n_blocks)
+        grams, moments, totals = grams + sums[0], moments + sums[1], totals + sums[2]
     # Sums of the rewards minus the center's predictions.
     explained = np.einsum("zbij,zbj->zbi", grams, centers)
     squares = totals[:, 0] - np.einsum("zbi,zbi->z", centers, 2 * moments - explained)
     moments -= explained
     models = []
-    for z in range(weights.shape[1]):
+    for z in range(n_models):
         used = ridge
         if used == "auto":
             used = marginal_ridge(grams[z], moments[z], max(float(squares[z]), 0.0), float(totals[z, 1]), scales)
-        penalties = used * np.square(scales)
-        coefs = centers[z] + solve_ridge(grams[z], moments[z], penalties)
-        models.append(RewardModel(coefs, scaled_inverse(penalized_gram(grams[z], penalties))))
+        models.append(RewardModel(centers[z] + solve_ridge(grams[z], moments[z], used * np.square(scales))))
     return models
 
 
-def _click_model(log: BanditLog, weights: Floats, ridge: float | Auto, center: Floats | None) -> RewardModel:
-    """Logistic regression of clicks."""
-    scales = log.scales
-    start = click_center(log, weights) if center is None else center
-    fit = click_fit(log, scales, weights, start, None if ridge == "auto" else ridge)
-    penalties = fit.ridge * np.square(scales)
-    return RewardModel(fit.coefs, scaled_inverse(penalized_gram(fit.grams[0], penalties)), "bernoulli")
+def _fit_clicks(log: BanditLog, weights: Floats, ridge: float | Auto, center: Floats | None = None) -> PooledFit:
+    weights = np.ascontiguousarray(weights)
+    center = click_center(log, weights) if center is None else center
+    return click_fit(log, log.scales, weights, center, None if ridge == "auto" else ridge)
 
 
 def robust_weights(probs: Floats, propensities: Floats) -> Floats:
@@ -117,12 +106,12 @@ class Fold(NamedTuple):
 
 def folds_of(log: BanditLog, weights: Floats, n_folds: int) -> list[Fold]:
     """Blocks of time of about equal weight (n,); no sequence is split."""
-    fold_of, found = Clusters(log).folds(n_folds, weights), []
+    fold_of, folds = Clusters(log).folds(n_folds, weights), []
     for fold in range(int(fold_of.max()) + 1):
         rounds = np.flatnonzero(fold_of == fold)
         span = slice(int(rounds[0]), int(rounds[-1]) + 1)
-        found.append(Fold(span, fold_of[span] == fold))
-    return found
+        folds.append(Fold(span, fold_of[span] == fold))
+    return folds
 
 
 def cross_fitted(
@@ -140,7 +129,7 @@ def cross_fitted(
     """
     predicted = np.zeros((len(log), log.n_actions))
     if kind == "bernoulli":
-        whole = click_fit(log, log.scales, weights, click_center(log, weights), None if ridge == "auto" else ridge)
+        whole = _fit_clicks(log, weights, ridge)
     for fold in folds_of(log, weights, n_folds):
         seen, held_out = weights if n_folds == 1 else fold.without(weights), log[fold.span]
         inside = fold.inside if needed is None else fold.inside & needed[fold.span]

@@ -1,18 +1,28 @@
-"""Tables: one distribution over actions for every distinct context."""
+"""Tables, one distribution over actions for every distinct context, and the best table by linear programming."""
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
+from scipy.optimize import linprog
+from scipy.sparse import coo_array
 
-from seachange.errors import LogError, ModelFileError
-from seachange.log.bandit_log import BanditLog
+from seachange.engine import one_thread
+from seachange.errors import LogError, ModelFileError, ParameterError, SeachangeWarning
+from seachange.log.bandit_log import BanditLog, require_propensities
 from seachange.log.joint_features import JointFeatures
+from seachange.params import Auto, Params, require
+from seachange.policies.learners import checked_weights, require_choices, warn_about_clipping
+from seachange.policies.reward_models import cross_fitted, reward_kind
 from seachange.protocols import Bools, Floats, Ints
-from seachange.registry import POLICIES, Arrays, SavedPart
+from seachange.registry import LEARNERS, POLICIES, Arrays, SavedPart
+
+FOLDS = 5  # blocks of time for cross-fitting
+MAX_CELLS = 500_000  # a larger table means that contexts are continuous, not categories
 
 
 @POLICIES.register("table")
@@ -36,8 +46,7 @@ class TabularPolicy:
         n = len(np.asarray(contexts))
         self.joint.rows(contexts)  # same checks and messages as other policies
         mask = np.broadcast_to(self.joint.mask(action_mask, n), (n, self.joint.n_actions))
-        asked = flattened(np.asarray(contexts, dtype=self.contexts.dtype), n)
-        rows, seen = self._rows(asked, mask)
+        rows, seen = self._rows(flattened(np.asarray(contexts, dtype=self.contexts.dtype), n), mask)
         return restricted(np.where(seen[:, None], self.probs[rows], self.fallback), mask)
 
     def learned(self) -> tuple[None, Arrays]:
@@ -51,29 +60,18 @@ class TabularPolicy:
         probs = part.distributions("probs", (None, n_actions))
         if len(probs) == 0:
             raise ModelFileError(f"{part.prefix}probs must have a row.")
-        return cls(
-            part.contexts(
-                "contexts", (len(probs), joint.n_features * (n_actions if joint.kind == "per action" else 1))
-            ),
-            part.flags("masks", (len(probs), n_actions)),
-            probs,
-            part.distributions("fallback", (n_actions,)),
-            joint,
-        )
+        width = joint.n_features * (n_actions if joint.kind == "per action" else 1)
+        contexts, masks = part.contexts("contexts", (len(probs), width)), part.flags("masks", (len(probs), n_actions))
+        return cls(contexts, masks, probs, part.distributions("fallback", (n_actions,)), joint)
 
     def _rows(self, contexts: Floats, mask: Bools) -> tuple[Ints, Bools]:
         """(n,) rows of the table, and whether the context is in it."""
-        n_rows = len(self.contexts)
-        # Number the table's contexts and the requested ones jointly; of a context's rows, the widest mask comes last.
-        _, same = np.unique(np.concatenate([self.contexts, contexts]), axis=0, return_inverse=True)
-        known, asked = same.ravel()[:n_rows], same.ravel()[n_rows:]
-        widest = np.full(same.max(initial=0) + 1, -1)
+        known, given = _numbered(self.contexts, contexts)
+        # Of a context's rows, the widest mask comes last.
         by_width = np.argsort(self.masks.sum(axis=1), kind="stable")
-        widest[known[by_width]] = by_width
-        rows = widest[asked]
-        exact = _row_indices(
-            np.column_stack([known, self.masks]).astype(np.int64), np.column_stack([asked, mask]).astype(np.int64)
-        )
+        widest = _last_index(known[by_width], given)
+        rows = np.where(widest >= 0, by_width[widest], -1)
+        exact = _last_index(*_numbered(np.column_stack([known, self.masks]), np.column_stack([given, mask])))
         return np.where(exact >= 0, exact, np.maximum(rows, 0)), rows >= 0
 
 
@@ -104,12 +102,17 @@ def flattened(contexts: Floats, n: int) -> Floats:
     return np.ascontiguousarray(contexts.reshape(n, int(np.prod(contexts.shape[1:]))) + np.zeros((), contexts.dtype))
 
 
-def _row_indices(table: Ints, asked: Ints) -> Ints:
-    """(n,) index of each row of ``asked`` in ``table``, whose rows are distinct; -1 if it is not there."""
-    _, same = np.unique(np.concatenate([table, asked]), axis=0, return_inverse=True)
-    indices = np.full(same.max(initial=0) + 1, -1)
-    indices[same.ravel()[: len(table)]] = np.arange(len(table))
-    return np.asarray(indices[same.ravel()[len(table) :]])
+def _numbered(table: npt.NDArray[Any], rows: npt.NDArray[Any]) -> tuple[Ints, Ints]:
+    """Numbers for the rows of both arrays, equal if the rows are."""
+    _, same = np.unique(np.concatenate([table, rows]), axis=0, return_inverse=True)
+    return same.ravel()[: len(table)], same.ravel()[len(table) :]
+
+
+def _last_index(table: Ints, numbers: Ints) -> Ints:
+    """(n,) the last place of each number in ``table``; -1 if it is not there."""
+    indices = np.full(max(table.max(initial=0), numbers.max(initial=0)) + 1, -1)
+    indices[table] = np.arange(len(table))
+    return np.asarray(indices[numbers])
 
 
 def restricted(probs: Floats, mask: Bools) -> Floats:
@@ -118,3 +121,168 @@ def restricted(probs: Floats, mask: Bools) -> Floats:
     left = allowed.sum(axis=1, keepdims=True)
     uniform = mask / mask.sum(axis=1, keepdims=True)
     return np.asarray(np.where(left > 0, allowed / np.where(left > 0, left, 1.0), uniform))
+
+
+@LEARNERS.register("tabular", named=False)
+@dataclass(kw_only=True, eq=False, repr=False)
+class TabularLearner(Params):
+    """Maximize Σ_t u_t V̂_t(π) over all stochastic policies on the distinct contexts of a log, exactly.
+
+    V̂_t(π) = Σ_a π(a | x_t) r̂(x_t, a) + min{M, π(a_t | x_t) / p_t} (r_t - r̂(x_t, a_t)),  r̂ = 0 under "ips"
+
+    Under "dr", r̂ is cross-fitted over time; "dm" is the first term alone. ``max_ratio`` gives the paper's class of
+    clipped policies, π(a | x) / π_0(a | x) ≤ M for all a and x, and needs the whole logging distribution. ``clip``
+    clips weights instead, except for groups of rounds (same context, action and propensity) whose rewards, or residuals
+    under "dr", sum to less than 0: clipping those would understate losses, and the problem would not be linear. The
+    result maximizes a lower bound.
+    """
+
+    objective: Literal["ips", "dm", "dr"] = "ips"
+    clip: float | None = None  # M in min{M, π / p}; None: weights are not clipped
+    max_ratio: float | None = None  # M in π / π_0 ≤ M; lower stays closer to the logging policy
+    ridge: float | Auto = "auto"  # of the reward model of "dm" and "dr", in rounds
+
+    def fit(self, log: BanditLog, weights: npt.ArrayLike | None = None) -> Self:
+        """Learn ``policy_`` and ``optimum_``, its value per round; round t has weight ``weights[t]``."""
+        self._check(log)
+        counts, situations = checked_weights(log, weights), situations_of(log)
+        require(
+            situations.masks.size <= MAX_CELLS,
+            f"TabularLearner needs few distinct contexts; the log has {len(situations.masks):,} in {len(log):,} "
+            "rounds. Round or group the contexts, or learn a softmax policy (IPSLearner, DRLearner).",
+        )
+        if situations.masks.size > max(len(log), log.n_actions):
+            warnings.warn(
+                f"a table of {len(situations.masks):,} contexts and {log.n_actions} actions has more cells than the "
+                f"{len(log):,} rounds can fill and will overfit. Group contexts, or learn a softmax policy.",
+                SeachangeWarning,
+                stacklevel=2,
+            )
+        if self.clip is not None and self.objective != "dm":
+            warn_about_clipping(log, counts, self.clip, stacklevel=3)
+        program = self._program(log, counts, situations)
+        anywhere = np.ones((1, log.n_actions), dtype=bool), np.zeros(len(log), dtype=np.int64)
+        # For unseen contexts: the best policy that ignores the context.
+        fallback = self._program(log, counts, Situations(situations.contexts[:1, :0], *anywhere), pooled=True).solve()[
+            0
+        ]
+        probs = program.solve()
+        self.optimum_ = program.value(probs)
+        idle = program.indifferent
+        probs[idle] = restricted(fallback, situations.masks[idle])
+        self.policy_ = TabularPolicy(situations.contexts, situations.masks, probs, fallback, log.joint)
+        return self
+
+    def _check(self, log: BanditLog) -> None:
+        known = ("ips", "dm", "dr")
+        require(self.objective in known, f"objective must be one of {', '.join(known)}; got {self.objective!r}.")
+        require(self.clip is None or self.clip > 0, f"clip must be positive or None; got {self.clip}.")
+        require(
+            self.max_ratio is None or self.max_ratio >= 1,
+            f"max_ratio must be None or at least 1 (1 allows only the logging policy); got {self.max_ratio}.",
+        )
+        require_choices(log)
+        if self.objective != "dm":
+            require_propensities(log, 'TabularLearner (objective="dm" needs none)')
+        require(
+            self.max_ratio is None or log.logging_probs is not None,
+            "max_ratio needs the whole logging distribution, and this log has none. Pass logging_probs, or estimate "
+            "them: log.with_propensities(sc.estimate_logging_probs(log), estimated=True).",
+        )
+
+    def _program(self, log: BanditLog, counts: Floats, situations: Situations, pooled: bool = False) -> _Program:
+        n_cells, total = situations.masks.size, float(counts.sum())
+        cells = situations.of_round * log.n_actions + log.actions
+        gains, residuals = np.zeros(n_cells), log.rewards
+        if self.objective != "ips":
+            kind, n_folds = reward_kind(log, "auto"), FOLDS if self.objective == "dr" else 1
+            modeled = cross_fitted(log, counts, self.ridge, kind, n_folds, needed=counts > 0)
+            all_cells = situations.of_round[:, None] * log.n_actions + np.arange(log.n_actions)
+            gains += np.bincount(all_cells.ravel(), (counts[:, None] * modeled).ravel(), n_cells)
+            residuals = residuals - modeled[np.arange(len(log)), log.actions]
+        caps = np.where(situations.masks, 1.0, 0.0).ravel()
+        if self.max_ratio is not None and log.logging_probs is not None:
+            # The logging policy may differ between rounds of one context: the ratio must hold in all of them. For
+            # unseen contexts its mean stands in.
+            least = np.full((len(situations.masks), log.n_actions), np.inf)
+            np.minimum.at(least, situations.of_round, log.logging_probs)
+            logging = log.logging_probs.mean(axis=0)[None] if pooled else least
+            caps = np.minimum(caps, self.max_ratio * logging.ravel())
+            _require_feasible(caps.reshape(situations.masks.shape), self.max_ratio)
+        groups, slopes = np.empty((2, 0)), np.empty(0)
+        if self.objective != "dm":
+            limits = (np.inf if self.clip is None else self.clip) * log.propensities
+            weighted, clipped = counts * residuals / log.propensities, limits < 1
+            gains += np.bincount(cells[~clipped], weighted[~clipped], n_cells)
+            groups, group = np.unique(np.stack([cells, limits])[:, clipped], axis=1, return_inverse=True)
+            slopes = np.asarray(np.bincount(group.ravel(), weighted[clipped], groups.shape[1]), np.float64)
+            # Groups with a loss are not clipped: a lower bound, and linear.
+            losing = slopes < 0
+            gains += np.bincount(groups[0, losing].astype(np.int64), slopes[losing], n_cells)
+            groups, slopes = groups[:, ~losing], slopes[~losing]
+        shape, kinks = situations.masks.shape, groups[0].astype(np.int64)
+        return _Program(gains.reshape(shape) / total, caps.reshape(shape), kinks, slopes / total, groups[1])
+
+
+@dataclass(frozen=True, eq=False)
+class _Program:
+    """max Σ g(c) π(c) + Σ_i h_i v_i  over  0 ≤ π ≤ caps, rows of π sum to 1, 0 ≤ v_i ≤ limit_i, v_i ≤ π(cell_i).
+
+    v = min{limit, π}: the share of clipped rounds, which are summed by cell and limit.
+    """
+
+    gains: Floats  # (C, K) g
+    caps: Floats  # (C, K)
+    cells: Ints  # (m,) cells of the clipped rounds
+    slopes: Floats  # (m,) h
+    limits: Floats  # (m,)
+
+    @property
+    def indifferent(self) -> Bools:
+        """(C,) situations in which all policies are equally good and no cap binds."""
+        clipped = np.zeros(self.gains.size, dtype=bool)
+        clipped[self.cells] = True
+        gains = np.where(self.caps > 0, self.gains, np.nan)
+        level = np.nanmax(gains, axis=1) == np.nanmin(gains, axis=1)
+        free = ((self.caps == 0) | (self.caps == 1)).all(axis=1)
+        return np.asarray(level & free & ~clipped.reshape(self.gains.shape).any(axis=1))
+
+    def solve(self) -> Floats:
+        """(C, K) probabilities."""
+        (n_rows, n_actions), n_kinks = self.gains.shape, len(self.cells)
+        n_cells, ones = n_rows * n_actions, np.ones(n_kinks)
+        gains = np.concatenate([self.gains.ravel(), self.slopes])
+        scale = float(np.abs(gains).max(initial=0.0)) or 1.0
+        cells, each = np.arange(n_cells), np.arange(n_kinks)
+        sums = coo_array((np.ones(n_cells), (cells // n_actions, cells)), shape=(n_rows, n_cells + n_kinks))
+        places = (np.r_[each, each], np.r_[n_cells + each, self.cells])
+        below = coo_array((np.r_[ones, -ones], places), shape=(n_kinks, n_cells + n_kinks))
+        inequalities: dict[str, Any] = {"A_ub": below.tocsr(), "b_ub": np.zeros(n_kinks)} if n_kinks else {}
+        # A cap of 1 is implied by the sum.
+        tops = np.concatenate([np.where(self.caps < 1, self.caps, np.inf).ravel(), self.limits])
+        with one_thread():
+            result = linprog(
+                -gains / scale, A_eq=sums.tocsr(), b_eq=np.ones(n_rows), method="highs",
+                bounds=np.column_stack([np.zeros_like(tops), tops]), **inequalities,
+            )  # fmt: skip
+        require(result.success, f"the linear program could not be solved: {result.message}")
+        # The solver meets its constraints to 1e-7; clipping and rescaling make them exact.
+        probs = np.clip(result.x[:n_cells].reshape(n_rows, n_actions), 0.0, self.caps)
+        return np.asarray(probs / probs.sum(axis=1, keepdims=True))
+
+    def value(self, probs: Floats) -> float:
+        """The objective at a policy."""
+        clipped = np.minimum(self.limits, probs.ravel()[self.cells])
+        return float(np.sum(self.gains * probs) + self.slopes @ clipped)
+
+
+def _require_feasible(caps: Floats, max_ratio: float) -> None:
+    sums = caps.sum(axis=1)
+    if (sums < 1 - 1e-9).any():
+        row = int(sums.argmin())
+        enough = f"at least {max_ratio / sums[row]:.3g}" if sums[row] > 0 else "infinity"
+        raise ParameterError(
+            f"max_ratio={max_ratio:g} allows no policy if the logging policy differs between rounds of one context "
+            f"(context {row} of the table; {int((sums < 1 - 1e-9).sum())} such contexts). Use {enough}, or add context "
+            "that distinguishes those rounds."
+        )

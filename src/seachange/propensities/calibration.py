@@ -11,13 +11,11 @@ from seachange.errors import LogError
 from seachange.log.bandit_log import BanditLog, require_rounds
 from seachange.log.validation import require_probabilities
 from seachange.params import require_count, table_of
-from seachange.propensities.logging_model import ChoiceModel, ChoiceSample
-from seachange.protocols import Floats
+from seachange.propensities.estimation import ChoiceModel, ChoiceSample
+from seachange.protocols import Bools, Floats
 
-# Normal quantile of 95% intervals.
-REACH = 1.959963984540054
-# Actions printed in a report.
-SHOWN = 10
+REACH = 1.959963984540054  # normal quantile of 95% intervals
+SHOWN = 10  # actions printed in a report
 
 
 @dataclass(frozen=True)
@@ -99,21 +97,20 @@ def propensity_report(log: BanditLog, probs: npt.ArrayLike, *, bins: int = 10) -
             f"a propensity report needs the whole logging distribution, shape ({len(log)}, {log.n_actions}); "
             f"got {given.shape}. Estimate it with sc.estimate_logging_probs."
         )
-    everyone = np.arange(len(log))
-    taken = given[everyone, log.actions]
+    sample = ChoiceSample(log, np.arange(len(log)))
+    taken = given[sample.rounds, log.actions]
     require_probabilities(taken, given)
     allowed = np.broadcast_to(log.arrays.mask, given.shape)
-    table = _reliability(given[allowed], _hits(log)[allowed], bins)
+    hits = log.actions[:, None] == np.arange(log.n_actions)
+    table = _reliability(given[allowed], hits[allowed], bins)
     total = sum(row.n_choices for row in table)
-    sample = ChoiceSample(log, everyone)
+    errors = [row.n_choices * abs(row.observed - row.predicted) for row in table]
+    # E|Z| for a normal Z with the standard error of the observed share.
+    by_chance = [np.sqrt(2 / np.pi * row.predicted * (1 - row.predicted) * row.n_choices) for row in table]
     return PropensityReport(
         n_rounds=len(log),
-        calibration_error=sum(row.n_choices * abs(row.observed - row.predicted) for row in table) / total,
-        # E|Z| for a normal Z with the standard error of the observed share.
-        error_by_chance=sum(
-            row.n_choices * np.sqrt(2 / np.pi * row.predicted * (1 - row.predicted) / row.n_choices) for row in table
-        )
-        / total,
+        calibration_error=sum(errors) / total,
+        error_by_chance=sum(by_chance) / total,
         log_loss=float(-np.log(taken).mean()),
         marginal_log_loss=ChoiceModel.plain(sample, sample.prior).log_loss(sample) / len(log),
         least=float(taken.min()),
@@ -122,12 +119,7 @@ def propensity_report(log: BanditLog, probs: npt.ArrayLike, *, bins: int = 10) -
     )
 
 
-def _hits(log: BanditLog) -> npt.NDArray[np.bool_]:
-    """(n, K) whether the action was taken."""
-    return np.asarray(log.actions[:, None] == np.arange(log.n_actions))
-
-
-def _reliability(probs: Floats, hits: npt.NDArray[np.bool_], n_bins: int) -> tuple[ReliabilityBin, ...]:
+def _reliability(probs: Floats, hits: Bools, n_bins: int) -> tuple[ReliabilityBin, ...]:
     ordered = np.sort(probs)
     mass = np.cumsum(ordered)
     cuts = np.searchsorted(mass, mass[-1] * np.arange(1, n_bins) / n_bins)
@@ -139,17 +131,8 @@ def _reliability(probs: Floats, hits: npt.NDArray[np.bool_], n_bins: int) -> tup
     for i in np.flatnonzero(counts):
         members, share = probs[bin_of == i], taken[i] / counts[i]
         low, high = wilson_interval(np.asarray(share), np.asarray(counts[i], np.float64), REACH)
-        rows.append(
-            ReliabilityBin(
-                low=float(members.min()),
-                high=float(members.max()),
-                n_choices=int(counts[i]),
-                predicted=float(sums[i] / counts[i]),
-                observed=float(share),
-                observed_low=max(float(low), 0.0),
-                observed_high=min(float(high), 1.0),
-            )
-        )
+        ends, limits = (float(members.min()), float(members.max())), (max(float(low), 0.0), min(float(high), 1.0))
+        rows.append(ReliabilityBin(*ends, int(counts[i]), float(sums[i] / counts[i]), float(share), *limits))
     return tuple(rows)
 
 
@@ -161,15 +144,12 @@ def wilson_interval(shares: Floats, counts: Floats, z: float) -> tuple[Floats, F
 
 
 def _by_action(log: BanditLog, probs: Floats, taken: Floats) -> tuple[ActionCalibration, ...]:
-    n_actions = log.n_actions
-    shown = np.broadcast_to(log.arrays.mask, probs.shape).sum(axis=0)
-    counts = np.bincount(log.actions, minlength=n_actions)
-    inverse = np.bincount(log.actions, 1 / taken, n_actions)
-    squares = np.bincount(log.actions, 1 / np.square(taken), n_actions)
-    rounds = np.maximum(shown, 1)
-    means = inverse / rounds
+    rounds = np.maximum(np.broadcast_to(log.arrays.mask, probs.shape).sum(axis=0), 1)
+    counts, inverse, squares = (
+        np.bincount(log.actions, weights, log.n_actions) for weights in (None, 1 / taken, 1 / np.square(taken))
+    )
+    means, predicted = inverse / rounds, probs.sum(axis=0)
     errors = np.sqrt(np.maximum(squares / rounds - np.square(means), 0.0) / rounds)
-    predicted = probs.sum(axis=0)
     return tuple(
         ActionCalibration(name, int(counts[a]), float(predicted[a]), float(means[a]), float(errors[a]))
         for a, name in enumerate(log.action_names)

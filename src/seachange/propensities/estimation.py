@@ -1,22 +1,30 @@
-"""Estimates of propensities that were not logged, from the actions taken."""
+"""Estimates of propensities that were not logged: a model of the logging policy, cross-fitted over time."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
+from typing import Self
 
 import numpy as np
+from scipy.special import softmax
 
-from seachange.engine import stage
+from seachange.engine import one_thread, stage
 from seachange.errors import Fix, SeachangeWarning
+from seachange.kernels.softmax_probs import choice_probs, choice_sums
 from seachange.log.bandit_log import BanditLog, require_rounds
 from seachange.params import require_count
-from seachange.propensities.logging_model import CELLS, ChoiceModel, ChoiceSample, RatePrior
 from seachange.propensities.signature import unnamed_propensities
 from seachange.protocols import Floats, Ints
 
+STEP = 0.25  # step from one rate to the next, in standard errors of a count: √rate changes by half of it
+PSEUDO_ACTIONS = 0.1  # pseudo-actions spread over all rates, so that no rate is impossible
+ITERATIONS = 100  # more iterations would fit noise
+ROWS = 1 << 15  # rounds whose features are summed at a time
+CELLS = 1 << 20  # probabilities kept in memory at a time
 # Ridge penalties, in rounds, chosen by held-out log-loss; strongest first, as each fit starts from the one before.
 RIDGES = (1000.0, 100.0, 10.0, 1.0, 0.1)
 # Limits on the rounds, and on the (round, action) pairs, used to choose the ridge and the sharpness. The sharpness is
@@ -24,8 +32,203 @@ RIDGES = (1000.0, 100.0, 10.0, 1.0, 0.1)
 RIDGE_ROUNDS, RIDGE_CELLS = 20_000, 400_000
 SHARPNESS_ROUNDS, SHARPNESS_CELLS = 100_000, 4_000_000
 LEAST_ROUNDS = 200
-# The context determines the action if its probability is above this.
-DETERMINED = 0.99
+DETERMINED = 0.99  # the context determines the action if its probability is above this
+
+
+@dataclass(frozen=True, eq=False)
+class RatePrior:
+    """The distribution of rates λ over actions: weights on a grid, of any shape.
+
+    An action available in s rounds is taken c ~ Poisson(λ s) times; the weights maximize the likelihood of all counts
+    (Kiefer and Wolfowitz 1956, by EM). A count is shrunk toward the rates of similar actions, the more so the less
+    actions differ.
+    """
+
+    rates: Floats  # (G,) λ
+    weights: Floats  # (G,)
+
+    @classmethod
+    def of(cls, taken: Floats, shown: Floats) -> Self:
+        """The prior for (K,) actions, given how often each was taken and available."""
+        longest = max(float(shown.max()), 1.0)
+        scaled = np.divide(taken * longest, shown, out=np.zeros(len(taken)), where=shown > 0)
+        highest = float(np.max(scaled, initial=1.0))
+        counts = np.square(STEP / 2 * np.arange(1, int(2 / STEP * np.sqrt(highest)) + 2))
+        # An action that was never taken may be as rare as one round in all.
+        rare = np.geomspace(1 / len(taken), counts[0], max(int(2 * np.log2(len(taken) * counts[0])), 0), endpoint=False)
+        rates = np.concatenate([rare, counts]) / longest
+        cases, times = np.unique(np.stack([taken, shown]), axis=1, return_counts=True)
+        likelihoods = _likelihoods(rates, *cases)
+        weights = flat = np.full(len(rates), 1 / len(rates))
+        with one_thread():
+            for _ in range(ITERATIONS):
+                expected = weights * ((times / (likelihoods @ weights)) @ likelihoods)
+                weights = (expected + PSEUDO_ACTIONS * flat) / (len(taken) + PSEUDO_ACTIONS)
+        return cls(rates, weights)
+
+    def means(self, taken: Floats, shown: Floats) -> Floats:
+        """(K,) E[λ | c, s]."""
+        cases, which = np.unique(np.stack([taken, shown]), axis=1, return_inverse=True)
+        posterior = _likelihoods(self.rates, *cases) * self.weights
+        with one_thread():
+            rates = posterior @ self.rates / posterior.sum(axis=1)
+        return np.asarray(rates[which.ravel()])
+
+
+def _likelihoods(rates: Floats, taken: Floats, shown: Floats) -> Floats:
+    """(K, G) λ^c exp(-λ s), scaled to a maximum of 1 per action."""
+    scores = taken[:, None] * np.log(rates) - shown[:, None] * rates
+    return np.asarray(np.exp(scores - scores.max(axis=1, keepdims=True)))
+
+
+@dataclass(frozen=True, eq=False)
+class ChoiceSample:
+    """Some rounds of a log."""
+
+    log: BanditLog
+    rounds: Ints  # (m,)
+
+    def __len__(self) -> int:
+        return len(self.rounds)
+
+    @cached_property
+    def taken(self) -> Floats:
+        """(K,) rounds in which each action was taken."""
+        return np.bincount(self.log.actions[self.rounds], minlength=self.log.n_actions).astype(np.float64)
+
+    @cached_property
+    def shown(self) -> Floats:
+        """(K,) rounds in which each action was available."""
+        if not self.log.masked:
+            return np.full(self.log.n_actions, float(len(self)))
+        parts = (self.log.arrays.mask[rounds] for rounds in self.parts())
+        return np.asarray(sum((part.sum(axis=0) for part in parts), np.zeros(self.log.n_actions)))
+
+    @cached_property
+    def prior(self) -> RatePrior:
+        """The prior of action rates in these rounds."""
+        return RatePrior.of(self.taken, self.shown)
+
+    def feature_moments(self) -> tuple[Floats, Floats]:
+        """(d,) mean and standard deviation of every feature; 1 if it is constant."""
+        n_features = self.log.joint.n_features
+        if n_features == 0 or len(self) == 0:
+            return np.zeros(n_features), np.ones(n_features)
+        contexts = self.log.contexts
+
+        def rows(part: Ints) -> Floats:
+            return contexts[part].reshape(-1, n_features)
+
+        count = len(self) * (contexts.shape[1] if contexts.ndim == 3 else 1)
+        means = sum(rows(part).sum(axis=0, dtype=np.float64) for part in self.parts()) / count
+        squares = sum(np.square(rows(part) - means).sum(axis=0) for part in self.parts())
+        scales = np.sqrt(squares / count)
+        # The standard deviation of a constant is rounding error.
+        return means, np.where(scales > 1e-12 * np.abs(means), scales, 1.0)
+
+    def parts(self, rows: int = ROWS) -> list[Ints]:
+        """The rounds in chunks."""
+        return [self.rounds[start : start + rows] for start in range(0, len(self), rows)]
+
+
+@dataclass(frozen=True, eq=False)
+class ChoiceModel:
+    """π_0(a | x) ∝ f(a) exp(b_a + θ_a · x̃) over available actions; θ is shared if actions have their own features.
+
+    f are the frequencies of actions, shrunk by ``RatePrior``; x̃ are features with mean 0 and variance 1. With
+    coefficients of 0, the model gives the frequencies.
+    """
+
+    frequencies: Floats  # (K,)
+    means: Floats  # (d,)
+    scales: Floats  # (d,)
+    intercepts: Floats  # (K,) b
+    slopes: Floats  # (K, d), or (1, d) if actions have their own features
+
+    @classmethod
+    def plain(cls, sample: ChoiceSample, prior: RatePrior) -> Self:
+        """The model of frequencies alone, shrunk by ``prior``."""
+        joint = sample.log.joint
+        means, scales = sample.feature_moments()
+        slopes = np.zeros((joint.shape[0], joint.n_features))
+        rates = prior.means(sample.taken, sample.shown)
+        # Scaled so that the expected number of rounds is right.
+        frequencies = rates * (len(sample) / (rates @ sample.shown) if len(sample) else 1.0)
+        return cls(frequencies, means, scales, np.zeros(joint.n_actions), slopes)
+
+    def without_contexts(self) -> ChoiceModel:
+        """The frequencies that the model is based on."""
+        return replace(self, intercepts=np.zeros_like(self.intercepts), slopes=np.zeros_like(self.slopes))
+
+    def fit(self, sample: ChoiceSample, ridge: float, chance: Floats | float = 1.0) -> ChoiceModel:
+        """Maximize Σ_t log π_0(a_t | x_t) - (ridge / 2) (|θ|² + |b|²), starting here; ``ridge`` is in rounds.
+
+        Intercepts should follow noise no more than f does: if an action is taken c times and f expects f s, then
+        c - u (c - f s) counts, where u is the share that contexts leave to ``chance``. The maximum is unique, so the
+        starting point affects only the running time.
+        """
+        from scipy.optimize import minimize
+
+        if len(sample) == 0 or sample.log.n_actions == 1:
+            return self
+        surplus = np.zeros(len(self.intercepts) + self.slopes.size)
+        surplus[: len(self.intercepts)] = chance * (sample.taken - self.frequencies * sample.shown)
+
+        def descend(flat: Floats) -> tuple[float, Floats]:
+            loss, slope = self._with(flat)._loss(sample)
+            loss, slope = loss + float(surplus @ flat), slope + surplus
+            return (loss + ridge / 2 * float(flat @ flat)) / len(sample), (slope + ridge * flat) / len(sample)
+
+        start = np.concatenate([self.intercepts, self.slopes.ravel()])
+        options = {"maxiter": 300, "ftol": 1e-9, "gtol": 1e-5}
+        with one_thread():
+            result = minimize(descend, start, jac=True, method="L-BFGS-B", options=options)
+        return self._with(result.x)
+
+    def probs(self, sample: ChoiceSample) -> Floats:
+        """(m, K) π_0(a | x_t)."""
+        (rows, mask, *_), probs = sample.log.arrays, np.empty((len(sample), len(self.intercepts)))
+        choice_probs(rows, mask, sample.rounds, *self._raw(sample), probs)
+        return probs
+
+    def chance(self, sample: ChoiceSample) -> Floats:
+        """(K,) Σ_t π (1 - π) over Σ_t f (1 - f): the share of an action's variance that contexts leave to chance."""
+        left, total = (model._variances(sample) for model in (self, self.without_contexts()))
+        return np.asarray(np.minimum(left / np.maximum(total, np.finfo(float).tiny), 1.0))
+
+    def log_loss(self, sample: ChoiceSample) -> float:
+        """Σ_t -log π_0(a_t | x_t)."""
+        return self._loss(sample)[0]
+
+    def _variances(self, sample: ChoiceSample) -> Floats:
+        """(K,) Σ_t π_0(a | x_t) (1 - π_0(a | x_t))."""
+        total = np.zeros(len(self.intercepts))
+        for rounds in sample.parts(max(CELLS // len(total), 1)):
+            probs = self.probs(ChoiceSample(sample.log, rounds))
+            total += (probs * (1 - probs)).sum(axis=0)
+        return total
+
+    def _with(self, flat: Floats) -> ChoiceModel:
+        n_actions = len(self.intercepts)
+        return replace(self, intercepts=flat[:n_actions], slopes=flat[n_actions:].reshape(self.slopes.shape))
+
+    def _raw(self, sample: ChoiceSample) -> tuple[Floats, Floats]:
+        """Scores as base(a) + c · f(x, a) in the log's raw features, (K,) and (B, D)."""
+        base, coefs = np.log(self.frequencies) + self.intercepts, np.zeros(sample.log.joint.shape)
+        coefs[:, : len(self.means)] = self.slopes / self.scales
+        if len(self.slopes) > 1:  # otherwise all actions shift equally
+            base = base - coefs[:, : len(self.means)] @ self.means
+        return base, coefs
+
+    def _loss(self, sample: ChoiceSample) -> tuple[float, Floats]:
+        """Σ_t -log π_0(a_t | x_t) and its gradient in (b, θ)."""
+        (rows, mask, actions, *_), (base, coefs) = sample.log.arrays, self._raw(sample)
+        intercepts, raw = np.zeros_like(base), np.zeros_like(coefs)
+        loss = choice_sums(rows, mask, actions, sample.rounds, base, coefs, intercepts, raw)
+        slopes = raw[:, : len(self.means)]
+        if len(self.slopes) > 1:
+            slopes = slopes - intercepts[:, None] * self.means
+        return float(loss), np.concatenate([intercepts, (slopes / self.scales).ravel()])
 
 
 def estimate_propensities(log: BanditLog, *, folds: int = 5, seed: int = 0) -> Floats:
@@ -35,11 +238,11 @@ def estimate_propensities(log: BanditLog, *, folds: int = 5, seed: int = 0) -> F
     >>> log = sc.simulate.Shop(seed=0).log(seed=0)
     >>> log = log.with_propensities(sc.estimate_propensities(log), estimated=True)
     """
-    found = np.empty(len(log))
+    estimates = np.empty(len(log))
     for rounds, probs in _estimates(log, folds, seed):
-        found[rounds] = probs[np.arange(len(rounds)), log.actions[rounds]]
-    _warn_of_support(log, found)
-    return found
+        estimates[rounds] = probs[np.arange(len(rounds)), log.actions[rounds]]
+    _warn_of_support(log, estimates)
+    return estimates
 
 
 def estimate_logging_probs(log: BanditLog, *, folds: int = 5, seed: int = 0) -> Floats:
@@ -56,65 +259,57 @@ def estimate_logging_probs(log: BanditLog, *, folds: int = 5, seed: int = 0) -> 
     pseudo-round that takes all actions equally keeps every probability above 0. ``seed`` selects the rounds used to
     choose ridge and sharpness if a log is large.
     """
-    found = log.new_array(len(log), log.n_actions)
+    estimates = log.new_array(len(log), log.n_actions)
     for rounds, probs in _estimates(log, folds, seed):
-        found[rounds] = probs
-    _warn_of_support(log, found[np.arange(len(log)), log.actions])
-    return found
-
-
-@dataclass(frozen=True, eq=False)
-class _Block:
-    """A block of time, and a model learned from the others."""
-
-    rounds: Ints
-    n_others: int
-    model: ChoiceModel
-    sharpness: float = 1.0  # b
+        estimates[rounds] = probs
+    _warn_of_support(log, estimates[np.arange(len(log)), log.actions])
+    return estimates
 
 
 def _estimates(log: BanditLog, folds: int, seed: int) -> Iterator[tuple[Ints, Floats]]:
-    """Rounds and their estimated distributions."""
     require_rounds(log, "estimating propensities")
     require_count("folds", folds)
     _warn_of_signature(log)
-    for block in _fitted(log, min(folds, len(log)), np.random.default_rng(seed)):
-        for rounds in ChoiceSample(log, block.rounds).parts(max(CELLS // log.n_actions, 1)):
-            sample = ChoiceSample(log, rounds)
-            plain, model = block.model.without_contexts().probs(sample), block.model.probs(sample)
-            allowed = np.broadcast_to(log.arrays.mask if not log.masked else log.arrays.mask[rounds], model.shape)
-            probs = _sharpened(plain, model, block.sharpness)
-            uniform = allowed / allowed.sum(axis=1, keepdims=True)
-            # Frequencies are above 0 already.
-            yield rounds, probs if _is_table(log) else (block.n_others * probs + uniform) / (block.n_others + 1)
+    for block, n_others, model, sharpness in _fitted(log, min(folds, len(log)), np.random.default_rng(seed)):
+        for rounds in ChoiceSample(log, block).parts(max(CELLS // log.n_actions, 1)):
+            base, ratios = _tilt(model, ChoiceSample(log, rounds))
+            probs = softmax(base + sharpness * ratios, axis=1)
+            if not _is_table(log):  # frequencies are above 0 already
+                allowed = np.broadcast_to(log.arrays.mask if not log.masked else log.arrays.mask[rounds], probs.shape)
+                probs = (n_others * probs + allowed / allowed.sum(axis=1, keepdims=True)) / (n_others + 1)
+            yield rounds, probs
 
 
-def _fitted(log: BanditLog, folds: int, generator: np.random.Generator) -> list[_Block]:
-    """One model per block, learned from the rounds outside it."""
+def _fitted(log: BanditLog, folds: int, generator: np.random.Generator) -> list[tuple[Ints, int, ChoiceModel, float]]:
+    """Blocks of time, how many rounds are outside each, the model learned from those, and its sharpness b."""
     cuts = np.linspace(0, len(log), folds + 1).astype(np.int64)
     blocks = [np.arange(start, end) for start, end in pairwise(cuts)]
-    # With one block there are no others: the log then predicts itself.
-    others = blocks if folds == 1 else [np.concatenate(blocks[:i] + blocks[i + 1 :]) for i in range(folds)]
-    trained = [ChoiceSample(log, rounds) for rounds in others]
+    others = _others(log, blocks)
     whole = ChoiceSample(log, np.arange(len(log)))
-    models = [ChoiceModel.plain(sample, whole.prior) for sample in trained]
+    models, sharpness = [ChoiceModel.plain(sample, whole.prior) for sample in others], [1.0] * folds
     if not _is_table(log):
         few = _thinned(log, blocks, RIDGE_ROUNDS, RIDGE_CELLS, generator)
-        ridge = _best_ridge(log, few, whole.prior)
+        ridge, sample = _best_ridge(log, few, whole.prior), ChoiceSample(log, np.concatenate(few))
         # The fit of the whole log is a good start for the others.
-        near = ChoiceModel.plain(whole, whole.prior).fit(ChoiceSample(log, np.concatenate(few)), ridge)
-        starts = [replace(near, frequencies=m.frequencies, means=m.means, scales=m.scales) for m in models]
-        chance = near.chance(ChoiceSample(log, np.concatenate(few)))
+        near = ChoiceModel.plain(whole, whole.prior).fit(sample, ridge)
+        chance = near.chance(sample)
         with stage("Estimating propensities", folds) as fitting:
-            for i, (start, sample) in enumerate(zip(starts, trained, strict=True)):
+            for i, (model, sample) in enumerate(zip(models, others, strict=True)):
+                start = replace(near, frequencies=model.frequencies, means=model.means, scales=model.scales)
                 models[i] = start.fit(sample, ridge, chance)
                 fitting.advance()
-    fitted = [_Block(rounds, len(sample), model) for rounds, sample, model in zip(blocks, trained, models, strict=True)]
-    if _is_table(log) or folds == 1:
-        return fitted
-    many = _thinned(log, blocks, SHARPNESS_ROUNDS, SHARPNESS_CELLS, generator)
-    tilts = [_Tilt.of(log, block, rounds) for block, rounds in zip(fitted, many, strict=True)]
-    return [replace(block, sharpness=_sharpness(tilts[:i] + tilts[i + 1 :])) for i, block in enumerate(fitted)]
+        if folds > 1:
+            many = _thinned(log, blocks, SHARPNESS_ROUNDS, SHARPNESS_CELLS, generator)
+            samples = [ChoiceSample(log, rounds) for rounds in many]
+            losses = [_sharpness_loss(model, sample) for model, sample in zip(models, samples, strict=True)]
+            sharpness = [_sharpness(losses[:i] + losses[i + 1 :]) for i in range(folds)]
+    return list(zip(blocks, map(len, others), models, sharpness, strict=True))
+
+
+def _others(log: BanditLog, blocks: list[Ints]) -> list[ChoiceSample]:
+    """The rounds outside each block; with one block there are no others, and the log predicts itself."""
+    outside = [np.concatenate(blocks[:i] + blocks[i + 1 :] or blocks) for i in range(len(blocks))]
+    return [ChoiceSample(log, rounds) for rounds in outside]
 
 
 def _is_table(log: BanditLog) -> bool:
@@ -129,19 +324,15 @@ def _thinned(log: BanditLog, blocks: list[Ints], rounds: int, cells: int, genera
 
 
 def _best_ridge(log: BanditLog, blocks: list[Ints], prior: RatePrior) -> float:
-    """The ridge under which blocks of time predict each other best."""
     if len(blocks) == 1:
         return 1.0
-    held = [ChoiceSample(log, rounds) for rounds in blocks]
-    others = [ChoiceSample(log, np.concatenate(blocks[:i] + blocks[i + 1 :])) for i in range(len(blocks))]
+    held_out, others = [ChoiceSample(log, rounds) for rounds in blocks], _others(log, blocks)
     models = [ChoiceModel.plain(sample, prior) for sample in others]
     best, least = RIDGES[0], np.inf
     with stage("Estimating propensities: choosing the ridge", len(RIDGES)) as trying:
         for ridge in RIDGES:
-            models = [
-                model.fit(sample, ridge, model.chance(sample)) for model, sample in zip(models, others, strict=True)
-            ]
-            loss = sum(model.log_loss(sample) for model, sample in zip(models, held, strict=True))
+            models = [each.fit(sample, ridge, each.chance(sample)) for each, sample in zip(models, others, strict=True)]
+            loss = sum(model.log_loss(sample) for model, sample in zip(models, held_out, strict=True))
             trying.advance()
             if loss > least:
                 break
@@ -149,75 +340,53 @@ def _best_ridge(log: BanditLog, blocks: list[Ints], prior: RatePrior) -> float:
     return best
 
 
-@dataclass(frozen=True, eq=False)
-class _Tilt:
-    """The effect of contexts on frequencies, in held-out rounds."""
-
-    base: Floats  # (m, K) log f(a), -inf for masked actions
-    ratios: Floats  # (m, K) log m(a | x) / f(a)
-    taken: float  # Σ of the ratios for the actions taken
-
-    @classmethod
-    def of(cls, log: BanditLog, block: _Block, rounds: Ints) -> _Tilt:
-        sample, tiny = ChoiceSample(log, rounds), np.finfo(float).tiny
-        plain, model = block.model.without_contexts().probs(sample), block.model.probs(sample)
-        with np.errstate(divide="ignore"):
-            base = np.log(plain)
-        ratios = np.log(np.maximum(model, tiny)) - np.log(np.maximum(plain, tiny))
-        return cls(base, ratios, float(ratios[np.arange(len(rounds)), log.actions[rounds]].sum()))
-
-    def loss(self, sharpness: float) -> float:
-        """Σ_t -log of the sharpened probability of the action taken, up to a constant."""
-        return float(np.log(np.exp(self.base + sharpness * self.ratios).sum(axis=1)).sum()) - sharpness * self.taken
+def _tilt(model: ChoiceModel, sample: ChoiceSample) -> tuple[Floats, Floats]:
+    """(m, K) log f(a), -inf for masked actions, and log m(a | x) / f(a): the effect of contexts on frequencies."""
+    frequencies, probs, tiny = model.without_contexts().probs(sample), model.probs(sample), np.finfo(float).tiny
+    with np.errstate(divide="ignore"):
+        base = np.log(frequencies)
+    return base, np.log(np.maximum(probs, tiny)) - np.log(np.maximum(frequencies, tiny))
 
 
-def _sharpness(tilts: list[_Tilt]) -> float:
+def _sharpness_loss(model: ChoiceModel, sample: ChoiceSample) -> Callable[[float], float]:
+    """b -> Σ_t -log of the sharpened probability of the action taken, up to a constant."""
+    base, ratios = _tilt(model, sample)
+    taken = float(ratios[np.arange(len(sample)), sample.log.actions[sample.rounds]].sum())
+    return lambda b: float(np.log(np.exp(base + b * ratios).sum(axis=1)).sum()) - b * taken
+
+
+def _sharpness(losses: list[Callable[[float], float]]) -> float:
     """The b with the highest likelihood of these blocks, each predicted by the model of the others."""
     from scipy.optimize import minimize_scalar
 
     def loss(sharpness: float) -> float:
-        return sum(tilt.loss(sharpness) for tilt in tilts)
+        return sum(each(sharpness) for each in losses)
 
     return float(minimize_scalar(loss, bounds=(0.0, 2.0), method="bounded", options={"xatol": 1e-3}).x)
 
 
-def _sharpened(plain: Floats, model: Floats, sharpness: float) -> Floats:
-    """(n, K) distributions ∝ f (m / f)^b, 0 if f is 0."""
-    tiny = np.finfo(float).tiny
-    base = np.log(np.maximum(plain, tiny))
-    scores = base + sharpness * (np.log(np.maximum(model, tiny)) - base)
-    scores = np.exp(np.where(plain > 0, scores - scores.max(axis=1, keepdims=True), -np.inf))
-    return np.asarray(scores / scores.sum(axis=1, keepdims=True))
-
-
 def _warn_of_signature(log: BanditLog) -> None:
-    """Warn if a context looks like the propensities themselves."""
-    found = unnamed_propensities(log)
-    if found:
-        warnings.warn(
-            SeachangeWarning(
-                f"column {' and '.join(map(repr, found))} behaves like the propensity of the action taken, and the "
-                "estimates learn from it.",
-                fix=Fix(
-                    f'If it is, pass columns={{"propensity": {found[0]!r}}}; if not, leave it out of the contexts.',
-                    f"If it is, pass --columns propensity={found[0]}; if not, leave it out of the contexts.",
-                ),
-            ),
-            stacklevel=4,
+    if columns := unnamed_propensities(log):
+        problem = (
+            f"column {' and '.join(map(repr, columns))} behaves like the propensity of the action taken, and the "
+            "estimates learn from it."
         )
+        fix = Fix(
+            f'If it is, pass columns={{"propensity": {columns[0]!r}}}; if not, leave it out of the contexts.',
+            f"If it is, pass --columns propensity={columns[0]}; if not, leave it out of the contexts.",
+        )
+        warnings.warn(SeachangeWarning(problem, fix=fix), stacklevel=4)
 
 
 def _warn_of_support(log: BanditLog, propensities: Floats) -> None:
     """Warn about what estimates cannot fix: actions never taken, or determined by the context."""
     if log.n_actions == 1:
         return
-    taken = np.bincount(log.actions, minlength=log.n_actions)
+    taken, names = np.bincount(log.actions, minlength=log.n_actions), log.action_names
     never = np.flatnonzero(taken == 0)
     determined = float(np.mean(propensities > DETERMINED))
     if len(never) == log.n_actions - 1:
-        problem = (
-            f"only {log.action_names[int(taken.argmax())]!r} was ever taken; nothing can be learned about the others"
-        )
+        problem = f"only {names[int(taken.argmax())]!r} was ever taken; nothing can be learned about the others"
     elif determined > 0.5:
         problem = (
             f"the context determines the action in {determined:.0%} of the rounds; the log has no information on the "
@@ -225,7 +394,7 @@ def _warn_of_support(log: BanditLog, propensities: Floats) -> None:
         )
     elif len(never):
         problem = (
-            f"{len(never)} of {log.n_actions} actions were never taken (such as {log.action_names[int(never[0])]!r}); "
+            f"{len(never)} of {log.n_actions} actions were never taken (such as {names[int(never[0])]!r}); "
             "policies that take them cannot be evaluated"
         )
     elif not _is_table(log) and len(log) <= log.joint.size:

@@ -21,19 +21,15 @@ from seachange.log.raw import PART_ROWS
 from seachange.log.validation import LEAST_PROPENSITY
 from seachange.protocols import Bools, Floats, Ints
 
-# Actions that are checked, in order of their numbers.
-MOST_ACTIONS = 2_000
+MOST_ACTIONS = 2_000  # actions that are checked, in order of their numbers
 FEWEST_ROUNDS, FEWEST_EACH = 500, 30
 # Standard errors by which means may differ; larger standard errors than this give no evidence.
 REACH, WIDEST_ERROR = 4.0, 0.25
 # Largest probability of a coincidence for all actions, assuming that unrelated numbers are off by a factor of e.
 COINCIDENCE = 0.005
-# Standard deviations beyond which numbers differ between actions.
-SURE = 8.0
-# Tolerance for values written with few digits.
-AS_WRITTEN = 1e-3
-# Error of encoding and decoding a number in single precision.
-ROUNDING = 1e-5
+SURE = 8.0  # standard deviations beyond which numbers differ between actions
+AS_WRITTEN = 1e-3  # tolerance for values written with few digits
+ROUNDING = 1e-5  # error of encoding and decoding a number in single precision
 WORDS = re.compile(r"p|p0|pi|pi0|π|π0|pr|probs?|proba|probability|probabilities|propensit(y|ies)|pscores?|chances?")
 
 
@@ -61,11 +57,9 @@ class InverseSums:
         tracked = (codes >= 0) & (codes < MOST_ACTIONS)
         known, inverse = codes[tracked], 1 / values[tracked]
         width = max(self.sums.shape[1], int(known.max(initial=-1)) + 1)
-        sums = np.zeros((3, width))
-        sums[:, : self.sums.shape[1]] = self.sums
-        for row, weights in zip(sums, (None, inverse, inverse**2), strict=True):
+        self.sums = np.pad(self.sums, ((0, 0), (0, width - self.sums.shape[1])))
+        for row, weights in zip(self.sums, (None, inverse, inverse**2), strict=True):
             row += np.bincount(known, weights, width)
-        self.sums = sums
 
 
 def behaves_like_propensities(column: InverseSums, name: str, throughout: Bools | None = None) -> bool:
@@ -101,25 +95,25 @@ def unnamed_propensities(log: BanditLog) -> list[str]:
     if log.joint.kind != "shared" or log.masked:
         return []
     numbers = _numbers(log)
-    found = {column: InverseSums() for column, _, _ in numbers.values()}
+    columns = {column: InverseSums() for column, _, _ in numbers.values()}
     for part in log.chunks(PART_ROWS):
         for index, (column, mean, scale) in numbers.items():
-            if found[column].possible:
+            if columns[column].possible:
                 values = part.contexts[:, index] * scale + mean
-                found[column].add(np.where(np.abs(values - 1) < ROUNDING, 1.0, values), part.actions)
-    return [name for name, sums in found.items() if behaves_like_propensities(sums, name)]
+                columns[column].add(np.where(np.abs(values - 1) < ROUNDING, 1.0, values), part.actions)
+    return [name for name, sums in columns.items() if behaves_like_propensities(sums, name)]
 
 
 def _numbers(log: BanditLog) -> dict[int, tuple[str, float, float]]:
     """Contexts that are plain numbers without missing values: index, column, mean and scale."""
     if log.features is None:
         return {index: (name, 0.0, 1.0) for index, name in enumerate(log.context_names)}
-    found, index = {}, 0
+    numbers, index = {}, 0
     for feature in log.features.shared:
         if isinstance(feature, Number) and feature.place is None and not (feature.marked or feature.seconds):
-            found[index] = (feature.column, feature.mean, feature.scale)
+            numbers[index] = (feature.column, feature.mean, feature.scale)
         index += len(feature.names)
-    return found
+    return numbers
 
 
 def _differ(sums: Floats) -> bool:
@@ -143,6 +137,5 @@ def _greedy(column: InverseSums, n_actions: int) -> bool:
 
 
 def _named(name: str) -> bool:
-    """Whether the name contains a word for probabilities."""
     words = re.split(r"[\W_]+|(?<=[a-z])(?=[A-Z])", name)
     return any(WORDS.fullmatch(word.lower()) for word in words)

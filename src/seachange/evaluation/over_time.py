@@ -1,33 +1,41 @@
-"""Values along a log: in sliding or fading windows (Jagerman et al. 2019), and by period."""
+"""Values along a log: in sliding or fading windows (Jagerman et al. 2019), and by period; features of time."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from datetime import UTC, datetime
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 from scipy.signal import lfilter
 from scipy.stats import t as student
 
-from seachange.errors import LogError
+from seachange.errors import LogError, ParameterError
 from seachange.evaluation.diagnostics import diagnostics_of, require_sound
-from seachange.evaluation.over_time.time_features import Period, period_of
 from seachange.evaluation.support import PolicyLike, distribution_of, membership_of
 from seachange.evaluation.terms import Need, terms_of
-from seachange.evaluation.value_estimate import FEWEST
+from seachange.evaluation.value_estimate import FEWEST, require_evaluable
 from seachange.kernels.importance_weights import clustered_products
-from seachange.log.bandit_log import BanditLog, require_propensities, require_rewards
+from seachange.log.bandit_log import BanditLog
 from seachange.log.clusters import Clusters
 from seachange.params import Auto, require, require_count
 from seachange.protocols import Floats, Ints
 from seachange.states.labels import StateLabels
 
 MovingEstimator = Literal["ips", "snips", "dr"]
+Period = Literal["hour", "day", "week"]
+Recurrence = Literal["hour", "weekday", "hour of the week"]
+TimeFeature: TypeAlias = Recurrence | Callable[[npt.NDArray[Any]], npt.ArrayLike]
+
 # "auto" tries this many windows, each half as long as the one before, down to the shortest.
 MOST_WINDOWS, SHORTEST_WINDOW = 12, 20
-# Share of the log before the first prediction that is scored.
-WARM_UP = 0.1
+WARM_UP = 0.1  # share of the log before the first prediction that is scored
+SECONDS = {"hour": 3600, "day": 86_400, "week": 604_800}
+# The length of a unit in seconds, and after how many units it recurs.
+RECURRENCES = {"hour": (3600, 24), "weekday": (86_400, 7), "hour of the week": (3600, 168)}
+FROM_MONDAY = 3 * 86_400  # the first of January 1970 was a Thursday
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,15 +77,16 @@ class _Terms:
     denominator: Floats  # (n,)
     weights: Floats  # (n,) w
 
+    @property
+    def level(self) -> float:
+        """The whole log's value."""
+        total = float(self.denominator.sum())
+        return float(self.numerator.sum()) / total if total > 0 else 0.0
 
-@dataclass(frozen=True, eq=False)
-class _Values:
-    """Values, and what their errors are computed from."""
 
-    values: Floats  # (m,)
-    squares: Floats  # (m,) Σ over sequences of their squared influence on the value
-    effective: Floats  # (m,) effective number of rounds
-    independent: Floats  # (m,) effective number of sequences, (Σ_g W_g)² / Σ_g W_g², W_g = Σ u w
+# Values, the squares that their errors come from (summed over sequences), and the effective numbers of rounds and of
+# sequences: (Σ_g W_g)² / Σ_g W_g², W_g = Σ u w. Each is (m,).
+_Values: TypeAlias = tuple[Floats, Floats, Floats, Floats]
 
 
 def evaluate_over_time(
@@ -119,9 +128,9 @@ def evaluate_over_time(
     else:
         require_count("window", length)
     rounds = np.unique(np.linspace(0, len(log), min(points, len(log)) + 1).astype(np.int64)[1:] - 1)
-    found = _window_values(terms, length, fades, rounds)
+    values = _window_values(terms, length, fades, rounds)
     window, half_life = (None, float(length)) if fades else (int(length), None)
-    return _result(log, terms, estimator, rounds, found, confidence, reason, window=window, half_life=half_life)
+    return _result(log, terms, estimator, rounds, values, confidence, reason, window=window, half_life=half_life)
 
 
 def evaluate_by_period(
@@ -148,11 +157,11 @@ def evaluate_by_period(
         require_count("period", period)
         numbers = np.arange(len(log)) // period
     starts = np.flatnonzero(np.diff(numbers, prepend=numbers[0] - 1))
-    found, influences = _period_values(terms, starts)
+    values, influences = _period_values(terms, starts)
     last, periods = np.append(starts[1:], len(log)) - 1, numbers[starts] - numbers[0]
     reason = f"each {period}" if isinstance(period, str) else f"every {period:,} rounds"
     kept = influences if log.sequences is not None else None
-    return _result(log, terms, estimator, last, found, confidence, reason, periods=periods, influences=kept)
+    return _result(log, terms, estimator, last, values, confidence, reason, periods=periods, influences=kept)
 
 
 def along_time(log: BanditLog) -> Ints:
@@ -173,14 +182,11 @@ def _terms(
 ) -> _Terms:  # fmt: skip
     """The terms in time order, after validating arguments and support."""
     require(estimator in ("ips", "snips", "dr"), f'estimator must be "ips", "snips" or "dr"; got {estimator!r}.')
-    require(0 < confidence < 1, f"confidence must be between 0 and 1; got {confidence}.")
     require(clip > 0, f"clip must be positive; got {clip}.")
-    require_rewards(log, "evaluating a policy over time")
-    require_propensities(log, "evaluating a policy over time")
+    require_evaluable(log, confidence, "evaluating a policy over time")
     order, clusters = along_time(log), Clusters(log).places
-    probs_of, membership = distribution_of(log, policy, labels, False), membership_of(log, labels, False)
-    needs: frozenset[Need] = frozenset({"model"}) if estimator == "dr" else frozenset()
-    terms, support = terms_of(log, probs_of, membership, clip, needs)
+    needs: set[Need] = {"model"} if estimator == "dr" else set()
+    terms, support = terms_of(log, distribution_of(log, policy, labels), membership_of(log, labels), clip, needs)
     require_sound(diagnostics_of(log, support, clip), force)
     numerator, denominator = terms.weights * (terms.rewards - terms.predicted) + terms.direct, np.ones(len(log))
     if estimator == "snips":
@@ -190,26 +196,16 @@ def _terms(
 
 
 def _result(
-    log: BanditLog, terms: _Terms, estimator: str, rounds: Ints, found: _Values, confidence: float, reason: str, *,
+    log: BanditLog, terms: _Terms, estimator: str, rounds: Ints, series: _Values, confidence: float, reason: str, *,
     window: int | None = None, half_life: float | None = None, periods: Ints | None = None,
     influences: Influences | None = None,
 ) -> ValuesOverTime:  # fmt: skip
-    errors, reach = intervals_of(found.squares, found.independent, confidence)
+    times = None if log.times is None else log.times[terms.order][rounds]
+    values, squares, effective, independent = series
+    errors, reach = intervals_of(squares, independent, confidence)
+    ends = (values - reach, values + reach, effective)
     return ValuesOverTime(
-        estimator=estimator,
-        rounds=rounds,
-        times=None if log.times is None else log.times[terms.order][rounds],
-        values=found.values,
-        std_errors=errors,
-        low=found.values - reach,
-        high=found.values + reach,
-        effective_samples=found.effective,
-        window=window,
-        half_life=half_life,
-        reason=reason,
-        confidence=confidence,
-        periods=periods,
-        influences=influences,
+        estimator, rounds, times, values, errors, *ends, window, half_life, reason, confidence, periods, influences
     )
 
 
@@ -235,24 +231,15 @@ def _period_values(terms: _Terms, starts: Ints) -> tuple[_Values, Influences]:
     cells, cell = np.unique(period * n_sequences + terms.sequences, return_inverse=True)
     influences = Influences(cells // n_sequences, cells % n_sequences, _totals(cell, spread))
     clustered = _totals(influences.values, np.square(_totals(cell, terms.weights)))
-    return (
-        _Values(
-            values=values,
-            squares=_totals(influences.values, np.square(influences.influences)),
-            effective=_ratio(weights**2, squares),
-            independent=_ratio(weights**2, clustered),
-        ),
-        influences,
-    )
+    spreads = _totals(influences.values, np.square(influences.influences))
+    return (values, spreads, _ratio(weights**2, squares), _ratio(weights**2, clustered)), influences
 
 
 def _totals(groups: Ints, terms: Floats) -> Floats:
-    """The sum of terms in each group."""
     return np.asarray(np.bincount(groups, terms), dtype=np.float64)
 
 
 def _ratio(numerator: Floats, denominator: Floats) -> Floats:
-    """Numerator / denominator; 0 if the denominator is 0."""
     return np.divide(numerator, denominator, out=np.zeros(len(numerator)), where=denominator > 0)
 
 
@@ -267,20 +254,14 @@ def _window_sums(series: Floats, length: float, fades: bool) -> Floats:
 
 def _window_means(terms: _Terms, length: float, fades: bool) -> Floats:
     """V̂_t for every t, from sums relative to the whole log's value, for precision."""
-    level = _level(terms)
+    level = terms.level
     sums = _window_sums(terms.numerator - level * terms.denominator, length, fades)
     return level + _ratio(sums, _window_sums(terms.denominator, length, fades))
 
 
-def _level(terms: _Terms) -> float:
-    """The whole log's value."""
-    total = float(terms.denominator.sum())
-    return float(terms.numerator.sum()) / total if total > 0 else 0.0
-
-
 def _window_values(terms: _Terms, length: float, fades: bool, rounds: Ints) -> _Values:
     """V̂_t at these rounds, with Σ_g (Σ u (numerator - V̂_t denominator))² / (Σ u denominator)², g the sequences."""
-    level, n = _level(terms), len(terms.numerator)
+    level, n = terms.level, len(terms.numerator)
     centered, denominator, weights = terms.numerator - level * terms.denominator, terms.denominator, terms.weights
     fade, window = (0.5 ** (1 / length), n) if fades else (1.0, min(int(length), n))
 
@@ -291,12 +272,9 @@ def _window_values(terms: _Terms, length: float, fades: bool, rounds: Ints) -> _
     squares = products(centered, centered) - 2 * shift * products(centered, denominator)
     squares += shift**2 * products(denominator, denominator)
     weight_sums, totals = (_window_sums(each, length, fades)[rounds] for each in (weights, denominator))
-    return _Values(
-        values=level + shift,
-        squares=_ratio(np.maximum(squares, 0.0), totals**2),
-        effective=_ratio(weight_sums**2, products(weights, weights, np.arange(n))),
-        independent=_ratio(weight_sums**2, products(weights, weights)),
-    )
+    effective = _ratio(weight_sums**2, products(weights, weights, np.arange(n)))
+    independent = _ratio(weight_sums**2, products(weights, weights))
+    return level + shift, _ratio(np.maximum(squares, 0.0), totals**2), effective, independent
 
 
 def _choose(terms: _Terms, fades: bool) -> tuple[int, str]:
@@ -323,3 +301,69 @@ def _error(terms: Floats, groups: Ints) -> float:
     """The standard error of a mean whose terms are clustered by group."""
     sums = _totals(groups, terms - terms.mean())
     return float(np.sqrt(sums @ sums)) / len(terms)
+
+
+def moments_of(times: npt.ArrayLike) -> npt.NDArray[Any]:
+    """Times as an array: seconds stay as they are; ISO 8601 text and Python dates become datetime64.
+
+    A date with a time zone is converted to UTC; one without is used as is.
+    """
+    array = np.atleast_1d(np.asarray(times))
+    if array.dtype.kind not in "UO":
+        return array
+    return np.array([_moment(time) for time in array.tolist()], dtype="datetime64[us]")
+
+
+def _moment(time: Any) -> np.datetime64:
+    try:
+        read = datetime.fromisoformat(time) if isinstance(time, str) else time
+        if isinstance(read, datetime) and read.tzinfo is not None:
+            read = read.astimezone(UTC).replace(tzinfo=None)
+        moment = np.datetime64(read, "us")
+        if np.isnat(moment):
+            raise ValueError("not a time")
+        return moment
+    except (TypeError, ValueError) as error:
+        raise ParameterError(
+            f"times must be dates such as 2026-03-28T12:00, datetime64, or seconds since 1970; got {time!r}."
+        ) from error
+
+
+def seconds_of(times: npt.ArrayLike) -> Ints:
+    """Seconds since 1970, from datetime64 or from seconds."""
+    array = np.asarray(times)
+    if array.dtype.kind == "M":
+        return array.astype("datetime64[s]").astype(np.int64)
+    if array.dtype.kind not in "iuf" or not np.isfinite(array).all():
+        raise ParameterError(f"times must be datetime64 or seconds since 1970; got {array.dtype}.")
+    return np.asarray(np.floor(array), dtype=np.int64)
+
+
+def times_of(log: BanditLog, purpose: str) -> npt.NDArray[Any]:
+    """The log's times, or an error that names what needs them."""
+    if log.times is None:
+        raise LogError(f"{purpose} needs the times of the rounds; this log has none. Add times to the log.")
+    return log.times
+
+
+def period_of(log: BanditLog, period: Period) -> Ints:
+    """(n,) the number of the period each round lies in."""
+    known = period in SECONDS
+    require(known, f"period must be a number of rounds or one of {', '.join(SECONDS)}; got {period!r}.")
+    seconds = seconds_of(times_of(log, f'period="{period}"'))
+    return (seconds + (FROM_MONDAY if period == "week" else 0)) // SECONDS[period]
+
+
+def features_of(times: npt.ArrayLike, feature: TimeFeature) -> npt.NDArray[Any]:
+    """φ(t) for every time: a label that is equal for times expected to behave alike."""
+    array = np.atleast_1d(np.asarray(times))
+    if callable(feature):
+        labels = np.asarray(feature(array))
+        require(
+            labels.shape == array.shape, f"recurs must return one label per time, {array.shape}; got {labels.shape}."
+        )
+        return labels
+    known = '"hour", "weekday", "hour of the week" or a function'
+    require(feature in RECURRENCES, f"recurs must be {known}; got {feature!r}.")
+    unit, count = RECURRENCES[feature]
+    return (seconds_of(array) + FROM_MONDAY) // unit % count
