@@ -5,8 +5,8 @@ import pytest
 
 import seachange as sc
 from seachange.kernels.regression import BLOCK, blocked_sums, blocks_of, logistic_sums, regression_sums, unweighted_sums
-from seachange.states.chains import Chain
 from seachange.states.em import EM, Prior, maximization
+from seachange.states.expectation import Chain
 from seachange.states.hmm_fitting import Starts
 
 

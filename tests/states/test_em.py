@@ -5,9 +5,8 @@ import pytest
 
 import seachange as sc
 from seachange.errors import NoChangeWarning, ParameterError, SeachangeWarning
-from seachange.states.chains import Chain
 from seachange.states.em import EM, Prior, maximization
-from seachange.states.expectation import expectation
+from seachange.states.expectation import Chain, expectation
 from seachange.states.hmm_fitting import MAX_NUMBERS, MAX_WINDOWS, Starts
 from seachange.states.labels import share_right
 

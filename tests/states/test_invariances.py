@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import seachange as sc
-from seachange.states.chains import Chain
 from seachange.states.em import EM, EMRun, Prior
+from seachange.states.expectation import Chain
 from seachange.states.hmm_fitting import Starts
 from seachange.states.switching_regression import SwitchingRegression
 

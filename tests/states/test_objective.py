@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import seachange as sc
-from seachange.states.chains import Chain
 from seachange.states.em import EM, Prior, maximization
+from seachange.states.expectation import Chain
 from seachange.states.hmm_fitting import Starts
 
 pytestmark = pytest.mark.filterwarnings("ignore::seachange.errors.SeachangeWarning")

@@ -12,8 +12,7 @@ from seachange.engine import map_in_order, stage
 from seachange.kernels.regression import penalized_gram, solve_ridge
 from seachange.log.column_statistics import Moments, moments_of
 from seachange.protocols import Floats
-from seachange.states.chains import Chain
-from seachange.states.expectation import Expectation, Workspace, expectation
+from seachange.states.expectation import Chain, Expectation, Workspace, expectation
 from seachange.states.switching_regression import LEAST_PROBABILITY, SwitchingRegression
 
 # Lower bound on the noise variance, relative to that of the rewards, for states that fit their rounds exactly.

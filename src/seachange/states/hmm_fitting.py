@@ -17,10 +17,9 @@ from seachange.log.bandit_log import BanditLog
 from seachange.log.column_statistics import moments_of
 from seachange.params import Auto
 from seachange.protocols import Floats, Ints
-from seachange.states.chains import Chain
 from seachange.states.clustering import cluster
 from seachange.states.em import EM, EMRun, Prior, best_first
-from seachange.states.expectation import LikeliestStates, expectation
+from seachange.states.expectation import Chain, LikeliestStates, expectation
 from seachange.states.pooled_regression import (
     PooledFit,
     best_ridge,

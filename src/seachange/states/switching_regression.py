@@ -10,15 +10,22 @@ import numpy as np
 from scipy.special import expit
 
 from seachange.errors import ParameterError
-from seachange.kernels.emission import evidences, round_scores
+from seachange.kernels.emission import round_scores
 from seachange.kernels.forward_backward import filter_rounds, viterbi_backward, viterbi_forward
 from seachange.log.bandit_log import BanditLog
 from seachange.log.joint_features import JointFeatures
 from seachange.params import require_count
 from seachange.protocols import Floats, Ints
 from seachange.registry import Arrays, SavedPart
-from seachange.states.chains import TILES_PER_SECTION, Chain
-from seachange.states.expectation import LikeliestStates, Workspace, expectation, log_likelihood
+from seachange.states.expectation import (
+    TILES_PER_SECTION,
+    Chain,
+    LikeliestStates,
+    Workspace,
+    emit,
+    expectation,
+    log_likelihood,
+)
 
 Rewards = Literal["gaussian", "gaussian per state", "bernoulli"]
 # Lower bound on initial and transition probabilities, so that evidence can overrule any of them.
@@ -180,12 +187,9 @@ class SwitchingRegression:
         """Evidence of each section of the chain, in order."""
         workspace = Workspace.for_chain(chain, self)
         for section in (section for span in chain.spans for section in span):
-            arrays, part = chain.arrays(section.rounds), workspace.part(section, section.rounds)
-            evidences(
-                arrays.rows, arrays.actions, arrays.rewards, self.reward_coefs, self.noise_variances,
-                part.evidence, part.scores,
-            )  # fmt: skip
-            yield section.rounds, part.evidence
+            buffers = workspace.part(section, section.rounds)
+            emit(self, chain.arrays(section.rounds), buffers)
+            yield section.rounds, buffers.evidence
 
     def _filtered(self, chain: Chain) -> Iterator[tuple[slice, Floats]]:
         """p(z_t | r_1:t) of each section of the chain, in order."""
