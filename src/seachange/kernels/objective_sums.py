@@ -9,9 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from seachange.kernels.compiler import fused
-from seachange.kernels.exponential import exp_of, exp_of_single
-from seachange.kernels.rows import LANES
-from seachange.kernels.short_chains import add_dots
+from seachange.kernels.lanes import LANES, add_dots, exp_of, exp_of_single
 
 # Value of a round: its clipped weight, or the log probability of the logged action.
 VALUE, CROSS_ENTROPY = 0, 1

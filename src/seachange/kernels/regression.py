@@ -8,7 +8,7 @@ import numpy as np
 
 from seachange.kernels.compiler import compiled, reordered
 from seachange.kernels.emission import click_rate
-from seachange.kernels.rows import LANES, action_rows, column_buffer, gather, group_by_block, without_contexts
+from seachange.kernels.lanes import LANES, action_rows, column_buffer, gather, group_by_block, without_contexts
 
 # Weights below this do not change a sum. Posteriors are almost always 0 or 1.
 NEGLIGIBLE = 1e-15

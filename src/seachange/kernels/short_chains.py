@@ -10,17 +10,9 @@ from __future__ import annotations
 import numpy as np
 
 from seachange.kernels.compiler import compiled, fused, reordered
-from seachange.kernels.emission import (
-    HALF_LOG_2_PI,
-    click_block,
-    click_rate,
-    gaussian_block,
-    n_missing,
-    sum_of,
-    weighted_sum,
-)
+from seachange.kernels.emission import HALF_LOG_2_PI, click_block, click_rate, gaussian_block, n_missing
+from seachange.kernels.lanes import LANES, add_dots, column_buffer, own_row, sum_of, weighted_sum
 from seachange.kernels.regression import add_products
-from seachange.kernels.rows import LANES, column_buffer
 
 # Rounds of a group whose products are summed at a time.
 ROUNDS_PER_PASS = 4
@@ -62,16 +54,15 @@ def run_groups(
 @compiled
 def gather_chains(rows, actions, rewards, firsts, widths, features, seen):
     """Write f(x_t, a_t) and r_t of each round of the chains to its column of ``features`` and ``seen``."""
-    many, own_row = rows.shape[0] > 1, rows.shape[1] > 1
     # Read a few chains at a time, so that writes are adjacent.
     for start in range(0, firsts.size, CHAINS_PER_READ):
         for t in range(widths.size):
             for i in range(start, min(start + CHAINS_PER_READ, widths[t])):
-                row, column = firsts[i] + t, t * LANES + i
-                k, r = row if many else 0, actions[row] if own_row else 0
-                seen[column] = rewards[row]
-                for j in range(rows.shape[2]):
-                    features[j, column] = rows[k, r, j]
+                place, column = firsts[i] + t, t * LANES + i
+                seen[column] = rewards[place]
+                row = own_row(rows, place, actions[place])
+                for j in range(row.size):
+                    features[j, column] = row[j]
 
 
 @fused
@@ -153,34 +144,6 @@ def backward_group(widths, transition, evidence, filtered, inverses, first_state
         following = widths[t]
     for k in range(n_states):
         first_states[k] += sum_of(filtered[k], following)
-
-
-@reordered
-def add_dots(rows, columns, weights, totals):
-    """Add Σ_i weights(i) rows(j, i) over ``columns`` to totals(j)."""
-    size, fours, zero = columns.stop - columns.start, totals.size // 4 * 4, weights.dtype.type(0)
-    for j in range(0, fours, 4):
-        first, second, third, fourth = (
-            rows[j, columns],
-            rows[j + 1, columns],
-            rows[j + 2, columns],
-            rows[j + 3, columns],
-        )
-        a, b, c, d = zero, zero, zero, zero
-        for i in range(size):
-            a += first[i] * weights[i]
-            b += second[i] * weights[i]
-            c += third[i] * weights[i]
-            d += fourth[i] * weights[i]
-        totals[j] += a
-        totals[j + 1] += b
-        totals[j + 2] += c
-        totals[j + 3] += d
-    for j in range(fours, totals.size):
-        row, a = rows[j, columns], zero
-        for i in range(size):
-            a += row[i] * weights[i]
-        totals[j] += a
 
 
 @compiled

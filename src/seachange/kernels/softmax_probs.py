@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from seachange.kernels.compiler import compiled, reordered
-from seachange.kernels.exponential import LOWEST, exp_of
+from seachange.kernels.lanes import LOWEST, exp_of
 
 
 @compiled

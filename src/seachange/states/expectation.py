@@ -19,6 +19,7 @@ import numpy.typing as npt
 from seachange.engine import map_in_order
 from seachange.kernels.emission import evidences
 from seachange.kernels.forward_backward import backward, forward
+from seachange.kernels.lanes import LANES, column_buffer
 from seachange.kernels.regression import (
     BLOCK,
     blocked_sums,
@@ -28,7 +29,6 @@ from seachange.kernels.regression import (
     unpacked,
     unweighted_sums,
 )
-from seachange.kernels.rows import LANES, column_buffer
 from seachange.kernels.short_chains import run_groups
 from seachange.log.bandit_log import BanditLog, require_rounds
 from seachange.log.joint_features import JointFeatures, LogArrays
