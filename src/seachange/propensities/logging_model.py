@@ -9,7 +9,7 @@ from typing import Self
 import numpy as np
 
 from seachange.engine import one_thread
-from seachange.kernels.softmax_probs import choice_probs, choice_sums
+from seachange.kernels.action_probs import choice_probs, choice_sums
 from seachange.log.bandit_log import BanditLog
 from seachange.protocols import Floats, Ints
 

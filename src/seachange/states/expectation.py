@@ -18,18 +18,16 @@ import numpy.typing as npt
 
 from seachange.engine import map_in_order
 from seachange.kernels.emission import evidences
-from seachange.kernels.forward_backward import backward, forward
+from seachange.kernels.forward_backward import backward, forward, run_groups
 from seachange.kernels.lanes import LANES, column_buffer
 from seachange.kernels.regression import (
     BLOCK,
     blocked_sums,
     blocks_of,
-    logistic_sums,
     regression_sums,
     unpacked,
     unweighted_sums,
 )
-from seachange.kernels.short_chains import run_groups
 from seachange.log.bandit_log import BanditLog, require_rounds
 from seachange.log.joint_features import JointFeatures, LogArrays
 from seachange.protocols import Bools, Floats, Ints
@@ -441,9 +439,7 @@ class _EStep:
         """Gram matrices, moments and totals of a tile, weighted by its posteriors."""
         arrays, buffers = self.chain.arrays(tile), self.workspace.part(section, tile)
         data, n_blocks = (arrays.rows, arrays.actions, arrays.rewards, buffers.filtered), self.model.joint.shape[0]
-        if self.model.rewards == "bernoulli":
-            return logistic_sums(*data, buffers.scores, n_blocks)  # type: ignore[no-any-return]
-        blocks = self.chain.block_sums(tile)
+        blocks = self.chain.block_sums(tile) if self.model.rewards != "bernoulli" else None
         if blocks is None:
-            return regression_sums(*data, n_blocks)  # type: ignore[no-any-return]
+            return regression_sums(*data, n_blocks, buffers.scores)  # type: ignore[no-any-return]
         return blocked_sums(*data, *blocks)  # type: ignore[no-any-return]

@@ -14,7 +14,7 @@ import numpy as np
 from scipy.special import expit
 
 from seachange.kernels.emission import round_scores
-from seachange.kernels.regression import logistic_sums, regression_sums, solve_ridge
+from seachange.kernels.regression import regression_sums, solve_ridge
 from seachange.log.bandit_log import BanditLog
 from seachange.log.column_statistics import moments_of
 from seachange.protocols import Floats, Ints
@@ -212,7 +212,7 @@ class _WeightedRounds:
         for rows, actions, rewards, counts in self._chunks() if self._kept is None else self._kept:
             scores = np.empty((len(actions), 1))
             round_scores(rows, actions, coefs, scores)
-            sums = logistic_sums(rows, actions, rewards, counts[:, None], scores, n_blocks)
+            sums = regression_sums(rows, actions, rewards, counts[:, None], n_blocks, scores)
             grams += sums[0]
             moments += sums[1]
             signed = np.where(rewards > 0.5, scores[:, 0], -scores[:, 0])

@@ -16,7 +16,7 @@ from seachange.evaluation.over_time.time_features import Period, period_of
 from seachange.evaluation.support import PolicyLike, distribution_of, membership_of
 from seachange.evaluation.terms import Need, terms_of
 from seachange.evaluation.value_estimate import FEWEST
-from seachange.kernels.importance_weights import clustered_products
+from seachange.kernels.action_probs import clustered_products
 from seachange.log.bandit_log import BanditLog, require_propensities, require_rewards
 from seachange.log.clusters import Clusters
 from seachange.params import Auto, require, require_count
