@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial, reduce
+from itertools import groupby
 from operator import add
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -53,17 +54,16 @@ MIN_BLOCK_FEATURES, MAX_BLOCK_FEATURES = 16, BLOCK // 2
 MIN_CHAIN_ROUNDS = 2 / LANES
 
 
-@dataclass(frozen=True)
-class Section:
+class Section(NamedTuple):
     """Rounds whose recursions are in memory at one time."""
 
-    strands: tuple[tuple[slice, ...], ...]  # runs of consecutive tiles that share a chain
+    strands: Sequence[Sequence[slice]]  # runs of consecutive tiles that share a chain
     short: bool  # whether the tiles hold whole short chains, run in batches
 
     @property
-    def tiles(self) -> tuple[slice, ...]:
+    def tiles(self) -> list[slice]:
         """All tiles, in order."""
-        return tuple(tile for strand in self.strands for tile in strand)
+        return [tile for strand in self.strands for tile in strand]
 
     @property
     def rounds(self) -> slice:
@@ -162,29 +162,21 @@ class Chain:
         return result
 
 
-def _spans(
-    firsts: Ints, tiles: Sequence[slice], short: Sequence[bool], tiles_per_section: int
-) -> Sequence[Sequence[Section]]:
+def _spans(firsts: Ints, tiles: Sequence[slice], short: Sequence[bool], tiles_per_section: int) -> list[list[Section]]:
     """Sections of short chains or of others, in groups that each begin at the start of a chain."""
     spans: list[list[Section]] = []
     starting = np.isin([tile.start for tile in tiles], firsts)
-    first = 0
-    while first < len(tiles):
-        last = first + 1
-        while last < min(first + tiles_per_section, len(tiles)) and short[last] == short[first]:
-            last += 1
-        strands: list[tuple[slice, ...]] = []
-        for tile, starts in zip(tiles[first:last], starting[first:last], strict=True):
-            if starts or not strands:
-                strands.append((tile,))
-            else:
-                strands[-1] += (tile,)
-        section = Section(tuple(strands), short[first])
-        if starting[first]:
-            spans.append([section])
-        else:
-            spans[-1].append(section)
-        first = last
+    for is_short, group in groupby(range(len(tiles)), key=short.__getitem__):
+        members = list(group)
+        for first in range(0, len(members), tiles_per_section):
+            strands: list[list[slice]] = []
+            for i in members[first : first + tiles_per_section]:
+                if starting[i] or not strands:
+                    strands.append([])
+                strands[-1].append(tiles[i])
+            if starting[members[first]]:
+                spans.append([])
+            spans[-1].append(Section(strands, is_short))
     return spans
 
 
@@ -298,11 +290,7 @@ def expectation(
 def log_likelihood(model: SwitchingRegression, chain: Chain, workers: int = 1) -> float:
     """log p(all rewards), by the forward pass alone."""
     e_step = _EStep(model, chain, Workspace.for_chain(chain, model), None, workers)
-    total = 0.0
-    for span in chain.spans:
-        belief = model.initial_probs.copy()
-        total += sum(e_step.forward(section, belief) for section in span)
-    return total
+    return sum(e_step.filter(span)[0] for span in chain.spans)
 
 
 def short_chains(model: SwitchingRegression, arrays: LogArrays, chains: ShortChains, posteriors: Floats) -> Expectation:
@@ -347,11 +335,8 @@ class _EStep:
         """Statistics of a group of sections that contains whole chains."""
         if span[0].short:
             return reduce(add, map_in_order(self.short_tile, span[0].tiles, workers=self.workers))
-        belief, future = self.model.initial_probs.copy(), np.ones(self.model.n_states)
-        entering, likelihood = [], 0.0
-        for section in span:
-            entering.append(belief.copy())
-            likelihood += self.forward(section, belief)
+        likelihood, entering = self.filter(span)
+        future = np.ones(self.model.n_states)
         first_states, pairs = np.zeros(self.model.n_states), np.zeros((self.model.n_states, self.model.n_states))
         sums: list[Sums] = []
         for i in range(len(span) - 1, -1, -1):
@@ -369,6 +354,14 @@ class _EStep:
         grams, moments, totals = (np.add.reduce(parts) for parts in zip(*sums, strict=True))
         transitions = pairs * self.model.transition_matrix
         return Expectation(likelihood, first_states, transitions, grams, moments, totals)
+
+    def filter(self, span: Sequence[Section]) -> tuple[float, list[Floats]]:
+        """The log-likelihood of a group of sections, and the belief before each of them."""
+        belief, entering, likelihood = self.model.initial_probs.copy(), [], 0.0
+        for section in span:
+            entering.append(belief.copy())
+            likelihood += self.forward(section, belief)
+        return likelihood, entering
 
     def short_tile(self, tile: slice) -> Expectation:
         """Statistics of a tile of short chains."""
