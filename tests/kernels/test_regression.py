@@ -170,7 +170,7 @@ def test_the_objective_never_decreases_with_sums_by_subtraction(missing, tails, 
     assert chain.block_sums(chain.spans[0][0].tiles[0]) is not None
     starts = Starts(chain, chain.log.rewards, 1.0, "gaussian", 0)
     em = EM(chain, prior, tolerance=-1.0, max_iterations=40)
-    run = em.start(starts.from_windows(starts.windows_of(25), 2, prior))
+    run = em.start(starts.from_windows(25, 2, prior))
     for _ in range(40):
         after = em.start(maximization(run.model, run.statistics, prior, floor=1e-10))
         assert after.objective >= run.objective - 1e-9 * abs(run.objective)

@@ -9,8 +9,7 @@ from scipy.stats import bernoulli, norm
 
 import seachange as sc
 from seachange.states.expectation import Chain, expectation
-from seachange.states.live_filter import LiveFilter
-from seachange.states.switching_regression import SwitchingRegression
+from seachange.states.switching_regression import LiveFilter, SwitchingRegression
 
 pytestmark = pytest.mark.small
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -18,7 +19,7 @@ from seachange.log.column_statistics import moments_of
 from seachange.params import Auto
 from seachange.protocols import Floats, Ints
 from seachange.states.clustering import cluster
-from seachange.states.em import EM, EMRun, Prior, best_first
+from seachange.states.em import EM, EMRun, Prior
 from seachange.states.expectation import Chain, LikeliestStates, expectation
 from seachange.states.pooled_regression import (
     PooledFit,
@@ -62,6 +63,12 @@ class WindowFits(NamedTuple):
     scale: Floats  # (B, D, D) mean f f': the metric of squared differences of predictions
     points: Floats  # (W, B D) coefficients, in coordinates in which that metric is Euclidean
 
+    def grouped(self, clusters: Ints, n_clusters: int) -> tuple[Floats, Floats]:
+        """Gram matrices and moments of each cluster of windows."""
+        members = (clusters[:, None] == np.arange(n_clusters)).astype(float)
+        grams, moments = (np.einsum("wz,w...->z...", members, sums) for sums in (self.grams, self.moments))
+        return grams, moments
+
 
 @dataclass(frozen=True)
 class Starts:
@@ -88,12 +95,11 @@ class Starts:
         n_blocks, n_features = self.chain.joint.shape
         return -(-n // max(min(MAX_WINDOWS, MAX_NUMBERS // (n_blocks * n_features**2)), 1))
 
-    def from_windows(
-        self, windows: WindowFits, n_states: int, prior: Prior, attempt: int = 0
-    ) -> SwitchingRegression | None:
+    def from_windows(self, width: int, n_states: int, prior: Prior, attempt: int = 0) -> SwitchingRegression | None:
         """A model with persistent states, one per cluster of windows; None if too few windows differ."""
+        windows = self.windows_of(width)
         clusters = cluster(windows.points, n_states, self.seed + attempt)
-        return None if clusters.max() + 1 < n_states else self._model_of(windows, clusters, n_states, prior)
+        return None if clusters.max() + 1 < n_states else self._model_of(*windows.grouped(clusters, n_states), prior)
 
     def regrouped(self, model: SwitchingRegression, shortest: int, prior: Prior) -> list[SwitchingRegression]:
         """Variants of ``model`` with its two most similar states merged and another state split.
@@ -125,21 +131,16 @@ class Starts:
                 candidates.append((_gap(fits.points[members], fits.rounds[members], halves), clusters))
         candidates.sort(key=lambda candidate: -candidate[0])
         most_promising = (clusters for _, clusters in candidates[:MAX_SPLITS])
-        return [self._model_of(fits, clusters, model.n_states, prior) for clusters in most_promising]
+        return [self._model_of(*fits.grouped(clusters, model.n_states), prior) for clusters in most_promising]
 
     def single(self, prior: Prior) -> SwitchingRegression:
         """The initial model with one state: the regression of the whole log."""
-        n_blocks, n_features = self.chain.joint.shape
-        nothing = np.zeros((1, n_blocks, n_features))
-        whole = WindowFits(
-            np.zeros((1, n_blocks, n_features, n_features)), nothing, np.zeros(1, np.int64), nothing, nothing
-        )
-        return self._model_of(whole, np.zeros(1, dtype=np.int64), 1, prior)
+        shape = self.chain.joint.shape
+        return self._model_of(np.zeros((1, *shape, shape[1])), np.zeros((1, *shape)), prior)
 
-    def _model_of(self, fits: WindowFits, clusters: Ints, n_states: int, prior: Prior) -> SwitchingRegression:
-        """A model with persistent states and one regression per cluster."""
-        members = (clusters[:, None] == np.arange(n_states)).astype(float)
-        grams, moments = (np.einsum("wz,w...->z...", members, sums) for sums in (fits.grams, fits.moments))
+    def _model_of(self, grams: Floats, moments: Floats, prior: Prior) -> SwitchingRegression:
+        """A model with persistent states and one regression per state."""
+        n_states = len(grams)
         if self.rewards == "bernoulli":
             # One Newton step from the center: the Hessian is scaled by the variance of clicks, or, if all clicks are
             # equal, by that of half a click in the whole log.
@@ -290,14 +291,11 @@ class Fitter:
         # There must be enough windows to cluster.
         widest = max(1, min(int(prior.stay / LONGEST_WINDOWS_PER_STAY), n // (2 * n_states)))
         widths = [max(1, widest >> i) for i in range(self.settings.restarts)]
-        found: list[SwitchingRegression | None] = []
-        for i, width in enumerate(widths):
-            windows = self.starts.windows_of(width)
-            found.append(self.starts.from_windows(windows, n_states, prior, i))
+        tries = [(width, prior) for width in widths]
         if prior.visits == 0:
-            unsettled = replace(prior, stay=SHORT_STAY)
-            found.append(self.starts.from_windows(windows, n_states, unsettled, len(widths)))
-        runs = em.run_all([start for start in found if start is not None], workers)
+            tries.append((widths[-1], replace(prior, stay=SHORT_STAY)))
+        starts = [self.starts.from_windows(width, n_states, own, i) for i, (width, own) in enumerate(tries)]
+        runs = em.run_all([start for start in starts if start is not None], workers)
         if not runs:
             raise ParameterError(
                 f"n_states={n_states} is too many for this log: windows of its {n} rounds have fewer distinct fits. "
@@ -305,7 +303,8 @@ class Fitter:
             )
         for _ in range(MAX_REGROUPINGS):
             regrouped = self.starts.regrouped(runs[0].model, widths[-1], prior)
-            best, runs = runs[0], best_first([*runs, *em.run_all(regrouped, workers)])
+            best, runs = runs[0], [*runs, *em.run_all(regrouped, workers)]
+            runs.sort(key=attrgetter("objective"), reverse=True)
             if runs[0].objective - best.objective <= em.least_gain:
                 break
         return runs
