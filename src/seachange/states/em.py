@@ -160,15 +160,11 @@ class EM:
         return replace(run, objectives=(*run.objectives, run.objective), converged=True)
 
     def _run(
-        self,
-        model: SwitchingRegression,
-        statistics: Expectation,
-        objectives: tuple[float, ...],
-        converged: bool = False,
+        self, model: SwitchingRegression, statistics: Expectation, objectives: Sequence[float], converged: bool = False
     ) -> EMRun:
         """A run whose model has the coefficient precisions of its own statistics."""
         precisions = penalized_gram(statistics.grams, self.prior.penalties)
-        return EMRun(replace(model, reward_precisions=precisions), statistics, objectives, converged)
+        return EMRun(replace(model, reward_precisions=precisions), statistics, tuple(objectives), converged)
 
     def _objective(self, model: SwitchingRegression, statistics: Expectation) -> float:
         return statistics.log_likelihood + self.prior.log_density(model)
