@@ -22,9 +22,7 @@ from seachange.states.detector import (
     find_changes,
     find_reward_changes,
     require_length,
-    reward_length,
     segments_of,
-    theorem_settings,
     window_grid,
 )
 from seachange.states.labels import StateLabels, labels_from_states
@@ -129,9 +127,7 @@ class ChangePointOracle(Params):
     """
 
     n_states: int | Auto = "auto"  # k: number of states; auto: as many as differ significantly
-    window: int | Auto = (
-        "auto"  # w: rounds compared on each side; longer finds smaller changes; fit, auto: many lengths
-    )
+    window: int | Auto = "auto"  # w: rounds compared on each side; longer finds smaller changes; auto: see above
     threshold: float | Auto = "auto"  # fit: -log of the p-value; reward: c. Higher means fewer false alarms
     statistic: Statistic = "fit"  # compare regression fits ("fit") or mean rewards ("reward", the paper's detector)
     min_change: float | None = None  # reward only, Δ: smallest change of the mean reward to find
@@ -155,7 +151,10 @@ class ChangePointOracle(Params):
         if len(changes.positions) == 0 and (n_found == 1 or len(windows) == 0):
             warnings.warn(_no_change(series, self.statistic, windows, threshold), NoChangeWarning, stacklevel=2)
         elif given is not None and n_found < given:
-            warnings.warn(_too_few_states(given, n_found, len(values)), SeachangeWarning, stacklevel=2)
+            enough = f"the {len(values)} segments of the log form only {n_found} distinct states"
+            reason = f"the log has only {len(values)} segments" if len(values) < given else enough
+            message = f"n_states={given}, but {reason}; the remaining states are empty."
+            warnings.warn(message, SeachangeWarning, stacklevel=2)
         self.segmentation_ = self._record(series, changes, windows, threshold, segments, values, states)
         return self
 
@@ -205,19 +204,11 @@ class ChangePointOracle(Params):
         _require_usable(log, self.statistic)
         if self.window != "auto":
             require_count("window", self.window)
-        if self.statistic == "fit":
-            return self._fit_settings(log)
-        window, threshold = theorem_settings(
-            log, self.window, self.threshold, self.min_change, self.delta,
-            reward_length(log.arrays.rewards, self.reward_range),
-        )  # fmt: skip
-        return np.array([window]), threshold
+        return self._fit_settings(log) if self.statistic == "fit" else self._theorem_settings(log)
 
     def _fit_settings(self, log: BanditLog) -> tuple[Ints, float]:
-        for name, value, default in (
-            ("min_change", self.min_change, None),
-            ("reward_range", self.reward_range, "auto"),
-        ):
+        for name, default in (("min_change", None), ("reward_range", "auto")):
+            value = getattr(self, name)
             require(value == default, f'{name}={value} needs statistic="reward"; statistic="fit" does not use it.')
         # The threshold stays positive if delta is 1.
         threshold = max(-math.log(self.delta), 1e-3) if self.threshold == "auto" else float(self.threshold)
@@ -226,11 +217,49 @@ class ChangePointOracle(Params):
         require_length(log, self.window)
         return np.array([self.window]), threshold
 
+    def _theorem_settings(self, log: BanditLog) -> tuple[Ints, float]:
+        """(w, c) of the paper's detector."""
+        n, delta, change = len(log), self.delta, self.min_change
+        require(change is None or change > 0, f"min_change must be positive; got {change}.")
+        length = self._reward_length(log.arrays.rewards)
+        if self.window != "auto":
+            window = self.window
+        elif change is None:
+            window = max(int(chain_lengths(log).max()) // 40, 1)
+        else:
+            window = math.ceil(8 * (length / change) ** 2 * math.log(16 * n / delta))
+        require_length(log, window)
+        if self.threshold != "auto":
+            threshold = float(self.threshold)
+        elif change is None:
+            threshold = length * math.sqrt(math.log(2 * n / delta) / window)
+        else:
+            threshold = change / 2
+            least = length * math.sqrt(2 * math.log(8 * n / delta) / window)
+            if threshold < least:
+                warnings.warn(
+                    f"window={window} is too short to distinguish changes of {change:g} from noise: the theorem needs "
+                    f"a threshold of {least:.3g}, but min_change / 2 is {threshold:g}. Expect false alarms, or use a "
+                    "longer window.",
+                    SeachangeWarning,
+                    stacklevel=4,
+                )
+        return np.array([window]), threshold
+
+    def _reward_length(self, rewards: Floats) -> float:
+        """R: the length of the reward range; "auto": 1, or two standard deviations if rewards leave [0, 1]."""
+        if self.reward_range != "auto":
+            low, high = self.reward_range
+            require(high > low, f"reward_range must be (low, high) with low < high; got {self.reward_range}.")
+            return high - low
+        if rewards.min() >= 0 and rewards.max() <= 1:
+            return 1.0
+        return 2 * float(rewards.std()) or 1.0
+
     def _changes(self, statistic: Statistic, series: Series, windows: Ints, threshold: float) -> Changes:
         if statistic == "fit":
             return find_changes(series, windows, threshold)
-        length = reward_length(series.rewards, self.reward_range)
-        return find_reward_changes(series, int(windows[0]), threshold, length)
+        return find_reward_changes(series, int(windows[0]), threshold, self._reward_length(series.rewards))
 
     def _assigned(self, series: Series, segments: Sums, values: Floats) -> Ints:
         """(S,) state of each segment, by the same rule as in the fit."""
@@ -298,14 +327,6 @@ def _means_by(states: Ints, values: Floats, n_states: int, weights: Floats | Non
     weights = np.ones(len(values)) if weights is None else weights
     with np.errstate(invalid="ignore"):
         return np.bincount(states, weights * values, n_states) / np.bincount(states, weights, n_states)
-
-
-def _too_few_states(asked: int, found: int, n_segments: int) -> str:
-    if n_segments < asked:
-        reason = f"the log has only {n_segments} segments"
-    else:
-        reason = f"the {n_segments} segments of the log form only {found} distinct states"
-    return f"n_states={asked}, but {reason}; the remaining states are empty."
 
 
 def _no_change(series: Series, statistic: Statistic, windows: Ints, threshold: float) -> str:
