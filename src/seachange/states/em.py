@@ -237,7 +237,7 @@ def stationary_maximum(moves: Floats, firsts: Floats, start: Floats) -> Floats:
         return np.ones((1, 1))
 
     def rows(logits: Floats) -> Floats:
-        return np.maximum(softmax(logits.reshape(n_states, n_states), axis=1), 1e-30)
+        return np.asarray(np.maximum(softmax(logits.reshape(n_states, n_states), axis=1), 1e-30))
 
     def loss(logits: Floats) -> tuple[float, Floats]:
         transition = rows(logits)

@@ -16,7 +16,7 @@ from seachange.log.joint_features import JointFeatures
 from seachange.params import Auto, Params, require, require_count
 from seachange.protocols import Floats, Ints
 from seachange.registry import ORACLES, Arrays, SavedPart
-from seachange.states.hmm_fitting import Fit, FitSettings, Fitter, Initial
+from seachange.states.hmm_fitting import Fit, Fitter, Initial
 from seachange.states.labels import StateLabels, by_first_appearance, labels_from_states
 from seachange.states.state_count import StateCount, choose_n_states
 from seachange.states.switching_regression import Rewards, SwitchingRegression
@@ -92,15 +92,11 @@ class HMMOracle(Params):
     seed: int = 0  # for the initializations
     workers: int = 1  # threads; results do not depend on it
 
+    @one_thread()
     def fit(self, log: BanditLog) -> Self:
         """Learn ``model_`` and ``report_``; warn if one state explains the log as well."""
         self._check(log)
-        with one_thread():
-            return self._fit(log)
-
-    def _fit(self, log: BanditLog) -> Self:
-        settings = FitSettings(*(getattr(self, name) for name in FitSettings._fields))
-        fitter = Fitter.of(log, self._reward_kind(log), settings)
+        fitter = Fitter.of(log, self._reward_kind(log), self)
         counts: tuple[StateCount, ...] = ()
         if self.n_states == "auto":
             fit, counts = choose_n_states(log, fitter)

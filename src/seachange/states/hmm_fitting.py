@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
@@ -16,7 +16,6 @@ from seachange.kernels.change_scans import segment_sums
 from seachange.kernels.regression import penalized_gram, solve_ridge
 from seachange.log.bandit_log import BanditLog
 from seachange.log.column_statistics import moments_of
-from seachange.params import Auto
 from seachange.protocols import Floats, Ints
 from seachange.states.clustering import cluster
 from seachange.states.em import EM, EMRun, Prior
@@ -32,6 +31,9 @@ from seachange.states.pooled_regression import (
     residual_log,
 )
 from seachange.states.switching_regression import Rewards, SwitchingRegression
+
+if TYPE_CHECKING:
+    from seachange.states.hmm import HMMOracle
 
 Initial = Literal["free", "stationary"]
 
@@ -193,20 +195,6 @@ def _gap(points: Floats, rounds: Floats, halves: Ints) -> float:
     return float(sizes.prod() / sizes.sum() * np.square(means[0] - means[1]).sum())
 
 
-class FitSettings(NamedTuple):
-    """The parameters of ``HMMOracle`` that concern one fit, under the same names."""
-
-    restarts: int
-    expected_stay: float | Auto
-    prior_visits: float
-    ridge: float | Auto
-    initial: Initial
-    tolerance: float
-    max_iterations: int
-    seed: int
-    workers: int
-
-
 @dataclass(frozen=True, eq=False)
 class Fit:
     """A log fitted with some number of states."""
@@ -231,10 +219,10 @@ class Fitter:
     starts: Starts
     pooled: PooledFit
     scales: Floats  # (D,) units of the features
-    settings: FitSettings
+    settings: HMMOracle  # for its hyperparameters
 
     @classmethod
-    def of(cls, log: BanditLog, rewards: Rewards, settings: FitSettings) -> Fitter:
+    def of(cls, log: BanditLog, rewards: Rewards, settings: HMMOracle) -> Fitter:
         """A fitter of ``log``."""
         scales = log.scales
         if rewards == "bernoulli":

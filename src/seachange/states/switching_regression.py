@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any, Literal
@@ -131,25 +131,21 @@ class SwitchingRegression:
 
     def filter(self, log: BanditLog) -> Floats:
         """(n, L) p(z_t | r_1:t)."""
-        chain, found = self._chain(log, 1), log.new_array(len(log), self.n_states)
-        for rounds, filtered in self._filtered(chain):
-            found[rounds] = filtered
-        return chain.in_log_order(found)
+        chain = self._chain(log, 1)
+        return _collected(chain, self._filtered(chain), self.n_states)
 
     def forecast(self, log: BanditLog) -> Floats:
         """(n, L) p(z_t | r_1:t-1): the belief before each reward, valid for off-policy evaluation."""
-        chain, found = self._chain(log, 1), log.new_array(len(log), self.n_states)
-        for rounds, known in self._forecasts(chain):
-            found[rounds] = known
-        return chain.in_log_order(found)
+        chain = self._chain(log, 1)
+        return _collected(chain, self._forecasts(chain), self.n_states)
 
     def predict_rewards(self, log: BanditLog, ahead: int = 1) -> Floats:
         """(n,) E[r_t | x_t, a_t, r_1:t-h]: predictions of rewards h = ``ahead`` rounds ahead."""
         require_count("ahead", ahead)
-        chain, found = self._chain(log, 1), log.new_array(len(log))
-        for rounds, known in self._forecasts(chain, ahead):
-            found[rounds] = np.sum(known * self.mean_rewards(chain.log[rounds]), axis=1)
-        return chain.in_log_order(found)
+        chain = self._chain(log, 1)
+        forecasts = self._forecasts(chain, ahead)
+        expected = ((each, np.sum(known * self.mean_rewards(chain.log[each]), axis=1)) for each, known in forecasts)
+        return _collected(chain, expected)
 
     def mean_rewards(self, log: BanditLog) -> Floats:
         """(n, L) E[r_t | x_t, a_t, z]: the expected reward of the logged action in each state."""
@@ -218,6 +214,14 @@ class SwitchingRegression:
             known[age < ahead] = young[age[age < ahead]]
             before = joined
             yield rounds, known
+
+
+def _collected(chain: Chain, parts: Iterable[tuple[slice, Floats]], *shape: int) -> Floats:
+    """(n, *shape) values of all rounds, in the order of the log."""
+    found = chain.log.new_array(len(chain.log), *shape)
+    for rounds, values in parts:
+        found[rounds] = values
+    return chain.in_log_order(found)
 
 
 @dataclass(frozen=True, eq=False)
