@@ -212,24 +212,6 @@ def best_positions(rows, actions, rewards, spans, coefs, variances, clip):
 
 
 @compiled
-def score_spread(rows, actions, residuals, n_blocks):
-    """Σ e² f f' by block, (B, D, D): the scatter of the scores of a fit."""
-    n_features = rows.shape[2]
-    spread = np.zeros((n_blocks, n_features, n_features))
-    for t in range(actions.size):
-        residual = residuals[t]
-        if np.isnan(residual):
-            continue
-        b = actions[t] if n_blocks > 1 else 0
-        row = own_row(rows, t, actions[t])
-        for i in range(n_features):
-            weighted = residual * residual * row[i]
-            for j in range(n_features):
-                spread[b, i, j] += weighted * row[j]
-    return spread
-
-
-@compiled
 def refit(inverse, coefs, row, reward, sign, leverage):
     """Add a round to a fit (``sign`` 1) or remove it (-1), in place: c = P Σ f r with P = (Σ f f')⁻¹.
 

@@ -165,12 +165,11 @@ def gaussian_block(block, rewards, size, halves, log_deviations, nearest):
         scores = block[z]
         for i in range(size):
             scores[i] = exp_of(nearest[i] - scores[i])
-    if n_missing(rewards, size) > 0:
-        for i in range(size):
-            if np.isnan(rewards[i]):
-                for z in range(n_states):
-                    block[z, i] = 1.0
-                nearest[i] = 0.0
+    for i in range(size):
+        if np.isnan(rewards[i]):
+            nearest[i] = 0.0
+            for z in range(n_states):
+                block[z, i] = 1.0
     return -sum_of(nearest, size)
 
 

@@ -85,9 +85,9 @@ def weighted_sum(rows, columns, weights, totals):
         for i in range(size):
             totals[i] = totals[i] + first[i] * a + second[i] * b + third[i] * c + fourth[i] * d
     for j in range(fours, weights.size):
-        row = rows[j, columns]
+        row, weight = rows[j, columns], weights[j]
         for i in range(size):
-            totals[i] += row[i] * weights[j]
+            totals[i] += row[i] * weight
 
 
 @reordered

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from seachange.kernels.change_scans import score_spread, segment_sums
+from seachange.kernels.change_scans import segment_sums
 from seachange.kernels.emission import round_scores
+from seachange.kernels.regression import regression_sums
 from seachange.log.bandit_log import BanditLog
 from seachange.protocols import Floats, Ints
 from seachange.states.labels import chains
@@ -129,10 +130,12 @@ class Series:
         kept = values > COLLINEAR * values.max(axis=1, keepdims=True)
         scaling = np.where(kept, 1 / np.sqrt(np.where(kept, values, 1)), 0)
         whitening = scaling[..., None] * np.swapaxes(vectors, 1, 2)
-        raw = score_spread(self.rows, self.actions, self.residuals, n_blocks)
-        spread = whitening @ (raw / np.multiply.outer(self.scales, self.scales)) @ np.swapaxes(whitening, 1, 2)
         noise = np.maximum(self.whole.squares[0] / counts, 1e-300)
-        levels = np.linalg.eigvalsh(spread / (counts * noise)[:, None, None])
+        # Σ e² f f' / v: the scatter of the scores of the fit, in units of the noise.
+        weights = np.square(self.residuals) / noise[self.actions if n_blocks > 1 else 0]
+        (raw,) = regression_sums(self.rows, self.actions, self.residuals, weights[:, None], n_blocks)[0]
+        spread = whitening @ (raw / np.multiply.outer(self.scales, self.scales)) @ np.swapaxes(whitening, 1, 2)
+        levels = np.linalg.eigvalsh(spread / counts[:, None, None])
         # Expected excess of the largest eigenvalue of a sample over the true one.
         chance = np.square(1 + np.sqrt(n_features / counts))
         stretch = np.maximum(levels[:, -1] / chance, 1)
