@@ -16,15 +16,8 @@ from seachange.log.joint_features import JointFeatures
 from seachange.params import Auto, Params, require, require_count
 from seachange.protocols import Floats, Ints
 from seachange.registry import LARGEST_SAVED, ORACLES, Arrays, SavedPart
+from seachange.states import detector
 from seachange.states.clustering import best_states, cluster, merge, renumbered, state_fits
-from seachange.states.detector import (
-    Changes,
-    find_changes,
-    find_reward_changes,
-    require_length,
-    segments_of,
-    window_grid,
-)
 from seachange.states.labels import StateLabels, labels_from_states
 from seachange.states.segment_fits import Series, Sums, chain_lengths, series_of
 
@@ -155,7 +148,32 @@ class ChangePointOracle(Params):
             reason = f"the log has only {len(values)} segments" if len(values) < given else enough
             message = f"n_states={given}, but {reason}; the remaining states are empty."
             warnings.warn(message, SeachangeWarning, stacklevel=2)
-        self.segmentation_ = self._record(series, changes, windows, threshold, segments, values, states)
+        n_states = n_found if given is None else max(given, n_found)
+        by_state = segments.grouped(states, n_states)
+        coefs, noise = state_fits(by_state)
+        empty = np.bincount(states, minlength=n_states) == 0
+        # A state without rewards has the log's mean, like its segments.
+        unseen = by_state.counts.sum(axis=1) == 0
+        weights = np.where(unseen[states], 1.0, segments.counts.sum(axis=1))
+        order = np.argsort(series.rounds(changes.positions))
+        found, low, high = (series.rounds(each)[order] for each in (changes.positions, changes.low, changes.high))
+        self.segmentation_ = Segmentation(
+            statistic=self.statistic,
+            windows=windows,
+            threshold=threshold,
+            change_points=found,
+            p_values=np.exp(changes.log_p_values)[order],
+            low=low,
+            high=high,
+            segment_starts=series.rounds(detector.segments_of(series, changes.positions)[0]),
+            segment_values=values,
+            segment_states=states,
+            state_values=_means_by(states, values, n_states, weights),
+            state_coefs=np.where(empty[:, None, None], np.nan, series.coefs + coefs / series.scales),
+            state_precisions=by_state.grams * np.multiply.outer(series.scales, series.scales),
+            state_rounds=by_state.counts,
+            noise_variances=noise,
+        )
         return self
 
     def predict(self, log: BanditLog) -> StateLabels:
@@ -172,11 +190,11 @@ class ChangePointOracle(Params):
                 f"{log.joint.description} and {log.n_actions} actions, needs {series.coefs.shape}."
             )
         if fitted.statistic == "reward":
-            require_length(log, int(fitted.windows[0]))
+            detector.require_length(log, int(fitted.windows[0]))
         changes = self._changes(fitted.statistic, series, fitted.windows, fitted.threshold)
         segments, values = _segments(series, changes.positions)
         states = self._assigned(series, segments, values)
-        begins, ends = segments_of(series, changes.positions)
+        begins, ends = detector.segments_of(series, changes.positions)
         rounds = np.repeat(states, ends - begins)
         if series.order is not None:
             rounds[series.order] = rounds.copy()
@@ -213,8 +231,8 @@ class ChangePointOracle(Params):
         # The threshold stays positive if delta is 1.
         threshold = max(-math.log(self.delta), 1e-3) if self.threshold == "auto" else float(self.threshold)
         if self.window == "auto":
-            return window_grid(chain_lengths(log), float(log.joint.size), threshold), threshold
-        require_length(log, self.window)
+            return detector.window_grid(chain_lengths(log), float(log.joint.size), threshold), threshold
+        detector.require_length(log, self.window)
         return np.array([self.window]), threshold
 
     def _theorem_settings(self, log: BanditLog) -> tuple[Ints, float]:
@@ -228,7 +246,7 @@ class ChangePointOracle(Params):
             window = max(int(chain_lengths(log).max()) // 40, 1)
         else:
             window = math.ceil(8 * (length / change) ** 2 * math.log(16 * n / delta))
-        require_length(log, window)
+        detector.require_length(log, window)
         if self.threshold != "auto":
             threshold = float(self.threshold)
         elif change is None:
@@ -256,10 +274,10 @@ class ChangePointOracle(Params):
             return 1.0
         return 2 * float(rewards.std()) or 1.0
 
-    def _changes(self, statistic: Statistic, series: Series, windows: Ints, threshold: float) -> Changes:
+    def _changes(self, statistic: Statistic, series: Series, windows: Ints, threshold: float) -> detector.Changes:
         if statistic == "fit":
-            return find_changes(series, windows, threshold)
-        return find_reward_changes(series, int(windows[0]), threshold, self._reward_length(series.rewards))
+            return detector.find_changes(series, windows, threshold)
+        return detector.find_reward_changes(series, int(windows[0]), threshold, self._reward_length(series.rewards))
 
     def _assigned(self, series: Series, segments: Sums, values: Floats) -> Ints:
         """(S,) state of each segment, by the same rule as in the fit."""
@@ -272,39 +290,6 @@ class ChangePointOracle(Params):
         known = ~np.isnan(fitted.state_values)
         return np.flatnonzero(known)[best_states(segments, coefs[known], fitted.noise_variances)]
 
-    def _record(
-        self, series: Series, changes: Changes, windows: Ints, threshold: float, segments: Sums, values: Floats,
-        states: Ints,
-    ) -> Segmentation:  # fmt: skip
-        n_found = int(states.max()) + 1
-        n_states = n_found if self.n_states == "auto" else max(self.n_states, n_found)
-        by_state = segments.grouped(states, n_states)
-        coefs, noise = state_fits(by_state)
-        empty = np.bincount(states, minlength=n_states) == 0
-        rounds = segments.counts.sum(axis=1)
-        # A state without rewards has the log's mean, like its segments.
-        unseen = by_state.counts.sum(axis=1) == 0
-        state_values = _means_by(states, values, n_states, np.where(unseen[states], 1.0, rounds))
-        order = np.argsort(series.rounds(changes.positions))
-        found, low, high = (series.rounds(each)[order] for each in (changes.positions, changes.low, changes.high))
-        return Segmentation(
-            statistic=self.statistic,
-            windows=windows,
-            threshold=threshold,
-            change_points=found,
-            p_values=np.exp(changes.log_p_values)[order],
-            low=low,
-            high=high,
-            segment_starts=series.rounds(segments_of(series, changes.positions)[0]),
-            segment_values=values,
-            segment_states=states,
-            state_values=state_values,
-            state_coefs=np.where(empty[:, None, None], np.nan, series.coefs + coefs / series.scales),
-            state_precisions=by_state.grams * np.multiply.outer(series.scales, series.scales),
-            state_rounds=by_state.counts,
-            noise_variances=noise,
-        )
-
 
 def _require_usable(log: BanditLog, statistic: Statistic) -> None:
     require_rounds(log, "the change-point detector")
@@ -314,7 +299,7 @@ def _require_usable(log: BanditLog, statistic: Statistic) -> None:
 
 def _segments(series: Series, changes: Ints) -> tuple[Sums, Floats]:
     """Sums and mean rewards of the segments between ``changes``; without rewards, the mean is that of the log."""
-    begins, ends = segments_of(series, changes)
+    begins, ends = detector.segments_of(series, changes)
     segments = series.sums(begins, ends)
     observed = ~np.isnan(series.rewards)
     sums = np.add.reduceat(np.where(observed, series.rewards, 0.0), begins)

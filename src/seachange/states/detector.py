@@ -13,15 +13,7 @@ import numpy as np
 from scipy import special
 
 from seachange.errors import ParameterError
-from seachange.kernels.change_scans import (
-    best_positions,
-    bin_scores,
-    likelihood_spreads,
-    mean_shifts,
-    pick_peaks,
-    position_intervals,
-    score_shifts,
-)
+from seachange.kernels import change_scans
 from seachange.log.bandit_log import BanditLog
 from seachange.protocols import Bools, Floats, Ints
 from seachange.states.segment_fits import LEAST_ROUNDS, Series, Sums, chain_lengths, difference, log_tail
@@ -157,10 +149,10 @@ def scan(series: Series, windows: Ints, threshold: float) -> Ints:
         # Like the kernel's: the normal deviate of the same tail probability, by the Wilson-Hilferty cube root.
         unit = 2 / (9 * degrees)
         lowest = ((least / degrees) ** (1 / 3) - 1 + unit) / math.sqrt(unit)
-        deviates = score_shifts(*bins.sums, bins.begins, bins.ends, width, freedom, LEAST_ROUNDS)
+        deviates = change_scans.score_shifts(*bins.sums, bins.begins, bins.ends, width, freedom, LEAST_ROUNDS)
         above = np.flatnonzero(deviates >= lowest)
         best_first = above[np.argsort(-deviates[above], kind="stable")]
-        peaks = bins.starts[pick_peaks(best_first, len(deviates), width)]
+        peaks = bins.starts[change_scans.pick_peaks(best_first, len(deviates), width)]
         if len(accepted):
             after = np.minimum(np.searchsorted(accepted, peaks), len(accepted) - 1)
             nearest = np.minimum(np.abs(accepted[after] - peaks), np.abs(accepted[np.maximum(after - 1, 0)] - peaks))
@@ -202,7 +194,7 @@ def _binned(series: Series, window: int, width: int) -> _Bins:
     stops[ends - 1] = series.ends[long]
     n_blocks, n_features = series.coefs.shape
     sums = [np.zeros((ends[-1], n_blocks, *shape)) for shape in ((n_features,), (), ())]
-    bin_scores(series.rows, series.actions, series.residuals, series.metric.whitening, starts, stops, *sums)
+    change_scans.bin_scores(*series.data, series.metric.whitening, starts, stops, *sums)
     return _Bins(starts, begins, ends, sums)
 
 
@@ -229,7 +221,7 @@ def locate(series: Series, changes: Ints, which: Ints, windows: Ints) -> Ints:
         each = which[batch]
         fits, variances = _side_fits(series, *_side_sums(series, begins[each], changes[each], ends[each]))
         coefs, data = series.coefs + fits / series.scales, (series.rows, series.actions, series.rewards)
-        moved[batch] = best_positions(*data, spans[each], coefs, variances, _clip(series))
+        moved[batch] = change_scans.best_positions(*data, spans[each], coefs, variances, _clip(series))
     return moved
 
 
@@ -258,9 +250,9 @@ def intervals(series: Series, changes: Ints, windows: Ints) -> tuple[Ints, Ints]
         spreads = np.ones((len(middles), 2))
         if clip == 0:
             places = begins[batch], middles, ends[batch]
-            spreads = likelihood_spreads(series.rows, series.actions, series.residuals, *places, coefs, variances)
+            spreads = change_scans.likelihood_spreads(*series.data, *places, coefs, variances)
         fits = coefs, inverses, variances, DROP * np.maximum(spreads[:, ::-1], 1.0)
-        found[batch] = position_intervals(*data, middles, spans[batch], *fits, clip, PATIENCE)
+        found[batch] = change_scans.position_intervals(*data, middles, spans[batch], *fits, clip, PATIENCE)
     return found[:, 0], found[:, 1]
 
 
@@ -346,10 +338,10 @@ def find_reward_changes(series: Series, window: int, threshold: float, length: f
     much anywhere by chance, 2 n exp(-w x² / R²). Intervals are those of ``find_changes``.
     """
     n = len(series.rewards)
-    shifts = mean_shifts(series.rewards, window, series.begins, series.ends)
+    shifts = change_scans.mean_shifts(series.rewards, window, series.begins, series.ends)
     candidates = np.flatnonzero(shifts >= threshold)
     best_first = candidates[np.argsort(-shifts[candidates], kind="stable")]
-    found: Ints = np.sort(pick_peaks(best_first, n, 2 * window))
+    found: Ints = np.sort(change_scans.pick_peaks(best_first, n, 2 * window))
     log_ps = np.minimum(np.log(2 * n) - window * np.square(shifts[found] / length), 0.0)
     return Changes(found, log_ps, *intervals(series, found, np.array([window])))
 

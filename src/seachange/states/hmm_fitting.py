@@ -17,19 +17,10 @@ from seachange.kernels.regression import penalized_gram, solve_ridge
 from seachange.log.bandit_log import BanditLog
 from seachange.log.column_statistics import moments_of
 from seachange.protocols import Floats, Ints
+from seachange.states import pooled_regression
 from seachange.states.clustering import cluster
 from seachange.states.em import EM, EMRun, Prior
 from seachange.states.expectation import Chain, LikeliestStates, expectation
-from seachange.states.pooled_regression import (
-    PooledFit,
-    best_ridge,
-    bounding_ridge,
-    coefficient_cost,
-    effective_coefs,
-    pooled_click_fit,
-    pooled_fit,
-    residual_log,
-)
 from seachange.states.switching_regression import Rewards, SwitchingRegression
 
 if TYPE_CHECKING:
@@ -217,7 +208,7 @@ class Fitter:
 
     chain: Chain
     starts: Starts
-    pooled: PooledFit
+    pooled: pooled_regression.PooledFit
     scales: Floats  # (D,) units of the features
     settings: HMMOracle  # for its hyperparameters
 
@@ -226,11 +217,11 @@ class Fitter:
         """A fitter of ``log``."""
         scales = log.scales
         if rewards == "bernoulli":
-            pooled, chain = pooled_click_fit(log, scales), Chain(log)
-            residuals = residual_log(chain.log, pooled.coefs, clicks=True).arrays.rewards
+            pooled, chain = pooled_regression.pooled_click_fit(log, scales), Chain(log)
+            residuals = pooled_regression.residual_log(chain.log, pooled.coefs, clicks=True).arrays.rewards
         else:
-            pooled = pooled_fit(log, scales)
-            chain = Chain(residual_log(log, pooled.coefs))
+            pooled = pooled_regression.pooled_fit(log, scales)
+            chain = Chain(pooled_regression.residual_log(log, pooled.coefs))
             residuals = chain.log.arrays.rewards
         spread = max(moments_of(residuals).variance, 1e-300)
         starts = Starts(chain, residuals, spread, rewards, settings.seed)
@@ -254,7 +245,7 @@ class Fitter:
         ridge = self.settings.ridge
         if ridge == "auto":
             most = len(self.chain.log) / (ROUNDS_PER_COEFFICIENT * n_states)
-            ridge = bounding_ridge(self.pooled.grams / n_states, most, self.scales)
+            ridge = pooled_regression.bounding_ridge(self.pooled.grams / n_states, most, self.scales)
         prior = self.prior(n_states, ridge)
         em = EM(self.chain, prior, self.settings.tolerance, self.settings.max_iterations)
         with stage("Finding the states", 2) as fitting:
@@ -304,12 +295,12 @@ class Fitter:
             deviations, grams = run.model.reward_coefs - em.prior.center, run.statistics.grams
             # At the maximum, the gradient of the likelihood equals that of the penalty.
             linear = np.einsum("zbij,zbj->zbi", grams, deviations) + em.prior.penalties * deviations
-            known, noises = effective_coefs(grams, ridge, self.scales), np.ones(grams.shape[:2])
+            known, noises = pooled_regression.effective_coefs(grams, ridge, self.scales), np.ones(grams.shape[:2])
             if run.model.rewards != "bernoulli":
                 rounds = float(run.statistics.totals[:, 1].sum())
                 noises = noises * run.model.noise_variances[:, None] * rounds / max(rounds - known, 0.1 * rounds)
-            better = best_ridge(grams, linear, noises, self.scales)
-            if abs(effective_coefs(grams, better, self.scales) - known) <= SAME_RIDGE * known:
+            better = pooled_regression.best_ridge(grams, linear, noises, self.scales)
+            if abs(pooled_regression.effective_coefs(grams, better, self.scales) - known) <= SAME_RIDGE * known:
                 break
             ridge = better
             em = replace(em, prior=self.prior(run.model.n_states, ridge))
@@ -322,7 +313,7 @@ class Fitter:
         model = run.model if run.model.rewards == "bernoulli" else run.model.shifted(self.pooled.coefs)
         rounds = max(moments_of(self.chain.log.arrays.rewards).n_seen, 1)
         # With a ridge, both the coefficients of the whole log and the deviations of states have a cost.
-        cost = coefficient_cost(run.statistics.grams, ridge, self.scales, rounds) + (
+        cost = pooled_regression.coefficient_cost(run.statistics.grams, ridge, self.scales, rounds) + (
             self.pooled.cost if ridge > 0 else 0.0
         )
         others = model.n_parameters - model.reward_coefs.size

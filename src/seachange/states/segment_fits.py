@@ -95,6 +95,11 @@ class Series:
     order: Ints | None  # round of the log at each position; None: the same
 
     @property
+    def data(self) -> tuple[Floats, Ints, Floats]:
+        """Rows, actions and residuals."""
+        return self.rows, self.actions, self.residuals
+
+    @property
     def contextual(self) -> bool:
         """Whether there are features other than the action."""
         return bool(self.rows.shape[0] > 1 or self.rows.shape[2] > 1)
@@ -111,8 +116,7 @@ class Series:
 
     def sums(self, begins: Ints, ends: Ints) -> Sums:
         """Statistics of the segments from ``begins`` to before ``ends``."""
-        n_blocks = len(self.coefs)
-        grams, moments, squares, counts = segment_sums(self.rows, self.actions, self.residuals, begins, ends, n_blocks)
+        grams, moments, squares, counts = segment_sums(*self.data, begins, ends, len(self.coefs))
         return Sums(grams / np.multiply.outer(self.scales, self.scales), moments / self.scales, squares, counts)
 
     def rounds(self, positions: Ints) -> Ints:
@@ -133,7 +137,7 @@ class Series:
         noise = np.maximum(self.whole.squares[0] / counts, 1e-300)
         # Σ e² f f' / v: the scatter of the scores of the fit, in units of the noise.
         weights = np.square(self.residuals) / noise[self.actions if n_blocks > 1 else 0]
-        (raw,) = regression_sums(self.rows, self.actions, self.residuals, weights[:, None], n_blocks)[0]
+        (raw,) = regression_sums(*self.data, weights[:, None], n_blocks)[0]
         spread = whitening @ (raw / np.multiply.outer(self.scales, self.scales)) @ np.swapaxes(whitening, 1, 2)
         levels = np.linalg.eigvalsh(spread / counts[:, None, None])
         # Expected excess of the largest eigenvalue of a sample over the true one.

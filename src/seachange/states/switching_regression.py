@@ -21,15 +21,7 @@ from seachange.log.validation import LARGEST
 from seachange.params import require, require_count
 from seachange.protocols import Floats, Ints
 from seachange.registry import Arrays, SavedPart
-from seachange.states.expectation import (
-    TILES_PER_SECTION,
-    Chain,
-    LikeliestStates,
-    Workspace,
-    emit,
-    expectation,
-    log_likelihood,
-)
+from seachange.states.expectation import Chain, LikeliestStates, Workspace, emit, expectation, log_likelihood
 
 Rewards = Literal["gaussian", "gaussian per state", "bernoulli"]
 # Lower bound on initial and transition probabilities, so that evidence can overrule any of them.
@@ -131,18 +123,18 @@ class SwitchingRegression:
 
     def filter(self, log: BanditLog) -> Floats:
         """(n, L) p(z_t | r_1:t)."""
-        chain = self._chain(log, 1)
+        chain = self._chain(log, by_tile=True)
         return _collected(chain, self._filtered(chain), self.n_states)
 
     def forecast(self, log: BanditLog) -> Floats:
         """(n, L) p(z_t | r_1:t-1): the belief before each reward, valid for off-policy evaluation."""
-        chain = self._chain(log, 1)
+        chain = self._chain(log, by_tile=True)
         return _collected(chain, self._forecasts(chain), self.n_states)
 
     def predict_rewards(self, log: BanditLog, ahead: int = 1) -> Floats:
         """(n,) E[r_t | x_t, a_t, r_1:t-h]: predictions of rewards h = ``ahead`` rounds ahead."""
         require_count("ahead", ahead)
-        chain = self._chain(log, 1)
+        chain = self._chain(log, by_tile=True)
         forecasts = self._forecasts(chain, ahead)
         expected = ((each, np.sum(known * self.mean_rewards(chain.log[each]), axis=1)) for each, known in forecasts)
         return _collected(chain, expected)
@@ -155,7 +147,7 @@ class SwitchingRegression:
 
     def likeliest_path(self, log: BanditLog) -> Ints:
         """(n,) argmax over paths of p(z_1:n | all rewards), by Viterbi's recursion."""
-        chain, n = self._chain(log, 1), len(log)
+        chain, n = self._chain(log, by_tile=True), len(log)
         path, origins = np.empty(n, np.int64), np.zeros((n, self.n_states), np.int16)
         best = np.zeros(self.n_states)
         for rounds, evidence in self._evidences(chain):
@@ -170,7 +162,7 @@ class SwitchingRegression:
         """log p(r_1:n | x_1:n, a_1:n)."""
         return log_likelihood(self, self._chain(log), workers)
 
-    def _chain(self, log: BanditLog, tiles_per_section: int = TILES_PER_SECTION) -> Chain:
+    def _chain(self, log: BanditLog, *, by_tile: bool = False) -> Chain:
         if log.joint != self.joint:
             raise ParameterError(f"the model was fitted with {self.joint}; this log has {log.joint}.")
         if self.rewards == "bernoulli":
@@ -181,7 +173,7 @@ class SwitchingRegression:
                     f"the model is for clicks and needs rewards of 0 or 1; row {row} of this log has "
                     f"{log.arrays.rewards[row]:g} ({len(invalid)} of {len(log)} rows are invalid)."
                 )
-        return Chain(log, tiles_per_section=tiles_per_section)
+        return Chain(log, tiles_per_section=1) if by_tile else Chain(log)
 
     def _evidences(self, chain: Chain) -> Iterator[tuple[slice, Floats]]:
         """Evidence of each section of the chain, in order."""
