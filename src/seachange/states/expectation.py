@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from seachange.states.switching_regression import SwitchingRegression
 
 Number = TypeVar("Number", np.float64, np.int64)
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 Sums = tuple[Floats, Floats, Floats]  # Gram matrices, moments and totals
 
 # Rounds per tile, the unit of work of a thread: for long chains and for short ones.
@@ -287,12 +287,6 @@ def expectation(
     return reduce(add, map(e_step.over, chain.spans))
 
 
-def log_likelihood(model: SwitchingRegression, chain: Chain, workers: int = 1) -> float:
-    """log p(all rewards), by the forward pass alone."""
-    e_step = _EStep(model, chain, Workspace.for_chain(chain, model), None, workers)
-    return sum(e_step.filter(span)[0] for span in chain.spans)
-
-
 def short_chains(model: SwitchingRegression, arrays: LogArrays, chains: ShortChains, posteriors: Floats) -> Expectation:
     """The E-step over whole chains of features in one block (B = 1).
 
@@ -335,8 +329,11 @@ class _EStep:
         """Statistics of a group of sections that contains whole chains."""
         if span[0].short:
             return reduce(add, map_in_order(self.short_tile, span[0].tiles, workers=self.workers))
-        likelihood, entering = self.filter(span)
-        future = np.ones(self.model.n_states)
+        belief, future = self.model.initial_probs.copy(), np.ones(self.model.n_states)
+        entering, likelihood = [], 0.0
+        for section in span:
+            entering.append(belief.copy())
+            likelihood += self.forward(section, belief)
         first_states, pairs = np.zeros(self.model.n_states), np.zeros((self.model.n_states, self.model.n_states))
         sums: list[Sums] = []
         for i in range(len(span) - 1, -1, -1):
@@ -354,14 +351,6 @@ class _EStep:
         grams, moments, totals = (np.add.reduce(parts) for parts in zip(*sums, strict=True))
         transitions = pairs * self.model.transition_matrix
         return Expectation(likelihood, first_states, transitions, grams, moments, totals)
-
-    def filter(self, span: Sequence[Section]) -> tuple[float, list[Floats]]:
-        """The log-likelihood of a group of sections, and the belief before each of them."""
-        belief, entering, likelihood = self.model.initial_probs.copy(), [], 0.0
-        for section in span:
-            entering.append(belief.copy())
-            likelihood += self.forward(section, belief)
-        return likelihood, entering
 
     def short_tile(self, tile: slice) -> Expectation:
         """Statistics of a tile of short chains."""
@@ -387,8 +376,8 @@ class _EStep:
         return found
 
     def each_strand(
-        self, run: Callable[[Section, Sequence[slice], Floats], Found], section: Section, edges: Sequence[Floats]
-    ) -> list[Found]:
+        self, run: Callable[[Section, Sequence[slice], Floats], Result], section: Section, edges: Sequence[Floats]
+    ) -> list[Result]:
         """Apply ``run`` to each strand and the belief, or future, at its edge."""
         places = range(len(edges))
         return list(map_in_order(lambda i: run(section, section.strands[i], edges[i]), places, workers=self.workers))

@@ -217,7 +217,8 @@ class Fitter:
         """A fitter of ``log``."""
         scales = log.scales
         if rewards == "bernoulli":
-            pooled, chain = pooled_regression.pooled_click_fit(log, scales), Chain(log)
+            ones, chain = np.ones(len(log)), Chain(log)
+            pooled = pooled_regression.click_fit(log, scales, ones, pooled_regression.click_center(log, ones))
             residuals = pooled_regression.residual_log(chain.log, pooled.coefs, clicks=True).arrays.rewards
         else:
             pooled = pooled_regression.pooled_fit(log, scales)

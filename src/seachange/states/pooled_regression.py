@@ -126,12 +126,6 @@ def pooled_fit(log: BanditLog, scales: Floats) -> PooledFit:
     return PooledFit(np.asarray(center + deviations[0]), grams, coefficient_cost(grams, ridge, scales, rounds), ridge)
 
 
-def pooled_click_fit(log: BanditLog, scales: Floats) -> PooledFit:
-    """Logistic regression of clicks; ``scales`` (D,) are the units of the features."""
-    ones = np.ones(len(log))
-    return click_fit(log, scales, ones, click_center(log, ones))
-
-
 def click_fit(
     log: BanditLog,
     scales: Floats,

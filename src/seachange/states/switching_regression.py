@@ -21,7 +21,7 @@ from seachange.log.validation import LARGEST
 from seachange.params import require, require_count
 from seachange.protocols import Floats, Ints
 from seachange.registry import Arrays, SavedPart
-from seachange.states.expectation import Chain, LikeliestStates, Workspace, emit, expectation, log_likelihood
+from seachange.states.expectation import Chain, LikeliestStates, Workspace, emit, expectation
 
 Rewards = Literal["gaussian", "gaussian per state", "bernoulli"]
 # Lower bound on initial and transition probabilities, so that evidence can overrule any of them.
@@ -78,11 +78,6 @@ class SwitchingRegression:
         return len(self.initial_probs)
 
     @property
-    def shortest_stay(self) -> float:
-        """Expected rounds per visit to the shortest-lived state."""
-        return float(self.expected_stays.min())
-
-    @property
     def expected_stays(self) -> Floats:
         """(L,) expected rounds per visit to a state: 1 / (1 - Φ(z, z))."""
         return np.asarray(1 / np.maximum(1 - np.diag(self.transition_matrix), 1e-300))
@@ -95,30 +90,25 @@ class SwitchingRegression:
 
     def reordered(self, order: Ints) -> SwitchingRegression:
         """The same model with state ``order[i]`` renumbered i."""
-        return replace(
-            self,
-            initial_probs=self.initial_probs[order],
-            transition_matrix=np.ascontiguousarray(self.transition_matrix[np.ix_(order, order)]),
-            reward_coefs=self.reward_coefs[order],
-            reward_precisions=self.reward_precisions[order],
-            noise_variances=self.noise_variances[order] if len(self.noise_variances) else self.noise_variances,
-        )
+        arrays: dict[str, Any] = {name: array[order] for name, array in self.saved_arrays().items() if len(array)}
+        arrays["transition_matrix"] = np.ascontiguousarray(self.transition_matrix[np.ix_(order, order)])
+        return replace(self, **arrays)
 
     def shifted(self, coefs: Floats) -> SwitchingRegression:
         """The same model with coefs · f(x, a) added to all scores."""
         return replace(self, reward_coefs=self.reward_coefs + coefs)
 
-    def smooth(self, log: BanditLog, workers: int = 1) -> Floats:
+    def smooth(self, log: BanditLog) -> Floats:
         """(n, L) p(z_t | all rewards)."""
         chain = self._chain(log)
         posteriors = log.new_array(len(log), self.n_states)
-        expectation(self, chain, posteriors, workers=workers)
+        expectation(self, chain, posteriors)
         return chain.in_log_order(posteriors)
 
-    def likeliest_states(self, log: BanditLog, workers: int = 1) -> Ints:
+    def likeliest_states(self, log: BanditLog) -> Ints:
         """(n,) argmax_z p(z_t = z | all rewards), round by round."""
         chain, found = self._chain(log), LikeliestStates(len(log))
-        expectation(self, chain, found, workers=workers)
+        expectation(self, chain, found)
         return chain.in_log_order(found.states.astype(np.int64))
 
     def filter(self, log: BanditLog) -> Floats:
@@ -158,9 +148,9 @@ class SwitchingRegression:
         viterbi_backward(origins, chain.next_starts, path)
         return chain.in_log_order(path)
 
-    def log_likelihood(self, log: BanditLog, workers: int = 1) -> float:
+    def log_likelihood(self, log: BanditLog) -> float:
         """log p(r_1:n | x_1:n, a_1:n)."""
-        return log_likelihood(self, self._chain(log), workers)
+        return expectation(self, self._chain(log)).log_likelihood
 
     def _chain(self, log: BanditLog, *, by_tile: bool = False) -> Chain:
         if log.joint != self.joint:
