@@ -12,9 +12,9 @@ BLOCK = 256
 
 @reordered
 def column_moments(column, largest):
-    """Of a column's entries: how many are numbers, how many of these are usable (at most ``largest`` in size), and of
-    the usable ones the mean, the sum of squared deviations, the first, how many differ from it, and how many are
-    neither 0 nor 1.
+    """Moments of a column: the number of entries that are not NaN, and of those that are usable (at most ``largest``
+    in size); and for the usable ones their mean, their sum of squared deviations, the first, how many differ from it,
+    and how many are neither 0 nor 1.
     """
     first = np.nan
     for t in range(column.size):
@@ -40,10 +40,10 @@ def column_moments(column, largest):
 
 
 @compiled
-def standardise(columns, means, scales, places, marks, largest, rows):
+def standardize(columns, means, scales, places, marks, largest, rows):
     """rows[t, places[j]] = (columns[j, t] - means[j]) / scales[j], or 0 if that is NaN, and then 1 in place marks[j].
 
-    marks[j] is -1 for columns without a mark. Returns how many entries are larger than ``largest``.
+    marks[j] is -1 for columns without a mark. Returns the number of entries larger than ``largest``.
     """
     n_large = 0
     for start in range(0, columns.shape[1], BLOCK):

@@ -29,7 +29,7 @@ def filter_rounds(evidence, starts, initial, transition, belief, filtered):
     """Write p(z_t | r_1:t) to ``filtered``, round by round as in a deployment.
 
     ``belief`` is p(z | rewards before this chunk) and is updated for the next chunk. A new chain begins from
-    ``initial`` wherever ``starts`` is true.
+    ``initial`` in every round with ``starts``.
     """
     n_states = belief.size
     for t in range(evidence.shape[0]):
@@ -57,14 +57,11 @@ def forward(evidence, starts, initial, transition, belief, filtered, inverses):
     belief is S_t-1 p(z_t | r_1:t-1); it is divided by S_t-1 one round later, when the division has finished.
     """
     n_states = belief.size
-    log_likelihood = 0.0
-    product = 1.0
-    before = 1.0
+    log_likelihood, product, before = 0.0, 1.0, 1.0
     for t in range(evidence.shape[0]):
         if starts[t]:
             before = 1.0
-            for z in range(n_states):
-                belief[z] = initial[z]
+            belief[:] = initial
         total = 0.0
         for z in range(n_states):
             weighted = belief[z] * evidence[t, z]
@@ -127,8 +124,7 @@ def viterbi_forward(evidence, starts, next_starts, initial, transition, best, or
     n_states = best.size
     log_initial, log_transition, before = np.log(initial), np.log(transition), np.empty(n_states)
     for t in range(evidence.shape[0]):
-        for i in range(n_states):
-            before[i] = best[i]
+        before[:] = best
         for j in range(n_states):
             if starts[t]:
                 best[j] = log_initial[j]
@@ -214,8 +210,7 @@ def forward_group(
         belief[z] = initial[z]
     nearest, products = np.empty(LANES), np.empty(LANES)
     products[:] = 1.0
-    likelihood = 0.0
-    n_observed = 0
+    likelihood, n_observed = 0.0, 0
     for t in range(widths.size):
         width = widths[t]
         columns = slice(t * LANES, t * LANES + width)
@@ -291,9 +286,7 @@ def sum_group(features, seen, widths, posteriors, scores, plain, subtractable, o
     """
     n_states, n_features = posteriors.shape[0], features.shape[0]
     slope, n_pairs = np.empty(ROUNDS_PER_PASS * LANES), sums.shape[1] - n_features
-    for z in range(n_states):
-        for pair in range(sums.shape[1]):
-            own[z, pair] = 0.0
+    own[:] = 0.0
     clicks, rest, most = scores.shape[0] > 0, -1, -1.0
     for z in range(n_states if subtractable and not clicks else 0):
         mass = 0.0

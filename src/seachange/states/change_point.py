@@ -95,7 +95,7 @@ class ChangePointOracle(Params):
     f(x, a) with contexts. The cost of one fit for both sides instead of two, in units of the noise, is about χ² if
     nothing changed. Windows of many lengths are scanned. Each change found then moves to its most likely position
     between its neighbors and is tested there. Its p-value is the probability that a log of this length without changes
-    has such a difference at any position and window, so the probability of a false change is at most ``delta``.
+    differs as much at any position and window, so the probability of a false change is at most ``delta``.
     ``threshold`` applies to -log of the p-value: 3 nats correspond to a p-value of 0.05, and "auto" is -log δ. Rounds
     without a reward are skipped.
 

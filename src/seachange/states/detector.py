@@ -36,7 +36,7 @@ MAX_NUMBERS = 1 << 24
 
 
 def log_p_values(statistics: Floats, degrees: Floats, windows: Ints, grid: Ints, lengths: Ints) -> Floats:
-    """log of the probability that chains of these lengths, without changes, have such a statistic anywhere."""
+    """log of the probability that chains of these lengths, without changes, have a statistic this large anywhere."""
     comparisons = log_comparisons(statistics, degrees, windows, grid, lengths)
     return np.asarray(np.minimum(log_tail(statistics, degrees) + comparisons, 0.0))
 
@@ -76,7 +76,7 @@ def critical_value(
 def window_grid(lengths: Ints, degrees: float, threshold: float) -> Ints:
     """Windows to scan with, each 3/2 or 4/3 of the previous one, up to half of the longest chain.
 
-    The first is the shortest in which a change of two standard deviations can be significant: such a change is half of
+    The first is the shortest in which a change of two standard deviations can be significant: it explains half of
     the variance of the 2w rounds, so its statistic is w. (A statistic cannot exceed the number of its rounds.)
     """
     longest, windows = int(lengths.max()), np.array([8])

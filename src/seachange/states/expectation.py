@@ -46,7 +46,7 @@ TILE_ROWS, SHORT_CHAINS_TILE_ROWS = 1 << 14, 1 << 16
 # Tiles whose recursions are in memory at a time.
 TILES_PER_SECTION = 8
 # Chains are run in batches if they have at most this many rounds on average, so that a tile holds many of them. The
-# longest chain of such a tile is limited too, because buffers are as long as that.
+# longest chain of a tile is limited too, because buffers are that long.
 MAX_MEAN_LENGTH, MAX_LENGTH = 2 * TILE_ROWS // LANES, 8 * TILE_ROWS // LANES
 # Sums over blocks of rounds are kept if they save work; they take at most a quarter of the memory of the features.
 MIN_BLOCK_FEATURES, MAX_BLOCK_FEATURES = 16, BLOCK // 2
