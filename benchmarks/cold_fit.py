@@ -20,8 +20,8 @@ import seachange as sc
 from peers import pin_to_one_core
 from problems import Problem, long_chain, many_chains, synthetic
 from seachange.errors import NoChangeWarning
-from seachange.states.chains import Chain
 from seachange.states.em import EM
+from seachange.states.expectation import Chain
 
 # Y has a tenth of its rounds, so that dynamax finishes within minutes.
 PROBLEMS = {"S": synthetic, "Y": lambda: long_chain(51_840), "M": many_chains}

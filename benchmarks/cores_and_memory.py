@@ -24,9 +24,8 @@ import memory
 import seachange as sc
 from problems import PROBLEMS, Problem, long_chain
 from seachange.errors import NoChangeWarning
-from seachange.states.chains import Chain
 from seachange.states.em import EM
-from seachange.states.expectation import Workspace, expectation
+from seachange.states.expectation import Chain, Workspace, expectation
 
 CORES_TARGET = 1.5
 MEMORY_TARGET = 1.5

@@ -23,9 +23,8 @@ from threadpoolctl import threadpool_limits
 
 from peers import Peer, pin_to_one_core, timed
 from problems import PROBLEMS, Form, Problem
-from seachange.states.chains import Chain
 from seachange.states.em import NOISE_FLOOR, maximization
-from seachange.states.expectation import Workspace, expectation
+from seachange.states.expectation import Chain, Workspace, expectation
 from seachange.states.switching_regression import SwitchingRegression
 
 # Allowed differences of likelihoods (relative) and of parameters after one iteration (absolute). Float32 sums hundreds

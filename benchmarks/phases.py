@@ -15,8 +15,8 @@ from threadpoolctl import threadpool_limits
 from peers import pin_to_one_core, timed
 from problems import PROBLEMS, Form, Problem
 from seachange.states import expectation as e_step
-from seachange.states.chains import Chain
 from seachange.states.em import NOISE_FLOOR, maximization
+from seachange.states.expectation import Chain
 
 PHASES = {
     "evidences": "emission",

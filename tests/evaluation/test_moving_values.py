@@ -11,7 +11,7 @@ from scipy.stats import t as student
 
 import seachange as sc
 from seachange.errors import LogError, ParameterError, SeachangeWarning
-from seachange.kernels.importance_weights import clustered_products
+from seachange.kernels.action_probs import clustered_products
 
 
 class Fixed:

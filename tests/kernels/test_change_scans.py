@@ -9,10 +9,10 @@ from seachange.kernels.change_scans import (
     bin_scores,
     mean_shifts,
     score_shifts,
-    score_spread,
     segment_sums,
 )
 from seachange.kernels.emission import round_scores
+from seachange.kernels.regression import regression_sums
 
 pytestmark = pytest.mark.small
 KINDS = ("none", "shared", "per action")
@@ -58,7 +58,7 @@ def test_scores_and_their_scatter_equal_direct_sums(kind):
     round_scores(rows, actions, coefs[None], fitted)
     np.testing.assert_allclose(fitted[:, 0], np.einsum("nd,nd->n", coefs[blocks], features), atol=1e-12)
     residuals = rewards - fitted[:, 0]
-    spread = score_spread(rows, actions, residuals, n_blocks)
+    (spread,) = regression_sums(rows, actions, residuals, np.square(residuals)[:, None], n_blocks)[0]
     for b in range(n_blocks):
         scores = (residuals[:, None] * features)[blocks == b]
         np.testing.assert_allclose(spread[b], scores.T @ scores, atol=1e-12)

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import seachange as sc
-from seachange.kernels.regression import BLOCK, blocked_sums, blocks_of, logistic_sums, regression_sums, unweighted_sums
-from seachange.states.chains import Chain
+from seachange.kernels.regression import BLOCK, blocked_sums, blocks_of, regression_sums, unweighted_sums
 from seachange.states.em import EM, Prior, maximization
+from seachange.states.expectation import Chain
 from seachange.states.hmm_fitting import Starts
 
 
@@ -69,7 +69,7 @@ def test_logistic_sums_are_those_of_numpy(n_blocks, n_own, n_features):
     rows = g.normal(size=(n, n_own, n_features))
     actions, rewards = g.integers(n_actions, size=n), np.where(g.random(n) < 0.2, np.nan, g.integers(2, size=n))
     weights, scores = posteriors(g, n, 3, "certain"), 3 * g.normal(size=(n, 3))
-    grams, moments, totals = logistic_sums(rows, actions, rewards, weights, scores, n_blocks)
+    grams, moments, totals = regression_sums(rows, actions, rewards, weights, n_blocks, scores)
     seen, rates = np.isfinite(rewards)[:, None], 1 / (1 + np.exp(-scores))
     filled = np.nan_to_num(rewards)[:, None]
     wanted = by_numpy(rows, actions, weights * seen * rates * (1 - rates), weights * seen * (filled - rates), n_blocks)
@@ -92,7 +92,7 @@ def test_counting_without_contexts_is_the_same_sum(n_actions):
     wanted = by_numpy(rows, actions, weights * seen, weights * filled, n_actions)
     np.testing.assert_allclose(grams, wanted[0], rtol=0, atol=1e-12)
     np.testing.assert_allclose(moments, wanted[1], rtol=0, atol=1e-12)
-    grams, moments, _ = logistic_sums(rows, actions, rewards, weights, scores, n_actions)
+    grams, moments, _ = regression_sums(rows, actions, rewards, weights, n_actions, scores)
     wanted = by_numpy(rows, actions, weights * seen * rates * (1 - rates), weights * seen * (filled - rates), n_actions)
     np.testing.assert_allclose(grams, wanted[0], rtol=0, atol=1e-12)
     np.testing.assert_allclose(moments, wanted[1], rtol=0, atol=1e-12)
@@ -170,7 +170,7 @@ def test_the_objective_never_decreases_with_sums_by_subtraction(missing, tails, 
     assert chain.block_sums(chain.spans[0][0].tiles[0]) is not None
     starts = Starts(chain, chain.log.rewards, 1.0, "gaussian", 0)
     em = EM(chain, prior, tolerance=-1.0, max_iterations=40)
-    run = em.start(starts.from_windows(starts.windows_of(25), 2, prior))
+    run = em.start(starts.from_windows(25, 2, prior))
     for _ in range(40):
         after = em.start(maximization(run.model, run.statistics, prior, floor=1e-10))
         assert after.objective >= run.objective - 1e-9 * abs(run.objective)

@@ -8,7 +8,7 @@ import pytest
 
 from seachange.datasets.yahoo_r6 import YahooLog
 from seachange.errors import LogError
-from seachange.kernels.pools import draw_documents
+from seachange.kernels.feature_rows import draw_documents
 from seachange.simulate import FrontPage, Visits
 from seachange.simulate.front_page import write_days
 from seachange.simulate.visits import visits_of

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from seachange.states.clock import clock_of
+from seachange.states.labels import clock_of
 
 pytestmark = pytest.mark.small
 

@@ -5,9 +5,8 @@ import pytest
 
 import seachange as sc
 from seachange.errors import NoChangeWarning, ParameterError, SeachangeWarning
-from seachange.states.chains import Chain
 from seachange.states.em import EM, Prior, maximization
-from seachange.states.expectation import expectation
+from seachange.states.expectation import Chain, expectation
 from seachange.states.hmm_fitting import MAX_NUMBERS, MAX_WINDOWS, Starts
 from seachange.states.labels import share_right
 
@@ -15,7 +14,7 @@ from seachange.states.labels import share_right
 def first_model(chain, prior, n_states, width, rewards="gaussian"):
     residuals = chain.log.rewards - np.nanmean(chain.log.rewards)
     starts = Starts(chain, residuals, np.nanvar(residuals), rewards, 0)
-    return starts.from_windows(starts.windows_of(width), n_states, prior)
+    return starts.from_windows(width, n_states, prior)
 
 
 @pytest.mark.parametrize("kind", ["none", "shared", "per action"])

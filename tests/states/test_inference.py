@@ -8,10 +8,8 @@ from scipy.special import expit
 from scipy.stats import bernoulli, norm
 
 import seachange as sc
-from seachange.states.chains import Chain
-from seachange.states.expectation import expectation
-from seachange.states.live_filter import LiveFilter
-from seachange.states.switching_regression import SwitchingRegression
+from seachange.states.expectation import Chain, expectation
+from seachange.states.switching_regression import LiveFilter, SwitchingRegression
 
 pytestmark = pytest.mark.small
 
@@ -288,7 +286,7 @@ def test_workers_change_nothing(rewards):
 @pytest.mark.parametrize("longest", [8, 60])
 @pytest.mark.parametrize("rewards", EMISSIONS)
 def test_batches_of_short_chains_equal_one_chain_at_a_time(rewards, longest, monkeypatch):
-    monkeypatch.setattr("seachange.states.chains.MAX_LENGTH", 10)
+    monkeypatch.setattr("seachange.states.expectation.MAX_LENGTH", 10)
     generator = np.random.default_rng(10)
     lengths = generator.integers(1, 9, size=600)
     lengths[200] = longest
@@ -306,7 +304,7 @@ def test_batches_of_short_chains_equal_one_chain_at_a_time(rewards, longest, mon
         [True] if longest == 8 else [True, False, True]
     )
     one = expectation(model, chain, found[0])
-    monkeypatch.setattr("seachange.states.chains.MAX_LENGTH", 0)
+    monkeypatch.setattr("seachange.states.expectation.MAX_LENGTH", 0)
     other = expectation(model, Chain(log), found[1])
     np.testing.assert_allclose(found[0], found[1], rtol=0, atol=1e-12)
     for mine, theirs in zip(vars(one).values(), vars(other).values(), strict=True):

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import seachange as sc
-from seachange.states.chains import Chain
 from seachange.states.em import EM, EMRun, Prior
+from seachange.states.expectation import Chain
 from seachange.states.hmm_fitting import Starts
 from seachange.states.switching_regression import SwitchingRegression
 
@@ -59,7 +59,7 @@ def test_the_objective_never_decreases_with_missing_rewards_and_sequences(reward
     chain, prior = Chain(log, 200, 2), Prior(np.ones(log.joint.shape[1]), 1.0, 100.0, noise=(1.0, 1.0))
     residuals = chain.log.rewards - np.nanmean(chain.log.rewards)
     starts = Starts(chain, residuals, np.nanvar(residuals), rewards, 0)
-    start = starts.from_windows(starts.windows_of(15), 3, prior)
+    start = starts.from_windows(15, 3, prior)
     run = EM(chain, prior, tolerance=-1.0, max_iterations=40).finish(start)
     assert (np.diff(run.objectives) >= -1e-9 * abs(run.objective)).all()
     assert run.objective > run.objectives[0]

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import seachange as sc
-from seachange.states.chains import Chain
 from seachange.states.em import EM, Prior, maximization
+from seachange.states.expectation import Chain
 from seachange.states.hmm_fitting import Starts
 
 pytestmark = pytest.mark.filterwarnings("ignore::seachange.errors.SeachangeWarning")
@@ -39,7 +39,7 @@ def test_no_iteration_decreases_the_objective(weight, kind, rewards):
     residuals = log.rewards - log.rewards.mean()
     starts = Starts(chain, residuals, residuals.var(), rewards, 0)
     em = EM(chain, prior, tolerance=0.0, max_iterations=40)
-    run = em.start(starts.from_windows(starts.windows_of(100), 2, prior))
+    run = em.start(starts.from_windows(100, 2, prior))
     for _ in range(40):
         # The M-step by itself: a run would hide a fall by staying where it was.
         after = em.start(maximization(run.model, run.statistics, prior, em._noise_floor))

@@ -13,9 +13,8 @@ from seachange.log.bandit_log import BanditLog
 from seachange.log.joint_features import ContextKind
 from seachange.protocols import Floats, Ints
 from seachange.states.change_point import ChangePointOracle
-from seachange.states.clock import Clock, clock_of
 from seachange.states.hmm import HMMOracle
-from seachange.states.labels import StateLabels, chains
+from seachange.states.labels import Clock, StateLabels, chains, clock_of
 from seachange.states.state_count import StateCount
 from seachange.states.switching_regression import SwitchingRegression
 

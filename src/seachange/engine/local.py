@@ -5,10 +5,11 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from contextvars import Context, copy_context
+from contextvars import copy_context
 from functools import cache
 from threading import Lock, current_thread, main_thread
 from typing import Literal, TypeVar
@@ -19,6 +20,8 @@ LOCK = Lock()
 # The limit belongs to the process: the first block to enter sets it, the last to leave resets it.
 LIMIT = ExitStack()
 INSIDE: list[None] = []
+# More readers would hold more blocks in memory than they save time.
+MAX_READERS = 8
 
 
 def cores() -> int:
@@ -57,33 +60,47 @@ Result = TypeVar("Result")
 
 def map_in_order(
     function: Callable[[Item], Result],
-    items: Sequence[Item],
+    items: Iterable[Item],
     *,
     workers: int = 1,
     kind: Literal["threads", "processes"] = "threads",
 ) -> Iterator[Result]:
     """Apply ``function`` to every item; results come in the order of the items.
 
-    Use threads for kernels, which release the interpreter, and processes for whole experiments.
+    Use threads for kernels, which release the interpreter, and processes for whole experiments. Threads start all items
+    of a sequence at once, and read an iterator only ``workers`` items ahead of the results.
     """
-    if workers <= 1 or len(items) <= 1:
+    if workers <= 1 or (isinstance(items, Sequence) and len(items) <= 1):
         yield from map(function, items)
     elif kind == "threads":
         yield from _by_threads(function, items, workers)
     else:
-        yield from _by_processes(function, items, min(workers, len(items)))
+        yield from _by_processes(function, items, workers)
 
 
-def _by_threads(function: Callable[[Item], Result], items: Sequence[Item], workers: int) -> Iterator[Result]:
-    def run(context: Context, item: Item) -> Result:
-        return context.run(function, item)
+def made_ahead(items: Iterator[Item], make: Callable[[Item], Result]) -> Iterator[Result]:
+    """Yield ``make(item)`` for every item, in order, with one call running ahead on each core."""
+    return map_in_order(make, items, workers=min(cores(), MAX_READERS))
 
+
+def _by_threads(function: Callable[[Item], Result], items: Iterable[Item], workers: int) -> Iterator[Result]:
+    most = len(items) if isinstance(items, Sequence) else workers
+    waiting: deque[Future[Result]] = deque()
     with ThreadPoolExecutor(workers) as pool:
-        # Each runs in a copy of this context, so that its stages belong to the stage around it.
-        yield from pool.map(run, [copy_context() for _ in items], items)
+        try:
+            for item in items:
+                # Each call runs in a copy of this context, so that its stages belong to the stage around it.
+                waiting.append(pool.submit(copy_context().run, function, item))
+                if len(waiting) > most:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for future in waiting:
+                future.cancel()
 
 
-def _by_processes(function: Callable[[Item], Result], items: Sequence[Item], workers: int) -> Iterator[Result]:
+def _by_processes(function: Callable[[Item], Result], items: Iterable[Item], workers: int) -> Iterator[Result]:
     others = {process.pid for process in multiprocessing.active_children()}
     pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _ignore_interrupts)
     try:

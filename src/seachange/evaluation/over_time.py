@@ -17,7 +17,7 @@ from seachange.evaluation.diagnostics import diagnostics_of, require_sound
 from seachange.evaluation.support import PolicyLike, distribution_of, membership_of
 from seachange.evaluation.terms import Need, terms_of
 from seachange.evaluation.value_estimate import FEWEST, require_evaluable
-from seachange.kernels.importance_weights import clustered_products
+from seachange.kernels.action_probs import clustered_products
 from seachange.log.bandit_log import BanditLog
 from seachange.log.clusters import Clusters
 from seachange.params import Auto, require, require_count

@@ -9,7 +9,7 @@ from typing import TypeAlias
 import numpy as np
 
 from seachange.errors import ParameterError
-from seachange.kernels.importance_weights import weigh
+from seachange.kernels.action_probs import weigh
 from seachange.log.bandit_log import BanditLog
 from seachange.log.validation import LEAST_PROPENSITY
 from seachange.params import require

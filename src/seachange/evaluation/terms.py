@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from seachange.evaluation.support import Distribution, Range, Support, SupportSums, slices_of, support_of
-from seachange.kernels.importance_weights import add_own_features, add_own_scores, expect
+from seachange.kernels.action_probs import add_own_features, add_own_scores, expect
 from seachange.kernels.regression import modeled_rewards, regression_sums, solve_ridge
 from seachange.log.bandit_log import BanditLog
 from seachange.log.clusters import Clusters

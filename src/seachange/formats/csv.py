@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from seachange.engine.prefetch import made_ahead
+from seachange.engine import made_ahead
 from seachange.errors import LogError
 from seachange.formats.sources import BYTE_ORDER_MARK, HEAD_BYTES, NOT_UTF8, head_of, refuse_utf16
 from seachange.formats.table import FEW_ROWS, HEAD_ROWS, TableBlock, TableLog

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from seachange.engine.prefetch import made_ahead
+from seachange.engine import made_ahead
 from seachange.errors import LogError, SeachangeWarning
 from seachange.formats.json_structure import LineStructures, blank_lines
 from seachange.formats.nested_fields import fields_in, lifted, lifting, lowered, paths_to

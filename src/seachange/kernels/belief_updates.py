@@ -1,4 +1,4 @@
-"""One round of a deployment that holds a belief over states, and whole horizons of such rounds."""
+"""Deployments that hold a belief over states: one round, and whole horizons of rounds."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def mix_advice(belief, advice, exploration, allowed, probs):
 
 @compiled
 def draw_action(probs, uniform):
-    """The first action whose cumulative probability exceeds ``uniform`` and whose own is not zero."""
+    """The first action of positive probability whose cumulative probability exceeds ``uniform``."""
     cumulative = 0.0
     last = 0
     for a in range(probs.size):
@@ -133,15 +133,13 @@ def run_exp4s(
 ):  # fmt: skip
     """Exp4.S over a chunk of rounds; ``belief`` changes in place, ``beliefs[t]`` is the belief that decided round t."""
     probs, evidence, scratch = np.empty(mean_rewards.shape[1]), np.empty(belief.size), np.empty(belief.size)
-    column = np.empty(belief.size)
     for t in range(uniforms.size):
         beliefs[t] = belief
         action = take_round(
             t, belief, advice, exploration, mask, uniforms, mean_rewards, probs, actions, propensities, expected
         )
         cost = 1.0 - (rewards[t, action] - low) / span
-        for z in range(belief.size):
-            column[z] = advice[t if advice.shape[0] > 1 else 0, z, action]
+        column = advice[t if advice.shape[0] > 1 else 0, :, action]
         exp4s_evidence(column, probs[action], cost, learning_rate, evidence)
         advance(belief, evidence, transition, scratch)
 

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from seachange.kernels.compiler import compiled
-from seachange.kernels.rows import without_contexts
+from seachange.kernels.lanes import own_row, without_contexts
 
 
 @compiled
@@ -50,7 +50,6 @@ def bin_scores(rows, actions, residuals, whitening, begins, ends, scores, square
     Bin i holds the rounds from ``begins[i]`` to before ``ends[i]``; rounds without a reward are skipped.
     """
     n_blocks, n_features = whitening.shape[0], whitening.shape[1]
-    many, own_row = rows.shape[0] > 1, rows.shape[1] > 1
     score = np.empty(n_features)
     for i in range(begins.size):
         for t in range(begins[i], ends[i]):
@@ -59,12 +58,12 @@ def bin_scores(rows, actions, residuals, whitening, begins, ends, scores, square
                 continue
             b = actions[t] if n_blocks > 1 else 0
             counts[i, b] += 1.0
-            if n_features == 1 and not many:
+            if n_features == 1 and rows.shape[0] == 1:
                 # The scale of a single feature cancels in every statistic.
                 scores[i, b, 0] += residual
                 squares[i, b] += residual * residual
                 continue
-            row = rows[t if many else 0, actions[t] if own_row else 0]
+            row = own_row(rows, t, actions[t])
             total = 0.0
             for j in range(n_features):
                 entry = 0.0
@@ -152,7 +151,6 @@ def segment_sums(rows, actions, rewards, begins, ends, n_blocks):
     grams = np.zeros((n_segments, n_blocks, n_features, n_features))
     moments = np.zeros((n_segments, n_blocks, n_features))
     squares, counts = np.zeros((n_segments, n_blocks)), np.zeros((n_segments, n_blocks))
-    many, own_row = rows.shape[0] > 1, rows.shape[1] > 1
     # Without contexts the only feature is a constant: counting is enough.
     counted = without_contexts(rows)
     for p in range(n_segments):
@@ -166,7 +164,7 @@ def segment_sums(rows, actions, rewards, begins, ends, n_blocks):
             if counted:
                 moments[p, b, 0] += reward
                 continue
-            row = rows[t if many else 0, actions[t] if own_row else 0]
+            row = own_row(rows, t, actions[t])
             for i in range(n_features):
                 moments[p, b, i] += row[i] * reward
                 for j in range(i + 1):
@@ -191,7 +189,6 @@ def best_positions(rows, actions, rewards, spans, coefs, variances, clip):
     """
     found = np.empty(spans.shape[0], dtype=np.int64)
     n_blocks, n_features = coefs.shape[2], coefs.shape[3]
-    many, own_row = rows.shape[0] > 1, rows.shape[1] > 1
     for c in range(spans.shape[0]):
         total, best, found[c] = 0.0, 0.0, spans[c, 0]
         for t in range(spans[c, 0], spans[c, 1]):
@@ -199,7 +196,7 @@ def best_positions(rows, actions, rewards, spans, coefs, variances, clip):
             if np.isnan(reward):
                 continue
             b = actions[t] if n_blocks > 1 else 0
-            row = rows[t if many else 0, actions[t] if own_row else 0]
+            row = own_row(rows, t, actions[t])
             left, right = 0.0, 0.0
             for j in range(n_features):
                 left += coefs[c, 0, b, j] * row[j]
@@ -212,25 +209,6 @@ def best_positions(rows, actions, rewards, spans, coefs, variances, clip):
             if total > best:
                 best, found[c] = total, t + 1
     return found
-
-
-@compiled
-def score_spread(rows, actions, residuals, n_blocks):
-    """Σ e² f f' by block, (B, D, D): the scatter of the scores of a fit."""
-    n_features = rows.shape[2]
-    spread = np.zeros((n_blocks, n_features, n_features))
-    many, own_row = rows.shape[0] > 1, rows.shape[1] > 1
-    for t in range(actions.size):
-        residual = residuals[t]
-        if np.isnan(residual):
-            continue
-        b = actions[t] if n_blocks > 1 else 0
-        row = rows[t if many else 0, actions[t] if own_row else 0]
-        for i in range(n_features):
-            weighted = residual * residual * row[i]
-            for j in range(n_features):
-                spread[b, i, j] += weighted * row[j]
-    return spread
 
 
 @compiled
@@ -278,7 +256,6 @@ def trace_evidence(
     at ``origin``. Stops once the evidence is ``max_drop`` below the best.
     """
     n_blocks = coefs.shape[1]
-    many, own_row = rows.shape[0] > 1, rows.shape[1] > 1
     leverage = np.empty(rows.shape[2])
     step = 1 if edge > position else -1
     new = 0 if step > 0 else 1
@@ -288,7 +265,7 @@ def trace_evidence(
         reward = rewards[t]
         if not np.isnan(reward):
             b = actions[t] if n_blocks > 1 else 0
-            row = rows[t if many else 0, actions[t] if own_row else 0]
+            row = own_row(rows, t, actions[t])
             for side in range(2):
                 sign = 1.0 if side == new else -1.0
                 error, stretch = refit(inverses[side, b], coefs[side, b], row, residuals[t], sign, leverage)
@@ -307,7 +284,6 @@ def likelihood_spreads(rows, actions, residuals, begins, positions, ends, coefs,
     """
     found = np.ones((positions.size, 2))
     n_blocks, n_features = coefs.shape[2], coefs.shape[3]
-    many, own_row = rows.shape[0] > 1, rows.shape[1] > 1
     for c in range(positions.size):
         for side in range(2):
             scatter, drift = 0.0, 0.0
@@ -315,7 +291,7 @@ def likelihood_spreads(rows, actions, residuals, begins, positions, ends, coefs,
                 if np.isnan(residuals[t]):
                     continue
                 b = actions[t] if n_blocks > 1 else 0
-                row = rows[t if many else 0, actions[t] if own_row else 0]
+                row = own_row(rows, t, actions[t])
                 gap, error = 0.0, residuals[t]
                 for j in range(n_features):
                     gap += (coefs[c, 1, b, j] - coefs[c, 0, b, j]) * row[j]

@@ -9,9 +9,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from seachange.kernels.compiler import compiled, fused, reordered
-from seachange.kernels.exponential import exp_of
-from seachange.kernels.rows import LANES, column_buffer, gather, group_by_block, without_contexts
+from seachange.kernels.compiler import compiled, fused
+from seachange.kernels.lanes import (
+    LANES,
+    column_buffer,
+    exp_of,
+    gather,
+    group_by_block,
+    sum_of,
+    weighted_sum,
+    without_contexts,
+)
 
 # Used instead of infinity, because a difference of two infinities is NaN.
 LARGEST = 1e300
@@ -133,35 +141,6 @@ def fill_rounds(rows, actions, rewards, order, bounds, coefs, halves, log_deviat
     return log_factor if clicks else log_factor - n_observed * HALF_LOG_2_PI
 
 
-@fused
-def weighted_sum(rows, columns, weights, totals):
-    """Write Σ_j weights(j) rows(j) of ``columns`` to the start of ``totals``, summed in the order of j."""
-    size = columns.stop - columns.start
-    for i in range(size):
-        totals[i] = 0.0
-    fours = weights.size // 4 * 4
-    for j in range(0, fours, 4):
-        # Four rows at a time, so that each total is loaded once for all of them.
-        first, second, third, fourth = (
-            rows[j, columns],
-            rows[j + 1, columns],
-            rows[j + 2, columns],
-            rows[j + 3, columns],
-        )
-        for i in range(size):
-            totals[i] = (
-                totals[i]
-                + first[i] * weights[j]
-                + second[i] * weights[j + 1]
-                + third[i] * weights[j + 2]
-                + fourth[i] * weights[j + 3]
-            )
-    for j in range(fours, weights.size):
-        row = rows[j, columns]
-        for i in range(size):
-            totals[i] += row[i] * weights[j]
-
-
 @compiled
 def n_missing(rewards, size):
     """Number of missing values among the first ``size`` rewards."""
@@ -186,22 +165,12 @@ def gaussian_block(block, rewards, size, halves, log_deviations, nearest):
         scores = block[z]
         for i in range(size):
             scores[i] = exp_of(nearest[i] - scores[i])
-    if n_missing(rewards, size) > 0:
-        for i in range(size):
-            if np.isnan(rewards[i]):
-                for z in range(n_states):
-                    block[z, i] = 1.0
-                nearest[i] = 0.0
-    return -sum_of(nearest, size)
-
-
-@reordered
-def sum_of(values, size):
-    """Sum of the first ``size`` values; the compiler may reorder it."""
-    total = 0.0
     for i in range(size):
-        total += values[i]
-    return total
+        if np.isnan(rewards[i]):
+            nearest[i] = 0.0
+            for z in range(n_states):
+                block[z, i] = 1.0
+    return -sum_of(nearest, size)
 
 
 @compiled

@@ -1,4 +1,4 @@
-"""Moments of raw columns, and rows of features made of them."""
+"""Moments of raw columns, rows of features made from them, and documents drawn from pools."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ BLOCK = 256
 
 @reordered
 def column_moments(column, largest):
-    """Of a column's entries: how many are numbers, how many of these are usable (at most ``largest`` in size), and of
-    the usable ones the mean, the sum of squared deviations, the first, how many differ from it, and how many are
-    neither 0 nor 1.
+    """Moments of a column: the number of entries that are not NaN, and of those that are usable (at most ``largest``
+    in size); and for the usable ones their mean, their sum of squared deviations, the first, how many differ from it,
+    and how many are neither 0 nor 1.
     """
     first = np.nan
     for t in range(column.size):
@@ -40,10 +40,10 @@ def column_moments(column, largest):
 
 
 @compiled
-def standardise(columns, means, scales, places, marks, largest, rows):
+def standardize(columns, means, scales, places, marks, largest, rows):
     """rows[t, places[j]] = (columns[j, t] - means[j]) / scales[j], or 0 if that is NaN, and then 1 in place marks[j].
 
-    marks[j] is -1 for columns without a mark. Returns how many entries are larger than ``largest``.
+    marks[j] is -1 for columns without a mark. Returns the number of entries larger than ``largest``.
     """
     n_large = 0
     for start in range(0, columns.shape[1], BLOCK):
@@ -83,3 +83,29 @@ def cross(own, shared, owners, places, rows):
                 rows[t, k, a] = own[i, a]
                 for x in range(n_shared):
                     rows[t, k, n_own + x * n_own + a] = shared[t, x] * own[i, a]
+
+
+@compiled
+def draw_documents(pool_documents, pools, shown, uniforms, documents, actions):
+    """Fill documents[t] with random documents of visit t's pool, in random order, with shown[t] at actions[t].
+
+    A pool ends at its first -1 and has at least as many documents as are drawn. ``uniforms`` (n, drawn) are the draws.
+    """
+    n_drawn = documents.shape[1]
+    pool = np.empty(pool_documents.shape[1], pool_documents.dtype)
+    for t in range(pools.size):
+        size = 0
+        for document in pool_documents[pools[t]]:
+            if document < 0:
+                break
+            pool[size] = document
+            if document == shown[t]:
+                pool[0], pool[size] = pool[size], pool[0]
+            size += 1
+        for i in range(1, n_drawn):
+            j = i + int(uniforms[t, i] * (size - i))
+            pool[i], pool[j] = pool[j], pool[i]
+        slot = int(uniforms[t, 0] * n_drawn)
+        pool[0], pool[slot] = pool[slot], pool[0]
+        documents[t] = pool[:n_drawn]
+        actions[t] = slot

@@ -9,9 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from seachange.kernels.compiler import fused
-from seachange.kernels.exponential import exp_of, exp_of_single
-from seachange.kernels.rows import LANES
-from seachange.kernels.short_chains import add_dots
+from seachange.kernels.lanes import LANES, add_dots, exp_of, exp_of_single
 
 # Value of a round: its clipped weight, or the log probability of the logged action.
 VALUE, CROSS_ENTROPY = 0, 1
@@ -77,14 +75,9 @@ def objective_sums(
 
 @fused
 def scores_of(features, coefs, scores):
-    """Write Σ_j θ(j) features(j) to ``scores``.
-
-    Features shared by all actions fit into the fastest cache and are summed four at a time; otherwise they are read one
-    row at a time, in memory order.
-    """
-    fours = coefs.size // 4 * 4 if features.shape[1] == LANES else 0
-    if fours > 0:
-        scores[:] = 0.0
+    """``weighted_sum`` over all columns: write Σ_j θ(j) features(j) to ``scores``."""
+    scores[:] = 0.0
+    fours = coefs.size // 4 * 4
     for j in range(0, fours, 4):
         first, second, third, fourth = features[j], features[j + 1], features[j + 2], features[j + 3]
         a, b, c, d = coefs[j], coefs[j + 1], coefs[j + 2], coefs[j + 3]
@@ -92,12 +85,8 @@ def scores_of(features, coefs, scores):
             scores[i] += first[i] * a + second[i] * b + third[i] * c + fourth[i] * d
     for j in range(fours, coefs.size):
         row, coef = features[j], coefs[j]
-        if j == 0:
-            for i in range(scores.size):
-                scores[i] = row[i] * coef
-        else:
-            for i in range(scores.size):
-                scores[i] += row[i] * coef
+        for i in range(scores.size):
+            scores[i] += row[i] * coef
 
 
 @fused

@@ -8,7 +8,7 @@ import numpy as np
 
 from seachange.kernels.compiler import compiled, reordered
 from seachange.kernels.emission import click_rate
-from seachange.kernels.rows import LANES, action_rows, column_buffer, gather, group_by_block, without_contexts
+from seachange.kernels.lanes import LANES, action_rows, column_buffer, gather, group_by_block, without_contexts
 
 # Weights below this do not change a sum. Posteriors are almost always 0 or 1.
 NEGLIGIBLE = 1e-15
@@ -20,61 +20,46 @@ MAX_SQUARE_RATIO = 64.0
 BLOCK, BLOCKS_PER_PASS = 256, 16
 # A feature with a smaller sum of squares counts as unobserved.
 NOTHING = 1e-200
+NO_SCORES = np.empty((0, 0))
 
 
-def regression_sums(rows, actions, rewards, weights, n_blocks):
+def regression_sums(rows, actions, rewards, weights, n_blocks, scores=NO_SCORES):
     """Σ_t u_t(z) [f f', f r, r², 1] for each weight column z; rounds without a reward (NaN) are skipped.
 
-    Returns Gram matrices (L, B, D, D), moments (L, B, D) and totals (L, 2) of r² and 1.
+    Returns Gram matrices (L, B, D, D), moments (L, B, D) and totals (L, 2) of r² and 1. With ``scores`` (n, L), rewards
+    are clicks, and the first two are the negative Hessian and gradient of log p(r): Σ_t u_t(z) [p (1 - p) f f', (r - p)
+    f], p = 1 / (1 + exp(-score)).
     """
     if without_contexts(rows):
-        counts, sums, totals = table_sums(actions, rewards, weights, n_blocks)
-        return *table_grams(rows, counts, sums), totals
-    curvatures, slopes, totals = gaussian_terms(rewards, weights)
-    return *summed_terms(rows, actions, curvatures, slopes, n_blocks), totals
-
-
-def logistic_sums(rows, actions, rewards, weights, scores, n_blocks):
-    """Σ_t u_t(z) [p (1 - p) f f', (r - p) f], p = 1 / (1 + exp(-score)): negative Hessian and gradient of log p(r).
-
-    Returns them with totals (L, 2) of r² and 1; rounds without a reward (NaN) are skipped.
-    """
-    if without_contexts(rows):
-        counts, sums, totals = table_sums(actions, rewards, weights, n_blocks)
-        return *table_grams(rows, *table_click_terms(actions, scores, counts, sums)), totals
-    curvatures, slopes, totals = click_terms(rewards, weights, scores)
-    return *summed_terms(rows, actions, curvatures, slopes, n_blocks), totals
+        *sums, totals = table_sums(actions, rewards, weights, n_blocks)
+        return *table_grams(rows, *(table_click_terms(actions, scores, *sums) if scores.size else sums)), totals
+    curvatures, slopes, totals = round_terms(rewards, weights, scores)
+    n_columns, n_features = weights.shape[1], rows.shape[2]
+    sums = np.zeros((n_columns, n_blocks, n_features * (n_features + 3) // 2))
+    add_rounds(rows, actions, *group_by_block(actions, n_blocks), curvatures, slopes, sums)
+    return *unpacked(sums, n_features), totals
 
 
 @compiled
-def gaussian_terms(rewards, weights):
-    """Curvatures u and slopes u r of each round, (n, L), and totals (L, 2) of u r² and u."""
-    n, n_columns = weights.shape
-    curvatures, slopes, totals = np.zeros((n, n_columns)), np.zeros((n, n_columns)), np.zeros((n_columns, 2))
-    for t in range(n):
-        observed = not np.isnan(rewards[t])
-        for z in range(n_columns):
-            curvatures[t, z] = weights[t, z] if observed else 0.0
-            slopes[t, z] = weights[t, z] * rewards[t] if observed else 0.0
-            totals[z, 0] += slopes[t, z] * rewards[t] if observed else 0.0
-            totals[z, 1] += curvatures[t, z]
-    return curvatures, slopes, totals
+def round_terms(rewards, weights, scores):
+    """Curvatures and slopes of each round, (n, L), and totals (L, 2) of u r² and u.
 
-
-@compiled
-def click_terms(rewards, weights, scores):
-    """Curvatures u p (1 - p) and slopes u (r - p) of each round, (n, L), and totals (L, 2) of u r² and u."""
+    They are u and u r, or for clicks, if there are ``scores``, u p (1 - p) and u (r - p).
+    """
     n, n_columns = weights.shape
     curvatures, slopes, totals = np.zeros((n, n_columns)), np.zeros((n, n_columns)), np.zeros((n_columns, 2))
     for t in range(n):
         if np.isnan(rewards[t]):
             continue
-        for z in range(weights.shape[1]):
-            p = click_rate(scores[t, z])
-            curvatures[t, z] = weights[t, z] * p * (1.0 - p)
-            slopes[t, z] = weights[t, z] * (rewards[t] - p)
-            totals[z, 0] += weights[t, z] * rewards[t] * rewards[t]
-            totals[z, 1] += weights[t, z]
+        for z in range(n_columns):
+            weight = weights[t, z]
+            if scores.size > 0:
+                p = click_rate(scores[t, z])
+                curvatures[t, z], slopes[t, z] = weight * p * (1.0 - p), weight * (rewards[t] - p)
+            else:
+                curvatures[t, z], slopes[t, z] = weight, weight * rewards[t]
+            totals[z, 0] += weight * rewards[t] * rewards[t]
+            totals[z, 1] += weight
     return curvatures, slopes, totals
 
 
@@ -120,14 +105,6 @@ def table_grams(rows, curvatures, slopes):
     """Sums (L, B) of a log without contexts, in the general shapes (L, B, 1, 1) and (L, B, 1)."""
     feature = rows[0, 0, 0]
     return curvatures[:, :, None, None] * feature**2, slopes[:, :, None] * feature
-
-
-def summed_terms(rows, actions, curvatures, slopes, n_blocks):
-    """Gram matrices Σ_t c_t(z) f f' (L, B, D, D) and moments Σ_t s_t(z) f (L, B, D)."""
-    n_features = rows.shape[2]
-    sums = np.zeros((curvatures.shape[1], n_blocks, n_features * (n_features + 3) // 2))
-    add_rounds(rows, actions, *group_by_block(actions, n_blocks), curvatures, slopes, sums)
-    return unpacked(sums, n_features)
 
 
 @compiled
@@ -246,7 +223,7 @@ def unweighted_sums(rows, actions, rewards, segments):
     Segments are arrays of rounds. Only for features in one block (B = 1). Computed once and used by every E-step.
     """
     n_features = rows.shape[2]
-    curvatures, slopes, _ = gaussian_terms(rewards, np.ones((rewards.size, 1)))
+    curvatures, slopes, _ = round_terms(rewards, np.ones((rewards.size, 1)), NO_SCORES)
     sums = np.zeros((len(segments), n_features * (n_features + 3) // 2))
     subtractable = np.empty(len(segments), dtype=bool)
     for p, segment in enumerate(segments):

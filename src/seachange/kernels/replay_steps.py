@@ -39,7 +39,7 @@ class Acceptance(NamedTuple):
     quantile: float  # q
     lower: npt.NDArray[np.float64]  # the ⌈q m⌉ smallest of m, negated, as a heap
     upper: npt.NDArray[np.float64]  # the others, as a heap
-    sizes: npt.NDArray[np.int64]  # (2,) how many there are in each
+    sizes: npt.NDArray[np.int64]  # (2,) lengths of both heaps
 
 
 class Followed(NamedTuple):
@@ -99,7 +99,7 @@ def include(lower, upper, sizes, quantile, value):
 
 
 @compiled
-def judge_round(t, belief, initial, past, acceptance, found, exploration, probs):
+def accept_round(t, belief, initial, past, acceptance, found, exploration, probs):
     """Whether round t is accepted. π_t(a_t), the expected reward of π_t, and c are written in either case."""
     if past.starts[t]:
         belief[:] = initial
@@ -123,14 +123,12 @@ def judge_round(t, belief, initial, past, acceptance, found, exploration, probs)
 @compiled
 def follow_exp4s(belief, initial, past, acceptance, found, exploration, learning_rate, low, span, transition):
     """Exp4.S along a chunk of a log; ``belief`` and ``acceptance`` change in place, ``found`` is filled."""
-    probs, column, evidence = np.empty(past.advice.shape[2]), np.empty(belief.size), np.empty(belief.size)
+    probs, scratch, evidence = np.empty(past.advice.shape[2]), np.empty(belief.size), np.empty(belief.size)
     for t in range(past.actions.size):
-        if judge_round(t, belief, initial, past, acceptance, found, exploration, probs):
+        if accept_round(t, belief, initial, past, acceptance, found, exploration, probs):
             cost = 1.0 - (past.rewards[t] - low) / span
-            for z in range(belief.size):
-                column[z] = past.advice[t, z, past.actions[t]]
-            exp4s_evidence(column, found.chosen[t], cost, learning_rate, evidence)
-            advance(belief, evidence, transition, column)
+            exp4s_evidence(past.advice[t, :, past.actions[t]], found.chosen[t], cost, learning_rate, evidence)
+            advance(belief, evidence, transition, scratch)
 
 
 @compiled
@@ -138,7 +136,7 @@ def follow_posterior(belief, initial, past, acceptance, found, exploration, rows
     """HMM posterior sampling along a chunk of a log; the same conventions."""
     probs, scores, evidence = np.empty(past.advice.shape[2]), np.empty(belief.size), np.empty(belief.size)
     for t in range(past.actions.size):
-        if judge_round(t, belief, initial, past, acceptance, found, exploration, probs):
+        if accept_round(t, belief, initial, past, acceptance, found, exploration, probs):
             state_scores(rows[t if rows.shape[0] > 1 else 0], past.actions[t], coefs, scores)
             reward_evidence(scores, past.rewards[t], variances, evidence)
             advance(belief, evidence, transition, scores)

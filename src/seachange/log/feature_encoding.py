@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from seachange.errors import LogError
-from seachange.kernels.feature_rows import cross, one_hot, standardise
+from seachange.kernels.feature_rows import cross, one_hot, standardize
 from seachange.log.arrays import Columns
 from seachange.log.feature_types import Category, Feature, Flag, Hashed, Number
 from seachange.log.raw import RawColumn, as_lists, coded, numbers_of, raw_columns
@@ -94,7 +94,7 @@ def _fill_numbers(
         end = min(start + BLOCK_ROWS, len(rows))
         for j, array in enumerate(arrays):
             block[j, : end - start] = array[start:end]
-        n_large += standardise(block[:, : end - start], means, scales, places, marks, LARGEST, rows[start:end])
+        n_large += standardize(block[:, : end - start], means, scales, places, marks, LARGEST, rows[start:end])
     return [] if n_large == 0 else _too_large(numbers, arrays)
 
 

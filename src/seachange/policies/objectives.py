@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from seachange.engine import map_in_order
+from seachange.kernels.lanes import LANES
 from seachange.kernels.objective_sums import ALONE, CROSS_ENTROPY, SQUARES, VALUE, WEIGHTS, objective_sums
-from seachange.kernels.rows import LANES
 from seachange.log.bandit_log import BanditLog
 from seachange.protocols import Bools, Floats, Ints
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from seachange.kernels.softmax_probs import softmax_advice
+from seachange.kernels.action_probs import softmax_advice
 from seachange.log.joint_features import JointFeatures
 from seachange.protocols import Floats
 from seachange.registry import POLICIES, Arrays, SavedPart

@@ -14,7 +14,7 @@ from scipy.special import softmax
 
 from seachange.engine import one_thread, stage
 from seachange.errors import Fix, SeachangeWarning
-from seachange.kernels.softmax_probs import choice_probs, choice_sums
+from seachange.kernels.action_probs import choice_probs, choice_sums
 from seachange.log.bandit_log import BanditLog, require_rounds
 from seachange.params import require_count
 from seachange.propensities.signature import unnamed_propensities

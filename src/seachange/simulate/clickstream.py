@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from seachange.errors import Fix, ParameterError
-from seachange.kernels.pools import draw_documents
+from seachange.kernels.feature_rows import draw_documents
 from seachange.log.bandit_log import BanditLog
 from seachange.params import require
 from seachange.protocols import Floats, Ints

@@ -3,8 +3,7 @@
 from seachange.states.change_point import ChangePointOracle
 from seachange.states.hmm import HMMOracle
 from seachange.states.labels import KnownStates, SingleState, StateLabels
-from seachange.states.live_filter import LiveFilter
-from seachange.states.switching_regression import SwitchingRegression
+from seachange.states.switching_regression import LiveFilter, SwitchingRegression
 
 __all__ = [
     "ChangePointOracle",

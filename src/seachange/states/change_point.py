@@ -16,17 +16,8 @@ from seachange.log.joint_features import JointFeatures
 from seachange.params import Auto, Params, require, require_count
 from seachange.protocols import Floats, Ints
 from seachange.registry import LARGEST_SAVED, ORACLES, Arrays, SavedPart
+from seachange.states import detector
 from seachange.states.clustering import best_states, cluster, merge, renumbered, state_fits
-from seachange.states.detector import (
-    Changes,
-    find_changes,
-    find_reward_changes,
-    require_length,
-    reward_length,
-    segments_of,
-    theorem_settings,
-    window_grid,
-)
 from seachange.states.labels import StateLabels, labels_from_states
 from seachange.states.segment_fits import Series, Sums, chain_lengths, series_of
 
@@ -104,7 +95,7 @@ class ChangePointOracle(Params):
     f(x, a) with contexts. The cost of one fit for both sides instead of two, in units of the noise, is about χ² if
     nothing changed. Windows of many lengths are scanned. Each change found then moves to its most likely position
     between its neighbors and is tested there. Its p-value is the probability that a log of this length without changes
-    has such a difference at any position and window, so the probability of a false change is at most ``delta``.
+    differs as much at any position and window, so the probability of a false change is at most ``delta``.
     ``threshold`` applies to -log of the p-value: 3 nats correspond to a p-value of 0.05, and "auto" is -log δ. Rounds
     without a reward are skipped.
 
@@ -129,9 +120,7 @@ class ChangePointOracle(Params):
     """
 
     n_states: int | Auto = "auto"  # k: number of states; auto: as many as differ significantly
-    window: int | Auto = (
-        "auto"  # w: rounds compared on each side; longer finds smaller changes; fit, auto: many lengths
-    )
+    window: int | Auto = "auto"  # w: rounds compared on each side; longer finds smaller changes; auto: see above
     threshold: float | Auto = "auto"  # fit: -log of the p-value; reward: c. Higher means fewer false alarms
     statistic: Statistic = "fit"  # compare regression fits ("fit") or mean rewards ("reward", the paper's detector)
     min_change: float | None = None  # reward only, Δ: smallest change of the mean reward to find
@@ -155,8 +144,36 @@ class ChangePointOracle(Params):
         if len(changes.positions) == 0 and (n_found == 1 or len(windows) == 0):
             warnings.warn(_no_change(series, self.statistic, windows, threshold), NoChangeWarning, stacklevel=2)
         elif given is not None and n_found < given:
-            warnings.warn(_too_few_states(given, n_found, len(values)), SeachangeWarning, stacklevel=2)
-        self.segmentation_ = self._record(series, changes, windows, threshold, segments, values, states)
+            enough = f"the {len(values)} segments of the log form only {n_found} distinct states"
+            reason = f"the log has only {len(values)} segments" if len(values) < given else enough
+            message = f"n_states={given}, but {reason}; the remaining states are empty."
+            warnings.warn(message, SeachangeWarning, stacklevel=2)
+        n_states = n_found if given is None else max(given, n_found)
+        by_state = segments.grouped(states, n_states)
+        coefs, noise = state_fits(by_state)
+        empty = np.bincount(states, minlength=n_states) == 0
+        # A state without rewards has the log's mean, like its segments.
+        unseen = by_state.counts.sum(axis=1) == 0
+        weights = np.where(unseen[states], 1.0, segments.counts.sum(axis=1))
+        order = np.argsort(series.rounds(changes.positions))
+        found, low, high = (series.rounds(each)[order] for each in (changes.positions, changes.low, changes.high))
+        self.segmentation_ = Segmentation(
+            statistic=self.statistic,
+            windows=windows,
+            threshold=threshold,
+            change_points=found,
+            p_values=np.exp(changes.log_p_values)[order],
+            low=low,
+            high=high,
+            segment_starts=series.rounds(detector.segments_of(series, changes.positions)[0]),
+            segment_values=values,
+            segment_states=states,
+            state_values=_means_by(states, values, n_states, weights),
+            state_coefs=np.where(empty[:, None, None], np.nan, series.coefs + coefs / series.scales),
+            state_precisions=by_state.grams * np.multiply.outer(series.scales, series.scales),
+            state_rounds=by_state.counts,
+            noise_variances=noise,
+        )
         return self
 
     def predict(self, log: BanditLog) -> StateLabels:
@@ -173,11 +190,11 @@ class ChangePointOracle(Params):
                 f"{log.joint.description} and {log.n_actions} actions, needs {series.coefs.shape}."
             )
         if fitted.statistic == "reward":
-            require_length(log, int(fitted.windows[0]))
+            detector.require_length(log, int(fitted.windows[0]))
         changes = self._changes(fitted.statistic, series, fitted.windows, fitted.threshold)
         segments, values = _segments(series, changes.positions)
         states = self._assigned(series, segments, values)
-        begins, ends = segments_of(series, changes.positions)
+        begins, ends = detector.segments_of(series, changes.positions)
         rounds = np.repeat(states, ends - begins)
         if series.order is not None:
             rounds[series.order] = rounds.copy()
@@ -205,32 +222,62 @@ class ChangePointOracle(Params):
         _require_usable(log, self.statistic)
         if self.window != "auto":
             require_count("window", self.window)
-        if self.statistic == "fit":
-            return self._fit_settings(log)
-        window, threshold = theorem_settings(
-            log, self.window, self.threshold, self.min_change, self.delta,
-            reward_length(log.arrays.rewards, self.reward_range),
-        )  # fmt: skip
-        return np.array([window]), threshold
+        return self._fit_settings(log) if self.statistic == "fit" else self._theorem_settings(log)
 
     def _fit_settings(self, log: BanditLog) -> tuple[Ints, float]:
-        for name, value, default in (
-            ("min_change", self.min_change, None),
-            ("reward_range", self.reward_range, "auto"),
-        ):
+        for name, default in (("min_change", None), ("reward_range", "auto")):
+            value = getattr(self, name)
             require(value == default, f'{name}={value} needs statistic="reward"; statistic="fit" does not use it.')
         # The threshold stays positive if delta is 1.
         threshold = max(-math.log(self.delta), 1e-3) if self.threshold == "auto" else float(self.threshold)
         if self.window == "auto":
-            return window_grid(chain_lengths(log), float(log.joint.size), threshold), threshold
-        require_length(log, self.window)
+            return detector.window_grid(chain_lengths(log), float(log.joint.size), threshold), threshold
+        detector.require_length(log, self.window)
         return np.array([self.window]), threshold
 
-    def _changes(self, statistic: Statistic, series: Series, windows: Ints, threshold: float) -> Changes:
+    def _theorem_settings(self, log: BanditLog) -> tuple[Ints, float]:
+        """(w, c) of the paper's detector."""
+        n, delta, change = len(log), self.delta, self.min_change
+        require(change is None or change > 0, f"min_change must be positive; got {change}.")
+        length = self._reward_length(log.arrays.rewards)
+        if self.window != "auto":
+            window = self.window
+        elif change is None:
+            window = max(int(chain_lengths(log).max()) // 40, 1)
+        else:
+            window = math.ceil(8 * (length / change) ** 2 * math.log(16 * n / delta))
+        detector.require_length(log, window)
+        if self.threshold != "auto":
+            threshold = float(self.threshold)
+        elif change is None:
+            threshold = length * math.sqrt(math.log(2 * n / delta) / window)
+        else:
+            threshold = change / 2
+            least = length * math.sqrt(2 * math.log(8 * n / delta) / window)
+            if threshold < least:
+                warnings.warn(
+                    f"window={window} is too short to distinguish changes of {change:g} from noise: the theorem needs "
+                    f"a threshold of {least:.3g}, but min_change / 2 is {threshold:g}. Expect false alarms, or use a "
+                    "longer window.",
+                    SeachangeWarning,
+                    stacklevel=4,
+                )
+        return np.array([window]), threshold
+
+    def _reward_length(self, rewards: Floats) -> float:
+        """R: the length of the reward range; "auto": 1, or two standard deviations if rewards leave [0, 1]."""
+        if self.reward_range != "auto":
+            low, high = self.reward_range
+            require(high > low, f"reward_range must be (low, high) with low < high; got {self.reward_range}.")
+            return high - low
+        if rewards.min() >= 0 and rewards.max() <= 1:
+            return 1.0
+        return 2 * float(rewards.std()) or 1.0
+
+    def _changes(self, statistic: Statistic, series: Series, windows: Ints, threshold: float) -> detector.Changes:
         if statistic == "fit":
-            return find_changes(series, windows, threshold)
-        length = reward_length(series.rewards, self.reward_range)
-        return find_reward_changes(series, int(windows[0]), threshold, length)
+            return detector.find_changes(series, windows, threshold)
+        return detector.find_reward_changes(series, int(windows[0]), threshold, self._reward_length(series.rewards))
 
     def _assigned(self, series: Series, segments: Sums, values: Floats) -> Ints:
         """(S,) state of each segment, by the same rule as in the fit."""
@@ -243,39 +290,6 @@ class ChangePointOracle(Params):
         known = ~np.isnan(fitted.state_values)
         return np.flatnonzero(known)[best_states(segments, coefs[known], fitted.noise_variances)]
 
-    def _record(
-        self, series: Series, changes: Changes, windows: Ints, threshold: float, segments: Sums, values: Floats,
-        states: Ints,
-    ) -> Segmentation:  # fmt: skip
-        n_found = int(states.max()) + 1
-        n_states = n_found if self.n_states == "auto" else max(self.n_states, n_found)
-        by_state = segments.grouped(states, n_states)
-        coefs, noise = state_fits(by_state)
-        empty = np.bincount(states, minlength=n_states) == 0
-        rounds = segments.counts.sum(axis=1)
-        # A state without rewards has the log's mean, like its segments.
-        unseen = by_state.counts.sum(axis=1) == 0
-        state_values = _means_by(states, values, n_states, np.where(unseen[states], 1.0, rounds))
-        order = np.argsort(series.rounds(changes.positions))
-        found, low, high = (series.rounds(each)[order] for each in (changes.positions, changes.low, changes.high))
-        return Segmentation(
-            statistic=self.statistic,
-            windows=windows,
-            threshold=threshold,
-            change_points=found,
-            p_values=np.exp(changes.log_p_values)[order],
-            low=low,
-            high=high,
-            segment_starts=series.rounds(segments_of(series, changes.positions)[0]),
-            segment_values=values,
-            segment_states=states,
-            state_values=state_values,
-            state_coefs=np.where(empty[:, None, None], np.nan, series.coefs + coefs / series.scales),
-            state_precisions=by_state.grams * np.multiply.outer(series.scales, series.scales),
-            state_rounds=by_state.counts,
-            noise_variances=noise,
-        )
-
 
 def _require_usable(log: BanditLog, statistic: Statistic) -> None:
     require_rounds(log, "the change-point detector")
@@ -285,7 +299,7 @@ def _require_usable(log: BanditLog, statistic: Statistic) -> None:
 
 def _segments(series: Series, changes: Ints) -> tuple[Sums, Floats]:
     """Sums and mean rewards of the segments between ``changes``; without rewards, the mean is that of the log."""
-    begins, ends = segments_of(series, changes)
+    begins, ends = detector.segments_of(series, changes)
     segments = series.sums(begins, ends)
     observed = ~np.isnan(series.rewards)
     sums = np.add.reduceat(np.where(observed, series.rewards, 0.0), begins)
@@ -298,14 +312,6 @@ def _means_by(states: Ints, values: Floats, n_states: int, weights: Floats | Non
     weights = np.ones(len(values)) if weights is None else weights
     with np.errstate(invalid="ignore"):
         return np.bincount(states, weights * values, n_states) / np.bincount(states, weights, n_states)
-
-
-def _too_few_states(asked: int, found: int, n_segments: int) -> str:
-    if n_segments < asked:
-        reason = f"the log has only {n_segments} segments"
-    else:
-        reason = f"the {n_segments} segments of the log form only {found} distinct states"
-    return f"n_states={asked}, but {reason}; the remaining states are empty."
 
 
 def _no_change(series: Series, statistic: Statistic, windows: Ints, threshold: float) -> str:

@@ -6,25 +6,15 @@ The first part is the null distribution: the p-value of a statistic in a log wit
 from __future__ import annotations
 
 import math
-import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from scipy import special
 
-from seachange.errors import ParameterError, SeachangeWarning
-from seachange.kernels.change_scans import (
-    best_positions,
-    bin_scores,
-    likelihood_spreads,
-    mean_shifts,
-    pick_peaks,
-    position_intervals,
-    score_shifts,
-)
+from seachange.errors import ParameterError
+from seachange.kernels import change_scans
 from seachange.log.bandit_log import BanditLog
-from seachange.params import Auto, require
 from seachange.protocols import Bools, Floats, Ints
 from seachange.states.segment_fits import LEAST_ROUNDS, Series, Sums, chain_lengths, difference, log_tail
 
@@ -46,7 +36,7 @@ MAX_NUMBERS = 1 << 24
 
 
 def log_p_values(statistics: Floats, degrees: Floats, windows: Ints, grid: Ints, lengths: Ints) -> Floats:
-    """log of the probability that chains of these lengths, without changes, have such a statistic anywhere."""
+    """log of the probability that chains of these lengths, without changes, have a statistic this large anywhere."""
     comparisons = log_comparisons(statistics, degrees, windows, grid, lengths)
     return np.asarray(np.minimum(log_tail(statistics, degrees) + comparisons, 0.0))
 
@@ -66,12 +56,6 @@ def log_comparisons(statistics: Floats, degrees: Floats, windows: Ints, grid: In
     return np.asarray(np.log(np.maximum(chains + crossings * rounds, 1.0) * len(grid)))
 
 
-def normal_deviate(statistic: float, degrees: float) -> float:
-    """The normal deviate with about the same tail probability, by the Wilson-Hilferty cube root."""
-    unit = 2 / (9 * degrees)
-    return float(((statistic / degrees) ** (1 / 3) - 1 + unit) / math.sqrt(unit))
-
-
 def critical_value(
     threshold: float, degrees: float, window: int, grid: Ints, lengths: Ints, slack: float = 0.0
 ) -> float:
@@ -79,11 +63,11 @@ def critical_value(
 
     The slack is at most half of the nats that a single comparison needs: in a short log there are few comparisons.
     """
-    given = np.array([degrees]), np.array([window]), grid, lengths
     statistic = degrees + 2 * threshold
     for _ in range(8):
+        given = np.array([statistic]), np.array([degrees]), np.array([window])
         # Beyond 600 nats a probability underflows.
-        total = min(threshold + float(log_comparisons(np.array([statistic]), *given)[0]), 600.0)
+        total = min(threshold + float(log_comparisons(*given, grid, lengths)[0]), 600.0)
         total = max(total - slack, total / 2)
         statistic = 2 * float(special.gammainccinv(degrees / 2, math.exp(-total)))
     return statistic
@@ -92,7 +76,7 @@ def critical_value(
 def window_grid(lengths: Ints, degrees: float, threshold: float) -> Ints:
     """Windows to scan with, each 3/2 or 4/3 of the previous one, up to half of the longest chain.
 
-    The first is the shortest in which a change of two standard deviations can be significant: such a change is half of
+    The first is the shortest in which a change of two standard deviations can be significant: it explains half of
     the variance of the 2w rounds, so its statistic is w. (A statistic cannot exceed the number of its rounds.)
     """
     longest, windows = int(lengths.max()), np.array([8])
@@ -162,10 +146,13 @@ def scan(series: Series, windows: Ints, threshold: float) -> Ints:
     accepted = np.empty(0, dtype=np.int64)
     for window, width, bins in _levels(series, windows):
         least = critical_value(threshold, degrees, window, windows, lengths, SLACK)
-        deviates = score_shifts(*bins.sums, bins.begins, bins.ends, width, freedom, LEAST_ROUNDS)
-        above = np.flatnonzero(deviates >= normal_deviate(least, degrees))
+        # Like the kernel's: the normal deviate of the same tail probability, by the Wilson-Hilferty cube root.
+        unit = 2 / (9 * degrees)
+        lowest = ((least / degrees) ** (1 / 3) - 1 + unit) / math.sqrt(unit)
+        deviates = change_scans.score_shifts(*bins.sums, bins.begins, bins.ends, width, freedom, LEAST_ROUNDS)
+        above = np.flatnonzero(deviates >= lowest)
         best_first = above[np.argsort(-deviates[above], kind="stable")]
-        peaks = bins.starts[pick_peaks(best_first, len(deviates), width)]
+        peaks = bins.starts[change_scans.pick_peaks(best_first, len(deviates), width)]
         if len(accepted):
             after = np.minimum(np.searchsorted(accepted, peaks), len(accepted) - 1)
             nearest = np.minimum(np.abs(accepted[after] - peaks), np.abs(accepted[np.maximum(after - 1, 0)] - peaks))
@@ -178,7 +165,7 @@ class _Bins(NamedTuple):
     starts: Ints  # first round of each bin
     begins: Ints  # first bin of each chain
     ends: Ints
-    sums: tuple[Floats, Floats, Floats]  # of scores, squares and counts
+    sums: Sequence[Floats]  # of scores, squares and counts
 
 
 def _levels(series: Series, windows: Ints) -> Iterator[tuple[int, int, _Bins]]:
@@ -206,11 +193,9 @@ def _binned(series: Series, window: int, width: int) -> _Bins:
     stops = np.append(starts[1:], 0)
     stops[ends - 1] = series.ends[long]
     n_blocks, n_features = series.coefs.shape
-    scores, squares = np.zeros((ends[-1], n_blocks, n_features)), np.zeros((ends[-1], n_blocks))
-    rounds = np.zeros((ends[-1], n_blocks))
-    whitening = series.metric.whitening
-    bin_scores(series.rows, series.actions, series.residuals, whitening, starts, stops, scores, squares, rounds)
-    return _Bins(starts, begins, ends, (scores, squares, rounds))
+    sums = [np.zeros((ends[-1], n_blocks, *shape)) for shape in ((n_features,), (), ())]
+    change_scans.bin_scores(*series.data, series.metric.whitening, starts, stops, *sums)
+    return _Bins(starts, begins, ends, sums)
 
 
 def _paired(bins: _Bins) -> _Bins:
@@ -218,8 +203,8 @@ def _paired(bins: _Bins) -> _Bins:
     within = np.arange(bins.ends[-1]) - np.repeat(bins.begins, counts)
     first = np.flatnonzero(within % 2 == 0)
     ends = np.cumsum(-(-counts // 2))
-    scores, squares, rounds = (np.add.reduceat(array, first) for array in bins.sums)
-    return _Bins(bins.starts[first], np.append(0, ends[:-1]), ends, (scores, squares, rounds))
+    sums = [np.add.reduceat(array, first) for array in bins.sums]
+    return _Bins(bins.starts[first], np.append(0, ends[:-1]), ends, sums)
 
 
 def segments_of(series: Series, changes: Ints) -> tuple[Ints, Ints]:
@@ -236,7 +221,7 @@ def locate(series: Series, changes: Ints, which: Ints, windows: Ints) -> Ints:
         each = which[batch]
         fits, variances = _side_fits(series, *_side_sums(series, begins[each], changes[each], ends[each]))
         coefs, data = series.coefs + fits / series.scales, (series.rows, series.actions, series.rewards)
-        moved[batch] = best_positions(*data, spans[each], coefs, variances, _clip(series))
+        moved[batch] = change_scans.best_positions(*data, spans[each], coefs, variances, _clip(series))
     return moved
 
 
@@ -259,18 +244,15 @@ def intervals(series: Series, changes: Ints, windows: Ints) -> tuple[Ints, Ints]
     for batch in _batches(len(changes), series):
         middles = changes[batch]
         sides = _side_sums(series, begins[batch], middles, ends[batch])
-        fits, variances = _side_fits(series, *sides)
-        coefs, prior = fits / series.scales, series.whole.average_gram()
+        deviations, variances = _side_fits(series, *sides)
+        coefs, prior = deviations / series.scales, series.whole.average_gram()
         inverses = np.stack([np.linalg.inv(side.grams + prior) / scales for side in sides], axis=1)
         spreads = np.ones((len(middles), 2))
         if clip == 0:
-            spreads = likelihood_spreads(
-                series.rows, series.actions, series.residuals, begins[batch], middles, ends[batch], coefs, variances
-            )
-        drops = DROP * np.maximum(spreads[:, ::-1], 1.0)
-        found[batch] = position_intervals(
-            *data, middles, spans[batch], coefs, inverses, variances, drops, clip, PATIENCE
-        )
+            places = begins[batch], middles, ends[batch]
+            spreads = change_scans.likelihood_spreads(*series.data, *places, coefs, variances)
+        fits = coefs, inverses, variances, DROP * np.maximum(spreads[:, ::-1], 1.0)
+        found[batch] = change_scans.position_intervals(*data, middles, spans[batch], *fits, clip, PATIENCE)
     return found[:, 0], found[:, 1]
 
 
@@ -356,52 +338,12 @@ def find_reward_changes(series: Series, window: int, threshold: float, length: f
     much anywhere by chance, 2 n exp(-w x² / R²). Intervals are those of ``find_changes``.
     """
     n = len(series.rewards)
-    shifts = mean_shifts(series.rewards, window, series.begins, series.ends)
+    shifts = change_scans.mean_shifts(series.rewards, window, series.begins, series.ends)
     candidates = np.flatnonzero(shifts >= threshold)
     best_first = candidates[np.argsort(-shifts[candidates], kind="stable")]
-    found: Ints = np.sort(pick_peaks(best_first, n, 2 * window))
+    found: Ints = np.sort(change_scans.pick_peaks(best_first, n, 2 * window))
     log_ps = np.minimum(np.log(2 * n) - window * np.square(shifts[found] / length), 0.0)
     return Changes(found, log_ps, *intervals(series, found, np.array([window])))
-
-
-def theorem_settings(
-    log: BanditLog, window: int | Auto, threshold: float | Auto, min_change: float | None, delta: float, length: float
-) -> tuple[int, float]:
-    """(w, c) of the paper's detector, as given or, if "auto", from the theorem; see ``ChangePointOracle``."""
-    n = len(log)
-    require(min_change is None or min_change > 0, f"min_change must be positive; got {min_change}.")
-    if window != "auto":
-        width = window
-    elif min_change is None:
-        width = max(int(chain_lengths(log).max()) // 40, 1)
-    else:
-        width = math.ceil(8 * (length / min_change) ** 2 * math.log(16 * n / delta))
-    require_length(log, width)
-    if threshold != "auto":
-        return width, float(threshold)
-    if min_change is None:
-        return width, length * math.sqrt(math.log(2 * n / delta) / width)
-    least = length * math.sqrt(2 * math.log(8 * n / delta) / width)
-    if min_change / 2 < least:
-        warnings.warn(
-            f"window={width} is too short to distinguish changes of {min_change:g} from noise: the theorem needs a "
-            f"threshold of {least:.3g}, but min_change / 2 is {min_change / 2:g}. Expect false alarms, or use a longer "
-            "window.",
-            SeachangeWarning,
-            stacklevel=4,
-        )
-    return width, min_change / 2
-
-
-def reward_length(rewards: Floats, reward_range: tuple[float, float] | Auto) -> float:
-    """R: the length of the reward range; "auto": 1, or two standard deviations if rewards leave [0, 1]."""
-    if reward_range != "auto":
-        low, high = reward_range
-        require(high > low, f"reward_range must be (low, high) with low < high; got {reward_range}.")
-        return high - low
-    if rewards.min() >= 0 and rewards.max() <= 1:
-        return 1.0
-    return 2 * float(rewards.std()) or 1.0
 
 
 def require_length(log: BanditLog, window: int) -> None:

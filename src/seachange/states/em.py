@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from operator import attrgetter
 
 import numpy as np
 
 from seachange.engine import map_in_order, stage
 from seachange.kernels.regression import penalized_gram, solve_ridge
-from seachange.log.column_statistics import Moments, moments_of
+from seachange.log.column_statistics import moments_of
 from seachange.protocols import Floats
-from seachange.states.chains import Chain
-from seachange.states.expectation import Expectation, Workspace, expectation
+from seachange.states.expectation import Chain, Expectation, Workspace, expectation
 from seachange.states.switching_regression import LEAST_PROBABILITY, SwitchingRegression
 
 # Lower bound on the noise variance, relative to that of the rewards, for states that fit their rounds exactly.
@@ -88,7 +88,7 @@ class EMRun:
 
     @property
     def iterations(self) -> int:
-        """Iterations so far."""
+        """The number of iterations."""
         return len(self.objectives) - 1
 
     def progress(self, least_gain: float) -> float:
@@ -126,12 +126,12 @@ class EM:
                 ended += filter(self._has_ended, running)
                 running = [run for run in running if not self._has_ended(run)]
                 progress.reach(min((run.progress(self.least_gain) for run in running), default=1.0))
-        return best_first(ended)
+        return sorted(ended, key=attrgetter("objective"), reverse=True)
 
     def start(self, start: SwitchingRegression, workers: int = 1) -> EMRun:
         """A run without iterations."""
         statistics = expectation(start, self.chain, workers=workers)
-        return self._run(start, statistics, (self._objective(start, statistics),), converged=False)
+        return self._run(start, statistics, (self._objective(start, statistics),))
 
     def iterate(self, run: EMRun, iterations: int, workers: int = 1) -> EMRun:
         """The run after at most ``iterations`` more."""
@@ -148,26 +148,23 @@ class EM:
 
     def _iteration(self, run: EMRun, workspace: Workspace, workers: int) -> EMRun:
         model = maximization(run.model, run.statistics, self.prior, self._noise_floor)
-        statistics = expectation(model, self.chain, workspace=workspace, workers=workers)
-        objective = self._objective(model, statistics)
         # For clicks the M-step is a Newton step, which may overshoot.
-        for _ in range(MAX_HALVINGS if model.rewards == "bernoulli" else 0):
-            if objective >= run.objective:
-                break
-            model = replace(model, reward_coefs=0.5 * (model.reward_coefs + run.model.reward_coefs))
+        for _ in range(1 + (MAX_HALVINGS if model.rewards == "bernoulli" else 0)):
             statistics = expectation(model, self.chain, workspace=workspace, workers=workers)
             objective = self._objective(model, statistics)
-        if objective < run.objective:
-            # Rounding, or halving did not help: keep the previous model.
-            return replace(run, objectives=(*run.objectives, run.objective), converged=True)
-        return self._run(model, statistics, (*run.objectives, objective), objective - run.objective <= self.least_gain)
+            if objective >= run.objective:
+                gain = objective - run.objective
+                return self._run(model, statistics, (*run.objectives, objective), gain <= self.least_gain)
+            model = replace(model, reward_coefs=0.5 * (model.reward_coefs + run.model.reward_coefs))
+        # Rounding, or halving did not help: keep the previous model.
+        return replace(run, objectives=(*run.objectives, run.objective), converged=True)
 
     def _run(
-        self, model: SwitchingRegression, statistics: Expectation, objectives: tuple[float, ...], converged: bool
+        self, model: SwitchingRegression, statistics: Expectation, objectives: Sequence[float], converged: bool = False
     ) -> EMRun:
         """A run whose model has the coefficient precisions of its own statistics."""
         precisions = penalized_gram(statistics.grams, self.prior.penalties)
-        return EMRun(replace(model, reward_precisions=precisions), statistics, objectives, converged)
+        return EMRun(replace(model, reward_precisions=precisions), statistics, tuple(objectives), converged)
 
     def _objective(self, model: SwitchingRegression, statistics: Expectation) -> float:
         return statistics.log_likelihood + self.prior.log_density(model)
@@ -175,15 +172,11 @@ class EM:
     @cached_property
     def least_gain(self) -> float:
         """A run has converged when an iteration gains less; does not depend on the unit of rewards."""
-        return self.tolerance * self._moments.n_seen
+        return self.tolerance * moments_of(self.chain.log.arrays.rewards).n_seen
 
     @cached_property
     def _noise_floor(self) -> float:
-        return NOISE_FLOOR * self._moments.variance or 1e-300
-
-    @cached_property
-    def _moments(self) -> Moments:
-        return moments_of(self.chain.log.arrays.rewards)
+        return NOISE_FLOOR * moments_of(self.chain.log.arrays.rewards).variance or 1e-300
 
     def _has_ended(self, run: EMRun) -> bool:
         return run.converged or run.abandoned or run.iterations >= self.max_iterations
@@ -199,7 +192,7 @@ def maximization(
     moves = statistics.transitions + prior.transition_counts(model.n_states)
     if prior.stationary:
         transition = stationary_maximum(moves, statistics.first_states, model.transition_matrix)
-        initial = stationary_probs(transition)
+        initial = _fundamental(transition)[1]
     else:
         transition = probabilities(moves)
         initial = probabilities(statistics.first_states + prior.first_counts(model.n_states))
@@ -234,22 +227,17 @@ def probabilities(counts: Floats) -> Floats:
     return np.asarray(counts / counts.sum(axis=-1, keepdims=True))
 
 
-def stationary_probs(transition: Floats) -> Floats:
-    """π with π = π Φ."""
-    return np.asarray(_fundamental(transition)[1])
-
-
 def stationary_maximum(moves: Floats, firsts: Floats, start: Floats) -> Floats:
     """Φ that maximizes Σ_ij moves(i, j) log Φ(i, j) + Σ_z firsts(z) log π(z), with π = π Φ (as in econometrics)."""
     from scipy.optimize import minimize
+    from scipy.special import softmax
 
     n_states = len(firsts)
     if n_states == 1:
         return np.ones((1, 1))
 
     def rows(logits: Floats) -> Floats:
-        scaled = np.exp(logits.reshape(n_states, n_states) - logits.reshape(n_states, n_states).max(axis=1)[:, None])
-        return np.asarray(np.maximum(scaled / scaled.sum(axis=1, keepdims=True), 1e-30))
+        return np.asarray(np.maximum(softmax(logits.reshape(n_states, n_states), axis=1), 1e-30))
 
     def loss(logits: Floats) -> tuple[float, Floats]:
         transition = rows(logits)
@@ -272,8 +260,3 @@ def _fundamental(transition: Floats) -> tuple[Floats, Floats]:
     probs = np.linalg.solve((np.eye(n_states) - transition + ones).T, np.ones(n_states))
     probs = np.maximum(probs, 1e-300) / np.maximum(probs, 1e-300).sum()
     return np.linalg.inv(np.eye(n_states) - transition + np.tile(probs, (n_states, 1))), probs
-
-
-def best_first(runs: Sequence[EMRun]) -> list[EMRun]:
-    """Runs by descending objective."""
-    return sorted(runs, key=lambda run: -run.objective)

@@ -1,41 +1,231 @@
 """The E-step: expected sufficient statistics of a log under a switching regression, additive over rounds.
 
-One section of the log is in memory at a time. If chains extend over several sections, a forward pass stores the belief
-before each section, and a backward pass recomputes each section from there.
+A log is a sequence of Markov chains, split into tiles (the work of one thread) and sections (what is in memory at a
+time). If chains extend over several sections, a forward pass stores the belief before each section, and a backward pass
+recomputes each section from there. Short chains are run in batches instead.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import partial, reduce
+from itertools import groupby
 from operator import add
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
-from seachange.engine import SharedWork, map_in_order
+from seachange.engine import map_in_order
 from seachange.kernels.emission import evidences
-from seachange.kernels.forward_backward import backward, forward
-from seachange.kernels.regression import blocked_sums, logistic_sums, regression_sums
-from seachange.protocols import Floats
-from seachange.states.chains import Chain, Section, short_chains
+from seachange.kernels.forward_backward import backward, forward, run_groups
+from seachange.kernels.lanes import LANES, column_buffer
+from seachange.kernels.regression import (
+    BLOCK,
+    blocked_sums,
+    blocks_of,
+    regression_sums,
+    unpacked,
+    unweighted_sums,
+)
+from seachange.log.bandit_log import BanditLog, require_rounds
+from seachange.log.joint_features import JointFeatures, LogArrays
+from seachange.protocols import Bools, Floats, Ints
+from seachange.states.labels import chains
 
 if TYPE_CHECKING:
     from seachange.states.switching_regression import SwitchingRegression
 
-
+Number = TypeVar("Number", np.float64, np.int64)
+Result = TypeVar("Result")
 Sums = tuple[Floats, Floats, Floats]  # Gram matrices, moments and totals
 
+# Rounds per tile, the unit of work of a thread: for long chains and for short ones.
+TILE_ROWS, SHORT_CHAINS_TILE_ROWS = 1 << 14, 1 << 16
+# Tiles whose recursions are in memory at a time.
+TILES_PER_SECTION = 8
+# Chains are run in batches if they have at most this many rounds on average, so that a tile holds many of them. The
+# longest chain of a tile is limited too, because buffers are that long.
+MAX_MEAN_LENGTH, MAX_LENGTH = 2 * TILE_ROWS // LANES, 8 * TILE_ROWS // LANES
+# Sums over blocks of rounds are kept if they save work; they take at most a quarter of the memory of the features.
+MIN_BLOCK_FEATURES, MAX_BLOCK_FEATURES = 16, BLOCK // 2
+# Rounds per short chain and feature from which sums are kept.
+MIN_CHAIN_ROUNDS = 2 / LANES
 
-class Posteriors(Protocol):
-    """Receives posteriors of slices of rounds: an array (n, L), or an object with the same item assignment."""
 
-    def __setitem__(self, rounds: slice, posteriors: Floats, /) -> None: ...
+class Section(NamedTuple):
+    """Rounds whose recursions are in memory at one time."""
+
+    strands: Sequence[Sequence[slice]]  # runs of consecutive tiles that share a chain
+    short: bool  # whether the tiles hold whole short chains, run in batches
+
+    @property
+    def tiles(self) -> list[slice]:
+        """All tiles, in order."""
+        return [tile for strand in self.strands for tile in strand]
+
+    @property
+    def rounds(self) -> slice:
+        """All rounds of the section."""
+        return slice(self.strands[0][0].start, self.strands[-1][-1].stop)
+
+
+@dataclass(eq=False)
+class Chain:
+    """The chains of a log, one after another, split into tiles at starts of chains if possible."""
+
+    log: BanditLog
+    tile_rows: int | None = None  # None: by the length of the chains
+    tiles_per_section: int = TILES_PER_SECTION
+    _blocks: dict[int, tuple[Floats, Bools]] = field(default_factory=dict, init=False)
+    _short: dict[int, ShortChains] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        require_rounds(self.log, "a hidden Markov model")
+        self.starts: Bools = np.zeros(len(self.log), dtype=bool)
+        self.starts[0] = True
+        self._order: Ints | None = None
+        if self.log.sequences is not None:
+            order, self.starts = chains(self.log)
+            if (np.diff(order) < 0).any():
+                self._order, self.log = order, self.log.take(order)
+        self.next_starts: Bools = np.append(self.starts[1:], True)
+        self.firsts: Ints = np.flatnonzero(self.starts)
+        tile_rows = self.tile_rows or (SHORT_CHAINS_TILE_ROWS if self._batched else TILE_ROWS)
+        tiles = _tiles(self.firsts, len(self.log), tile_rows)
+        self.spans = _spans(self.firsts, tiles, [self._are_short(tile) for tile in tiles], self.tiles_per_section)
+
+    @property
+    def joint(self) -> JointFeatures:
+        """The joint features of the log."""
+        return self.log.joint
+
+    @property
+    def _batched(self) -> bool:
+        """Whether to run chains in batches: they are short, and actions share their coefficients."""
+        return len(self.log) <= MAX_MEAN_LENGTH * len(self.firsts) and self.joint.shape[0] == 1
+
+    @property
+    def most_rows(self) -> int:
+        """Rounds of the longest section."""
+        return max(int(section.rounds.stop - section.rounds.start) for span in self.spans for section in span)
+
+    def arrays(self, rounds: slice) -> LogArrays:
+        """The columns of these rounds."""
+        rows, mask, actions, rewards, propensities = self.log.arrays
+        rows = rows if self.joint.kind == "none" else rows[rounds]
+        return LogArrays(rows, mask, actions[rounds], rewards[rounds], propensities[rounds])
+
+    def first_rounds(self, rounds: slice) -> Ints:
+        """Starts of chains, as offsets in ``rounds``."""
+        low, high = np.searchsorted(self.firsts, (rounds.start, rounds.stop))
+        return np.asarray(self.firsts[low:high] - rounds.start)
+
+    def ages(self, rounds: slice) -> Ints:
+        """Number of earlier rounds in the chain of each of ``rounds``."""
+        each = np.arange(rounds.start, rounds.stop)
+        return np.asarray(each - self.firsts[np.searchsorted(self.firsts, each, side="right") - 1])
+
+    def short_chains(self, tile: slice) -> ShortChains:
+        """The short chains of a tile."""
+        if tile.start not in self._short:
+            n = tile.stop - tile.start
+            found = ShortChains.of(self.first_rounds(tile), n)
+            if self.log.disk is None and n >= MIN_CHAIN_ROUNDS * self.joint.shape[1] * len(found.firsts):
+                found = found.with_sums(self.arrays(tile))
+            self._short[tile.start] = found
+        return self._short[tile.start]
+
+    def _are_short(self, tile: slice) -> bool:
+        """Whether the tile holds whole chains, all short enough to run in batches."""
+        if not (self._batched and self.starts[tile.start] and self.next_starts[tile.stop - 1]):
+            return False
+        return int(np.diff(self.first_rounds(tile), append=tile.stop - tile.start).max()) <= MAX_LENGTH
+
+    def block_sums(self, tile: slice) -> tuple[Floats, Bools] | None:
+        """Sums over blocks of rounds, kept for all E-steps; None if they save no work or the log is on disk."""
+        n_blocks, n_features = self.joint.shape
+        if self.log.disk is not None or n_blocks > 1 or not MIN_BLOCK_FEATURES <= n_features <= MAX_BLOCK_FEATURES:
+            return None
+        if tile.start not in self._blocks:
+            arrays, blocks = self.arrays(tile), blocks_of(tile.stop - tile.start)
+            self._blocks[tile.start] = unweighted_sums(arrays.rows, arrays.actions, arrays.rewards, blocks)
+        return self._blocks[tile.start]
+
+    def in_log_order(self, ordered: npt.NDArray[Number]) -> npt.NDArray[Number]:
+        """Rows of ``ordered`` in the order of the log."""
+        if self._order is None:
+            return ordered
+        result = np.empty_like(ordered)
+        result[self._order] = ordered
+        return result
+
+
+def _spans(firsts: Ints, tiles: Sequence[slice], short: Sequence[bool], tiles_per_section: int) -> list[list[Section]]:
+    """Sections of short chains or of others, in groups that each begin at the start of a chain."""
+    spans: list[list[Section]] = []
+    starting = np.isin([tile.start for tile in tiles], firsts)
+    for is_short, group in groupby(range(len(tiles)), key=short.__getitem__):
+        members = list(group)
+        for first in range(0, len(members), tiles_per_section):
+            strands: list[list[slice]] = []
+            for i in members[first : first + tiles_per_section]:
+                if starting[i] or not strands:
+                    strands.append([])
+                strands[-1].append(tiles[i])
+            if starting[members[first]]:
+                spans.append([])
+            spans[-1].append(Section(strands, is_short))
+    return spans
+
+
+def _tiles(firsts: Ints, n: int, tile_rows: int) -> list[slice]:
+    """Slices of at most ``tile_rows`` rounds that end at the end of a chain, if possible."""
+    tiles, start = [], 0
+    while start < n:
+        stop = min(start + tile_rows, n)
+        if stop < n:
+            last = int(firsts[np.searchsorted(firsts, stop, side="right") - 1])
+            stop = last if last > start else stop
+        tiles.append(slice(start, stop))
+        start = stop
+    return tiles
+
+
+class ShortChains(NamedTuple):
+    """Chains of a tile, longest first, in groups of ``LANES``."""
+
+    firsts: Ints  # first rounds, as offsets in the tile
+    widths: Ints  # (m, longest) number of chains of a group that have a round t
+    unweighted_sums: Floats  # (m, D (D + 3) / 2) of the groups, or (m, 0) if they are not kept
+    subtractable: Bools  # (m,) whether the sums can be used
+
+    @classmethod
+    def of(cls, firsts: Ints, n: int) -> ShortChains:
+        """Consecutive chains that start at ``firsts``; the last one ends at ``n``."""
+        lengths = np.diff(firsts, append=n)
+        order = np.argsort(-lengths, kind="stable")
+        n_groups = -(-len(firsts) // LANES)
+        widths = np.zeros((n_groups, lengths[order[0]]), dtype=np.int64)
+        for group in range(n_groups):
+            own = lengths[order[group * LANES : (group + 1) * LANES]]
+            widths[group, : own[0]] = np.searchsorted(-own, -np.arange(own[0]))
+        return cls(firsts[order], widths, np.empty((n_groups, 0)), np.zeros(n_groups, dtype=bool))
+
+    def with_sums(self, arrays: LogArrays) -> ShortChains:
+        """The same with unweighted sums."""
+        heads = [self.firsts[group * LANES :] for group in range(len(self.widths))]
+        rounds = [
+            np.concatenate([firsts[:width] + t for t, width in enumerate(widths)])
+            for firsts, widths in zip(heads, self.widths, strict=True)
+        ]
+        sums, subtractable = unweighted_sums(arrays.rows, arrays.actions, arrays.rewards, rounds)
+        return self._replace(unweighted_sums=sums, subtractable=subtractable)
 
 
 class LikeliestStates:
-    """Receives posteriors like an array, but stores only the most likely states."""
+    """Receives posteriors by slices of rounds, like an array, but stores only the most likely states."""
 
     def __init__(self, n: int) -> None:
         self.states = np.empty(n, dtype=np.int16)
@@ -85,7 +275,7 @@ class Workspace(NamedTuple):
 def expectation(
     model: SwitchingRegression,
     chain: Chain,
-    posteriors: Posteriors | None = None,
+    posteriors: Floats | LikeliestStates | None = None,
     workspace: Workspace | None = None,
     workers: int = 1,
 ) -> Expectation:
@@ -97,14 +287,34 @@ def expectation(
     return reduce(add, map(e_step.over, chain.spans))
 
 
-def log_likelihood(model: SwitchingRegression, chain: Chain, workers: int = 1) -> float:
-    """log p(all rewards), by the forward pass alone."""
-    e_step = _EStep(model, chain, Workspace.for_chain(chain, model), None, workers)
-    total = 0.0
-    for span in chain.spans:
-        belief = model.initial_probs.copy()
-        total += sum(e_step.forward(section, belief) for section in span)
-    return total
+def short_chains(model: SwitchingRegression, arrays: LogArrays, chains: ShortChains, posteriors: Floats) -> Expectation:
+    """The E-step over whole chains of features in one block (B = 1).
+
+    ``posteriors`` (n, L) receives p(z_t | all rewards), unless its shape is (0, L).
+    """
+    n_states, n_features = model.n_states, model.joint.shape[1]
+    longest, variances = chains.widths.shape[1], model.noise_variances
+    features, filtered = column_buffer(n_features, longest), column_buffer(n_states, longest)
+    seen, inverses = column_buffer(1, longest)[0], np.empty((longest, LANES))
+    evidence = np.empty((longest, n_states, LANES))
+    scores = np.empty((longest if model.rewards == "bernoulli" else 0, n_states, LANES))
+    first_states, pairs = np.zeros(n_states), np.zeros((n_states, n_states))
+    sums, totals = np.zeros((n_states, n_features * (n_features + 3) // 2)), np.zeros((n_states, 2))
+    likelihood = run_groups(
+        arrays.rows, arrays.actions, arrays.rewards, *chains, model.reward_coefs, 0.5 / variances,
+        0.5 * np.log(variances), model.initial_probs, model.transition_matrix, model.transition_matrix.T.copy(),
+        features, seen, evidence, filtered, inverses, scores, np.empty(sums.shape), posteriors, first_states, pairs,
+        sums, totals,
+    )  # fmt: skip
+    grams, moments = unpacked(sums, n_features)
+    transitions = pairs * model.transition_matrix
+    return Expectation(likelihood, first_states, transitions, grams[:, None], moments[:, None], totals)
+
+
+def emit(model: SwitchingRegression, arrays: LogArrays, buffers: Workspace) -> float:
+    """Write the evidence of these rounds to ``buffers``; return the sum of the log factors left out."""
+    data = arrays.rows, arrays.actions, arrays.rewards
+    return float(evidences(*data, model.reward_coefs, model.noise_variances, buffers.evidence, buffers.scores))
 
 
 @dataclass(frozen=True)
@@ -112,7 +322,7 @@ class _EStep:
     model: SwitchingRegression
     chain: Chain
     workspace: Workspace
-    posteriors: Posteriors | None
+    posteriors: Floats | LikeliestStates | None
     workers: int
 
     def over(self, span: Sequence[Section]) -> Expectation:
@@ -134,98 +344,84 @@ class _EStep:
                 sums += strand_sums
             rounds = span[i].rounds
             # The backward pass has overwritten filtered probabilities by posteriors.
-            found = self.workspace.part(span[i], rounds).filtered
-            first_states += found[self.chain.first_rounds(rounds)].sum(axis=0)
+            smoothed = self.workspace.part(span[i], rounds).filtered
+            first_states += smoothed[self.chain.first_rounds(rounds)].sum(axis=0)
             if self.posteriors is not None:
-                self.posteriors[rounds] = found
+                self.posteriors[rounds] = smoothed
         grams, moments, totals = (np.add.reduce(parts) for parts in zip(*sums, strict=True))
         transitions = pairs * self.model.transition_matrix
         return Expectation(likelihood, first_states, transitions, grams, moments, totals)
 
     def short_tile(self, tile: slice) -> Expectation:
         """Statistics of a tile of short chains."""
-        model = self.model
-        posteriors = np.empty((0 if self.posteriors is None else tile.stop - tile.start, model.n_states))
-        likelihood, first_states, pairs, *sums = short_chains(
-            self.chain.arrays(tile), self.chain.short_chains(tile), model.reward_coefs, model.noise_variances,
-            model.initial_probs, model.transition_matrix, posteriors,
-        )  # fmt: skip
+        posteriors = np.empty((0 if self.posteriors is None else tile.stop - tile.start, self.model.n_states))
+        found = short_chains(self.model, self.chain.arrays(tile), self.chain.short_chains(tile), posteriors)
         if self.posteriors is not None:
             self.posteriors[tile] = posteriors
-        return Expectation(likelihood, first_states, pairs * model.transition_matrix, *sums)
+        return found
 
     def forward(self, section: Section, belief: Floats) -> float:
         """Run a section's recursion in the workspace and update ``belief``; return the log-likelihood."""
         # Only the first strand may continue a chain, and only the last may leave one unfinished.
         beliefs = [belief.copy() for _ in section.strands]
-
-        def run(i: int) -> float:
-            return self.strand_forward(section, section.strands[i], beliefs[i])
-
-        likelihood = sum(map_in_order(run, range(len(beliefs)), workers=self.workers))
+        likelihoods = self.each_strand(self.strand_forward, section, beliefs)
         belief[:] = beliefs[-1]
-        return likelihood
-
-    def strand_forward(self, section: Section, strand: Sequence[slice], belief: Floats) -> float:
-        """The same for a strand; threads compute the emissions of later tiles during the recursion."""
-        model, likelihood = self.model, 0.0
-        with SharedWork(partial(self.emit, section), self.helpers(section)) as emissions:
-            for tile in strand:
-                emissions.give(tile)
-            for tile, factor in zip(strand, emissions.results(), strict=True):
-                buffers = self.workspace.part(section, tile)
-                scale = forward(
-                    buffers.evidence, self.chain.starts[tile], model.initial_probs, model.transition_matrix, belief,
-                    buffers.filtered, buffers.inverses,
-                )  # fmt: skip
-                likelihood += factor + scale
-        return likelihood
+        return sum(likelihoods)
 
     def backward(self, section: Section, future: Floats) -> list[tuple[Floats, list[Sums]]]:
         """Replace filtered probabilities by posteriors and update ``future``; return pairs and sums."""
         futures = [future.copy() for _ in section.strands]
-
-        def run(i: int) -> tuple[Floats, list[Sums]]:
-            return self.strand_backward(section, section.strands[i], futures[i])
-
-        found = list(map_in_order(run, range(len(futures)), workers=self.workers))
+        found = self.each_strand(self.strand_backward, section, futures)
         future[:] = futures[0]
         return found
 
+    def each_strand(
+        self, run: Callable[[Section, Sequence[slice], Floats], Result], section: Section, edges: Sequence[Floats]
+    ) -> list[Result]:
+        """Apply ``run`` to each strand and the belief, or future, at its edge."""
+        places = range(len(edges))
+        return list(map_in_order(lambda i: run(section, section.strands[i], edges[i]), places, workers=self.workers))
+
+    def strand_forward(self, section: Section, strand: Sequence[slice], belief: Floats) -> float:
+        """Forward recursion of a strand; threads compute the emissions of later tiles meanwhile."""
+        model, likelihood = self.model, 0.0
+        emissions = map_in_order(partial(self.emit, section), strand, workers=self.helpers(section))
+        for tile, factor in zip(strand, emissions, strict=True):
+            buffers = self.workspace.part(section, tile)
+            scale = forward(
+                buffers.evidence, self.chain.starts[tile], model.initial_probs, model.transition_matrix, belief,
+                buffers.filtered, buffers.inverses,
+            )  # fmt: skip
+            likelihood += factor + scale
+        return likelihood
+
     def strand_backward(self, section: Section, strand: Sequence[slice], future: Floats) -> tuple[Floats, list[Sums]]:
-        """The same for a strand; threads compute the sums of finished tiles during the recursion."""
+        """Backward recursion of a strand; threads compute the sums of finished tiles meanwhile."""
         pairs = np.zeros((self.model.n_states, self.model.n_states))
-        with SharedWork(partial(self.sums, section), self.helpers(section)) as sums:
+
+        def smoothed() -> Iterator[slice]:
             for tile in reversed(strand):
                 buffers = self.workspace.part(section, tile)
                 backward(
                     buffers.filtered, buffers.evidence, buffers.inverses, self.chain.next_starts[tile],
                     self.model.transition_matrix, future, buffers.filtered, pairs,
                 )  # fmt: skip
-                sums.give(tile)
-            return pairs, list(sums.results())
+                yield tile
+
+        return pairs, list(map_in_order(partial(self.sums, section), smoothed(), workers=self.helpers(section)))
 
     def helpers(self, section: Section) -> int:
         """Threads per strand: all if there is one strand, else one each."""
         return self.workers if len(section.strands) == 1 else 1
 
     def emit(self, section: Section, tile: slice) -> float:
-        """Compute the evidence of a tile in the workspace; return the sum of the log factors left out."""
-        arrays, buffers = self.chain.arrays(tile), self.workspace.part(section, tile)
-        return float(
-            evidences(
-                arrays.rows, arrays.actions, arrays.rewards, self.model.reward_coefs, self.model.noise_variances,
-                buffers.evidence, buffers.scores,
-            )
-        )  # fmt: skip
+        return emit(self.model, self.chain.arrays(tile), self.workspace.part(section, tile))
 
     def sums(self, section: Section, tile: slice) -> Sums:
         """Gram matrices, moments and totals of a tile, weighted by its posteriors."""
         arrays, buffers = self.chain.arrays(tile), self.workspace.part(section, tile)
-        rows, actions, rewards, weights = arrays.rows, arrays.actions, arrays.rewards, buffers.filtered
-        if self.model.rewards == "bernoulli":
-            return logistic_sums(rows, actions, rewards, weights, buffers.scores, self.model.joint.shape[0])  # type: ignore[no-any-return]
-        blocks = self.chain.block_sums(tile)
+        data, n_blocks = (arrays.rows, arrays.actions, arrays.rewards, buffers.filtered), self.model.joint.shape[0]
+        blocks = self.chain.block_sums(tile) if self.model.rewards != "bernoulli" else None
         if blocks is None:
-            return regression_sums(rows, actions, rewards, weights, self.model.joint.shape[0])  # type: ignore[no-any-return]
-        return blocked_sums(rows, actions, rewards, weights, *blocks)  # type: ignore[no-any-return]
+            return regression_sums(*data, n_blocks, buffers.scores)  # type: ignore[no-any-return]
+        return blocked_sums(*data, *blocks)  # type: ignore[no-any-return]

@@ -16,7 +16,7 @@ from seachange.log.joint_features import JointFeatures
 from seachange.params import Auto, Params, require, require_count
 from seachange.protocols import Floats, Ints
 from seachange.registry import ORACLES, Arrays, SavedPart
-from seachange.states.hmm_fitting import Fit, FitSettings, Fitter, Initial
+from seachange.states.hmm_fitting import Fit, Fitter, Initial
 from seachange.states.labels import StateLabels, by_first_appearance, labels_from_states
 from seachange.states.state_count import StateCount, choose_n_states
 from seachange.states.switching_regression import Rewards, SwitchingRegression
@@ -92,15 +92,11 @@ class HMMOracle(Params):
     seed: int = 0  # for the initializations
     workers: int = 1  # threads; results do not depend on it
 
+    @one_thread()
     def fit(self, log: BanditLog) -> Self:
         """Learn ``model_`` and ``report_``; warn if one state explains the log as well."""
         self._check(log)
-        with one_thread():
-            return self._fit(log)
-
-    def _fit(self, log: BanditLog) -> Self:
-        settings = FitSettings(*(getattr(self, name) for name in FitSettings._fields))
-        fitter = Fitter.of(log, self._reward_kind(log), settings)
+        fitter = Fitter.of(log, self._reward_kind(log), self)
         counts: tuple[StateCount, ...] = ()
         if self.n_states == "auto":
             fit, counts = choose_n_states(log, fitter)
@@ -142,14 +138,14 @@ class HMMOracle(Params):
 
     def _warn(self, log: BanditLog) -> None:
         """Warn if there is no evidence of change, or if a state is implausibly short."""
-        report, model = self.report_, self.model_
+        report, model, shortest = self.report_, self.model_, float(self.model_.expected_stays.min())
         one = model.n_states == 1 if self.n_states == "auto" else report.bic >= report.single_state_bic
         if self.n_states != 1 and one:
             warnings.warn(self._no_evidence(log), NoChangeWarning, stacklevel=4)
-        elif self.n_states != "auto" and model.shortest_stay < SHORTEST_STAY:
+        elif self.n_states != "auto" and shortest < SHORTEST_STAY:
             skewed = f"The rewards are skewed, which can cause this. {BINARY_REWARDS}."
             warnings.warn(
-                f"a state lasts only {model.shortest_stay:.1f} rounds on average: it fits the noise of single rewards "
+                f"a state lasts only {shortest:.1f} rounds on average: it fits the noise of single rewards "
                 f"rather than a change. {skewed if self._skewed(log) else 'Use fewer states.'}",
                 SeachangeWarning,
                 stacklevel=4,
@@ -258,7 +254,18 @@ def aligned_order(old: SwitchingRegression, new: SwitchingRegression, states: In
         raise ParameterError(f"align_to was fitted with {old.joint}; the log has {new.joint}.")
     distances = _distances(old, new, gram)
     rows, matched = linear_sum_assignment(distances)
-    _warn_about_unmatched(rows, distances[rows, matched], _distances(old, old, gram))
+    apart = _distances(old, old, gram)
+    np.fill_diagonal(apart, np.inf)
+    # A match must be closer than any other old state.
+    same = rows[distances[rows, matched] <= apart[rows].min(axis=1)]
+    gone = np.setdiff1d(np.arange(old.n_states), same)
+    if len(gone):
+        warnings.warn(
+            f"states of align_to without a match in this log: {', '.join(map(str, gone))}. Their numbers may now stand "
+            "for other states.",
+            SeachangeWarning,
+            stacklevel=4,
+        )
     rest = [state for state in by_first_appearance(states, new.n_states) if state not in matched]
     return np.array([*matched, *rest], dtype=np.int64)
 
@@ -267,17 +274,3 @@ def _distances(some: SwitchingRegression, others: SwitchingRegression, gram: Flo
     """(L, L') mean squared differences of the predictions of two states."""
     gaps = some.reward_coefs[:, None] - others.reward_coefs[None, :]
     return np.asarray(np.einsum("yzbi,bij,yzbj->yz", gaps, gram, gaps))
-
-
-def _warn_about_unmatched(rows: Ints, found: Floats, apart: Floats) -> None:
-    """Warn if an old state has no match, or one less similar to it than another old state is."""
-    np.fill_diagonal(apart, np.inf)
-    same = {int(row) for row, distance in zip(rows, found, strict=True) if distance <= apart[row].min()}
-    gone = [row for row in range(len(apart)) if row not in same]
-    if gone:
-        warnings.warn(
-            f"states of align_to without a match in this log: {', '.join(map(str, gone))}. Their numbers may now stand "
-            "for other states.",
-            SeachangeWarning,
-            stacklevel=4,
-        )

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from operator import attrgetter
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
@@ -15,23 +16,15 @@ from seachange.kernels.change_scans import segment_sums
 from seachange.kernels.regression import penalized_gram, solve_ridge
 from seachange.log.bandit_log import BanditLog
 from seachange.log.column_statistics import moments_of
-from seachange.params import Auto
 from seachange.protocols import Floats, Ints
-from seachange.states.chains import Chain
+from seachange.states import pooled_regression
 from seachange.states.clustering import cluster
-from seachange.states.em import EM, EMRun, Prior, best_first
-from seachange.states.expectation import LikeliestStates, expectation
-from seachange.states.pooled_regression import (
-    PooledFit,
-    best_ridge,
-    bounding_ridge,
-    coefficient_cost,
-    effective_coefs,
-    pooled_click_fit,
-    pooled_fit,
-    residual_log,
-)
+from seachange.states.em import EM, EMRun, Prior
+from seachange.states.expectation import Chain, LikeliestStates, expectation
 from seachange.states.switching_regression import Rewards, SwitchingRegression
+
+if TYPE_CHECKING:
+    from seachange.states.hmm import HMMOracle
 
 Initial = Literal["free", "stationary"]
 
@@ -63,6 +56,12 @@ class WindowFits(NamedTuple):
     scale: Floats  # (B, D, D) mean f f': the metric of squared differences of predictions
     points: Floats  # (W, B D) coefficients, in coordinates in which that metric is Euclidean
 
+    def grouped(self, clusters: Ints, n_clusters: int) -> tuple[Floats, Floats]:
+        """Gram matrices and moments of each cluster of windows."""
+        members = (clusters[:, None] == np.arange(n_clusters)).astype(float)
+        grams, moments = (np.einsum("wz,w...->z...", members, sums) for sums in (self.grams, self.moments))
+        return grams, moments
+
 
 @dataclass(frozen=True)
 class Starts:
@@ -89,12 +88,11 @@ class Starts:
         n_blocks, n_features = self.chain.joint.shape
         return -(-n // max(min(MAX_WINDOWS, MAX_NUMBERS // (n_blocks * n_features**2)), 1))
 
-    def from_windows(
-        self, windows: WindowFits, n_states: int, prior: Prior, attempt: int = 0
-    ) -> SwitchingRegression | None:
+    def from_windows(self, width: int, n_states: int, prior: Prior, attempt: int = 0) -> SwitchingRegression | None:
         """A model with persistent states, one per cluster of windows; None if too few windows differ."""
+        windows = self.windows_of(width)
         clusters = cluster(windows.points, n_states, self.seed + attempt)
-        return None if clusters.max() + 1 < n_states else self._model_of(windows, clusters, n_states, prior)
+        return None if clusters.max() + 1 < n_states else self._model_of(*windows.grouped(clusters, n_states), prior)
 
     def regrouped(self, model: SwitchingRegression, shortest: int, prior: Prior) -> list[SwitchingRegression]:
         """Variants of ``model`` with its two most similar states merged and another state split.
@@ -126,21 +124,16 @@ class Starts:
                 candidates.append((_gap(fits.points[members], fits.rounds[members], halves), clusters))
         candidates.sort(key=lambda candidate: -candidate[0])
         most_promising = (clusters for _, clusters in candidates[:MAX_SPLITS])
-        return [self._model_of(fits, clusters, model.n_states, prior) for clusters in most_promising]
+        return [self._model_of(*fits.grouped(clusters, model.n_states), prior) for clusters in most_promising]
 
     def single(self, prior: Prior) -> SwitchingRegression:
         """The initial model with one state: the regression of the whole log."""
-        n_blocks, n_features = self.chain.joint.shape
-        nothing = np.zeros((1, n_blocks, n_features))
-        whole = WindowFits(
-            np.zeros((1, n_blocks, n_features, n_features)), nothing, np.zeros(1, np.int64), nothing, nothing
-        )
-        return self._model_of(whole, np.zeros(1, dtype=np.int64), 1, prior)
+        shape = self.chain.joint.shape
+        return self._model_of(np.zeros((1, *shape, shape[1])), np.zeros((1, *shape)), prior)
 
-    def _model_of(self, fits: WindowFits, clusters: Ints, n_states: int, prior: Prior) -> SwitchingRegression:
-        """A model with persistent states and one regression per cluster."""
-        members = (clusters[:, None] == np.arange(n_states)).astype(float)
-        grams, moments = (np.einsum("wz,w...->z...", members, sums) for sums in (fits.grams, fits.moments))
+    def _model_of(self, grams: Floats, moments: Floats, prior: Prior) -> SwitchingRegression:
+        """A model with persistent states and one regression per state."""
+        n_states = len(grams)
         if self.rewards == "bernoulli":
             # One Newton step from the center: the Hessian is scaled by the variance of clicks, or, if all clicks are
             # equal, by that of half a click in the whole log.
@@ -193,20 +186,6 @@ def _gap(points: Floats, rounds: Floats, halves: Ints) -> float:
     return float(sizes.prod() / sizes.sum() * np.square(means[0] - means[1]).sum())
 
 
-class FitSettings(NamedTuple):
-    """The parameters of ``HMMOracle`` that concern one fit, under the same names."""
-
-    restarts: int
-    expected_stay: float | Auto
-    prior_visits: float
-    ridge: float | Auto
-    initial: Initial
-    tolerance: float
-    max_iterations: int
-    seed: int
-    workers: int
-
-
 @dataclass(frozen=True, eq=False)
 class Fit:
     """A log fitted with some number of states."""
@@ -229,20 +208,21 @@ class Fitter:
 
     chain: Chain
     starts: Starts
-    pooled: PooledFit
+    pooled: pooled_regression.PooledFit
     scales: Floats  # (D,) units of the features
-    settings: FitSettings
+    settings: HMMOracle  # for its hyperparameters
 
     @classmethod
-    def of(cls, log: BanditLog, rewards: Rewards, settings: FitSettings) -> Fitter:
+    def of(cls, log: BanditLog, rewards: Rewards, settings: HMMOracle) -> Fitter:
         """A fitter of ``log``."""
         scales = log.scales
         if rewards == "bernoulli":
-            pooled, chain = pooled_click_fit(log, scales), Chain(log)
-            residuals = residual_log(chain.log, pooled.coefs, clicks=True).arrays.rewards
+            ones, chain = np.ones(len(log)), Chain(log)
+            pooled = pooled_regression.click_fit(log, scales, ones, pooled_regression.click_center(log, ones))
+            residuals = pooled_regression.residual_log(chain.log, pooled.coefs, clicks=True).arrays.rewards
         else:
-            pooled = pooled_fit(log, scales)
-            chain = Chain(residual_log(log, pooled.coefs))
+            pooled = pooled_regression.pooled_fit(log, scales)
+            chain = Chain(pooled_regression.residual_log(log, pooled.coefs))
             residuals = chain.log.arrays.rewards
         spread = max(moments_of(residuals).variance, 1e-300)
         starts = Starts(chain, residuals, spread, rewards, settings.seed)
@@ -266,7 +246,7 @@ class Fitter:
         ridge = self.settings.ridge
         if ridge == "auto":
             most = len(self.chain.log) / (ROUNDS_PER_COEFFICIENT * n_states)
-            ridge = bounding_ridge(self.pooled.grams / n_states, most, self.scales)
+            ridge = pooled_regression.bounding_ridge(self.pooled.grams / n_states, most, self.scales)
         prior = self.prior(n_states, ridge)
         em = EM(self.chain, prior, self.settings.tolerance, self.settings.max_iterations)
         with stage("Finding the states", 2) as fitting:
@@ -291,14 +271,11 @@ class Fitter:
         # There must be enough windows to cluster.
         widest = max(1, min(int(prior.stay / LONGEST_WINDOWS_PER_STAY), n // (2 * n_states)))
         widths = [max(1, widest >> i) for i in range(self.settings.restarts)]
-        found: list[SwitchingRegression | None] = []
-        for i, width in enumerate(widths):
-            windows = self.starts.windows_of(width)
-            found.append(self.starts.from_windows(windows, n_states, prior, i))
+        tries = [(width, prior) for width in widths]
         if prior.visits == 0:
-            unsettled = replace(prior, stay=SHORT_STAY)
-            found.append(self.starts.from_windows(windows, n_states, unsettled, len(widths)))
-        runs = em.run_all([start for start in found if start is not None], workers)
+            tries.append((widths[-1], replace(prior, stay=SHORT_STAY)))
+        starts = [self.starts.from_windows(width, n_states, own, i) for i, (width, own) in enumerate(tries)]
+        runs = em.run_all([start for start in starts if start is not None], workers)
         if not runs:
             raise ParameterError(
                 f"n_states={n_states} is too many for this log: windows of its {n} rounds have fewer distinct fits. "
@@ -306,7 +283,8 @@ class Fitter:
             )
         for _ in range(MAX_REGROUPINGS):
             regrouped = self.starts.regrouped(runs[0].model, widths[-1], prior)
-            best, runs = runs[0], best_first([*runs, *em.run_all(regrouped, workers)])
+            best, runs = runs[0], [*runs, *em.run_all(regrouped, workers)]
+            runs.sort(key=attrgetter("objective"), reverse=True)
             if runs[0].objective - best.objective <= em.least_gain:
                 break
         return runs
@@ -318,12 +296,12 @@ class Fitter:
             deviations, grams = run.model.reward_coefs - em.prior.center, run.statistics.grams
             # At the maximum, the gradient of the likelihood equals that of the penalty.
             linear = np.einsum("zbij,zbj->zbi", grams, deviations) + em.prior.penalties * deviations
-            known, noises = effective_coefs(grams, ridge, self.scales), np.ones(grams.shape[:2])
+            known, noises = pooled_regression.effective_coefs(grams, ridge, self.scales), np.ones(grams.shape[:2])
             if run.model.rewards != "bernoulli":
                 rounds = float(run.statistics.totals[:, 1].sum())
                 noises = noises * run.model.noise_variances[:, None] * rounds / max(rounds - known, 0.1 * rounds)
-            better = best_ridge(grams, linear, noises, self.scales)
-            if abs(effective_coefs(grams, better, self.scales) - known) <= SAME_RIDGE * known:
+            better = pooled_regression.best_ridge(grams, linear, noises, self.scales)
+            if abs(pooled_regression.effective_coefs(grams, better, self.scales) - known) <= SAME_RIDGE * known:
                 break
             ridge = better
             em = replace(em, prior=self.prior(run.model.n_states, ridge))
@@ -336,7 +314,7 @@ class Fitter:
         model = run.model if run.model.rewards == "bernoulli" else run.model.shifted(self.pooled.coefs)
         rounds = max(moments_of(self.chain.log.arrays.rewards).n_seen, 1)
         # With a ridge, both the coefficients of the whole log and the deviations of states have a cost.
-        cost = coefficient_cost(run.statistics.grams, ridge, self.scales, rounds) + (
+        cost = pooled_regression.coefficient_cost(run.statistics.grams, ridge, self.scales, rounds) + (
             self.pooled.cost if ridge > 0 else 0.0
         )
         others = model.n_parameters - model.reward_coefs.size

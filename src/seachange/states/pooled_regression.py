@@ -7,17 +7,20 @@ more coefficients than the log can determine.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 from scipy.special import expit
 
 from seachange.kernels.emission import round_scores
-from seachange.kernels.regression import logistic_sums, regression_sums, solve_ridge
+from seachange.kernels.regression import regression_sums, solve_ridge
 from seachange.log.bandit_log import BanditLog
 from seachange.log.column_statistics import moments_of
 from seachange.protocols import Floats, Ints
+
+Chunks = Iterator[tuple[Floats, Ints, Floats, Floats]]  # rows, actions, rewards and weights
 
 # Range of the ridge, in rounds, and steps of the search: on a logarithmic grid, then within its best cell.
 MIN_RIDGE, MAX_RIDGE, STEPS = 1e-4, 1e8, 49
@@ -81,14 +84,18 @@ def coefficient_cost(grams: Floats, ridge: float, scales: Floats, rounds: float)
 
     It is twice the loss of log marginal likelihood because the prior is wider than the posterior.
     """
-    values = np.maximum(np.linalg.eigvalsh(grams / np.outer(scales, scales)), 0.0)
+    values = _eigenvalues(grams, scales)
     return float(np.log1p(values / ridge).sum()) if ridge > 0 else values.size * float(np.log(max(rounds, 1.0)))
 
 
 def effective_coefs(grams: Floats, ridge: float, scales: Floats) -> float:
     """Effective number of coefficients: Σ g / (g + ridge) over the eigenvalues g of the Gram matrix."""
-    values = np.maximum(np.linalg.eigvalsh(grams / np.outer(scales, scales)), 0.0)
+    values = _eigenvalues(grams, scales)
     return float(np.sum(values / (values + max(ridge, 1e-300))))
+
+
+def _eigenvalues(grams: Floats, scales: Floats) -> Floats:
+    return np.asarray(np.maximum(np.linalg.eigvalsh(grams / np.outer(scales, scales)), 0.0))
 
 
 class PooledFit(NamedTuple):
@@ -119,12 +126,6 @@ def pooled_fit(log: BanditLog, scales: Floats) -> PooledFit:
     return PooledFit(np.asarray(center + deviations[0]), grams, coefficient_cost(grams, ridge, scales, rounds), ridge)
 
 
-def pooled_click_fit(log: BanditLog, scales: Floats) -> PooledFit:
-    """Logistic regression of clicks; ``scales`` (D,) are the units of the features."""
-    ones = np.ones(len(log))
-    return click_fit(log, scales, ones, click_center(log, ones))
-
-
 def click_fit(
     log: BanditLog,
     scales: Floats,
@@ -137,11 +138,13 @@ def click_fit(
 
     ``ridge`` is in rounds; None chooses it by marginal likelihood. The search begins at ``start``, or at the center.
     """
-    rounds = _WeightedRounds(log, weights)
+    chunks = partial(_weighted_chunks, log, weights)
+    if log.disk is None:
+        chunks = partial(iter, list(chunks()))
     coefs, used = (center if start is None else start)[None], STABLE_CLICK_RIDGE if ridge is None else ridge
     for _ in range(MAX_TURNS if ridge is None else 1):
         penalties = used * np.square(scales)
-        coefs, grams = _click_fit(rounds, coefs, center, penalties)
+        coefs, grams = _newton_fit(chunks, coefs, center, penalties)
         if ridge is not None:
             break
         # At the maximum, the gradient of the likelihood equals that of the penalty.
@@ -167,11 +170,13 @@ def click_center(log: BanditLog, weights: Floats) -> Floats:
     return center
 
 
-def _click_fit(rounds: _WeightedRounds, coefs: Floats, center: Floats, penalties: Floats) -> tuple[Floats, Floats]:
+def _newton_fit(
+    chunks: Callable[[], Chunks], coefs: Floats, center: Floats, penalties: Floats
+) -> tuple[Floats, Floats]:
     """Logistic regression by Newton's method, starting at ``coefs`` (1, B, D); coefficients and negative Hessian."""
     best, step = -np.inf, np.zeros_like(coefs)
     for _ in range(MAX_NEWTON_STEPS):
-        value, grams, moments = rounds.sums(coefs + step)
+        value, grams, moments = _click_sums(chunks(), coefs + step)
         value -= 0.5 * float(np.sum(penalties * np.square(coefs + step - center)))
         gain = value - best
         if gain < -SAME_VALUE * abs(value):
@@ -185,39 +190,32 @@ def _click_fit(rounds: _WeightedRounds, coefs: Floats, center: Floats, penalties
     return coefs, curvature
 
 
-class _WeightedRounds:
-    """The rounds of a log with positive weight, in chunks; kept if the log is in memory."""
+def _weighted_chunks(log: BanditLog, weights: Floats) -> Chunks:
+    """Rows, actions, rewards and weights of chunks; without rounds of weight 0 if these are many."""
+    for part in log.chunk_slices():
+        arrays, counts = log[part].arrays, weights[part]
+        rows, actions, rewards = arrays.rows, arrays.actions, arrays.rewards
+        used = counts > 0
+        if used.mean() < FEW:
+            rows = rows[used] if len(rows) > 1 else rows
+            actions, rewards, counts = actions[used], rewards[used], counts[used]
+            for array in (rows, actions, rewards):
+                array.setflags(write=False)  # like a log's columns, so that kernels are not compiled again
+        yield rows, actions, rewards, counts
 
-    def __init__(self, log: BanditLog, weights: Floats) -> None:
-        self._log, self._weights = log, weights
-        self._kept = list(self._chunks()) if log.disk is None else None
 
-    def _chunks(self) -> Iterator[tuple[Floats, Ints, Floats, Floats]]:
-        for part in self._log.chunk_slices():
-            arrays, counts = self._log[part].arrays, self._weights[part]
-            rows, actions, rewards = arrays.rows, arrays.actions, arrays.rewards
-            kept_rounds = counts > 0
-            if kept_rounds.mean() < FEW:
-                rows = rows[kept_rounds] if len(rows) > 1 else rows
-                actions, rewards, counts = actions[kept_rounds], rewards[kept_rounds], counts[kept_rounds]
-                for array in (rows, actions, rewards):
-                    array.setflags(write=False)  # like a log's columns, so that kernels are not compiled again
-            yield rows, actions, rewards, counts
-
-    def sums(self, coefs: Floats) -> tuple[float, Floats, Floats]:
-        """Log-likelihood of clicks under ``coefs`` (1, B, D), its negative Hessian and its gradient."""
-        n_blocks, n_features = self._log.joint.shape
-        grams, moments = np.zeros((1, n_blocks, n_features, n_features)), np.zeros((1, n_blocks, n_features))
-        likelihood = 0.0
-        for rows, actions, rewards, counts in self._chunks() if self._kept is None else self._kept:
-            scores = np.empty((len(actions), 1))
-            round_scores(rows, actions, coefs, scores)
-            sums = logistic_sums(rows, actions, rewards, counts[:, None], scores, n_blocks)
-            grams += sums[0]
-            moments += sums[1]
-            signed = np.where(rewards > 0.5, scores[:, 0], -scores[:, 0])
-            likelihood -= float(np.sum(counts * np.logaddexp(0.0, -signed), where=np.isfinite(rewards)))
-        return likelihood, grams, moments
+def _click_sums(chunks: Chunks, coefs: Floats) -> tuple[float, Floats, Floats]:
+    """Log-likelihood of clicks under ``coefs`` (1, B, D), its negative Hessian and its gradient."""
+    likelihood, grams, moments = 0.0, np.zeros((*coefs.shape, coefs.shape[2])), np.zeros(coefs.shape)
+    for rows, actions, rewards, counts in chunks:
+        scores = np.empty((len(actions), 1))
+        round_scores(rows, actions, coefs, scores)
+        sums = regression_sums(rows, actions, rewards, counts[:, None], coefs.shape[1], scores)
+        grams += sums[0]
+        moments += sums[1]
+        signed = np.where(rewards > 0.5, scores[:, 0], -scores[:, 0])
+        likelihood -= float(np.sum(counts * np.logaddexp(0.0, -signed), where=np.isfinite(rewards)))
+    return likelihood, grams, moments
 
 
 def residual_log(log: BanditLog, coefs: Floats, clicks: bool = False) -> BanditLog:

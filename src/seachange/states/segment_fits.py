@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from seachange.kernels.change_scans import score_spread, segment_sums
+from seachange.kernels.change_scans import segment_sums
 from seachange.kernels.emission import round_scores
+from seachange.kernels.regression import regression_sums
 from seachange.log.bandit_log import BanditLog
 from seachange.protocols import Floats, Ints
 from seachange.states.labels import chains
@@ -94,6 +95,11 @@ class Series:
     order: Ints | None  # round of the log at each position; None: the same
 
     @property
+    def data(self) -> tuple[Floats, Ints, Floats]:
+        """Rows, actions and residuals."""
+        return self.rows, self.actions, self.residuals
+
+    @property
     def contextual(self) -> bool:
         """Whether there are features other than the action."""
         return bool(self.rows.shape[0] > 1 or self.rows.shape[2] > 1)
@@ -110,8 +116,7 @@ class Series:
 
     def sums(self, begins: Ints, ends: Ints) -> Sums:
         """Statistics of the segments from ``begins`` to before ``ends``."""
-        n_blocks = len(self.coefs)
-        grams, moments, squares, counts = segment_sums(self.rows, self.actions, self.residuals, begins, ends, n_blocks)
+        grams, moments, squares, counts = segment_sums(*self.data, begins, ends, len(self.coefs))
         return Sums(grams / np.multiply.outer(self.scales, self.scales), moments / self.scales, squares, counts)
 
     def rounds(self, positions: Ints) -> Ints:
@@ -121,7 +126,25 @@ class Series:
     @cached_property
     def metric(self) -> Metric:
         """Scatter of the scores of each block."""
-        return _metric(self)
+        n_blocks, n_features = self.coefs.shape
+        if not self.contextual:
+            return Metric(np.ones((n_blocks, 1, 1)), np.ones(n_blocks), np.ones(n_blocks))
+        counts = np.maximum(self.whole.counts[0], 1)
+        values, vectors = np.linalg.eigh(self.whole.grams[0] / counts[:, None, None])
+        kept = values > COLLINEAR * values.max(axis=1, keepdims=True)
+        scaling = np.where(kept, 1 / np.sqrt(np.where(kept, values, 1)), 0)
+        whitening = scaling[..., None] * np.swapaxes(vectors, 1, 2)
+        noise = np.maximum(self.whole.squares[0] / counts, 1e-300)
+        # Σ e² f f' / v: the scatter of the scores of the fit, in units of the noise.
+        weights = np.square(self.residuals) / noise[self.actions if n_blocks > 1 else 0]
+        (raw,) = regression_sums(*self.data, weights[:, None], n_blocks)[0]
+        spread = whitening @ (raw / np.multiply.outer(self.scales, self.scales)) @ np.swapaxes(whitening, 1, 2)
+        levels = np.linalg.eigvalsh(spread / counts[:, None, None])
+        # Expected excess of the largest eigenvalue of a sample over the true one.
+        chance = np.square(1 + np.sqrt(n_features / counts))
+        stretch = np.maximum(levels[:, -1] / chance, 1)
+        freedom = np.clip(levels.sum(axis=1) / stretch, 1, n_features)
+        return Metric(np.ascontiguousarray(whitening / self.scales), stretch, freedom)
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,27 +193,6 @@ def series_of(log: BanditLog, by_action: bool = True) -> Series:
 def chain_lengths(log: BanditLog) -> Ints:
     """Rounds of each chain."""
     return np.array([len(log)]) if log.sequences is None else np.unique(log.sequences, return_counts=True)[1]
-
-
-def _metric(series: Series) -> Metric:
-    n_blocks, n_features = series.coefs.shape
-    if not series.contextual:
-        return Metric(np.ones((n_blocks, 1, 1)), np.ones(n_blocks), np.ones(n_blocks))
-    whole = series.whole
-    counts = np.maximum(whole.counts[0], 1)
-    values, vectors = np.linalg.eigh(whole.grams[0] / counts[:, None, None])
-    kept = values > COLLINEAR * values.max(axis=1, keepdims=True)
-    scaling = np.where(kept, 1 / np.sqrt(np.where(kept, values, 1)), 0)
-    whitening = scaling[..., None] * np.swapaxes(vectors, 1, 2)
-    raw = score_spread(series.rows, series.actions, series.residuals, n_blocks)
-    spread = whitening @ (raw / np.multiply.outer(series.scales, series.scales)) @ np.swapaxes(whitening, 1, 2)
-    noise = np.maximum(whole.squares[0] / counts, 1e-300)
-    levels = np.linalg.eigvalsh(spread / (counts * noise)[:, None, None])
-    # Expected excess of the largest eigenvalue of a sample over the true one.
-    chance = np.square(1 + np.sqrt(n_features / counts))
-    stretch = np.maximum(levels[:, -1] / chance, 1)
-    freedom = np.clip(levels.sum(axis=1) / stretch, 1, n_features)
-    return Metric(np.ascontiguousarray(whitening / series.scales), stretch, freedom)
 
 
 def difference(one: Sums, other: Sums, metric: Metric) -> tuple[Floats, Floats]:

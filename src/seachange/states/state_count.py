@@ -8,7 +8,7 @@ only fit noise do not improve these predictions.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -65,27 +65,24 @@ def choose_n_states(log: BanditLog, fitter: Fitter) -> tuple[Fit, tuple[StateCou
         for n_states in range(2, MOST_STATES + 1):
             last = min(chosen.model.n_states + PATIENCE, MOST_STATES)
             # The time of a fit is roughly proportional to its states; the search continues at least to ``last``.
-            search.expect(sum(range(2, last + 1)), step=n_states, told=f"trying {n_states}")
+            search.expect(sum(range(2, last + 1)), step=n_states, detail=f"trying {n_states}")
             try:
-                fit, scores = _fit_and_scores(fitter, held_out, n_states)
+                with stage("", 1 + FOLDS) as fits:
+                    fit = fitter.fit(n_states)
+                    fits.advance()
+                    fits.step = FOLDS
+                    scores = held_out.scores(n_states)
             except ParameterError:
                 break
             search.advance(n_states)
-            gain, error = _difference(scores, best)
+            gains = scores - best
+            gain, error = float(gains.sum()), float(np.std(gains) * math.sqrt(len(gains)))
             counts.append(StateCount(n_states, fit.run.log_likelihood, fit.bic, float(scores.sum()), gain, error))
             if gain > max(MIN_STANDARD_ERRORS * error, MIN_GAIN):
                 chosen, best = fit, scores
             elif n_states - chosen.model.n_states >= PATIENCE:
                 break
     return chosen, tuple(counts)
-
-
-def _fit_and_scores(fitter: Fitter, held_out: _HeldOut, n_states: int) -> tuple[Fit, Floats]:
-    with stage("", 1 + FOLDS) as fits:
-        fit = fitter.fit(n_states)
-        fits.advance()
-        fits.step = FOLDS
-        return fit, held_out.scores(n_states)
 
 
 @dataclass(frozen=True)
@@ -102,8 +99,7 @@ class _HeldOut:
     @classmethod
     def of(cls, log: BanditLog, fitter: Fitter, blocks: npt.NDArray[np.int32]) -> _HeldOut:
         """Fitters of the folds."""
-        tolerance = max(fitter.settings.tolerance, FOLD_TOLERANCE)
-        settings = fitter.settings._replace(workers=1, tolerance=tolerance)
+        settings = replace(fitter.settings, workers=1, tolerance=max(fitter.settings.tolerance, FOLD_TOLERANCE))
 
         def fold(number: int) -> Fitter:
             rewards = log.new_array(len(log))
@@ -119,13 +115,12 @@ class _HeldOut:
     def scores(self, n_states: int) -> Floats:
         """The log-likelihood of each block's rewards, predicted by the fold that held them out."""
 
-        def forecast(number: int) -> Floats:
-            fold = self.folds[number]
+        def forecast(fold: Fitter) -> Floats:
             return fold.fit(n_states).model.predict_rewards(self.log, self.ahead)
 
         scores = np.zeros(int(self.blocks.max()) + 1)
         with stage("", FOLDS) as folds:
-            for number, expected in enumerate(map_in_order(forecast, range(FOLDS), workers=self.workers)):
+            for number, expected in enumerate(map_in_order(forecast, self.folds, workers=self.workers)):
                 folds.advance()
                 for rounds in self.log.chunk_slices():
                     blocks, rewards = self.blocks[rounds], self.log.arrays.rewards[rounds]
@@ -139,12 +134,6 @@ class _HeldOut:
         if self.folds[0].starts.rewards == "bernoulli":
             return np.asarray(np.log(np.maximum(np.where(rewards > 0.5, expected, 1 - expected), 1e-300)))
         return np.asarray(-np.square(rewards - expected) / (2 * self.noise))
-
-
-def _difference(scores: Floats, others: Floats) -> tuple[float, float]:
-    """Total gain of the ``scores`` of blocks over ``others``, and its standard error."""
-    gains = scores - others
-    return float(gains.sum()), float(np.std(gains) * math.sqrt(len(gains)))
 
 
 def _blocks(log: BanditLog) -> npt.NDArray[np.int32]:

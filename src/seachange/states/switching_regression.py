@@ -1,24 +1,27 @@
-"""Switching regression: the hidden Markov model learned by ``HMMOracle``, and inference in it."""
+"""Switching regression: the hidden Markov model learned by ``HMMOracle``, inference in it, and a live filter."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Literal
+from numbers import Integral
+from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 from scipy.special import expit
 
 from seachange.errors import ParameterError
-from seachange.kernels.emission import evidences, round_scores
+from seachange.kernels.belief_updates import is_distribution, move, weigh
+from seachange.kernels.emission import reward_evidence, round_scores, state_scores
 from seachange.kernels.forward_backward import filter_rounds, viterbi_backward, viterbi_forward
 from seachange.log.bandit_log import BanditLog
 from seachange.log.joint_features import JointFeatures
-from seachange.params import require_count
+from seachange.log.validation import LARGEST
+from seachange.params import require, require_count
 from seachange.protocols import Floats, Ints
 from seachange.registry import Arrays, SavedPart
-from seachange.states.chains import TILES_PER_SECTION, Chain
-from seachange.states.expectation import LikeliestStates, Workspace, expectation, log_likelihood
+from seachange.states.expectation import Chain, LikeliestStates, Workspace, emit, expectation
 
 Rewards = Literal["gaussian", "gaussian per state", "bernoulli"]
 # Lower bound on initial and transition probabilities, so that evidence can overrule any of them.
@@ -75,11 +78,6 @@ class SwitchingRegression:
         return len(self.initial_probs)
 
     @property
-    def shortest_stay(self) -> float:
-        """Expected rounds per visit to the shortest-lived state."""
-        return float(self.expected_stays.min())
-
-    @property
     def expected_stays(self) -> Floats:
         """(L,) expected rounds per visit to a state: 1 / (1 - Φ(z, z))."""
         return np.asarray(1 / np.maximum(1 - np.diag(self.transition_matrix), 1e-300))
@@ -92,53 +90,44 @@ class SwitchingRegression:
 
     def reordered(self, order: Ints) -> SwitchingRegression:
         """The same model with state ``order[i]`` renumbered i."""
-        return replace(
-            self,
-            initial_probs=self.initial_probs[order],
-            transition_matrix=np.ascontiguousarray(self.transition_matrix[np.ix_(order, order)]),
-            reward_coefs=self.reward_coefs[order],
-            reward_precisions=self.reward_precisions[order],
-            noise_variances=self.noise_variances[order] if len(self.noise_variances) else self.noise_variances,
-        )
+        arrays: dict[str, Any] = {name: array[order] for name, array in self.saved_arrays().items() if len(array)}
+        arrays["transition_matrix"] = np.ascontiguousarray(self.transition_matrix[np.ix_(order, order)])
+        return replace(self, **arrays)
 
     def shifted(self, coefs: Floats) -> SwitchingRegression:
         """The same model with coefs · f(x, a) added to all scores."""
         return replace(self, reward_coefs=self.reward_coefs + coefs)
 
-    def smooth(self, log: BanditLog, workers: int = 1) -> Floats:
+    def smooth(self, log: BanditLog) -> Floats:
         """(n, L) p(z_t | all rewards)."""
         chain = self._chain(log)
         posteriors = log.new_array(len(log), self.n_states)
-        expectation(self, chain, posteriors, workers=workers)
+        expectation(self, chain, posteriors)
         return chain.in_log_order(posteriors)
 
-    def likeliest_states(self, log: BanditLog, workers: int = 1) -> Ints:
+    def likeliest_states(self, log: BanditLog) -> Ints:
         """(n,) argmax_z p(z_t = z | all rewards), round by round."""
         chain, found = self._chain(log), LikeliestStates(len(log))
-        expectation(self, chain, found, workers=workers)
+        expectation(self, chain, found)
         return chain.in_log_order(found.states.astype(np.int64))
 
     def filter(self, log: BanditLog) -> Floats:
         """(n, L) p(z_t | r_1:t)."""
-        chain, found = self._chain(log, 1), log.new_array(len(log), self.n_states)
-        for rounds, filtered in self._filtered(chain):
-            found[rounds] = filtered
-        return chain.in_log_order(found)
+        chain = self._chain(log, by_tile=True)
+        return _collected(chain, self._filtered(chain), self.n_states)
 
     def forecast(self, log: BanditLog) -> Floats:
         """(n, L) p(z_t | r_1:t-1): the belief before each reward, valid for off-policy evaluation."""
-        chain, found = self._chain(log, 1), log.new_array(len(log), self.n_states)
-        for rounds, known in self._forecasts(chain):
-            found[rounds] = known
-        return chain.in_log_order(found)
+        chain = self._chain(log, by_tile=True)
+        return _collected(chain, self._forecasts(chain), self.n_states)
 
     def predict_rewards(self, log: BanditLog, ahead: int = 1) -> Floats:
         """(n,) E[r_t | x_t, a_t, r_1:t-h]: predictions of rewards h = ``ahead`` rounds ahead."""
         require_count("ahead", ahead)
-        chain, found = self._chain(log, 1), log.new_array(len(log))
-        for rounds, known in self._forecasts(chain, ahead):
-            found[rounds] = np.sum(known * self.mean_rewards(chain.log[rounds]), axis=1)
-        return chain.in_log_order(found)
+        chain = self._chain(log, by_tile=True)
+        forecasts = self._forecasts(chain, ahead)
+        expected = ((each, np.sum(known * self.mean_rewards(chain.log[each]), axis=1)) for each, known in forecasts)
+        return _collected(chain, expected)
 
     def mean_rewards(self, log: BanditLog) -> Floats:
         """(n, L) E[r_t | x_t, a_t, z]: the expected reward of the logged action in each state."""
@@ -148,7 +137,7 @@ class SwitchingRegression:
 
     def likeliest_path(self, log: BanditLog) -> Ints:
         """(n,) argmax over paths of p(z_1:n | all rewards), by Viterbi's recursion."""
-        chain, n = self._chain(log, 1), len(log)
+        chain, n = self._chain(log, by_tile=True), len(log)
         path, origins = np.empty(n, np.int64), np.zeros((n, self.n_states), np.int16)
         best = np.zeros(self.n_states)
         for rounds, evidence in self._evidences(chain):
@@ -159,11 +148,11 @@ class SwitchingRegression:
         viterbi_backward(origins, chain.next_starts, path)
         return chain.in_log_order(path)
 
-    def log_likelihood(self, log: BanditLog, workers: int = 1) -> float:
+    def log_likelihood(self, log: BanditLog) -> float:
         """log p(r_1:n | x_1:n, a_1:n)."""
-        return log_likelihood(self, self._chain(log), workers)
+        return expectation(self, self._chain(log)).log_likelihood
 
-    def _chain(self, log: BanditLog, tiles_per_section: int = TILES_PER_SECTION) -> Chain:
+    def _chain(self, log: BanditLog, *, by_tile: bool = False) -> Chain:
         if log.joint != self.joint:
             raise ParameterError(f"the model was fitted with {self.joint}; this log has {log.joint}.")
         if self.rewards == "bernoulli":
@@ -174,18 +163,15 @@ class SwitchingRegression:
                     f"the model is for clicks and needs rewards of 0 or 1; row {row} of this log has "
                     f"{log.arrays.rewards[row]:g} ({len(invalid)} of {len(log)} rows are invalid)."
                 )
-        return Chain(log, tiles_per_section=tiles_per_section)
+        return Chain(log, tiles_per_section=1) if by_tile else Chain(log)
 
     def _evidences(self, chain: Chain) -> Iterator[tuple[slice, Floats]]:
         """Evidence of each section of the chain, in order."""
         workspace = Workspace.for_chain(chain, self)
         for section in (section for span in chain.spans for section in span):
-            arrays, part = chain.arrays(section.rounds), workspace.part(section, section.rounds)
-            evidences(
-                arrays.rows, arrays.actions, arrays.rewards, self.reward_coefs, self.noise_variances,
-                part.evidence, part.scores,
-            )  # fmt: skip
-            yield section.rounds, part.evidence
+            buffers = workspace.part(section, section.rounds)
+            emit(self, chain.arrays(section.rounds), buffers)
+            yield section.rounds, buffers.evidence
 
     def _filtered(self, chain: Chain) -> Iterator[tuple[slice, Floats]]:
         """p(z_t | r_1:t) of each section of the chain, in order."""
@@ -210,3 +196,81 @@ class SwitchingRegression:
             known[age < ahead] = young[age[age < ahead]]
             before = joined
             yield rounds, known
+
+
+def _collected(chain: Chain, parts: Iterable[tuple[slice, Floats]], *shape: int) -> Floats:
+    """(n, *shape) values of all rounds, in the order of the log."""
+    found = chain.log.new_array(len(chain.log), *shape)
+    for rounds, values in parts:
+        found[rounds] = values
+    return chain.in_log_order(found)
+
+
+@dataclass(frozen=True, eq=False)
+class LiveState:
+    """The belief after some rounds."""
+
+    state_probs: Floats  # (L,) p(z_t | r_1:t); P_0 before the first round
+    forecast: Floats  # (L,) p(z_t+1 | r_1:t): for the next round
+    rounds: int  # t
+
+
+@dataclass(frozen=True, eq=False)
+class LiveFilter:
+    """Filter a log while it is being written. Equals ``SwitchingRegression.filter`` to the bit.
+
+    >>> live = LiveFilter(oracle)  # doctest: +SKIP
+    >>> state = live.init()  # doctest: +SKIP
+    >>> state = live.update(state, context, action, reward)  # doctest: +SKIP
+    """
+
+    hmm: SwitchingRegression  # or a fitted HMMOracle
+
+    def __post_init__(self) -> None:
+        given: Any = self.hmm
+        found = getattr(given, "model_", given)
+        require(
+            isinstance(found, SwitchingRegression),
+            f"LiveFilter needs oracle.model_ or a fitted HMMOracle; got {given!r}.",
+        )
+        object.__setattr__(self, "hmm", found)
+
+    def init(self) -> LiveState:
+        """The state before the first round."""
+        return LiveState(self.hmm.initial_probs.copy(), self.hmm.initial_probs.copy(), 0)
+
+    def update(self, state: LiveState, context: npt.ArrayLike | None, action: int, reward: float | None) -> LiveState:
+        """The state after a round. ``context`` is as in the log; ``reward`` None means it was not observed."""
+        n_actions, n_states = self.hmm.joint.n_actions, self.hmm.n_states
+        require(
+            isinstance(state, LiveState) and state.forecast.shape == (n_states,) and is_distribution(state.forecast),
+            f"state must be what init() or update() of a filter with {n_states} states returned; got {state!r}.",
+        )
+        require(
+            isinstance(action, int | Integral) and 0 <= action < n_actions,
+            f"action must be an index into the log's action_names, 0 to {n_actions - 1}; got {action!r}.",
+        )
+        require(reward is None or _is_finite(reward), f"reward must be a finite number or None; got {reward}.")
+        require(
+            reward is None or self.hmm.rewards != "bernoulli" or reward in (0, 1),
+            f"the model expects rewards of 0 or 1; got {reward}.",
+        )
+        evidence = np.ones(n_states)
+        if reward is not None:
+            contexts = np.empty((1, 0)) if context is None else np.asarray(context)[None]
+            scores = np.empty(n_states)
+            rows = self.hmm.joint.rows(contexts)
+            require(bool((np.abs(rows) <= LARGEST).all()), f"context must be finite; got {context!r}.")
+            state_scores(rows[0], action, self.hmm.reward_coefs, scores)
+            reward_evidence(scores, float(reward), self.hmm.noise_variances, evidence)
+        probs, forecast = np.empty(n_states), np.empty(n_states)
+        weigh(state.forecast, evidence, probs)
+        move(probs, self.hmm.transition_matrix, forecast)
+        return LiveState(probs, forecast, state.rounds + 1)
+
+
+def _is_finite(reward: Any) -> bool:
+    try:
+        return bool(np.isfinite(float(reward)))
+    except (TypeError, ValueError):
+        return False

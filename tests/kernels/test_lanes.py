@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numba import njit
 
-from seachange.kernels.exponential import exp_of, exp_of_single
+from seachange.kernels.lanes import exp_of, exp_of_single
 
 pytestmark = pytest.mark.small
 
