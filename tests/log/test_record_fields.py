@@ -9,7 +9,7 @@ from log.raw_rounds import ListLog, rounds_of
 from seachange.errors import LogError
 from seachange.log.encoding import log_from_raw
 from seachange.log.raw import Pool
-from seachange.log.record_encoding import LISTED_FIELDS
+from seachange.log.feature_encoding import LISTED_FIELDS
 
 FRAME = pl.DataFrame(
     {

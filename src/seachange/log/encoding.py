@@ -7,15 +7,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from seachange.engine import cores, map_in_order
 from seachange.errors import LogError, ParameterError
-from seachange.log.arrays import Columns
-from seachange.log.bandit_log import BanditLog
-from seachange.log.disk_log import log_on_disk
+from seachange.log.bandit_log import BanditLog, log_on_disk
 from seachange.log.feature_encoding import columns_of, fill, fill_pools
 from seachange.log.feature_fitting import fit_features
 from seachange.log.features import FeatureSpec
@@ -23,6 +21,7 @@ from seachange.log.joint_features import ContextKind, JointFeatures
 from seachange.log.raw import PART_ROWS, RawLog, RawRounds, Rejected, distinct_texts, raw_columns
 from seachange.log.validation import (
     DROP,
+    Columns,
     Fault,
     OnBadRows,
     Problem,
@@ -40,6 +39,14 @@ MOST_REASONS, OTHER_REASONS = 100, "other reasons"
 ROW_FORMATS = ("frame", "parquet", "arrow", "obp")
 # The columns with one entry per round, besides the contexts.
 PER_ROUND = ("actions", "rewards", "propensities", "action_mask", "logging_probs", "times", "sequences")
+# Columns that a log may lack.
+OPTIONAL: dict[str, Callable[[RawRounds], bool]] = {
+    "a propensity": lambda rounds: rounds.propensity is not None,
+    "a time": lambda rounds: rounds.time is not None,
+    "a sequence": lambda rounds: rounds.sequence is not None,
+    "a list of actions": lambda rounds: rounds.pool is not None,
+    "a logging distribution": lambda rounds: rounds.pool is not None and rounds.pool.probs is not None,
+}
 
 
 def log_from_raw(
@@ -78,21 +85,21 @@ def _log_on_disk(
     raw: RawLog, features: FeatureSpec | None, action_names: Any, missing_rewards: bool, on_bad_rows: OnBadRows
 ) -> BanditLog:
     spec = fit_features(raw, raw.parts(PART_ROWS), action_names=action_names) if features is None else features
-    found: set[str] = set()
+    sources: set[str] = set()
 
     def encoded() -> Iterator[BanditLog]:
         first: list[RawRounds] = []
         for rounds in raw.parts(PART_ROWS):
             _require_same_columns(raw, [*first, rounds])
             first = first or ([_without_values(rounds)] if len(rounds) else [])
-            found.update(_sources_in([rounds]))
+            sources.update(_sources_in([rounds]))
             rejected = RejectedLines()
             part = rejected.taken_from(rounds)
             yield BanditLog(**_encoded(raw, spec, [part], rejected, missing_rewards, on_bad_rows))
 
     log = log_on_disk(encoded())
     if features is not None:
-        _require_sources(spec, found)
+        _require_sources(spec, sources)
     return log
 
 
@@ -103,13 +110,12 @@ def _sources_in(parts: Sequence[RawRounds]) -> set[str]:
     return {name for frame in distinct.values() for name in raw_columns(frame)}
 
 
-def _require_sources(spec: FeatureSpec, found: set[str]) -> None:
-    needed = (*spec.sources, *spec.pool_sources)
-    absent = [name for name in needed if name not in found]
+def _require_sources(spec: FeatureSpec, sources: set[str]) -> None:
+    absent = [name for name in spec.sources if name not in sources]
     if absent:
         raise LogError(
             f"the features need the column {absent[0]!r}, which this log does not have ({len(absent)} of "
-            f"{len(needed)} columns are missing). It has {', '.join(sorted(found)) or 'none'}."
+            f"{len(spec.sources)} columns are missing). It has {', '.join(sorted(sources)) or 'none'}."
         )
 
 
@@ -117,25 +123,14 @@ def _require_same_columns(raw: RawLog, parts: Sequence[RawRounds]) -> None:
     """Raise if a part has an optional column that another part lacks."""
     filled = [part for part in parts if len(part)]
     for part in filled[1:]:
-        ours, theirs = _optional(filled[0]), _optional(part)
-        for what in ours:
-            if ours[what] != theirs[what]:
-                lacks, has = (part, filled[0]) if ours[what] else (filled[0], part)
-                here, there = (f"{_unit(raw)} {each.lines[0]} of {each.source}" for each in (lacks, has))
+        for what, has in OPTIONAL.items():
+            if has(part) != has(filled[0]):
+                pair = (part, filled[0]) if has(filled[0]) else (filled[0], part)
+                here, there = (f"{_unit(raw)} {each.lines[0]} of {each.source}" for each in pair)
                 raise LogError(
                     f"either every round of a log has {what} or none does; {here} has none, unlike {there}. Read the "
                     "files that have them separately."
                 )
-
-
-def _optional(rounds: RawRounds) -> dict[str, bool]:
-    return {
-        "a propensity": rounds.propensity is not None,
-        "a time": rounds.time is not None,
-        "a sequence": rounds.sequence is not None,
-        "a list of actions": rounds.pool is not None,
-        "a logging distribution": rounds.pool is not None and rounds.pool.probs is not None,
-    }
 
 
 def _unit(raw: RawLog) -> str:
@@ -160,13 +155,6 @@ class RejectedLines:
         return replace(part, rejected=())
 
 
-class _EncodedPart(NamedTuple):
-    """One part of a log without its contexts, and what is wrong with it."""
-
-    columns: Columns
-    faults: list[Fault]
-
-
 def _encoded(
     raw: RawLog,
     spec: FeatureSpec,
@@ -182,22 +170,23 @@ def _encoded(
         one, count = rejected.first, rejected.reasons.total()
         place, value = f"{unit} {one.line} of {one.source}", repr(one.text) if one.text else ""
         raise ProblemError(Problem(one.rule, one.reason, place, value, count, n + count, unit, DROP))
-    joint = _joint(spec)
+    kind: ContextKind = "per action" if spec.pool else "shared" if spec.context_names else "none"
+    joint = JointFeatures(kind, spec.n_actions, len(spec.context_names))
     shape = (spec.n_actions, joint.n_features) if spec.pool else (1, joint.n_features + 1)
-    rows = np.ones((1, 1, 1)) if joint.kind == "none" else np.zeros((n, *shape), dtype=spec.precision)
+    rows = np.ones((1, 1, 1)) if kind == "none" else np.zeros((n, *shape), dtype=spec.precision)
 
-    def encode(place: int) -> _EncodedPart:
+    def encode(place: int) -> tuple[Columns, list[Fault]]:
         part = parts[place]
         encoded = _encoded_part(spec, part, rows[starts[place] : starts[place + 1]], missing_rewards)
         parts[place] = _without_values(part)  # makes room for what is still to be encoded
         return encoded
 
     encoded = list(map_in_order(encode, range(len(parts)), workers=cores()))
-    if on_bad_rows == "raise" and spec.named and any(np.isnan(part.columns.actions).any() for part in encoded):
+    if on_bad_rows == "raise" and spec.named and any(np.isnan(columns.actions).any() for columns, _ in encoded):
         _require_known_actions(spec, parts)
-    faults = _joined_faults([part.faults for part in encoded], starts)
-    columns = _joined([part.columns for part in encoded], spec, joint, rows)
-    fields = without_faults(columns, faults, on_bad_rows, where)
+    faults = _joined_faults([faults for _, faults in encoded], starts)
+    whole = _joined([columns for columns, _ in encoded], spec, (joint, rows))
+    fields = without_faults(whole, faults, on_bad_rows, where)
     return fields | {"dropped": (*rejected.reasons.items(), *fields["dropped"]), "features": spec}
 
 
@@ -220,38 +209,34 @@ def _without_values(part: RawRounds) -> RawRounds:
     return replace(part, features=part.features.clear(), pool=pool)
 
 
-def _joint(spec: FeatureSpec) -> JointFeatures:
-    kind: ContextKind = "per action" if spec.pool else "shared" if spec.context_names else "none"
-    return JointFeatures(kind, spec.n_actions, len(spec.context_names))
-
-
-def _encoded_part(spec: FeatureSpec, rounds: RawRounds, rows: Floats, missing_rewards: bool) -> _EncodedPart:
-    """Encode a part; its features go to ``rows``."""
+def _encoded_part(
+    spec: FeatureSpec, rounds: RawRounds, rows: Floats, missing_rewards: bool
+) -> tuple[Columns, list[Fault]]:
+    """The columns of a part without its contexts, which go to ``rows``, and what is wrong with them."""
+    large = []
     if spec.pool:
         large = fill_pools(spec, rounds, rows)
     elif spec.context_names:
         large = fill(spec.shared, rounds.features, rows[:, 0])
-    else:
-        large = []
     columns = columns_of(spec, rounds)
     name = "action_features" if spec.pool else "contexts"
     infinite = [feature_fault(name, column, np.unique(bad), value) for column, bad, value in large]
-    return _EncodedPart(columns, faults_of(columns, missing_rewards) + infinite)
+    return columns, faults_of(columns, missing_rewards) + infinite
 
 
 def _joined_faults(parts: Sequence[Sequence[Fault]], starts: Sequence[int]) -> list[Fault]:
     """The faults of all parts, with rows counted from the beginning."""
-    found: dict[str, Fault] = {}
+    joined: dict[str, Fault] = {}
     for faults, start in zip(parts, starts, strict=False):
         for fault in faults:
-            moved = fault._replace(rows=fault.rows + start)
-            first = found.setdefault(fault.requirement, moved)
-            if first is not moved:
-                found[fault.requirement] = first._replace(rows=np.concatenate([first.rows, moved.rows]))
-    return list(found.values())
+            first, rows = joined.get(fault.requirement), fault.rows + start
+            joined[fault.requirement] = (
+                fault._replace(rows=rows) if first is None else first._replace(rows=np.concatenate([first.rows, rows]))
+            )
+    return list(joined.values())
 
 
-def _joined(parts: Sequence[Columns], spec: FeatureSpec, joint: JointFeatures, rows: Floats) -> Columns:
+def _joined(parts: Sequence[Columns], spec: FeatureSpec, encoded: tuple[JointFeatures, Floats]) -> Columns:
     """The columns of all parts; a part without rounds may lack some."""
     filled = [part for part in parts if len(part)] or parts
     columns = {name: [getattr(part, name) for part in filled] for name in PER_ROUND}
@@ -259,22 +244,14 @@ def _joined(parts: Sequence[Columns], spec: FeatureSpec, joint: JointFeatures, r
         name: None if any(array is None for array in column) else np.concatenate(column)
         for name, column in columns.items()
     }
-    return Columns(
-        **arrays,
-        contexts=None,
-        action_features=None,
-        n_actions=spec.n_actions,
-        action_names=spec.action_names,
-        context_names=spec.context_names,
-        encoded=(joint, rows),
-    )
+    return Columns(spec.n_actions, spec.action_names, spec.context_names, **arrays, encoded=encoded)
 
 
 def _require_known_actions(spec: FeatureSpec, parts: Sequence[RawRounds]) -> None:
     """Raise if a named action is not one of the spec's."""
     columns = (part.action if part.pool is None else part.pool.names for part in parts)
-    found = {name for column in columns if column is not None for name in distinct_texts(column)}
-    unknown = sorted(found - set(spec.action_names))
+    taken = {name for column in columns if column is not None for name in distinct_texts(column)}
+    unknown = sorted(taken - set(spec.action_names))
     if unknown:
         known = f"action {unknown[0]!r} is not one of {', '.join(spec.action_names)} ({len(unknown)} unknown in all)"
         raise ProblemError(Problem("action-unknown", known, fix=DROP))

@@ -4,14 +4,123 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Literal
+from itertools import accumulate
+from typing import Annotated, Any, Literal
 
 import msgspec
 
-from seachange.log.feature_types import Category, Feature, Flag, Hashed, LeftOut, Number, distinct_names
-from seachange.log.record_encoding import Encoded, record_encoder
+from seachange.protocols import Bools, Floats
 
-__all__ = ["Category", "Encoded", "Feature", "FeatureSpec", "Flag", "Hashed", "LeftOut", "Number", "plain_features"]
+Encoded = tuple[Floats | None, Bools | None]  # a context and an action mask, as deployers take them
+# Values of a category that its description lists.
+LISTED_VALUES = 8
+# The most buckets that a model file may ask for.
+MOST_BUCKETS = 1 << 16
+
+
+def _labels(column: str, place: int | None, marked: bool) -> tuple[str, ...]:
+    label = column if place is None else f"{column}[{place}]"
+    return (label, f"{label} missing") if marked else (label,)
+
+
+class Number(msgspec.Struct, frozen=True, tag="number"):
+    """(x - mean) / scale; missing values become the mean, which is 0."""
+
+    column: str  # nested ones with dots: user.age
+    mean: float
+    scale: Annotated[float, msgspec.Meta(gt=0)]
+    marked: bool = False  # an extra 0/1 feature is 1 if the value is missing
+    place: int | None = None  # which entry of the column's lists
+    seconds: bool = False  # it is a timestamp or a duration
+    comma: bool = False  # as text it has a decimal comma: 1,5
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of its features."""
+        return _labels(self.column, self.place, self.marked)
+
+    @property
+    def description(self) -> str:
+        """The encoding, in words."""
+        unit = " in seconds" if self.seconds else ""
+        return f"number{unit}, mean {self.mean:.6g}, standard deviation {self.scale:.6g}"
+
+
+class Flag(msgspec.Struct, frozen=True, tag="flag"):
+    """0 or 1, unchanged; missing values become 0."""
+
+    column: str
+    marked: bool = False
+    place: int | None = None
+    comma: bool = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of its features."""
+        return _labels(self.column, self.place, self.marked)
+
+    @property
+    def description(self) -> str:
+        """The encoding, in words."""
+        return "0 or 1, unchanged"
+
+
+class Category(msgspec.Struct, frozen=True, tag="category"):
+    """A 0/1 feature for each of the most frequent values, and one for all others.
+
+    If ``several``, values are lists, of which each entry counts. Missing values without a mark count as others; missing
+    lists are empty.
+    """
+
+    column: str
+    values: tuple[str, ...]  # the most frequent first
+    marked: bool = False
+    several: bool = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of its features."""
+        named = (f"{self.column}={value}" for value in self.values)
+        return (*named, f"{self.column}=other", *((f"{self.column} missing",) if self.marked else ()))
+
+    @property
+    def description(self) -> str:
+        """The encoding, in words."""
+        kind, more = "lists of" if self.several else "one of", len(self.values) - LISTED_VALUES
+        listed = (*self.values[:LISTED_VALUES], *([f"… {more} more"] if more > 0 else []), "other")
+        return f"{kind} {', '.join(listed)}"
+
+
+class Hashed(msgspec.Struct, frozen=True, tag="hashed"):
+    """A 0/1 feature for each of ``buckets``; a value's bucket is the CRC-32 of its UTF-8 text, modulo their number."""
+
+    column: str
+    buckets: Annotated[int, msgspec.Meta(ge=1, le=MOST_BUCKETS)]
+    marked: bool = False
+    several: bool = False
+    hash: Literal["crc32"] = "crc32"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of its features."""
+        named = (f"{self.column} bucket {bucket}" for bucket in range(self.buckets))
+        return (*named, *((f"{self.column} missing",) if self.marked else ()))
+
+    @property
+    def description(self) -> str:
+        """The encoding, in words."""
+        kind = "lists of many values" if self.several else "one of many values"
+        return f"{kind}, hashed into {self.buckets} buckets ({self.hash})"
+
+
+Feature = Number | Flag | Category | Hashed
+
+
+class LeftOut(msgspec.Struct, frozen=True):
+    """A column that is not used as a feature, and why."""
+
+    column: str
+    reason: str
 
 
 class FeatureSpec(msgspec.Struct, frozen=True, dict=True):
@@ -53,12 +162,12 @@ class FeatureSpec(msgspec.Struct, frozen=True, dict=True):
     @cached_property
     def shared_names(self) -> tuple[str, ...]:
         """The features that all actions of a round share."""
-        return distinct_names([name for feature in self.shared for name in feature.names])
+        return _numbered([name for feature in self.shared for name in feature.names])
 
     @cached_property
     def pool_names(self) -> tuple[str, ...]:
         """The features that each action of a round has of its own."""
-        return distinct_names([name for feature in self.pool for name in feature.names])
+        return _numbered([name for feature in self.pool for name in feature.names])
 
     @cached_property
     def context_names(self) -> tuple[str, ...]:
@@ -66,17 +175,12 @@ class FeatureSpec(msgspec.Struct, frozen=True, dict=True):
         if not self.pool:
             return self.shared_names
         crossed = [f"{x} × {a}" for x in self.shared_names for a in self.pool_names] if self.crossed else []
-        return distinct_names([*self.pool_names, *crossed])
+        return _numbered([*self.pool_names, *crossed])
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """The raw columns behind the shared features, each once."""
-        return tuple(dict.fromkeys(feature.column for feature in self.shared))
-
-    @property
-    def pool_sources(self) -> tuple[str, ...]:
-        """The raw columns behind the features of actions, each once."""
-        return tuple(dict.fromkeys(feature.column for feature in self.pool))
+        """The raw columns behind the features, each once."""
+        return tuple(dict.fromkeys(feature.column for feature in (*self.shared, *self.pool)))
 
     def words(self, columns: Mapping[str, str | Sequence[str]] | None = None) -> dict[str, str | Sequence[str]]:
         """The column mapping of the log that this was fitted on; ``columns`` overrides it."""
@@ -93,6 +197,8 @@ class FeatureSpec(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def _encoder(self) -> Callable[[Mapping[str, Any]], Encoded]:
+        from seachange.log.feature_encoding import record_encoder
+
         return record_encoder(self)
 
     def described(self) -> list[tuple[str, str, str]]:
@@ -100,17 +206,13 @@ class FeatureSpec(msgspec.Struct, frozen=True, dict=True):
         rows = []
         for feature in (*self.shared, *self.pool):
             names = feature.names
-            shown = names[0] if len(names) == 1 else f"{names[0]} … {names[-1]}" if len(names) > 2 else ", ".join(names)
+            listed = ", ".join(names) if len(names) < 3 else f"{len(names)}: {names[0]} … {names[-1]}"
             whose = "" if not self.pool else " (per round)" if feature in self.shared else " (per action)"
-            listed = shown if len(names) < 3 else f"{len(names)}: {shown}"
             rows.append((feature.column, feature.description + whose, listed))
         return rows
 
-    told = described  # until its caller uses the new name
-
     def __repr__(self) -> str:
-        """Sizes and columns."""
-        columns = ", ".join((*self.sources, *self.pool_sources)) or "none"
+        columns = ", ".join(self.sources) or "none"
         return f"FeatureSpec({self.n_features} features from the columns {columns}; {self.n_actions} actions)"
 
     def unit_of(self, name: str) -> float | None:
@@ -120,15 +222,22 @@ class FeatureSpec(msgspec.Struct, frozen=True, dict=True):
     @cached_property
     def _units(self) -> dict[str, float]:
         names, features = (self.pool_names, self.pool) if self.pool else (self.shared_names, self.shared)
-        start, units = 0, {}
-        for feature in features:
-            if isinstance(feature, Number):
-                units[names[start]] = feature.scale
-            start += len(feature.names)
-        return units
+        starts = accumulate((len(feature.names) for feature in features), initial=0)
+        pairs = zip(features, starts, strict=False)
+        return {names[start]: feature.scale for feature, start in pairs if isinstance(feature, Number)}
 
 
 def plain_features(context_names: Sequence[str], action_names: Sequence[str]) -> FeatureSpec:
     """Numbers unchanged, for models that were learned from arrays."""
     numbers = tuple(Number(name, 0.0, 1.0) for name in context_names)
     return FeatureSpec("arrays", {}, tuple(action_names), numbers, holders=tuple(context_names))
+
+
+def _numbered(names: Sequence[str]) -> tuple[str, ...]:
+    """The names; repeated ones are numbered."""
+    seen: dict[str, int] = {}
+    distinct: list[str] = []
+    for name in names:
+        seen[name] = seen.get(name, 0) + 1
+        distinct.append(name if seen[name] == 1 else f"{name} ({seen[name]})")
+    return tuple(distinct)

@@ -14,6 +14,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 import numpy as np
@@ -65,6 +66,16 @@ class Pool:
         """(n,) how many actions each round has."""
         return np.diff(self.offsets)
 
+    @cached_property
+    def owners(self) -> Ints:
+        """(rows,) the round of each row."""
+        return np.repeat(np.arange(len(self.lengths)), self.lengths)
+
+    @cached_property
+    def places(self) -> Ints:
+        """(rows,) the place of each row in its round's list."""
+        return np.arange(len(self.owners)) - self.offsets[:-1][self.owners]
+
     def filter(self, kept: Bools) -> Pool:
         """The lists of the rounds that are kept."""
         import polars
@@ -95,7 +106,6 @@ class RawRounds:
     rejected: tuple[Rejected, ...] = ()  # lines between these rounds that could not be read
 
     def __len__(self) -> int:
-        """Number of rounds."""
         return len(self.lines)
 
     def filter(self, kept: Bools) -> RawRounds:
@@ -104,13 +114,15 @@ class RawRounds:
 
         mask = polars.Series(kept)
         columns = {word: getattr(self, word) for word in PER_ROUND}
-        held: dict[str, Any] = {word: None if each is None else each.filter(mask) for word, each in columns.items()}
+        filtered: dict[str, Any] = {
+            word: None if column is None else column.filter(mask) for word, column in columns.items()
+        }
         return RawRounds(
             self.source,
             self.lines[kept],
             _filtered(self.features, kept),
             pool=None if self.pool is None else self.pool.filter(kept),
-            **held,
+            **filtered,
         )
 
 
