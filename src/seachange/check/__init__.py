@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from seachange.check.assessment import assessed
 from seachange.check.log_check import Finding, LogCheck
-from seachange.check.memory_log import MemoryLog
-from seachange.check.tally import tally_of
+from seachange.check.numeric_rounds import MemoryLog
+from seachange.check.tally import assessed, tally_of
 from seachange.log.bandit_log import BanditLog
 from seachange.log.raw import RawLog
 from seachange.reading import open_raw

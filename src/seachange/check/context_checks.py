@@ -12,7 +12,7 @@ import numpy.typing as npt
 from seachange.check.counters import Slices, SliceSums
 from seachange.check.log_check import Check, ContextCheck, Finding, Severity
 from seachange.check.numeric_rounds import Rounds, hashes_of, numbers_of
-from seachange.check.repeat_checks import EVENT_IDS
+from seachange.check.round_checks import EVENT_IDS
 from seachange.formats.column_roles import ROW_NUMBERS
 from seachange.log.column_statistics import Distinct
 from seachange.log.feature_fitting import MOST_DISTINCT, ROUNDS_OF_A_VALUE, ActionColumns
@@ -37,11 +37,6 @@ IDENTIFIER_NAMES = re.compile(r"(.*[\W_])?(id|ids|uuid|guid|key|hash)|.*[a-z](Id
 # A column moved over time by this many standard deviations of chance, and by this share of its variance.
 SURE, WORTH_TELLING = 8.0, 0.01
 REMOVE = "Remove it from the contexts: `--columns contexts=A+B`."
-# Findings about columns that a model should not use.
-USELESS = (
-    "reward-leak", "action-leak", "propensity-unnamed", "column-empty", "column-constant", "column-of-ones",
-    "identifier", "event-id", "identifier-text",
-)  # fmt: skip
 
 
 class ContextTally:

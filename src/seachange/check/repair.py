@@ -19,7 +19,7 @@ import numpy as np
 from seachange.check.counters import SAME, SeenKeys
 from seachange.check.log_check import TABLES, LogCheck
 from seachange.check.numeric_rounds import numbers_of, numeric_rounds, times_of
-from seachange.check.repeat_checks import round_hashes
+from seachange.check.round_checks import round_hashes
 from seachange.errors import LogError, OutputError
 from seachange.formats.dsjson import dsjson_frame
 from seachange.log.raw import UNREADABLE, RawLog, RawRounds

@@ -1,4 +1,8 @@
-"""Rewards: constant, outlying, or not there yet."""
+"""Rewards: constant, outlying, late, drifting, or too few to learn from.
+
+Each state has its own reward model, which needs at least as many rewarded rounds as it has coefficients (with fewer, it
+would memorize them), and ten per action.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +11,23 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from seachange.check.action_checks import EARNED, REWARDED, ActionChecks
-from seachange.check.counters import Slices
-from seachange.check.log_check import MOST_PLACES, Check, Finding, Place, RewardCheck, share_text
+from seachange.check.action_checks import COUNT, EARNED, FOLLOWED, REWARDED, ActionChecks
+from seachange.check.context_checks import ContextTally
+from seachange.check.counters import SLICES, Slices
+from seachange.check.log_check import (
+    MOST_PLACES,
+    USELESS,
+    Check,
+    Drift,
+    Finding,
+    Learnability,
+    Place,
+    RewardCheck,
+    share_text,
+)
 from seachange.check.numeric_rounds import Rounds
+from seachange.protocols import Floats
+from seachange.states.state_count import FEWEST_BLOCKS, MOST_STATES
 
 if TYPE_CHECKING:
     from seachange.check.tally import Tally
@@ -25,6 +42,22 @@ FEW = 0.01
 FAR_LESS, CHANCE = 0.2, 20.0
 WAIT = "Learn only from rounds whose rewards had time to arrive: remove the last {rounds:,} rounds."
 OUTLIERS = "If they are codes for errors or missing answers, remove those rounds; otherwise they dominate all others."
+# Rounds of an action in a slice that its mean there needs.
+FEWEST = 5
+FEWEST_SLICES = 5
+# Standard deviations beyond chance: one false alarm in ten thousand logs.
+SURE = 4.0
+# Slices that are merged to find small, slow changes.
+MERGED = 8
+# Actions whose share is shown.
+SHOWN = 6
+EVENTS_PER_ACTION = 10
+# Text with more values than this does not get a coefficient for each.
+MOST_VALUES = 50
+# Shorter logs have too few blocks to compare states.
+FEWEST_ROUNDS = 2 * FEWEST_BLOCKS
+# Findings that make counting rewards pointless.
+NOTHING_TO_LEARN = {"no-rounds", "single-action", "many-actions", "reward-constant", "reward-missing", "reward-text"}
 
 
 class RewardChecks(Check):
@@ -177,3 +210,110 @@ class RewardChecks(Check):
 def _poisson_rarity(seen: float, expected: float) -> float:
     """-log of a bound on the probability of so few events if ``expected`` are expected (Chernoff)."""
     return float(expected - seen + (seen * np.log(seen / expected) if seen else 0.0))
+
+
+def drift_of(tally: Tally) -> Drift | None:
+    """The log in slices of time; None if it is too short."""
+    count, lengths = tally.slices.count, tally.slices.lengths
+    if count < FEWEST_SLICES or not tally.rewards.count:
+        return None
+    # A short last slice is merged into the one before.
+    short = count > 1 and lengths[-1] < lengths[0] / 2
+
+    def by_slice(values: Floats) -> Floats:
+        found = values[..., : count - short].copy()
+        if short:
+            found[..., -1] += values[..., count - 1]
+        return found
+
+    observed, sums = by_slice(tally.rewards.observed.values[0]), by_slice(tally.rewards.sums.values[0])
+    means = np.divide(sums, observed, out=np.full(len(sums), np.nan), where=observed > 0)
+    followed = min(tally.actions.count, FOLLOWED)
+    order = np.argsort(-tally.actions.totals[:followed, COUNT], kind="stable")[:SHOWN]
+    shares = by_slice(tally.actions.taken.part(followed, SLICES)[order]) / by_slice(lengths)
+    names = tally.actions.names
+    reward_z = max(_between_slices(tally, 1), _between_slices(tally, MERGED))
+    neighbour_z = _between_neighbours(tally)
+    return Drift(
+        slice_rounds=tally.slices.size,
+        mean_rewards=tuple(float(mean) if np.isfinite(mean) else None for mean in means),
+        actions=tuple(names[a] for a in order),
+        shares=tuple(tuple(float(share) for share in row) for row in shares),
+        reward_z=reward_z,
+        neighbour_z=neighbour_z,
+        changes=max(reward_z, neighbour_z) > SURE,
+    )
+
+
+def _between_slices(tally: Tally, merged: int) -> float:
+    """Do actions earn the same in all slices? A χ² of their means, as a z-score (Wilson, Hilferty)."""
+    actions, followed = tally.actions, min(tally.actions.count, FOLLOWED)
+    n, sums, squares = (
+        each.part(followed, SLICES).reshape(followed, -1, merged).sum(axis=2)
+        for each in (actions.rewarded, actions.earned, actions.squares)
+    )
+    totals = n.sum(axis=1, keepdims=True)
+    grand = sums.sum(axis=1, keepdims=True) / np.maximum(totals, 1)
+    spread = np.maximum(squares.sum(axis=1, keepdims=True) - totals * grand**2, 0) / np.maximum(totals - 1, 1)
+    # If a slice expects only a few rewards, its mean is far from normal.
+    expects = np.abs(sums.sum(axis=1, keepdims=True)) / np.maximum(totals, 1) * n
+    used = (n >= FEWEST) & (spread > 0) & ((expects >= FEWEST) | (tally.rewards.lowest < 0))
+    gaps = np.divide(n * np.square(sums / np.maximum(n, 1) - grand), spread, out=np.zeros_like(n), where=used)
+    degrees = int((used.sum(axis=1) - 1).clip(min=0).sum())
+    if degrees < 3:
+        return 0.0
+    ratio = float(gaps.sum()) / degrees
+    return float((np.cbrt(ratio) - (1 - 2 / (9 * degrees))) / np.sqrt(2 / (9 * degrees)))
+
+
+def _between_neighbours(tally: Tally) -> float:
+    """Are consecutive rewards correlated, beyond the means of their actions?"""
+    rewards = tally.rewards
+    if rewards.count < 200 or not rewards.product_squares > 0:
+        return 0.0
+    return float(rewards.products / np.sqrt(rewards.product_squares))
+
+
+def learnability_of(tally: Tally) -> Learnability:
+    """The rewarded rounds in the log, and how many each state needs."""
+    contexts, rewards = tally.contexts, tally.rewards
+    unused = {name for each in tally.found if each.rule in USELESS for name in each.names}
+    width = sum(_coefs(each) for name, each in contexts.shared.items() if name not in unused)
+    of_actions = sum(_coefs(each) for each in contexts.of_actions.values())
+    by_place = contexts.pool is not None and not contexts.pool_named
+    n_actions = contexts.pool[1] if by_place and contexts.pool is not None else tally.actions.count
+    n_coefs = of_actions + width if of_actions else n_actions * (width + 1)
+    rewarded = rewards.count - rewards.zeros
+    events = min(rewarded, rewards.zeros) if rewards.clicks else rewarded
+    needed = max(n_coefs, EVENTS_PER_ACTION * (1 if of_actions else n_actions), 1)
+    return Learnability(n_coefs, events, needed, min(events // needed, MOST_STATES))
+
+
+def _coefs(context: ContextTally) -> int:
+    if context.kind in ("number", "integer", "boolean", "date"):
+        return 1 + (context.n_missing > 0)
+    return min(context.distinct.count, MOST_VALUES) + (context.n_missing > 0)
+
+
+class LearnabilityChecks(Check):
+    """Too few rounds or rewards."""
+
+    def findings(self, tally: Tally) -> Iterator[Finding]:
+        """Too few rounds, or too few rewards for one state."""
+        if any(each.severity == "error" and each.rule in NOTHING_TO_LEARN for each in tally.found):
+            return
+        found = learnability_of(tally)
+        if tally.n_rounds < FEWEST_ROUNDS:
+            yield Finding(
+                "few-rounds", "error", "The log is too short",
+                f"The log has {tally.n_rounds:,} rounds; at least {FEWEST_ROUNDS} are needed.", "Log longer.",
+                tally.n_rounds, numbers={"rounds": tally.n_rounds, "needed": FEWEST_ROUNDS},
+            )  # fmt: skip
+        elif found.most_states < 1:
+            yield Finding(
+                "few-rewards", "warning", "The log has too few rewards",
+                f"The log has {found.n_events:,} rewarded rounds, but a single state needs {found.needed:,} for its "
+                f"{found.n_coefs:,} coefficients.",
+                "Learn a single policy with --oracle none, use fewer contexts or actions, or log longer.",
+                found.n_events, numbers={"events": found.n_events, "needed": found.needed, "coefs": found.n_coefs},
+            )  # fmt: skip

@@ -1,19 +1,30 @@
-"""Rules that single rounds break, and lines that cannot be read."""
+"""Lines that cannot be read, rules that single rounds break, and rounds that were logged twice.
+
+Two rounds with the same context at the same time may be two visitors. If they were, the logging policy would choose the
+same action for both only with the propensity of that action. If it did so nearly every time, and the rewards agree too,
+they are one round that was written twice.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from seachange.check.counters import RuleCounts, Slices
+from seachange.check.counters import OTHER, SAME, Hashes, RuleCounts, SeenKeys, Slices
 from seachange.check.log_check import Check, Finding, Place, share_text
-from seachange.check.numeric_rounds import Rounds
+from seachange.check.numeric_rounds import Rounds, hashes_of
+from seachange.formats.column_roles import ROW_NUMBERS
+from seachange.log.column_statistics import Distinct
 from seachange.log.raw import UNREADABLE, RawRounds
 from seachange.log.validation import RULES
+from seachange.protocols import Bools
 
 if TYPE_CHECKING:
+    import polars
+
     from seachange.check.tally import Tally
 
 DROP = "To drop them: `seachange learn LOG --drop-bad-rows`; to write a cleaned copy: `seachange check LOG --fix OUT`."
@@ -21,6 +32,17 @@ DROP = "To drop them: `seachange learn LOG --drop-bad-rows`; to write a cleaned 
 MOST_BAD = 0.5
 # Files that are named, and reasons for unreadable lines that are quoted.
 MOST_FILES, MOST_QUOTED = 100, 3
+# Typical names of columns with one identifier per event.
+EVENTS = "event|request|decision|impression|interaction|round|row|record|log|message|click|trace|uu|gu"
+EVENT_IDS = re.compile(rf"({EVENTS})?[ _-]?(id|uuid|guid)", re.IGNORECASE)
+# An odd number that spreads the bits of a product (2^64 divided by the golden ratio).
+SPREAD = np.uint64(0x9E3779B97F4A7C15)
+# The probability of a false alarm.
+FALSE_ALARMS = 1e-6
+# If fewer neighbors than this share a time, times are fine enough to identify rounds; and the fewest such duplicates.
+FINE, FEWEST = 0.01, 3
+# A column identifies events if this share of its values is distinct.
+DISTINCT = 0.9
 
 
 class RoundChecks(Check):
@@ -102,3 +124,121 @@ class RoundChecks(Check):
         # From some slice of the last third nearly all are missing, and before it nearly none.
         before = lost[: max(start - 1, 1)].max()
         return bool(late.any() and start >= 2 * count / 3 and late[start:].all() and before < 0.01)
+
+
+def round_hashes(raw: RawRounds) -> tuple[Hashes, Hashes]:
+    """(n,) of each round before the choice was made, and of the whole round."""
+    columns = [raw.features[name] for name in raw.features.columns if not ROW_NUMBERS.fullmatch(name)]
+    columns += [column for column in (raw.time, raw.sequence, raw.event) if column is not None]
+    keys = _of_columns(columns, len(raw))
+    if raw.pool is not None:
+        names = [] if raw.pool.names is None else [raw.pool.names]
+        of_pool = _of_columns([*raw.pool.features.iter_columns(), *names], int(raw.pool.offsets[-1]))
+        sums = np.concatenate([np.zeros(1, dtype=np.uint64), np.cumsum(of_pool, dtype=np.uint64)])
+        keys = keys + (sums[raw.pool.offsets[1:]] - sums[raw.pool.offsets[:-1]]) * SPREAD
+    choice = [column for column in (raw.action, raw.reward, raw.propensity) if column is not None]
+    return keys, (keys * SPREAD) ^ _of_columns(choice, len(raw))
+
+
+def _of_columns(columns: list[polars.Series], height: int) -> Hashes:
+    import polars
+
+    if not columns:
+        return np.full(height, 1, dtype=np.uint64)
+    return hashes_of(polars.DataFrame([each.alias(str(i)) for i, each in enumerate(columns)]))
+
+
+class RepeatChecks(Check):
+    """Rounds and event identifiers that occur again."""
+
+    def __init__(self, broken: RuleCounts) -> None:
+        self.broken = broken
+        self.pairs = 0  # rounds that equal an earlier one before the choice
+        self.expected = 0.0  # of these, how many would make the same choice by chance
+        self.uncertain = 0  # pairs without a propensity
+        self.same_rounds = self.same_events = 0.0  # estimated totals
+        self.event_column: str | None = None
+        self.format_has_events = False  # the format itself identifies events
+        self.distinct_events = Distinct()
+        self._rounds, self._events = SeenKeys(), SeenKeys()
+
+    @property
+    def share(self) -> float:
+        """Of the rounds that are compared."""
+        return self._rounds.share
+
+    def add(self, rounds: Rounds) -> None:
+        """Compare a part with what came before."""
+        keys, wholes = round_hashes(rounds.raw)
+        found = self._rounds.repeats(keys, wholes)
+        again = (found == OTHER) | (found == SAME)
+        self.pairs += int(again.sum())
+        if rounds.propensities is None:
+            self.uncertain += int(again.sum())
+        else:
+            chances = rounds.propensities[again]
+            self.uncertain += int(np.isnan(chances).sum())
+            self.expected += float(np.nansum(chances))
+        self.same_rounds += int((found == SAME).sum()) / self._rounds.share
+        self.broken.add("duplicate-rounds", rounds.raw, found == SAME)
+        self._add_events(rounds, wholes, found == SAME)
+
+    def _add_events(self, rounds: Rounds, wholes: Hashes, same: Bools) -> None:
+        column = self._events_of(rounds.raw)
+        if column is None:
+            return
+        hashes, known = hashes_of(column.to_frame()), column.is_not_null().to_numpy()
+        self.distinct_events.add(hashes[known])
+        found = self._events.repeats(hashes, wholes)
+        again = (found == OTHER) & known & ~same
+        self.same_events += int(again.sum()) / self._events.share
+        self.broken.add("repeated-event-ids", rounds.raw, again)
+
+    def _events_of(self, raw: RawRounds) -> polars.Series | None:
+        if raw.event is not None:
+            self.event_column, self.format_has_events = raw.event.name, True
+            return raw.event
+        if self.event_column is None:
+            named = [name for name in raw.features.columns if EVENT_IDS.fullmatch(name)]
+            self.event_column = named[0] if named else ""
+        return raw.features[self.event_column] if self.event_column in raw.features.columns else None
+
+    def findings(self, tally: Tally) -> Iterator[Finding]:
+        """Duplicate rounds and repeated event identifiers."""
+        counts, n = self.broken.counts, tally.n_rounds
+        same = counts["duplicate-rounds"]
+        are_events = self.distinct_events.count > DISTINCT * (n - self.same_rounds)
+        by_id = are_events and self.format_has_events
+        if same and (by_id or self._beyond_chance(same) or self._at_fine_times(tally)):
+            count = round(self.same_rounds)
+            sample = "" if self.share == 1 else f" (estimated from {self.share:.2g} of all rounds)"
+            yield Finding(
+                "duplicate-rounds", "warning", "Rounds are logged twice",
+                f"{share_text(count, n, 'round')} {'equals' if count == 1 else 'equal'} an earlier one in every "
+                f"column{sample}.", "Keep the first of each: `seachange check LOG --fix OUT`.", count,
+                self.broken.first("duplicate-rounds"), numbers={"count": count, "total": n, "compared": self.share},
+            )  # fmt: skip
+        if self.event_column and counts["repeated-event-ids"] and are_events:
+            count = round(self.same_events)
+            yield Finding(
+                "repeated-event-ids", "warning", "Event identifiers are not unique",
+                f"{share_text(count, n, 'round')} {'has' if count == 1 else 'have'} the {self.event_column!r} of an "
+                "earlier round, but different values.",
+                "Join each event's decision and reward into one round before logging it.", count,
+                self.broken.first("repeated-event-ids"), (self.event_column,), {"count": count, "total": n},
+            )  # fmt: skip
+
+    def _beyond_chance(self, same: int) -> bool:
+        """Whether rounds with the same context have the same outcome more often than the logging policy explains."""
+        from scipy.stats import binom
+
+        if self.uncertain:  # without propensities, the policy may always make the same choice
+            return False
+        return bool(binom.sf(same - 1, self.pairs, self.expected / max(self.pairs, 1)) < FALSE_ALARMS)
+
+    def _at_fine_times(self, tally: Tally) -> bool:
+        """Whether almost no rounds share a time, except those that agree in everything."""
+        times, same = tally.times, self.same_rounds
+        others = times.n_same - same
+        fine = 3 * others < same and others < FINE * tally.n_rounds
+        return times.in_order and times.n_steps > 0 and same >= FEWEST and fine

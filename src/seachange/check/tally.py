@@ -1,19 +1,22 @@
-"""One pass over a log: everything that is counted, in bounded memory."""
+"""One pass over a log in bounded memory, and the result of the check."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from seachange.check.action_checks import ActionChecks
 from seachange.check.context_checks import ContextChecks
 from seachange.check.counters import RuleCounts, Slices
-from seachange.check.learnability import LearnabilityChecks
-from seachange.check.log_check import Check, Finding
+from seachange.check.log_check import Check, Finding, LogCheck, next_command
 from seachange.check.numeric_rounds import numeric_rounds
 from seachange.check.propensity_checks import PropensityChecks
-from seachange.check.repeat_checks import RepeatChecks
-from seachange.check.reward_checks import RewardChecks
-from seachange.check.round_checks import RoundChecks
+from seachange.check.reward_checks import LearnabilityChecks, RewardChecks, drift_of, learnability_of
+from seachange.check.round_checks import RepeatChecks, RoundChecks
 from seachange.check.time_checks import TimeChecks
 from seachange.log.raw import RawLog, RawRounds
+
+# Findings, worst first.
+ORDER = {"error": 0, "warning": 1, "note": 2}
 
 
 class Tally:
@@ -72,3 +75,32 @@ def tally_of(raw: RawLog) -> Tally:
         tally.add(part)
     tally.find()
     return tally
+
+
+def assessed(tally: Tally, log: str, format: str, columns: dict[str, str]) -> LogCheck:
+    """The result of the check."""
+    contexts = tuple(each.summary(tally) for each in tally.contexts.columns)
+    check = LogCheck(
+        log=log,
+        format=format,
+        columns=dict(columns),
+        n_rounds=tally.n_rounds,
+        n_usable=tally.n_rounds - tally.rounds.n_bad,
+        files=tuple(tally.rounds.files),
+        n_files=tally.rounds.n_files,
+        n_unreadable=tally.rounds.n_unreadable,
+        n_actions=tally.actions.count,
+        actions=tally.actions.summaries(tally),
+        n_contexts=len(contexts),
+        contexts=contexts,
+        pool=tally.contexts.pool,
+        rewards=tally.rewards.summary(),
+        times=tally.times.summary(tally.n_rounds),
+        propensities=tally.propensities.summary(tally),
+        drift=drift_of(tally),
+        learnability=learnability_of(tally),
+        findings=tuple(sorted(tally.found, key=lambda each: ORDER[each.severity])),
+        next_command="",
+        duplicates_seen=tally.repeats.share,
+    )
+    return replace(check, next_command=next_command(check))
