@@ -66,10 +66,28 @@ def share_text(count: float, total: float, thing: str) -> str:
     if count == total:
         return f"All {total:,.0f} {things}"
     share = count / max(total, 1)
-    percent = (
-        f"{share:.1%}" if 0.001 <= share <= 0.999 else f"{share:.2%}" if share >= 0.0001 else f"{100 * share:.1g}%"
-    )
+    digits = ".1%" if 0.001 <= share <= 0.999 else ".2%"
+    percent = f"{share:{digits}}" if share >= 0.0001 else f"{100 * share:.1g}%"
     return f"{count:,.0f} of {total:,.0f} {things} ({percent})"
+
+
+def share_finding(
+    rule: str,
+    severity: Severity,
+    title: str,
+    count: int,
+    total: int,
+    thing: str,
+    evidence: str,
+    fix: str,
+    places: tuple[Place, ...] = (),
+    names: tuple[str, ...] = (),
+    **numbers: float,
+) -> Finding:
+    """A finding about ``count`` of ``total`` things; ``evidence`` says what is wrong with them."""
+    sentence = f"{share_text(count, total, thing)} {evidence}."
+    numbers = {"count": count, "total": total, **numbers}
+    return Finding(rule, severity, title, sentence, fix, count, places, names, numbers)
 
 
 @dataclass(frozen=True)
@@ -206,11 +224,12 @@ def next_command(check: LogCheck) -> str:
     """The command to run next; empty if the log must be repaired by hand."""
     if check.worst == "error":
         return ""
-    if check.rules() & {"time-backwards", "duplicate-rounds"}:
-        columns = ["--columns", _mapping(check)] if _mapping(check) else []
+    rules, mapping = check.rules(), _mapping(check)
+    if rules & {"time-backwards", "duplicate-rounds"}:
+        columns = ["--columns", mapping] if mapping else []
         ending = "parquet" if check.pool is None else "dsjson"
         return shlex.join(["seachange", "check", check.log, *columns, "--fix", f"{_stem(check.log)}-clean.{ending}"])
-    bad_rows = bool(check.rules() & {*RULES, "rewards-late"}) or check.n_unreadable > 0
+    bad_rows = bool(rules & {*RULES, "rewards-late"}) or check.n_unreadable > 0
     return learn_command(check, check.log, drop_bad_rows=bad_rows)
 
 

@@ -1,4 +1,4 @@
-"""Raw rounds as numbers, with the rules that each round breaks; and BanditLogs as raw logs, to be checked like files."""
+"""Raw rounds as numbers, with the rules that each round breaks; BanditLogs become raw logs, to be checked like files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from seachange.log.bandit_log import BanditLog
 from seachange.log.raw import PART_ROWS, Pool, RawRounds, raw_columns
-from seachange.log.validation import Distribution, RoundValues, broken_rounds, too_large
+from seachange.log.validation import Distribution, RoundValues, broken_rounds, integers_below, too_large
 from seachange.protocols import Bools, Floats, Ints
 
 if TYPE_CHECKING:
@@ -30,8 +30,8 @@ class Rounds:
     times: Floats | None  # (n,) seconds, or the log's own unit; NaN if missing
     dated: bool  # times are dates, not numbers
     broken: dict[str, Bools]  # rule → (n,) the rounds that break it
-    slices: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))  # (n,) the slice of time
-    codes: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))  # (n,) the action's number; -1: none
+    slices: Ints = field(init=False)  # (n,) the slice of time
+    codes: Ints = field(init=False)  # (n,) the action's number; -1: none
 
     def __len__(self) -> int:
         return len(self.raw)
@@ -142,8 +142,7 @@ def _actions(raw: RawRounds) -> tuple[Floats, Any, polars.Series]:
         return np.where(names.is_null().to_numpy(), np.nan, 0.0), 1, names
     places, other = numbers_of(column)
     places = np.where(other, -1.0, places)
-    with np.errstate(invalid="ignore"):
-        inside = (places >= 0) & (places < pool.lengths) & (places == np.floor(places))
+    inside = integers_below(places, pool.lengths)
     if pool.names is None:
         chosen = polars.Series(np.where(inside, places, 0)).cast(polars.Int64).cast(polars.String)
     else:
@@ -162,9 +161,8 @@ def _distribution(pool: Pool, places: Floats, inside: Bools) -> Distribution | N
     if pool.probs is None or not len(pool.probs):
         return None
     lengths, n = pool.lengths, len(places)
-    owners = np.repeat(np.arange(n), lengths)
-    sums, lowest = np.bincount(owners, pool.probs, n), np.full(n, np.inf)
-    np.minimum.at(lowest, owners, pool.probs)
+    sums, lowest = np.bincount(pool.owners, pool.probs, n), np.full(n, np.inf)
+    np.minimum.at(lowest, pool.owners, pool.probs)
     taken = pool.probs[_chosen(pool, places, inside)]
     return Distribution(np.where(lengths > 0, sums, 1.0), lowest, taken, np.maximum(lengths, 1))
 
@@ -198,48 +196,34 @@ class MemoryLog:
 def _raw(log: BanditLog, start: int) -> RawRounds:
     import polars
 
-    shared = log.joint.kind == "shared"
-    names = polars.Series(log.action_names)
-    pool = _pool(log, names)
+    n, names, per_action = len(log), polars.Series(log.action_names), log.joint.kind == "per action"
+    taken, pool, times = names.gather(log.actions), None, log.times
+    shared = log.contexts if log.joint.kind == "shared" else np.empty((n, 0))
+    if log.masked or per_action or log.logging_probs is not None:
+        mask = np.broadcast_to(log.arrays.mask, (n, log.n_actions))
+        taken = polars.Series((np.cumsum(mask, axis=1) - 1)[np.arange(n), log.actions])
+        pool = Pool(
+            offsets=np.concatenate([[0], np.cumsum(mask.sum(axis=1))]),
+            features=_frame(log, log.contexts[mask] if per_action else np.empty((0, 0))),
+            names=names.gather(np.nonzero(mask)[1]),
+            probs=None if log.logging_probs is None else log.logging_probs[mask],
+        )
+    if times is not None and times.dtype.kind == "M":
+        times = times.astype("datetime64[us]")  # a unit that polars supports
     return RawRounds(
         source="the log",
-        lines=np.arange(start + 1, start + len(log) + 1),
-        features=polars.DataFrame(
-            {name: log.contexts[:, i] for i, name in enumerate(log.context_names)} if shared else {}
-        ),
-        action=polars.Series("action", names.gather(log.actions) if pool is None else _places(log)),
+        lines=np.arange(start + 1, start + n + 1),
+        features=_frame(log, shared),
+        action=taken.alias("action"),
         reward=polars.Series("reward", log.rewards),
         propensity=polars.Series("propensity", log.propensities) if log.propensities_known else None,
-        time=None if log.times is None else polars.Series("time", _times(log.times)),
+        time=None if times is None else polars.Series("time", times),
         sequence=None if log.sequences is None else polars.Series("sequence", log.sequences),
         pool=pool,
     )
 
 
-def _pool(log: BanditLog, names: Any) -> Pool | None:
-    """The lists of actions, if they differ between rounds or have features or probabilities."""
+def _frame(log: BanditLog, rows: Floats) -> polars.DataFrame:
     import polars
 
-    per_action = log.joint.kind == "per action"
-    if not (log.masked or per_action or log.logging_probs is not None):
-        return None
-    mask = np.broadcast_to(log.arrays.mask, (len(log), log.n_actions))
-    rows = log.contexts[mask] if per_action else np.empty((0, 0))
-    features = {name: rows[:, i] for i, name in enumerate(log.context_names)} if per_action else {}
-    return Pool(
-        offsets=np.concatenate([[0], np.cumsum(mask.sum(axis=1))]),
-        features=polars.DataFrame(features),
-        names=names.gather(np.nonzero(mask)[1]),
-        probs=None if log.logging_probs is None else log.logging_probs[mask],
-    )
-
-
-def _times(times: Any) -> Any:
-    """Dates in a unit that polars supports."""
-    return times.astype("datetime64[us]") if times.dtype.kind == "M" else times
-
-
-def _places(log: BanditLog) -> Any:
-    """(n,) the place of the action taken among the allowed ones."""
-    mask = np.broadcast_to(log.arrays.mask, (len(log), log.n_actions))
-    return (np.cumsum(mask, axis=1) - 1)[np.arange(len(log)), log.actions]
+    return polars.DataFrame({name: rows[:, i] for i, name in enumerate(log.context_names[: rows.shape[1]])})

@@ -18,19 +18,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from seachange.check.action_checks import (
-    EARNED,
-    INVERSE,
-    INVERSE_REWARDED,
-    INVERSE_SQUARES,
-    LARGEST_INVERSE,
-    REWARDED,
-    WEIGHED,
-    WEIGHED_EARNED,
-    effective_rounds,
-)
+from seachange.check.action_checks import INVERSE, INVERSE_SQUARES, LARGEST_INVERSE, WEIGHED
 from seachange.check.counters import RuleCounts, Slices, SliceSums
-from seachange.check.log_check import Check, Finding, PropensityCheck, share_text
+from seachange.check.log_check import Check, Finding, PropensityCheck, share_finding
 from seachange.check.numeric_rounds import Rounds, numbers_of
 from seachange.propensities.signature import InverseSums, behaves_like_propensities
 from seachange.protocols import Bools, Floats, Ints
@@ -131,8 +121,8 @@ class PropensityChecks(Check):
         """The valid propensities."""
         if not self.count:
             return None
-        best, rounds = _best_action(tally)
-        return PropensityCheck(self.lowest, self.highest, self.inverse / self.count, self.effective, best, rounds)
+        mean, best = self.inverse / self.count, tally.actions.best()
+        return PropensityCheck(self.lowest, self.highest, mean, self.effective, *best)
 
     def inverse_means(self, tally: Tally) -> tuple[Floats, Floats, Floats]:
         """(K,) Σ 1 / p divided by the rounds that could take the action, its standard error, and these rounds."""
@@ -176,11 +166,9 @@ class PropensityChecks(Check):
                 )  # fmt: skip
             return
         if self.percents:
-            yield Finding(
-                "propensity-percent", "error", "Propensities look like percentages",
-                f"{share_text(self.n_percent, self.n_stated, 'propensity')} are between 1 and 100.",
-                "Divide them by 100.", self.n_percent,
-                numbers={"count": self.n_percent, "total": self.n_stated},
+            yield share_finding(
+                "propensity-percent", "error", "Propensities look like percentages", self.n_percent, self.n_stated,
+                "propensity", "are between 1 and 100", "Divide them by 100.",
             )  # fmt: skip
             return
         if not self.count or tally.actions.count < 2:
@@ -222,13 +210,12 @@ class PropensityChecks(Check):
 
     def _certainty(self) -> Finding:
         left = min(self.effective, self.count - self.n_certain)
-        return Finding(
-            "weak-support", "warning", "Choices were almost certain",
-            f"{share_text(self.n_certain, self.count, 'round')} took an action with a propensity of {CERTAIN:g} or "
-            f"more, which leaves an effective sample size of {left:,.0f} rounds for other choices.",
+        return share_finding(
+            "weak-support", "warning", "Choices were almost certain", self.n_certain, self.count, "round",
+            f"took an action with a propensity of {CERTAIN:g} or more, which leaves an effective sample size of "
+            f"{left:,.0f} rounds for other choices",
             "Deploy the current model with more exploration, model.deployer(exploration=0.05), and learn from that log."
-            " If choices were less certain than that, the propensities are wrong.", self.n_certain,
-            numbers={"count": self.n_certain, "total": self.count, "effective": left},
+            " If choices were less certain than that, the propensities are wrong.", effective=left,
         )  # fmt: skip
 
     def _ones(self, tally: Tally) -> Finding | None:
@@ -245,11 +232,10 @@ class PropensityChecks(Check):
             since = f" (from round {int(stretch.argmax()) * tally.slices.size:,})"
         else:
             return None
-        return Finding(
-            "propensity-one", "warning", "Propensities look filled in",
-            f"{share_text(self.n_ones, self.count, 'propensity')} are 1{since}, but {n_actions:,} actions were taken.",
-            f"{ESTIMATE} If choices were deterministic, no other policy can be evaluated.", self.n_ones,
-            numbers={"count": self.n_ones, "total": self.count, "actions": n_actions},
+        return share_finding(
+            "propensity-one", "warning", "Propensities look filled in", self.n_ones, self.count, "propensity",
+            f"are 1{since}, but {n_actions:,} actions were taken",
+            f"{ESTIMATE} If choices were deterministic, no other policy can be evaluated.", actions=n_actions,
         )  # fmt: skip
 
     def _frequencies(self, tally: Tally) -> Finding | None:
@@ -327,15 +313,3 @@ class PropensityChecks(Check):
         """Whether Σ 1 / p is not the number of actions that rounds list."""
         reach = 6 * sqrt(self.choice_squares) + 14 / self.lowest
         return abs(self.inverse - self.choices) > max(reach, MATERIAL * self.choices)
-
-
-def _best_action(tally: Tally) -> tuple[str, float]:
-    """The action with the highest mean reward, of those with thirty rewards or more, and its effective sample size."""
-    totals = tally.actions.counted
-    if not len(totals):
-        return "", 0.0
-    weighed = totals[:, WEIGHED_EARNED] / np.maximum(totals[:, INVERSE_REWARDED], 1e-300)
-    means = np.where(totals[:, INVERSE_REWARDED] > 0, weighed, totals[:, EARNED] / np.maximum(totals[:, REWARDED], 1))
-    enough = totals[:, REWARDED] >= min(30, totals[:, REWARDED].max())
-    best = int(np.where(enough, means, -np.inf).argmax())
-    return tally.actions.names[best], float(effective_rounds(totals)[best])

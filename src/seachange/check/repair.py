@@ -5,13 +5,12 @@ rounds and lines read = rounds written + rounds and lines rejected
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -72,7 +71,9 @@ def fix_log(raw: RawLog, check: LogCheck, out: str | Path, *, force: bool = Fals
         raise LogError(f"removing rounds cannot repair this log: {hopeless[0].evidence} {hopeless[0].fix}")
     rules = check.rules()
     sorts = "time-backwards" in rules and not rules & UNORDERED
-    with _writing(target), _folder(target) as folder:
+    temporary = TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.", ignore_cleanup_errors=True)
+    with _writing(target), temporary as name:
+        folder = Path(name)
         columns = raw.columns if raw.format in TABLES else {}
         sieve = _Sieve(columns, SeenKeys(largest=None) if "duplicate-rounds" in rules else None, sorts)
         with written_whole(beside) as rejected:
@@ -92,16 +93,6 @@ def fix_log(raw: RawLog, check: LogCheck, out: str | Path, *, force: bool = Fals
         sorted=sorts,
         notes=tuple(_notes(sieve.reasons, rules, sorts)),
     )
-
-
-@contextmanager
-def _folder(target: Path) -> Iterator[Path]:
-    """A temporary folder beside ``target``."""
-    folder = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}."))
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager

@@ -23,7 +23,7 @@ from seachange.check.log_check import (
     Learnability,
     Place,
     RewardCheck,
-    share_text,
+    share_finding,
 )
 from seachange.check.numeric_rounds import Rounds
 from seachange.protocols import Floats
@@ -157,32 +157,26 @@ class RewardChecks(Check):
             count, largest = int(beyond[cuts[0]]), self.largest[0][0]
             usual = 2.0 ** float(used[cuts[0] - 1] + LEAST_POWER)
             places = sorted((place for _, place in self.largest[:count]), key=lambda each: (each.source, each.line))
-            verb = "is" if count == 1 else "are"
-            evidence = f"{share_text(count, self.count, 'reward')} {verb} as large as {largest:g}; all others are "
-            numbers = {"count": count, "total": self.count, "largest": largest, "usual": usual}
-            yield Finding(
-                "reward-outliers", "warning", "Rewards have outliers", f"{evidence}below {usual:g}.", OUTLIERS, count,
-                tuple(places), numbers=numbers,
-            )  # fmt: skip
+            evidence = f"as large as {largest:g}; all others are below {usual:g}"
+            yield self._outlying(count, evidence, places, largest=largest, usual=usual)
         elif nearly_clicks and 0 < self.negative <= FEW * self.count:
-            verb = "is" if self.negative == 1 else "are"
-            evidence = f"{share_text(self.negative, self.count, 'reward')} {verb} negative (the lowest is "
-            yield Finding(
-                "reward-outliers", "warning", "Rewards have outliers",
-                f"{evidence}{self.lowest:g}); nearly all others are 0 or 1.", OUTLIERS, self.negative,
-                tuple(self.below_zero),
-                numbers={"count": self.negative, "total": self.count, "lowest": self.lowest},
-            )  # fmt: skip
+            evidence = f"negative (the lowest is {self.lowest:g}); nearly all others are 0 or 1"
+            yield self._outlying(self.negative, evidence, self.below_zero, lowest=self.lowest)
+
+    def _outlying(self, count: int, evidence: str, places: list[Place], **numbers: float) -> Finding:
+        return share_finding(
+            "reward-outliers", "warning", "Rewards have outliers", count, self.count, "reward",
+            f"{'is' if count == 1 else 'are'} {evidence}", OUTLIERS, tuple(places), (), **numbers,
+        )  # fmt: skip
 
     def _late(self, tally: Tally) -> Iterator[Finding]:
         title = "The last rewards have not arrived yet"
         if tally.rounds.rewards_pending(tally):
             missing = tally.broken.counts["reward-missing"]
-            yield Finding(
-                "rewards-late", "warning", title,
-                f"{share_text(missing, tally.n_rounds, 'round')} have no reward, all of them at the end of the log.",
-                "Drop them: `seachange learn LOG --drop-bad-rows`.", missing, tally.broken.first("reward-missing"),
-                numbers={"count": missing, "total": tally.n_rounds},
+            yield share_finding(
+                "rewards-late", "warning", title, missing, tally.n_rounds, "round",
+                "have no reward, all of them at the end of the log",
+                "Drop them: `seachange learn LOG --drop-bad-rows`.", tally.broken.first("reward-missing"),
             )  # fmt: skip
             return
         count, lengths = tally.slices.count, tally.slices.lengths

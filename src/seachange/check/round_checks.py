@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from seachange.check.counters import OTHER, SAME, Hashes, RuleCounts, SeenKeys, Slices
-from seachange.check.log_check import Check, Finding, Place, share_text
+from seachange.check.log_check import Check, Finding, Place, Severity, share_finding
 from seachange.check.numeric_rounds import Rounds, hashes_of
 from seachange.formats.column_roles import ROW_NUMBERS
 from seachange.log.column_statistics import Distinct
@@ -80,31 +80,25 @@ class RoundChecks(Check):
     def findings(self, tally: Tally) -> Iterator[Finding]:
         """Broken rules, unreadable lines, and logs that are mostly bad."""
         n, counts = tally.n_rounds + self.n_unreadable, self.broken.counts
-        if count := counts[UNREADABLE]:
-            yield self._finding(
-                UNREADABLE, n, "Lines cannot be read", f"{share_text(count, n, 'line')} cannot be read: "
-                f"{'; '.join(self.quoted)}.", f"If the format was detected incorrectly, pass --format. {DROP}",
-            )  # fmt: skip
-        explained = set(self._explained(tally))
-        hopeless = False
+        explained, hopeless = set(self._explained(tally)), False
+        if counts[UNREADABLE]:
+            fix = f"If the format was detected incorrectly, pass --format. {DROP}"
+            reasons = f"cannot be read: {'; '.join(self.quoted)}"
+            yield self._finding(UNREADABLE, n, "Lines cannot be read", "line", reasons, fix)
         for name, rule in RULES.items():
             if counts[name] and name not in explained:
                 hopeless |= counts[name] > MOST_BAD * n
-                evidence = f"{share_text(counts[name], n, 'round')} {rule.evidence}."
-                yield self._finding(name, n, rule.title, evidence, f"{rule.advice} {DROP}".strip())
+                yield self._finding(name, n, rule.title, "round", rule.evidence, f"{rule.advice} {DROP}".strip())
         if self.n_bad > MOST_BAD * n and not hopeless and not explained:
-            yield Finding(
-                "mostly-bad", "error", "Most rounds are bad", f"{share_text(self.n_bad, n, 'round')} break a rule.",
-                "The rest would be a biased sample. Fix the code that writes the log.", self.n_bad,
-                numbers={"count": self.n_bad, "total": n},
-            )  # fmt: skip
+            fix = "The rest would be a biased sample. Fix the code that writes the log."
+            yield share_finding(
+                "mostly-bad", "error", "Most rounds are bad", self.n_bad, n, "round", "break a rule", fix
+            )
 
-    def _finding(self, rule: str, n: int, title: str, evidence: str, fix: str) -> Finding:
+    def _finding(self, rule: str, n: int, title: str, thing: str, evidence: str, fix: str) -> Finding:
         count = self.broken.counts[rule]
-        return Finding(
-            rule, "error" if count > MOST_BAD * n else "warning", title, evidence, fix, count, self.broken.first(rule),
-            numbers={"count": count, "total": n},
-        )  # fmt: skip
+        severity: Severity = "error" if count > MOST_BAD * n else "warning"
+        return share_finding(rule, severity, title, count, n, thing, evidence, fix, self.broken.first(rule))
 
     def _explained(self, tally: Tally) -> Iterator[str]:
         """Rules about rounds whose cause is a finding about the whole column."""
@@ -212,20 +206,19 @@ class RepeatChecks(Check):
         if same and (by_id or self._beyond_chance(same) or self._at_fine_times(tally)):
             count = round(self.same_rounds)
             sample = "" if self.share == 1 else f" (estimated from {self.share:.2g} of all rounds)"
-            yield Finding(
-                "duplicate-rounds", "warning", "Rounds are logged twice",
-                f"{share_text(count, n, 'round')} {'equals' if count == 1 else 'equal'} an earlier one in every "
-                f"column{sample}.", "Keep the first of each: `seachange check LOG --fix OUT`.", count,
-                self.broken.first("duplicate-rounds"), numbers={"count": count, "total": n, "compared": self.share},
+            yield share_finding(
+                "duplicate-rounds", "warning", "Rounds are logged twice", count, n, "round",
+                f"{'equals' if count == 1 else 'equal'} an earlier one in every column{sample}",
+                "Keep the first of each: `seachange check LOG --fix OUT`.", self.broken.first("duplicate-rounds"),
+                compared=self.share,
             )  # fmt: skip
         if self.event_column and counts["repeated-event-ids"] and are_events:
             count = round(self.same_events)
-            yield Finding(
-                "repeated-event-ids", "warning", "Event identifiers are not unique",
-                f"{share_text(count, n, 'round')} {'has' if count == 1 else 'have'} the {self.event_column!r} of an "
-                "earlier round, but different values.",
-                "Join each event's decision and reward into one round before logging it.", count,
-                self.broken.first("repeated-event-ids"), (self.event_column,), {"count": count, "total": n},
+            yield share_finding(
+                "repeated-event-ids", "warning", "Event identifiers are not unique", count, n, "round",
+                f"{'has' if count == 1 else 'have'} the {self.event_column!r} of an earlier round but other values",
+                "Join each event's decision and reward into one round before logging it.",
+                self.broken.first("repeated-event-ids"), (self.event_column,),
             )  # fmt: skip
 
     def _beyond_chance(self, same: int) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from seachange.check.counters import RuleCounts, SeenKeys
-from seachange.check.log_check import Check, Finding, Place, TimeCheck, share_text
+from seachange.check.log_check import Check, Finding, Place, TimeCheck, share_finding
 from seachange.check.numeric_rounds import Rounds, hashes_of
 from seachange.protocols import Bools, Floats, Ints
 
@@ -146,18 +146,16 @@ class TimeChecks(Check):
         counts, n = self.broken.counts, tally.n_rounds
         for rule, (title, evidence, fix) in TEXTS.items():
             if count := counts[rule]:
-                sentence = f"{share_text(count, n, 'round')} {evidence.format(unit=self.unit)}."
-                places, numbers = self.broken.first(rule), {"count": count, "total": n}
-                yield Finding(rule, "warning", title, sentence, fix, count, places, numbers=numbers)
+                evidence, places = evidence.format(unit=self.unit), self.broken.first(rule)
+                yield share_finding(rule, "warning", title, count, n, "round", evidence, fix, places)
         if count := counts["time-backwards"]:
             where = " within their sequence" if self.has_sequences else ""
             share = self._sequences.share
             sample = "" if share == 1 else f" (in {share:.2g} of the sequences)"
-            yield Finding(
-                "time-backwards", "warning", "Time goes backwards",
-                f"{share_text(count, n, 'round')} {'is' if count == 1 else 'are'} earlier than the previous "
-                f"round{where}{sample}.", "Sort the log by time: `seachange check LOG --fix OUT`.", count,
-                self.broken.first("time-backwards"), numbers={"count": count, "total": n},
+            yield share_finding(
+                "time-backwards", "warning", "Time goes backwards", count, n, "round",
+                f"{'is' if count == 1 else 'are'} earlier than the previous round{where}{sample}",
+                "Sort the log by time: `seachange check LOG --fix OUT`.", self.broken.first("time-backwards"),
             )  # fmt: skip
         elif self.in_order:
             yield from self._gap_findings()
