@@ -1,4 +1,4 @@
-"""Raw rounds as numbers, with the rules that each round breaks; BanditLogs become raw logs, to be checked like files."""
+"""Raw rounds as numbers, with the rules that each breaks; and BanditLogs as raw logs, to be checked like files."""
 
 from __future__ import annotations
 

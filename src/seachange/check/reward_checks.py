@@ -13,7 +13,7 @@ import numpy as np
 
 from seachange.check.action_checks import COUNT, EARNED, FOLLOWED, REWARDED, ActionChecks
 from seachange.check.context_checks import ContextTally
-from seachange.check.counters import SLICES, Slices
+from seachange.check.counters import SLICES, Largest, RuleCounts, Slices
 from seachange.check.log_check import (
     MOST_PLACES,
     USELESS,
@@ -41,6 +41,8 @@ FEW = 0.01
 # probability of less than e^-CHANCE.
 FAR_LESS, CHANCE = 0.2, 20.0
 WAIT = "Learn only from rounds whose rewards had time to arrive: remove the last {rounds:,} rounds."
+# Negative rewards are counted like a broken rule, although they may be fine.
+NEGATIVE = "reward-negative"
 OUTLIERS = "If they are codes for errors or missing answers, remove those rounds; otherwise they dominate all others."
 # Rounds of an action in a slice that its mean there needs.
 FEWEST = 5
@@ -63,14 +65,13 @@ NOTHING_TO_LEARN = {"no-rounds", "single-action", "many-actions", "reward-consta
 class RewardChecks(Check):
     """Moments, magnitudes and extremes of rewards."""
 
-    def __init__(self, slices: Slices, actions: ActionChecks) -> None:
-        self.actions = actions
-        self.count = self.zeros = self.ones = self.negative = 0
+    def __init__(self, slices: Slices, broken: RuleCounts, actions: ActionChecks) -> None:
+        self.actions, self.broken = actions, broken
+        self.count = self.zeros = self.ones = 0
         self.total = 0.0
         self.lowest, self.highest = np.inf, -np.inf
         self.sizes = np.zeros(POWERS, dtype=np.int64)  # how many have |r| in [2^(i-1), 2^i)
-        self.largest: list[tuple[float, Place]] = []
-        self.below_zero: list[Place] = []
+        self.largest = Largest(MOST_PLACES)
         self.observed, self.rewarded, self.sums = slices.sums(), slices.sums(), slices.sums()
         # Products of consecutive rewards minus the means of their actions.
         self.products = self.product_squares = 0.0
@@ -96,18 +97,13 @@ class RewardChecks(Check):
         self.count += len(seen)
         self.zeros += int((seen == 0).sum())
         self.ones += int((seen == 1).sum())
-        self.negative += int((seen < 0).sum())
         self.total += float(seen.sum())
         self.lowest, self.highest = min(self.lowest, float(seen.min())), max(self.highest, float(seen.max()))
         powers = np.frexp(seen[seen != 0])[1]
         self.sizes += np.bincount(np.clip(powers - LEAST_POWER, 0, POWERS - 1), minlength=POWERS)
-        sizes = np.abs(np.nan_to_num(rewards))
-        top = np.argsort(-sizes, kind="stable")[:MOST_PLACES]
-        lines, source = rounds.raw.lines, rounds.raw.source
-        self.largest += [(float(sizes[i]), Place(source, int(lines[i]))) for i in top]
-        self.largest = sorted(self.largest, key=lambda each: -each[0])[:MOST_PLACES]
-        free = MOST_PLACES - len(self.below_zero)
-        self.below_zero += [Place(source, int(lines[i])) for i in np.flatnonzero(finite & (rewards < 0))[:free]]
+        raw = rounds.raw
+        self.largest.add(np.abs(rewards), raw.source, raw.lines)
+        self.broken.add(NEGATIVE, raw.source, raw.lines[rewards < 0])
 
     def _add_products(self, rounds: Rounds) -> None:
         totals, codes = self.actions.totals, rounds.codes
@@ -154,19 +150,18 @@ class RewardChecks(Check):
         # Only rewards far above 1: small ones besides clicks are money or time.
         cuts = [i for i in cuts if not nearly_clicks or used[i] + LEAST_POWER > 1]
         if cuts:
-            count, largest = int(beyond[cuts[0]]), self.largest[0][0]
+            count, largest = int(beyond[cuts[0]]), self.largest.values[0]
             usual = 2.0 ** float(used[cuts[0] - 1] + LEAST_POWER)
-            places = sorted((place for _, place in self.largest[:count]), key=lambda each: (each.source, each.line))
             evidence = f"as large as {largest:g}; all others are below {usual:g}"
-            yield self._outlying(count, evidence, places, largest=largest, usual=usual)
-        elif nearly_clicks and 0 < self.negative <= FEW * self.count:
+            yield self._outlying(count, evidence, self.largest.places(count), largest=largest, usual=usual)
+        elif nearly_clicks and 0 < (negative := self.broken.counts[NEGATIVE]) <= FEW * self.count:
             evidence = f"negative (the lowest is {self.lowest:g}); nearly all others are 0 or 1"
-            yield self._outlying(self.negative, evidence, self.below_zero, lowest=self.lowest)
+            yield self._outlying(negative, evidence, self.broken.first(NEGATIVE), lowest=self.lowest)
 
-    def _outlying(self, count: int, evidence: str, places: list[Place], **numbers: float) -> Finding:
+    def _outlying(self, count: int, evidence: str, places: tuple[Place, ...], **numbers: float) -> Finding:
         return share_finding(
             "reward-outliers", "warning", "Rewards have outliers", count, self.count, "reward",
-            f"{'is' if count == 1 else 'are'} {evidence}", OUTLIERS, tuple(places), (), **numbers,
+            f"{'is' if count == 1 else 'are'} {evidence}", OUTLIERS, places, (), **numbers,
         )  # fmt: skip
 
     def _late(self, tally: Tally) -> Iterator[Finding]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from seachange.check.counters import OTHER, SAME, Hashes, RuleCounts, SeenKeys, Slices
-from seachange.check.log_check import Check, Finding, Place, Severity, share_finding
+from seachange.check.log_check import Check, Finding, Severity, share_finding
 from seachange.check.numeric_rounds import Rounds, hashes_of
 from seachange.formats.column_roles import ROW_NUMBERS
 from seachange.log.column_statistics import Distinct
@@ -66,14 +66,14 @@ class RoundChecks(Check):
                     self.files.append(raw.source)
         for each in raw.rejected:
             self.n_unreadable += 1
-            self.broken.add_place(each.rule, Place(each.source, each.line))
+            self.broken.add(each.rule, each.source, np.array([each.line]))
             if each.rule == UNREADABLE and len(self.quoted) < MOST_QUOTED and each.reason not in self.quoted:
                 self.quoted.append(each.reason)
 
     def add(self, rounds: Rounds) -> None:
         """Count the rounds that break a rule."""
         for rule, rows in rounds.broken.items():
-            self.broken.add(rule, rounds.raw, rows)
+            self.broken.add(rule, rounds.raw.source, rounds.raw.lines[rows])
         self.n_bad += int(rounds.bad.sum())
         self.missing_rewards.add(rounds.slices[np.isnan(rounds.rewards)])
 
@@ -174,7 +174,7 @@ class RepeatChecks(Check):
             self.uncertain += int(np.isnan(chances).sum())
             self.expected += float(np.nansum(chances))
         self.same_rounds += int((found == SAME).sum()) / self._rounds.share
-        self.broken.add("duplicate-rounds", rounds.raw, found == SAME)
+        self.broken.add("duplicate-rounds", rounds.raw.source, rounds.raw.lines[found == SAME])
         self._add_events(rounds, wholes, found == SAME)
 
     def _add_events(self, rounds: Rounds, wholes: Hashes, same: Bools) -> None:
@@ -186,7 +186,7 @@ class RepeatChecks(Check):
         found = self._events.repeats(hashes, wholes)
         again = (found == OTHER) & known & ~same
         self.same_events += int(again.sum()) / self._events.share
-        self.broken.add("repeated-event-ids", rounds.raw, again)
+        self.broken.add("repeated-event-ids", rounds.raw.source, rounds.raw.lines[again])
 
     def _events_of(self, raw: RawRounds) -> polars.Series | None:
         if raw.event is not None:

@@ -27,7 +27,7 @@ class Tally:
         self.rounds = RoundChecks(self.slices, self.broken)
         self.repeats, self.times = RepeatChecks(self.broken), TimeChecks(self.broken)
         self.actions = ActionChecks(self.slices)
-        self.rewards = RewardChecks(self.slices, self.actions)
+        self.rewards = RewardChecks(self.slices, self.broken, self.actions)
         self.propensities = PropensityChecks(self.slices, self.broken)
         self.contexts = ContextChecks(self.slices)
         self.found: list[Finding] = []
