@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+import polars
 
 from seachange.check.counters import Slices
 from seachange.check.log_check import ActionCheck, Check, Finding, share_finding
@@ -15,8 +16,6 @@ from seachange.log.raw import coded
 from seachange.protocols import Bools, Floats, Ints
 
 if TYPE_CHECKING:
-    import polars
-
     from seachange.check.tally import Tally
 
 # Actions that are counted individually, and those of them that are followed over time.
@@ -111,8 +110,6 @@ class ActionChecks(Check):
                 by_slice.add(rounds.slices[here], None if values is None else values[here], codes[here])
         pool = rounds.raw.pool
         if pool is not None and pool.names is not None:
-            import polars
-
             shown = self.code(pool.names.cast(polars.String))
             slices = np.repeat(rounds.slices, pool.lengths)
             here = (shown >= 0) & (shown < FOLLOWED)

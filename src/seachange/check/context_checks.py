@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+import polars
 
 from seachange.check.counters import Slices
 from seachange.check.log_check import Check, ContextCheck, Finding, Severity
@@ -20,8 +21,6 @@ from seachange.log.raw import distinct_texts, raw_columns
 from seachange.protocols import Floats, Ints
 
 if TYPE_CHECKING:
-    import polars
-
     from seachange.check.tally import Tally
 
 # Columns that are checked, and distinct values of a column whose rewards are summed individually.
@@ -191,8 +190,6 @@ def _explained(moments: Floats) -> float:
 
 
 def _kind_of(dtype: Any) -> str:
-    import polars
-
     kinds = (
         ("boolean", dtype == polars.Boolean),
         ("integer", dtype.is_integer()),

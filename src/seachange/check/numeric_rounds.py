@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import polars
 
 from seachange.log.bandit_log import BanditLog
 from seachange.log.raw import PART_ROWS, Pool, RawRounds, raw_columns
 from seachange.log.validation import Distribution, RoundValues, broken_rounds, integers_below, too_large
 from seachange.protocols import Bools, Floats, Ints
-
-if TYPE_CHECKING:
-    import polars
 
 
 @dataclass(eq=False)
@@ -79,8 +77,6 @@ def numeric_rounds(raw: RawRounds) -> Rounds:
 
 def numbers_of(column: polars.Series) -> tuple[Floats, Bools]:
     """(n,) numbers, NaN if there is none, and which entries are something else instead."""
-    import polars
-
     if column.dtype == polars.Object:
         column = polars.Series(column.name, [None if value is None else str(value) for value in column], polars.String)
     if column.dtype.is_nested() or column.dtype.is_temporal():
@@ -98,8 +94,6 @@ def numbers_of(column: polars.Series) -> tuple[Floats, Bools]:
 
 def times_of(column: polars.Series) -> tuple[Floats, bool]:
     """(n,) times as numbers, NaN if missing, and whether they are dates (then in seconds since 1970)."""
-    import polars
-
     if column.dtype in (polars.String, polars.Categorical, polars.Enum):
         text = column.cast(polars.String)
         numbers, other = numbers_of(text)
@@ -119,8 +113,6 @@ def times_of(column: polars.Series) -> tuple[Floats, bool]:
 
 def hashes_of(frame: polars.DataFrame) -> npt.NDArray[np.uint64]:
     """(n,) a hash of each row."""
-    import polars
-
     if frame.width == 0:
         return np.zeros(frame.height, dtype=np.uint64)
     for name in [name for name, kind in frame.schema.items() if kind == polars.Object]:
@@ -130,8 +122,6 @@ def hashes_of(frame: polars.DataFrame) -> npt.NDArray[np.uint64]:
 
 def _actions(raw: RawRounds) -> tuple[Floats, Any, polars.Series]:
     """(n,) the places of the actions, how many there are, and their names."""
-    import polars
-
     column, pool = raw.action, raw.pool
     if pool is None:
         if column.dtype.is_float():
@@ -194,8 +184,6 @@ class MemoryLog:
 
 
 def _raw(log: BanditLog, start: int) -> RawRounds:
-    import polars
-
     n, names, per_action = len(log), polars.Series(log.action_names), log.joint.kind == "per action"
     taken, pool, times = names.gather(log.actions), None, log.times
     shared = log.contexts if log.joint.kind == "shared" else np.empty((n, 0))
@@ -224,6 +212,4 @@ def _raw(log: BanditLog, start: int) -> RawRounds:
 
 
 def _frame(log: BanditLog, rows: Floats) -> polars.DataFrame:
-    import polars
-
     return polars.DataFrame({name: rows[:, i] for i, name in enumerate(log.context_names[: rows.shape[1]])})

@@ -17,6 +17,7 @@ from math import exp, log, pi, sqrt
 from typing import TYPE_CHECKING
 
 import numpy as np
+import polars
 
 from seachange.check.action_checks import INVERSE, INVERSE_SQUARES, LARGEST_INVERSE, WEIGHED
 from seachange.check.counters import RuleCounts, Slices, SliceSums
@@ -26,8 +27,6 @@ from seachange.propensities.signature import InverseSums, behaves_like_propensit
 from seachange.protocols import Bools, Floats, Ints
 
 if TYPE_CHECKING:
-    import polars
-
     from seachange.check.tally import Tally
 
 # From this propensity on, a choice was almost certain.

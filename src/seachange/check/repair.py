@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
 
 import numpy as np
+import polars
 
 from seachange.check.counters import SAME, SeenKeys
 from seachange.check.log_check import TABLES, LogCheck
@@ -25,9 +25,6 @@ from seachange.log.raw import UNREADABLE, RawLog, RawRounds
 from seachange.log.validation import RULES
 from seachange.outputs import claim_file, written_whole
 from seachange.protocols import Bools
-
-if TYPE_CHECKING:
-    import polars
 
 # Findings that removing rounds does not repair.
 HOPELESS = {*RULES, "mostly-bad", "propensity-percent", "no-rounds"}
@@ -98,8 +95,6 @@ def fix_log(raw: RawLog, check: LogCheck, out: str | Path, *, force: bool = Fals
 @contextmanager
 def _writing(target: Path) -> Iterator[None]:
     """A full disk and the like, which Python and polars report each in their own way, as an OutputError."""
-    import polars
-
     try:
         yield
     except OutputError:
@@ -119,8 +114,6 @@ class _Sieve:
 
     def pass_on(self, raw: RawRounds, kept_to: Path, rejected_to: Path) -> None:
         """Write the rounds of a part that are kept, and append the others to the rejected ones."""
-        import polars
-
         if raw.rejected:
             self.reasons[UNREADABLE] += len(raw.rejected)
             lines = [
@@ -163,8 +156,6 @@ class _Sieve:
 
 def frame_of(raw: RawRounds, columns: dict[str, str]) -> polars.DataFrame:
     """A part as a table with the columns of the file; a pool becomes a list of records."""
-    import polars
-
     words = ("time", "sequence", "action", "reward", "propensity")
     held = {columns.get(word, word): getattr(raw, word) for word in words if getattr(raw, word) is not None}
     frame = polars.DataFrame(held)
@@ -184,8 +175,6 @@ def frame_of(raw: RawRounds, columns: dict[str, str]) -> polars.DataFrame:
 
 def _numbered(frame: polars.DataFrame, columns: dict[str, str]) -> polars.DataFrame:
     """Rewards and propensities as numbers, even if a few words among them made the column text."""
-    import polars
-
     names = [columns.get(word, word) for word in ("reward", "propensity")]
     texts = [name for name in names if name in frame.columns and frame[name].dtype == polars.String]
     return frame.with_columns(polars.Series(name, numbers_of(frame[name])[0]) for name in texts)
@@ -206,8 +195,6 @@ def _require_ending(target: Path, check: LogCheck) -> None:
 
 def _join(parts: list[Path], sorts: bool, target: Path, *, lists: bool) -> None:
     """Join the parts into one file, sorted by time if asked."""
-    import polars
-
     if not parts:
         raise LogError("every round of the log is bad, so nothing was written.")
     whole = polars.concat([polars.scan_parquet(part) for part in parts], how="diagonal_relaxed")

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
+import polars
 
 from seachange.check.counters import OTHER, SAME, Hashes, RuleCounts, SeenKeys, Slices
 from seachange.check.log_check import Check, Finding, Severity, share_finding
@@ -23,8 +24,6 @@ from seachange.log.validation import RULES
 from seachange.protocols import Bools
 
 if TYPE_CHECKING:
-    import polars
-
     from seachange.check.tally import Tally
 
 DROP = "To drop them: `seachange learn LOG --drop-bad-rows`; to write a cleaned copy: `seachange check LOG --fix OUT`."
@@ -135,8 +134,6 @@ def round_hashes(raw: RawRounds) -> tuple[Hashes, Hashes]:
 
 
 def _of_columns(columns: list[polars.Series], height: int) -> Hashes:
-    import polars
-
     if not columns:
         return np.full(height, 1, dtype=np.uint64)
     return hashes_of(polars.DataFrame([each.alias(str(i)) for i, each in enumerate(columns)]))

@@ -177,7 +177,7 @@ def _encoded(
 
     def encode(place: int) -> tuple[Columns, list[Fault]]:
         part = parts[place]
-        encoded = _encoded_part(spec, part, rows[starts[place] : starts[place + 1]], missing_rewards)
+        encoded = _encoded_part(spec, part, joint, rows[starts[place] : starts[place + 1]], missing_rewards)
         parts[place] = _without_values(part)  # makes room for what is still to be encoded
         return encoded
 
@@ -185,7 +185,7 @@ def _encoded(
     if on_bad_rows == "raise" and spec.named and any(np.isnan(columns.actions).any() for columns, _ in encoded):
         _require_known_actions(spec, parts)
     faults = _joined_faults([faults for _, faults in encoded], starts)
-    whole = _joined([columns for columns, _ in encoded], spec, (joint, rows))
+    whole = _joined([columns for columns, _ in encoded], spec, joint, rows)
     fields = without_faults(whole, faults, on_bad_rows, where)
     return fields | {"dropped": (*rejected.reasons.items(), *fields["dropped"]), "features": spec}
 
@@ -210,15 +210,15 @@ def _without_values(part: RawRounds) -> RawRounds:
 
 
 def _encoded_part(
-    spec: FeatureSpec, rounds: RawRounds, rows: Floats, missing_rewards: bool
+    spec: FeatureSpec, rounds: RawRounds, joint: JointFeatures, rows: Floats, missing_rewards: bool
 ) -> tuple[Columns, list[Fault]]:
-    """The columns of a part without its contexts, which go to ``rows``, and what is wrong with them."""
+    """The columns of a part, whose contexts are written to ``rows``, and what is wrong with them."""
     large = []
     if spec.pool:
         large = fill_pools(spec, rounds, rows)
     elif spec.context_names:
         large = fill(spec.shared, rounds.features, rows[:, 0])
-    columns = columns_of(spec, rounds)
+    columns = columns_of(spec, rounds, joint, rows)
     name = "action_features" if spec.pool else "contexts"
     infinite = [feature_fault(name, column, np.unique(bad), value) for column, bad, value in large]
     return columns, faults_of(columns, missing_rewards) + infinite
@@ -236,7 +236,7 @@ def _joined_faults(parts: Sequence[Sequence[Fault]], starts: Sequence[int]) -> l
     return list(joined.values())
 
 
-def _joined(parts: Sequence[Columns], spec: FeatureSpec, encoded: tuple[JointFeatures, Floats]) -> Columns:
+def _joined(parts: Sequence[Columns], spec: FeatureSpec, joint: JointFeatures, rows: Floats) -> Columns:
     """The columns of all parts; a part without rounds may lack some."""
     filled = [part for part in parts if len(part)] or parts
     columns = {name: [getattr(part, name) for part in filled] for name in PER_ROUND}
@@ -244,7 +244,7 @@ def _joined(parts: Sequence[Columns], spec: FeatureSpec, encoded: tuple[JointFea
         name: None if any(array is None for array in column) else np.concatenate(column)
         for name, column in columns.items()
     }
-    return Columns(spec.n_actions, spec.action_names, spec.context_names, **arrays, encoded=encoded)
+    return Columns(joint, rows, spec.action_names, spec.context_names, **arrays)
 
 
 def _require_known_actions(spec: FeatureSpec, parts: Sequence[RawRounds]) -> None:

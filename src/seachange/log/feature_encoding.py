@@ -8,10 +8,12 @@ from zlib import crc32
 
 import numpy as np
 import numpy.typing as npt
+import polars
 
 from seachange.errors import LogError, did_you_mean
 from seachange.kernels.feature_rows import cross, one_hot, standardise
 from seachange.log.features import Category, Encoded, Feature, FeatureSpec, Flag, Hashed, Number
+from seachange.log.joint_features import JointFeatures
 from seachange.log.raw import (
     RawColumn,
     as_lists,
@@ -27,8 +29,6 @@ from seachange.log.validation import LARGEST, Columns, integers_below
 from seachange.protocols import Bools, Floats, Ints
 
 if TYPE_CHECKING:
-    import polars
-
     from seachange.log.raw import RawRounds
 
 Record = Mapping[str, Any]
@@ -200,8 +200,6 @@ def choices_of(spec: FeatureSpec, rounds: RawRounds) -> tuple[Floats | Ints, Boo
 
 def floats_of(name: str, series: polars.Series) -> Floats:
     """(n,) a column of numbers as float64, NaN if missing."""
-    import polars
-
     try:
         return np.asarray(series.cast(polars.Float64).to_numpy(), dtype=np.float64)
     except polars.exceptions.PolarsError as error:
@@ -210,8 +208,6 @@ def floats_of(name: str, series: polars.Series) -> Floats:
 
 def times_of(series: polars.Series) -> npt.NDArray[Any]:
     """(n,) times, parsed if they are text."""
-    import polars
-
     if series.dtype.is_numeric() or series.dtype in (polars.Date, polars.Datetime):
         return np.asarray(series.to_numpy())
     try:
@@ -220,14 +216,15 @@ def times_of(series: polars.Series) -> npt.NDArray[Any]:
         raise LogError(f"times must be numbers (seconds) or dates; {series.name!r} is neither: {error}.") from error
 
 
-def columns_of(spec: FeatureSpec, rounds: RawRounds) -> Columns:
-    """The columns of ``rounds`` without their contexts."""
+def columns_of(spec: FeatureSpec, rounds: RawRounds, joint: JointFeatures, rows: Floats) -> Columns:
+    """The columns of ``rounds``, whose contexts are in ``rows``."""
     taken, mask, probs = choices_of(spec, rounds)
     propensities = None if rounds.propensity is None else floats_of("propensities", rounds.propensity)
     if propensities is None and probs is not None:
         propensities = probs[np.arange(len(rounds)), np.nan_to_num(taken).astype(np.int64)]
     return Columns(
-        spec.n_actions,
+        joint,
+        rows,
         spec.action_names,
         spec.context_names,
         actions=taken,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+import polars
 
 from seachange.engine import cores, map_in_order
 from seachange.errors import LogError, SeachangeWarning
@@ -21,8 +22,6 @@ from seachange.log.raw import Kind, RawColumn, as_lists, distinct_texts, numbers
 from seachange.log.validation import LARGEST
 
 if TYPE_CHECKING:
-    import polars
-
     from seachange.log.raw import RawLog, RawRounds
 
 # A category has at most this many values, each of which occurs at least this often; the rest are "other".
@@ -241,8 +240,6 @@ def _facts_by_name(frame: polars.DataFrame) -> dict[str, ColumnFacts]:
 
 
 def _facts(column: RawColumn) -> ColumnFacts:
-    import polars
-
     holder, kind, values = column
     facts = ColumnFacts(holder=holder, rows=len(values), seen=len(values) - values.null_count())
     if facts.seen == 0 or kind == "nothing":
@@ -272,14 +269,10 @@ def _facts(column: RawColumn) -> ColumnFacts:
 
 
 def _precision(dtype: Any) -> set[str]:
-    import polars
-
     return set() if dtype == polars.Boolean else {"float32" if dtype == polars.Float32 else "float64"}
 
 
 def _count(facts: ColumnFacts, values: polars.Series) -> None:
-    import polars
-
     texts = values.drop_nulls().cast(polars.String)
     facts.many = texts.n_unique() > MOST_DISTINCT
     facts.repeats = texts.n_unique() < len(texts)
@@ -418,8 +411,6 @@ def _differ(values: Sequence[Any], rows: Sequence[int]) -> bool:
 
 def _value_by_action(actions: polars.Series, values: polars.Series) -> Any:
     """The one value of each action, or ``VARIES``."""
-    import polars
-
     frame = polars.DataFrame({"action": actions, "value": values}).drop_nulls("action")
     each = frame.group_by("action").agg(polars.col("value").first(), polars.col("value").n_unique().alias("n"))
     if (each["n"] > 1).any():

@@ -15,15 +15,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
+import polars
 
 from seachange.protocols import Bools, Floats, Ints
-
-if TYPE_CHECKING:
-    import polars
 
 # Rounds per part, unless a caller wants another number.
 PART_ROWS = 1 << 17
@@ -78,8 +76,6 @@ class Pool:
 
     def filter(self, kept: Bools) -> Pool:
         """The lists of the rounds that are kept."""
-        import polars
-
         rows = np.repeat(kept, self.lengths)
         return Pool(
             np.concatenate([[0], np.cumsum(self.lengths[kept])]),
@@ -110,8 +106,6 @@ class RawRounds:
 
     def filter(self, kept: Bools) -> RawRounds:
         """The rounds that are kept, without the rejected lines."""
-        import polars
-
         mask = polars.Series(kept)
         columns = {word: getattr(self, word) for word in PER_ROUND}
         filtered: dict[str, Any] = {
@@ -128,8 +122,6 @@ class RawRounds:
 
 def _filtered(features: polars.DataFrame, kept: Bools) -> polars.DataFrame:
     """The rows that are kept; works for a table without columns, too."""
-    import polars
-
     return features.filter(polars.Series(kept)) if features.width else polars.DataFrame(height=int(kept.sum()))
 
 
@@ -161,8 +153,6 @@ class RawColumn(NamedTuple):
 
 def raw_columns(frame: polars.DataFrame) -> dict[str, RawColumn]:
     """The columns of ``frame`` by name, nested ones as ``user.age``; a flat column of that name takes precedence."""
-    import polars
-
     found: dict[str, RawColumn] = {}
     for name, dtype in frame.schema.items():
         if dtype == polars.Struct:
@@ -175,8 +165,6 @@ def raw_columns(frame: polars.DataFrame) -> dict[str, RawColumn]:
 
 def kind_of(dtype: Any) -> Kind:
     """The kind of feature that values of a polars type can become."""
-    import polars
-
     if dtype.is_numeric() or dtype in (polars.Boolean, polars.Time, polars.Duration):
         return "number"
     if dtype in (polars.Date, polars.Datetime):
@@ -191,8 +179,6 @@ def kind_of(dtype: Any) -> Kind:
 
 def numbers_of(series: polars.Series) -> npt.NDArray[Any]:
     """(n,) a column of numbers, times or durations (both in seconds); NaN if a value is missing."""
-    import polars
-
     dtype, unit = series.dtype, 1.0
     if dtype in (polars.Date, polars.Datetime):
         series, unit = series.cast(polars.Datetime("us")).dt.epoch("us"), 1e6
@@ -210,8 +196,6 @@ def numbers_of(series: polars.Series) -> npt.NDArray[Any]:
 
 def as_lists(series: polars.Series) -> polars.Series:
     """Arrays of fixed length as lists."""
-    import polars
-
     return series.cast(polars.List(series.dtype.inner)) if isinstance(series.dtype, polars.Array) else series
 
 
@@ -281,8 +265,6 @@ def distinct_texts(series: polars.Series) -> dict[str, Any]:
 
 def coded(series: polars.Series, code: Callable[[str], int]) -> Ints:
     """(n,) the code of each value by its text; -1 if it is missing."""
-    import polars
-
     if series.dtype in (polars.Categorical, polars.Enum):
         series = series.cast(polars.String)
     if (span := _span(series)) is not None:

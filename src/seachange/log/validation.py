@@ -74,19 +74,17 @@ class ProblemError(LogError):
 class Columns:
     """The columns of a log: copied, of equal length, not yet validated."""
 
-    n_actions: int
+    joint: JointFeatures
+    rows: Floats  # (n or 1, R, D) contexts as kernels take them
     action_names: Sequence[str] | None
     context_names: Sequence[str] | None
     actions: Floats | Ints  # (n,)
     rewards: Floats  # (n,)
     propensities: Floats | None = None  # (n,)
-    contexts: Floats | None = None  # (n, d)
-    action_features: Floats | None = None  # (n, K, d)
     action_mask: Bools | None = None  # (n, K)
     logging_probs: Floats | None = None  # (n, K)
     times: npt.NDArray[Any] | None = None  # (n,)
     sequences: npt.NDArray[Any] | None = None  # (n,)
-    encoded: tuple[JointFeatures, Floats] | None = None  # contexts as kernels take them, instead of the two above
 
     def __len__(self) -> int:
         return len(self.actions)
@@ -142,7 +140,13 @@ def columns_from_arrays(
         # Rows with invalid actions are bad, whatever is looked up here.
         taken = np.nan_to_num(np.clip(arrays["actions"], 0, known - 1)).astype(np.int64)
         arrays["propensities"] = arrays["logging_probs"][np.arange(n), taken]
-    return Columns(known, action_names, context_names, **arrays)
+    contexts, action_features = arrays.pop("contexts"), arrays.pop("action_features")
+    if action_features is None:
+        contexts = np.empty((n, 0)) if contexts is None else contexts
+        joint = JointFeatures("shared" if contexts.shape[1] else "none", known, contexts.shape[1])
+    else:
+        contexts, joint = action_features, JointFeatures("per action", known, action_features.shape[2])
+    return Columns(joint, joint.rows(contexts), action_names, context_names, **arrays)
 
 
 def _array(name: str, values: Any, ndim: int, dtype: Any, shape: str) -> Any:
@@ -388,12 +392,8 @@ class Fault(NamedTuple):
 
 
 def faults_of(columns: Columns, missing_rewards: bool) -> list[Fault]:
-    """The requirements that some rows break."""
-    return [
-        *_faults(_values(columns), ("reward-missing",) if missing_rewards else ()),
-        *_feature_faults("contexts", columns.contexts, columns.context_names),
-        *_feature_faults("action_features", columns.action_features, None),
-    ]
+    """The requirements that some rows break, other than those of contexts."""
+    return _faults(_values(columns), ("reward-missing",) if missing_rewards else ())
 
 
 def _faults(values: RoundValues, skipped: Sequence[str] = ()) -> list[Fault]:
@@ -412,19 +412,22 @@ def _faults(values: RoundValues, skipped: Sequence[str] = ()) -> list[Fault]:
     return faults
 
 
-def _feature_faults(name: str, array: Floats | None, names: Sequence[str] | None) -> list[Fault]:
-    """The rows of contexts or action features that are not finite."""
-    if array is None or array.size == 0:
+def _context_faults(columns: Columns) -> list[Fault]:
+    """The rows whose contexts are not finite."""
+    joint, rows = columns.joint, columns.rows
+    if joint.kind == "none":
         return []
-    bad = (~np.isfinite(array) | too_large(array)).reshape(len(array), -1)
-    rows = np.flatnonzero(bad.any(axis=1))
-    if not len(rows):
+    bad = (~np.isfinite(rows) | too_large(rows)).reshape(len(rows), -1)
+    found = np.flatnonzero(bad.any(axis=1))
+    if not len(found):
         return []
-    place = int(bad[rows[0]].argmax())
-    column = ", ".join(str(int(i)) for i in np.unravel_index(place, array.shape[1:]))
-    if names is not None and len(names) == array.shape[1]:
-        column = names[place]
-    return [feature_fault(name, column, rows, array.reshape(len(array), -1)[rows[0], place])]
+    place, names = int(bad[found[0]].argmax()), columns.context_names or ()
+    value = rows.reshape(len(rows), -1)[found[0], place]
+    if joint.kind == "per action":
+        action, feature = divmod(place, joint.n_features)
+        return [feature_fault("action_features", f"{action}, {feature}", found, value)]
+    column = names[place] if len(names) == joint.n_features else str(place)
+    return [feature_fault("contexts", column, found, value)]
 
 
 def feature_fault(name: str, column: str, rows: Ints, value: Any) -> Fault:
@@ -438,7 +441,7 @@ def too_large(array: npt.NDArray[Any]) -> Bools:
 
 
 def _values(columns: Columns) -> RoundValues:
-    n, n_actions, sequences, mask = len(columns), columns.n_actions, columns.sequences, columns.action_mask
+    n, n_actions, sequences, mask = len(columns), columns.joint.n_actions, columns.sequences, columns.action_mask
     known = f"actions must be one of the {n_actions} known actions"
     values = RoundValues(
         actions=columns.actions,
@@ -471,7 +474,8 @@ def _missing_labels(labels: npt.NDArray[Any]) -> Bools:
 
 def validated(columns: Columns, missing_rewards: bool, on_bad_rows: OnBadRows) -> dict[str, Any]:
     """The fields of a BanditLog, or a LogError with the rule, the row, the extent and the fix."""
-    return require_rows(without_faults(columns, faults_of(columns, missing_rewards), on_bad_rows), len(columns))
+    faults = faults_of(columns, missing_rewards) + _context_faults(columns)
+    return require_rows(without_faults(columns, faults, on_bad_rows), len(columns))
 
 
 def require_rows(fields: dict[str, Any], n: int) -> dict[str, Any]:
@@ -524,36 +528,23 @@ def _fields(columns: Columns, keep: Any) -> dict[str, Any]:
         return None if array is None else array[keep]
 
     actions, mask = columns.actions[keep], kept(columns.action_mask)
-    joint, rows = _joint_rows(columns, keep)
+    joint, rows = columns.joint, columns.rows
     return {
         "arrays": LogArrays(
-            rows,
+            rows if joint.kind == "none" else rows[keep],
             joint.mask(None if mask is None or mask.all() else mask, len(actions)),
             actions.astype(np.int64, copy=False),
             columns.rewards[keep],
             np.full(len(actions), np.nan) if columns.propensities is None else columns.propensities[keep],
         ),
         "joint": joint,
-        "action_names": _names("action_names", columns.action_names, columns.n_actions, "action "),
+        "action_names": _names("action_names", columns.action_names, joint.n_actions, "action "),
         "context_names": _names("context_names", columns.context_names, joint.n_features, "x"),
         "logging_probs": kept(columns.logging_probs),
         "propensity_source": "unknown" if columns.propensities is None else "logged",
         "times": kept(columns.times),
         "sequences": kept(columns.sequences),
     }
-
-
-def _joint_rows(columns: Columns, keep: Any) -> tuple[JointFeatures, Floats]:
-    """The kind of context, and its rows as kernels take them."""
-    if columns.encoded is not None:
-        joint, rows = columns.encoded
-        return joint, rows if joint.kind == "none" else rows[keep]
-    if columns.action_features is not None:
-        joint = JointFeatures("per action", columns.n_actions, columns.action_features.shape[2])
-        return joint, joint.rows(columns.action_features[keep])
-    contexts = np.empty((len(columns), 0)) if columns.contexts is None else columns.contexts
-    joint = JointFeatures("shared" if contexts.shape[1] else "none", columns.n_actions, contexts.shape[1])
-    return joint, joint.rows(contexts[keep])
 
 
 def _require_time_order(times: Any, sequences: Any, good: Bools, where: Callable[[int], str]) -> None:
