@@ -91,26 +91,26 @@ class ColumnFacts:
     """Statistics of the raw column so far."""
 
     holder: str = ""  # the table's column that it is, or is inside of
-    rows: int = 0  # of the parts that have it
     seen: int = 0  # values that are not missing
     kinds: set[Kind] = field(default_factory=set)  # in the parts that have values
     declared: set[Kind] = field(default_factory=set)  # in the parts that have none
     numbers: NumberFacts = field(default_factory=NumberFacts)
     precisions: set[str] = field(default_factory=set)  # of its numbers; flags fit any precision
     seconds: bool = False
-    counts: dict[str, int] = field(default_factory=dict)  # of text values, while there are few
+    counts: Counter[str] = field(default_factory=Counter)  # of text values, while there are few
     many: bool = False  # more distinct text values than are counted
     repeats: bool = False  # some text occurred twice in a part
     distinct: Distinct = field(default_factory=Distinct)  # text values
     rising: bool = True  # strictly increasing integers
-    ends: tuple[float, float] | None = None  # the first and the last number
+    lowest: float = np.inf
+    highest: float = -np.inf
     lengths: set[int] = field(default_factory=set)  # of lists of numbers; at most two are kept
     places: list[NumberFacts] = field(default_factory=list)
 
     def merge(self, later: ColumnFacts) -> None:
         """Add the statistics of a later part."""
         self.holder = self.holder or later.holder
-        self.rows, self.seen = self.rows + later.rows, self.seen + later.seen
+        self.seen += later.seen
         self.kinds |= later.kinds
         self.declared |= later.declared
         self.numbers.merge(later.numbers)
@@ -119,21 +119,15 @@ class ColumnFacts:
         self.many |= later.many
         self.repeats |= later.repeats
         self.distinct.add(later.distinct.smallest)
-        for text, count in later.counts.items():
-            self.counts[text] = self.counts.get(text, 0) + count
+        self.counts.update(later.counts)
         if self.many or len(self.counts) > MOST_DISTINCT:
-            self.many, self.counts = True, {}
-        if self.ends is not None and later.ends is not None:
-            self.rising &= later.rising and later.ends[0] > self.ends[1]
-            self.ends = (self.ends[0], later.ends[1])
-        else:
-            self.rising &= later.rising
-            self.ends = self.ends or later.ends
+            self.many, self.counts = True, Counter()
+        self.rising &= later.rising and later.lowest > self.highest
+        self.lowest, self.highest = min(self.lowest, later.lowest), max(self.highest, later.highest)
         self.lengths = set(sorted(self.lengths | later.lengths)[:2])
-        for place, numbers in enumerate(later.places):
-            if place == len(self.places):
-                self.places.append(NumberFacts())
-            self.places[place].merge(numbers)
+        self.places += [NumberFacts() for _ in later.places[len(self.places) :]]
+        for ours, theirs in zip(self.places, later.places, strict=False):
+            ours.merge(theirs)
 
     @property
     def unique(self) -> bool:
@@ -241,7 +235,7 @@ def _facts_by_name(frame: polars.DataFrame) -> dict[str, ColumnFacts]:
 
 def _facts(column: RawColumn) -> ColumnFacts:
     holder, kind, values = column
-    facts = ColumnFacts(holder=holder, rows=len(values), seen=len(values) - values.null_count())
+    facts = ColumnFacts(holder=holder, seen=len(values) - values.null_count())
     if facts.seen == 0 or kind == "nothing":
         facts.seen, facts.declared = 0, {kind}
         return facts
@@ -253,7 +247,7 @@ def _facts(column: RawColumn) -> ColumnFacts:
         facts.precisions = _precision(values.dtype)
         facts.seconds = values.dtype in (polars.Date, polars.Datetime, polars.Duration, polars.Time)
         facts.rising = bool(values.dtype.is_integer() and (np.diff(numbers) > 0).all())
-        facts.ends = (float(numbers[0]), float(numbers[-1]))
+        facts.lowest, facts.highest = float(numbers[0]), float(numbers[-1])  # if it is rising
     elif kind == "text":
         _count(facts, values)
     elif kind == "texts":
@@ -279,7 +273,7 @@ def _count(facts: ColumnFacts, values: polars.Series) -> None:
     facts.distinct.add(texts.hash().to_numpy())
     if not facts.many:
         counted = texts.value_counts(name="count")
-        facts.counts = dict(zip(counted[:, 0].to_list(), counted["count"].to_list(), strict=True))
+        facts.counts = Counter(dict(counted.iter_rows()))
 
 
 def _features(
@@ -389,8 +383,6 @@ class ActionColumns:
         self.actions |= later.actions
         for name in self.columns.keys() | later.columns.keys():
             ours, theirs = self.columns.get(name, {}), later.columns.get(name, {})
-            if self.rounds == 0:
-                ours = {}
             clash = ours is VARIES or theirs is VARIES or any(ours.get(a, v) != v for a, v in theirs.items())
             self.columns[name] = VARIES if clash else {**ours, **theirs}
         self.rounds += later.rounds

@@ -300,79 +300,43 @@ _PROPENSITIES = "propensities must be in (0, 1]"
 _LOG_PROBABILITY = "Log the probability that the action was chosen with."
 _FIND_OUT = "First find out why: dropping rounds because of their action or reward biases what is learned."
 
-RULES = {
-    rule.id: rule
-    for rule in (
-        Rule(
-            "action-missing", "", "actions", _of("actions", np.isnan), "Actions are missing", "have no action",
-            _FIND_OUT,
-        ),
-        Rule(
-            "action-outside-pool", "", "actions", _not_in_list, "Actions are not in their lists",
-            "took an action that is not in the round's list of actions", _FIND_OUT,
-        ),
-        Rule(
-            "reward-text", _REWARDS, "rewards", _of("text_rewards", np.asarray), "Rewards are not numbers",
-            "have a reward that is not a number", "Log numbers, such as 1 for yes and 0 for no.",
-        ),
-        Rule(
-            "reward-missing", _REWARDS, "rewards", _missing_rewards, "Rewards are missing", "have no reward",
-            f"If no reward means 0, log 0. {_FIND_OUT}", DROP_OR_KEEP,
-        ),
-        Rule(
-            "reward-infinite", _REWARDS, "rewards", _of("rewards", lambda r: np.abs(r) > LARGEST),
-            "Rewards are infinite", f"have a reward that is infinite or larger than {LARGEST:g} in size", _FIND_OUT,
-        ),
-        Rule(
-            "propensity-missing", _PROPENSITIES, "propensities", _of("propensities", np.isnan),
-            "Propensities are missing", "have no propensity, or one that is not a number", _FIND_OUT,
-        ),
-        Rule(
-            "propensity-zero", _PROPENSITIES, "propensities", _of("propensities", lambda p: p == 0),
-            "Propensities are 0", "have a propensity of 0 for an action that was taken", _LOG_PROBABILITY,
-        ),
-        Rule(
-            "propensity-negative", _PROPENSITIES, "propensities", _of("propensities", lambda p: p < 0),
-            "Propensities are negative", "have a negative propensity",
-            "Log probabilities, not scores or log-probabilities.",
-        ),
-        Rule(
-            "propensity-above-one", _PROPENSITIES, "propensities", _of("propensities", lambda p: p > 1),
-            "Propensities are above 1", "have a propensity above 1", "Log probabilities, not scores or odds.",
-        ),
-        Rule(
-            "propensity-tiny", f"propensities must be at least {LEAST_PROPENSITY:g}", "propensities",
-            _of("propensities", lambda p: (p > 0) & (p < LEAST_PROPENSITY)), "Propensities are too small to be real",
-            f"have a propensity below {LEAST_PROPENSITY:g}", _LOG_PROBABILITY,
-        ),
-        Rule(
-            "context-infinite", "contexts must be finite", "", _of("infinite_contexts", np.asarray),
-            "Contexts are infinite", "have an infinite number among their contexts",
-        ),
-        Rule(
-            "action-masked", "action_mask must allow the action that was taken", "actions",
-            _of("allowed", np.logical_not), "Masked actions were taken", "took an action that the action mask forbids",
-        ),
-        Rule(
-            "distribution-sum", "logging_probs must be non-negative and sum to 1", "distribution", _wrong_sums,
-            "Logging distributions do not sum to 1", "have a logging distribution that does not sum to 1",
-        ),
-        Rule(
-            "propensity-mismatch", "logging_probs at the action taken must equal propensities", "distribution",
-            _mismatches, "Propensities differ from the logging distribution",
-            "have a propensity that differs from their logging distribution",
-            "Log the probability of the action that was taken, not of another one.",
-        ),
-        Rule(
-            "time-missing", "times must be known", "times", _of("times", _unknown_times), "Timestamps are missing",
-            "have no timestamp, or one that cannot be read",
-        ),
-        Rule(
-            "sequence-missing", "sequences must be known", "sequences", _of("no_sequence", np.asarray),
-            "Sequences are missing", "belong to no sequence",
-        ),
-    )
-}  # fmt: skip
+_ROWS: tuple[tuple[Any, ...], ...] = (
+    ("action-missing", "", "actions", _of("actions", np.isnan), "Actions are missing", "have no action", _FIND_OUT),
+    ("action-outside-pool", "", "actions", _not_in_list, "Actions are not in their lists",
+     "took an action that is not in the round's list of actions", _FIND_OUT),
+    ("reward-text", _REWARDS, "rewards", _of("text_rewards", np.asarray), "Rewards are not numbers",
+     "have a reward that is not a number", "Log numbers, such as 1 for yes and 0 for no."),
+    ("reward-missing", _REWARDS, "rewards", _missing_rewards, "Rewards are missing", "have no reward",
+     f"If no reward means 0, log 0. {_FIND_OUT}", DROP_OR_KEEP),
+    ("reward-infinite", _REWARDS, "rewards", _of("rewards", lambda r: np.abs(r) > LARGEST), "Rewards are infinite",
+     f"have a reward that is infinite or larger than {LARGEST:g} in size", _FIND_OUT),
+    ("propensity-missing", _PROPENSITIES, "propensities", _of("propensities", np.isnan), "Propensities are missing",
+     "have no propensity, or one that is not a number", _FIND_OUT),
+    ("propensity-zero", _PROPENSITIES, "propensities", _of("propensities", lambda p: p == 0), "Propensities are 0",
+     "have a propensity of 0 for an action that was taken", _LOG_PROBABILITY),
+    ("propensity-negative", _PROPENSITIES, "propensities", _of("propensities", lambda p: p < 0),
+     "Propensities are negative", "have a negative propensity", "Log probabilities, not scores or log-probabilities."),
+    ("propensity-above-one", _PROPENSITIES, "propensities", _of("propensities", lambda p: p > 1),
+     "Propensities are above 1", "have a propensity above 1", "Log probabilities, not scores or odds."),
+    ("propensity-tiny", f"propensities must be at least {LEAST_PROPENSITY:g}", "propensities",
+     _of("propensities", lambda p: (p > 0) & (p < LEAST_PROPENSITY)), "Propensities are too small to be real",
+     f"have a propensity below {LEAST_PROPENSITY:g}", _LOG_PROBABILITY),
+    ("context-infinite", "contexts must be finite", "", _of("infinite_contexts", np.asarray), "Contexts are infinite",
+     "have an infinite number among their contexts"),
+    ("action-masked", "action_mask must allow the action that was taken", "actions", _of("allowed", np.logical_not),
+     "Masked actions were taken", "took an action that the action mask forbids"),
+    ("distribution-sum", "logging_probs must be non-negative and sum to 1", "distribution", _wrong_sums,
+     "Logging distributions do not sum to 1", "have a logging distribution that does not sum to 1"),
+    ("propensity-mismatch", "logging_probs at the action taken must equal propensities", "distribution", _mismatches,
+     "Propensities differ from the logging distribution",
+     "have a propensity that differs from their logging distribution",
+     "Log the probability of the action that was taken, not of another one."),
+    ("time-missing", "times must be known", "times", _of("times", _unknown_times), "Timestamps are missing",
+     "have no timestamp, or one that cannot be read"),
+    ("sequence-missing", "sequences must be known", "sequences", _of("no_sequence", np.asarray),
+     "Sequences are missing", "belong to no sequence"),
+)  # fmt: skip
+RULES = {row[0]: Rule(*row) for row in _ROWS}
 
 
 def broken_rounds(values: RoundValues) -> dict[str, Bools]:
