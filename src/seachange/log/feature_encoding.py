@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 from zlib import crc32
 
 import numpy as np
@@ -15,7 +15,9 @@ from seachange.kernels.feature_rows import cross, one_hot, standardise
 from seachange.log.features import Category, Encoded, Feature, FeatureSpec, Flag, Hashed, Number
 from seachange.log.joint_features import JointFeatures
 from seachange.log.raw import (
+    Kind,
     RawColumn,
+    RawRounds,
     as_lists,
     coded,
     number_in,
@@ -28,12 +30,10 @@ from seachange.log.raw import (
 from seachange.log.validation import LARGEST, Columns, integers_below
 from seachange.protocols import Bools, Floats, Ints
 
-if TYPE_CHECKING:
-    from seachange.log.raw import RawRounds
-
 Record = Mapping[str, Any]
 Get = Callable[[Record], Any]  # finds a field of a record
 Write = Callable[[Record, Any], None]  # writes a feature of a record into a row
+TooLarge = tuple[str, Ints, Any]  # rows of a column with numbers that are too large or infinite, and the first of them
 # Rows that are standardized at a time.
 BLOCK_ROWS = 1 << 13
 # The key of a record that lists the actions of its round, if they differ between rounds.
@@ -42,14 +42,6 @@ ACTIONS = "actions"
 EMPTY_IS_MISSING = ("csv", "tsv")
 # Fields that an error lists.
 LISTED_FIELDS = 12
-
-
-class TooLarge(NamedTuple):
-    """Numbers of a column that are infinite or too large to work with."""
-
-    column: str
-    rows: Ints
-    value: Any  # in the first of them
 
 
 def _scaling(feature: Number | Flag) -> tuple[float, float]:
@@ -74,14 +66,16 @@ def _code_of_missing(feature: Category | Hashed) -> int:
 
 def fill(features: Sequence[Feature], frame: polars.DataFrame, rows: Floats) -> list[TooLarge]:
     """Write the features of each row of ``frame`` to ``rows`` (n, at least their number), followed by ones."""
-    columns = raw_columns(frame)
+    # The type of a column without values means nothing.
+    filled = {name: each for name, each in raw_columns(frame).items() if each.values.null_count() < len(each.values)}
+    columns = {name: column for name, column in filled.items() if column.kind != "nothing"}
     numbers: list[tuple[Number | Flag, int]] = []
     first = 0
     for feature in features:
         column = columns.get(feature.column)
         if isinstance(feature, Number | Flag):
             numbers.append((feature, first))
-        elif column is None or _empty(column):
+        elif column is None:
             one_hot(np.full(len(rows), _code_of_missing(feature)), first, len(feature.names), rows)
         elif feature.several:
             _fill_lists(feature, column, rows, first)
@@ -92,21 +86,19 @@ def fill(features: Sequence[Feature], frame: polars.DataFrame, rows: Floats) -> 
     return _fill_numbers(numbers, columns, rows) if numbers else []
 
 
-def _empty(column: RawColumn) -> bool:
-    """Whether there are no values, so that the column's type means nothing."""
-    return column.kind == "nothing" or column.values.null_count() == len(column.values)
+def _require_kind(column: RawColumn, feature: Feature, wanted: str, *kinds: Kind) -> None:
+    if column.kind not in kinds:
+        raise LogError(f"column {feature.column!r} must hold {wanted}; it holds {column.values.dtype}.")
 
 
 def _fill_one_hot(feature: Category | Hashed, column: RawColumn, rows: Floats, first: int) -> None:
-    if column.kind not in ("text", "number"):
-        raise LogError(f"column {feature.column!r} must hold text; it holds {column.values.dtype}.")
+    _require_kind(column, feature, "text", "text", "number")
     codes = coded(column.values, _code_of(feature))
     one_hot(np.where(codes < 0, _code_of_missing(feature), codes), first, len(feature.names), rows)
 
 
 def _fill_lists(feature: Category | Hashed, column: RawColumn, rows: Floats, first: int) -> None:
-    if column.kind not in ("texts", "numbers"):
-        raise LogError(f"column {feature.column!r} must hold lists of text; it holds {column.values.dtype}.")
+    _require_kind(column, feature, "lists of text", "texts", "numbers")
     lists = as_lists(column.values)
     lengths = lists.list.len().fill_null(0).to_numpy().astype(np.int64)
     codes = coded(lists.filter(lists.list.len() > 0).explode(), _code_of(feature))
@@ -131,25 +123,22 @@ def _fill_numbers(
         for j, array in enumerate(arrays):
             block[j, : end - start] = array[start:end]
         n_large += standardise(block[:, : end - start], means, scales, places, marks, LARGEST, rows[start:end])
-    return [] if n_large == 0 else _too_large(numbers, arrays)
+    if n_large == 0:
+        return []
+    large = [np.flatnonzero(np.abs(array.astype(np.float64)) > LARGEST) for array in arrays]
+    bad = zip(numbers, arrays, large, strict=True)
+    return [(feature.names[0], found, array[found[0]]) for (feature, _), array, found in bad if len(found)]
 
 
 def _numbers(feature: Number | Flag, column: RawColumn | None, n: int) -> npt.NDArray[Any]:
     """(n,) the raw numbers of a feature, NaN if missing."""
-    if column is None or _empty(column):
+    if column is None:
         return np.full(n, np.nan)
-    if column.kind != ("number" if feature.place is None else "numbers") and column.kind != "time":
-        wanted = "numbers" if feature.place is None else "lists of numbers"
-        raise LogError(f"column {feature.column!r} must hold {wanted}; it holds {column.values.dtype}.")
     if feature.place is None:
+        _require_kind(column, feature, "numbers", "number", "time")
         return numbers_of(column.values)
+    _require_kind(column, feature, "lists of numbers", "numbers")
     return numbers_of(as_lists(column.values).list.get(feature.place, null_on_oob=True))
-
-
-def _too_large(numbers: Sequence[tuple[Number | Flag, int]], arrays: Sequence[npt.NDArray[Any]]) -> list[TooLarge]:
-    rows = [np.flatnonzero(np.abs(array.astype(np.float64)) > LARGEST) for array in arrays]
-    bad = zip(numbers, arrays, rows, strict=True)
-    return [TooLarge(feature.names[0], rows, array[rows[0]]) for (feature, _), array, rows in bad if len(rows)]
 
 
 def fill_pools(spec: FeatureSpec, rounds: RawRounds, rows: Floats) -> list[TooLarge]:
@@ -158,7 +147,7 @@ def fill_pools(spec: FeatureSpec, rounds: RawRounds, rows: Floats) -> list[TooLa
     if pool is None:
         raise LogError("these features describe lists of actions, but this log has no such lists.")
     own = np.empty((len(pool.features), len(spec.pool_names)), dtype=spec.precision)
-    large = [bad._replace(rows=pool.owners[bad.rows]) for bad in fill(spec.pool, pool.features, own)]
+    large = [(name, pool.owners[bad], value) for name, bad, value in fill(spec.pool, pool.features, own)]
     shared = np.empty((len(rounds), len(spec.shared_names) if spec.crossed else 0), dtype=spec.precision)
     if spec.crossed:
         large += fill(spec.shared, rounds.features, shared)
