@@ -68,9 +68,11 @@ def fix_log(raw: RawLog, check: LogCheck, out: str | Path, *, force: bool = Fals
         raise LogError(f"removing rounds cannot repair this log: {hopeless[0].evidence} {hopeless[0].fix}")
     rules = check.rules()
     sorts = "time-backwards" in rules and not rules & UNORDERED
-    temporary = TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.", ignore_cleanup_errors=True)
-    with _writing(target), temporary as name:
-        folder = Path(name)
+    with (
+        _writing(target),
+        TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.", ignore_cleanup_errors=True) as temporary,
+    ):
+        folder = Path(temporary)
         columns = raw.columns if raw.format in TABLES else {}
         sieve = _Sieve(columns, SeenKeys(largest=None) if "duplicate-rounds" in rules else None, sorts)
         with written_whole(beside) as rejected:

@@ -58,32 +58,22 @@ class Tally:
         for check in self.checks:
             check.add(rounds)
 
-    def find(self) -> None:
-        """Fill ``found``, once all parts were counted."""
-        checks = self.checks if self.n_rounds else (self.rounds,)
-        for check in checks:
-            self.found += check.findings(self)
-        if not self.n_rounds:
-            empty = "The log has 0 rounds.", "Check the path and the format."
-            self.found.append(Finding("no-rounds", "error", "The log is empty", *empty))
 
-
-def tally_of(raw: RawLog) -> Tally:
-    """The whole log, part by part."""
+def assessed(raw: RawLog, name: str) -> LogCheck:
+    """The result of the check of ``raw``, which commands call ``name``."""
     tally = Tally()
     for part in raw.parts():
         tally.add(part)
-    tally.find()
-    return tally
-
-
-def assessed(tally: Tally, log: str, format: str, columns: dict[str, str]) -> LogCheck:
-    """The result of the check."""
+    for check in tally.checks if tally.n_rounds else (tally.rounds,):
+        tally.found += check.findings(tally)
+    if not tally.n_rounds:
+        empty = "The log has 0 rounds.", "Check the path and the format."
+        tally.found.append(Finding("no-rounds", "error", "The log is empty", *empty))
     contexts = tuple(each.summary(tally) for each in tally.contexts.columns)
-    check = LogCheck(
-        log=log,
-        format=format,
-        columns=dict(columns),
+    result = LogCheck(
+        log=name,
+        format=raw.format,
+        columns=dict(raw.columns),
         n_rounds=tally.n_rounds,
         n_usable=tally.n_rounds - tally.rounds.n_bad,
         files=tuple(tally.rounds.files),
@@ -103,4 +93,4 @@ def assessed(tally: Tally, log: str, format: str, columns: dict[str, str]) -> Lo
         next_command="",
         duplicates_seen=tally.repeats.share,
     )
-    return replace(check, next_command=next_command(check))
+    return replace(result, next_command=next_command(result))

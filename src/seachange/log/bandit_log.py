@@ -254,23 +254,22 @@ class BanditLog:
         parts = (self._select(rounds[start : start + CHUNK_ROWS]) for start in starts)
         return replace(log_on_disk(parts), dropped=self.dropped)
 
+    def _columns(self) -> dict[str, npt.NDArray[Any]]:
+        """The arrays with one row per round."""
+        columns = {**self.arrays._asdict(), **{name: getattr(self, name) for name in _OPTIONAL}}
+        absent = {"rows": self.joint.kind == "none", "mask": not self.masked}
+        return {name: array for name, array in columns.items() if array is not None and not absent.get(name)}
+
+    def _with_columns(self, columns: Mapping[str, Any], **changes: Any) -> BanditLog:
+        arrays = self.arrays._replace(**{name: columns[name] for name in LogArrays._fields if name in columns})
+        changes |= {name: columns.get(name) for name in _OPTIONAL}
+        return replace(self, arrays=arrays, **changes)
+
     def _select(self, rounds: slice | Ints) -> BanditLog:
-        arrays, everywhere = self.arrays, np.ones((1, self.n_actions), dtype=bool)
-        mask = arrays.mask[rounds] if self.masked else everywhere
-        columns = {name: getattr(self, name) for name in _OPTIONAL}
-        optional: dict[str, Any] = {name: None if array is None else array[rounds] for name, array in columns.items()}
-        return replace(
-            self,
-            arrays=LogArrays(
-                arrays.rows if self.joint.kind == "none" else arrays.rows[rounds],
-                everywhere if len(mask) and mask.all() else mask,
-                arrays.actions[rounds],
-                arrays.rewards[rounds],
-                arrays.propensities[rounds],
-            ),
-            dropped=(),
-            **optional,
-        )
+        columns = {name: array[rounds] for name, array in self._columns().items()}
+        if len(columns.get("mask", ())) and columns["mask"].all():
+            columns["mask"] = np.ones((1, self.n_actions), dtype=bool)
+        return self._with_columns(columns, dropped=())
 
     @cached_property
     def scales(self) -> Floats:
@@ -336,7 +335,7 @@ def log_on_disk(parts: Iterable[BanditLog]) -> BanditLog:
                 if last_time is not None and part.times[0] < last_time:
                     raise ProblemError(time_problem(f"row {rounds}", f"{part.times[0]} after {last_time}", 0, 0))
                 last_time = part.times[-1]
-            for name, array in _columns(part):
+            for name, array in part._columns().items():
                 if name not in opened:
                     opened[name] = files.enter_context((folder.path / name).open("wb"))
                     shapes[name] = (array.dtype, array.shape[1:])
@@ -350,18 +349,7 @@ def log_on_disk(parts: Iterable[BanditLog]) -> BanditLog:
         name: np.asarray(np.memmap(folder.path / name, dtype=dtype, mode="r", shape=(rounds, *rest)))
         for name, (dtype, rest) in shapes.items()
     }
-    arrays = LogArrays(*(columns.get(name, getattr(first.arrays, name)) for name in LogArrays._fields))
-    optional: dict[str, Any] = {name: columns.get(name) for name in _OPTIONAL}
-    return replace(first, arrays=arrays, dropped=tuple(dropped.items()), disk=folder, **optional)
-
-
-def _columns(part: BanditLog) -> Iterator[tuple[str, npt.NDArray[Any]]]:
-    """The columns of a part that have one row per round."""
-    arrays = {name: array for name, array in part.arrays._asdict().items() if name != "mask"}
-    if part.joint.kind == "none":
-        del arrays["rows"]
-    optional = ((name, getattr(part, name)) for name in _OPTIONAL)
-    yield from (*arrays.items(), *((name, array) for name, array in optional if array is not None))
+    return first._with_columns(columns, dropped=tuple(dropped.items()), disk=folder)
 
 
 def _require_same_columns(first: BanditLog, part: BanditLog) -> None:
