@@ -52,6 +52,9 @@ def numeric_rounds(raw: RawRounds) -> Rounds:
     stated = None if raw.propensity is None else numbers_of(raw.propensity)[0]
     times, dated = (None, False) if raw.time is None else times_of(raw.time)
     inside = ~(np.isnan(places) | (places < 0) | (places >= n_actions))
+    infinite = np.zeros(len(raw), dtype=bool)
+    for column in raw.features.select(polars.selectors.float()).iter_columns():
+        infinite |= too_large(column.to_numpy())
     pool = raw.pool
     broken = broken_rounds(
         RoundValues(
@@ -61,7 +64,7 @@ def numeric_rounds(raw: RawRounds) -> Rounds:
             text_rewards=text_rewards,
             propensities=stated,
             distribution=None if pool is None or stated is None else _distribution(pool, places, inside),
-            infinite_contexts=_infinite(raw),
+            infinite_contexts=infinite,
             times=times,
             no_sequence=None if raw.sequence is None else raw.sequence.is_null().to_numpy(),
         )
@@ -155,15 +158,6 @@ def _distribution(pool: Pool, places: Floats, inside: Bools) -> Distribution | N
     np.minimum.at(lowest, pool.owners, pool.probs)
     taken = pool.probs[_chosen(pool, places, inside)]
     return Distribution(np.where(lengths > 0, sums, 1.0), lowest, taken, np.maximum(lengths, 1))
-
-
-def _infinite(raw: RawRounds) -> Bools:
-    import polars.selectors as cs
-
-    found = np.zeros(len(raw), dtype=bool)
-    for column in raw.features.select(cs.float()).iter_columns():
-        found |= too_large(column.to_numpy())
-    return found
 
 
 class MemoryLog:

@@ -269,6 +269,7 @@ class PropensityChecks(Check):
         off = self._off_actions(tally, means, errors, rounds) & ~np.isin(np.array(names[: len(means)]), list(twins))
         n_off, n_actions = int(off.sum()), tally.actions.count
         pools, expected = tally.contexts.unnamed_pools, self.choices / self.count
+        reach = 6 * sqrt(self.choice_squares) + 14 / self.lowest
         if off.any():
             worst = np.flatnonzero(off)[np.argsort(-np.abs(np.log(np.maximum(means[off], 1e-9))))]
             listed = "; ".join(f"{names[a]!r} {means[a]:.3g} ± {errors[a]:.2g}" for a in worst[:3])
@@ -287,7 +288,7 @@ class PropensityChecks(Check):
                 "Log the probability of the action taken, at the time of the choice. Above 1, an action was taken more "
                 "often than its propensities say; below 1, less often.", n_off, names=off_names, numbers=numbers,
             )  # fmt: skip
-        elif pools and self._pools_off():
+        elif pools and abs(self.inverse - self.choices) > max(reach, MATERIAL * self.choices):
             yield Finding(
                 "propensity-calibration", "warning", "Propensities are not calibrated",
                 f"The mean of 1/p is {self.inverse / self.count:.4g}, but rounds list {expected:.4g} actions on "
@@ -307,8 +308,3 @@ class PropensityChecks(Check):
             high = excess > reach * errors + skew * largest / 3 / rounds
             low = -excess > reach * errors + skew / self.lowest / rounds
             return np.asarray((high | low) & (np.abs(excess) > MATERIAL) & (rounds >= FEWEST_ROUNDS) & (means > 0))
-
-    def _pools_off(self) -> bool:
-        """Whether Σ 1 / p is not the number of actions that rounds list."""
-        reach = 6 * sqrt(self.choice_squares) + 14 / self.lowest
-        return abs(self.inverse - self.choices) > max(reach, MATERIAL * self.choices)

@@ -185,7 +185,9 @@ class RewardChecks(Check):
             # The slice in which rewards begin to fail may be half and half.
             expected = float(rates[: start - 1].min()) * observed[start:].sum()
             seen = rewarded[start:].sum()
-            if expected - seen > CHANCE and seen < FAR_LESS * expected and _poisson_rarity(seen, expected) > CHANCE:
+            # -log of a bound on the probability of that few rewards by chance (Chernoff).
+            rarity = expected - seen + (seen * np.log(seen / max(expected, 1e-9)) if seen else 0.0)
+            if expected - seen > CHANCE and seen < FAR_LESS * expected and rarity > CHANCE:
                 rounds = int(lengths[start:].sum())
                 yield Finding(
                     "rewards-late", "warning", title,
@@ -196,15 +198,10 @@ class RewardChecks(Check):
                 return
 
 
-def _poisson_rarity(seen: float, expected: float) -> float:
-    """-log of a bound on the probability of so few events if ``expected`` are expected (Chernoff)."""
-    return float(expected - seen + (seen * np.log(seen / expected) if seen else 0.0))
-
-
 def drift_of(tally: Tally) -> Drift | None:
     """The log in slices of time; None if it is too short."""
-    count, lengths = tally.slices.count, tally.slices.lengths
-    if count < FEWEST_SLICES or not tally.rewards.count:
+    count, lengths, rewards = tally.slices.count, tally.slices.lengths, tally.rewards
+    if count < FEWEST_SLICES or not rewards.count:
         return None
     # A short last slice is merged into the one before.
     short = count > 1 and lengths[-1] < lengths[0] / 2
@@ -215,14 +212,16 @@ def drift_of(tally: Tally) -> Drift | None:
             found[..., -1] += values[..., count - 1]
         return found
 
-    observed, sums = by_slice(tally.rewards.observed.values[0]), by_slice(tally.rewards.sums.values[0])
+    observed, sums = by_slice(rewards.observed.values[0]), by_slice(rewards.sums.values[0])
     means = np.divide(sums, observed, out=np.full(len(sums), np.nan), where=observed > 0)
     followed = min(tally.actions.count, FOLLOWED)
     order = np.argsort(-tally.actions.totals[:followed, COUNT], kind="stable")[:SHOWN]
     shares = by_slice(tally.actions.taken.part(followed, SLICES)[order]) / by_slice(lengths)
     names = tally.actions.names
     reward_z = max(_between_slices(tally, 1), _between_slices(tally, MERGED))
-    neighbour_z = _between_neighbours(tally)
+    # Consecutive rewards are correlated, beyond the means of their actions.
+    enough = rewards.count >= 200 and rewards.product_squares > 0
+    neighbour_z = float(rewards.products / np.sqrt(rewards.product_squares)) if enough else 0.0
     return Drift(
         slice_rounds=tally.slices.size,
         mean_rewards=tuple(float(mean) if np.isfinite(mean) else None for mean in means),
@@ -253,14 +252,6 @@ def _between_slices(tally: Tally, merged: int) -> float:
         return 0.0
     ratio = float(gaps.sum()) / degrees
     return float((np.cbrt(ratio) - (1 - 2 / (9 * degrees))) / np.sqrt(2 / (9 * degrees)))
-
-
-def _between_neighbours(tally: Tally) -> float:
-    """Are consecutive rewards correlated, beyond the means of their actions?"""
-    rewards = tally.rewards
-    if rewards.count < 200 or not rewards.product_squares > 0:
-        return 0.0
-    return float(rewards.products / np.sqrt(rewards.product_squares))
 
 
 def learnability_of(tally: Tally) -> Learnability:

@@ -79,7 +79,9 @@ class RoundChecks(Check):
     def findings(self, tally: Tally) -> Iterator[Finding]:
         """Broken rules, unreadable lines, and logs that are mostly bad."""
         n, counts = tally.n_rounds + self.n_unreadable, self.broken.counts
-        explained, hopeless = set(self._explained(tally)), False
+        # Rules about rounds whose cause is a finding about the whole column.
+        causes = {"propensity-above-one": tally.propensities.percents, "reward-missing": self.rewards_pending(tally)}
+        explained, hopeless = {name for name, found in causes.items() if found}, False
         if counts[UNREADABLE]:
             fix = f"If the format was detected incorrectly, pass --format. {DROP}"
             reasons = f"cannot be read: {'; '.join(self.quoted)}"
@@ -98,13 +100,6 @@ class RoundChecks(Check):
         count = self.broken.counts[rule]
         severity: Severity = "error" if count > MOST_BAD * n else "warning"
         return share_finding(rule, severity, title, count, n, thing, evidence, fix, self.broken.first(rule))
-
-    def _explained(self, tally: Tally) -> Iterator[str]:
-        """Rules about rounds whose cause is a finding about the whole column."""
-        if tally.propensities.percents:
-            yield "propensity-above-one"
-        if self.rewards_pending(tally):
-            yield "reward-missing"
 
     def rewards_pending(self, tally: Tally) -> bool:
         """Whether rewards are missing at the end of the log and almost nowhere else."""

@@ -79,7 +79,8 @@ class TimeChecks(Check):
         known = np.isfinite(times)
         if self.dated is None and known.any():
             self.dated = rounds.dated
-            self.unit = None if rounds.dated else _unit_of(times[known])
+            counts = np.bincount(_units_of(times[known]) + 1, minlength=len(UNITS) + 1)
+            self.unit = None if rounds.dated else (None, *UNITS)[int(counts.argmax())]
         self._remove_impossible(rounds, times, known)
         known = np.isfinite(times)
         if known.any():
@@ -190,13 +191,6 @@ def _units_of(times: Floats) -> Ints:
         for i, scale in enumerate(UNITS.values()):
             units[(times >= EARLIEST * scale) & (times <= LATEST * scale)] = i
     return units
-
-
-def _unit_of(times: Floats) -> str | None:
-    """The unit in which most of ``times`` are between 1980 and 2100; None if there is none."""
-    counts = np.bincount(_units_of(times) + 1, minlength=len(UNITS) + 1)
-    best = int(counts.argmax())
-    return list(UNITS)[best - 1] if best else None
 
 
 def duration_text(seconds: float, dated: bool) -> str:

@@ -80,7 +80,9 @@ def fill(features: Sequence[Feature], frame: polars.DataFrame, rows: Floats) -> 
         elif feature.several:
             _fill_lists(feature, column, rows, first)
         else:
-            _fill_one_hot(feature, column, rows, first)
+            _require_kind(column, feature, "text", "text", "number")
+            codes = coded(column.values, _code_of(feature))
+            one_hot(np.where(codes < 0, _code_of_missing(feature), codes), first, len(feature.names), rows)
         first += len(feature.names)
     rows[:, first:] = 1.0
     return _fill_numbers(numbers, columns, rows) if numbers else []
@@ -89,12 +91,6 @@ def fill(features: Sequence[Feature], frame: polars.DataFrame, rows: Floats) -> 
 def _require_kind(column: RawColumn, feature: Feature, wanted: str, *kinds: Kind) -> None:
     if column.kind not in kinds:
         raise LogError(f"column {feature.column!r} must hold {wanted}; it holds {column.values.dtype}.")
-
-
-def _fill_one_hot(feature: Category | Hashed, column: RawColumn, rows: Floats, first: int) -> None:
-    _require_kind(column, feature, "text", "text", "number")
-    codes = coded(column.values, _code_of(feature))
-    one_hot(np.where(codes < 0, _code_of_missing(feature), codes), first, len(feature.names), rows)
 
 
 def _fill_lists(feature: Category | Hashed, column: RawColumn, rows: Floats, first: int) -> None:

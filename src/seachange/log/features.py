@@ -217,14 +217,10 @@ class FeatureSpec(msgspec.Struct, frozen=True, dict=True):
 
     def unit_of(self, name: str) -> float | None:
         """One unit of the feature ``name`` in raw units; None if it is not a standardized number."""
-        return self._units.get(name)
-
-    @cached_property
-    def _units(self) -> dict[str, float]:
         names, features = (self.pool_names, self.pool) if self.pool else (self.shared_names, self.shared)
         starts = accumulate((len(feature.names) for feature in features), initial=0)
-        pairs = zip(features, starts, strict=False)
-        return {names[start]: feature.scale for feature, start in pairs if isinstance(feature, Number)}
+        scales = {names[i]: each.scale for each, i in zip(features, starts, strict=False) if isinstance(each, Number)}
+        return scales.get(name)
 
 
 def plain_features(context_names: Sequence[str], action_names: Sequence[str]) -> FeatureSpec:

@@ -272,10 +272,6 @@ def _missing_rewards(values: RoundValues) -> Bools:
     return missing if values.text_rewards is None else missing & ~values.text_rewards
 
 
-def _not_in_list(values: RoundValues) -> Bools:
-    return ~values.in_list & ~np.isnan(values.actions)
-
-
 def _wrong_sums(values: RoundValues) -> Bools | None:
     if values.distribution is None:
         return None
@@ -302,8 +298,8 @@ _FIND_OUT = "First find out why: dropping rounds because of their action or rewa
 
 _ROWS: tuple[tuple[Any, ...], ...] = (
     ("action-missing", "", "actions", _of("actions", np.isnan), "Actions are missing", "have no action", _FIND_OUT),
-    ("action-outside-pool", "", "actions", _not_in_list, "Actions are not in their lists",
-     "took an action that is not in the round's list of actions", _FIND_OUT),
+    ("action-outside-pool", "", "actions", lambda values: ~values.in_list & ~np.isnan(values.actions),
+     "Actions are not in their lists", "took an action that is not in the round's list of actions", _FIND_OUT),
     ("reward-text", _REWARDS, "rewards", _of("text_rewards", np.asarray), "Rewards are not numbers",
      "have a reward that is not a number", "Log numbers, such as 1 for yes and 0 for no."),
     ("reward-missing", _REWARDS, "rewards", _missing_rewards, "Rewards are missing", "have no reward",
