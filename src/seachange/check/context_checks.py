@@ -36,7 +36,7 @@ IDENTIFIER_NAMES = re.compile(r"(.*[\W_])?(id|ids|uuid|guid|key|hash)|.*[a-z](Id
 # A column moved over time by this many standard deviations of chance, and by this share of its variance.
 SURE, WORTH_TELLING = 8.0, 0.01
 REMOVE = "Remove it from the contexts: `--columns contexts=A+B`."
-IGNORED = "`learn` ignores such columns unless they are named: `--columns contexts=A+B`."
+IGNORED = "`learn` ignores it unless you name it: `--columns contexts=A+B`."
 
 
 class ContextTally:

@@ -56,7 +56,7 @@ class Check:
         """Count the next part of the log."""
 
     def findings(self, tally: Tally) -> Iterator[Finding]:
-        """What is wrong, once all parts were counted; ``tally.found`` has the findings of earlier checks."""
+        """What is wrong, once all parts were counted; ``tally.findings`` has the findings of earlier checks."""
         raise NotImplementedError
 
 

@@ -24,7 +24,7 @@ class Rounds:
     names: polars.Series  # (n,) text: the action taken; null if missing
     rewards: Floats  # (n,) NaN if missing or not usable
     propensities: Floats | None  # (n,) NaN if missing or invalid
-    stated: Floats | None  # (n,) propensities as logged
+    logged: Floats | None  # (n,) propensities as logged
     times: Floats | None  # (n,) seconds, or the log's own unit; NaN if missing
     dated: bool  # times are dates, not numbers
     broken: dict[str, Bools]  # rule → (n,) the rounds that break it
@@ -49,7 +49,7 @@ def numeric_rounds(raw: RawRounds) -> Rounds:
     """``raw`` as numbers."""
     places, n_actions, names = _actions(raw)
     rewards, text_rewards = numbers_of(raw.reward)
-    stated = None if raw.propensity is None else numbers_of(raw.propensity)[0]
+    logged = None if raw.propensity is None else numbers_of(raw.propensity)[0]
     times, dated = (None, False) if raw.time is None else times_of(raw.time)
     inside = ~(np.isnan(places) | (places < 0) | (places >= n_actions))
     infinite = np.zeros(len(raw), dtype=bool)
@@ -62,20 +62,20 @@ def numeric_rounds(raw: RawRounds) -> Rounds:
             n_actions=n_actions,
             rewards=rewards,
             text_rewards=text_rewards,
-            propensities=stated,
-            distribution=None if pool is None or stated is None else _distribution(pool, places, inside),
+            propensities=logged,
+            distribution=None if pool is None or logged is None else _distribution(pool, places, inside),
             infinite_contexts=infinite,
             times=times,
             no_sequence=None if raw.sequence is None else raw.sequence.is_null().to_numpy(),
         )
     )
     rewards[broken["reward-infinite"]] = np.nan
-    propensities = stated
-    if stated is not None:
+    propensities = logged
+    if logged is not None:
         invalid = ("propensity-missing", "propensity-zero", "propensity-negative", "propensity-above-one")
         bad = np.logical_or.reduce([broken[rule] for rule in (*invalid, "propensity-tiny")])
-        propensities = np.where(bad, np.nan, stated)
-    return Rounds(raw, names, rewards, propensities, stated, times, dated, broken)
+        propensities = np.where(bad, np.nan, logged)
+    return Rounds(raw, names, rewards, propensities, logged, times, dated, broken)
 
 
 def numbers_of(column: polars.Series) -> tuple[Floats, Bools]:

@@ -54,7 +54,7 @@ class PropensityChecks(Check):
     def __init__(self, slices: Slices, broken: RuleCounts) -> None:
         self.broken = broken
         self.present = False
-        self.count = self.n_ones = self.n_certain = self.n_percent = self.n_stated = 0
+        self.count = self.n_ones = self.n_certain = self.n_percent = self.n_logged = 0
         self.lowest, self.highest = np.inf, -np.inf
         self.inverse = 0.0  # Σ 1/p
         self.weights = self.weight_squares = 0.0  # Σ w and Σ w², with w = 1 / (k p) for k actions
@@ -64,11 +64,11 @@ class PropensityChecks(Check):
 
     def add(self, rounds: Rounds) -> None:
         """Count the propensities of a part."""
-        if rounds.propensities is not None and rounds.stated is not None:
+        if rounds.propensities is not None and rounds.logged is not None:
             self.present = True
-            self.n_stated += int(np.isfinite(rounds.stated).sum())
+            self.n_logged += int(np.isfinite(rounds.logged).sum())
             with np.errstate(invalid="ignore"):
-                self.n_percent += int(((rounds.stated > 1) & (rounds.stated <= 100)).sum())
+                self.n_percent += int(((rounds.logged > 1) & (rounds.logged <= 100)).sum())
             self._add_valid(rounds, rounds.propensities)
         if rounds.raw.pool is None:
             self._add_candidates(rounds.columns, rounds.codes)
@@ -109,7 +109,7 @@ class PropensityChecks(Check):
     @property
     def percents(self) -> bool:
         """Whether the propensities look like percentages."""
-        return self.n_percent > 0.5 * max(self.n_stated, 1) and self.broken.counts["propensity-negative"] == 0
+        return self.n_percent > 0.5 * max(self.n_logged, 1) and self.broken.counts["propensity-negative"] == 0
 
     @property
     def effective(self) -> float:
@@ -166,7 +166,7 @@ class PropensityChecks(Check):
             return
         if self.percents:
             yield share_finding(
-                "propensity-percent", "error", "Propensities look like percentages", self.n_percent, self.n_stated,
+                "propensity-percent", "error", "Propensities look like percentages", self.n_percent, self.n_logged,
                 "propensity", "are between 1 and 100", "Divide them by 100.",
             )  # fmt: skip
             return
@@ -178,7 +178,7 @@ class PropensityChecks(Check):
         if self.nearly_certain(tally):
             yield self._certainty()
             return
-        if not any(each.rule == "many-actions" for each in tally.found):
+        if not any(each.rule == "many-actions" for each in tally.findings):
             yield from self._calibration(tally)
         if tally.n_rounds >= 10 * FEWEST_EFFECTIVE > 10 * self.effective:
             yield Finding(
@@ -265,7 +265,7 @@ class PropensityChecks(Check):
     def _calibration(self, tally: Tally) -> Iterator[Finding]:
         means, errors, rounds = self.inverse_means(tally)
         names = tally.actions.names
-        twins = {name for each in tally.found if each.rule == "action-spelling" for name in each.names}
+        twins = {name for each in tally.findings if each.rule == "action-spelling" for name in each.names}
         off = self._off_actions(tally, means, errors, rounds) & ~np.isin(np.array(names[: len(means)]), list(twins))
         n_off, n_actions = int(off.sum()), tally.actions.count
         pools, expected = tally.contexts.unnamed_pools, self.choices / self.count

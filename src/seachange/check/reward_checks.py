@@ -257,7 +257,7 @@ def _between_slices(tally: Tally, merged: int) -> float:
 def learnability_of(tally: Tally) -> Learnability:
     """The rewarded rounds in the log, and how many each state needs."""
     contexts, rewards = tally.contexts, tally.rewards
-    unused = {name for each in tally.found if each.rule in USELESS for name in each.names}
+    unused = {name for each in tally.findings if each.rule in USELESS for name in each.names}
     width = sum(_coefs(each) for name, each in contexts.shared.items() if name not in unused)
     of_actions = sum(_coefs(each) for each in contexts.of_actions.values())
     by_place = contexts.pool is not None and not contexts.pool_named
@@ -280,7 +280,7 @@ class LearnabilityChecks(Check):
 
     def findings(self, tally: Tally) -> Iterator[Finding]:
         """Too few rounds, or too few rewards for one state."""
-        if any(each.severity == "error" and each.rule in NOTHING_TO_LEARN for each in tally.found):
+        if any(each.severity == "error" and each.rule in NOTHING_TO_LEARN for each in tally.findings):
             return
         found = learnability_of(tally)
         if tally.n_rounds < FEWEST_ROUNDS:

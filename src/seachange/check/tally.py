@@ -30,7 +30,7 @@ class Tally:
         self.rewards = RewardChecks(self.slices, self.broken, self.actions)
         self.propensities = PropensityChecks(self.slices, self.broken)
         self.contexts = ContextChecks(self.slices)
-        self.found: list[Finding] = []
+        self.findings: list[Finding] = []
         # A new check is registered here. Later checks may use the counts and findings of earlier ones.
         self.checks: tuple[Check, ...] = (
             self.rounds,
@@ -65,10 +65,10 @@ def assessed(raw: RawLog, name: str) -> LogCheck:
     for part in raw.parts():
         tally.add(part)
     for check in tally.checks if tally.n_rounds else (tally.rounds,):
-        tally.found += check.findings(tally)
+        tally.findings += check.findings(tally)
     if not tally.n_rounds:
         empty = "The log has 0 rounds.", "Check the path and the format."
-        tally.found.append(Finding("no-rounds", "error", "The log is empty", *empty))
+        tally.findings.append(Finding("no-rounds", "error", "The log is empty", *empty))
     contexts = tuple(each.summary(tally) for each in tally.contexts.columns)
     result = LogCheck(
         log=name,
@@ -89,7 +89,7 @@ def assessed(raw: RawLog, name: str) -> LogCheck:
         propensities=tally.propensities.summary(tally),
         drift=drift_of(tally),
         learnability=learnability_of(tally),
-        findings=tuple(sorted(tally.found, key=lambda each: ORDER[each.severity])),
+        findings=tuple(sorted(tally.findings, key=lambda each: ORDER[each.severity])),
         next_command="",
         duplicates_seen=tally.repeats.share,
     )

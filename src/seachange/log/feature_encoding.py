@@ -141,7 +141,7 @@ def fill_pools(spec: FeatureSpec, rounds: RawRounds, rows: Floats) -> list[TooLa
     """Write the features of each action of each round to ``rows`` (n, K, d), which are zeros."""
     pool = rounds.pool
     if pool is None:
-        raise LogError("these features describe lists of actions, but this log has no such lists.")
+        raise LogError("these features describe lists of actions, but this log does not list actions.")
     own = np.empty((len(pool.features), len(spec.pool_names)), dtype=spec.precision)
     large = [(name, pool.owners[bad], value) for name, bad, value in fill(spec.pool, pool.features, own)]
     shared = np.empty((len(rounds), len(spec.shared_names) if spec.crossed else 0), dtype=spec.precision)

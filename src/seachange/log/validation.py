@@ -23,7 +23,7 @@ OnBadRows = Literal["raise", "drop"]
 MOST_ACTIONS = 1_000_000
 # Probabilities written with a few decimals each are off by rounding: one probability, and the sum of k of them by √k.
 PROBABILITY_TOLERANCE = 1e-4
-# Nothing less likely than this is ever logged: such a propensity means something else.
+# No real choice is less likely than this, so a smaller propensity is a mistake.
 LEAST_PROPENSITY = 1e-12
 # Squares of rewards and features, and their sums, must stay finite.
 LARGEST = 1e100
@@ -39,7 +39,7 @@ SORT = Fix("Sort the log by time.", "Sort the log by time: seachange check LOG -
 
 @dataclass(frozen=True)
 class Problem:
-    """What is wrong with a log, as data: ``text`` renders it."""
+    """What is wrong with a log, as data; ``sentence`` renders it."""
 
     rule: str  # the rule's identifier, such as propensity-zero
     requirement: str  # what must hold
