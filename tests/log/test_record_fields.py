@@ -8,7 +8,7 @@ import pytest
 from log.raw_rounds import ListLog, rounds_of
 from seachange.errors import LogError
 from seachange.log.encoding import log_from_raw
-from seachange.log.feature_encoding import LISTED_FIELDS
+from seachange.log.features import LISTED_FIELDS
 from seachange.log.raw import Pool
 
 FRAME = pl.DataFrame(

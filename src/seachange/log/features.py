@@ -1,17 +1,34 @@
-"""FeatureSpec: how the raw columns of a log become feature vectors, recorded so that it can be repeated exactly."""
+"""FeatureSpec: how the raw columns of a log become feature vectors, recorded so that it can be repeated exactly.
+
+It encodes single records here, and tables in ``seachange.log.feature_encoding``.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import accumulate
 from typing import Annotated, Any, Literal
+from zlib import crc32
 
 import msgspec
+import numpy as np
 
+from seachange.errors import LogError, did_you_mean
+from seachange.log.raw import number_in, number_of, text_of, time_of
+from seachange.log.validation import LARGEST
 from seachange.protocols import Bools, Floats
 
 Encoded = tuple[Floats | None, Bools | None]  # a context and an action mask, as deployers take them
+Record = Mapping[str, Any]
+Get = Callable[[Record], Any]  # finds a field of a record
+Write = Callable[[Record, Any], None]  # writes a feature of a record into a row
+# The key of a record that lists the actions of its round, if they differ between rounds.
+ACTIONS = "actions"
+# Formats that cannot tell an empty text from a missing one.
+EMPTY_IS_MISSING = ("csv", "tsv")
+# Fields that an error lists.
+LISTED_FIELDS = 12
 # Values of a category that its description lists.
 LISTED_VALUES = 8
 # The most buckets that a model file may ask for.
@@ -197,9 +214,7 @@ class FeatureSpec(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def _encoder(self) -> Callable[[Mapping[str, Any]], Encoded]:
-        from seachange.log.feature_encoding import record_encoder
-
-        return record_encoder(self)
+        return _record_encoder(self)
 
     def described(self) -> list[tuple[str, str, str]]:
         """For display: each raw column, its encoding, and its features."""
@@ -237,3 +252,228 @@ def _numbered(names: Sequence[str]) -> tuple[str, ...]:
         seen[name] = seen.get(name, 0) + 1
         distinct.append(name if seen[name] == 1 else f"{name} ({seen[name]})")
     return tuple(distinct)
+
+
+def scaling(feature: Number | Flag) -> tuple[float, float]:
+    """Its mean and its scale; 0 and 1 for flags."""
+    return (feature.mean, feature.scale) if isinstance(feature, Number) else (0.0, 1.0)
+
+
+def code_of(feature: Category | Hashed) -> Callable[[str], int]:
+    """Maps a text to its place among the features of ``feature``."""
+    if isinstance(feature, Hashed):
+        buckets = feature.buckets
+        return lambda text: crc32(text.encode()) % buckets
+    codes, other = {value: place for place, value in enumerate(feature.values)}, len(feature.values)
+    return lambda text: codes.get(text, other)
+
+
+def code_of_missing(feature: Category | Hashed) -> int:
+    """The place of a missing value; -1 if it has none."""
+    if feature.marked:
+        return len(feature.names) - 1
+    return len(feature.values) if isinstance(feature, Category) and not feature.several else -1
+
+
+class AbsentField(Exception):  # noqa: N818
+    """A record lacks a field that the log always had."""
+
+
+def _record_encoder(spec: FeatureSpec) -> Callable[[Record], Encoded]:
+    """A function that encodes records, bit-equal to the rows of a table."""
+    width, n_own, n_actions = len(spec.shared_names), len(spec.pool_names), spec.n_actions
+    write_shared = _row_writer(spec, spec.shared, "a record")
+    write_own = _row_writer(spec, spec.pool, f"each of {ACTIONS!r}")
+    places = {name: place for place, name in enumerate(spec.action_names)}
+
+    def shared_row(record: Record) -> Floats:
+        row = np.zeros(width, dtype=spec.precision)
+        write_shared(record, row)
+        return row
+
+    def mask_of(actions: Sequence[Any]) -> Bools:
+        mask = np.zeros(n_actions, dtype=bool)
+        if not spec.named:
+            mask[: len(actions)] = True
+            return mask
+        mask[[places[name] for name in map(text_of, actions) if name in places]] = True
+        if not mask.any():
+            known = ", ".join(spec.action_names)
+            raise LogError(f"none of the record's {len(actions)} actions is known; the known actions are {known}.")
+        return mask
+
+    def encoded(record: Record) -> Encoded:
+        if not isinstance(record, Mapping):
+            raise LogError(f"a record must be a mapping of columns to values; got a {type(record).__name__}.")
+        if not spec.pool:
+            context = shared_row(record) if width else None
+            return context, mask_of(_listed_actions(record, spec)) if spec.listed else None
+        actions = _listed_actions(record, spec)
+        context = np.zeros((n_actions, len(spec.context_names)), dtype=spec.precision)
+        for place, action in enumerate(actions):
+            write_own(action, context[place], place)
+        if spec.crossed:
+            products = shared_row(record)[:, None] * context[: len(actions), None, :n_own]
+            context[: len(actions), n_own:] = products.reshape(len(actions), -1)
+        return context, mask_of(actions)
+
+    return encoded
+
+
+def _listed_actions(record: Record, spec: FeatureSpec) -> Sequence[Any]:
+    actions = record.get(ACTIONS)
+    if not isinstance(actions, Sequence) or isinstance(actions, str) or len(actions) == 0:
+        raise LogError(f"a record must list its available actions under {ACTIONS!r}; this one has {actions!r}.")
+    if not spec.named and len(actions) > spec.n_actions:
+        raise LogError(f"a record can list at most {spec.n_actions} actions, the most in the log; got {len(actions)}.")
+    if spec.pool and not all(isinstance(action, Mapping) for action in actions):
+        raise LogError(f"each of {ACTIONS!r} must be a mapping of columns to values.")
+    return actions
+
+
+def _row_writer(spec: FeatureSpec, features: Sequence[Feature], whose: str) -> Callable[..., None]:
+    """A function that writes all ``features`` of a record into a row of zeros."""
+    writers: list[Write] = []
+    first = 0
+    for feature in features:
+        get = _getter(feature.column, required=not feature.marked)
+        if isinstance(feature, Number | Flag):
+            writers.append(_number_writer(feature, get, first))
+        elif feature.several:
+            writers.append(_texts_writer(feature, get, first))
+        else:
+            writers.append(_text_writer(feature, get, first, spec.format in EMPTY_IS_MISSING))
+        first += len(feature.names)
+
+    def write_row(record: Record, row: Any, index: int | None = None) -> None:
+        try:
+            for write in writers:
+                write(record, row)
+        except AbsentField:
+            where = "" if index is None else f" from the one at index {index}"
+            raise _absent_fields(features, record, whose, where) from None
+
+    return write_row
+
+
+def _number_writer(feature: Number | Flag, get: Get, first: int) -> Write:
+    mean, scale = scaling(feature)
+    seconds = isinstance(feature, Number) and feature.seconds
+    convert = time_of if seconds else number_of
+    comma, marked, place, label = feature.comma, feature.marked, feature.place, feature.names[0]
+
+    def write(record: Record, row: Any) -> None:
+        value = get(record)
+        if place is not None and value is not None:
+            try:
+                if isinstance(value, str):
+                    raise TypeError("text is not a list")
+                value = value[place] if place < len(value) else None
+            except (TypeError, KeyError) as error:
+                raise LogError(f"{feature.column!r} must be a list of numbers; the record has {value!r}.") from error
+        try:
+            if type(value) is str and not seconds:
+                value = number_in(value, comma)
+            if value is None or value != value:
+                if marked:
+                    row[first + 1] = 1.0
+                return
+            number = value if type(value) is float else convert(value)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise LogError(f"{label!r} must be a number; the record has {value!r}.") from error
+        if not -LARGEST <= number <= LARGEST:
+            raise LogError(f"{label!r} must be finite and at most {LARGEST:g} in size; the record has {value!r}.")
+        row[first] = (number - mean) / scale
+
+    return write
+
+
+def _text_writer(feature: Category | Hashed, get: Get, first: int, empty_is_missing: bool) -> Write:
+    code, missing, nothing = code_of(feature), code_of_missing(feature), "" if empty_is_missing else None
+
+    def write(record: Record, row: Any) -> None:
+        value = get(record)
+        absent = value is None or value != value or value == nothing
+        place = missing if absent else code(value if type(value) is str else text_of(value))
+        if place >= 0:
+            row[first + place] = 1.0
+
+    return write
+
+
+def _texts_writer(feature: Category | Hashed, get: Get, first: int) -> Write:
+    code, missing = code_of(feature), code_of_missing(feature)
+
+    def write(record: Record, row: Any) -> None:
+        values = get(record)
+        if values is None:
+            if missing >= 0:
+                row[first + missing] = 1.0
+            return
+        if isinstance(values, str) or not hasattr(values, "__iter__"):
+            raise LogError(f"{feature.column!r} must be a list; the record has {values!r}.")
+        for value in values:
+            if value is not None and value == value:
+                row[first + code(text_of(value))] = 1.0
+
+    return write
+
+
+def _getter(column: str, required: bool) -> Get:
+    """A function that finds a column in a record: under its own name, or nested if it has dots.
+
+    A ``required`` one must be present, though it may be None: otherwise a misspelled name would silently count as
+    missing in every round.
+    """
+    dots = [place for place, letter in enumerate(column) if letter == "."]
+    heads = [(column[:dot], _getter(column[dot + 1 :], required)) for dot in dots]
+
+    def get(record: Record) -> Any:
+        value = record.get(column)
+        if value is not None or column in record:
+            return value
+        for head, rest in heads:
+            inner = record.get(head)
+            if isinstance(inner, Mapping):
+                return rest(inner)
+        if required and not any(head in record and record[head] is None for head, _ in heads):
+            raise AbsentField
+        return None
+
+    return get
+
+
+def _absent_fields(features: Iterable[Feature], record: Record, whose: str, where: str = "") -> LogError:
+    """The error that names the fields of ``features`` that ``record`` lacks, and its most similar field."""
+    wanted = {feature.column: _getter(feature.column, required=True) for feature in features if not feature.marked}
+    absent = [column for column, get in wanted.items() if _lacks(record, get)]
+    spare = [key for key in _keys(record) if key not in wanted]
+    near = ((key, did_you_mean(key, absent)) for key in spare)
+    guess = next((f" There is {key!r}.{question}" for key, question in near if question), "")
+    verb = "is" if len(absent) == 1 else "are"
+    return LogError(
+        f"{whose} must have the fields that were always in the log: {_some(list(wanted))}; {_some(absent, repr)} "
+        f"{verb} missing{where}.{guess} Pass None for an unknown value."
+    )
+
+
+def _lacks(record: Record, get: Get) -> bool:
+    try:
+        get(record)
+    except AbsentField:
+        return True
+    return False
+
+
+def _keys(record: Record, prefix: str = "") -> Iterator[str]:
+    """The names of all fields, nested ones with dots."""
+    for key, value in record.items():
+        if isinstance(value, Mapping):
+            yield from _keys(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}"
+
+
+def _some(names: list[str], shown: Callable[[str], str] = str) -> str:
+    more = [f"{len(names) - LISTED_FIELDS} more"] if len(names) > LISTED_FIELDS else []
+    return ", ".join([*map(shown, names[:LISTED_FIELDS]), *more])
