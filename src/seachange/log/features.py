@@ -1,6 +1,6 @@
 """FeatureSpec: how the raw columns of a log become feature vectors, recorded so that it can be repeated exactly.
 
-It encodes single records here, and tables in ``seachange.log.feature_encoding``.
+It encodes single records here, and tables in ``seachange.log.encoding``.
 """
 
 from __future__ import annotations
