@@ -65,9 +65,8 @@ def test_features_of_actions_are_crossed_with_those_they_share():
     assert log.action_mask.tolist() == [[True, True, False], [True, True, True], [True, False, False]]
 
 
-def test_features_of_actions_stay_alone_where_that_is_asked_for_or_there_would_be_too_many(monkeypatch):
+def test_features_of_actions_stay_alone_if_there_would_be_too_many(monkeypatch):
     parts = [pooled({"price": [1.0, 3.0, 1.0, 1.0, 3.0, 3.0]})]
-    assert fit_features(ListLog(), parts, cross=False).context_names == ("price",)
     monkeypatch.setattr(feature_fitting, "MOST_CROSSED", 1)
     with pytest.warns(SeachangeWarning, match="are not crossed with the 1 per action"):
         spec = fit_features(ListLog(), parts)

@@ -17,8 +17,7 @@ import seachange as sc
 from log.raw_rounds import ListLog, fitted, rounds_of
 from seachange.errors import LogError, SeachangeWarning
 from seachange.log import feature_fitting
-from seachange.log.encoding import log_from_raw
-from seachange.log.feature_encoding import fill
+from seachange.log.encoding import fill, log_from_raw
 from seachange.log.feature_fitting import fit_features
 from seachange.log.features import Category, FeatureSpec, Flag, Hashed, Number
 

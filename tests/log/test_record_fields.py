@@ -8,8 +8,8 @@ import pytest
 from log.raw_rounds import ListLog, rounds_of
 from seachange.errors import LogError
 from seachange.log.encoding import log_from_raw
+from seachange.log.features import LISTED_FIELDS
 from seachange.log.raw import Pool
-from seachange.log.record_encoding import LISTED_FIELDS
 
 FRAME = pl.DataFrame(
     {

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from seachange.check.assessment import assessed
 from seachange.check.log_check import Finding, LogCheck
-from seachange.check.memory_log import MemoryLog
-from seachange.check.tally import tally_of
+from seachange.check.numeric_rounds import MemoryLog
+from seachange.check.tally import assessed
 from seachange.log.bandit_log import BanditLog
 from seachange.log.raw import RawLog
 from seachange.reading import open_raw
@@ -33,8 +32,7 @@ def check_log(
     (``duplicates_seen``). Only the first 100,000 actions are counted individually.
     """
     raw = open_log(log, columns, format=format)
-    shown = name or (str(log) if isinstance(log, str | Path) else "LOG")
-    return assessed(tally_of(raw), shown, raw.format, raw.columns)
+    return assessed(raw, name or (str(log) if isinstance(log, str | Path) else "LOG"))
 
 
 def open_log(

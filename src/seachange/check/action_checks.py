@@ -7,15 +7,15 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+import polars
 
 from seachange.check.counters import Slices
-from seachange.check.log_check import ActionCheck, Check, Finding, share_text
+from seachange.check.log_check import ActionCheck, Check, Finding, share_finding
 from seachange.check.numeric_rounds import Rounds
+from seachange.log.raw import coded
 from seachange.protocols import Bools, Floats, Ints
 
 if TYPE_CHECKING:
-    import polars
-
     from seachange.check.tally import Tally
 
 # Actions that are counted individually, and those of them that are followed over time.
@@ -56,17 +56,17 @@ class ActionChecks(Check):
         self.earned, self.squares = slices.sums(64), slices.sums(64)
         self.inverse, self.inverse_squares = slices.sums(64), slices.sums(64)
         self.shown = slices.sums(64)  # rounds whose list has the action
-        self._known: polars.DataFrame | None = None
+        self.codes: dict[str, int] = {}  # by name
 
     @property
     def count(self) -> int:
         """Actions that are counted."""
-        return 0 if self._known is None else self._known.height
+        return len(self.codes)
 
     @property
     def names(self) -> list[str]:
         """By code."""
-        return [] if self._known is None else self._known["name"].to_list()
+        return list(self.codes)
 
     @property
     def counted(self) -> Floats:
@@ -75,22 +75,14 @@ class ActionChecks(Check):
 
     def code(self, names: polars.Series) -> Ints:
         """(n,) the number of each action; -1 if it is missing or past the limit."""
-        import polars
-
-        frame = polars.DataFrame({"name": names})
-        if self._known is None:
-            self._known = polars.DataFrame(schema={"name": polars.String, "code": polars.Int64})
-        fresh = frame.unique(maintain_order=True).drop_nulls().join(self._known, on="name", how="anti")
-        fresh = fresh.head(MOST_ACTIONS - self._known.height)
-        if fresh.height:
-            numbers = polars.int_range(self._known.height, self._known.height + fresh.height, eager=True)
-            self._known = self._known.vstack(fresh.with_columns(numbers.alias("code")))
-            if self.count > len(self.totals):
-                more = _blank(2 * self.count)
-                more[: len(self.totals)] = self.totals
-                self.totals = more
-        coded = frame.join(self._known, on="name", how="left", maintain_order="left")["code"]
-        return np.asarray(coded.fill_null(-1).to_numpy(), dtype=np.int64)
+        for name in names.unique(maintain_order=True).drop_nulls().to_list():
+            if len(self.codes) < MOST_ACTIONS:
+                self.codes.setdefault(name, len(self.codes))
+        if self.count > len(self.totals):
+            more = _blank(2 * self.count)
+            more[: len(self.totals)] = self.totals
+            self.totals = more
+        return coded(names, lambda name: self.codes.get(name, -1))
 
     def add(self, rounds: Rounds) -> None:
         """Count the actions of a part."""
@@ -98,36 +90,26 @@ class ActionChecks(Check):
         self.n_beyond += int(((codes < 0) & rounds.names.is_not_null().to_numpy()).sum())
         places = self.n_seen + np.arange(len(codes), dtype=np.float64)
         self.n_seen += len(codes)
-        known, has_reward = codes >= 0, (codes >= 0) & np.isfinite(rewards)
+        known, rewarded = codes >= 0, (codes >= 0) & np.isfinite(rewards)
         weights = np.zeros(len(codes)) if rounds.propensities is None else np.nan_to_num(1 / rounds.propensities)
-        weighed = known & (weights > 0)
-        self._add(codes, known, {COUNT: None})
-        earned = {REWARDED: None, EARNED: rewards, SQUARES: rewards**2}
-        self._add(codes, has_reward, {**earned, WEIGHED_EARNED: weights * rewards, INVERSE_REWARDED: weights})
-        self._add(codes, weighed, {WEIGHED: None, INVERSE: weights, INVERSE_SQUARES: weights**2})
+        weighed, followed = known & (weights > 0), codes < FOLLOWED
         np.maximum.at(self.totals[:, LARGEST_INVERSE], codes[known], weights[known])
         np.minimum.at(self.totals[:, FIRST], codes[known], places[known])
         np.maximum.at(self.totals[:, LAST], codes[known], places[known])
-        self._add_slices(rounds, weights, known, has_reward, weighed)
-
-    def _add(self, codes: Ints, rows: Bools, sums: dict[int, Floats | None]) -> None:
-        for column, weights in sums.items():
-            added = np.bincount(codes[rows], None if weights is None else weights[rows], len(self.totals))
-            self.totals[:, column] += added
-
-    def _add_slices(self, rounds: Rounds, weights: Floats, known: Bools, has_reward: Bools, weighed: Bools) -> None:
-        rewards, followed = rounds.rewards, rounds.codes < FOLLOWED
-        for sums, rows, values in (
-            (self.taken, known, None), (self.rewarded, has_reward, None), (self.earned, has_reward, rewards),
-            (self.squares, has_reward, rewards**2), (self.inverse, weighed, weights),
-            (self.inverse_squares, weighed, weights**2),
+        for column, by_slice, rows, values in (
+            (COUNT, self.taken, known, None), (REWARDED, self.rewarded, rewarded, None),
+            (EARNED, self.earned, rewarded, rewards), (SQUARES, self.squares, rewarded, rewards**2),
+            (WEIGHED, None, weighed, None), (INVERSE, self.inverse, weighed, weights),
+            (INVERSE_SQUARES, self.inverse_squares, weighed, weights**2),
+            (WEIGHED_EARNED, None, rewarded, weights * rewards), (INVERSE_REWARDED, None, rewarded, weights),
         ):  # fmt: skip
-            here = rows & followed
-            sums.add(rounds.slices[here], None if values is None else values[here], rounds.codes[here])
+            summed = None if values is None else values[rows]
+            self.totals[:, column] += np.bincount(codes[rows], summed, len(self.totals))
+            if by_slice is not None:
+                here = rows & followed
+                by_slice.add(rounds.slices[here], None if values is None else values[here], codes[here])
         pool = rounds.raw.pool
         if pool is not None and pool.names is not None:
-            import polars
-
             shown = self.code(pool.names.cast(polars.String))
             slices = np.repeat(rounds.slices, pool.lengths)
             here = (shown >= 0) & (shown < FOLLOWED)
@@ -153,10 +135,28 @@ class ActionChecks(Check):
         available[gone] &= np.arange(count) < lasts[gone, None]
         return Presence(available, np.flatnonzero(late), np.flatnonzero(gone), lasts)
 
+    @property
+    def effective_rounds(self) -> Floats:
+        """(K,) (Σ 1/p)² / Σ 1/p² of each action; its rounds if there are no propensities."""
+        totals = self.counted
+        squares = totals[:, INVERSE_SQUARES]
+        return np.where(squares > 0, totals[:, INVERSE] ** 2 / np.maximum(squares, 1e-300), totals[:, COUNT])
+
+    def best(self) -> tuple[str, float]:
+        """The action with the highest mean reward, of those with thirty rewards or more, and its effective rounds."""
+        totals = self.counted
+        if not len(totals):
+            return "", 0.0
+        rewarded, weights = totals[:, REWARDED], totals[:, INVERSE_REWARDED]
+        weighed, plain = totals[:, WEIGHED_EARNED] / np.maximum(weights, 1e-300), totals[:, EARNED]
+        means = np.where(weights > 0, weighed, plain / np.maximum(rewarded, 1))
+        best = int(np.where(rewarded >= min(30, rewarded.max()), means, -np.inf).argmax())
+        return self.names[best], float(self.effective_rounds[best])
+
     def summaries(self, tally: Tally) -> tuple[ActionCheck, ...]:
         """The most frequent actions."""
         names, totals = self.names, self.counted
-        effective = effective_rounds(totals)
+        effective = self.effective_rounds
         means, errors, _ = tally.propensities.inverse_means(tally)
         checks = []
         for a in np.argsort(-totals[:, COUNT], kind="stable")[:LISTED]:
@@ -217,12 +217,11 @@ class ActionChecks(Check):
         ]
         if twins:
             listed = "; ".join(" and ".join(repr(name) for name in group[:3]) for group in twins[:4])
-            yield Finding(
-                "action-spelling", "warning", "Actions are spelled in several ways",
-                f"{share_text(len(twins), len(groups), 'action')} {'has' if len(twins) == 1 else 'have'} several "
-                f"spellings: {listed}.", "If they are the same action, spell them the same way in the log.",
-                len(twins), names=tuple(name for group in twins for name in group),
-                numbers={"count": len(twins), "total": len(groups)},
+            yield share_finding(
+                "action-spelling", "warning", "Actions are spelled in several ways", len(twins), len(groups), "action",
+                f"{'has' if len(twins) == 1 else 'have'} several spellings: {listed}",
+                "If they are the same action, spell them the same way in the log.",
+                names=tuple(name for group in twins for name in group),
             )  # fmt: skip
 
     def _temporary(self, tally: Tally) -> Iterator[Finding]:
@@ -240,13 +239,11 @@ class ActionChecks(Check):
         listed = "; ".join(parts) + (f"; and {len(found) - 4} more" if len(found) > 4 else "")
         absent = sum((presence.lasts[a] + 1) * size <= 2 * n / 3 for a in presence.gone)
         end = f" ({absent} never in the last third)" if absent else ""
-        yield Finding(
-            "action-comes-and-goes", "warning", "Actions come and go",
-            f"{share_text(len(found), len(names), 'action')} {'was' if len(found) == 1 else 'were'} taken only for "
-            f"part of the time{end}: {listed}.",
+        yield share_finding(
+            "action-comes-and-goes", "warning", "Actions come and go", len(found), len(names), "action",
+            f"{'was' if len(found) == 1 else 'were'} taken only for part of the time{end}: {listed}",
             "If the available actions changed, log them with each round; otherwise a policy may choose an action that "
-            "no longer exists.", len(found), names=tuple(names[a] for a in found),
-            numbers={"count": len(found), "total": len(names), "gone": absent},
+            "no longer exists.", names=tuple(names[a] for a in found), gone=absent,
         )  # fmt: skip
 
 
@@ -254,9 +251,3 @@ def _blank(rows: int) -> Floats:
     totals = np.zeros((rows, WIDTH))
     totals[:, FIRST] = np.inf
     return totals
-
-
-def effective_rounds(totals: Floats) -> Floats:
-    """(K,) (Σ 1/p)² / Σ 1/p² of each action; its rounds if there are no propensities."""
-    squares = totals[:, INVERSE_SQUARES]
-    return np.where(squares > 0, totals[:, INVERSE] ** 2 / np.maximum(squares, 1e-300), totals[:, COUNT])

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+import polars
 
-from seachange.check.counters import Slices, SliceSums
+from seachange.check.counters import Slices
 from seachange.check.log_check import Check, ContextCheck, Finding, Severity
 from seachange.check.numeric_rounds import Rounds, hashes_of, numbers_of
-from seachange.check.repeat_checks import EVENT_IDS
+from seachange.check.round_checks import EVENT_IDS
 from seachange.formats.column_roles import ROW_NUMBERS
 from seachange.log.column_statistics import Distinct
 from seachange.log.feature_fitting import MOST_DISTINCT, ROUNDS_OF_A_VALUE, ActionColumns
@@ -20,8 +21,6 @@ from seachange.log.raw import distinct_texts, raw_columns
 from seachange.protocols import Floats, Ints
 
 if TYPE_CHECKING:
-    import polars
-
     from seachange.check.tally import Tally
 
 # Columns that are checked, and distinct values of a column whose rewards are summed individually.
@@ -37,11 +36,7 @@ IDENTIFIER_NAMES = re.compile(r"(.*[\W_])?(id|ids|uuid|guid|key|hash)|.*[a-z](Id
 # A column moved over time by this many standard deviations of chance, and by this share of its variance.
 SURE, WORTH_TELLING = 8.0, 0.01
 REMOVE = "Remove it from the contexts: `--columns contexts=A+B`."
-# Findings about columns that a model should not use.
-USELESS = (
-    "reward-leak", "action-leak", "propensity-unnamed", "column-empty", "column-constant", "column-of-ones",
-    "identifier", "event-id", "identifier-text",
-)  # fmt: skip
+IGNORED = "`learn` ignores it unless you name it: `--columns contexts=A+B`."
 
 
 class ContextTally:
@@ -54,13 +49,11 @@ class ContextTally:
         self.lowest, self.highest = np.inf, -np.inf
         self.shift: float | None = None  # sums are of x - shift, which keeps them accurate
         self.sums = np.zeros(6)  # 1, x, x², r, r², xr of the rounds that have both
-        self.sums_of_missing = np.zeros(3)  # 1, r, r² of the rounds where it is missing
-        self.sums_of_known = np.zeros(3)  # the same for the other rounds
-        self.counts: SliceSums = slices.sums()
-        self.values: SliceSums = slices.sums()
-        self.squares: SliceSums = slices.sums()
-        self.all_ones = True
-        self._by_value: Any = None  # value hashes, and n, Σ r, Σ r² of each; False: there are too many values
+        self.by_absence = np.zeros((3, 2))  # 1, r, r² of the rounds that have a value, and of those that do not
+        self.counts, self.values, self.squares = slices.sums(), slices.sums(), slices.sums()
+        self.all_ones = self.few_values = True
+        self.hashes: npt.NDArray[np.uint64] = np.empty(0, dtype=np.uint64)  # of its values, while there are few
+        self.by_value = np.zeros((3, 0))  # 1, r, r² of each
 
     def add(self, column: polars.Series, rewards: Floats, slices: Ints) -> None:
         """Count a part."""
@@ -73,16 +66,23 @@ class ContextTally:
             missing = missing | column.is_nan().fill_null(False).to_numpy()
         self.n_rounds += len(column)
         self.n_missing += int(missing.sum())
-        for sums, rows in ((self.sums_of_missing, missing), (self.sums_of_known, ~missing)):
-            r = rewards[rows & np.isfinite(rewards)]
-            sums += (len(r), r.sum(), np.square(r).sum())
+        seen = np.isfinite(rewards)
+        moments = np.stack([np.ones(int(seen.sum())), rewards[seen], np.square(rewards[seen])])
+        self.by_absence += _sums(moments, missing[seen].astype(np.int64), 2)
         hashes = hashes_of(column.to_frame())
         self.distinct.add(hashes[~missing])
         numeric = kind in ("boolean", "integer", "number")
         self.all_ones = self.all_ones and numeric and bool((column.cast(float) == 1).all())
         if numeric:
             self._add_numbers(numbers_of(column)[0], rewards, slices)
-        self._add_values(np.where(missing, np.uint64(0), hashes), rewards)
+        hashes = np.where(missing, np.uint64(0), hashes)
+        # A look at the first values spares long columns of identifiers the sorting.
+        self.few_values = self.few_values and len(np.unique(hashes[: 10 * MOST_VALUES])) <= MOST_VALUES
+        if self.few_values:
+            values, places = np.unique(np.concatenate([self.hashes, hashes[seen]]), return_inverse=True)
+            self.few_values = len(values) <= MOST_VALUES
+            self.by_value = _sums(np.concatenate([self.by_value, moments], axis=1), places, len(values))
+            self.hashes = values
 
     def _add_numbers(self, values: Floats, rewards: Floats, slices: Ints) -> None:
         finite = np.isfinite(values)
@@ -98,25 +98,6 @@ class ContextTally:
         both = np.isfinite(r)
         x, r = x[both], r[both]
         self.sums += (len(x), x.sum(), (x * x).sum(), r.sum(), (r * r).sum(), (x * r).sum())
-
-    def _add_values(self, hashes: npt.NDArray[np.uint64], rewards: Floats) -> None:
-        if self._by_value is False:
-            return
-        seen = np.isfinite(rewards)
-        if self._by_value is None and len(np.unique(hashes[: 10 * MOST_VALUES])) > MOST_VALUES:
-            self._by_value = False
-            return
-        values, places = np.unique(hashes[seen], return_inverse=True)
-        if len(values) > MOST_VALUES:
-            self._by_value = False
-            return
-        r = rewards[seen]
-        sums = np.stack([np.bincount(places, weights, len(values)) for weights in (None, r, r * r)])
-        if self._by_value is not None:
-            values, places = np.unique(np.concatenate([self._by_value[0], values]), return_inverse=True)
-            both = np.concatenate([self._by_value[1], sums], axis=1)
-            sums = np.stack([np.bincount(places, row, len(values)) for row in both])
-        self._by_value = False if len(values) > MOST_VALUES else (values, sums)
 
     def missing(self, tally: Tally) -> int:
         """Rounds without a value, including parts of the log without the column."""
@@ -179,10 +160,9 @@ class ContextTally:
         rarer = min(rewards.zeros, rewards.count - rewards.zeros) if rewards.zeros else rewards.count
         if rarer < FEWEST_EVENTS:
             return False
-        n_values = 0 if self._by_value in (None, False) else len(self._by_value[0])
-        shares = [self._explained_by_absence()]
-        if n_values * FEWEST_PER_VALUE <= rewards.count:
-            shares.append(self._explained_by_value())
+        shares = [_explained(self.by_absence) if self.by_absence[0].all() else 0.0]
+        if self.few_values and len(self.hashes) * FEWEST_PER_VALUE <= rewards.count:
+            shares.append(_explained(self.by_value))
         if self.sums[0] > 0.5 * rewards.count:
             shares.append(self._explained_by_number())
         return max(shares) > (LEAK_CLICKS if rewards.clicks else LEAK_NUMBERS)
@@ -195,26 +175,21 @@ class ContextTally:
         spread, noise = xx - x * x / n, rr - r * r / n
         return 0.0 if not (spread > 0 and noise > 0) else float((xr - x * r / n) ** 2 / (spread * noise))
 
-    def _explained_by_value(self) -> float:
-        """R² of the reward as a function of the value, if there are few; missing is one of them."""
-        return 0.0 if self._by_value in (None, False) else _explained(*self._by_value[1])
 
-    def _explained_by_absence(self) -> float:
-        """R² of the reward as a function of whether the column is missing."""
-        both = np.stack([self.sums_of_known, self.sums_of_missing], axis=1)
-        return 0.0 if not both[0].all() else _explained(*both)
+def _sums(rows: Floats, places: Ints, count: int) -> Floats:
+    """(rows, count) the sums of each row by place."""
+    return np.stack([np.bincount(places, row, count) for row in rows])
 
 
-def _explained(counts: Floats, sums: Floats, squares: Floats) -> float:
-    """The share of variance between groups."""
-    noise = squares.sum() - sums.sum() ** 2 / counts.sum()
+def _explained(moments: Floats) -> float:
+    """R² of the reward as a function of the group: 1, r and r² are summed for each."""
+    counts, sums, squares = moments
+    noise = squares.sum() - sums.sum() ** 2 / max(counts.sum(), 1)
     left = (squares - sums * sums / counts).sum()
     return 0.0 if not noise > 0 else float(1 - left / noise)
 
 
 def _kind_of(dtype: Any) -> str:
-    import polars
-
     kinds = (
         ("boolean", dtype == polars.Boolean),
         ("integer", dtype.is_integer()),
@@ -287,39 +262,33 @@ class ContextChecks(Check):
         rare = [each for each in columns if each not in naming + leaking and each.rarely_repeats(tally)]
         events = [each for each in naming if EVENT_IDS.fullmatch(each.name)]
         unique = "most rounds have a value of their own, so nothing learned about one value helps with the next"
-        yield from _found(
-            "reward-leak", "warning", "A context reveals the reward", leaking,
-            "the value all but determines the reward, so it was only known afterwards", REMOVE,
+        groups: tuple[tuple[str, Severity, str, list[ContextTally], str, str], ...] = (
+            ("reward-leak", "warning", "A context reveals the reward", leaking,
+             "the value all but determines the reward, so it was only known afterwards", REMOVE),
+            ("action-leak", "warning", "A context is determined by the action",
+             [self.shared[name] for name in self.by_action.names() if name in self.shared],
+             "every action has exactly one value, so it describes what was shown", IGNORED),
+            ("column-empty", "warning", "A context is empty", empty, f"all {n:,} rounds lack it", REMOVE),
+            ("column-constant", "warning", "A context is constant", [each for each in constant if not each.all_ones],
+             f"all {n:,} rounds have the same value",
+             f"{REMOVE} If it should vary, check the code that writes the log."),
+            ("column-of-ones", "note", "A context is always 1", [each for each in constant if each.all_ones],
+             f"all {n:,} rounds have a 1", "Nothing to do: models have their own intercept."),
+            ("column-mostly-missing", "warning", "A context is mostly missing", sparse,
+             f"more than {MOSTLY_MISSING:.0%} of the rounds lack it",
+             "Find out why. If it is missing at random, remove it from the contexts: `--columns contexts=A+B`."),
+            ("identifier", "warning", "A context identifies rounds", [each for each in naming if each not in events],
+             unique, REMOVE),
+            ("event-id", "note", "A column identifies events", events, unique, REMOVE),
+            ("identifier-text", "note", "A context hardly ever repeats", rare,
+             f"values occur fewer than {ROUNDS_OF_A_VALUE} times on average", IGNORED),
         )  # fmt: skip
-        if names := tuple(self.by_action.names()):
-            yield from _found(
-                "action-leak", "warning", "A context is determined by the action", names,
-                "every action has exactly one value, so it describes what was shown",
-                "`learn` ignores such columns unless they are named: `--columns contexts=A+B`.",
-            )  # fmt: skip
-        yield from _found("column-empty", "warning", "A context is empty", empty, f"all {n:,} rounds lack it", REMOVE)
-        yield from _found(
-            "column-constant", "warning", "A context is constant", [each for each in constant if not each.all_ones],
-            f"all {n:,} rounds have the same value",
-            f"{REMOVE} If it should vary, check the code that writes the log.",
-        )  # fmt: skip
-        yield from _found(
-            "column-of-ones", "note", "A context is always 1", [each for each in constant if each.all_ones],
-            f"all {n:,} rounds have a 1", "Nothing to do: models have their own intercept.",
-        )  # fmt: skip
-        yield from _found(
-            "column-mostly-missing", "warning", "A context is mostly missing", sparse,
-            f"more than {MOSTLY_MISSING:.0%} of the rounds lack it",
-            "Find out why. If it is missing at random, remove it from the contexts: `--columns contexts=A+B`.",
-        )  # fmt: skip
-        others = [each for each in naming if each not in events]
-        yield from _found("identifier", "warning", "A context identifies rounds", others, unique, REMOVE)
-        yield from _found("event-id", "note", "A column identifies events", events, unique, REMOVE)
-        yield from _found(
-            "identifier-text", "note", "A context hardly ever repeats", rare,
-            f"values occur fewer than {ROUNDS_OF_A_VALUE} times on average",
-            "`learn` ignores such columns unless they are named: `--columns contexts=A+B`.",
-        )  # fmt: skip
+        for rule, severity, title, tallies, why, fix in groups:
+            if count := len(tallies):
+                names = tuple(each.name for each in tallies)
+                listed = ", ".join(map(repr, names[:6])) + (f" and {count - 6} more" if count > 6 else "")
+                evidence = f"{'Column' if count == 1 else f'{count} columns:'} {listed}: {why}."
+                yield Finding(rule, severity, title, evidence, fix, count, names=names, numbers={"columns": count})
         if beyond := tuple(sorted(self.columns_beyond)):
             yield Finding(
                 "many-columns", "note", "Some columns were not checked",
@@ -327,14 +296,3 @@ class ContextChecks(Check):
                 "Remove columns that no policy needs.", len(beyond), names=beyond[:20],
                 numbers={"count": len(beyond), "checked": len(self.shared)},
             )  # fmt: skip
-
-
-def _found(
-    rule: str, severity: Severity, title: str, columns: Iterable[ContextTally | str], why: str, fix: str
-) -> Iterator[Finding]:
-    """A finding about columns, if there are any."""
-    names = tuple(each if isinstance(each, str) else each.name for each in columns)
-    if names:
-        listed = ", ".join(repr(name) for name in names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
-        evidence = f"{'Column' if len(names) == 1 else f'{len(names)} columns:'} {listed}: {why}."
-        yield Finding(rule, severity, title, evidence, fix, len(names), names=names, numbers={"columns": len(names)})

@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 from seachange.check.log_check import MOST_PLACES, Place
-from seachange.log.raw import RawRounds
 from seachange.protocols import Bools, Floats, Ints
 
 Hashes = npt.NDArray[np.uint64]
@@ -53,10 +52,7 @@ class Slices:
     @property
     def lengths(self) -> Floats:
         """(S,) rounds in each."""
-        lengths = np.full(self.count, float(self.size))
-        if self.count:
-            lengths[-1] = self.n_rounds - self.size * (self.count - 1)
-        return lengths
+        return np.diff(np.minimum(np.arange(self.count + 1) * self.size, self.n_rounds)).astype(np.float64)
 
 
 class SliceSums:
@@ -96,24 +92,36 @@ class RuleCounts:
         self.counts: dict[str, int] = defaultdict(int)
         self._places: dict[str, list[Place]] = defaultdict(list)
 
-    def add(self, rule: str, raw: RawRounds, rows: Bools) -> None:
-        """Count the rounds of a part that break a rule."""
-        count = int(np.count_nonzero(rows))
-        if not count:
-            return
-        self.counts[rule] += count
+    def add(self, rule: str, source: str, lines: Ints) -> None:
+        """Count the lines of a file that break a rule."""
+        self.counts[rule] += len(lines)
         free = MOST_PLACES - len(self._places[rule])
-        self._places[rule] += [Place(raw.source, int(line)) for line in raw.lines[np.flatnonzero(rows)[:free]]]
-
-    def add_place(self, rule: str, place: Place) -> None:
-        """Count a single place."""
-        self.counts[rule] += 1
-        if len(self._places[rule]) < MOST_PLACES:
-            self._places[rule].append(place)
+        self._places[rule] += [Place(source, int(line)) for line in lines[:free]]
 
     def first(self, rule: str) -> tuple[Place, ...]:
         """The first few places."""
-        return tuple(self._places.get(rule, ()))
+        return tuple(self._places[rule])
+
+
+class Largest:
+    """The largest values and their places, largest first."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.values: list[float] = []
+        self._places: list[Place] = []
+
+    def add(self, values: Floats, source: str, lines: Ints) -> None:
+        """Keep the largest of these and the earlier ones; only positive ones count."""
+        top = np.argsort(-np.nan_to_num(values, nan=-np.inf), kind="stable")[: self.count]
+        pairs = [*zip(self.values, self._places, strict=True)]
+        pairs += [(float(values[i]), Place(source, int(lines[i]))) for i in top if values[i] > 0]
+        pairs = sorted(pairs, key=lambda pair: -pair[0])[: self.count]
+        self.values, self._places = [value for value, _ in pairs], [place for _, place in pairs]
+
+    def places(self, count: int) -> tuple[Place, ...]:
+        """Of the largest, in order."""
+        return tuple(sorted(self._places[:count], key=lambda place: (place.source, place.line)))
 
 
 class SeenKeys:

@@ -1,10 +1,14 @@
-"""The result of a check: plain records that a terminal, a page or a JSON document can show."""
+"""The result of a check, as plain records that a terminal, a page or a JSON document can show."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Literal
+
+from seachange.log.validation import RULES
 
 if TYPE_CHECKING:
     from seachange.check.numeric_rounds import Rounds
@@ -13,8 +17,13 @@ if TYPE_CHECKING:
 Severity = Literal["error", "warning", "note"]
 # Formats whose columns have names that a command can use.
 TABLES = ("parquet", "csv", "tsv", "json-lines")
-# Places that a finding lists.
-MOST_PLACES = 5
+# Findings about columns that a model should not use.
+USELESS = (
+    "reward-leak", "action-leak", "propensity-unnamed", "column-empty", "column-constant", "column-of-ones",
+    "identifier", "event-id", "identifier-text",
+)  # fmt: skip
+# Places that a finding lists, and columns that a suggested command may list.
+MOST_PLACES, MOST_LISTED = 5, 40
 
 
 @dataclass(frozen=True)
@@ -47,7 +56,7 @@ class Check:
         """Count the next part of the log."""
 
     def findings(self, tally: Tally) -> Iterator[Finding]:
-        """What is wrong, once all parts were counted; ``tally.found`` has the findings of earlier checks."""
+        """What is wrong, once all parts were counted; ``tally.findings`` has the findings of earlier checks."""
         raise NotImplementedError
 
 
@@ -57,10 +66,28 @@ def share_text(count: float, total: float, thing: str) -> str:
     if count == total:
         return f"All {total:,.0f} {things}"
     share = count / max(total, 1)
-    percent = (
-        f"{share:.1%}" if 0.001 <= share <= 0.999 else f"{share:.2%}" if share >= 0.0001 else f"{100 * share:.1g}%"
-    )
+    digits = ".1%" if 0.001 <= share <= 0.999 else ".2%"
+    percent = f"{share:{digits}}" if share >= 0.0001 else f"{100 * share:.1g}%"
     return f"{count:,.0f} of {total:,.0f} {things} ({percent})"
+
+
+def share_finding(
+    rule: str,
+    severity: Severity,
+    title: str,
+    count: int,
+    total: int,
+    thing: str,
+    evidence: str,
+    fix: str,
+    places: tuple[Place, ...] = (),
+    names: tuple[str, ...] = (),
+    **numbers: float,
+) -> Finding:
+    """A finding about ``count`` of ``total`` things; ``evidence`` says what is wrong with them."""
+    sentence = f"{share_text(count, total, thing)} {evidence}."
+    numbers = {"count": count, "total": total, **numbers}
+    return Finding(rule, severity, title, sentence, fix, count, places, names, numbers)
 
 
 @dataclass(frozen=True)
@@ -191,3 +218,42 @@ class LogCheck:
     def rules(self, *severities: Severity) -> set[str]:
         """The identifiers of the rules with findings, of these severities or all."""
         return {each.rule for each in self.findings if not severities or each.severity in severities}
+
+
+def next_command(check: LogCheck) -> str:
+    """The command to run next; empty if the log must be repaired by hand."""
+    if check.worst == "error":
+        return ""
+    rules, mapping = check.rules(), _mapping(check)
+    if rules & {"time-backwards", "duplicate-rounds"}:
+        columns = ["--columns", mapping] if mapping else []
+        ending = "parquet" if check.pool is None else "dsjson"
+        return shlex.join(["seachange", "check", check.log, *columns, "--fix", f"{_stem(check.log)}-clean.{ending}"])
+    bad_rows = bool(rules & {*RULES, "rewards-late"}) or check.n_unreadable > 0
+    return learn_command(check, check.log, drop_bad_rows=bad_rows)
+
+
+def learn_command(check: LogCheck, log: str, *, drop_bad_rows: bool) -> str:
+    """The command that learns from ``log``, whose check this is."""
+    rules, mapping = check.rules(), _mapping(check)
+    columns = ["--columns", mapping] if mapping else []
+    useless = {name for each in check.findings if each.rule in USELESS for name in each.names}
+    kept = [each.name for each in check.contexts if each.name not in useless]
+    # Columns that are merely useless are ignored by learn anyway.
+    if check.format in TABLES and rules & {"reward-leak", "identifier"} and kept and len(kept) <= MOST_LISTED:
+        columns = ["--columns", ",".join(filter(None, (mapping, f"contexts={'+'.join(kept)}")))]
+    options = ["--estimate-propensities"] if "no-propensities" in rules else []
+    options += ["--drop-bad-rows"] if drop_bad_rows else []
+    options += ["--oracle", "none"] if "few-rewards" in rules else []
+    return shlex.join(["seachange", "learn", log, *columns, *options, "-o", f"{_stem(log)}.seachange"])
+
+
+def _mapping(check: LogCheck) -> str:
+    named = dict(check.columns) if check.format in TABLES else {}
+    if named and (found := [each.names[0] for each in check.findings if each.rule == "propensity-unnamed"]):
+        named["propensity"] = found[0]
+    return ",".join(f"{role}={column}" for role, column in named.items() if role != column)
+
+
+def _stem(log: str) -> str:
+    return PurePath(log).name.split(".")[0].replace("*", "") or "log"

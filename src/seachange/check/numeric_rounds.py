@@ -1,19 +1,19 @@
-"""Raw rounds as numbers, with the rules that each round breaks."""
+"""Raw rounds as numbers, with the rules that each breaks; and BanditLogs as raw logs, to be checked like files."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import polars
 
-from seachange.log.raw import Pool, RawRounds, raw_columns
-from seachange.log.validation import Distribution, RoundValues, broken_rounds, too_large
+from seachange.log.bandit_log import BanditLog
+from seachange.log.raw import PART_ROWS, Pool, RawRounds, raw_columns
+from seachange.log.validation import Distribution, RoundValues, broken_rounds, integers_below, too_large
 from seachange.protocols import Bools, Floats, Ints
-
-if TYPE_CHECKING:
-    import polars
 
 
 @dataclass(eq=False)
@@ -24,12 +24,12 @@ class Rounds:
     names: polars.Series  # (n,) text: the action taken; null if missing
     rewards: Floats  # (n,) NaN if missing or not usable
     propensities: Floats | None  # (n,) NaN if missing or invalid
-    stated: Floats | None  # (n,) propensities as logged
+    logged: Floats | None  # (n,) propensities as logged
     times: Floats | None  # (n,) seconds, or the log's own unit; NaN if missing
     dated: bool  # times are dates, not numbers
     broken: dict[str, Bools]  # rule → (n,) the rounds that break it
-    slices: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))  # (n,) the slice of time
-    codes: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))  # (n,) the action's number; -1: none
+    slices: Ints = field(init=False)  # (n,) the slice of time
+    codes: Ints = field(init=False)  # (n,) the action's number; -1: none
 
     def __len__(self) -> int:
         return len(self.raw)
@@ -49,9 +49,12 @@ def numeric_rounds(raw: RawRounds) -> Rounds:
     """``raw`` as numbers."""
     places, n_actions, names = _actions(raw)
     rewards, text_rewards = numbers_of(raw.reward)
-    stated = None if raw.propensity is None else numbers_of(raw.propensity)[0]
+    logged = None if raw.propensity is None else numbers_of(raw.propensity)[0]
     times, dated = (None, False) if raw.time is None else times_of(raw.time)
     inside = ~(np.isnan(places) | (places < 0) | (places >= n_actions))
+    infinite = np.zeros(len(raw), dtype=bool)
+    for column in raw.features.select(polars.selectors.float()).iter_columns():
+        infinite |= too_large(column.to_numpy())
     pool = raw.pool
     broken = broken_rounds(
         RoundValues(
@@ -59,26 +62,24 @@ def numeric_rounds(raw: RawRounds) -> Rounds:
             n_actions=n_actions,
             rewards=rewards,
             text_rewards=text_rewards,
-            propensities=stated,
-            distribution=None if pool is None or stated is None else _distribution(pool, places, inside),
-            infinite_contexts=_infinite(raw),
+            propensities=logged,
+            distribution=None if pool is None or logged is None else _distribution(pool, places, inside),
+            infinite_contexts=infinite,
             times=times,
             no_sequence=None if raw.sequence is None else raw.sequence.is_null().to_numpy(),
         )
     )
     rewards[broken["reward-infinite"]] = np.nan
-    propensities = stated
-    if stated is not None:
+    propensities = logged
+    if logged is not None:
         invalid = ("propensity-missing", "propensity-zero", "propensity-negative", "propensity-above-one")
         bad = np.logical_or.reduce([broken[rule] for rule in (*invalid, "propensity-tiny")])
-        propensities = np.where(bad, np.nan, stated)
-    return Rounds(raw, names, rewards, propensities, stated, times, dated, broken)
+        propensities = np.where(bad, np.nan, logged)
+    return Rounds(raw, names, rewards, propensities, logged, times, dated, broken)
 
 
 def numbers_of(column: polars.Series) -> tuple[Floats, Bools]:
     """(n,) numbers, NaN if there is none, and which entries are something else instead."""
-    import polars
-
     if column.dtype == polars.Object:
         column = polars.Series(column.name, [None if value is None else str(value) for value in column], polars.String)
     if column.dtype.is_nested() or column.dtype.is_temporal():
@@ -96,8 +97,6 @@ def numbers_of(column: polars.Series) -> tuple[Floats, Bools]:
 
 def times_of(column: polars.Series) -> tuple[Floats, bool]:
     """(n,) times as numbers, NaN if missing, and whether they are dates (then in seconds since 1970)."""
-    import polars
-
     if column.dtype in (polars.String, polars.Categorical, polars.Enum):
         text = column.cast(polars.String)
         numbers, other = numbers_of(text)
@@ -117,8 +116,6 @@ def times_of(column: polars.Series) -> tuple[Floats, bool]:
 
 def hashes_of(frame: polars.DataFrame) -> npt.NDArray[np.uint64]:
     """(n,) a hash of each row."""
-    import polars
-
     if frame.width == 0:
         return np.zeros(frame.height, dtype=np.uint64)
     for name in [name for name, kind in frame.schema.items() if kind == polars.Object]:
@@ -128,8 +125,6 @@ def hashes_of(frame: polars.DataFrame) -> npt.NDArray[np.uint64]:
 
 def _actions(raw: RawRounds) -> tuple[Floats, Any, polars.Series]:
     """(n,) the places of the actions, how many there are, and their names."""
-    import polars
-
     column, pool = raw.action, raw.pool
     if pool is None:
         if column.dtype.is_float():
@@ -140,8 +135,7 @@ def _actions(raw: RawRounds) -> tuple[Floats, Any, polars.Series]:
         return np.where(names.is_null().to_numpy(), np.nan, 0.0), 1, names
     places, other = numbers_of(column)
     places = np.where(other, -1.0, places)
-    with np.errstate(invalid="ignore"):
-        inside = (places >= 0) & (places < pool.lengths) & (places == np.floor(places))
+    inside = integers_below(places, pool.lengths)
     if pool.names is None:
         chosen = polars.Series(np.where(inside, places, 0)).cast(polars.Int64).cast(polars.String)
     else:
@@ -160,17 +154,56 @@ def _distribution(pool: Pool, places: Floats, inside: Bools) -> Distribution | N
     if pool.probs is None or not len(pool.probs):
         return None
     lengths, n = pool.lengths, len(places)
-    owners = np.repeat(np.arange(n), lengths)
-    sums, lowest = np.bincount(owners, pool.probs, n), np.full(n, np.inf)
-    np.minimum.at(lowest, owners, pool.probs)
+    sums, lowest = np.bincount(pool.owners, pool.probs, n), np.full(n, np.inf)
+    np.minimum.at(lowest, pool.owners, pool.probs)
     taken = pool.probs[_chosen(pool, places, inside)]
     return Distribution(np.where(lengths > 0, sums, 1.0), lowest, taken, np.maximum(lengths, 1))
 
 
-def _infinite(raw: RawRounds) -> Bools:
-    import polars.selectors as cs
+class MemoryLog:
+    """A BanditLog, whose rounds were validated when it was made."""
 
-    found = np.zeros(len(raw), dtype=bool)
-    for column in raw.features.select(cs.float()).iter_columns():
-        found |= too_large(column.to_numpy())
-    return found
+    format = "BanditLog"
+
+    def __init__(self, log: BanditLog) -> None:
+        self.log = log
+        self.columns: dict[str, str] = {}
+
+    def parts(self, rows: int = PART_ROWS) -> Iterator[RawRounds]:
+        """All rounds, part by part; rows count from 1."""
+        start = 0
+        for chunk in self.log.chunks(rows):
+            yield _raw(chunk, start)
+            start += len(chunk)
+
+
+def _raw(log: BanditLog, start: int) -> RawRounds:
+    n, names, per_action = len(log), polars.Series(log.action_names), log.joint.kind == "per action"
+    taken, pool, times = names.gather(log.actions), None, log.times
+    shared = log.contexts if log.joint.kind == "shared" else np.empty((n, 0))
+    if log.masked or per_action or log.logging_probs is not None:
+        mask = np.broadcast_to(log.arrays.mask, (n, log.n_actions))
+        taken = polars.Series((np.cumsum(mask, axis=1) - 1)[np.arange(n), log.actions])
+        pool = Pool(
+            offsets=np.concatenate([[0], np.cumsum(mask.sum(axis=1))]),
+            features=_frame(log, log.contexts[mask] if per_action else np.empty((0, 0))),
+            names=names.gather(np.nonzero(mask)[1]),
+            probs=None if log.logging_probs is None else log.logging_probs[mask],
+        )
+    if times is not None and times.dtype.kind == "M":
+        times = times.astype("datetime64[us]")  # a unit that polars supports
+    return RawRounds(
+        source="the log",
+        lines=np.arange(start + 1, start + n + 1),
+        features=_frame(log, shared),
+        action=taken.alias("action"),
+        reward=polars.Series("reward", log.rewards),
+        propensity=polars.Series("propensity", log.propensities) if log.propensities_known else None,
+        time=None if times is None else polars.Series("time", times),
+        sequence=None if log.sequences is None else polars.Series("sequence", log.sequences),
+        pool=pool,
+    )
+
+
+def _frame(log: BanditLog, rows: Floats) -> polars.DataFrame:
+    return polars.DataFrame({name: rows[:, i] for i, name in enumerate(log.context_names[: rows.shape[1]])})

@@ -17,27 +17,16 @@ from math import exp, log, pi, sqrt
 from typing import TYPE_CHECKING
 
 import numpy as np
+import polars
 
-from seachange.check.action_checks import (
-    EARNED,
-    INVERSE,
-    INVERSE_REWARDED,
-    INVERSE_SQUARES,
-    LARGEST_INVERSE,
-    REWARDED,
-    WEIGHED,
-    WEIGHED_EARNED,
-    effective_rounds,
-)
+from seachange.check.action_checks import INVERSE, INVERSE_SQUARES, LARGEST_INVERSE, WEIGHED
 from seachange.check.counters import RuleCounts, Slices, SliceSums
-from seachange.check.log_check import Check, Finding, PropensityCheck, share_text
+from seachange.check.log_check import Check, Finding, PropensityCheck, share_finding
 from seachange.check.numeric_rounds import Rounds, numbers_of
 from seachange.propensities.signature import InverseSums, behaves_like_propensities
 from seachange.protocols import Bools, Floats, Ints
 
 if TYPE_CHECKING:
-    import polars
-
     from seachange.check.tally import Tally
 
 # From this propensity on, a choice was almost certain.
@@ -65,7 +54,7 @@ class PropensityChecks(Check):
     def __init__(self, slices: Slices, broken: RuleCounts) -> None:
         self.broken = broken
         self.present = False
-        self.count = self.n_ones = self.n_certain = self.n_percent = self.n_stated = 0
+        self.count = self.n_ones = self.n_certain = self.n_percent = self.n_logged = 0
         self.lowest, self.highest = np.inf, -np.inf
         self.inverse = 0.0  # Σ 1/p
         self.weights = self.weight_squares = 0.0  # Σ w and Σ w², with w = 1 / (k p) for k actions
@@ -75,11 +64,11 @@ class PropensityChecks(Check):
 
     def add(self, rounds: Rounds) -> None:
         """Count the propensities of a part."""
-        if rounds.propensities is not None and rounds.stated is not None:
+        if rounds.propensities is not None and rounds.logged is not None:
             self.present = True
-            self.n_stated += int(np.isfinite(rounds.stated).sum())
+            self.n_logged += int(np.isfinite(rounds.logged).sum())
             with np.errstate(invalid="ignore"):
-                self.n_percent += int(((rounds.stated > 1) & (rounds.stated <= 100)).sum())
+                self.n_percent += int(((rounds.logged > 1) & (rounds.logged <= 100)).sum())
             self._add_valid(rounds, rounds.propensities)
         if rounds.raw.pool is None:
             self._add_candidates(rounds.columns, rounds.codes)
@@ -120,7 +109,7 @@ class PropensityChecks(Check):
     @property
     def percents(self) -> bool:
         """Whether the propensities look like percentages."""
-        return self.n_percent > 0.5 * max(self.n_stated, 1) and self.broken.counts["propensity-negative"] == 0
+        return self.n_percent > 0.5 * max(self.n_logged, 1) and self.broken.counts["propensity-negative"] == 0
 
     @property
     def effective(self) -> float:
@@ -131,8 +120,8 @@ class PropensityChecks(Check):
         """The valid propensities."""
         if not self.count:
             return None
-        best, rounds = _best_action(tally)
-        return PropensityCheck(self.lowest, self.highest, self.inverse / self.count, self.effective, best, rounds)
+        mean, best = self.inverse / self.count, tally.actions.best()
+        return PropensityCheck(self.lowest, self.highest, mean, self.effective, *best)
 
     def inverse_means(self, tally: Tally) -> tuple[Floats, Floats, Floats]:
         """(K,) Σ 1 / p divided by the rounds that could take the action, its standard error, and these rounds."""
@@ -176,11 +165,9 @@ class PropensityChecks(Check):
                 )  # fmt: skip
             return
         if self.percents:
-            yield Finding(
-                "propensity-percent", "error", "Propensities look like percentages",
-                f"{share_text(self.n_percent, self.n_stated, 'propensity')} are between 1 and 100.",
-                "Divide them by 100.", self.n_percent,
-                numbers={"count": self.n_percent, "total": self.n_stated},
+            yield share_finding(
+                "propensity-percent", "error", "Propensities look like percentages", self.n_percent, self.n_logged,
+                "propensity", "are between 1 and 100", "Divide them by 100.",
             )  # fmt: skip
             return
         if not self.count or tally.actions.count < 2:
@@ -191,7 +178,7 @@ class PropensityChecks(Check):
         if self.nearly_certain(tally):
             yield self._certainty()
             return
-        if not any(each.rule == "many-actions" for each in tally.found):
+        if not any(each.rule == "many-actions" for each in tally.findings):
             yield from self._calibration(tally)
         if tally.n_rounds >= 10 * FEWEST_EFFECTIVE > 10 * self.effective:
             yield Finding(
@@ -222,13 +209,12 @@ class PropensityChecks(Check):
 
     def _certainty(self) -> Finding:
         left = min(self.effective, self.count - self.n_certain)
-        return Finding(
-            "weak-support", "warning", "Choices were almost certain",
-            f"{share_text(self.n_certain, self.count, 'round')} took an action with a propensity of {CERTAIN:g} or "
-            f"more, which leaves an effective sample size of {left:,.0f} rounds for other choices.",
+        return share_finding(
+            "weak-support", "warning", "Choices were almost certain", self.n_certain, self.count, "round",
+            f"took an action with a propensity of {CERTAIN:g} or more, which leaves an effective sample size of "
+            f"{left:,.0f} rounds for other choices",
             "Deploy the current model with more exploration, model.deployer(exploration=0.05), and learn from that log."
-            " If choices were less certain than that, the propensities are wrong.", self.n_certain,
-            numbers={"count": self.n_certain, "total": self.count, "effective": left},
+            " If choices were less certain than that, the propensities are wrong.", effective=left,
         )  # fmt: skip
 
     def _ones(self, tally: Tally) -> Finding | None:
@@ -245,11 +231,10 @@ class PropensityChecks(Check):
             since = f" (from round {int(stretch.argmax()) * tally.slices.size:,})"
         else:
             return None
-        return Finding(
-            "propensity-one", "warning", "Propensities look filled in",
-            f"{share_text(self.n_ones, self.count, 'propensity')} are 1{since}, but {n_actions:,} actions were taken.",
-            f"{ESTIMATE} If choices were deterministic, no other policy can be evaluated.", self.n_ones,
-            numbers={"count": self.n_ones, "total": self.count, "actions": n_actions},
+        return share_finding(
+            "propensity-one", "warning", "Propensities look filled in", self.n_ones, self.count, "propensity",
+            f"are 1{since}, but {n_actions:,} actions were taken",
+            f"{ESTIMATE} If choices were deterministic, no other policy can be evaluated.", actions=n_actions,
         )  # fmt: skip
 
     def _frequencies(self, tally: Tally) -> Finding | None:
@@ -280,10 +265,11 @@ class PropensityChecks(Check):
     def _calibration(self, tally: Tally) -> Iterator[Finding]:
         means, errors, rounds = self.inverse_means(tally)
         names = tally.actions.names
-        twins = {name for each in tally.found if each.rule == "action-spelling" for name in each.names}
+        twins = {name for each in tally.findings if each.rule == "action-spelling" for name in each.names}
         off = self._off_actions(tally, means, errors, rounds) & ~np.isin(np.array(names[: len(means)]), list(twins))
         n_off, n_actions = int(off.sum()), tally.actions.count
         pools, expected = tally.contexts.unnamed_pools, self.choices / self.count
+        reach = 6 * sqrt(self.choice_squares) + 14 / self.lowest
         if off.any():
             worst = np.flatnonzero(off)[np.argsort(-np.abs(np.log(np.maximum(means[off], 1e-9))))]
             listed = "; ".join(f"{names[a]!r} {means[a]:.3g} ± {errors[a]:.2g}" for a in worst[:3])
@@ -302,7 +288,7 @@ class PropensityChecks(Check):
                 "Log the probability of the action taken, at the time of the choice. Above 1, an action was taken more "
                 "often than its propensities say; below 1, less often.", n_off, names=off_names, numbers=numbers,
             )  # fmt: skip
-        elif pools and self._pools_off():
+        elif pools and abs(self.inverse - self.choices) > max(reach, MATERIAL * self.choices):
             yield Finding(
                 "propensity-calibration", "warning", "Propensities are not calibrated",
                 f"The mean of 1/p is {self.inverse / self.count:.4g}, but rounds list {expected:.4g} actions on "
@@ -322,20 +308,3 @@ class PropensityChecks(Check):
             high = excess > reach * errors + skew * largest / 3 / rounds
             low = -excess > reach * errors + skew / self.lowest / rounds
             return np.asarray((high | low) & (np.abs(excess) > MATERIAL) & (rounds >= FEWEST_ROUNDS) & (means > 0))
-
-    def _pools_off(self) -> bool:
-        """Whether Σ 1 / p is not the number of actions that rounds list."""
-        reach = 6 * sqrt(self.choice_squares) + 14 / self.lowest
-        return abs(self.inverse - self.choices) > max(reach, MATERIAL * self.choices)
-
-
-def _best_action(tally: Tally) -> tuple[str, float]:
-    """The action with the highest mean reward, of those with thirty rewards or more, and its effective sample size."""
-    totals = tally.actions.counted
-    if not len(totals):
-        return "", 0.0
-    weighed = totals[:, WEIGHED_EARNED] / np.maximum(totals[:, INVERSE_REWARDED], 1e-300)
-    means = np.where(totals[:, INVERSE_REWARDED] > 0, weighed, totals[:, EARNED] / np.maximum(totals[:, REWARDED], 1))
-    enough = totals[:, REWARDED] >= min(30, totals[:, REWARDED].max())
-    best = int(np.where(enough, means, -np.inf).argmax())
-    return tally.actions.names[best], float(effective_rounds(totals)[best])

@@ -5,30 +5,26 @@ rounds and lines read = rounds written + rounds and lines rejected
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from tempfile import TemporaryDirectory
 
 import numpy as np
+import polars
 
 from seachange.check.counters import SAME, SeenKeys
 from seachange.check.log_check import TABLES, LogCheck
 from seachange.check.numeric_rounds import numbers_of, numeric_rounds, times_of
-from seachange.check.repeat_checks import round_hashes
+from seachange.check.round_checks import round_hashes
 from seachange.errors import LogError, OutputError
 from seachange.formats.dsjson import dsjson_frame
 from seachange.log.raw import UNREADABLE, RawLog, RawRounds
 from seachange.log.validation import RULES
 from seachange.outputs import claim_file, written_whole
 from seachange.protocols import Bools
-
-if TYPE_CHECKING:
-    import polars
 
 # Findings that removing rounds does not repair.
 HOPELESS = {*RULES, "mostly-bad", "propensity-percent", "no-rounds"}
@@ -72,7 +68,11 @@ def fix_log(raw: RawLog, check: LogCheck, out: str | Path, *, force: bool = Fals
         raise LogError(f"removing rounds cannot repair this log: {hopeless[0].evidence} {hopeless[0].fix}")
     rules = check.rules()
     sorts = "time-backwards" in rules and not rules & UNORDERED
-    with _writing(target), _folder(target) as folder:
+    with (
+        _writing(target),
+        TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.", ignore_cleanup_errors=True) as temporary,
+    ):
+        folder = Path(temporary)
         columns = raw.columns if raw.format in TABLES else {}
         sieve = _Sieve(columns, SeenKeys(largest=None) if "duplicate-rounds" in rules else None, sorts)
         with written_whole(beside) as rejected:
@@ -95,20 +95,8 @@ def fix_log(raw: RawLog, check: LogCheck, out: str | Path, *, force: bool = Fals
 
 
 @contextmanager
-def _folder(target: Path) -> Iterator[Path]:
-    """A temporary folder beside ``target``."""
-    folder = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}."))
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-@contextmanager
 def _writing(target: Path) -> Iterator[None]:
     """A full disk and the like, which Python and polars report each in their own way, as an OutputError."""
-    import polars
-
     try:
         yield
     except OutputError:
@@ -128,8 +116,6 @@ class _Sieve:
 
     def pass_on(self, raw: RawRounds, kept_to: Path, rejected_to: Path) -> None:
         """Write the rounds of a part that are kept, and append the others to the rejected ones."""
-        import polars
-
         if raw.rejected:
             self.reasons[UNREADABLE] += len(raw.rejected)
             lines = [
@@ -172,8 +158,6 @@ class _Sieve:
 
 def frame_of(raw: RawRounds, columns: dict[str, str]) -> polars.DataFrame:
     """A part as a table with the columns of the file; a pool becomes a list of records."""
-    import polars
-
     words = ("time", "sequence", "action", "reward", "propensity")
     held = {columns.get(word, word): getattr(raw, word) for word in words if getattr(raw, word) is not None}
     frame = polars.DataFrame(held)
@@ -193,8 +177,6 @@ def frame_of(raw: RawRounds, columns: dict[str, str]) -> polars.DataFrame:
 
 def _numbered(frame: polars.DataFrame, columns: dict[str, str]) -> polars.DataFrame:
     """Rewards and propensities as numbers, even if a few words among them made the column text."""
-    import polars
-
     names = [columns.get(word, word) for word in ("reward", "propensity")]
     texts = [name for name in names if name in frame.columns and frame[name].dtype == polars.String]
     return frame.with_columns(polars.Series(name, numbers_of(frame[name])[0]) for name in texts)
@@ -215,8 +197,6 @@ def _require_ending(target: Path, check: LogCheck) -> None:
 
 def _join(parts: list[Path], sorts: bool, target: Path, *, lists: bool) -> None:
     """Join the parts into one file, sorted by time if asked."""
-    import polars
-
     if not parts:
         raise LogError("every round of the log is bad, so nothing was written.")
     whole = polars.concat([polars.scan_parquet(part) for part in parts], how="diagonal_relaxed")

@@ -1,4 +1,8 @@
-"""Rewards: constant, outlying, or not there yet."""
+"""Rewards: constant, outlying, late, drifting, or too few to learn from.
+
+Each state has its own reward model, which needs at least as many rewarded rounds as it has coefficients (with fewer, it
+would memorize them), and ten per action.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +11,23 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from seachange.check.action_checks import EARNED, REWARDED, ActionChecks
-from seachange.check.counters import Slices
-from seachange.check.log_check import MOST_PLACES, Check, Finding, Place, RewardCheck, share_text
+from seachange.check.action_checks import COUNT, EARNED, FOLLOWED, REWARDED, ActionChecks
+from seachange.check.context_checks import ContextTally
+from seachange.check.counters import SLICES, Largest, RuleCounts, Slices
+from seachange.check.log_check import (
+    MOST_PLACES,
+    USELESS,
+    Check,
+    Drift,
+    Finding,
+    Learnability,
+    Place,
+    RewardCheck,
+    share_finding,
+)
 from seachange.check.numeric_rounds import Rounds
+from seachange.protocols import Floats
+from seachange.states.state_count import FEWEST_BLOCKS, MOST_STATES
 
 if TYPE_CHECKING:
     from seachange.check.tally import Tally
@@ -24,20 +41,37 @@ FEW = 0.01
 # probability of less than e^-CHANCE.
 FAR_LESS, CHANCE = 0.2, 20.0
 WAIT = "Learn only from rounds whose rewards had time to arrive: remove the last {rounds:,} rounds."
+# Negative rewards are counted like a broken rule, although they may be fine.
+NEGATIVE = "reward-negative"
 OUTLIERS = "If they are codes for errors or missing answers, remove those rounds; otherwise they dominate all others."
+# Rounds of an action in a slice that its mean there needs.
+FEWEST = 5
+FEWEST_SLICES = 5
+# Standard deviations beyond chance: one false alarm in ten thousand logs.
+SURE = 4.0
+# Slices that are merged to find small, slow changes.
+MERGED = 8
+# Actions whose share is shown.
+SHOWN = 6
+EVENTS_PER_ACTION = 10
+# Text with more values than this does not get a coefficient for each.
+MOST_VALUES = 50
+# Shorter logs have too few blocks to compare states.
+FEWEST_ROUNDS = 2 * FEWEST_BLOCKS
+# Findings that make counting rewards pointless.
+NOTHING_TO_LEARN = {"no-rounds", "single-action", "many-actions", "reward-constant", "reward-missing", "reward-text"}
 
 
 class RewardChecks(Check):
     """Moments, magnitudes and extremes of rewards."""
 
-    def __init__(self, slices: Slices, actions: ActionChecks) -> None:
-        self.actions = actions
-        self.count = self.zeros = self.ones = self.negative = 0
+    def __init__(self, slices: Slices, broken: RuleCounts, actions: ActionChecks) -> None:
+        self.actions, self.broken = actions, broken
+        self.count = self.zeros = self.ones = 0
         self.total = 0.0
         self.lowest, self.highest = np.inf, -np.inf
         self.sizes = np.zeros(POWERS, dtype=np.int64)  # how many have |r| in [2^(i-1), 2^i)
-        self.largest: list[tuple[float, Place]] = []
-        self.below_zero: list[Place] = []
+        self.largest = Largest(MOST_PLACES)
         self.observed, self.rewarded, self.sums = slices.sums(), slices.sums(), slices.sums()
         # Products of consecutive rewards minus the means of their actions.
         self.products = self.product_squares = 0.0
@@ -63,18 +97,13 @@ class RewardChecks(Check):
         self.count += len(seen)
         self.zeros += int((seen == 0).sum())
         self.ones += int((seen == 1).sum())
-        self.negative += int((seen < 0).sum())
         self.total += float(seen.sum())
         self.lowest, self.highest = min(self.lowest, float(seen.min())), max(self.highest, float(seen.max()))
         powers = np.frexp(seen[seen != 0])[1]
         self.sizes += np.bincount(np.clip(powers - LEAST_POWER, 0, POWERS - 1), minlength=POWERS)
-        sizes = np.abs(np.nan_to_num(rewards))
-        top = np.argsort(-sizes, kind="stable")[:MOST_PLACES]
-        lines, source = rounds.raw.lines, rounds.raw.source
-        self.largest += [(float(sizes[i]), Place(source, int(lines[i]))) for i in top]
-        self.largest = sorted(self.largest, key=lambda each: -each[0])[:MOST_PLACES]
-        free = MOST_PLACES - len(self.below_zero)
-        self.below_zero += [Place(source, int(lines[i])) for i in np.flatnonzero(finite & (rewards < 0))[:free]]
+        raw = rounds.raw
+        self.largest.add(np.abs(rewards), raw.source, raw.lines)
+        self.broken.add(NEGATIVE, raw.source, raw.lines[rewards < 0])
 
     def _add_products(self, rounds: Rounds) -> None:
         totals, codes = self.actions.totals, rounds.codes
@@ -121,35 +150,28 @@ class RewardChecks(Check):
         # Only rewards far above 1: small ones besides clicks are money or time.
         cuts = [i for i in cuts if not nearly_clicks or used[i] + LEAST_POWER > 1]
         if cuts:
-            count, largest = int(beyond[cuts[0]]), self.largest[0][0]
+            count, largest = int(beyond[cuts[0]]), self.largest.values[0]
             usual = 2.0 ** float(used[cuts[0] - 1] + LEAST_POWER)
-            places = sorted((place for _, place in self.largest[:count]), key=lambda each: (each.source, each.line))
-            verb = "is" if count == 1 else "are"
-            evidence = f"{share_text(count, self.count, 'reward')} {verb} as large as {largest:g}; all others are "
-            numbers = {"count": count, "total": self.count, "largest": largest, "usual": usual}
-            yield Finding(
-                "reward-outliers", "warning", "Rewards have outliers", f"{evidence}below {usual:g}.", OUTLIERS, count,
-                tuple(places), numbers=numbers,
-            )  # fmt: skip
-        elif nearly_clicks and 0 < self.negative <= FEW * self.count:
-            verb = "is" if self.negative == 1 else "are"
-            evidence = f"{share_text(self.negative, self.count, 'reward')} {verb} negative (the lowest is "
-            yield Finding(
-                "reward-outliers", "warning", "Rewards have outliers",
-                f"{evidence}{self.lowest:g}); nearly all others are 0 or 1.", OUTLIERS, self.negative,
-                tuple(self.below_zero),
-                numbers={"count": self.negative, "total": self.count, "lowest": self.lowest},
-            )  # fmt: skip
+            evidence = f"as large as {largest:g}; all others are below {usual:g}"
+            yield self._outlying(count, evidence, self.largest.places(count), largest=largest, usual=usual)
+        elif nearly_clicks and 0 < (negative := self.broken.counts[NEGATIVE]) <= FEW * self.count:
+            evidence = f"negative (the lowest is {self.lowest:g}); nearly all others are 0 or 1"
+            yield self._outlying(negative, evidence, self.broken.first(NEGATIVE), lowest=self.lowest)
+
+    def _outlying(self, count: int, evidence: str, places: tuple[Place, ...], **numbers: float) -> Finding:
+        return share_finding(
+            "reward-outliers", "warning", "Rewards have outliers", count, self.count, "reward",
+            f"{'is' if count == 1 else 'are'} {evidence}", OUTLIERS, places, (), **numbers,
+        )  # fmt: skip
 
     def _late(self, tally: Tally) -> Iterator[Finding]:
         title = "The last rewards have not arrived yet"
         if tally.rounds.rewards_pending(tally):
             missing = tally.broken.counts["reward-missing"]
-            yield Finding(
-                "rewards-late", "warning", title,
-                f"{share_text(missing, tally.n_rounds, 'round')} have no reward, all of them at the end of the log.",
-                "Drop them: `seachange learn LOG --drop-bad-rows`.", missing, tally.broken.first("reward-missing"),
-                numbers={"count": missing, "total": tally.n_rounds},
+            yield share_finding(
+                "rewards-late", "warning", title, missing, tally.n_rounds, "round",
+                "have no reward, all of them at the end of the log",
+                "Drop them: `seachange learn LOG --drop-bad-rows`.", tally.broken.first("reward-missing"),
             )  # fmt: skip
             return
         count, lengths = tally.slices.count, tally.slices.lengths
@@ -163,7 +185,9 @@ class RewardChecks(Check):
             # The slice in which rewards begin to fail may be half and half.
             expected = float(rates[: start - 1].min()) * observed[start:].sum()
             seen = rewarded[start:].sum()
-            if expected - seen > CHANCE and seen < FAR_LESS * expected and _poisson_rarity(seen, expected) > CHANCE:
+            # -log of a bound on the probability of that few rewards by chance (Chernoff).
+            rarity = expected - seen + (seen * np.log(seen / max(expected, 1e-9)) if seen else 0.0)
+            if expected - seen > CHANCE and seen < FAR_LESS * expected and rarity > CHANCE:
                 rounds = int(lengths[start:].sum())
                 yield Finding(
                     "rewards-late", "warning", title,
@@ -174,6 +198,102 @@ class RewardChecks(Check):
                 return
 
 
-def _poisson_rarity(seen: float, expected: float) -> float:
-    """-log of a bound on the probability of so few events if ``expected`` are expected (Chernoff)."""
-    return float(expected - seen + (seen * np.log(seen / expected) if seen else 0.0))
+def drift_of(tally: Tally) -> Drift | None:
+    """The log in slices of time; None if it is too short."""
+    count, lengths, rewards = tally.slices.count, tally.slices.lengths, tally.rewards
+    if count < FEWEST_SLICES or not rewards.count:
+        return None
+    # A short last slice is merged into the one before.
+    short = count > 1 and lengths[-1] < lengths[0] / 2
+
+    def by_slice(values: Floats) -> Floats:
+        found = values[..., : count - short].copy()
+        if short:
+            found[..., -1] += values[..., count - 1]
+        return found
+
+    observed, sums = by_slice(rewards.observed.values[0]), by_slice(rewards.sums.values[0])
+    means = np.divide(sums, observed, out=np.full(len(sums), np.nan), where=observed > 0)
+    followed = min(tally.actions.count, FOLLOWED)
+    order = np.argsort(-tally.actions.totals[:followed, COUNT], kind="stable")[:SHOWN]
+    shares = by_slice(tally.actions.taken.part(followed, SLICES)[order]) / by_slice(lengths)
+    names = tally.actions.names
+    reward_z = max(_between_slices(tally, 1), _between_slices(tally, MERGED))
+    # Consecutive rewards are correlated, beyond the means of their actions.
+    enough = rewards.count >= 200 and rewards.product_squares > 0
+    neighbour_z = float(rewards.products / np.sqrt(rewards.product_squares)) if enough else 0.0
+    return Drift(
+        slice_rounds=tally.slices.size,
+        mean_rewards=tuple(float(mean) if np.isfinite(mean) else None for mean in means),
+        actions=tuple(names[a] for a in order),
+        shares=tuple(tuple(float(share) for share in row) for row in shares),
+        reward_z=reward_z,
+        neighbour_z=neighbour_z,
+        changes=max(reward_z, neighbour_z) > SURE,
+    )
+
+
+def _between_slices(tally: Tally, merged: int) -> float:
+    """Do actions earn the same in all slices? A χ² of their means, as a z-score (Wilson, Hilferty)."""
+    actions, followed = tally.actions, min(tally.actions.count, FOLLOWED)
+    n, sums, squares = (
+        each.part(followed, SLICES).reshape(followed, -1, merged).sum(axis=2)
+        for each in (actions.rewarded, actions.earned, actions.squares)
+    )
+    totals = n.sum(axis=1, keepdims=True)
+    grand = sums.sum(axis=1, keepdims=True) / np.maximum(totals, 1)
+    spread = np.maximum(squares.sum(axis=1, keepdims=True) - totals * grand**2, 0) / np.maximum(totals - 1, 1)
+    # If a slice expects only a few rewards, its mean is far from normal.
+    expects = np.abs(sums.sum(axis=1, keepdims=True)) / np.maximum(totals, 1) * n
+    used = (n >= FEWEST) & (spread > 0) & ((expects >= FEWEST) | (tally.rewards.lowest < 0))
+    gaps = np.divide(n * np.square(sums / np.maximum(n, 1) - grand), spread, out=np.zeros_like(n), where=used)
+    degrees = int((used.sum(axis=1) - 1).clip(min=0).sum())
+    if degrees < 3:
+        return 0.0
+    ratio = float(gaps.sum()) / degrees
+    return float((np.cbrt(ratio) - (1 - 2 / (9 * degrees))) / np.sqrt(2 / (9 * degrees)))
+
+
+def learnability_of(tally: Tally) -> Learnability:
+    """The rewarded rounds in the log, and how many each state needs."""
+    contexts, rewards = tally.contexts, tally.rewards
+    unused = {name for each in tally.findings if each.rule in USELESS for name in each.names}
+    width = sum(_coefs(each) for name, each in contexts.shared.items() if name not in unused)
+    of_actions = sum(_coefs(each) for each in contexts.of_actions.values())
+    by_place = contexts.pool is not None and not contexts.pool_named
+    n_actions = contexts.pool[1] if by_place and contexts.pool is not None else tally.actions.count
+    n_coefs = of_actions + width if of_actions else n_actions * (width + 1)
+    rewarded = rewards.count - rewards.zeros
+    events = min(rewarded, rewards.zeros) if rewards.clicks else rewarded
+    needed = max(n_coefs, EVENTS_PER_ACTION * (1 if of_actions else n_actions), 1)
+    return Learnability(n_coefs, events, needed, min(events // needed, MOST_STATES))
+
+
+def _coefs(context: ContextTally) -> int:
+    if context.kind in ("number", "integer", "boolean", "date"):
+        return 1 + (context.n_missing > 0)
+    return min(context.distinct.count, MOST_VALUES) + (context.n_missing > 0)
+
+
+class LearnabilityChecks(Check):
+    """Too few rounds or rewards."""
+
+    def findings(self, tally: Tally) -> Iterator[Finding]:
+        """Too few rounds, or too few rewards for one state."""
+        if any(each.severity == "error" and each.rule in NOTHING_TO_LEARN for each in tally.findings):
+            return
+        found = learnability_of(tally)
+        if tally.n_rounds < FEWEST_ROUNDS:
+            yield Finding(
+                "few-rounds", "error", "The log is too short",
+                f"The log has {tally.n_rounds:,} rounds; at least {FEWEST_ROUNDS} are needed.", "Log longer.",
+                tally.n_rounds, numbers={"rounds": tally.n_rounds, "needed": FEWEST_ROUNDS},
+            )  # fmt: skip
+        elif found.most_states < 1:
+            yield Finding(
+                "few-rewards", "warning", "The log has too few rewards",
+                f"The log has {found.n_events:,} rewarded rounds, but a single state needs {found.needed:,} for its "
+                f"{found.n_coefs:,} coefficients.",
+                "Learn a single policy with --oracle none, use fewer contexts or actions, or log longer.",
+                found.n_events, numbers={"events": found.n_events, "needed": found.needed, "coefs": found.n_coefs},
+            )  # fmt: skip

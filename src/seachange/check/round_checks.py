@@ -1,17 +1,27 @@
-"""Rules that single rounds break, and lines that cannot be read."""
+"""Lines that cannot be read, rules that single rounds break, and rounds that were logged twice.
+
+Two rounds with the same context at the same time may be two visitors. If they were, the logging policy would choose the
+same action for both only with the propensity of that action. If it did so nearly every time, and the rewards agree too,
+they are one round that was written twice.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
+import polars
 
-from seachange.check.counters import RuleCounts, Slices
-from seachange.check.log_check import Check, Finding, Place, share_text
-from seachange.check.numeric_rounds import Rounds
+from seachange.check.counters import OTHER, SAME, Hashes, RuleCounts, SeenKeys, Slices
+from seachange.check.log_check import Check, Finding, Severity, share_finding
+from seachange.check.numeric_rounds import Rounds, hashes_of
+from seachange.formats.column_roles import ROW_NUMBERS
+from seachange.log.column_statistics import Distinct
 from seachange.log.raw import UNREADABLE, RawRounds
 from seachange.log.validation import RULES
+from seachange.protocols import Bools
 
 if TYPE_CHECKING:
     from seachange.check.tally import Tally
@@ -21,6 +31,17 @@ DROP = "To drop them: `seachange learn LOG --drop-bad-rows`; to write a cleaned 
 MOST_BAD = 0.5
 # Files that are named, and reasons for unreadable lines that are quoted.
 MOST_FILES, MOST_QUOTED = 100, 3
+# Typical names of columns with one identifier per event.
+EVENTS = "event|request|decision|impression|interaction|round|row|record|log|message|click|trace|uu|gu"
+EVENT_IDS = re.compile(rf"({EVENTS})?[ _-]?(id|uuid|guid)", re.IGNORECASE)
+# An odd number that spreads the bits of a product (2^64 divided by the golden ratio).
+SPREAD = np.uint64(0x9E3779B97F4A7C15)
+# The probability of a false alarm.
+FALSE_ALARMS = 1e-6
+# If fewer neighbors than this share a time, times are fine enough to identify rounds; and the fewest such duplicates.
+FINE, FEWEST = 0.01, 3
+# A column identifies events if this share of its values is distinct.
+DISTINCT = 0.9
 
 
 class RoundChecks(Check):
@@ -44,52 +65,41 @@ class RoundChecks(Check):
                     self.files.append(raw.source)
         for each in raw.rejected:
             self.n_unreadable += 1
-            self.broken.add_place(each.rule, Place(each.source, each.line))
+            self.broken.add(each.rule, each.source, np.array([each.line]))
             if each.rule == UNREADABLE and len(self.quoted) < MOST_QUOTED and each.reason not in self.quoted:
                 self.quoted.append(each.reason)
 
     def add(self, rounds: Rounds) -> None:
         """Count the rounds that break a rule."""
         for rule, rows in rounds.broken.items():
-            self.broken.add(rule, rounds.raw, rows)
+            self.broken.add(rule, rounds.raw.source, rounds.raw.lines[rows])
         self.n_bad += int(rounds.bad.sum())
         self.missing_rewards.add(rounds.slices[np.isnan(rounds.rewards)])
 
     def findings(self, tally: Tally) -> Iterator[Finding]:
         """Broken rules, unreadable lines, and logs that are mostly bad."""
         n, counts = tally.n_rounds + self.n_unreadable, self.broken.counts
-        if count := counts[UNREADABLE]:
-            yield self._finding(
-                UNREADABLE, n, "Lines cannot be read", f"{share_text(count, n, 'line')} cannot be read: "
-                f"{'; '.join(self.quoted)}.", f"If the format was detected incorrectly, pass --format. {DROP}",
-            )  # fmt: skip
-        explained = set(self._explained(tally))
-        hopeless = False
+        # Rules about rounds whose cause is a finding about the whole column.
+        causes = {"propensity-above-one": tally.propensities.percents, "reward-missing": self.rewards_pending(tally)}
+        explained, hopeless = {name for name, found in causes.items() if found}, False
+        if counts[UNREADABLE]:
+            fix = f"If the format was detected incorrectly, pass --format. {DROP}"
+            reasons = f"cannot be read: {'; '.join(self.quoted)}"
+            yield self._finding(UNREADABLE, n, "Lines cannot be read", "line", reasons, fix)
         for name, rule in RULES.items():
             if counts[name] and name not in explained:
                 hopeless |= counts[name] > MOST_BAD * n
-                evidence = f"{share_text(counts[name], n, 'round')} {rule.evidence}."
-                yield self._finding(name, n, rule.title, evidence, f"{rule.advice} {DROP}".strip())
+                yield self._finding(name, n, rule.title, "round", rule.evidence, f"{rule.advice} {DROP}".strip())
         if self.n_bad > MOST_BAD * n and not hopeless and not explained:
-            yield Finding(
-                "mostly-bad", "error", "Most rounds are bad", f"{share_text(self.n_bad, n, 'round')} break a rule.",
-                "The rest would be a biased sample. Fix the code that writes the log.", self.n_bad,
-                numbers={"count": self.n_bad, "total": n},
-            )  # fmt: skip
+            fix = "The rest would be a biased sample. Fix the code that writes the log."
+            yield share_finding(
+                "mostly-bad", "error", "Most rounds are bad", self.n_bad, n, "round", "break a rule", fix
+            )
 
-    def _finding(self, rule: str, n: int, title: str, evidence: str, fix: str) -> Finding:
+    def _finding(self, rule: str, n: int, title: str, thing: str, evidence: str, fix: str) -> Finding:
         count = self.broken.counts[rule]
-        return Finding(
-            rule, "error" if count > MOST_BAD * n else "warning", title, evidence, fix, count, self.broken.first(rule),
-            numbers={"count": count, "total": n},
-        )  # fmt: skip
-
-    def _explained(self, tally: Tally) -> Iterator[str]:
-        """Rules about rounds whose cause is a finding about the whole column."""
-        if tally.propensities.percents:
-            yield "propensity-above-one"
-        if self.rewards_pending(tally):
-            yield "reward-missing"
+        severity: Severity = "error" if count > MOST_BAD * n else "warning"
+        return share_finding(rule, severity, title, count, n, thing, evidence, fix, self.broken.first(rule))
 
     def rewards_pending(self, tally: Tally) -> bool:
         """Whether rewards are missing at the end of the log and almost nowhere else."""
@@ -102,3 +112,118 @@ class RoundChecks(Check):
         # From some slice of the last third nearly all are missing, and before it nearly none.
         before = lost[: max(start - 1, 1)].max()
         return bool(late.any() and start >= 2 * count / 3 and late[start:].all() and before < 0.01)
+
+
+def round_hashes(raw: RawRounds) -> tuple[Hashes, Hashes]:
+    """(n,) of each round before the choice was made, and of the whole round."""
+    columns = [raw.features[name] for name in raw.features.columns if not ROW_NUMBERS.fullmatch(name)]
+    columns += [column for column in (raw.time, raw.sequence, raw.event) if column is not None]
+    keys = _of_columns(columns, len(raw))
+    if raw.pool is not None:
+        names = [] if raw.pool.names is None else [raw.pool.names]
+        of_pool = _of_columns([*raw.pool.features.iter_columns(), *names], int(raw.pool.offsets[-1]))
+        sums = np.concatenate([np.zeros(1, dtype=np.uint64), np.cumsum(of_pool, dtype=np.uint64)])
+        keys = keys + (sums[raw.pool.offsets[1:]] - sums[raw.pool.offsets[:-1]]) * SPREAD
+    choice = [column for column in (raw.action, raw.reward, raw.propensity) if column is not None]
+    return keys, (keys * SPREAD) ^ _of_columns(choice, len(raw))
+
+
+def _of_columns(columns: list[polars.Series], height: int) -> Hashes:
+    if not columns:
+        return np.full(height, 1, dtype=np.uint64)
+    return hashes_of(polars.DataFrame([each.alias(str(i)) for i, each in enumerate(columns)]))
+
+
+class RepeatChecks(Check):
+    """Rounds and event identifiers that occur again."""
+
+    def __init__(self, broken: RuleCounts) -> None:
+        self.broken = broken
+        self.pairs = 0  # rounds that equal an earlier one before the choice
+        self.expected = 0.0  # of these, how many would make the same choice by chance
+        self.uncertain = 0  # pairs without a propensity
+        self.same_rounds = self.same_events = 0.0  # estimated totals
+        self.event_column: str | None = None
+        self.format_has_events = False  # the format itself identifies events
+        self.distinct_events = Distinct()
+        self._rounds, self._events = SeenKeys(), SeenKeys()
+
+    @property
+    def share(self) -> float:
+        """Of the rounds that are compared."""
+        return self._rounds.share
+
+    def add(self, rounds: Rounds) -> None:
+        """Compare a part with what came before."""
+        keys, wholes = round_hashes(rounds.raw)
+        found = self._rounds.repeats(keys, wholes)
+        again = (found == OTHER) | (found == SAME)
+        self.pairs += int(again.sum())
+        if rounds.propensities is None:
+            self.uncertain += int(again.sum())
+        else:
+            chances = rounds.propensities[again]
+            self.uncertain += int(np.isnan(chances).sum())
+            self.expected += float(np.nansum(chances))
+        self.same_rounds += int((found == SAME).sum()) / self._rounds.share
+        self.broken.add("duplicate-rounds", rounds.raw.source, rounds.raw.lines[found == SAME])
+        self._add_events(rounds, wholes, found == SAME)
+
+    def _add_events(self, rounds: Rounds, wholes: Hashes, same: Bools) -> None:
+        column = self._events_of(rounds.raw)
+        if column is None:
+            return
+        hashes, known = hashes_of(column.to_frame()), column.is_not_null().to_numpy()
+        self.distinct_events.add(hashes[known])
+        found = self._events.repeats(hashes, wholes)
+        again = (found == OTHER) & known & ~same
+        self.same_events += int(again.sum()) / self._events.share
+        self.broken.add("repeated-event-ids", rounds.raw.source, rounds.raw.lines[again])
+
+    def _events_of(self, raw: RawRounds) -> polars.Series | None:
+        if raw.event is not None:
+            self.event_column, self.format_has_events = raw.event.name, True
+            return raw.event
+        if self.event_column is None:
+            named = [name for name in raw.features.columns if EVENT_IDS.fullmatch(name)]
+            self.event_column = named[0] if named else ""
+        return raw.features[self.event_column] if self.event_column in raw.features.columns else None
+
+    def findings(self, tally: Tally) -> Iterator[Finding]:
+        """Duplicate rounds and repeated event identifiers."""
+        counts, n = self.broken.counts, tally.n_rounds
+        same = counts["duplicate-rounds"]
+        are_events = self.distinct_events.count > DISTINCT * (n - self.same_rounds)
+        by_id = are_events and self.format_has_events
+        if same and (by_id or self._beyond_chance(same) or self._at_fine_times(tally)):
+            count = round(self.same_rounds)
+            sample = "" if self.share == 1 else f" (estimated from {self.share:.2g} of all rounds)"
+            yield share_finding(
+                "duplicate-rounds", "warning", "Rounds are logged twice", count, n, "round",
+                f"{'equals' if count == 1 else 'equal'} an earlier one in every column{sample}",
+                "Keep the first of each: `seachange check LOG --fix OUT`.", self.broken.first("duplicate-rounds"),
+                compared=self.share,
+            )  # fmt: skip
+        if self.event_column and counts["repeated-event-ids"] and are_events:
+            count = round(self.same_events)
+            yield share_finding(
+                "repeated-event-ids", "warning", "Event identifiers are not unique", count, n, "round",
+                f"{'has' if count == 1 else 'have'} the {self.event_column!r} of an earlier round but other values",
+                "Join each event's decision and reward into one round before logging it.",
+                self.broken.first("repeated-event-ids"), (self.event_column,),
+            )  # fmt: skip
+
+    def _beyond_chance(self, same: int) -> bool:
+        """Whether rounds with the same context have the same outcome more often than the logging policy explains."""
+        from scipy.stats import binom
+
+        if self.uncertain:  # without propensities, the policy may always make the same choice
+            return False
+        return bool(binom.sf(same - 1, self.pairs, self.expected / max(self.pairs, 1)) < FALSE_ALARMS)
+
+    def _at_fine_times(self, tally: Tally) -> bool:
+        """Whether almost no rounds share a time, except those that agree in everything."""
+        times, same = tally.times, self.same_rounds
+        others = times.n_same - same
+        fine = 3 * others < same and others < FINE * tally.n_rounds
+        return times.in_order and times.n_steps > 0 and same >= FEWEST and fine

@@ -1,22 +1,24 @@
-"""One pass over a log: everything that is counted, in bounded memory."""
+"""One pass over a log in bounded memory, and the result of the check."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from seachange.check.action_checks import ActionChecks
 from seachange.check.context_checks import ContextChecks
 from seachange.check.counters import RuleCounts, Slices
-from seachange.check.learnability import LearnabilityChecks
-from seachange.check.log_check import Check, Finding
+from seachange.check.log_check import Check, Finding, LogCheck, next_command
 from seachange.check.numeric_rounds import numeric_rounds
 from seachange.check.propensity_checks import PropensityChecks
-from seachange.check.repeat_checks import RepeatChecks
-from seachange.check.reward_checks import RewardChecks
-from seachange.check.round_checks import RoundChecks
+from seachange.check.reward_checks import LearnabilityChecks, RewardChecks, drift_of, learnability_of
+from seachange.check.round_checks import RepeatChecks, RoundChecks
 from seachange.check.time_checks import TimeChecks
 from seachange.log.raw import RawLog, RawRounds
 
 # A new check is registered here.
 CHECKS: list[type[Check]] = [LearnabilityChecks]
+# Findings, worst first.
+ORDER = {"error": 0, "warning": 1, "note": 2}
 
 
 class Tally:
@@ -27,10 +29,10 @@ class Tally:
         self.rounds = RoundChecks(self.slices, self.broken)
         self.repeats, self.times = RepeatChecks(self.broken), TimeChecks(self.broken)
         self.actions = ActionChecks(self.slices)
-        self.rewards = RewardChecks(self.slices, self.actions)
+        self.rewards = RewardChecks(self.slices, self.broken, self.actions)
         self.propensities = PropensityChecks(self.slices, self.broken)
         self.contexts = ContextChecks(self.slices)
-        self.found: list[Finding] = []
+        self.findings: list[Finding] = []
         # Later checks may use the counts and findings of earlier ones.
         self.checks: tuple[Check, ...] = (
             self.rounds,
@@ -58,20 +60,39 @@ class Tally:
         for check in self.checks:
             check.add(rounds)
 
-    def find(self) -> None:
-        """Fill ``found``, once all parts were counted."""
-        checks = self.checks if self.n_rounds else (self.rounds,)
-        for check in checks:
-            self.found += check.findings(self)
-        if not self.n_rounds:
-            empty = "The log has 0 rounds.", "Check the path and the format."
-            self.found.append(Finding("no-rounds", "error", "The log is empty", *empty))
 
-
-def tally_of(raw: RawLog) -> Tally:
-    """The whole log, part by part."""
+def assessed(raw: RawLog, name: str) -> LogCheck:
+    """The result of the check of ``raw``, which commands call ``name``."""
     tally = Tally()
     for part in raw.parts():
         tally.add(part)
-    tally.find()
-    return tally
+    for check in tally.checks if tally.n_rounds else (tally.rounds,):
+        tally.findings += check.findings(tally)
+    if not tally.n_rounds:
+        empty = "The log has 0 rounds.", "Check the path and the format."
+        tally.findings.append(Finding("no-rounds", "error", "The log is empty", *empty))
+    contexts = tuple(each.summary(tally) for each in tally.contexts.columns)
+    result = LogCheck(
+        log=name,
+        format=raw.format,
+        columns=dict(raw.columns),
+        n_rounds=tally.n_rounds,
+        n_usable=tally.n_rounds - tally.rounds.n_bad,
+        files=tuple(tally.rounds.files),
+        n_files=tally.rounds.n_files,
+        n_unreadable=tally.rounds.n_unreadable,
+        n_actions=tally.actions.count,
+        actions=tally.actions.summaries(tally),
+        n_contexts=len(contexts),
+        contexts=contexts,
+        pool=tally.contexts.pool,
+        rewards=tally.rewards.summary(),
+        times=tally.times.summary(tally.n_rounds),
+        propensities=tally.propensities.summary(tally),
+        drift=drift_of(tally),
+        learnability=learnability_of(tally),
+        findings=tuple(sorted(tally.findings, key=lambda each: ORDER[each.severity])),
+        next_command="",
+        duplicates_seen=tally.repeats.share,
+    )
+    return replace(result, next_command=next_command(result))

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from seachange.check.counters import RuleCounts, SeenKeys
-from seachange.check.log_check import Check, Finding, Place, TimeCheck, share_text
+from seachange.check.counters import Largest, RuleCounts, SeenKeys
+from seachange.check.log_check import Check, Finding, TimeCheck, share_finding
 from seachange.check.numeric_rounds import Rounds, hashes_of
 from seachange.protocols import Bools, Floats, Ints
 
@@ -51,7 +51,7 @@ class TimeChecks(Check):
         self.dated: bool | None = None
         self.unit: str | None = None  # of numbers that are times since 1970
         self.lowest, self.highest = np.inf, -np.inf
-        self.gaps: list[tuple[float, Place]] = []
+        self.gaps = Largest(GAPS)
         self.n_steps = 0
         self.in_order = True  # in file order, ignoring sequences
         self.n_same = 0  # rounds at the same time as the previous one
@@ -79,7 +79,8 @@ class TimeChecks(Check):
         known = np.isfinite(times)
         if self.dated is None and known.any():
             self.dated = rounds.dated
-            self.unit = None if rounds.dated else _unit_of(times[known])
+            counts = np.bincount(_units_of(times[known]) + 1, minlength=len(UNITS) + 1)
+            self.unit = None if rounds.dated else (None, *UNITS)[int(counts.argmax())]
         self._remove_impossible(rounds, times, known)
         known = np.isfinite(times)
         if known.any():
@@ -98,13 +99,13 @@ class TimeChecks(Check):
             if not rounds.dated:
                 other |= future & (seconds > LATEST)
                 future &= ~other
-        in_other_unit = np.zeros(len(times), dtype=bool)
-        if not rounds.dated:
-            others = [i for i, unit in enumerate(UNITS) if unit != self.unit]
-            in_other_unit = other & np.isin(_units_of(times), others)
-        self.broken.add("time-mixed-units", rounds.raw, in_other_unit)
-        self.broken.add("time-impossible", rounds.raw, other & ~in_other_unit)
-        self.broken.add("time-future", rounds.raw, future)
+        in_other_unit = (
+            other & (not rounds.dated) & ~np.isin(_units_of(times), [-1, list(UNITS).index(self.unit or "seconds")])
+        )
+        raw = rounds.raw
+        self.broken.add("time-mixed-units", raw.source, raw.lines[in_other_unit])
+        self.broken.add("time-impossible", raw.source, raw.lines[other & ~in_other_unit])
+        self.broken.add("time-future", raw.source, raw.lines[future])
         times[other | future] = np.nan
 
     def _add_order(self, rounds: Rounds, times: Floats, known: Bools) -> None:
@@ -116,17 +117,13 @@ class TimeChecks(Check):
             backwards = steps < 0
         self.in_order &= not backwards.any()
         self.n_steps += int(np.isfinite(steps).sum())
-        top = np.argsort(-np.nan_to_num(steps, nan=-np.inf), kind="stable")[:GAPS]
-        lines, source = rounds.raw.lines, rounds.raw.source
-        found = [(float(steps[i]), Place(source, int(lines[rows[i]]))) for i in top if steps[i] > 0]
-        self.gaps = sorted(self.gaps + found, key=lambda each: -each[0])[:GAPS]
+        lines, source = rounds.raw.lines[rows], rounds.raw.source
+        self.gaps.add(steps, source, lines)
         if rounds.raw.sequence is not None:
             keys = hashes_of(rounds.raw.sequence.to_frame())[rows]
             with np.errstate(invalid="ignore"):
                 backwards = times[rows] < self._sequences.before(keys, times[rows])
-        wrong = np.zeros(len(times), dtype=bool)
-        wrong[rows] = backwards
-        self.broken.add("time-backwards", rounds.raw, wrong)
+        self.broken.add("time-backwards", source, lines[backwards])
 
     def summary(self, n_rounds: int) -> TimeCheck | None:
         """When the rounds took place."""
@@ -138,7 +135,7 @@ class TimeChecks(Check):
             last=self.highest / self.scale,
             dated=self.since_1970,
             rounds_a_day=n_rounds / span * DAY if self.since_1970 and span > 0 else None,
-            longest_gap=self.gaps[0][0] / self.scale if self.gaps else 0.0,
+            longest_gap=max(self.gaps.values, default=0.0) / self.scale,
         )
 
     def findings(self, tally: Tally) -> Iterator[Finding]:
@@ -146,18 +143,16 @@ class TimeChecks(Check):
         counts, n = self.broken.counts, tally.n_rounds
         for rule, (title, evidence, fix) in TEXTS.items():
             if count := counts[rule]:
-                sentence = f"{share_text(count, n, 'round')} {evidence.format(unit=self.unit)}."
-                places, numbers = self.broken.first(rule), {"count": count, "total": n}
-                yield Finding(rule, "warning", title, sentence, fix, count, places, numbers=numbers)
+                evidence, places = evidence.format(unit=self.unit), self.broken.first(rule)
+                yield share_finding(rule, "warning", title, count, n, "round", evidence, fix, places)
         if count := counts["time-backwards"]:
             where = " within their sequence" if self.has_sequences else ""
             share = self._sequences.share
             sample = "" if share == 1 else f" (in {share:.2g} of the sequences)"
-            yield Finding(
-                "time-backwards", "warning", "Time goes backwards",
-                f"{share_text(count, n, 'round')} {'is' if count == 1 else 'are'} earlier than the previous "
-                f"round{where}{sample}.", "Sort the log by time: `seachange check LOG --fix OUT`.", count,
-                self.broken.first("time-backwards"), numbers={"count": count, "total": n},
+            yield share_finding(
+                "time-backwards", "warning", "Time goes backwards", count, n, "round",
+                f"{'is' if count == 1 else 'are'} earlier than the previous round{where}{sample}",
+                "Sort the log by time: `seachange check LOG --fix OUT`.", self.broken.first("time-backwards"),
             )  # fmt: skip
         elif self.in_order:
             yield from self._gap_findings()
@@ -170,14 +165,13 @@ class TimeChecks(Check):
             )  # fmt: skip
 
     def _gap_findings(self) -> Iterator[Finding]:
-        lengths = np.array([length for length, _ in self.gaps])
+        lengths = np.array(self.gaps.values)
         if self.n_steps < FEWEST_STEPS or len(lengths) < MOST_GAPS + 1:
             return
         mean = (self.highest - self.lowest - lengths[:MOST_GAPS].sum()) / max(self.n_steps - MOST_GAPS, 1)
         for count in range(MOST_GAPS, 0, -1):
             if lengths[count - 1] > LONGER * max(lengths[count], mean):
                 longest, other = lengths[0] / self.scale, lengths[count] / self.scale
-                places = sorted((place for _, place in self.gaps[:count]), key=lambda place: (place.source, place.line))
                 night = self.since_1970 and longest < NIGHT
                 yield Finding(
                     "time-gap", "note" if night else "warning", "The log has gaps in time",
@@ -185,7 +179,7 @@ class TimeChecks(Check):
                     f"{duration_text(longest, self.since_1970)}; all other steps are at most "
                     f"{duration_text(other, self.since_1970)}.",
                     "If rounds are missing there, add them; nothing is learned about that time otherwise.", count,
-                    tuple(places), numbers={"count": count, "longest": longest, "other": other},
+                    self.gaps.places(count), numbers={"count": count, "longest": longest, "other": other},
                 )  # fmt: skip
                 return
 
@@ -197,13 +191,6 @@ def _units_of(times: Floats) -> Ints:
         for i, scale in enumerate(UNITS.values()):
             units[(times >= EARLIEST * scale) & (times <= LATEST * scale)] = i
     return units
-
-
-def _unit_of(times: Floats) -> str | None:
-    """The unit in which most of ``times`` are between 1980 and 2100; None if there is none."""
-    counts = np.bincount(_units_of(times) + 1, minlength=len(UNITS) + 1)
-    best = int(counts.argmax())
-    return list(UNITS)[best - 1] if best else None
 
 
 def duration_text(seconds: float, dated: bool) -> str:

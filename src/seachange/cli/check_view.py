@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from seachange.analysis.formatting import count_of, shown_name
-from seachange.check.assessment import learn_command
+from seachange.check.log_check import learn_command
 from seachange.cli.console import NOT_USABLE, WARNINGS
 from seachange.cli.states_view import HEIGHTS
 from seachange.cli.tables import table

@@ -1,28 +1,43 @@
-"""BanditLog: logged bandit feedback, validated once, immutable, sliced without copying."""
+"""BanditLog: logged bandit feedback, validated once, immutable, sliced without copying.
+
+The columns of a log that is larger than memory are in temporary files, mapped into memory when read.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import count
+from pathlib import Path
+from shutil import rmtree
+from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any, Literal
+from weakref import finalize
 
 import numpy as np
 import numpy.typing as npt
 
 from seachange.errors import Fix, LogError, ParameterError, SeachangeWarning
-from seachange.log.arrays import columns_from_arrays
-from seachange.log.disk_log import log_on_disk
 from seachange.log.joint_features import JointFeatures, LogArrays
-from seachange.log.validation import OnBadRows, Problem, ProblemError, require_probabilities, validated
+from seachange.log.validation import (
+    OnBadRows,
+    Problem,
+    ProblemError,
+    columns_from_arrays,
+    require_probabilities,
+    time_problem,
+    validated,
+)
 from seachange.protocols import Bools, Floats, Ints
 
 if TYPE_CHECKING:
     from narwhals.typing import IntoDataFrame
 
-    from seachange.log.disk_log import DiskFolder
     from seachange.log.features import FeatureSpec
 
 CHUNK_ROWS = 1 << 17
@@ -32,8 +47,26 @@ PROPENSITY_FIX = Fix(
     "Name their column with --columns propensity=..., or estimate them with --estimate-propensities.",
 )
 PropensitySource = Literal["logged", "estimated", "unknown"]
+# Per-round fields of a log outside its arrays.
+_OPTIONAL = ("logging_probs", "times", "sequences")
 # Reads tables for ``BanditLog.from_frame``: set by the layer above, which knows how.
 _frame_readers: list[Callable[..., BanditLog]] = []
+
+
+@dataclass(eq=False)
+class DiskFolder:
+    """A temporary folder that is deleted when no log uses it anymore."""
+
+    path: Path = field(default_factory=lambda: Path(mkdtemp(prefix="seachange-")))
+    numbers: Iterator[int] = field(default_factory=count)
+
+    def __post_init__(self) -> None:
+        finalize(self, rmtree, self.path, ignore_errors=True)
+
+    def new_array(self, shape: tuple[int, ...]) -> Floats:
+        """A writable array on disk."""
+        path = self.path / f"array-{next(self.numbers)}"
+        return np.asarray(np.memmap(path, dtype=np.float64, mode="w+", shape=shape))
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -57,7 +90,7 @@ class BanditLog:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "arrays", LogArrays(*(_read_only(array) for array in self.arrays)))
-        for name in ("logging_probs", "times", "sequences"):
+        for name in _OPTIONAL:
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, _read_only(getattr(self, name)))
 
@@ -93,20 +126,8 @@ class BanditLog:
         missing_rewards  NaN rewards mark unobserved rounds (oracles only)
         on_bad_rows      "drop" drops the rows that break a rule instead of raising
         """
-        columns = columns_from_arrays(
-            actions=actions,
-            rewards=rewards,
-            propensities=propensities,
-            contexts=contexts,
-            action_features=action_features,
-            action_mask=action_mask,
-            logging_probs=logging_probs,
-            times=times,
-            sequences=sequences,
-            n_actions=n_actions,
-            action_names=action_names,
-            context_names=context_names,
-        )
+        per_round = (actions, rewards, propensities, contexts, action_features, action_mask, logging_probs)
+        columns = columns_from_arrays((*per_round, times, sequences), n_actions, action_names, context_names)
         return cls(**validated(columns, missing_rewards, on_bad_rows))
 
     @classmethod
@@ -194,11 +215,9 @@ class BanditLog:
         return bool(np.isnan(self.arrays.rewards).any())
 
     def __len__(self) -> int:
-        """Number of rounds: n."""
         return len(self.arrays.actions)
 
     def __getitem__(self, rounds: slice) -> BanditLog:
-        """A run of rounds, sharing memory with this log."""
         if not isinstance(rounds, slice):
             raise ParameterError(f"slice a log by rounds, log[a:b]; got log[{rounds!r}].")
         if rounds.step not in (None, 1):
@@ -235,30 +254,22 @@ class BanditLog:
         parts = (self._select(rounds[start : start + CHUNK_ROWS]) for start in starts)
         return replace(log_on_disk(parts), dropped=self.dropped)
 
-    def _select(self, rounds: slice | Ints) -> BanditLog:
-        def part(array: npt.NDArray[Any] | None) -> Any:
-            return None if array is None else array[rounds]
+    def _columns(self) -> dict[str, npt.NDArray[Any]]:
+        """The arrays with one row per round."""
+        columns = {**self.arrays._asdict(), **{name: getattr(self, name) for name in _OPTIONAL}}
+        absent = {"rows": self.joint.kind == "none", "mask": not self.masked}
+        return {name: array for name, array in columns.items() if array is not None and not absent.get(name)}
 
-        arrays = self.arrays
-        mask = arrays.mask[rounds] if self.masked else arrays.mask
-        return BanditLog(
-            arrays=LogArrays(
-                arrays.rows if self.joint.kind == "none" else arrays.rows[rounds],
-                mask if len(mask) == 0 or not mask.all() else np.ones((1, self.n_actions), dtype=bool),
-                arrays.actions[rounds],
-                arrays.rewards[rounds],
-                arrays.propensities[rounds],
-            ),
-            joint=self.joint,
-            action_names=self.action_names,
-            context_names=self.context_names,
-            logging_probs=part(self.logging_probs),
-            propensity_source=self.propensity_source,
-            times=part(self.times),
-            sequences=part(self.sequences),
-            disk=self.disk,
-            features=self.features,
-        )
+    def _with_columns(self, columns: Mapping[str, Any], **changes: Any) -> BanditLog:
+        arrays = self.arrays._replace(**{name: columns[name] for name in LogArrays._fields if name in columns})
+        changes |= {name: columns.get(name) for name in _OPTIONAL}
+        return replace(self, arrays=arrays, **changes)
+
+    def _select(self, rounds: slice | Ints) -> BanditLog:
+        columns = {name: array[rounds] for name, array in self._columns().items()}
+        if len(columns.get("mask", ())) and columns["mask"].all():
+            columns["mask"] = np.ones((1, self.n_actions), dtype=bool)
+        return self._with_columns(columns, dropped=())
 
     @cached_property
     def scales(self) -> Floats:
@@ -298,11 +309,56 @@ class BanditLog:
         return digest.hexdigest()
 
     def __repr__(self) -> str:
-        """Sizes and mean reward."""
         seen = self.arrays.rewards[~np.isnan(self.arrays.rewards)]
         mean = float(seen.mean()) if len(seen) else float("nan")
         sizes = f"{len(self):,} rounds, {self.n_actions} actions, {self.joint.description}"
         return f"BanditLog({sizes}, mean reward {mean:.4g})"
+
+
+def log_on_disk(parts: Iterable[BanditLog]) -> BanditLog:
+    """One log from consecutive parts, of which only one needs to be in memory at a time."""
+    folder = DiskFolder()
+    shapes: dict[str, tuple[np.dtype[Any], tuple[int, ...]]] = {}
+    first: BanditLog | None = None
+    last_time: Any = None
+    dropped: Counter[str] = Counter()
+    rounds = 0
+    with ExitStack() as files:
+        opened: dict[str, Any] = {}
+        for part in parts:
+            dropped.update(dict(part.dropped))
+            if len(part) == 0:
+                continue
+            first = part if first is None else first
+            _require_same_columns(first, part)
+            if part.times is not None and part.sequences is None:
+                if last_time is not None and part.times[0] < last_time:
+                    raise ProblemError(time_problem(f"row {rounds}", f"{part.times[0]} after {last_time}", 0, 0))
+                last_time = part.times[-1]
+            for name, array in part._columns().items():
+                if name not in opened:
+                    opened[name] = files.enter_context((folder.path / name).open("wb"))
+                    shapes[name] = (array.dtype, array.shape[1:])
+                # datetime64 arrays have no buffer interface, but tofile works.
+                np.ascontiguousarray(array, dtype=shapes[name][0]).tofile(opened[name])
+            rounds += len(part)
+    if first is None:
+        reasons = "; ".join(f"{rows:,} rows were dropped: {rule}" for rule, rows in dropped.items())
+        raise LogError(f"the log is empty: it needs at least one good round{f' ({reasons})' if reasons else ''}.")
+    columns = {
+        name: np.asarray(np.memmap(folder.path / name, dtype=dtype, mode="r", shape=(rounds, *rest)))
+        for name, (dtype, rest) in shapes.items()
+    }
+    return first._with_columns(columns, dropped=tuple(dropped.items()), disk=folder)
+
+
+def _require_same_columns(first: BanditLog, part: BanditLog) -> None:
+    if part.joint != first.joint:
+        raise LogError(f"all parts of a log must have the same features; one has {part.joint}, another {first.joint}.")
+    if part.masked:
+        raise LogError("a log on disk cannot have an action mask. Read it without on_disk=True.")
+    if part.sequences is not None and part.sequences.dtype.kind not in "iuf":
+        raise LogError("a log on disk needs numeric sequences; these are not numbers. Read it without on_disk=True.")
 
 
 def set_frame_reader(read: Callable[..., BanditLog]) -> None:

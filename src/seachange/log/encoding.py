@@ -4,42 +4,78 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
+import polars
 
 from seachange.engine import cores, map_in_order
 from seachange.errors import LogError, ParameterError
-from seachange.log.arrays import Columns
-from seachange.log.bandit_log import BanditLog
-from seachange.log.disk_log import log_on_disk
-from seachange.log.feature_encoding import columns_of, fill, fill_pools
+from seachange.kernels.feature_rows import cross, one_hot, standardize
+from seachange.log.bandit_log import BanditLog, log_on_disk
 from seachange.log.feature_fitting import fit_features
-from seachange.log.features import FeatureSpec
+from seachange.log.features import (
+    Category,
+    Feature,
+    FeatureSpec,
+    Flag,
+    Hashed,
+    Number,
+    code_of,
+    code_of_missing,
+    scaling,
+)
 from seachange.log.joint_features import ContextKind, JointFeatures
-from seachange.log.raw import PART_ROWS, RawLog, RawRounds, Rejected, distinct_texts, raw_columns
+from seachange.log.raw import (
+    PART_ROWS,
+    Kind,
+    RawColumn,
+    RawLog,
+    RawRounds,
+    Rejected,
+    as_lists,
+    coded,
+    distinct_texts,
+    numbers_of,
+    raw_columns,
+)
 from seachange.log.validation import (
     DROP,
+    LARGEST,
+    Columns,
     Fault,
     OnBadRows,
     Problem,
     ProblemError,
     faults_of,
     feature_fault,
+    integers_below,
     require_rows,
     without_faults,
 )
-from seachange.protocols import Floats
+from seachange.protocols import Bools, Floats, Ints
 
+TooLarge = tuple[str, Ints, Any]  # rows of a column with numbers that are too large or infinite, and the first of them
+# Rows that are standardized at a time.
+BLOCK_ROWS = 1 << 13
 # Different reasons for rejecting lines that are counted one by one.
 MOST_REASONS, OTHER_REASONS = 100, "other reasons"
 # Formats whose places are rows of a table; in all others they are lines of text.
 ROW_FORMATS = ("frame", "parquet", "arrow", "obp")
 # The columns with one entry per round, besides the contexts.
 PER_ROUND = ("actions", "rewards", "propensities", "action_mask", "logging_probs", "times", "sequences")
+# Columns that a log may lack.
+OPTIONAL: dict[str, Callable[[RawRounds], bool]] = {
+    "a propensity": lambda rounds: rounds.propensity is not None,
+    "a time": lambda rounds: rounds.time is not None,
+    "a sequence": lambda rounds: rounds.sequence is not None,
+    "a list of actions": lambda rounds: rounds.pool is not None,
+    "a logging distribution": lambda rounds: rounds.pool is not None and rounds.pool.probs is not None,
+}
 
 
 def log_from_raw(
@@ -78,21 +114,21 @@ def _log_on_disk(
     raw: RawLog, features: FeatureSpec | None, action_names: Any, missing_rewards: bool, on_bad_rows: OnBadRows
 ) -> BanditLog:
     spec = fit_features(raw, raw.parts(PART_ROWS), action_names=action_names) if features is None else features
-    found: set[str] = set()
+    sources: set[str] = set()
 
     def encoded() -> Iterator[BanditLog]:
         first: list[RawRounds] = []
         for rounds in raw.parts(PART_ROWS):
             _require_same_columns(raw, [*first, rounds])
             first = first or ([_without_values(rounds)] if len(rounds) else [])
-            found.update(_sources_in([rounds]))
+            sources.update(_sources_in([rounds]))
             rejected = RejectedLines()
             part = rejected.taken_from(rounds)
             yield BanditLog(**_encoded(raw, spec, [part], rejected, missing_rewards, on_bad_rows))
 
     log = log_on_disk(encoded())
     if features is not None:
-        _require_sources(spec, found)
+        _require_sources(spec, sources)
     return log
 
 
@@ -103,13 +139,12 @@ def _sources_in(parts: Sequence[RawRounds]) -> set[str]:
     return {name for frame in distinct.values() for name in raw_columns(frame)}
 
 
-def _require_sources(spec: FeatureSpec, found: set[str]) -> None:
-    needed = (*spec.sources, *spec.pool_sources)
-    absent = [name for name in needed if name not in found]
+def _require_sources(spec: FeatureSpec, sources: set[str]) -> None:
+    absent = [name for name in spec.sources if name not in sources]
     if absent:
         raise LogError(
             f"the features need the column {absent[0]!r}, which this log does not have ({len(absent)} of "
-            f"{len(needed)} columns are missing). It has {', '.join(sorted(found)) or 'none'}."
+            f"{len(spec.sources)} columns are missing). It has {', '.join(sorted(sources)) or 'none'}."
         )
 
 
@@ -117,25 +152,14 @@ def _require_same_columns(raw: RawLog, parts: Sequence[RawRounds]) -> None:
     """Raise if a part has an optional column that another part lacks."""
     filled = [part for part in parts if len(part)]
     for part in filled[1:]:
-        ours, theirs = _optional(filled[0]), _optional(part)
-        for what in ours:
-            if ours[what] != theirs[what]:
-                lacks, has = (part, filled[0]) if ours[what] else (filled[0], part)
-                here, there = (f"{_unit(raw)} {each.lines[0]} of {each.source}" for each in (lacks, has))
+        for what, has in OPTIONAL.items():
+            if has(part) != has(filled[0]):
+                pair = (part, filled[0]) if has(filled[0]) else (filled[0], part)
+                here, there = (f"{_unit(raw)} {each.lines[0]} of {each.source}" for each in pair)
                 raise LogError(
                     f"either every round of a log has {what} or none does; {here} has none, unlike {there}. Read the "
                     "files that have them separately."
                 )
-
-
-def _optional(rounds: RawRounds) -> dict[str, bool]:
-    return {
-        "a propensity": rounds.propensity is not None,
-        "a time": rounds.time is not None,
-        "a sequence": rounds.sequence is not None,
-        "a list of actions": rounds.pool is not None,
-        "a logging distribution": rounds.pool is not None and rounds.pool.probs is not None,
-    }
 
 
 def _unit(raw: RawLog) -> str:
@@ -160,13 +184,6 @@ class RejectedLines:
         return replace(part, rejected=())
 
 
-class _EncodedPart(NamedTuple):
-    """One part of a log without its contexts, and what is wrong with it."""
-
-    columns: Columns
-    faults: list[Fault]
-
-
 def _encoded(
     raw: RawLog,
     spec: FeatureSpec,
@@ -182,22 +199,23 @@ def _encoded(
         one, count = rejected.first, rejected.reasons.total()
         place, value = f"{unit} {one.line} of {one.source}", repr(one.text) if one.text else ""
         raise ProblemError(Problem(one.rule, one.reason, place, value, count, n + count, unit, DROP))
-    joint = _joint(spec)
+    kind: ContextKind = "per action" if spec.pool else "shared" if spec.context_names else "none"
+    joint = JointFeatures(kind, spec.n_actions, len(spec.context_names))
     shape = (spec.n_actions, joint.n_features) if spec.pool else (1, joint.n_features + 1)
-    rows = np.ones((1, 1, 1)) if joint.kind == "none" else np.zeros((n, *shape), dtype=spec.precision)
+    rows = np.ones((1, 1, 1)) if kind == "none" else np.zeros((n, *shape), dtype=spec.precision)
 
-    def encode(place: int) -> _EncodedPart:
+    def encode(place: int) -> tuple[Columns, list[Fault]]:
         part = parts[place]
-        encoded = _encoded_part(spec, part, rows[starts[place] : starts[place + 1]], missing_rewards)
+        encoded = _encoded_part(spec, part, joint, rows[starts[place] : starts[place + 1]], missing_rewards)
         parts[place] = _without_values(part)  # makes room for what is still to be encoded
         return encoded
 
     encoded = list(map_in_order(encode, range(len(parts)), workers=cores()))
-    if on_bad_rows == "raise" and spec.named and any(np.isnan(part.columns.actions).any() for part in encoded):
+    if on_bad_rows == "raise" and spec.named and any(np.isnan(columns.actions).any() for columns, _ in encoded):
         _require_known_actions(spec, parts)
-    faults = _joined_faults([part.faults for part in encoded], starts)
-    columns = _joined([part.columns for part in encoded], spec, joint, rows)
-    fields = without_faults(columns, faults, on_bad_rows, where)
+    faults = _joined_faults([faults for _, faults in encoded], starts)
+    whole = _joined([columns for columns, _ in encoded], spec, joint, rows)
+    fields = without_faults(whole, faults, on_bad_rows, where)
     return fields | {"dropped": (*rejected.reasons.items(), *fields["dropped"]), "features": spec}
 
 
@@ -220,35 +238,31 @@ def _without_values(part: RawRounds) -> RawRounds:
     return replace(part, features=part.features.clear(), pool=pool)
 
 
-def _joint(spec: FeatureSpec) -> JointFeatures:
-    kind: ContextKind = "per action" if spec.pool else "shared" if spec.context_names else "none"
-    return JointFeatures(kind, spec.n_actions, len(spec.context_names))
-
-
-def _encoded_part(spec: FeatureSpec, rounds: RawRounds, rows: Floats, missing_rewards: bool) -> _EncodedPart:
-    """Encode a part; its features go to ``rows``."""
+def _encoded_part(
+    spec: FeatureSpec, rounds: RawRounds, joint: JointFeatures, rows: Floats, missing_rewards: bool
+) -> tuple[Columns, list[Fault]]:
+    """The columns of a part, whose contexts are written to ``rows``, and what is wrong with them."""
+    large = []
     if spec.pool:
-        large = fill_pools(spec, rounds, rows)
+        large = _fill_pools(spec, rounds, rows)
     elif spec.context_names:
         large = fill(spec.shared, rounds.features, rows[:, 0])
-    else:
-        large = []
-    columns = columns_of(spec, rounds)
+    columns = _columns_of(spec, rounds, joint, rows)
     name = "action_features" if spec.pool else "contexts"
     infinite = [feature_fault(name, column, np.unique(bad), value) for column, bad, value in large]
-    return _EncodedPart(columns, faults_of(columns, missing_rewards) + infinite)
+    return columns, faults_of(columns, missing_rewards) + infinite
 
 
 def _joined_faults(parts: Sequence[Sequence[Fault]], starts: Sequence[int]) -> list[Fault]:
     """The faults of all parts, with rows counted from the beginning."""
-    found: dict[str, Fault] = {}
+    joined: dict[str, Fault] = {}
     for faults, start in zip(parts, starts, strict=False):
         for fault in faults:
-            moved = fault._replace(rows=fault.rows + start)
-            first = found.setdefault(fault.requirement, moved)
-            if first is not moved:
-                found[fault.requirement] = first._replace(rows=np.concatenate([first.rows, moved.rows]))
-    return list(found.values())
+            first, rows = joined.get(fault.requirement), fault.rows + start
+            joined[fault.requirement] = (
+                fault._replace(rows=rows) if first is None else first._replace(rows=np.concatenate([first.rows, rows]))
+            )
+    return list(joined.values())
 
 
 def _joined(parts: Sequence[Columns], spec: FeatureSpec, joint: JointFeatures, rows: Floats) -> Columns:
@@ -259,22 +273,172 @@ def _joined(parts: Sequence[Columns], spec: FeatureSpec, joint: JointFeatures, r
         name: None if any(array is None for array in column) else np.concatenate(column)
         for name, column in columns.items()
     }
-    return Columns(
-        **arrays,
-        contexts=None,
-        action_features=None,
-        n_actions=spec.n_actions,
-        action_names=spec.action_names,
-        context_names=spec.context_names,
-        encoded=(joint, rows),
-    )
+    return Columns(joint, rows, spec.action_names, spec.context_names, **arrays)
 
 
 def _require_known_actions(spec: FeatureSpec, parts: Sequence[RawRounds]) -> None:
     """Raise if a named action is not one of the spec's."""
     columns = (part.action if part.pool is None else part.pool.names for part in parts)
-    found = {name for column in columns if column is not None for name in distinct_texts(column)}
-    unknown = sorted(found - set(spec.action_names))
+    taken = {name for column in columns if column is not None for name in distinct_texts(column)}
+    unknown = sorted(taken - set(spec.action_names))
     if unknown:
         known = f"action {unknown[0]!r} is not one of {', '.join(spec.action_names)} ({len(unknown)} unknown in all)"
         raise ProblemError(Problem("action-unknown", known, fix=DROP))
+
+
+def fill(features: Sequence[Feature], frame: polars.DataFrame, rows: Floats) -> list[TooLarge]:
+    """Write the features of each row of ``frame`` to ``rows`` (n, at least their number), followed by ones."""
+    # The type of a column without values means nothing.
+    filled = {name: each for name, each in raw_columns(frame).items() if each.values.null_count() < len(each.values)}
+    columns = {name: column for name, column in filled.items() if column.kind != "nothing"}
+    numbers: list[tuple[Number | Flag, int]] = []
+    first = 0
+    for feature in features:
+        column = columns.get(feature.column)
+        if isinstance(feature, Number | Flag):
+            numbers.append((feature, first))
+        elif column is None:
+            one_hot(np.full(len(rows), code_of_missing(feature)), first, len(feature.names), rows)
+        elif feature.several:
+            _fill_lists(feature, column, rows, first)
+        else:
+            _require_kind(column, feature, "text", "text", "number")
+            codes = coded(column.values, code_of(feature))
+            one_hot(np.where(codes < 0, code_of_missing(feature), codes), first, len(feature.names), rows)
+        first += len(feature.names)
+    rows[:, first:] = 1.0
+    return _fill_numbers(numbers, columns, rows) if numbers else []
+
+
+def _require_kind(column: RawColumn, feature: Feature, wanted: str, *kinds: Kind) -> None:
+    if column.kind not in kinds:
+        raise LogError(f"column {feature.column!r} must hold {wanted}; it holds {column.values.dtype}.")
+
+
+def _fill_lists(feature: Category | Hashed, column: RawColumn, rows: Floats, first: int) -> None:
+    _require_kind(column, feature, "lists of text", "texts", "numbers")
+    lists = as_lists(column.values)
+    lengths = lists.list.len().fill_null(0).to_numpy().astype(np.int64)
+    codes = coded(lists.filter(lists.list.len() > 0).explode(), code_of(feature))
+    owners = np.repeat(np.arange(len(rows)), lengths)
+    rows[:, first : first + len(feature.names)] = 0.0
+    rows[owners[codes >= 0], first + codes[codes >= 0]] = 1.0
+    if feature.marked:
+        rows[lists.is_null().to_numpy(), first + len(feature.names) - 1] = 1.0
+
+
+def _fill_numbers(
+    numbers: Sequence[tuple[Number | Flag, int]], columns: Mapping[str, RawColumn], rows: Floats
+) -> list[TooLarge]:
+    arrays = [_numbers(feature, columns.get(feature.column), len(rows)) for feature, _ in numbers]
+    places = np.array([place for _, place in numbers])
+    marks = np.array([place + 1 if feature.marked else -1 for feature, place in numbers])
+    means, scales = np.array([scaling(feature) for feature, _ in numbers]).T
+    block = np.empty((len(numbers), BLOCK_ROWS))
+    n_large = 0
+    for start in range(0, len(rows), BLOCK_ROWS):
+        end = min(start + BLOCK_ROWS, len(rows))
+        for j, array in enumerate(arrays):
+            block[j, : end - start] = array[start:end]
+        n_large += standardize(block[:, : end - start], means, scales, places, marks, LARGEST, rows[start:end])
+    if n_large == 0:
+        return []
+    large = [np.flatnonzero(np.abs(array.astype(np.float64)) > LARGEST) for array in arrays]
+    bad = zip(numbers, arrays, large, strict=True)
+    return [(feature.names[0], found, array[found[0]]) for (feature, _), array, found in bad if len(found)]
+
+
+def _numbers(feature: Number | Flag, column: RawColumn | None, n: int) -> npt.NDArray[Any]:
+    """(n,) the raw numbers of a feature, NaN if missing."""
+    if column is None:
+        return np.full(n, np.nan)
+    if feature.place is None:
+        _require_kind(column, feature, "numbers", "number", "time")
+        return numbers_of(column.values)
+    _require_kind(column, feature, "lists of numbers", "numbers")
+    return numbers_of(as_lists(column.values).list.get(feature.place, null_on_oob=True))
+
+
+def _fill_pools(spec: FeatureSpec, rounds: RawRounds, rows: Floats) -> list[TooLarge]:
+    """Write the features of each action of each round to ``rows`` (n, K, d), which are zeros."""
+    pool = rounds.pool
+    if pool is None:
+        raise LogError("these features describe lists of actions, but this log does not list actions.")
+    own = np.empty((len(pool.features), len(spec.pool_names)), dtype=spec.precision)
+    large = [(name, pool.owners[bad], value) for name, bad, value in fill(spec.pool, pool.features, own)]
+    shared = np.empty((len(rounds), len(spec.shared_names) if spec.crossed else 0), dtype=spec.precision)
+    if spec.crossed:
+        large += fill(spec.shared, rounds.features, shared)
+    cross(own, shared, pool.owners, pool.places, rows)
+    return large
+
+
+def _choices(spec: FeatureSpec, rounds: RawRounds) -> tuple[Floats | Ints, Bools | None, Floats | None]:
+    """The actions that were taken (n,), those that could be (n, K), and their probabilities (n, K).
+
+    Actions that ``spec`` does not know are NaN, as are all in a round whose list is longer than it allows.
+    """
+    numbers = {name: place for place, name in enumerate(spec.action_names)}
+    pool = rounds.pool
+    if pool is None:
+        codes = coded(rounds.action, lambda name: numbers.get(name, -1))
+        return (codes if codes.min(initial=0) >= 0 else np.where(codes < 0, np.nan, codes)), None, None
+    taken = _floats("actions", rounds.action)
+    inside = integers_below(taken, pool.lengths)
+    if spec.named:
+        if pool.names is None:
+            raise LogError("these features have named actions, but this log does not name the actions in its lists.")
+        columns = coded(pool.names, lambda name: numbers.get(name, -1))
+        known = columns >= 0
+        chosen = np.where(inside, pool.offsets[:-1] + np.where(inside, taken, 0), 0).astype(np.int64)
+        taken = np.where(inside & known[chosen], columns[chosen], np.nan)
+    else:
+        columns, known = pool.places, pool.places < spec.n_actions
+        taken = np.where(inside & (pool.lengths <= spec.n_actions), taken, np.nan)
+    cells = pool.owners[known], columns[known]
+    mask = np.zeros((len(rounds), spec.n_actions), dtype=bool)
+    mask[cells] = True
+    if pool.probs is None:
+        return taken, mask, None
+    probs = np.zeros(mask.shape)
+    np.add.at(probs, cells, pool.probs[known])
+    return taken, mask, probs
+
+
+def _floats(name: str, series: polars.Series) -> Floats:
+    """(n,) a column of numbers as float64, NaN if missing."""
+    try:
+        return np.asarray(series.cast(polars.Float64).to_numpy(), dtype=np.float64)
+    except polars.exceptions.PolarsError as error:
+        raise LogError(f"{name} must be numbers: {error}.") from error
+
+
+def _times(series: polars.Series) -> npt.NDArray[Any]:
+    """(n,) times, parsed if they are text."""
+    if series.dtype.is_numeric() or series.dtype in (polars.Date, polars.Datetime):
+        return np.asarray(series.to_numpy())
+    try:
+        return np.asarray(series.cast(polars.String).str.to_datetime().to_numpy())
+    except polars.exceptions.PolarsError as error:
+        raise LogError(f"times must be numbers (seconds) or dates; {series.name!r} is neither: {error}.") from error
+
+
+def _columns_of(spec: FeatureSpec, rounds: RawRounds, joint: JointFeatures, rows: Floats) -> Columns:
+    """The columns of ``rounds``, whose contexts are in ``rows``."""
+    taken, mask, probs = _choices(spec, rounds)
+    propensities = None if rounds.propensity is None else _floats("propensities", rounds.propensity)
+    if propensities is None and probs is not None:
+        propensities = probs[np.arange(len(rounds)), np.nan_to_num(taken).astype(np.int64)]
+    return Columns(
+        joint,
+        rows,
+        spec.action_names,
+        spec.context_names,
+        actions=taken,
+        rewards=_floats("rewards", rounds.reward),
+        propensities=propensities,
+        action_mask=mask,
+        logging_probs=probs,
+        times=None if rounds.time is None else _times(rounds.time),
+        sequences=None if rounds.sequence is None else np.asarray(rounds.sequence.to_numpy()),
+    )

@@ -11,19 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+import polars
 
 from seachange.engine import cores, map_in_order
 from seachange.errors import LogError, SeachangeWarning
 from seachange.kernels.feature_rows import column_moments
 from seachange.log.column_statistics import Distinct
-from seachange.log.feature_types import Category, Feature, Flag, Hashed, LeftOut, Number, with_commas
-from seachange.log.features import FeatureSpec
+from seachange.log.features import Category, Feature, FeatureSpec, Flag, Hashed, LeftOut, Number
 from seachange.log.raw import Kind, RawColumn, as_lists, distinct_texts, numbers_of, raw_columns
 from seachange.log.validation import LARGEST
 
 if TYPE_CHECKING:
-    import polars
-
     from seachange.log.raw import RawLog, RawRounds
 
 # A category has at most this many values, each of which occurs at least this often; the rest are "other".
@@ -93,26 +91,26 @@ class ColumnFacts:
     """Statistics of the raw column so far."""
 
     holder: str = ""  # the table's column that it is, or is inside of
-    rows: int = 0  # of the parts that have it
     seen: int = 0  # values that are not missing
     kinds: set[Kind] = field(default_factory=set)  # in the parts that have values
     declared: set[Kind] = field(default_factory=set)  # in the parts that have none
     numbers: NumberFacts = field(default_factory=NumberFacts)
     precisions: set[str] = field(default_factory=set)  # of its numbers; flags fit any precision
     seconds: bool = False
-    counts: dict[str, int] = field(default_factory=dict)  # of text values, while there are few
+    counts: Counter[str] = field(default_factory=Counter)  # of text values, while there are few
     many: bool = False  # more distinct text values than are counted
     repeats: bool = False  # some text occurred twice in a part
     distinct: Distinct = field(default_factory=Distinct)  # text values
     rising: bool = True  # strictly increasing integers
-    ends: tuple[float, float] | None = None  # the first and the last number
+    lowest: float = np.inf
+    highest: float = -np.inf
     lengths: set[int] = field(default_factory=set)  # of lists of numbers; at most two are kept
     places: list[NumberFacts] = field(default_factory=list)
 
     def merge(self, later: ColumnFacts) -> None:
         """Add the statistics of a later part."""
         self.holder = self.holder or later.holder
-        self.rows, self.seen = self.rows + later.rows, self.seen + later.seen
+        self.seen += later.seen
         self.kinds |= later.kinds
         self.declared |= later.declared
         self.numbers.merge(later.numbers)
@@ -121,21 +119,15 @@ class ColumnFacts:
         self.many |= later.many
         self.repeats |= later.repeats
         self.distinct.add(later.distinct.smallest)
-        for text, count in later.counts.items():
-            self.counts[text] = self.counts.get(text, 0) + count
+        self.counts.update(later.counts)
         if self.many or len(self.counts) > MOST_DISTINCT:
-            self.many, self.counts = True, {}
-        if self.ends is not None and later.ends is not None:
-            self.rising &= later.rising and later.ends[0] > self.ends[1]
-            self.ends = (self.ends[0], later.ends[1])
-        else:
-            self.rising &= later.rising
-            self.ends = self.ends or later.ends
+            self.many, self.counts = True, Counter()
+        self.rising &= later.rising and later.lowest > self.highest
+        self.lowest, self.highest = min(self.lowest, later.lowest), max(self.highest, later.highest)
         self.lengths = set(sorted(self.lengths | later.lengths)[:2])
-        for place, numbers in enumerate(later.places):
-            if place == len(self.places):
-                self.places.append(NumberFacts())
-            self.places[place].merge(numbers)
+        self.places += [NumberFacts() for _ in later.places[len(self.places) :]]
+        for ours, theirs in zip(self.places, later.places, strict=False):
+            ours.merge(theirs)
 
     @property
     def unique(self) -> bool:
@@ -144,13 +136,10 @@ class ColumnFacts:
         return not self.repeats and self.distinct.count >= (1 - slack) * self.seen
 
 
-def fit_features(
-    raw: RawLog, parts: Iterable[RawRounds], *, action_names: Sequence[str] | None = None, cross: bool = True
-) -> FeatureSpec:
+def fit_features(raw: RawLog, parts: Iterable[RawRounds], *, action_names: Sequence[str] | None = None) -> FeatureSpec:
     """The FeatureSpec of the rounds in ``parts``, which are those of ``raw``.
 
-    ``action_names`` sets the order of the actions; by default they are sorted. ``cross`` multiplies the features of a
-    round with those of its actions, if there are both.
+    ``action_names`` sets the order of the actions; by default they are sorted.
     """
     facts = LogFacts()
     found = map_in_order(facts_of, parts, workers=cores()) if isinstance(parts, Sequence) else map(facts_of, parts)
@@ -160,34 +149,38 @@ def fit_features(
         raise LogError("the log is empty: it needs at least one round.")
     shared, unused = _features(raw, facts.shared, facts.rounds, facts.by_action.names())
     pool, pool_unused = _features(raw, facts.pool, facts.pool_rows)
-    _warn_about_unused(raw, unused + pool_unused)
-    named = not pool and not facts.by_place
-    names = [f"action {place}" for place in range(facts.longest)] if not named else facts.names()
-    crossed = bool(pool and shared and cross)
+    left_out = (*unused, *pool_unused)
+    if left_out:
+        listed = ", ".join(f"{column.column!r} ({column.reason})" for column in left_out)
+        # Only tables can name their contexts; columns that were named and still left out cannot be used.
+        fix = " Name them as contexts to use them." if getattr(raw, "contexts", ()) is None else ""
+        warnings.warn(f"columns that are not used as features: {listed}.{fix}", SeachangeWarning, stacklevel=5)
     n_shared, n_pool = (sum(len(feature.names) for feature in side) for side in (shared, pool))
-    if crossed and n_pool * (1 + n_shared) > MOST_CROSSED:
-        crossed = False
+    fits = n_pool * (1 + n_shared) <= MOST_CROSSED
+    if pool and shared and not fits:
         warnings.warn(
             f"the {n_shared} features per round are not crossed with the {n_pool} per action, because that would make "
             f"more than {MOST_CROSSED:,} features. Policies only see the features of actions.",
             SeachangeWarning,
             stacklevel=5,
         )
+    named = not pool and not facts.by_place
+    names = facts.names() if action_names is None else [str(name) for name in action_names]
     used = {feature.column for feature in (*shared, *pool)}
     columns = (facts.shared | facts.pool).items()
     single = set().union(*(column.precisions for name, column in columns if name in used)) == {"float32"}
     return FeatureSpec(
         format=raw.format,
         columns=dict(raw.columns),
-        action_names=tuple(str(name) for name in action_names) if named and action_names is not None else tuple(names),
-        shared=with_commas(shared, getattr(raw, "commas", ())),
+        action_names=tuple(names if named else (f"action {place}" for place in range(facts.longest))),
+        shared=shared,
         pool=pool,
         named=named,
         listed=facts.longest > 0,
-        crossed=crossed,
+        crossed=bool(pool and shared) and fits,
         precision="float32" if single else "float64",
         holders=tuple(dict.fromkeys(facts.shared[feature.column].holder for feature in shared)),
-        left_out=tuple(unused + pool_unused),
+        left_out=left_out,
     )
 
 
@@ -231,8 +224,7 @@ def facts_of(rounds: RawRounds) -> LogFacts:
         facts.by_action = ActionColumns.of(rounds.action, facts.actions, columns)
     else:
         facts.pool_rows, facts.longest = int(pool.offsets[-1]), int(pool.lengths.max(initial=0))
-        facts.pool = _facts_by_name(pool.features)
-        facts.by_place = pool.names is None
+        facts.pool, facts.by_place = _facts_by_name(pool.features), pool.names is None
         facts.actions = {} if pool.names is None else distinct_texts(pool.names)
     return facts
 
@@ -242,10 +234,8 @@ def _facts_by_name(frame: polars.DataFrame) -> dict[str, ColumnFacts]:
 
 
 def _facts(column: RawColumn) -> ColumnFacts:
-    import polars
-
     holder, kind, values = column
-    facts = ColumnFacts(holder=holder, rows=len(values), seen=len(values) - values.null_count())
+    facts = ColumnFacts(holder=holder, seen=len(values) - values.null_count())
     if facts.seen == 0 or kind == "nothing":
         facts.seen, facts.declared = 0, {kind}
         return facts
@@ -257,7 +247,7 @@ def _facts(column: RawColumn) -> ColumnFacts:
         facts.precisions = _precision(values.dtype)
         facts.seconds = values.dtype in (polars.Date, polars.Datetime, polars.Duration, polars.Time)
         facts.rising = bool(values.dtype.is_integer() and (np.diff(numbers) > 0).all())
-        facts.ends = (float(numbers[0]), float(numbers[-1]))
+        facts.lowest, facts.highest = float(numbers[0]), float(numbers[-1])  # if it is rising
     elif kind == "text":
         _count(facts, values)
     elif kind == "texts":
@@ -273,39 +263,34 @@ def _facts(column: RawColumn) -> ColumnFacts:
 
 
 def _precision(dtype: Any) -> set[str]:
-    import polars
-
-    if dtype == polars.Boolean:
-        return set()
-    return {"float32" if dtype == polars.Float32 else "float64"}
+    return set() if dtype == polars.Boolean else {"float32" if dtype == polars.Float32 else "float64"}
 
 
 def _count(facts: ColumnFacts, values: polars.Series) -> None:
-    import polars
-
     texts = values.drop_nulls().cast(polars.String)
     facts.many = texts.n_unique() > MOST_DISTINCT
     facts.repeats = texts.n_unique() < len(texts)
     facts.distinct.add(texts.hash().to_numpy())
     if not facts.many:
         counted = texts.value_counts(name="count")
-        facts.counts = dict(zip(counted[:, 0].to_list(), counted["count"].to_list(), strict=True))
+        facts.counts = Counter(dict(counted.iter_rows()))
 
 
 def _features(
     raw: RawLog, columns: Mapping[str, ColumnFacts], rows: int, by_action: Collection[str] = ()
 ) -> tuple[tuple[Feature, ...], list[LeftOut]]:
     """The features that columns of ``raw`` become, and the columns that are not used."""
-    kept = getattr(raw, "contexts", None) is not None  # the user asked for these columns
+    requested = getattr(raw, "contexts", None) is not None
+    commas = getattr(raw, "commas", ())
     features: list[Feature] = []
     left_out: list[LeftOut] = []
     for name, facts in columns.items():
         known_after = "determined by the action taken" if name in by_action else ""
-        reason = _unusable(facts) or ("" if kept else _useless(facts, rows) or known_after)
+        reason = _unusable(facts) or ("" if requested else _useless(facts, rows) or known_after)
         if reason:
             left_out.append(LeftOut(name, reason))
         else:
-            features += _features_of_column(name, facts, rows)
+            features += _features_of_column(name, facts, rows, name in commas)
     return tuple(features), left_out
 
 
@@ -346,34 +331,25 @@ def _useless(facts: ColumnFacts, rows: int) -> str:
     return ""
 
 
-def _features_of_column(name: str, facts: ColumnFacts, rows: int) -> list[Feature]:
+def _features_of_column(name: str, facts: ColumnFacts, rows: int, comma: bool) -> list[Feature]:
     marked = facts.seen < rows
     kinds = facts.kinds or facts.declared
     if kinds & {"text", "texts"}:
         several = "texts" in kinds
         if facts.many:
             return [Hashed(name, BUCKETS, marked, several)]
-        often = [(text, count) for text, count in facts.counts.items() if count >= LEAST_SEEN and text != OTHER]
-        often.sort(key=lambda item: (-item[1], item[0]))
-        return [Category(name, tuple(text for text, _ in often[:MOST_VALUES]), marked, several)]
+        often = [(-count, text) for text, count in facts.counts.items() if count >= LEAST_SEEN and text != OTHER]
+        return [Category(name, tuple(text for _, text in sorted(often)[:MOST_VALUES]), marked, several)]
     if "numbers" in kinds:
-        return [_number(name, numbers, rows, place) for place, numbers in enumerate(facts.places)]
-    return [_number(name, facts.numbers, rows, None, facts.seconds)]
+        return [_number(name, numbers, rows, place, False, comma) for place, numbers in enumerate(facts.places)]
+    return [_number(name, facts.numbers, rows, None, facts.seconds, comma)]
 
 
-def _number(name: str, facts: NumberFacts, rows: int, place: int | None, seconds: bool = False) -> Feature:
+def _number(name: str, facts: NumberFacts, rows: int, place: int | None, seconds: bool, comma: bool) -> Feature:
     marked = facts.seen < rows
     if facts.zero_one and facts.usable:
-        return Flag(name, marked, place)
-    return Number(name, facts.mean, facts.scale, marked, place, seconds)
-
-
-def _warn_about_unused(raw: RawLog, columns: Sequence[LeftOut]) -> None:
-    if columns:
-        listed = ", ".join(f"{column.column!r} ({column.reason})" for column in columns)
-        # Only tables can name their contexts; columns that were named and still left out cannot be used.
-        fix = " Name them as contexts to use them." if getattr(raw, "contexts", ()) is None else ""
-        warnings.warn(f"columns that are not used as features: {listed}.{fix}", SeachangeWarning, stacklevel=6)
+        return Flag(name, marked, place, comma)
+    return Number(name, facts.mean, facts.scale, marked, place, seconds, comma)
 
 
 class ActionColumns:
@@ -392,23 +368,21 @@ class ActionColumns:
         cls, actions: polars.Series, names: Iterable[str], columns: Iterable[tuple[str, polars.Series]]
     ) -> ActionColumns:
         """The columns of one part; ``names`` are those of its actions."""
-        found = cls()
-        found.rounds, found.actions = len(actions), set(names)
+        part = cls()
+        part.rounds, part.actions = len(actions), set(names)
         head = actions.head(HEAD_ROUNDS).to_list()
         often = Counter(head).most_common(1)
         rows = [row for row, action in enumerate(head) if action == often[0][0] and action is not None]
         for name, values in columns:
             varies = values.dtype.is_nested() or _differ(values.head(HEAD_ROUNDS).to_list(), rows)
-            found.columns[name] = VARIES if varies else _value_by_action(actions, values)
-        return found
+            part.columns[name] = VARIES if varies else _value_by_action(actions, values)
+        return part
 
     def merge(self, later: ActionColumns) -> None:
         """Add a later part."""
         self.actions |= later.actions
         for name in self.columns.keys() | later.columns.keys():
             ours, theirs = self.columns.get(name, {}), later.columns.get(name, {})
-            if self.rounds == 0:
-                ours = {}
             clash = ours is VARIES or theirs is VARIES or any(ours.get(a, v) != v for a, v in theirs.items())
             self.columns[name] = VARIES if clash else {**ours, **theirs}
         self.rounds += later.rounds
@@ -429,8 +403,6 @@ def _differ(values: Sequence[Any], rows: Sequence[int]) -> bool:
 
 def _value_by_action(actions: polars.Series, values: polars.Series) -> Any:
     """The one value of each action, or ``VARIES``."""
-    import polars
-
     frame = polars.DataFrame({"action": actions, "value": values}).drop_nulls("action")
     each = frame.group_by("action").agg(polars.col("value").first(), polars.col("value").n_unique().alias("n"))
     if (each["n"] > 1).any():

@@ -1,17 +1,143 @@
-"""FeatureSpec: how the raw columns of a log become feature vectors, recorded so that it can be repeated exactly."""
+"""FeatureSpec: how the raw columns of a log become feature vectors, recorded so that it can be repeated exactly.
+
+It encodes single records here, and tables in ``seachange.log.encoding``.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Literal
+from itertools import accumulate
+from typing import Annotated, Any, Literal
+from zlib import crc32
 
 import msgspec
+import numpy as np
 
-from seachange.log.feature_types import Category, Feature, Flag, Hashed, LeftOut, Number, distinct_names
-from seachange.log.record_encoding import Encoded, record_encoder
+from seachange.errors import LogError, did_you_mean
+from seachange.log.raw import number_in, number_of, text_of, time_of
+from seachange.log.validation import LARGEST
+from seachange.protocols import Bools, Floats
 
-__all__ = ["Category", "Encoded", "Feature", "FeatureSpec", "Flag", "Hashed", "LeftOut", "Number", "plain_features"]
+Encoded = tuple[Floats | None, Bools | None]  # a context and an action mask, as deployers take them
+Record = Mapping[str, Any]
+Get = Callable[[Record], Any]  # finds a field of a record
+Write = Callable[[Record, Any], None]  # writes a feature of a record into a row
+# The key of a record that lists the actions of its round, if they differ between rounds.
+ACTIONS = "actions"
+# Formats that cannot tell an empty text from a missing one.
+EMPTY_IS_MISSING = ("csv", "tsv")
+# Fields that an error lists.
+LISTED_FIELDS = 12
+# Values of a category that its description lists.
+LISTED_VALUES = 8
+# The most buckets that a model file may ask for.
+MOST_BUCKETS = 1 << 16
+
+
+def _labels(column: str, place: int | None, marked: bool) -> tuple[str, ...]:
+    label = column if place is None else f"{column}[{place}]"
+    return (label, f"{label} missing") if marked else (label,)
+
+
+class Number(msgspec.Struct, frozen=True, tag="number"):
+    """(x - mean) / scale; missing values become the mean, which is 0."""
+
+    column: str  # nested ones with dots: user.age
+    mean: float
+    scale: Annotated[float, msgspec.Meta(gt=0)]
+    marked: bool = False  # an extra 0/1 feature is 1 if the value is missing
+    place: int | None = None  # which entry of the column's lists
+    seconds: bool = False  # it is a timestamp or a duration
+    comma: bool = False  # as text it has a decimal comma: 1,5
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of its features."""
+        return _labels(self.column, self.place, self.marked)
+
+    @property
+    def description(self) -> str:
+        """The encoding, in words."""
+        unit = " in seconds" if self.seconds else ""
+        return f"number{unit}, mean {self.mean:.6g}, standard deviation {self.scale:.6g}"
+
+
+class Flag(msgspec.Struct, frozen=True, tag="flag"):
+    """0 or 1, unchanged; missing values become 0."""
+
+    column: str
+    marked: bool = False
+    place: int | None = None
+    comma: bool = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of its features."""
+        return _labels(self.column, self.place, self.marked)
+
+    @property
+    def description(self) -> str:
+        """The encoding, in words."""
+        return "0 or 1, unchanged"
+
+
+class Category(msgspec.Struct, frozen=True, tag="category"):
+    """A 0/1 feature for each of the most frequent values, and one for all others.
+
+    If ``several``, values are lists, of which each entry counts. Missing values without a mark count as others; missing
+    lists are empty.
+    """
+
+    column: str
+    values: tuple[str, ...]  # the most frequent first
+    marked: bool = False
+    several: bool = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of its features."""
+        named = (f"{self.column}={value}" for value in self.values)
+        return (*named, f"{self.column}=other", *((f"{self.column} missing",) if self.marked else ()))
+
+    @property
+    def description(self) -> str:
+        """The encoding, in words."""
+        kind, more = "lists of" if self.several else "one of", len(self.values) - LISTED_VALUES
+        listed = (*self.values[:LISTED_VALUES], *([f"… {more} more"] if more > 0 else []), "other")
+        return f"{kind} {', '.join(listed)}"
+
+
+class Hashed(msgspec.Struct, frozen=True, tag="hashed"):
+    """A 0/1 feature for each of ``buckets``; a value's bucket is the CRC-32 of its UTF-8 text, modulo their number."""
+
+    column: str
+    buckets: Annotated[int, msgspec.Meta(ge=1, le=MOST_BUCKETS)]
+    marked: bool = False
+    several: bool = False
+    hash: Literal["crc32"] = "crc32"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of its features."""
+        named = (f"{self.column} bucket {bucket}" for bucket in range(self.buckets))
+        return (*named, *((f"{self.column} missing",) if self.marked else ()))
+
+    @property
+    def description(self) -> str:
+        """The encoding, in words."""
+        kind = "lists of many values" if self.several else "one of many values"
+        return f"{kind}, hashed into {self.buckets} buckets ({self.hash})"
+
+
+Feature = Number | Flag | Category | Hashed
+
+
+class LeftOut(msgspec.Struct, frozen=True):
+    """A column that is not used as a feature, and why."""
+
+    column: str
+    reason: str
 
 
 class FeatureSpec(msgspec.Struct, frozen=True, dict=True):
@@ -53,12 +179,12 @@ class FeatureSpec(msgspec.Struct, frozen=True, dict=True):
     @cached_property
     def shared_names(self) -> tuple[str, ...]:
         """The features that all actions of a round share."""
-        return distinct_names([name for feature in self.shared for name in feature.names])
+        return _numbered([name for feature in self.shared for name in feature.names])
 
     @cached_property
     def pool_names(self) -> tuple[str, ...]:
         """The features that each action of a round has of its own."""
-        return distinct_names([name for feature in self.pool for name in feature.names])
+        return _numbered([name for feature in self.pool for name in feature.names])
 
     @cached_property
     def context_names(self) -> tuple[str, ...]:
@@ -66,17 +192,12 @@ class FeatureSpec(msgspec.Struct, frozen=True, dict=True):
         if not self.pool:
             return self.shared_names
         crossed = [f"{x} × {a}" for x in self.shared_names for a in self.pool_names] if self.crossed else []
-        return distinct_names([*self.pool_names, *crossed])
+        return _numbered([*self.pool_names, *crossed])
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """The raw columns behind the shared features, each once."""
-        return tuple(dict.fromkeys(feature.column for feature in self.shared))
-
-    @property
-    def pool_sources(self) -> tuple[str, ...]:
-        """The raw columns behind the features of actions, each once."""
-        return tuple(dict.fromkeys(feature.column for feature in self.pool))
+        """The raw columns behind the features, each once."""
+        return tuple(dict.fromkeys(feature.column for feature in (*self.shared, *self.pool)))
 
     def words(self, columns: Mapping[str, str | Sequence[str]] | None = None) -> dict[str, str | Sequence[str]]:
         """The column mapping of the log that this was fitted on; ``columns`` overrides it."""
@@ -93,42 +214,266 @@ class FeatureSpec(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def _encoder(self) -> Callable[[Mapping[str, Any]], Encoded]:
-        return record_encoder(self)
+        return _record_encoder(self)
 
     def described(self) -> list[tuple[str, str, str]]:
         """For display: each raw column, its encoding, and its features."""
         rows = []
         for feature in (*self.shared, *self.pool):
             names = feature.names
-            shown = names[0] if len(names) == 1 else f"{names[0]} … {names[-1]}" if len(names) > 2 else ", ".join(names)
+            listed = ", ".join(names) if len(names) < 3 else f"{len(names)}: {names[0]} … {names[-1]}"
             whose = "" if not self.pool else " (per round)" if feature in self.shared else " (per action)"
-            listed = shown if len(names) < 3 else f"{len(names)}: {shown}"
             rows.append((feature.column, feature.description + whose, listed))
         return rows
 
-    told = described  # until its caller uses the new name
-
     def __repr__(self) -> str:
-        """Sizes and columns."""
-        columns = ", ".join((*self.sources, *self.pool_sources)) or "none"
+        columns = ", ".join(self.sources) or "none"
         return f"FeatureSpec({self.n_features} features from the columns {columns}; {self.n_actions} actions)"
 
     def unit_of(self, name: str) -> float | None:
         """One unit of the feature ``name`` in raw units; None if it is not a standardized number."""
-        return self._units.get(name)
-
-    @cached_property
-    def _units(self) -> dict[str, float]:
         names, features = (self.pool_names, self.pool) if self.pool else (self.shared_names, self.shared)
-        start, units = 0, {}
-        for feature in features:
-            if isinstance(feature, Number):
-                units[names[start]] = feature.scale
-            start += len(feature.names)
-        return units
+        starts = accumulate((len(feature.names) for feature in features), initial=0)
+        scales = {names[i]: each.scale for each, i in zip(features, starts, strict=False) if isinstance(each, Number)}
+        return scales.get(name)
 
 
 def plain_features(context_names: Sequence[str], action_names: Sequence[str]) -> FeatureSpec:
     """Numbers unchanged, for models that were learned from arrays."""
     numbers = tuple(Number(name, 0.0, 1.0) for name in context_names)
     return FeatureSpec("arrays", {}, tuple(action_names), numbers, holders=tuple(context_names))
+
+
+def _numbered(names: Sequence[str]) -> tuple[str, ...]:
+    """The names; repeated ones are numbered."""
+    seen: dict[str, int] = {}
+    distinct: list[str] = []
+    for name in names:
+        seen[name] = seen.get(name, 0) + 1
+        distinct.append(name if seen[name] == 1 else f"{name} ({seen[name]})")
+    return tuple(distinct)
+
+
+def scaling(feature: Number | Flag) -> tuple[float, float]:
+    """Its mean and its scale; 0 and 1 for flags."""
+    return (feature.mean, feature.scale) if isinstance(feature, Number) else (0.0, 1.0)
+
+
+def code_of(feature: Category | Hashed) -> Callable[[str], int]:
+    """Maps a text to its place among the features of ``feature``."""
+    if isinstance(feature, Hashed):
+        buckets = feature.buckets
+        return lambda text: crc32(text.encode()) % buckets
+    codes, other = {value: place for place, value in enumerate(feature.values)}, len(feature.values)
+    return lambda text: codes.get(text, other)
+
+
+def code_of_missing(feature: Category | Hashed) -> int:
+    """The place of a missing value; -1 if it has none."""
+    if feature.marked:
+        return len(feature.names) - 1
+    return len(feature.values) if isinstance(feature, Category) and not feature.several else -1
+
+
+class AbsentField(Exception):  # noqa: N818
+    """A record lacks a field that the log always had."""
+
+
+def _record_encoder(spec: FeatureSpec) -> Callable[[Record], Encoded]:
+    """A function that encodes records, bit-equal to the rows of a table."""
+    width, n_own, n_actions = len(spec.shared_names), len(spec.pool_names), spec.n_actions
+    write_shared = _row_writer(spec, spec.shared, "a record")
+    write_own = _row_writer(spec, spec.pool, f"each of {ACTIONS!r}")
+    places = {name: place for place, name in enumerate(spec.action_names)}
+
+    def shared_row(record: Record) -> Floats:
+        row = np.zeros(width, dtype=spec.precision)
+        write_shared(record, row)
+        return row
+
+    def mask_of(actions: Sequence[Any]) -> Bools:
+        mask = np.zeros(n_actions, dtype=bool)
+        if not spec.named:
+            mask[: len(actions)] = True
+            return mask
+        mask[[places[name] for name in map(text_of, actions) if name in places]] = True
+        if not mask.any():
+            known = ", ".join(spec.action_names)
+            raise LogError(f"none of the record's {len(actions)} actions is known; the known actions are {known}.")
+        return mask
+
+    def encoded(record: Record) -> Encoded:
+        if not isinstance(record, Mapping):
+            raise LogError(f"a record must be a mapping of columns to values; got a {type(record).__name__}.")
+        if not spec.pool:
+            context = shared_row(record) if width else None
+            return context, mask_of(_listed_actions(record, spec)) if spec.listed else None
+        actions = _listed_actions(record, spec)
+        context = np.zeros((n_actions, len(spec.context_names)), dtype=spec.precision)
+        for place, action in enumerate(actions):
+            write_own(action, context[place], place)
+        if spec.crossed:
+            products = shared_row(record)[:, None] * context[: len(actions), None, :n_own]
+            context[: len(actions), n_own:] = products.reshape(len(actions), -1)
+        return context, mask_of(actions)
+
+    return encoded
+
+
+def _listed_actions(record: Record, spec: FeatureSpec) -> Sequence[Any]:
+    actions = record.get(ACTIONS)
+    if not isinstance(actions, Sequence) or isinstance(actions, str) or len(actions) == 0:
+        raise LogError(f"a record must list its available actions under {ACTIONS!r}; this one has {actions!r}.")
+    if not spec.named and len(actions) > spec.n_actions:
+        raise LogError(f"a record can list at most {spec.n_actions} actions, the most in the log; got {len(actions)}.")
+    if spec.pool and not all(isinstance(action, Mapping) for action in actions):
+        raise LogError(f"each of {ACTIONS!r} must be a mapping of columns to values.")
+    return actions
+
+
+def _row_writer(spec: FeatureSpec, features: Sequence[Feature], whose: str) -> Callable[..., None]:
+    """A function that writes all ``features`` of a record into a row of zeros."""
+    writers: list[Write] = []
+    first = 0
+    for feature in features:
+        get = _getter(feature.column, required=not feature.marked)
+        if isinstance(feature, Number | Flag):
+            writers.append(_number_writer(feature, get, first))
+        elif feature.several:
+            writers.append(_texts_writer(feature, get, first))
+        else:
+            writers.append(_text_writer(feature, get, first, spec.format in EMPTY_IS_MISSING))
+        first += len(feature.names)
+
+    def write_row(record: Record, row: Any, index: int | None = None) -> None:
+        try:
+            for write in writers:
+                write(record, row)
+        except AbsentField:
+            where = "" if index is None else f" from the one at index {index}"
+            raise _absent_fields(features, record, whose, where) from None
+
+    return write_row
+
+
+def _number_writer(feature: Number | Flag, get: Get, first: int) -> Write:
+    mean, scale = scaling(feature)
+    seconds = isinstance(feature, Number) and feature.seconds
+    convert = time_of if seconds else number_of
+    comma, marked, place, label = feature.comma, feature.marked, feature.place, feature.names[0]
+
+    def write(record: Record, row: Any) -> None:
+        value = get(record)
+        if place is not None and value is not None:
+            try:
+                if isinstance(value, str):
+                    raise TypeError("text is not a list")
+                value = value[place] if place < len(value) else None
+            except (TypeError, KeyError) as error:
+                raise LogError(f"{feature.column!r} must be a list of numbers; the record has {value!r}.") from error
+        try:
+            if type(value) is str and not seconds:
+                value = number_in(value, comma)
+            if value is None or value != value:
+                if marked:
+                    row[first + 1] = 1.0
+                return
+            number = value if type(value) is float else convert(value)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise LogError(f"{label!r} must be a number; the record has {value!r}.") from error
+        if not -LARGEST <= number <= LARGEST:
+            raise LogError(f"{label!r} must be finite and at most {LARGEST:g} in size; the record has {value!r}.")
+        row[first] = (number - mean) / scale
+
+    return write
+
+
+def _text_writer(feature: Category | Hashed, get: Get, first: int, empty_is_missing: bool) -> Write:
+    code, missing, nothing = code_of(feature), code_of_missing(feature), "" if empty_is_missing else None
+
+    def write(record: Record, row: Any) -> None:
+        value = get(record)
+        absent = value is None or value != value or value == nothing
+        place = missing if absent else code(value if type(value) is str else text_of(value))
+        if place >= 0:
+            row[first + place] = 1.0
+
+    return write
+
+
+def _texts_writer(feature: Category | Hashed, get: Get, first: int) -> Write:
+    code, missing = code_of(feature), code_of_missing(feature)
+
+    def write(record: Record, row: Any) -> None:
+        values = get(record)
+        if values is None:
+            if missing >= 0:
+                row[first + missing] = 1.0
+            return
+        if isinstance(values, str) or not hasattr(values, "__iter__"):
+            raise LogError(f"{feature.column!r} must be a list; the record has {values!r}.")
+        for value in values:
+            if value is not None and value == value:
+                row[first + code(text_of(value))] = 1.0
+
+    return write
+
+
+def _getter(column: str, required: bool) -> Get:
+    """A function that finds a column in a record: under its own name, or nested if it has dots.
+
+    A ``required`` one must be present, though it may be None: otherwise a misspelled name would silently count as
+    missing in every round.
+    """
+    dots = [place for place, letter in enumerate(column) if letter == "."]
+    heads = [(column[:dot], _getter(column[dot + 1 :], required)) for dot in dots]
+
+    def get(record: Record) -> Any:
+        value = record.get(column)
+        if value is not None or column in record:
+            return value
+        for head, rest in heads:
+            inner = record.get(head)
+            if isinstance(inner, Mapping):
+                return rest(inner)
+        if required and not any(head in record and record[head] is None for head, _ in heads):
+            raise AbsentField
+        return None
+
+    return get
+
+
+def _absent_fields(features: Iterable[Feature], record: Record, whose: str, where: str = "") -> LogError:
+    """The error that names the fields of ``features`` that ``record`` lacks, and its most similar field."""
+    wanted = {feature.column: _getter(feature.column, required=True) for feature in features if not feature.marked}
+    absent = [column for column, get in wanted.items() if _lacks(record, get)]
+    spare = [key for key in _keys(record) if key not in wanted]
+    near = ((key, did_you_mean(key, absent)) for key in spare)
+    guess = next((f" There is {key!r}.{question}" for key, question in near if question), "")
+    verb = "is" if len(absent) == 1 else "are"
+    return LogError(
+        f"{whose} must have the fields that were always in the log: {_some(list(wanted))}; {_some(absent, repr)} "
+        f"{verb} missing{where}.{guess} Pass None for an unknown value."
+    )
+
+
+def _lacks(record: Record, get: Get) -> bool:
+    try:
+        get(record)
+    except AbsentField:
+        return True
+    return False
+
+
+def _keys(record: Record, prefix: str = "") -> Iterator[str]:
+    """The names of all fields, nested ones with dots."""
+    for key, value in record.items():
+        if isinstance(value, Mapping):
+            yield from _keys(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}"
+
+
+def _some(names: list[str], shown: Callable[[str], str] = str) -> str:
+    more = [f"{len(names) - LISTED_FIELDS} more"] if len(names) > LISTED_FIELDS else []
+    return ", ".join([*map(shown, names[:LISTED_FIELDS]), *more])

@@ -19,7 +19,7 @@ STEP, FIRST, SECOND = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B
 
 
 def remembered(log: BanditLog) -> tuple[int, ...]:
-    """The smallest hashes of the rounds of ``log``; none if its rounds are too similar to be told apart."""
+    """The smallest hashes of the rounds of ``log``; none if its rounds are too similar to identify it."""
     least = np.empty(0, dtype=np.uint64)
     for chunk in log.chunks():
         least = np.sort(np.concatenate([least, round_hashes(chunk)]))[: 2 * REMEMBERED]

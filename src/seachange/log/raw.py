@@ -14,15 +14,14 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from functools import cached_property
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
+import polars
 
 from seachange.protocols import Bools, Floats, Ints
-
-if TYPE_CHECKING:
-    import polars
 
 # Rounds per part, unless a caller wants another number.
 PART_ROWS = 1 << 17
@@ -65,10 +64,18 @@ class Pool:
         """(n,) how many actions each round has."""
         return np.diff(self.offsets)
 
+    @cached_property
+    def owners(self) -> Ints:
+        """(rows,) the round of each row."""
+        return np.repeat(np.arange(len(self.lengths)), self.lengths)
+
+    @cached_property
+    def places(self) -> Ints:
+        """(rows,) the place of each row in its round's list."""
+        return np.arange(len(self.owners)) - self.offsets[:-1][self.owners]
+
     def filter(self, kept: Bools) -> Pool:
         """The lists of the rounds that are kept."""
-        import polars
-
         rows = np.repeat(kept, self.lengths)
         return Pool(
             np.concatenate([[0], np.cumsum(self.lengths[kept])]),
@@ -95,29 +102,26 @@ class RawRounds:
     rejected: tuple[Rejected, ...] = ()  # lines between these rounds that could not be read
 
     def __len__(self) -> int:
-        """Number of rounds."""
         return len(self.lines)
 
     def filter(self, kept: Bools) -> RawRounds:
         """The rounds that are kept, without the rejected lines."""
-        import polars
-
         mask = polars.Series(kept)
         columns = {word: getattr(self, word) for word in PER_ROUND}
-        held: dict[str, Any] = {word: None if each is None else each.filter(mask) for word, each in columns.items()}
+        filtered: dict[str, Any] = {
+            word: None if column is None else column.filter(mask) for word, column in columns.items()
+        }
         return RawRounds(
             self.source,
             self.lines[kept],
             _filtered(self.features, kept),
             pool=None if self.pool is None else self.pool.filter(kept),
-            **held,
+            **filtered,
         )
 
 
 def _filtered(features: polars.DataFrame, kept: Bools) -> polars.DataFrame:
     """The rows that are kept; works for a table without columns, too."""
-    import polars
-
     return features.filter(polars.Series(kept)) if features.width else polars.DataFrame(height=int(kept.sum()))
 
 
@@ -149,8 +153,6 @@ class RawColumn(NamedTuple):
 
 def raw_columns(frame: polars.DataFrame) -> dict[str, RawColumn]:
     """The columns of ``frame`` by name, nested ones as ``user.age``; a flat column of that name takes precedence."""
-    import polars
-
     found: dict[str, RawColumn] = {}
     for name, dtype in frame.schema.items():
         if dtype == polars.Struct:
@@ -163,8 +165,6 @@ def raw_columns(frame: polars.DataFrame) -> dict[str, RawColumn]:
 
 def kind_of(dtype: Any) -> Kind:
     """The kind of feature that values of a polars type can become."""
-    import polars
-
     if dtype.is_numeric() or dtype in (polars.Boolean, polars.Time, polars.Duration):
         return "number"
     if dtype in (polars.Date, polars.Datetime):
@@ -179,8 +179,6 @@ def kind_of(dtype: Any) -> Kind:
 
 def numbers_of(series: polars.Series) -> npt.NDArray[Any]:
     """(n,) a column of numbers, times or durations (both in seconds); NaN if a value is missing."""
-    import polars
-
     dtype, unit = series.dtype, 1.0
     if dtype in (polars.Date, polars.Datetime):
         series, unit = series.cast(polars.Datetime("us")).dt.epoch("us"), 1e6
@@ -198,8 +196,6 @@ def numbers_of(series: polars.Series) -> npt.NDArray[Any]:
 
 def as_lists(series: polars.Series) -> polars.Series:
     """Arrays of fixed length as lists."""
-    import polars
-
     return series.cast(polars.List(series.dtype.inner)) if isinstance(series.dtype, polars.Array) else series
 
 
@@ -269,8 +265,6 @@ def distinct_texts(series: polars.Series) -> dict[str, Any]:
 
 def coded(series: polars.Series, code: Callable[[str], int]) -> Ints:
     """(n,) the code of each value by its text; -1 if it is missing."""
-    import polars
-
     if series.dtype in (polars.Categorical, polars.Enum):
         series = series.cast(polars.String)
     if (span := _span(series)) is not None:

@@ -1,32 +1,32 @@
-"""The rules that every round of a log must keep.
+"""The columns of a log, and the rules that every round must keep.
 
-Each rule is defined once, in ``RULES``. Making a BanditLog raises on the first broken rule or drops the rows that break
-one; ``seachange.check`` counts them.
+``columns_from_arrays`` converts whatever arrays a caller has. Each rule is defined once, in ``RULES``: making a
+BanditLog raises on the first broken rule or drops the rows that break one; ``seachange.check`` counts them.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from seachange.errors import Fix, LogError, ParameterError
-from seachange.log.arrays import Columns
+from seachange.errors import Fix, LogError, ParameterError, SeachangeWarning
 from seachange.log.joint_features import JointFeatures, LogArrays
 from seachange.protocols import Bools, Floats, Ints
 
 OnBadRows = Literal["raise", "drop"]
+# A larger action is taken for an identifier, not for an index, unless n_actions is given.
+MOST_ACTIONS = 1_000_000
 # Probabilities written with a few decimals each are off by rounding: one probability, and the sum of k of them by √k.
 PROBABILITY_TOLERANCE = 1e-4
-# Nothing less likely than this is ever logged: such a propensity means something else.
+# No real choice is less likely than this, so a smaller propensity is a mistake.
 LEAST_PROPENSITY = 1e-12
 # Squares of rewards and features, and their sums, must stay finite.
 LARGEST = 1e100
-
-
 DROP = Fix('Drop those rows with on_bad_rows="drop".', "Drop those rows with --drop-bad-rows.")
 DROP_OR_KEEP = Fix(
     'Drop those rows with on_bad_rows="drop" (or keep them as unobserved rounds with missing_rewards=True).',
@@ -39,7 +39,7 @@ SORT = Fix("Sort the log by time.", "Sort the log by time: seachange check LOG -
 
 @dataclass(frozen=True)
 class Problem:
-    """What is wrong with a log, as data: ``text`` renders it."""
+    """What is wrong with a log, as data; ``sentence`` renders it."""
 
     rule: str  # the rule's identifier, such as propensity-zero
     requirement: str  # what must hold
@@ -68,6 +68,152 @@ class ProblemError(LogError):
 
     def __reduce__(self) -> tuple[type[ProblemError], tuple[Problem]]:
         return type(self), (self.details,)
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns of a log: copied, of equal length, not yet validated."""
+
+    joint: JointFeatures
+    rows: Floats  # (n or 1, R, D) contexts as kernels take them
+    action_names: Sequence[str] | None
+    context_names: Sequence[str] | None
+    actions: Floats | Ints  # (n,)
+    rewards: Floats  # (n,)
+    propensities: Floats | None = None  # (n,)
+    action_mask: Bools | None = None  # (n, K)
+    logging_probs: Floats | None = None  # (n, K)
+    times: npt.NDArray[Any] | None = None  # (n,)
+    sequences: npt.NDArray[Any] | None = None  # (n,)
+
+    def __len__(self) -> int:
+        return len(self.actions)
+
+
+# The arrays of a log: number of dimensions, type (_FLOATS keeps float32, None keeps any), and shape, for errors.
+_FLOATS, _PER_ROUND = "floats", "one entry per round, shape (n,)"
+FORMS: dict[str, tuple[int, Any, str]] = {
+    "actions": (1, np.float64, _PER_ROUND),
+    "rewards": (1, np.float64, _PER_ROUND),
+    "propensities": (1, np.float64, _PER_ROUND),
+    "contexts": (2, _FLOATS, "shape (n, d)"),
+    "action_features": (3, _FLOATS, "shape (n, K, d) or be (rows, offsets)"),
+    "action_mask": (2, bool, "shape (n, K)"),
+    "logging_probs": (2, np.float64, "shape (n, K)"),
+    "times": (1, None, _PER_ROUND),
+    "sequences": (1, None, _PER_ROUND),
+}
+
+
+def columns_from_arrays(
+    given: Sequence[Any], n_actions: int | None, action_names: Sequence[str] | None, context_names: Sequence[str] | None
+) -> Columns:
+    """The arguments of ``BanditLog.from_arrays`` as columns; ``given`` has the arrays in the order of ``FORMS``."""
+    arrays = dict(zip(FORMS, given, strict=True))
+    if arrays["contexts"] is not None and arrays["action_features"] is not None:
+        raise ParameterError("pass contexts (one vector per round) or action_features (one per action), not both.")
+    arrays["actions"] = _array("actions", arrays["actions"], *FORMS["actions"])
+    n = len(arrays["actions"])
+    if n == 0:
+        raise LogError("the log is empty: it needs at least one round.")
+    lists = arrays["action_features"] if isinstance(arrays["action_features"], tuple) else None
+    if lists is not None:
+        arrays["action_features"] = _padded(lists[0], lists[1], n)
+    arrays = {name: _array(name, values, *FORMS[name]) for name, values in arrays.items()}
+    for name, array in arrays.items():
+        if array is not None and len(array) != n:
+            raise LogError(f"every column must have one entry per round; actions has {n} and {name} has {len(array)}.")
+    if arrays["times"] is not None and arrays["times"].dtype.kind not in "iufM":
+        raise LogError(
+            f"times must be numbers (seconds) or datetime64; they are {arrays['times'].dtype}. Parse them first."
+        )
+    known = _number_of_actions(n_actions, action_names, arrays)
+    for name in ("action_mask", "logging_probs"):
+        if arrays[name] is not None and arrays[name].shape[1] != known:
+            raise LogError(
+                f"{name} must have one column per action; it has {arrays[name].shape[1]} columns for {known} actions."
+            )
+    if lists is not None:
+        in_list = np.arange(known)[None, :] < np.diff(lists[1])[:, None]
+        arrays["action_mask"] = in_list if arrays["action_mask"] is None else arrays["action_mask"] & in_list
+    if arrays["propensities"] is None and arrays["logging_probs"] is not None:
+        # Rows with invalid actions are bad, whatever is looked up here.
+        taken = np.nan_to_num(np.clip(arrays["actions"], 0, known - 1)).astype(np.int64)
+        arrays["propensities"] = arrays["logging_probs"][np.arange(n), taken]
+    contexts, action_features = arrays.pop("contexts"), arrays.pop("action_features")
+    if action_features is None:
+        contexts = np.empty((n, 0)) if contexts is None else contexts
+        joint = JointFeatures("shared" if contexts.shape[1] else "none", known, contexts.shape[1])
+    else:
+        contexts, joint = action_features, JointFeatures("per action", known, action_features.shape[2])
+    return Columns(joint, joint.rows(contexts), action_names, context_names, **arrays)
+
+
+def _array(name: str, values: Any, ndim: int, dtype: Any, shape: str) -> Any:
+    """A copy of ``values``, checked."""
+    if values is None:
+        return None
+    if dtype is _FLOATS:
+        dtype = np.float32 if getattr(values, "dtype", None) == np.float32 else np.float64
+    try:
+        array = np.array(values, dtype=dtype)
+    except (TypeError, ValueError) as error:
+        hint = " For a table with named actions, use BanditLog.from_frame." if name == "actions" else ""
+        raise LogError(f"{name} must be numbers: {error}.{hint}") from error
+    if array.ndim != ndim:
+        raise LogError(f"{name} must have {shape}; it has shape {array.shape}.")
+    return array
+
+
+def _padded(rows: Any, offsets: Any, n: int) -> Floats:
+    """(n, K, d): lists of actions, padded with zeros."""
+    rows, offsets = _array("action_features rows", rows, *FORMS["contexts"]), np.asarray(offsets)
+    lengths = np.diff(offsets)
+    whole = offsets.ndim == 1 and offsets.dtype.kind in "iu"
+    if not whole or len(offsets) != n + 1 or offsets[0] != 0 or offsets[-1] != len(rows) or (lengths < 1).any():
+        raise LogError(
+            f"offsets must be {n + 1} increasing integers from 0 to the number of rows ({len(rows)}); "
+            f"got {len(offsets)} entries."
+        )
+    features = np.zeros((n, int(lengths.max()), rows.shape[1]), dtype=rows.dtype)
+    place = np.arange(len(rows)) - np.repeat(offsets[:-1], lengths)
+    features[np.repeat(np.arange(n), lengths), place] = rows
+    return features
+
+
+def _number_of_actions(n_actions: int | None, names: Sequence[str] | None, arrays: dict[str, Any]) -> int:
+    if n_actions is not None and not isinstance(n_actions, int | np.integer):
+        raise ParameterError(f"n_actions must be an integer; got {n_actions!r}.")
+    per_action = (arrays[name] for name in ("action_mask", "logging_probs") if arrays[name] is not None)
+    known: int | None = n_actions if names is None or n_actions is not None else len(names)
+    if arrays["action_features"] is not None:
+        known = arrays["action_features"].shape[1]
+    elif known is None:
+        known = next((array.shape[1] for array in per_action), None)
+    if known is None:
+        actions = arrays["actions"]
+        whole = actions[np.isfinite(actions) & (actions == np.floor(actions))]
+        known = int(whole.max(initial=0)) + 1
+        fix = "If they are identifiers, use BanditLog.from_frame; if there are that many actions, pass n_actions."
+        if known > MOST_ACTIONS:
+            raise LogError(f"actions must be indices from 0; the largest is {known - 1}. {fix}")
+        if known > 20 * (n_distinct := len(np.unique(whole))):
+            warnings.warn(
+                f"actions go up to {known - 1}, but only {n_distinct} of them occur. {fix}",
+                SeachangeWarning,
+                stacklevel=5,
+            )
+    if n_actions is not None and n_actions != known:
+        raise LogError(f"n_actions={n_actions}, but action_features has {known} actions.")
+    if known < 1:
+        raise ParameterError(f"n_actions must be at least 1; got {known}.")
+    return known
+
+
+def integers_below(values: npt.NDArray[Any], ends: int | Ints) -> Bools:
+    """(n,) whether each value is an integer from 0 to its end, which is excluded."""
+    with np.errstate(invalid="ignore"):
+        return np.asarray((values >= 0) & (values < ends) & (values == np.floor(values)))
 
 
 class Distribution(NamedTuple):
@@ -99,9 +245,7 @@ class RoundValues:
     @property
     def in_list(self) -> Bools:
         """(n,) whether the action is an integer from 0 to n_actions - 1."""
-        with np.errstate(invalid="ignore"):
-            actions = self.actions
-            return np.asarray((actions >= 0) & (actions < self.n_actions) & (actions == np.floor(actions)))
+        return integers_below(self.actions, self.n_actions)
 
 
 @dataclass(frozen=True)
@@ -120,25 +264,12 @@ class Rule:
 
 def _of(column: str, broken: Callable[[Any], Any]) -> Callable[[RoundValues], Bools | None]:
     """A predicate on one column, if there is one."""
-
-    def rounds(values: RoundValues) -> Bools | None:
-        array = getattr(values, column)
-        return None if array is None else np.asarray(broken(array))
-
-    return rounds
-
-
-def _text_rewards(values: RoundValues) -> Bools | None:
-    return values.text_rewards
+    return lambda values: None if (array := getattr(values, column)) is None else np.asarray(broken(array))
 
 
 def _missing_rewards(values: RoundValues) -> Bools:
     missing = np.isnan(values.rewards)
     return missing if values.text_rewards is None else missing & ~values.text_rewards
-
-
-def _not_in_list(values: RoundValues) -> Bools:
-    return ~values.in_list & ~np.isnan(values.actions)
 
 
 def _wrong_sums(values: RoundValues) -> Bools | None:
@@ -156,8 +287,7 @@ def _mismatches(values: RoundValues) -> Bools | None:
     return np.asarray((gaps > PROBABILITY_TOLERANCE) & values.in_list & ~off)
 
 
-def missing_times(times: npt.NDArray[Any]) -> Bools:
-    """(n,) times that are not known."""
+def _unknown_times(times: npt.NDArray[Any]) -> Bools:
     return np.asarray(np.isnat(times) if times.dtype.kind == "M" else ~np.isfinite(times))
 
 
@@ -166,79 +296,43 @@ _PROPENSITIES = "propensities must be in (0, 1]"
 _LOG_PROBABILITY = "Log the probability that the action was chosen with."
 _FIND_OUT = "First find out why: dropping rounds because of their action or reward biases what is learned."
 
-RULES = {
-    rule.id: rule
-    for rule in (
-        Rule(
-            "action-missing", "", "actions", _of("actions", np.isnan), "Actions are missing", "have no action",
-            _FIND_OUT,
-        ),
-        Rule(
-            "action-outside-pool", "", "actions", _not_in_list, "Actions are not in their lists",
-            "took an action that is not in the round's list of actions", _FIND_OUT,
-        ),
-        Rule(
-            "reward-text", _REWARDS, "rewards", _text_rewards, "Rewards are not numbers",
-            "have a reward that is not a number", "Log numbers, such as 1 for yes and 0 for no.",
-        ),
-        Rule(
-            "reward-missing", _REWARDS, "rewards", _missing_rewards, "Rewards are missing", "have no reward",
-            f"If no reward means 0, log 0. {_FIND_OUT}", DROP_OR_KEEP,
-        ),
-        Rule(
-            "reward-infinite", _REWARDS, "rewards", _of("rewards", lambda r: np.abs(r) > LARGEST),
-            "Rewards are infinite", f"have a reward that is infinite or larger than {LARGEST:g} in size", _FIND_OUT,
-        ),
-        Rule(
-            "propensity-missing", _PROPENSITIES, "propensities", _of("propensities", np.isnan),
-            "Propensities are missing", "have no propensity, or one that is not a number", _FIND_OUT,
-        ),
-        Rule(
-            "propensity-zero", _PROPENSITIES, "propensities", _of("propensities", lambda p: p == 0),
-            "Propensities are 0", "have a propensity of 0 for an action that was taken", _LOG_PROBABILITY,
-        ),
-        Rule(
-            "propensity-negative", _PROPENSITIES, "propensities", _of("propensities", lambda p: p < 0),
-            "Propensities are negative", "have a negative propensity",
-            "Log probabilities, not scores or log-probabilities.",
-        ),
-        Rule(
-            "propensity-above-one", _PROPENSITIES, "propensities", _of("propensities", lambda p: p > 1),
-            "Propensities are above 1", "have a propensity above 1", "Log probabilities, not scores or odds.",
-        ),
-        Rule(
-            "propensity-tiny", f"propensities must be at least {LEAST_PROPENSITY:g}", "propensities",
-            _of("propensities", lambda p: (p > 0) & (p < LEAST_PROPENSITY)), "Propensities are too small to be real",
-            f"have a propensity below {LEAST_PROPENSITY:g}", _LOG_PROBABILITY,
-        ),
-        Rule(
-            "context-infinite", "contexts must be finite", "", _of("infinite_contexts", np.asarray),
-            "Contexts are infinite", "have an infinite number among their contexts",
-        ),
-        Rule(
-            "action-masked", "action_mask must allow the action that was taken", "actions",
-            _of("allowed", np.logical_not), "Masked actions were taken", "took an action that the action mask forbids",
-        ),
-        Rule(
-            "distribution-sum", "logging_probs must be non-negative and sum to 1", "distribution", _wrong_sums,
-            "Logging distributions do not sum to 1", "have a logging distribution that does not sum to 1",
-        ),
-        Rule(
-            "propensity-mismatch", "logging_probs at the action taken must equal propensities", "distribution",
-            _mismatches, "Propensities differ from the logging distribution",
-            "have a propensity that differs from their logging distribution",
-            "Log the probability of the action that was taken, not of another one.",
-        ),
-        Rule(
-            "time-missing", "times must be known", "times", _of("times", missing_times), "Timestamps are missing",
-            "have no timestamp, or one that cannot be read",
-        ),
-        Rule(
-            "sequence-missing", "sequences must be known", "sequences", _of("no_sequence", np.asarray),
-            "Sequences are missing", "belong to no sequence",
-        ),
-    )
-}  # fmt: skip
+_ROWS: tuple[tuple[Any, ...], ...] = (
+    ("action-missing", "", "actions", _of("actions", np.isnan), "Actions are missing", "have no action", _FIND_OUT),
+    ("action-outside-pool", "", "actions", lambda values: ~values.in_list & ~np.isnan(values.actions),
+     "Actions are not in their lists", "took an action that is not in the round's list of actions", _FIND_OUT),
+    ("reward-text", _REWARDS, "rewards", _of("text_rewards", np.asarray), "Rewards are not numbers",
+     "have a reward that is not a number", "Log numbers, such as 1 for yes and 0 for no."),
+    ("reward-missing", _REWARDS, "rewards", _missing_rewards, "Rewards are missing", "have no reward",
+     f"If no reward means 0, log 0. {_FIND_OUT}", DROP_OR_KEEP),
+    ("reward-infinite", _REWARDS, "rewards", _of("rewards", lambda r: np.abs(r) > LARGEST), "Rewards are infinite",
+     f"have a reward that is infinite or larger than {LARGEST:g} in size", _FIND_OUT),
+    ("propensity-missing", _PROPENSITIES, "propensities", _of("propensities", np.isnan), "Propensities are missing",
+     "have no propensity, or one that is not a number", _FIND_OUT),
+    ("propensity-zero", _PROPENSITIES, "propensities", _of("propensities", lambda p: p == 0), "Propensities are 0",
+     "have a propensity of 0 for an action that was taken", _LOG_PROBABILITY),
+    ("propensity-negative", _PROPENSITIES, "propensities", _of("propensities", lambda p: p < 0),
+     "Propensities are negative", "have a negative propensity", "Log probabilities, not scores or log-probabilities."),
+    ("propensity-above-one", _PROPENSITIES, "propensities", _of("propensities", lambda p: p > 1),
+     "Propensities are above 1", "have a propensity above 1", "Log probabilities, not scores or odds."),
+    ("propensity-tiny", f"propensities must be at least {LEAST_PROPENSITY:g}", "propensities",
+     _of("propensities", lambda p: (p > 0) & (p < LEAST_PROPENSITY)), "Propensities are too small to be real",
+     f"have a propensity below {LEAST_PROPENSITY:g}", _LOG_PROBABILITY),
+    ("context-infinite", "contexts must be finite", "", _of("infinite_contexts", np.asarray), "Contexts are infinite",
+     "have an infinite number among their contexts"),
+    ("action-masked", "action_mask must allow the action that was taken", "actions", _of("allowed", np.logical_not),
+     "Masked actions were taken", "took an action that the action mask forbids"),
+    ("distribution-sum", "logging_probs must be non-negative and sum to 1", "distribution", _wrong_sums,
+     "Logging distributions do not sum to 1", "have a logging distribution that does not sum to 1"),
+    ("propensity-mismatch", "logging_probs at the action taken must equal propensities", "distribution", _mismatches,
+     "Propensities differ from the logging distribution",
+     "have a propensity that differs from their logging distribution",
+     "Log the probability of the action that was taken, not of another one."),
+    ("time-missing", "times must be known", "times", _of("times", _unknown_times), "Timestamps are missing",
+     "have no timestamp, or one that cannot be read"),
+    ("sequence-missing", "sequences must be known", "sequences", _of("no_sequence", np.asarray),
+     "Sequences are missing", "belong to no sequence"),
+)  # fmt: skip
+RULES = {row[0]: Rule(*row) for row in _ROWS}
 
 
 def broken_rounds(values: RoundValues) -> dict[str, Bools]:
@@ -258,12 +352,8 @@ class Fault(NamedTuple):
 
 
 def faults_of(columns: Columns, missing_rewards: bool) -> list[Fault]:
-    """The requirements that some rows break."""
-    return [
-        *_faults(_values(columns), ("reward-missing",) if missing_rewards else ()),
-        *feature_faults("contexts", columns.contexts, columns.context_names),
-        *feature_faults("action_features", columns.action_features, None),
-    ]
+    """The requirements that some rows break, other than those of contexts."""
+    return _faults(_values(columns), ("reward-missing",) if missing_rewards else ())
 
 
 def _faults(values: RoundValues, skipped: Sequence[str] = ()) -> list[Fault]:
@@ -271,31 +361,33 @@ def _faults(values: RoundValues, skipped: Sequence[str] = ()) -> list[Fault]:
     for name, broken in broken_rounds(values).items():
         if name not in skipped and broken.any():
             groups.setdefault(RULES[name].requirement or values.action_rule, []).append((RULES[name], broken))
-    return [_fault(requirement, group, values) for requirement, group in groups.items()]
+    faults = []
+    for requirement, group in groups.items():
+        rows = np.flatnonzero(np.logical_or.reduce([broken for _, broken in group]))
+        rule = next(rule for rule, broken in group if broken[rows[0]])
+        column = getattr(values, rule.column)
+        if isinstance(column, Distribution):
+            column = column.sums if rule.id == "distribution-sum" else column.taken
+        faults.append(Fault(rule, requirement, rows, column[rows[0]]))
+    return faults
 
 
-def _fault(requirement: str, group: Sequence[tuple[Rule, Bools]], values: RoundValues) -> Fault:
-    rows = np.flatnonzero(np.logical_or.reduce([broken for _, broken in group]))
-    rule = next(rule for rule, broken in group if broken[rows[0]])
-    column = getattr(values, rule.column)
-    if isinstance(column, Distribution):
-        column = column.sums if rule.id == "distribution-sum" else column.taken
-    return Fault(rule, requirement, rows, column[rows[0]])
-
-
-def feature_faults(name: str, array: Floats | None, names: Sequence[str] | None) -> list[Fault]:
-    """The rows of contexts or action features that are not finite."""
-    if array is None or array.size == 0:
+def _context_faults(columns: Columns) -> list[Fault]:
+    """The rows whose contexts are not finite."""
+    joint, rows = columns.joint, columns.rows
+    if joint.kind == "none":
         return []
-    bad = (~np.isfinite(array) | too_large(array)).reshape(len(array), -1)
-    rows = np.flatnonzero(bad.any(axis=1))
-    if not len(rows):
+    bad = (~np.isfinite(rows) | too_large(rows)).reshape(len(rows), -1)
+    found = np.flatnonzero(bad.any(axis=1))
+    if not len(found):
         return []
-    place = int(bad[rows[0]].argmax())
-    column = ", ".join(str(int(i)) for i in np.unravel_index(place, array.shape[1:]))
-    if names is not None and len(names) == array.shape[1]:
-        column = names[place]
-    return [feature_fault(name, column, rows, array.reshape(len(array), -1)[rows[0], place])]
+    place, names = int(bad[found[0]].argmax()), columns.context_names or ()
+    value = rows.reshape(len(rows), -1)[found[0], place]
+    if joint.kind == "per action":
+        action, feature = divmod(place, joint.n_features)
+        return [feature_fault("action_features", f"{action}, {feature}", found, value)]
+    column = names[place] if len(names) == joint.n_features else str(place)
+    return [feature_fault("contexts", column, found, value)]
 
 
 def feature_fault(name: str, column: str, rows: Ints, value: Any) -> Fault:
@@ -309,7 +401,7 @@ def too_large(array: npt.NDArray[Any]) -> Bools:
 
 
 def _values(columns: Columns) -> RoundValues:
-    n, n_actions, sequences, mask = len(columns), columns.n_actions, columns.sequences, columns.action_mask
+    n, n_actions, sequences, mask = len(columns), columns.joint.n_actions, columns.sequences, columns.action_mask
     known = f"actions must be one of the {n_actions} known actions"
     values = RoundValues(
         actions=columns.actions,
@@ -324,11 +416,11 @@ def _values(columns: Columns) -> RoundValues:
     if mask is None and columns.logging_probs is None:
         return values
     taken = np.where(values.in_list, columns.actions, 0).astype(np.int64), np.arange(n)
-    return RoundValues(**{
-        **vars(values),
-        "allowed": None if mask is None else mask[taken[1], taken[0]],
-        "distribution": None if columns.logging_probs is None else _distribution(columns.logging_probs, taken[0]),
-    })  # fmt: skip
+    return replace(
+        values,
+        allowed=None if mask is None else mask[taken[1], taken[0]],
+        distribution=None if columns.logging_probs is None else _distribution(columns.logging_probs, taken[0]),
+    )
 
 
 def _distribution(probs: Floats, taken: Ints) -> Distribution:
@@ -340,14 +432,10 @@ def _missing_labels(labels: npt.NDArray[Any]) -> Bools:
     return missing | np.asarray(labels == np.array(None), dtype=bool) if labels.dtype.kind == "O" else missing
 
 
-def row_place(row: int) -> str:
-    """Where a row is, for errors."""
-    return f"row {row}"
-
-
 def validated(columns: Columns, missing_rewards: bool, on_bad_rows: OnBadRows) -> dict[str, Any]:
     """The fields of a BanditLog, or a LogError with the rule, the row, the extent and the fix."""
-    return require_rows(without_faults(columns, faults_of(columns, missing_rewards), on_bad_rows), len(columns))
+    faults = faults_of(columns, missing_rewards) + _context_faults(columns)
+    return require_rows(without_faults(columns, faults, on_bad_rows), len(columns))
 
 
 def require_rows(fields: dict[str, Any], n: int) -> dict[str, Any]:
@@ -358,7 +446,7 @@ def require_rows(fields: dict[str, Any], n: int) -> dict[str, Any]:
 
 
 def without_faults(
-    columns: Columns, faults: Iterable[Fault], on_bad_rows: OnBadRows, where: Callable[[int], str] = row_place
+    columns: Columns, faults: Iterable[Fault], on_bad_rows: OnBadRows, where: Callable[[int], str] = "row {}".format
 ) -> dict[str, Any]:
     """The fields of a BanditLog without the rows that have ``faults``, or a LogError that says ``where`` they are."""
     if on_bad_rows not in ("raise", "drop"):
@@ -367,7 +455,7 @@ def without_faults(
     dropped: list[tuple[str, int]] = []
     for fault in faults:
         if on_bad_rows == "raise":
-            raise ProblemError(problem_of(fault, len(columns), where))
+            raise ProblemError(_problem(fault, len(columns), where(int(fault.rows[0])), fault.rule.fix))
         if count := int(good[fault.rows].sum()):
             dropped.append((fault.requirement, count))
         good[fault.rows] = False
@@ -375,11 +463,8 @@ def without_faults(
     return {**_fields(columns, good if dropped else slice(None)), "dropped": tuple(dropped)}
 
 
-def problem_of(fault: Fault, total: int, where: Callable[[int], str] = row_place, fix: Fix | None = None) -> Problem:
-    """A fault in ``total`` rows, as errors report it."""
-    row, rule = int(fault.rows[0]), fault.rule
-    fix = rule.fix if fix is None else fix
-    return Problem(rule.id, fault.requirement, where(row), _shown(fault.value), len(fault.rows), total, fix=fix)
+def _problem(fault: Fault, total: int, place: str, fix: Fix) -> Problem:
+    return Problem(fault.rule.id, fault.requirement, place, _shown(fault.value), len(fault.rows), total, fix=fix)
 
 
 def require_probabilities(propensities: Floats, logging_probs: Floats | None) -> None:
@@ -393,7 +478,7 @@ def require_probabilities(propensities: Floats, logging_probs: Floats | None) ->
         distribution=None if logging_probs is None else _distribution(logging_probs, np.zeros(n, dtype=np.int64)),
     )
     for fault in _faults(values, ("propensity-mismatch",)):
-        raise ProblemError(problem_of(fault, n, fix=Fix(_LOG_PROBABILITY, _LOG_PROBABILITY)))
+        raise ProblemError(_problem(fault, n, f"row {fault.rows[0]}", Fix(_LOG_PROBABILITY, _LOG_PROBABILITY)))
 
 
 def _fields(columns: Columns, keep: Any) -> dict[str, Any]:
@@ -403,36 +488,23 @@ def _fields(columns: Columns, keep: Any) -> dict[str, Any]:
         return None if array is None else array[keep]
 
     actions, mask = columns.actions[keep], kept(columns.action_mask)
-    joint, rows = _joint_rows(columns, keep)
+    joint, rows = columns.joint, columns.rows
     return {
         "arrays": LogArrays(
-            rows,
+            rows if joint.kind == "none" else rows[keep],
             joint.mask(None if mask is None or mask.all() else mask, len(actions)),
             actions.astype(np.int64, copy=False),
             columns.rewards[keep],
             np.full(len(actions), np.nan) if columns.propensities is None else columns.propensities[keep],
         ),
         "joint": joint,
-        "action_names": _names("action_names", columns.action_names, columns.n_actions, "action "),
+        "action_names": _names("action_names", columns.action_names, joint.n_actions, "action "),
         "context_names": _names("context_names", columns.context_names, joint.n_features, "x"),
         "logging_probs": kept(columns.logging_probs),
         "propensity_source": "unknown" if columns.propensities is None else "logged",
         "times": kept(columns.times),
         "sequences": kept(columns.sequences),
     }
-
-
-def _joint_rows(columns: Columns, keep: Any) -> tuple[JointFeatures, Floats]:
-    """The kind of context, and its rows as kernels take them."""
-    if columns.encoded is not None:
-        joint, rows = columns.encoded
-        return joint, rows if joint.kind == "none" else rows[keep]
-    if columns.action_features is not None:
-        joint = JointFeatures("per action", columns.n_actions, columns.action_features.shape[2])
-        return joint, joint.rows(columns.action_features[keep])
-    contexts = np.empty((len(columns), 0)) if columns.contexts is None else columns.contexts
-    joint = JointFeatures("shared" if contexts.shape[1] else "none", columns.n_actions, contexts.shape[1])
-    return joint, joint.rows(contexts[keep])
 
 
 def _require_time_order(times: Any, sequences: Any, good: Bools, where: Callable[[int], str]) -> None:
