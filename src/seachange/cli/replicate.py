@@ -38,10 +38,10 @@ def synthetic(
     json: Json = False,
 ) -> None:
     """Run the paper's first experiment: IPS, DR, POEM, k-CD, k-HMM and the oracle."""
+    from seachange import figures
     from seachange.cli import tables
     from seachange.cli.progress_line import tracked
     from seachange.experiments import paper_synthetic as experiment
-    from seachange.figures import results as figures
 
     console, seeds = console_for(json), range(seed, seed + runs)
     if figure is not None:
@@ -155,10 +155,10 @@ def yahoo(
     json: Json = False,
 ) -> None:
     """Run the paper's second experiment: clicks on a front page, on the same days and the next."""
+    from seachange import figures
     from seachange.cli.progress_line import tracked
     from seachange.cli.tables import clicks_table
     from seachange.experiments import paper_yahoo as experiment
-    from seachange.figures import results as figures
 
     if (data is None) == (not standin):
         raise typer.BadParameter("name the folder of the days, or use --standin", param_hint="--data")

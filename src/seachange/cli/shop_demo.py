@@ -12,7 +12,7 @@ from rich.console import RenderableType
 from seachange.cli.tables import estimates_table, log_table, states_table, table
 from seachange.deploy.single import SinglePolicy
 from seachange.evaluation.estimators import ValueEstimate, evaluate, evaluate_logging
-from seachange.figures.results import draw_recovery
+from seachange.figures import draw_recovery
 from seachange.learning import learn
 from seachange.simulate.rollout import rollout
 from seachange.simulate.shop import Shop

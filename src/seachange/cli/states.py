@@ -43,7 +43,7 @@ def states(
     from seachange.analysis.states_summary import as_document, summarize_states
     from seachange.cli.states_view import states_view, write_states
     from seachange.engine import stage
-    from seachange.figures.states_figure import draw_states
+    from seachange.figures import draw_states
 
     if figure is not None:
         claim_output(figure, (".png",), "--figure", force)

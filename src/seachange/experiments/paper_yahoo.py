@@ -349,18 +349,18 @@ class Span(NamedTuple):
 
 
 @dataclass(frozen=True)
-class StatesFound:
+class StatesByHour:
     """The states of a log."""
 
     n_days: int
     n_states: int
     spans: list[Span]
     leaders: list[list[tuple[int, float]]]  # by state: the documents that led most often, and their share of its time
-    told_by_hour: float  # share of rounds in the most frequent state of their hour of the day
-    most_common: float  # share of rounds in the most frequent state
+    hour_share: float  # share of rounds in the most frequent state of their hour of the day
+    most_common_share: float  # share of rounds in the most frequent state
 
 
-def states_of(visits: Path, settings: Settings, seed: int, n_states: int) -> StatesFound:
+def states_of(visits: Path, settings: Settings, seed: int, n_states: int) -> StatesByHour:
     """The states that the HMM finds in the log of a run."""
     world = _worlds(visits, settings)[0]
     log = world.log(seed)
@@ -371,13 +371,13 @@ def states_of(visits: Path, settings: Settings, seed: int, n_states: int) -> Sta
     hours, n_states = (times - times[0]) / HOUR, int(states.max()) + 1
     counts = np.zeros((HOURS, n_states))
     np.add.at(counts, (hours.astype(np.int64) % HOURS, states), 1)
-    return StatesFound(
+    return StatesByHour(
         n_days=int(hours[-1] // HOURS) + 1,
         n_states=n_states,
         spans=_spans(hours, states),
         leaders=_leaders(world, times, states, n_states),
-        told_by_hour=float(counts.max(axis=1).sum() / len(times)),
-        most_common=float(counts.sum(axis=0).max() / len(times)),
+        hour_share=float(counts.max(axis=1).sum() / len(times)),
+        most_common_share=float(counts.sum(axis=0).max() / len(times)),
     )
 
 

@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 from seachange.analysis.formatting import count_of, describe_contexts
 from seachange.analysis.report_content import ReportContent
-from seachange.figures.colors import color_of, ink_on
+from seachange.figures import color_of, ink_on
 from seachange.report.layout import Section, basis_of, time_text
 from seachange.report.sections import SECTIONS
 
