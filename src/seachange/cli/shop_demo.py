@@ -14,8 +14,8 @@ from seachange.deploy.single import SinglePolicy
 from seachange.evaluation.estimators import ValueEstimate, evaluate, evaluate_logging
 from seachange.figures import draw_recovery
 from seachange.learning import learn
+from seachange.simulate.click_worlds import Shop
 from seachange.simulate.rollout import rollout
-from seachange.simulate.shop import Shop
 from seachange.states.labels import share_right
 
 CONFIDENCE = 0.95

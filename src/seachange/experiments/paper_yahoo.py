@@ -26,10 +26,17 @@ from seachange.experiments.paper_methods import STATIONARY, SWITCHING, default_m
 from seachange.outputs import written_whole
 from seachange.params import require
 from seachange.protocols import Floats, Ints
-from seachange.simulate.clickstream import IDENTITY_FIX, STEP, ClickRates, Clickstream, DocumentFeatures
+from seachange.simulate.clickstream import (
+    IDENTITY_FIX,
+    STEP,
+    ClickRates,
+    Clickstream,
+    DocumentFeatures,
+    Visits,
+    visits_of,
+)
 from seachange.simulate.front_page import FrontPage, write_days
 from seachange.simulate.rollout import rollout
-from seachange.simulate.visits import Visits, visits_of
 from seachange.states.hmm import HMMOracle
 
 HORIZONS = ("same days", "next days")
