@@ -48,7 +48,7 @@ def synthetic(
         claim_output(figure, (".png",), "--figure", force)
         claim_file(figure.with_suffix(".csv"), force=force)
     done = list(tracked(experiment.replicate(seeds, states, workers), runs, "Runs"))
-    rows = experiment.summarise(done)
+    rows = experiment.summarize(done)
     console.print(tables.replication_table(rows, runs, states), f"\n{experiment.PAPER_LIKE}", soft_wrap=True)
     result: dict[str, Any] = {"experiment": "synthetic", "runs": runs, "states": states, "seed": seed, "rows": rows}
     if figure is not None:
@@ -103,9 +103,9 @@ def _show_errors(
 ) -> None:
     """Print the published errors of estimators and ours."""
     from seachange.cli.tables import errors_table
-    from seachange.experiments.estimator_errors import summarise
+    from seachange.experiments.obp_synthetic import summarize_errors
 
-    rows = summarise(done, experiment.PUBLISHED, experiment.PUBLISHED_RUNS)
+    rows = summarize_errors(done, experiment.PUBLISHED, experiment.PUBLISHED_RUNS)
     console.print(errors_table(title, rows, len(done), experiment.PUBLISHED_RUNS))
     finish(console, json, {"experiment": name, "runs": len(done), "seed": seed, "rows": rows})
 
@@ -180,7 +180,7 @@ def yahoo(
             say(console, excluded)
         tasks = [(one, k) for one in seeds for k in (0, *counts)]
         list(tracked(experiment.replicate(store, read.visits, settings, tasks, states, workers), len(tasks), "Runs"))
-    rows = experiment.summarise(store, seeds, counts, read.data)
+    rows = experiment.summarize(store, seeds, counts, read.data)
     console.print(*(clicks_table(rows, runs, states, horizon) for horizon in experiment.HORIZONS), sep="\n")
     console.print(
         "Click rates relative to documents shown at random, mean ± standard deviation over runs; the paper's are at "

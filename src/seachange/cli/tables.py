@@ -16,7 +16,7 @@ from seachange.analysis.formatting import count_of, describe_contexts, first_nam
 if TYPE_CHECKING:
     from seachange.evaluation.diagnostics import Diagnostics
     from seachange.evaluation.value_estimate import ValueEstimate
-    from seachange.experiments.estimator_errors import EstimatorResult
+    from seachange.experiments.obp_synthetic import EstimatorResult
     from seachange.experiments.paper_synthetic import MethodResult
     from seachange.experiments.paper_yahoo import Result as ClicksResult
     from seachange.log.bandit_log import BanditLog

@@ -19,7 +19,7 @@ from scipy.stats import beta
 from seachange.datasets.open_bandit import OpenBanditLog
 from seachange.engine import map_in_order
 from seachange.errors import LogError
-from seachange.experiments.estimator_errors import Published, cross_fitted_rewards, relative_errors
+from seachange.experiments.obp_synthetic import cross_fitted_rewards, relative_errors
 from seachange.log.bandit_log import BanditLog
 from seachange.protocols import Floats, Ints
 
@@ -71,13 +71,13 @@ def _counts(exceeding: Floats, n_places: int) -> Floats:
 
 
 PUBLISHED = {
-    "dm": Published(0.156876, 0.109898),
-    "ips": Published(0.311082, 0.311170),
-    "snips": Published(0.311795, 0.334736),
-    "dr": Published(0.292464, 0.315485),
-    "sndr": Published(0.302407, 0.328434),
-    "switch-dr": Published(0.258410, 0.160598),
-    "dr-os": Published(0.159520, 0.109660),
+    "dm": (0.156876, 0.109898),
+    "ips": (0.311082, 0.311170),
+    "snips": (0.311795, 0.334736),
+    "dr": (0.292464, 0.315485),
+    "sndr": (0.302407, 0.328434),
+    "switch-dr": (0.258410, 0.160598),
+    "dr-os": (0.159520, 0.109660),
 }
 PUBLISHED_RUNS = 30
 CAMPAIGN = "all"
@@ -122,9 +122,9 @@ def run(seed: int, sample: Sample, probs: Floats) -> dict[str, float]:
     """One bootstrap: every estimator's relative error for the policy ``probs`` (K, places)."""
     picks = np.random.RandomState(seed).choice(len(sample.actions), size=len(sample.actions))
     actions, positions, rewards = sample.actions[picks], sample.positions[picks], sample.rewards[picks]
-    modelled = cross_fitted_rewards(sample.contexts[picks], sample.item_features, actions, rewards, positions)
+    predicted = cross_fitted_rewards(sample.contexts[picks], sample.item_features, actions, rewards, positions)
     log = BanditLog.from_arrays(actions, rewards, sample.propensities[picks], n_actions=len(probs))
-    return relative_errors(log, probs.T[positions], modelled, sample.value)
+    return relative_errors(log, probs.T[positions], predicted, sample.value)
 
 
 def replicate(sample: Sample, seeds: Sequence[int], workers: int) -> Iterator[dict[str, float]]:

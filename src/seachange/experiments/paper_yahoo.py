@@ -22,7 +22,7 @@ import numpy as np
 from seachange.datasets.yahoo_r6 import R6A, YahooLog, days_of
 from seachange.engine import map_in_order, stage
 from seachange.errors import LogError, OutputError, SeachangeWarning
-from seachange.experiments.paper_methods import STATIONARY, SWITCHING, default_methods
+from seachange.experiments.paper_synthetic import STATIONARY, SWITCHING, build_quietly, default_methods, std_of
 from seachange.outputs import written_whole
 from seachange.params import require
 from seachange.protocols import Floats, Ints
@@ -261,10 +261,7 @@ def run_methods(run: Run, visits: Path, settings: Settings, printed: int) -> dic
         names = (*SWITCHING, *([PRINTED] if k == printed else []))
     methods = default_methods(len(log), settings.hmm)
     for name in names:
-        with warnings.catch_warnings():
-            # A detector that finds fewer segments than states is part of what the experiment measures.
-            warnings.simplefilter("ignore", SeachangeWarning)
-            deployer = methods[name](log, max(k, 1))
+        deployer = build_quietly(methods[name], log, max(k, 1))
         earned = (rollout(world, deployer, seed).expected_rewards.mean() for world in both)
         values[name] = [float(value / base) for value, base in zip(earned, random, strict=True)]
     return values
@@ -325,7 +322,7 @@ class Result:
     data: str  # the source of the data
 
 
-def summarise(store: RunStore, seeds: Sequence[int], counts: Sequence[int], data: str) -> list[Result]:
+def summarize(store: RunStore, seeds: Sequence[int], counts: Sequence[int], data: str) -> list[Result]:
     """All methods on both horizons, those with states for every k in ``counts``."""
     done = store.done()
     oracle = np.array([done[name_of((seed, 0))][ORACLE] for seed in seeds])
@@ -339,10 +336,11 @@ def summarise(store: RunStore, seeds: Sequence[int], counts: Sequence[int], data
             values = np.array(found)
             for i, horizon in enumerate(HORIZONS):
                 mean = float(values[:, i].mean())
-                std = float(values[:, i].std(ddof=1)) if len(values) > 1 else 0.0
                 paper = PAPER[name][i] if name in PAPER and k in (0, PAPER_STATES) else None
                 share = float(mean / oracle[:, i].mean())
-                results.append(Result(name, horizon, k if switching else None, mean, std, share, paper, data))
+                results.append(
+                    Result(name, horizon, k if switching else None, mean, std_of(values[:, i]), share, paper, data)
+                )
     return results
 
 
