@@ -83,7 +83,7 @@ def evaluate(
     json: Json = False,
 ) -> None:
     """Estimate what a model would have earned on a log, with confidence intervals."""
-    from seachange.analysis.holdout import IN_SAMPLE_BIAS
+    from seachange.analysis.comparison import IN_SAMPLE_BIAS
     from seachange.cli.tables import answer_text, estimates_table, support_text
     from seachange.engine import stage
     from seachange.evaluation import diagnose

@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from seachange.analysis.comparison import Comparison
+from seachange.analysis.comparison import IN_SAMPLE_BIAS, TRAINING_SHARE, Comparison
 from seachange.analysis.formatting import count_of
-from seachange.analysis.holdout import IN_SAMPLE_BIAS, TRAINING_SHARE
 from seachange.analysis.report_content import ReportContent
 from seachange.evaluation.diagnostics import Reason
 from seachange.evaluation.estimators import Difference
