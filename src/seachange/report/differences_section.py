@@ -12,7 +12,7 @@ from seachange.analysis.report_content import ReportContent
 from seachange.analysis.state_contrasts import Contrast
 from seachange.analysis.states_summary import StatesSummary
 from seachange.protocols import Floats
-from seachange.report.drawing import dots, round_ticks
+from seachange.report.drawing import Scale, dots
 from seachange.report.layout import LONG_NAME, MINUS, Numbers, Section
 
 MOST_ACTIONS, MOST_CONTRASTS = 12, 4
@@ -154,14 +154,7 @@ def _rewards(summary: StatesSummary) -> dict[str, Any] | None:
     # The scale covers the intervals of reliable cells, and only the means of the others.
     reliable = np.isfinite(cells.low) & ~cells.rare
     ends = [np.where(reliable, end, means)[used][:, shown] for end in (cells.low, cells.high)]
-    low, high = float(np.nanmin(ends)), float(np.nanmax(ends))
-    margin = 0.04 * (high - low) or 0.5
-    low, high = low - margin, high + margin
-
-    def at(value: float) -> float:
-        return float(np.clip((value - low) / (high - low), 0, 1))
-
-    rows, decimals = [], decimals_for(summary)
+    scale, rows, decimals = Scale(np.array(ends), 0.04), [], decimals_for(summary)
     for action in shown.tolist():
         marks, texts = [], []
         for state in used:
@@ -170,7 +163,7 @@ def _rewards(summary: StatesSummary) -> dict[str, Any] | None:
                 continue
             interval = (float(cells.low[state, action]), float(cells.high[state, action]))
             left, right = (mean if np.isnan(end) else end for end in interval)
-            marks.append((at(left), at(mean), at(right), state, bool(cells.rare[state, action])))
+            marks.append((scale.at(left), scale.at(mean), scale.at(right), state, bool(cells.rare[state, action])))
             texts.append(f"state {state}: {mean:z,.{decimals}f} ({cells.rounds[state, action]:,.0f} rounds)")
         rows.append({
             "name": summary.action_names[action],
@@ -180,7 +173,7 @@ def _rewards(summary: StatesSummary) -> dict[str, Any] | None:
         })  # fmt: skip
     return {
         "rows": rows,
-        "ticks": [(100 * at(value), text) for value, text in round_ticks(low, high, 5)],
+        "ticks": scale.ticks(5),
         "left_out": len(taken) - len(rows),
         "n_taken": len(taken),
         "never_taken": summary.n_actions - len(taken),

@@ -10,7 +10,7 @@ from seachange.analysis.comparison import Note, PolicyValue
 from seachange.analysis.report_content import ReportContent
 from seachange.evaluation.estimators import Difference
 from seachange.evaluation.online import OnlineEstimate
-from seachange.report.drawing import round_ticks
+from seachange.report.drawing import Scale
 from seachange.report.layout import (
     MOST_DECIMALS,
     Numbers,
@@ -90,8 +90,11 @@ def headline(content: ReportContent) -> list[str]:
     interval = f"{estimate.confidence:.0%} interval {numbers.interval(estimate)}"
     first = f"{who} would earn {numbers.format(estimate.value)} per round ({interval})."
     differences = ((comparison.over_logging, "the logging policy"), (comparison.over_single, "the best single policy"))
-    clear = [_clear(each, than, numbers) for each, than in differences if each is not None and each.significant]
-    unclear = [_unclear(each, than, numbers) for each, than in differences if each is not None and not each.significant]
+    clear: list[str] = []
+    unclear: list[str] = []
+    for difference, than in differences:
+        if difference is not None:
+            (clear if difference.significant else unclear).append(_compared(difference, than, numbers))
     if unclear:
         clear.append(f"not significantly different from {' or '.join(unclear)}")
     return [first, f"That is {' and '.join(clear)}."] if clear else [first]
@@ -104,25 +107,19 @@ def note_text(note: Note) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _clear(difference: Difference, than: str, numbers: Numbers) -> str:
-    own = _numbers_for(difference, numbers)
-    more = "more" if difference.value > 0 else "less"
-    return f"{own.format(abs(difference.value))} {more} than {than} ({own.interval(difference, sign=True)})"
-
-
-def _unclear(difference: Difference, than: str, numbers: Numbers) -> str:
-    own = _numbers_for(difference, numbers)
-    return f"{than} ({own.format(difference.value, sign=True)}; {own.interval(difference, sign=True)})"
-
-
-def _numbers_for(difference: Difference, numbers: Numbers) -> Numbers:
-    """Decimals for a difference: those of the values, or more if its interval would otherwise seem to end at 0."""
+def _compared(difference: Difference, than: str, numbers: Numbers) -> str:
+    """``0.02 more than the log (+0.01 to +0.03)``, or ``the log (+0.01; −0.01 to +0.03)`` if it is not significant."""
     own = Numbers([difference.std_error])
     own.decimals = max(own.decimals, numbers.decimals)
     nearer = min(abs(difference.low), abs(difference.high))
+    # More decimals if the interval would otherwise seem to end at 0.
     while difference.significant and own.decimals < MOST_DECIMALS and round(nearer, own.decimals) == 0:
         own.decimals += 1
-    return own
+    interval = own.interval(difference, sign=True)
+    if not difference.significant:
+        return f"{than} ({own.format(difference.value, sign=True)}; {interval})"
+    more = "more" if difference.value > 0 else "less"
+    return f"{own.format(abs(difference.value))} {more} than {than} ({interval})"
 
 
 def _values(content: ReportContent) -> dict[str, Any] | None:
@@ -136,12 +133,7 @@ def _values(content: ReportContent) -> dict[str, Any] | None:
         shown.insert(1, ("The best single policy", comparison.singles[comparison.best_single]))
     known = [each.estimate for _, each in shown if each.estimate is not None]
     ends = [end for each in known for end in (each.low, each.value, each.high) if np.isfinite(end)]
-    margin = 0.06 * (max(ends) - min(ends)) or 0.5 * abs(max(ends)) or 0.5
-    low, high = min(ends) - margin, max(ends) + margin
-
-    def at(value: float) -> float:
-        return 100 * float(np.clip((value - low) / (high - low), 0, 1))
-
+    scale = Scale(ends, 0.06)
     rows = [
         {
             "kind": each.role,
@@ -149,7 +141,7 @@ def _values(content: ReportContent) -> dict[str, Any] | None:
             "note": each.name if each.role == "single" else "",
             "value": None if (e := each.estimate) is None else numbers.format(e.value),
             "interval": "" if e is None else numbers.interval(e),
-            "at": None if e is None else [at(v) for v in (e.low, e.value, e.high)],
+            "at": None if e is None else [scale.at(v) for v in (e.low, e.value, e.high)],
         }
         for name, each in shown
     ]
@@ -165,7 +157,7 @@ def _values(content: ReportContent) -> dict[str, Any] | None:
     ]
     return {
         "rows": rows,
-        "ticks": [(at(value), text) for value, text in round_ticks(low, high, 4)],
+        "ticks": scale.ticks(4),
         "table": [_table_row(each, content, numbers) for each in table],
         "n_singles": sum(each.estimate is not None for each in comparison.singles),
         "more_than_shown": len(known) > 1 or any(each.estimate is not None for each in comparison.singles),
