@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import expit, softmax
@@ -55,58 +56,42 @@ SLOPE_DELTA = 0.05
 CLOSE = 3.0
 
 
-@dataclass(frozen=True, eq=False)
-class Rounds:
+class Rounds(NamedTuple):
     """Logged rounds, with the true mean rewards."""
 
     contexts: Floats  # (n, d)
     mean_rewards: Floats  # (n, K)
-    logging_probs: Floats  # (n, K)
     actions: Ints  # (n,)
     rewards: Floats  # (n,)
-
-    @property
-    def propensities(self) -> Floats:
-        """(n,) p_t."""
-        return self.logging_probs[np.arange(len(self.actions)), self.actions]
+    propensities: Floats  # (n,)
 
 
-class World:
-    """P(r = 1 | x, a) = σ(z), z the standardized x̃'θ + ã'ψ + x̃'Mã, where x̃ = (1, x) and ã = (1, one-hot a).
+def two_logs(seed: int, n_rounds: int) -> Iterator[Rounds]:
+    """Two logs of one world: P(r = 1 | x, a) = σ(z), z the standardized x̃'θ + ã'ψ + x̃'Mã.
 
-    θ, ψ and M are uniform on (-1, 1), x is normal, π_0 ∝ exp(β P(r = 1 | x, a)).
+    x̃ = (1, x) and ã = (1, one-hot a); θ, ψ and M are uniform on (-1, 1), x is normal, π_0 ∝ exp(β P(r = 1 | x, a)). As
+    in the published script, both logs draw their actions from the same uniform numbers.
     """
-
-    def __init__(self, seed: int, n_rounds: int = N_ROUNDS) -> None:
-        self.seed, self.n_rounds = seed, n_rounds
-        self._generator = np.random.RandomState(seed)
-
-    def rounds(self) -> Rounds:
-        """The next rounds. As in the published script, actions use the same uniform numbers each time."""
-        contexts = self._generator.normal(size=(self.n_rounds, N_FEATURES))
-        mean_rewards = self._mean_rewards(contexts)
-        logging_probs = softmax(INVERSE_TEMPERATURE * mean_rewards, axis=1)
-        uniforms = np.random.RandomState(self.seed).uniform(size=self.n_rounds)
-        actions = (logging_probs.cumsum(axis=1) > uniforms[:, None]).argmax(axis=1)
-        rewards = self._generator.binomial(1, mean_rewards[np.arange(self.n_rounds), actions])
-        return Rounds(contexts, mean_rewards, logging_probs, actions, rewards.astype(np.float64))
-
-    def _mean_rewards(self, contexts: Floats) -> Floats:
-        generator = np.random.RandomState(self.seed)
-        context_coefs = generator.uniform(-1, 1, size=N_FEATURES + 1)
-        action_coefs = generator.uniform(-1, 1, size=N_ACTIONS + 1)
-        joint_coefs = generator.uniform(-1, 1, size=(N_FEATURES + 1, N_ACTIONS + 1))
+    generator, world = np.random.RandomState(seed), np.random.RandomState(seed)
+    shapes = (N_FEATURES + 1, N_ACTIONS + 1, (N_FEATURES + 1, N_ACTIONS + 1))
+    context_coefs, action_coefs, joint_coefs = (world.uniform(-1, 1, size=shape) for shape in shapes)
+    uniforms = np.random.RandomState(seed).uniform(size=n_rounds)
+    one_hot = np.insert(np.eye(N_ACTIONS), 0, 1.0, axis=1)
+    for _ in range(2):
+        contexts = generator.normal(size=(n_rounds, N_FEATURES))
         extended = np.insert(contexts, 0, 1.0, axis=1)
-        one_hot = np.insert(np.eye(N_ACTIONS), 0, 1.0, axis=1)
         scores = (extended @ context_coefs)[:, None] + (action_coefs + extended @ joint_coefs) @ one_hot.T
-        means: Floats = expit((scores - scores.mean()) / scores.std())
-        return means
+        means = expit((scores - scores.mean()) / scores.std())
+        logging_probs = softmax(INVERSE_TEMPERATURE * means, axis=1)
+        actions = (logging_probs.cumsum(axis=1) > uniforms[:, None]).argmax(axis=1)
+        everyone = np.arange(n_rounds)
+        rewards = generator.binomial(1, means[everyone, actions]).astype(np.float64)
+        yield Rounds(contexts, means, actions, rewards, logging_probs[everyone, actions])
 
 
 def run(seed: int, n_rounds: int = N_ROUNDS) -> dict[str, float]:
     """One run: every estimator's relative error for a policy learned from other rounds of the same world."""
-    world = World(seed, n_rounds)
-    known, later = world.rounds(), world.rounds()
+    known, later = two_logs(seed, n_rounds)
     probs = learned_probs(known, later.contexts)
     predicted = cross_fitted_rewards(later.contexts, np.eye(N_ACTIONS), later.actions, later.rewards)
     log = BanditLog.from_arrays(later.actions, later.rewards, later.propensities, n_actions=N_ACTIONS)

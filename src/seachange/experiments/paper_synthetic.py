@@ -155,37 +155,24 @@ def replicate_states(
 
 def summarize(runs: Sequence[dict[str, tuple[float, float]]]) -> list[MethodResult]:
     """The table."""
-    values = {name: np.array([run[name] for run in runs]) for name in METHODS}
-    best = values["oracle"][:, 0].mean()
-    return [
-        MethodResult(
-            method=name,
-            mean=float(values[name][:, 0].mean()),
-            std=std_of(values[name][:, 0]),
-            oracle_share=float(values[name][:, 0].mean() / best),
-            paper_like_mean=float(values[name][:, 1].mean()),
-            paper_like_std=std_of(values[name][:, 1]),
-            paper=PAPER.get(name),
-        )
-        for name in METHODS
-    ]
+    best, results = np.mean([run["oracle"] for run in runs]), []
+    for name in METHODS:
+        ours, theirs = np.array([run[name] for run in runs]).T
+        mean, share = float(ours.mean()), float(ours.mean() / best)
+        paper_like = float(theirs.mean()), std_of(theirs)
+        results.append(MethodResult(name, mean, std_of(ours), share, *paper_like, PAPER.get(name)))
+    return results
 
 
 def summarize_states(runs: Sequence[dict[str, list[float]]], counts: Sequence[int]) -> list[StatesResult]:
     """The points of the figure."""
     best = np.mean([run["oracle"] for run in runs])
-    return [
-        StatesResult(
-            method=name,
-            n_states=k,
-            mean=float(column.mean()),
-            std=std_of(column),
-            std_error=std_of(column) / math.sqrt(len(column)),
-            oracle_share=float(column.mean() / best),
-        )
-        for name in SWITCHING
-        for k, column in zip(counts, np.array([run[name] for run in runs]).T, strict=True)
-    ]
+    results = []
+    for name in SWITCHING:
+        for k, column in zip(counts, np.array([run[name] for run in runs]).T, strict=True):
+            mean, std = float(column.mean()), std_of(column)
+            results.append(StatesResult(name, k, mean, std, std / math.sqrt(len(column)), float(mean / best)))
+    return results
 
 
 def build_quietly(build: Build, log: BanditLog, n_states: int) -> BeliefDeployer:
