@@ -31,12 +31,12 @@ TEMPLATE = """
   <div><dt><span class="mark {{ verdict.mark }}">{{ verdict.mark }}</span>{{ verdict.name }}</dt><dd>{{ verdict.text }}</dd></div>
   {% endfor %}
 </dl>
-{% if bounds %}
+{% if content.bounds and content.bounds.bounds %}
 <details>
   <summary>Theoretical guarantees</summary>
   <div class="wide"><table>
     <thead><tr><th>bound</th><th class="n">at most</th><th class="n">trivial bound</th><th>verdict</th></tr></thead>
-    <tbody>{% for bound in bounds %}<tr><td>{{ bound.name }}</td><td class="n">{{ bound.most }}</td><td class="n">{{ bound.trivial }}</td><td>{{ bound.verdict }}</td></tr>{% endfor %}</tbody>
+    <tbody>{% for bound in content.bounds.bounds %}<tr><td>{{ bound.name }}: {{ bound.bounds }}</td><td class="n">{{ bound_number(bound.corrected) }}</td><td class="n">{{ bound_number(bound.total) }}</td><td>{{ "depends on unchecked conditions" if bound.verdict == "conditional" else bound.verdict }}</td></tr>{% endfor %}</tbody>
   </table></div>
 </details>
 {% endif %}
@@ -66,15 +66,7 @@ def view(content: ReportContent) -> dict[str, Any]:
         "refused": bool(refused),
         "refusals": refusals,
         "verdicts": verdicts_of(content),
-        "bounds": [
-            {
-                "name": f"{bound.name}: {bound.bounds}",
-                "most": bound_number(bound.corrected),
-                "trivial": bound_number(bound.total),
-                "verdict": "depends on unchecked conditions" if bound.verdict == "conditional" else bound.verdict,
-            }
-            for bound in (() if content.bounds is None else content.bounds.bounds)
-        ],
+        "bound_number": bound_number,
     }
 
 

@@ -56,13 +56,13 @@ TEMPLATE = """
 {% endif %}
 {% if evidence %}
 <h3>Why {{ count_of(states.n_states, "state") }}</h3>
-{% if evidence.given %}
-<p>The number of states was given. By BIC, {{ states.n_states }} states fit {{ "better than one" if evidence.better else "no better than one" }} ({{ evidence.bic }} vs. {{ evidence.single_bic }}; lower is better).</p>
+{% if not evidence.counts %}
+<p>The number of states was given. By BIC, {{ states.n_states }} states fit {{ "better than one" if evidence.bic < evidence.single_state_bic else "no better than one" }} ({{ "{:,.0f}"|signed(evidence.bic) }} vs. {{ "{:,.0f}"|signed(evidence.single_state_bic) }}; lower is better).</p>
 {% else %}
 <p>The number was chosen by how well it predicts held-out rewards. The table shows the gain in log-likelihood of each number over the best smaller one.</p>
 <div class="wide"><table class="evidence">
   <thead><tr><th>states</th><th>gain over fewer</th><th class="n"></th><th class="n roomy">BIC</th></tr></thead>
-  <tbody>{% for row in evidence.rows %}<tr{% if row.chosen %} class="chosen"{% endif %}><td>{{ row.states }}{% if row.chosen %} <small>chosen</small>{% endif %}</td><td><i class="bar" style="width:{{ "%.1f" % row.width }}%"></i></td><td class="n">{{ row.gain }}</td><td class="n roomy">{{ row.bic }}</td></tr>{% endfor %}</tbody>
+  <tbody>{% for row in evidence.counts %}{% set chosen, first = row.n_states == states.n_states, row.n_states == 1 %}<tr{% if chosen %} class="chosen"{% endif %}><td>{{ row.n_states }}{% if chosen %} <small>chosen</small>{% endif %}</td><td><i class="bar" style="width:{{ "%.1f" % (0 if first else 100 * [row.gain, 0]|max / largest_gain) }}%"></i></td><td class="n">{% if not first %}{{ "{:+,.1f} ± {:,.1f}"|signed(row.gain, row.gain_error) }}{% endif %}</td><td class="n roomy">{{ "{:,.0f}"|signed(row.bic) }}</td></tr>{% endfor %}</tbody>
 </table></div>
 {% endif %}
 {% if not evidence.of_this_log %}<p class="small">This evidence is from the log the model was learned from.</p>{% endif %}
@@ -72,11 +72,15 @@ TEMPLATE = """
 
 def view(content: ReportContent) -> dict[str, Any]:
     """Contrasts, rewards by action, durations, and evidence."""
-    states = content.states
+    states, evidence = content.states, content.states.evidence
+    counts = () if evidence is None else evidence.counts
     return {
-        "cards": _cards(states), "rewards": _rewards(states), "overview": _overview(states),
-        "evidence": _evidence(states),
-    }  # fmt: skip
+        "cards": _cards(states),
+        "rewards": _rewards(states),
+        "overview": _overview(states),
+        "evidence": evidence if counts or states.n_states > 1 else None,
+        "largest_gain": max((abs(count.gain) + count.gain_error for count in counts[1:]), default=1.0) or 1.0,
+    }
 
 
 def _overview(summary: StatesSummary) -> list[dict[str, Any]]:
@@ -184,32 +188,6 @@ def _rewards(summary: StatesSummary) -> dict[str, Any] | None:
 def _spread(means: Floats) -> float:
     known = means[np.isfinite(means)]
     return float(np.ptp(known)) if len(known) > 1 else -1.0
-
-
-def _evidence(summary: StatesSummary) -> dict[str, Any] | None:
-    """Why there are this many states."""
-    evidence = summary.evidence
-    if evidence is None or (not evidence.counts and summary.n_states == 1):
-        return None
-    largest = max((abs(count.gain) + count.gain_error for count in evidence.counts[1:]), default=1.0) or 1.0
-    rows = [
-        {
-            "states": count.n_states,
-            "gain": "" if count.n_states == 1 else f"{count.gain:+,.1f} ± {count.gain_error:,.1f}".replace("-", MINUS),
-            "width": 0.0 if count.n_states == 1 else 100 * max(count.gain, 0.0) / largest,
-            "bic": f"{count.bic:,.0f}".replace("-", MINUS),
-            "chosen": count.n_states == summary.n_states,
-        }
-        for count in evidence.counts
-    ]
-    return {
-        "rows": rows,
-        "given": not evidence.counts,
-        "of_this_log": evidence.of_this_log,
-        "bic": f"{evidence.bic:,.0f}".replace("-", MINUS),
-        "single_bic": f"{evidence.single_state_bic:,.0f}".replace("-", MINUS),
-        "better": evidence.bic < evidence.single_state_bic,
-    }
 
 
 SECTION = Section(

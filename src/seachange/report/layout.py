@@ -81,6 +81,11 @@ def share_text(share: float, decimals: int = 0) -> str:
     return f"{share:.{decimals}%}"
 
 
+def signed(form: str, *values: float) -> str:
+    """Numbers in this format, with real minus signs."""
+    return form.format(*values).replace("-", MINUS)
+
+
 def time_text(time: str) -> str:
     """A stored time without needless characters."""
     return re.sub(r"\.0+$", "", re.sub(r"(?<=\d)T(?=\d)", " ", time))

@@ -55,10 +55,10 @@ TEMPLATE = """
   <div class="wide"><table>
     <thead><tr><th>policy</th><th>estimator</th><th class="n">value</th><th class="n">{{ values.confidence }} interval</th><th class="n roomy">effective rounds</th><th class="n roomy">largest weight</th></tr></thead>
     <tbody>
-    {% for row in values.table %}
-    <tr><td>{{ row.name }}</td>
-    {% if row.refusal is defined %}<td colspan="5">{{ row.refusal }}</td>
-    {% else %}<td>{{ row.by }}</td><td class="n">{{ row.value }}</td><td class="n">{{ row.interval }}</td><td class="n roomy">{{ row.effective }}</td><td class="n roomy">{{ row.weight }}</td>{% endif %}</tr>
+    {% for name, estimate, refusal in values.table %}
+    <tr><td>{{ name }}</td>
+    {% if not estimate %}<td colspan="5">{{ refusal or "No estimate, for the reason above." }}</td>
+    {% else %}<td>{{ estimate.estimator }}</td><td class="n">{{ values.numbers.format(estimate.value) }}</td><td class="n">{{ values.numbers.interval(estimate) }}</td><td class="n roomy">{{ "{:,.0f}".format(estimate.effective_samples) }}</td><td class="n roomy">{{ "{:,.1f}".format(estimate.max_weight) }}</td>{% endif %}</tr>
     {% endfor %}
     </tbody>
   </table></div>
@@ -158,26 +158,12 @@ def _values(content: ReportContent) -> dict[str, Any] | None:
     return {
         "rows": rows,
         "ticks": scale.ticks(4),
-        "table": [_table_row(each, content, numbers) for each in table],
+        "table": [(each.name, each.estimate, further_reasons(each.refusals, content)) for each in table],
+        "numbers": numbers,
         "n_singles": sum(each.estimate is not None for each in comparison.singles),
         "more_than_shown": len(known) > 1 or any(each.estimate is not None for each in comparison.singles),
         "confidence": f"{comparison.logging.estimate.confidence:.0%}",
         "online_notes": list(online.notes) if isinstance(online, OnlineEstimate) else [],
-    }
-
-
-def _table_row(each: PolicyValue, content: ReportContent, numbers: Numbers) -> dict[str, Any]:
-    estimate = each.estimate
-    if estimate is None:
-        reason = further_reasons(each.refusals, content)
-        return {"name": each.name, "refusal": reason or "No estimate, for the reason above."}
-    return {
-        "name": each.name,
-        "by": estimate.estimator,
-        "value": numbers.format(estimate.value),
-        "interval": numbers.interval(estimate),
-        "effective": f"{estimate.effective_samples:,.0f}",
-        "weight": f"{estimate.max_weight:,.1f}",
     }
 
 
