@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import polars
 
 from seachange.analysis.formatting import count_of, shown_name
 from seachange.outputs import written_whole
@@ -59,7 +59,6 @@ def _panels(size: tuple[float, float], rows: int = 1, columns: int = 1, **option
 
 
 def _save(figure: Any, path: Path) -> None:
-    """Write a figure to ``path``."""
     with written_whole(path) as temporary:
         figure.savefig(temporary, format="png")
 
@@ -120,19 +119,16 @@ def _draw_band_of_runs(axes: Any, rows: Sequence[StatesResult | Result], color: 
 
 def write_csv(path: Path, rows: Sequence[Any]) -> None:
     """Write the numbers behind a figure, one line per record."""
-    with written_whole(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, [field.name for field in fields(rows[0])])
-        writer.writeheader()
-        writer.writerows(asdict(row) for row in rows)
+    with written_whole(path) as temporary:
+        polars.DataFrame([asdict(row) for row in rows]).write_csv(temporary)
 
 
 def _running_mean(series: Floats, width: int) -> tuple[Ints, Floats]:
     """Means of ``width`` rounds, each at its last round, thinned to what a figure can show."""
     width = min(width, len(series))
+    ends = np.arange(width, len(series) + 1, max(1, len(series) // 2000))
     sums = np.cumsum(np.insert(series, 0, 0.0))
-    ends = np.arange(width, len(series) + 1)
-    shown = slice(None, None, max(1, len(ends) // 2000))
-    return ends[shown], ((sums[width:] - sums[:-width]) / width)[shown]
+    return ends, (sums[ends] - sums[ends - width]) / width
 
 
 def draw_relative_rates(path: Path, results: Sequence[Result], n_runs: int, note: str) -> None:

@@ -103,7 +103,6 @@ def change_probabilities(posteriors: Floats, labels: StateLabels) -> Floats:
 
 
 def _json_time(moment: Any) -> str | float:
-    """A time as a JSON value."""
     return str(np.datetime_as_string(moment, unit="auto")) if isinstance(moment, np.datetime64) else moment.item()
 
 

@@ -51,22 +51,18 @@ def place_probs(clicks: npt.ArrayLike, skips: npt.ArrayLike, n_places: int) -> F
     first, second = np.asarray(clicks, dtype=np.float64)[:, None], np.asarray(skips, dtype=np.float64)[:, None]
     draws = np.linspace(0.0, float(beta.isf(TAIL, first, second).max()), GRID)
     densities, exceeding = beta.pdf(draws, first, second), beta.sf(draws, first, second)
-    before = _counts(exceeding, n_places)[:-1]
-    after = _counts(exceeding[::-1], n_places)[:-1][::-1]
-    probs = np.empty((len(exceeding), n_places))
-    for place in range(n_places):
-        others = sum(before[:, i] * after[:, place - i] for i in range(place + 1))
-        probs[:, place] = trapezoid(densities * others, draws)
-    return probs
+    others = (_counts(np.delete(exceeding, action, axis=0), n_places) for action in range(len(exceeding)))
+    return np.array([trapezoid(own * each, draws) for own, each in zip(densities, others, strict=True)])
 
 
 def _counts(exceeding: Floats, n_places: int) -> Floats:
-    """P(j of the first a actions exceed x) (K + 1, n_places, grid) for j below ``n_places``."""
-    counts = np.zeros((len(exceeding) + 1, n_places, exceeding.shape[1]))
-    counts[0, 0] = 1.0
-    for action, above in enumerate(exceeding):
-        counts[action + 1] = counts[action] * (1 - above)
-        counts[action + 1, 1:] += counts[action, :-1] * above
+    """P(exactly j of the actions exceed x) (n_places, grid) for j below ``n_places``."""
+    counts = np.zeros((n_places, exceeding.shape[1]))
+    counts[0] = 1.0
+    for above in exceeding:
+        moved = counts[:-1] * above
+        counts *= 1 - above
+        counts[1:] += moved
     return counts
 
 

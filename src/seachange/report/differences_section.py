@@ -107,30 +107,26 @@ def _overview(summary: StatesSummary) -> list[dict[str, Any]]:
 
 def _cards(summary: StatesSummary) -> list[dict[str, Any]]:
     """The contrasts of each state as sentences; with two states, each difference once, where it is larger."""
-    used = summary.in_use
+    used, cards = summary.in_use, []
     if len(used) < 2:
         return []
-    found = {state: [each for each in summary.contrasts if each.state == state] for state in used}
-    if len(used) > 2:
-        return [_card(state, contrasts[:MOST_CONTRASTS], "elsewhere") for state, contrasts in found.items()]
-    first, second = used
-    if not found[first]:
-        return [_card(state, [], "") for state in used]
-    larger = [each for each in found[first] if _larger_here(each)]
-    others = [_seen_from(second, each) for each in found[first] if not _larger_here(each)]
-    return [
-        _card(first, larger, f"in state {second}", f"All differences are listed under state {second}."),
-        _card(second, others, f"in state {first}", f"All differences are listed under state {first}."),
-    ]
-
-
-def _card(state: int, contrasts: list[Contrast], elsewhere: str, empty: str = "") -> dict[str, Any]:
-    return {
-        "state": state,
-        "contrasts": [describe_contrast(each, elsewhere, LONG_NAME, MINUS) for each in contrasts],
-        "empty": empty or "No significant differences from the other states.",
-        "features": any(each.feature is not None for each in contrasts),
-    }
+    for state in used:
+        contrasts = [each for each in summary.contrasts if each.state == state][:MOST_CONTRASTS]
+        elsewhere, empty = "elsewhere", "No significant differences from the other states."
+        if len(used) == 2:
+            both = [each for each in summary.contrasts if each.state == used[0]]
+            other = used[0] if state == used[1] else used[1]
+            seen = both if state == used[0] else [_seen_from(state, each) for each in both]
+            contrasts = [each for each in seen if _larger_here(each)]
+            elsewhere = f"in state {other}"
+            empty = f"All differences are listed under state {other}." if both else empty
+        cards.append({
+            "state": state,
+            "contrasts": [describe_contrast(each, elsewhere, LONG_NAME, MINUS) for each in contrasts],
+            "empty": empty,
+            "features": any(each.feature is not None for each in contrasts),
+        })  # fmt: skip
+    return cards
 
 
 def _larger_here(contrast: Contrast) -> bool:

@@ -29,19 +29,21 @@ TEMPLATE = """
 {% if basis %}<p class="ground"><strong>{{ basis.title }}.</strong> {{ basis.text }}</p>{% endif %}
 {% if values %}
 <figure class="compare" aria-label="Mean reward per round of each policy, with intervals">
-  {% for row in values.rows %}
-  <div class="row {{ row.kind }}">
-    <div class="who">{{ row.name }}{% if row.note %}<small>{{ row.note }}</small>{% endif %}</div>
+  {% for name, row in values.shown %}
+  {% set estimate = row.estimate %}
+  <div class="row {{ row.role }}">
+    <div class="who">{{ name }}{% if row.role == "single" %}<small>{{ row.name }}</small>{% endif %}</div>
     <div class="track">
-      {% if row.at %}
-      <i class="whisker" style="left:{{ "%.2f" % row.at[0] }}%;width:{{ "%.2f" % (row.at[2] - row.at[0]) }}%"></i>
-      <i class="dot" style="left:{{ "%.2f" % row.at[1] }}%"></i>
+      {% if estimate %}
+      {% set left, right = values.scale.at(estimate.low), values.scale.at(estimate.high) %}
+      <i class="whisker" style="left:{{ "%.2f" % left }}%;width:{{ "%.2f" % (right - left) }}%"></i>
+      <i class="dot" style="left:{{ "%.2f" % values.scale.at(estimate.value) }}%"></i>
       {% endif %}
     </div>
-    <div class="what">{% if row.value %}<b>{{ row.value }}</b><small>{{ row.interval }}</small>{% else %}<small>no estimate</small>{% endif %}</div>
+    <div class="what">{% if estimate %}<b>{{ values.numbers.format(estimate.value) }}</b><small>{{ values.numbers.interval(estimate) }}</small>{% else %}<small>no estimate</small>{% endif %}</div>
   </div>
   {% endfor %}
-  <div class="row last"><div class="who"></div>{{ scale(values.ticks) }}<div class="what"></div></div>
+  <div class="row last"><div class="who"></div>{{ scale(values.scale.ticks(4)) }}<div class="what"></div></div>
   <figcaption>Mean reward per round, with {{ values.confidence }} intervals.
     {% if values.n_singles > 1 %}The best single policy is the best of {{ values.n_singles }} on these same rounds, which flatters it.{% endif %}</figcaption>
 </figure>
@@ -133,18 +135,6 @@ def _values(content: ReportContent) -> dict[str, Any] | None:
         shown.insert(1, ("The best single policy", comparison.singles[comparison.best_single]))
     known = [each.estimate for _, each in shown if each.estimate is not None]
     ends = [end for each in known for end in (each.low, each.value, each.high) if np.isfinite(end)]
-    scale = Scale(ends, 0.06)
-    rows = [
-        {
-            "kind": each.role,
-            "name": name,
-            "note": each.name if each.role == "single" else "",
-            "value": None if (e := each.estimate) is None else numbers.format(e.value),
-            "interval": "" if e is None else numbers.interval(e),
-            "at": None if e is None else [scale.at(v) for v in (e.low, e.value, e.high)],
-        }
-        for name, each in shown
-    ]
     table = [comparison.logging, *comparison.singles, comparison.switching]
     table += [PolicyValue("switching", comparison.switching.name, each) for each in comparison.others[1:]]
     online = None if comparison.online is None else comparison.online.estimate
@@ -156,8 +146,8 @@ def _values(content: ReportContent) -> dict[str, Any] | None:
         if each
     ]
     return {
-        "rows": rows,
-        "ticks": scale.ticks(4),
+        "shown": shown,
+        "scale": Scale(ends, 0.06),
         "table": [(each.name, each.estimate, further_reasons(each.refusals, content)) for each in table],
         "numbers": numbers,
         "n_singles": sum(each.estimate is not None for each in comparison.singles),

@@ -9,7 +9,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy.optimize import brentq
 from scipy.special import expit
 
@@ -166,18 +165,13 @@ class Weekly(_StatefulClicks):
         coefs[:, :, -1] += generator.normal(0, self.rhythm, (7, self.n_actions))
         return coefs
 
-    @cached_property
-    def times(self) -> npt.NDArray[Any]:
-        """(T,) evenly spaced, starting on a Monday."""
-        seconds = np.arange(self.horizon) * 86_400 // ROUNDS_PER_DAY
-        return FIRST_MONDAY + seconds.astype("timedelta64[s]")
-
     def state_sequence(self, generator: np.random.Generator) -> Ints:
         """(T,) the weekday, from 0 (Monday) to 6."""
         return np.arange(self.horizon) // ROUNDS_PER_DAY % 7
 
     def _log_columns(self) -> dict[str, Any]:
-        return {"times": self.times}
+        seconds = np.arange(self.horizon) * 86_400 // ROUNDS_PER_DAY
+        return {"times": FIRST_MONDAY + seconds.astype("timedelta64[s]")}
 
     def value(self, policy: Policy, weekday: int, seed: int = 0, n: int = 200_000) -> float:
         """Mean reward of ``policy`` on a weekday, over ``n`` visitors."""
