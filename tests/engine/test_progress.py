@@ -54,10 +54,10 @@ def test_what_is_reached_never_falls_and_no_share_is_more_than_one():
 
 def test_what_is_expected_may_change_on_the_way():
     with listening(), stage("searching") as searching:
-        searching.expect(10, step=2, told="trying 2")
+        searching.expect(10, step=2, detail="trying 2")
         searching.advance(2)
-        assert (searching.share, searching.told) == (0.2, "trying 2")
-        searching.expect(20, step=3, told="trying 3")
+        assert (searching.share, searching.detail) == (0.2, "trying 2")
+        searching.expect(20, step=3, detail="trying 3")
         assert searching.share == 0.1
 
 

@@ -26,7 +26,7 @@ def tracked(items: Iterable[Item], total: int, name: str) -> Iterator[Item]:
     with stage(name, total) as steps:
         for item in items:
             steps.advance()
-            steps.told = f"{steps.done:.0f} of {total}"
+            steps.detail = f"{steps.done:.0f} of {total}"
             yield item
 
 
@@ -74,7 +74,7 @@ class _Line:
         if self._bar is None or self._bar[0] is not current:
             self._stop()
             self._bar = (current, self._started())
-        bar, words = self._bar[1], f"{current.name}: {current.told}" if current.told else current.name
+        bar, words = self._bar[1], f"{current.name}: {current.detail}" if current.detail else current.name
         total = None if current.total is None else 1.0
         bar.update(bar.task_ids[0], description=words, completed=current.share or 0.0, total=total, refresh=True)
 

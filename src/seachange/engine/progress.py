@@ -26,7 +26,7 @@ class Stage:
     total: float | None = None  # None: unknown
     step: float = 1.0  # the size of the next advance
     done: float = 0.0
-    told: str = ""  # the current step, in words
+    detail: str = ""  # the current step, in words
     parts: list[Stage] = field(default_factory=list)
     began: float = field(default_factory=time.monotonic)
     on_end: Callable[[], None] | None = None  # called when one of its parts ends
@@ -39,9 +39,9 @@ class Stage:
         """Set the work done, which never decreases."""
         self.done = max(self.done, done)
 
-    def expect(self, total: float, step: float, told: str) -> None:
+    def expect(self, total: float, step: float, detail: str) -> None:
         """Set the total, the size of the next step, and its name."""
-        self.total, self.step, self.told = total, step, told
+        self.total, self.step, self.detail = total, step, detail
 
     @property
     def share(self) -> float | None:

@@ -177,7 +177,7 @@ class _Trial:
         """Estimate the held-out values of more candidates."""
         total = sum(map(_effort, [*self.learners.values(), *learners.values()])) * len(self.folds)
         for name, learner in learners.items():
-            self.progress.expect(total, step=_effort(learner), told=name)
+            self.progress.expect(total, step=_effort(learner), detail=name)
             values = np.zeros(len(self.log))
             for fold, models in zip(self.folds, self.models, strict=True):
                 outside = np.ascontiguousarray(fold.without(self.membership).T)

@@ -88,7 +88,7 @@ def verdicts_of(content: ReportContent) -> list[Verdict]:
 def _on_weights(found: Diagnostics, first_round: int) -> list[Verdict]:
     row, weight = found.largest_weights[0]
     heaviest = weight / max(found.n_rounds * found.mean_weight, 1e-300)
-    dominates = "no round dominates" if heaviest <= DOMINANT else "the estimate depends on it"
+    dominates = "No round dominates" if heaviest <= DOMINANT else "The estimate depends on this round"
     missing = max(found.unsupported_mass or 0.0, found.unseen_mass)
     explained = abs(found.mean_weight_z) <= SURPRISING
     errors = f"{found.mean_weight_z:+.1f}".replace("-", MINUS) if abs(found.mean_weight_z) < FAR else f"over {FAR}"
@@ -102,12 +102,12 @@ def _on_weights(found: Diagnostics, first_round: int) -> list[Verdict]:
         Verdict(
             _mark(found.overlap >= COMMON, found.overlap >= RARE),
             "Overlap",
-            f"The policy and the logging policy have {share_text(found.overlap)} of their choices in common.",
+            f"The policy and the logging policy share {share_text(found.overlap)} of their choices.",
         ),
         Verdict(
             _mark(0 < heaviest <= DOMINANT, 0 < heaviest <= 0.5),
             "Largest weight",
-            f"{weight:,.3g}, in round {first_round + row:,}, is {share_text(heaviest, 1)} of all weight: {dominates}."
+            f"{weight:,.3g}, in round {first_round + row:,}: {share_text(heaviest, 1)} of the total. {dominates}."
             if weight > 0
             else "All weights are 0: the log took none of the policy's actions.",
         ),

@@ -29,7 +29,7 @@ TEMPLATE = """
   </div>
   {% endfor %}
 </div>
-{% if cards|selectattr("contrasts")|list %}<p class="small">SE: standard errors. Only differences that are significant in a table of this size are listed.{% if cards|selectattr("features")|list %} Feature effects are per standard deviation, or from 0 to 1.{% endif %}</p>{% endif %}
+{% if cards|selectattr("contrasts")|list %}<p class="small">SE: standard errors. Only differences that are significant after correcting for their number are listed.{% if cards|selectattr("features")|list %} Feature effects are per standard deviation, or from 0 to 1.{% endif %}</p>{% endif %}
 {% elif states.n_states > 1 %}
 <p class="lead">All rounds of this log are in one state, so there is nothing to compare.</p>
 {% endif %}

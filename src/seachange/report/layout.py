@@ -136,7 +136,7 @@ def basis_of(content: ReportContent) -> Basis | None:
     extra = f"{_cross_learned(content)}{_replayed(content)}"
     if holdout.kind == "unseen":
         return Basis("New rounds", f"{_new_rounds(content)}{extra}")
-    everything = f"All {n:,} rounds, with the model itself."
+    everything = f"All {n:,} rounds, with this model."
     last = f"the last {count_of(holdout.n_rounds, 'round')}"
     span = f"Held-out rounds {holdout.first_round:,} to {n - 1:,}"
     seen = holdout.overlap or "the log begins with the rounds the model was learned from"
@@ -148,9 +148,9 @@ def basis_of(content: ReportContent) -> Basis | None:
         )
         return Basis("Held-out rounds", f"{text}{extra}", f"{span}.", everything)
     text = (
-        f"{why} All values and diagnostics are therefore for policies relearned in the same way from the first "
+        f"{why} All values and diagnostics therefore come from policies relearned the same way from the first "
         f"{count_of(holdout.first_round, 'round')} ({TRAINING_SHARE:.0%}) and evaluated on {last}. States and policies "
-        "are this model's own, on the whole log."
+        "are those of this model, on the whole log."
     )
     of_values = f"{span}, with policies relearned from the rounds before."
     return Basis("Held-out rounds, relearned policies", f"{text}{extra}", of_values, everything)
@@ -165,7 +165,7 @@ def _new_rounds(content: ReportContent) -> str:
             "They are treated as new."
         )
     by = "times and contents" if content.states.axis.timed else "contents"
-    return f"Judging by its {by}, the log is new to the model, which was not learned from {which}."
+    return f"Judging by the {by} of the log, the model was not learned from {which}."
 
 
 def _cross_learned(content: ReportContent) -> str:
@@ -175,10 +175,7 @@ def _cross_learned(content: ReportContent) -> str:
         return ""
     if not any(each.estimate and each.pooled for each in comparison.singles):
         return ""
-    return (
-        " Only the single policy without states was learned on this log: in each block of time, it was learned from "
-        "the other blocks."
-    )
+    return " Only the policy without states was learned from this log: for each block of time, from the other blocks."
 
 
 def _replayed(content: ReportContent) -> str:

@@ -36,7 +36,7 @@ TEMPLATE = """
   <div class="ticks" aria-hidden="true">{{ tick_labels(ticks) }}</div>
   {% if states.n_states > 1 %}
   <figcaption>{% if states.n_chains > 1 %}Share of rounds in each state.{% elif states.has_probs %}The height of a lane is the probability of the state, given all rewards.{% else %}Each round belongs to the state of its lane.{% endif %}
-    {{ " " }}{% if states.changes|selectattr("low", "ne", none)|list %}Gray columns show where each change lies, with {{ "%.0f" % (100 * states.confidence) }}% confidence.{% endif %}</figcaption>
+    {{ " " }}{% if states.changes|selectattr("low", "ne", none)|list %}Gray columns are {{ "%.0f" % (100 * states.confidence) }}% intervals for the change points.{% endif %}</figcaption>
   {% endif %}
 </figure>
 {% if states.changes %}

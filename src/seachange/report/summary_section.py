@@ -24,7 +24,7 @@ from seachange.report.layout import (
 TEMPLATE = """
 <h1>{% for sentence in headline %}{% if loop.first %}{{ sentence }}{% else %} <span>{{ sentence }}</span>{% endif %}{% endfor %}</h1>
 {% if refusal %}
-<div class="refusal"><p><strong>Why not.</strong> {{ refusal }}</p></div>
+<div class="refusal"><p><strong>Reason.</strong> {{ refusal }}</p></div>
 {% endif %}
 {% if basis %}<p class="ground"><strong>{{ basis.title }}.</strong> {{ basis.text }}</p>{% endif %}
 {% if values %}
@@ -45,7 +45,7 @@ TEMPLATE = """
   {% endfor %}
   <div class="row last"><div class="who"></div>{{ scale(values.scale.ticks(4)) }}<div class="what"></div></div>
   <figcaption>Mean reward per round, with {{ values.confidence }} intervals.
-    {% if values.n_singles > 1 %}The best single policy is the best of {{ values.n_singles }} on these same rounds, which flatters it.{% endif %}</figcaption>
+    {% if values.n_singles > 1 %}The best single policy was picked from {{ values.n_singles }} on these same rounds, so its value is biased upward.{% endif %}</figcaption>
 </figure>
 {% endif %}
 {% if notes %}

@@ -65,7 +65,7 @@ def choose_n_states(log: BanditLog, fitter: Fitter) -> tuple[Fit, tuple[StateCou
         for n_states in range(2, MOST_STATES + 1):
             last = min(chosen.model.n_states + PATIENCE, MOST_STATES)
             # The time of a fit is roughly proportional to its states; the search continues at least to ``last``.
-            search.expect(sum(range(2, last + 1)), step=n_states, told=f"trying {n_states}")
+            search.expect(sum(range(2, last + 1)), step=n_states, detail=f"trying {n_states}")
             try:
                 fit, scores = _fit_and_scores(fitter, held_out, n_states)
             except ParameterError:
