@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 import msgspec
@@ -22,12 +22,8 @@ from seachange.states.switching_regression import SwitchingRegression
 
 # From this probability on, the state of a round is certain.
 CERTAIN = 0.999
-# Fields that are in the JSON document under the same name.
-SAME_KEYS = (
-    "oracle", "rewards", "n_rounds", "n_dropped", "n_states", "counts", "visits", "mean_rewards", "contexts",
-    "context_names", "confidence", "change_points", "changes", "segments", "clock", "evidence",
-)  # fmt: skip
-CELL_KEYS = ("rounds", "means", "low", "high", "rare")
+# Fields that have another name or form in the JSON document.
+RENAMED = {"n_chains", "action_names", "changes_per_chain", "axis", "bands", "has_probs", "cells", "contrasts"}
 
 
 @dataclass(frozen=True)
@@ -252,7 +248,7 @@ def as_document(summary: StatesSummary) -> dict[str, Any]:
     bands, cells, moves, pace = summary.bands, summary.cells, summary.transitions, summary.axis.seconds_per_round
     stays = moves.expected_stays.tolist()
     return json_value(  # type: ignore[no-any-return]
-        {name: getattr(summary, name) for name in SAME_KEYS}
+        {field.name: getattr(summary, field.name) for field in fields(summary) if field.name not in RENAMED}
         | {
             "n_sequences": summary.n_chains,
             "actions": summary.action_names,
@@ -264,7 +260,7 @@ def as_document(summary: StatesSummary) -> dict[str, Any]:
                 "state_probs": bands.shares,
                 "posterior": summary.has_probs,
             },
-            "rewards_by_action": {name: getattr(cells, name) for name in CELL_KEYS},
+            "rewards_by_action": {name: getattr(cells, name) for name in ("rounds", "means", "low", "high", "rare")},
             "distinguishing": summary.contrasts,
             "transitions": {
                 "matrix": moves.matrix,

@@ -36,7 +36,7 @@ TEMPLATE = """
 {% if rewards %}
 <h3>Mean reward by action{% if cards %} and state{% endif %}</h3>
 <figure class="actions">
-  {% if rewards.n_columns > 1 %}<div class="key" aria-hidden="true">{% for row in overview %}<span>{{ chip(row.state) }} state {{ row.state }}</span>{% endfor %}</div>{% endif %}
+  {% if rewards.n_columns > 1 %}<div class="key" aria-hidden="true">{% for state in states.in_use %}<span>{{ chip(state) }} state {{ state }}</span>{% endfor %}</div>{% endif %}
   {% for row in rewards.rows %}
   <div class="row" title="{{ row.text }}"><div class="who name clamp" title="{{ row.name }}">{{ row.name }}</div><svg role="img" aria-label="{{ row.text }}" viewBox="0 0 1000 {{ row.height }}" height="{{ row.height }}" preserveAspectRatio="none">{{ row.svg }}</svg></div>
   {% endfor %}
@@ -48,10 +48,10 @@ TEMPLATE = """
 {% endif %}
 {% if states.n_states > 1 %}
 {% set optional = " roomy" if states.n_states > 2 else "" %}
-<h3>How long {{ "states last" if overview|length > 1 else "the state lasts" }}</h3>
+<h3>How long {{ "states last" if states.in_use|length > 1 else "the state lasts" }}</h3>
 <div class="wide"><table>
   <thead><tr><th>state</th><th class="n roomy">rounds</th><th class="n">share</th><th class="n roomy">visits</th><th class="n{{ optional }}">mean reward</th><th class="n">expected stay</th>{% if states.n_states > 2 %}<th>next state</th>{% endif %}</tr></thead>
-  <tbody>{% for row in overview %}<tr><td class="when">{{ chip(row.state) }} state {{ row.state }}</td><td class="n roomy">{{ row.rounds }}</td><td class="n">{{ row.share }}</td><td class="n roomy">{{ row.visits }}</td><td class="n{{ optional }}">{{ row.reward }}</td><td class="n">{{ row.stay }}{% if row.lasts %}<small class="under">{{ row.lasts }}</small>{% endif %}</td>{% if states.n_states > 2 %}<td>{% for z, share in row.next %}<span class="next">{{ chip(z) }} {{ share }}</span>{% endfor %}</td>{% endif %}</tr>{% endfor %}</tbody>
+  <tbody>{% for state in states.in_use %}<tr><td class="when">{{ chip(state) }} state {{ state }}</td><td class="n roomy">{{ "{:,}".format(states.counts[state]) }}</td><td class="n">{{ "{:.1%}".format(states.counts[state] / states.n_rounds) }}</td><td class="n roomy">{{ "{:,}".format(states.visits[state]) }}</td><td class="n{{ optional }}">{{ numbers.format(states.mean_rewards[state]) }}</td><td class="n">{{ stays[state][0] }}{% if stays[state][1] %}<small class="under">{{ stays[state][1] }}</small>{% endif %}</td>{% if states.n_states > 2 %}<td>{% for z, share in next_states[state] %}<span class="next">{{ chip(z) }} {{ "{:.0%}".format(share) }}</span>{% endfor %}</td>{% endif %}</tr>{% endfor %}</tbody>
 </table></div>
 {% endif %}
 {% if evidence %}
@@ -77,32 +77,26 @@ def view(content: ReportContent) -> dict[str, Any]:
     return {
         "cards": _cards(states),
         "rewards": _rewards(states),
-        "overview": _overview(states),
+        "numbers": Numbers([], states.mean_rewards.tolist()),
+        "stays": [_stay(states, state) for state in range(states.n_states)],
+        "next_states": [_next_states(row) for row in states.transitions.leaving],
         "evidence": evidence if counts or states.n_states > 1 else None,
         "largest_gain": max((abs(count.gain) + count.gain_error for count in counts[1:]), default=1.0) or 1.0,
     }
 
 
-def _overview(summary: StatesSummary) -> list[dict[str, Any]]:
-    """One row per state: its share, visits, mean reward and expected stay."""
-    numbers, transitions = Numbers([], summary.mean_rewards.tolist()), summary.transitions
-    found = []
-    for state in summary.in_use:
-        stay = float(transitions.expected_stays[state])
-        known = np.isfinite(stay) and stay <= 100 * summary.n_rounds
-        leaving = transitions.leaving[state]
-        likeliest = [z for z in np.argsort(-np.nan_to_num(leaving), kind="stable")[:3].tolist() if leaving[z] > 0.005]
-        found.append({
-            "state": state,
-            "rounds": f"{int(summary.counts[state]):,}",
-            "share": f"{summary.counts[state] / summary.n_rounds:.1%}",
-            "visits": f"{int(summary.visits[state]):,}",
-            "reward": numbers.format(float(summary.mean_rewards[state])),
-            "stay": count_of(round(stay), "round") if known else "never left" if stay > 0 else "–",
-            "lasts": summary.axis.format_duration(stay) if known and summary.axis.timed else "",
-            "next": [(z, f"{leaving[z]:.0%}") for z in likeliest],
-        })  # fmt: skip
-    return found
+def _stay(summary: StatesSummary, state: int) -> tuple[str, str]:
+    """The expected stay in rounds, and in time if the log has times."""
+    stay = float(summary.transitions.expected_stays[state])
+    if not np.isfinite(stay) or stay > 100 * summary.n_rounds:
+        return "never left" if stay > 0 else "–", ""
+    return count_of(round(stay), "round"), summary.axis.format_duration(stay) if summary.axis.timed else ""
+
+
+def _next_states(leaving: Floats) -> list[tuple[int, float]]:
+    """The likeliest next states and their probabilities."""
+    order = np.argsort(-np.nan_to_num(leaving), kind="stable")[:3].tolist()
+    return [(z, leaving[z]) for z in order if leaving[z] > 0.005]
 
 
 def _cards(summary: StatesSummary) -> list[dict[str, Any]]:
@@ -120,12 +114,9 @@ def _cards(summary: StatesSummary) -> list[dict[str, Any]]:
             contrasts = [each for each in seen if _larger_here(each)]
             elsewhere = f"in state {other}"
             empty = f"All differences are listed under state {other}." if both else empty
-        cards.append({
-            "state": state,
-            "contrasts": [describe_contrast(each, elsewhere, LONG_NAME, MINUS) for each in contrasts],
-            "empty": empty,
-            "features": any(each.feature is not None for each in contrasts),
-        })  # fmt: skip
+        texts = [describe_contrast(each, elsewhere, LONG_NAME, MINUS) for each in contrasts]
+        with_features = any(each.feature is not None for each in contrasts)
+        cards.append({"state": state, "contrasts": texts, "empty": empty, "features": with_features})
     return cards
 
 
