@@ -114,7 +114,7 @@ def holdout_of(log: BanditLog, model: SwitchingModel) -> Holdout:
 
 
 def _relearned(log: BanditLog, model: SwitchingModel, cut: int) -> Holdout:
-    """A model learned in the same way from the rounds before ``cut``, to be evaluated on those after it."""
+    """A model learned the same way from the rounds before ``cut``, to be evaluated on those after it."""
     training, later, oracle = log[:cut], log[cut:], model.oracle
     if isinstance(oracle, KnownStates):
         similar, labels = learn(training, KnownStates(model.labels.states[:cut]), objective=model.learner), model.labels
@@ -160,7 +160,7 @@ def _state_policies(model: SwitchingModel) -> tuple[Baseline, ...]:
 
 
 def _cross_learned(log: BanditLog, model: SwitchingModel) -> Baseline:
-    """A policy without states for each block of time, learned from the other blocks in the way of the model."""
+    """A policy without states for each block of time, learned from the other blocks with the model's learner."""
     everything = np.ones(len(log))
     blocks, block_of = folds_of(log, everything, BLOCKS), np.zeros(len(log), dtype=np.int64)
     policies: list[Policy] = []
