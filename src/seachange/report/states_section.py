@@ -46,7 +46,13 @@ TEMPLATE = """
   <summary>{{ count_of(states.changes|length, "change") }}: when{{ ", and how certain" if certain }}</summary>
   <div class="wide"><table>
     <thead><tr><th class="n{% if timed %} roomy{% endif %}">first round</th>{% if timed %}<th>time</th>{% endif %}<th>from → to</th>{% if certain %}<th class="n">certainty</th>{% endif %}{% if placed %}<th class="n roomy">within rounds</th>{% endif %}</tr></thead>
-    <tbody>{% for certainty in certainties %}{% set row = states.changes[loop.index0] %}{% set rounds = "{:,}".format(row.low) ~ ("" if row.low == row.high else " to {:,}".format(row.high)) if row.low is not none %}{% set within %}{% if rounds %}<small class="phone">{{ "round" if row.low == row.high else "rounds" }} {{ rounds }}</small>{% endif %}{% endset %}<tr><td class="n{% if timed %} roomy{% endif %}">{{ "{:,}".format(row.round) }}{% if not timed %}{{ within }}{% endif %}</td>{% if timed %}<td class="when">{{ states.axis.format(states.axis.at(row.round)|float) }}{{ within }}</td>{% endif %}<td>{{ chip(row.before) }} → {{ chip(row.after) }}</td>{% if certain %}<td class="n">{{ certainty or "–" }}</td>{% endif %}{% if placed %}<td class="n roomy">{{ rounds or "–" }}</td>{% endif %}</tr>{% endfor %}</tbody>
+    <tbody>{% for certainty in certainties %}
+    {% set row = states.changes[loop.index0] %}
+    {% set exact = row.low == row.high %}
+    {% set rounds = "{:,}".format(row.low) ~ ("" if exact else " to {:,}".format(row.high)) if row.low is not none else "" %}
+    {% set within %}{% if rounds %}<small class="phone">{{ "round" if exact else "rounds" }} {{ rounds }}</small>{% endif %}{% endset %}
+    <tr><td class="n{% if timed %} roomy{% endif %}">{{ "{:,}".format(row.round) }}{% if not timed %}{{ within }}{% endif %}</td>{% if timed %}<td class="when">{{ states.axis.format(states.axis.at(row.round)|float) }}{{ within }}</td>{% endif %}<td>{{ chip(row.before) }} → {{ chip(row.after) }}</td>{% if certain %}<td class="n">{{ certainty or "–" }}</td>{% endif %}{% if placed %}<td class="n roomy">{{ rounds or "–" }}</td>{% endif %}</tr>
+    {% endfor %}</tbody>
   </table></div>
   {% if states.changes|length > certainties|length %}<p class="small">{{ "{:,}".format(states.changes|length - certainties|length) }} more changes are in the output of --json.</p>{% endif %}
 </details>

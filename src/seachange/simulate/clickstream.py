@@ -161,7 +161,7 @@ class _Pools:
 
 def padded(pools: Sequence[Sequence[int]]) -> Codes:
     """(P, largest) the documents of every pool, as ``Visits`` stores them."""
-    return np.array(list(zip_longest(*pools, fillvalue=-1)), dtype=np.int32).T
+    return np.ascontiguousarray(np.array(list(zip_longest(*pools, fillvalue=-1)), dtype=np.int32).T)
 
 
 def _numbered(marks: Hashes, number: Callable[[int, int], int]) -> Codes:
