@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars
 
-from seachange.analysis.formatting import count_of, shown_name
+from seachange.analysis.formatting import count_of, shown_name, stay_text
 from seachange.outputs import written_whole
 from seachange.protocols import Floats, Ints
 
@@ -358,10 +358,8 @@ def _draw_stays(axes: Any, summary: StatesSummary) -> None:
 
 
 def _stay(summary: StatesSummary, state: int) -> str:
-    stay = float(summary.transitions.expected_stays[state])
-    if not np.isfinite(stay) or stay > 100 * summary.n_rounds:
-        return "" if np.isnan(stay) else "never left"
-    return summary.axis.format_duration(stay) if summary.axis.timed else f"{stay:,.0f} rounds"
+    rounds, time = stay_text(summary, state)
+    return time or rounds
 
 
 def _draw_evidence(axes: Any, summary: StatesSummary) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from seachange.analysis.formatting import count_of, decimals_for, describe_contrast
+from seachange.analysis.formatting import decimals_for, describe_contrast, stay_text
 from seachange.analysis.report_content import ReportContent
 from seachange.analysis.state_contrasts import Contrast
 from seachange.analysis.states_summary import StatesSummary
@@ -51,7 +51,7 @@ TEMPLATE = """
 <h3>How long {{ "states last" if states.in_use|length > 1 else "the state lasts" }}</h3>
 <div class="wide"><table>
   <thead><tr><th>state</th><th class="n roomy">rounds</th><th class="n">share</th><th class="n roomy">visits</th><th class="n{{ optional }}">mean reward</th><th class="n">expected stay</th>{% if states.n_states > 2 %}<th>next state</th>{% endif %}</tr></thead>
-  <tbody>{% for state in states.in_use %}<tr><td class="when">{{ chip(state) }} state {{ state }}</td><td class="n roomy">{{ "{:,}".format(states.counts[state]) }}</td><td class="n">{{ "{:.1%}".format(states.counts[state] / states.n_rounds) }}</td><td class="n roomy">{{ "{:,}".format(states.visits[state]) }}</td><td class="n{{ optional }}">{{ numbers.format(states.mean_rewards[state]) }}</td><td class="n">{{ stays[state][0] }}{% if stays[state][1] %}<small class="under">{{ stays[state][1] }}</small>{% endif %}</td>{% if states.n_states > 2 %}<td>{% for z, share in next_states[state] %}<span class="next">{{ chip(z) }} {{ "{:.0%}".format(share) }}</span>{% endfor %}</td>{% endif %}</tr>{% endfor %}</tbody>
+  <tbody>{% for state in states.in_use %}<tr><td class="when">{{ chip(state) }} state {{ state }}</td><td class="n roomy">{{ "{:,}".format(states.counts[state]) }}</td><td class="n">{{ "{:.1%}".format(states.counts[state] / states.n_rounds) }}</td><td class="n roomy">{{ "{:,}".format(states.visits[state]) }}</td><td class="n{{ optional }}">{{ numbers.format(states.mean_rewards[state]) }}</td><td class="n">{{ stays[state][0] or "–" }}{% if stays[state][1] %}<small class="under">{{ stays[state][1] }}</small>{% endif %}</td>{% if states.n_states > 2 %}<td>{% for z, share in next_states[state] %}<span class="next">{{ chip(z) }} {{ "{:.0%}".format(share) }}</span>{% endfor %}</td>{% endif %}</tr>{% endfor %}</tbody>
 </table></div>
 {% endif %}
 {% if evidence %}
@@ -78,19 +78,11 @@ def view(content: ReportContent) -> dict[str, Any]:
         "cards": _cards(states),
         "rewards": _rewards(states),
         "numbers": Numbers([], states.mean_rewards.tolist()),
-        "stays": [_stay(states, state) for state in range(states.n_states)],
+        "stays": [stay_text(states, state) for state in range(states.n_states)],
         "next_states": [_next_states(row) for row in states.transitions.leaving],
         "evidence": evidence if counts or states.n_states > 1 else None,
         "largest_gain": max((abs(count.gain) + count.gain_error for count in counts[1:]), default=1.0) or 1.0,
     }
-
-
-def _stay(summary: StatesSummary, state: int) -> tuple[str, str]:
-    """The expected stay in rounds, and in time if the log has times."""
-    stay = float(summary.transitions.expected_stays[state])
-    if not np.isfinite(stay) or stay > 100 * summary.n_rounds:
-        return "never left" if stay > 0 else "–", ""
-    return count_of(round(stay), "round"), summary.axis.format_duration(stay) if summary.axis.timed else ""
 
 
 def _next_states(leaving: Floats) -> list[tuple[int, float]]:
