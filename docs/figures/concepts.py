@@ -13,7 +13,7 @@ from matplotlib.patches import FancyBboxPatch
 
 import seachange as sc
 from seachange.evaluation.theorems import ips_error_bound
-from seachange.figures.colors import COLORS, GRAY, color_of
+from seachange.figures import COLORS, GRAY, color_of
 
 FOLDER = Path(__file__).parent
 SHOP = sc.simulate.Shop(seed=0)

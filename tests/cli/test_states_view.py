@@ -19,7 +19,7 @@ from seachange.analysis.states_summary import Evidence, as_document, summarize_s
 from seachange.cli.commands import app
 from seachange.cli.states_view import states_view
 from seachange.errors import OutputError
-from seachange.figures.states_figure import draw_states
+from seachange.figures import draw_states
 from seachange.states.state_count import StateCount
 
 N = 600

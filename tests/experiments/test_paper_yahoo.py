@@ -59,7 +59,7 @@ def test_the_log_through_files_is_the_log_of_the_page_itself(days, tmp_path):
 def test_days_are_read_once_and_what_was_read_is_said(days, tmp_path, monkeypatch):
     first = read(days, tmp_path)
     assert first.summary.startswith("172,800 visits on 2 days (2009-05-01 to 2009-05-02)")
-    assert "; 21 lines were rejected (most often: " in first.summary
+    assert "; 21 lines rejected (most often: " in first.summary
     assert first.data == SIMULATED
     monkeypatch.setattr("seachange.experiments.paper_yahoo.visits_of", never_again)
     assert read(days, tmp_path) == first
@@ -227,7 +227,7 @@ def test_documents_that_pools_lack_are_told(days, tmp_path):
     visits = read(days, tmp_path).visits
     settings = yahoo.Settings(days=1, next_days=1)
     assert yahoo.excluded_visits(visits, settings) == ""
-    assert "excluded: their pools have fewer than 20 documents" in yahoo.excluded_visits(
+    assert "excluded: fewer than 20 documents in the pool" in yahoo.excluded_visits(
         visits, replace(settings, n_documents=20)
     )
 

@@ -18,14 +18,13 @@ from seachange.errors import LogError, RefusedError
 from seachange.evaluation.estimators import ValueEstimate
 from seachange.experiments import obp_open_bandit as open_bandit
 from seachange.experiments import obp_synthetic
-from seachange.experiments.estimator_errors import (
-    Published,
+from seachange.experiments.obp_open_bandit import CLICKS, SKIPS, place_probs
+from seachange.experiments.obp_synthetic import (
     chosen_by_slope,
     cross_fitted_rewards,
     relative_errors,
-    summarise,
+    summarize_errors,
 )
-from seachange.experiments.obp_open_bandit import CLICKS, SKIPS, place_probs
 
 PLAIN = ("ips", "snips")
 # Relative errors of IPS by Open Bandit Pipeline 0.5.7 itself: in its first three worlds (their scores standardised, as
@@ -41,7 +40,7 @@ def rows_within(rows):
 def test_a_part_of_the_synthetic_table():
     runs = [obp_synthetic.run(seed) for seed in range(3)]
     np.testing.assert_allclose([run["ips"] for run in runs], SYNTHETIC_IPS, rtol=0, atol=2e-6)
-    assert all(row.within for row in summarise(runs, obp_synthetic.PUBLISHED, obp_synthetic.PUBLISHED_RUNS))
+    assert all(row.within for row in summarize_errors(runs, obp_synthetic.PUBLISHED, obp_synthetic.PUBLISHED_RUNS))
 
 
 @pytest.mark.long
@@ -166,9 +165,9 @@ def test_slope_stops_before_the_first_disagreement():
 
 
 def test_within_means_three_standard_errors():
-    published = {"ips": Published(0.10, 0.04)}
+    published = {"ips": (0.10, 0.04)}
     runs = [{"ips": 0.10 + shift} for shift in (-0.01, 0.01)]
     error = np.sqrt(0.0002 / 2 + 0.0016 / 4)
     for shift, within in ((2.9 * error, True), (3.1 * error, False)):
-        (row,) = summarise([{"ips": run["ips"] + shift} for run in runs], published, 4)
+        (row,) = summarize_errors([{"ips": run["ips"] + shift} for run in runs], published, 4)
         assert row.within is within

@@ -12,7 +12,7 @@ from seachange.errors import SeachangeWarning
 from seachange.evaluation.estimators import Difference
 from seachange.report.layout import Numbers, share_text, time_text
 from seachange.report.policies_section import _effect_rows, _habit
-from seachange.report.summary_section import _clear
+from seachange.report.summary_section import _compared
 
 
 @pytest.fixture(scope="module")
@@ -43,9 +43,9 @@ def test_held_out_rounds_are_told_at_the_top_and_where_the_figures_are(held_out)
     assert "Held-out rounds, relearned policies. The model was learned from this very log" in text
     assert "from the first 900 rounds (60%) and evaluated on the last 600 rounds" in text
     assert text.count("Held-out rounds 900 to 1,499, with policies relearned from the rounds before.") == 2
-    assert text.count("All 1,500 rounds, with the model itself.") == 3
+    assert text.count("All 1,500 rounds, with this model.") == 3
     row, _ = found.comparison.diagnostics.largest_weights[0]
-    assert f", in round {900 + row:,}, is " in text
+    assert f", in round {900 + row:,}: " in text
 
 
 def test_rounds_after_the_known_ones_are_judged_with_the_model_itself():
@@ -81,7 +81,7 @@ def test_one_round_is_one(model):
     page, _ = page_and_findings(two_worlds(n=1, seed=1, start=1500), model)
     text = words(page)
     assert "1 rounds" not in text
-    assert "which was not learned from this one round." in text
+    assert "the model was not learned from this one round." in text
     assert "All weights are 0: the log took none of the policy's actions." in text
 
 
@@ -156,7 +156,7 @@ def test_shares_never_say_none_or_all_of_what_is_not(share, decimals, told):
 
 def test_a_difference_that_is_told_apart_has_no_end_at_nothing():
     difference = Difference(-0.0093, 0.0045, -0.0181, -0.0003, 0.95, paired=True)
-    assert _clear(difference, "it", Numbers([0.04])) == "0.0093 less than it (−0.0181 to −0.0003)"
+    assert _compared(difference, "it", Numbers([0.04])) == "0.0093 less than it (−0.0181 to −0.0003)"
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from seachange.datasets.yahoo_r6 import YahooLog
 from seachange.errors import LogError
 from seachange.kernels.feature_rows import draw_documents
 from seachange.simulate import FrontPage, Visits
+from seachange.simulate.clickstream import visits_of
 from seachange.simulate.front_page import write_days
-from seachange.simulate.visits import visits_of
 
 DAY = 86_400
 

@@ -10,7 +10,7 @@ from seachange.experiments.paper_synthetic import (
     replicate_states,
     run_methods,
     run_states,
-    summarise,
+    summarize,
     summarize_states,
 )
 from seachange.simulate import Synthetic
@@ -59,7 +59,7 @@ def test_one_state_gives_one_policy_with_any_oracle():
 
 @pytest.mark.long
 def test_the_table_over_100_seeds():
-    rows = {row.method: row for row in summarise(list(replicate(range(100), 5, workers=2)))}
+    rows = {row.method: row for row in summarize(list(replicate(range(100), 5, workers=2)))}
     assert rows["k-HMM"].oracle_share >= 0.99
     assert rows["k-CD"].oracle_share >= 0.95
     assert 0.67 <= rows["k-CD (as printed)"].oracle_share <= 0.73

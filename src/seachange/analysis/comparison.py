@@ -1,15 +1,16 @@
-"""Switching compared with the logging policy and with the best single policy, or why no estimate can be given."""
+"""Switching compared with the logging policy and the best single policy, on rounds the model was not learned from."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeVar
 
-from seachange.analysis.holdout import Baseline, Holdout
-from seachange.errors import Fix, LogError, RefusedError, SeachangeWarning
+import numpy as np
+
+from seachange.errors import Fix, LogError, RefusedError, SeachangeError, SeachangeWarning
 from seachange.evaluation.diagnostics import Diagnostics, EstimateWarning, NoEstimateError, Reason, diagnose
 from seachange.evaluation.estimators import (
     Difference,
@@ -21,9 +22,28 @@ from seachange.evaluation.estimators import (
     worst_case_difference,
 )
 from seachange.evaluation.online import evaluate_online
+from seachange.evaluation.support import PolicyLike
 from seachange.evaluation.value_estimate import ValueEstimate
+from seachange.learning import learn
 from seachange.log.bandit_log import BanditLog
+from seachange.model import SwitchingModel
+from seachange.model_file import seconds_of
+from seachange.policies.per_state import PolicySet, policies_of
+from seachange.policies.reward_models import folds_of
+from seachange.protocols import Policy
+from seachange.states.hmm import HMMOracle
+from seachange.states.labels import KnownStates, StateLabels, labels_from_states
 
+# If a model was learned from the whole log, a similar one is learned from this share and evaluated on the rest.
+TRAINING_SHARE = 0.6
+# Blocks of time; a policy without states is learned from all but one of them and evaluated on that one.
+BLOCKS = 3
+# Why nothing is evaluated on its own training data.
+IN_SAMPLE_BIAS = "policies look better than they are on the rounds they were learned from"
+
+POOLED = "one policy, learned without states"
+
+HoldoutKind = Literal["unseen", "rest", "held out"]
 # The first one gives the headline; the others are listed beside it.
 ESTIMATORS = ("dr", "snips", "ips", "dm")
 NO_PROPENSITIES = Reason(
@@ -36,6 +56,139 @@ NO_PROPENSITIES = Reason(
 )
 Role = Literal["logging", "single", "switching", "deployment"]
 Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """A policy that never switches."""
+
+    name: str
+    policy: PolicyLike
+    labels: StateLabels | None = None  # the block of time of each round, if each block has its own policy
+    pooled: bool = False  # learned without states
+
+
+@dataclass(frozen=True, eq=False)
+class Holdout:
+    """A model and rounds that it was not learned from."""
+
+    kind: HoldoutKind  # a new log; the rounds after its own; or a similar model, on rounds that it has not seen
+    model: SwitchingModel
+    log: BanditLog
+    labels: StateLabels  # known before each reward, if the oracle allows it
+    first_round: int  # in the original log
+    baselines: tuple[Baseline, ...]
+
+    @property
+    def switches(self) -> bool:
+        """Whether there is more than one state."""
+        return self.model.n_states > 1
+
+    @property
+    def hindsight(self) -> bool:
+        """Whether the labels use rewards that a deployment would not have yet."""
+        return self.switches and self.labels.from_rewards
+
+
+def holdout_of(log: BanditLog, model: SwitchingModel) -> Holdout:
+    """The rounds of ``log`` that are new to ``model``, or else the last rounds, with a model learned from the rest.
+
+    Raises ``RefusedError`` if neither is possible.
+    """
+    if not isinstance(model.oracle, KnownStates):
+        model.require_own_features(log)
+    seen = rounds_seen(log, model)
+    if seen == 0:
+        return Holdout("unseen", model, log, _labels_ahead(model, log), 0, _baselines(model, log))
+    if seen < len(log):
+        later, labels = log[seen:], _from_round(_labels_ahead(model, log), log, seen)
+        return Holdout("rest", model, later, labels, seen, _baselines(model, later))
+    try:
+        return _relearned(log, model, round(TRAINING_SHARE * len(log)))
+    except SeachangeError as error:
+        problem = (
+            "The model was learned from these rounds, and a similar model cannot be learned from the first "
+            f"{TRAINING_SHARE:.0%} of them: {str(error).rstrip('.')}."
+        )
+        raise NoEstimateError((Reason("holdout", problem, ("use a later log",)),), can_force=False) from error
+
+
+def _relearned(log: BanditLog, model: SwitchingModel, cut: int) -> Holdout:
+    """A model learned the same way from the rounds before ``cut``, to be evaluated on those after it."""
+    training, later, oracle = log[:cut], log[cut:], model.oracle
+    if isinstance(oracle, KnownStates):
+        similar, labels = learn(training, KnownStates(model.labels.states[:cut]), objective=model.learner), model.labels
+    else:
+        fresh = oracle.clone()  # type: ignore[attr-defined]
+        if isinstance(oracle, HMMOracle):  # the same numbering of states
+            fresh.set_params(n_states=model.n_states, align_to=oracle)
+        similar = learn(training, fresh, objective=model.learner)
+        labels = _labels_ahead(similar, log)
+    baselines: tuple[Baseline, ...] = ()
+    if similar.n_states > 1:
+        pooled = learn(training, oracle="none", objective=model.learner).policies[0]
+        baselines = (Baseline(POOLED, pooled, pooled=True), *_state_policies(similar))
+    return Holdout("held out", similar, later, _from_round(labels, log, cut), cut, baselines)
+
+
+def rounds_seen(log: BanditLog, model: SwitchingModel) -> int:
+    """How many rounds, counted from the first, the model may have been learned from."""
+    provenance, n = model.provenance, model.provenance.n_rounds
+    if len(log) > n and log[:n].fingerprint() == provenance.fingerprint:
+        return n
+    if provenance.overlap(log) is None:
+        return 0
+    span = provenance.seconds
+    if log.times is None or span is None or log.fingerprint() == provenance.fingerprint:
+        return len(log)
+    earlier = np.flatnonzero(seconds_of(log.times) <= span[1])
+    return int(earlier[-1]) + 1 if len(earlier) else len(log)
+
+
+def _baselines(model: SwitchingModel, log: BanditLog) -> tuple[Baseline, ...]:
+    """Each state's policy used in every round and, if it can be learned, one policy without states."""
+    if model.n_states == 1:
+        return ()
+    try:
+        return (_cross_learned(log, model), *_state_policies(model))
+    except SeachangeError:
+        return _state_policies(model)
+
+
+def _state_policies(model: SwitchingModel) -> tuple[Baseline, ...]:
+    return tuple(Baseline(f"the policy of state {z} in every round", each) for z, each in enumerate(model.policies))
+
+
+def _cross_learned(log: BanditLog, model: SwitchingModel) -> Baseline:
+    """A policy without states for each block of time, learned from the other blocks with the model's learner."""
+    everything = np.ones(len(log))
+    blocks, block_of = folds_of(log, everything, BLOCKS), np.zeros(len(log), dtype=np.int64)
+    policies: list[Policy] = []
+    for i, block in enumerate(blocks):
+        block_of[block.span][block.inside] = i
+        policies += policies_of(log, [block.without(everything)], model.learner)
+    labels = labels_from_states(block_of, len(blocks), log)
+    return Baseline(POOLED, PolicySet(tuple(policies)), labels, pooled=True)
+
+
+def _labels_ahead(model: SwitchingModel, log: BanditLog) -> StateLabels:
+    """``model.label_ahead`` without its last warning, on labels that use rewards: the deployment is replayed then."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", SeachangeWarning)
+        labels = model.label_ahead(log)
+    for each in caught[:-1] if labels.from_rewards and model.n_states > 1 else caught:
+        warnings.warn(each.message, stacklevel=2)
+    return labels
+
+
+def _from_round(labels: StateLabels, log: BanditLog, first: int) -> StateLabels:
+    """The labels of the rounds from ``first`` on."""
+    probs = None if labels.state_probs is None else labels.state_probs[first:]
+    part = labels_from_states(labels.states[first:], labels.n_states, log[first:], probs)
+    return replace(part, from_rewards=labels.from_rewards)
+
+
+# The comparison
 
 
 @dataclass(frozen=True)
@@ -79,53 +232,49 @@ def compare_policies(holdout: Holdout, confidence: float, seed: int) -> Comparis
     """Estimate all values on ``holdout``; those that the log cannot support come with reasons instead."""
     notes: list[Note] = []
     log, policies, labels = holdout.log, holdout.model.policies, holdout.labels
-    name, online = "switching" if holdout.switches else "the policy", None
 
-    def value(role: Role, name: str, estimate: Callable[[], ValueEstimate], pooled: bool = False) -> PolicyValue:
-        with collect_notes(notes, name):
-            return PolicyValue(role, name, *_attempt(log, estimate), pooled)
+    def attempt(subject: str, estimate: Callable[[], Result]) -> tuple[Result | None, tuple[Reason, ...]]:
+        with collect_notes(notes, subject):
+            try:
+                return estimate(), ()
+            except (RefusedError, LogError) as error:
+                return None, refusals_of(error, log)
 
     def single(baseline: Baseline) -> PolicyValue:
         def estimate() -> ValueEstimate:
             return evaluate(log, baseline.policy, ESTIMATORS[:1], labels=baseline.labels, confidence=confidence)[0]
 
-        return value("single", baseline.name, estimate, baseline.pooled)
+        return PolicyValue("single", baseline.name, *attempt(baseline.name, estimate), baseline.pooled)
 
-    logging = value("logging", "the logging policy", lambda: evaluate_logging(log, confidence))
-    if holdout.switches:
-        deployer = holdout.model.deployer()
-        online = value(
-            "deployment",
-            "the deployment, replayed on the log",
-            lambda: evaluate_online(log, deployer, "dr-ns", confidence=confidence, seed=seed),
-        )
-    with collect_notes(notes, name):
-        whole, refusals = _attempt(
-            log, lambda: evaluate(log, policies, ESTIMATORS, confidence=confidence, labels=labels)
-        )
-        diagnostics, _ = _attempt(log, lambda: diagnose(log, policies, labels))
+    def replay() -> ValueEstimate:
+        return evaluate_online(log, holdout.model.deployer(), "dr-ns", confidence=confidence, seed=seed)
+
+    name, replayed = "switching" if holdout.switches else "the policy", "the deployment, replayed on the log"
+    logging = PolicyValue(
+        "logging", "the logging policy", *attempt("the logging policy", lambda: evaluate_logging(log, confidence))
+    )
+    online = PolicyValue("deployment", replayed, *attempt(replayed, replay)) if holdout.switches else None
+    found, refusals = attempt(name, lambda: evaluate(log, policies, ESTIMATORS, confidence=confidence, labels=labels))
+    diagnostics, _ = attempt(name, lambda: diagnose(log, policies, labels))
     singles = tuple(single(each) for each in holdout.baselines)
     by_state: list[ValueEstimate | None] | None = None
-    if holdout.switches and whole is not None and not holdout.hindsight:
-        with collect_notes(notes):
-            by_state, _ = _attempt(log, lambda: evaluate_states(log, policies, labels, confidence=confidence))
-    switching = PolicyValue("switching", name, whole[0] if whole else None, refusals)
+    if holdout.switches and found and not holdout.hindsight:
+        by_state, _ = attempt("", lambda: evaluate_states(log, policies, labels, confidence=confidence))
+    switching = PolicyValue("switching", name, found[0] if found else None, refusals)
     if holdout.hindsight and online is not None:
-        switching = PolicyValue("switching", name, online.estimate, online.refusals)
-    values = [each.estimate.value if each.estimate else float("-inf") for each in singles]
-    best = values.index(max(values)) if values and max(values) > float("-inf") else None
-    best_value = None if best is None else singles[best].estimate
-    over_logging, over_single = _differences(
-        holdout, switching.estimate, logging.estimate, best_value, holdout.baselines[best or 0 :][:1], confidence
-    )
+        switching = replace(online, role="switching", name=name)
+    known = [i for i, each in enumerate(singles) if each.estimate]
+    best = max(known, key=lambda i: singles[i].estimate.value, default=None)  # type: ignore[union-attr]
     return Comparison(
         switching=switching,
         logging=logging,
         singles=singles,
         best_single=best,
-        over_logging=over_logging,
-        over_single=over_single,
-        others=tuple(whole or ()) if not holdout.hindsight else (),
+        over_logging=_difference(holdout, switching, logging, None, confidence),
+        over_single=None
+        if best is None
+        else _difference(holdout, switching, singles[best], holdout.baselines[best], confidence),
+        others=tuple(found or ()) if not holdout.hindsight else (),
         by_state=tuple(by_state or ()),
         online=online,
         diagnostics=diagnostics,
@@ -133,34 +282,20 @@ def compare_policies(holdout: Holdout, confidence: float, seed: int) -> Comparis
     )
 
 
-def _differences(
-    holdout: Holdout, switching: ValueEstimate | None, logging: ValueEstimate | None, single: ValueEstimate | None,
-    baseline: tuple[Baseline, ...], confidence: float,
-) -> tuple[Difference | None, Difference | None]:  # fmt: skip
-    """How much more switching would earn than the log did, and than the best single policy."""
-    if switching is None or logging is None:
-        return None, None
+def _difference(
+    holdout: Holdout, switching: PolicyValue, other: PolicyValue, baseline: Baseline | None, confidence: float
+) -> Difference | None:
+    """How much more switching would earn than a ``baseline``, or than the log did."""
+    if switching.estimate is None or other.estimate is None:
+        return None
     if holdout.hindsight:
-        over_single = None if single is None else worst_case_difference(switching, single)
-        return worst_case_difference(switching, logging), over_single
-    log, policies, labels = holdout.log, holdout.model.policies, holdout.labels
-    with collect_notes([]):
-        over_logging = evaluate_difference(log, policies, labels=labels, confidence=confidence)
-        if single is None:
-            return over_logging, None
-        other = baseline[0]
-        over_single = evaluate_difference(
-            log, policies, other.policy, labels=labels, other_labels=other.labels, confidence=confidence
+        return worst_case_difference(switching.estimate, other.estimate)
+    policies, labels = holdout.model.policies, holdout.labels
+    policy, blocks = (baseline.policy, baseline.labels) if baseline else (None, None)
+    with collect_notes([]):  # the estimates already have these notes
+        return evaluate_difference(
+            holdout.log, policies, policy, labels=labels, other_labels=blocks, confidence=confidence
         )
-    return over_logging, over_single
-
-
-def _attempt(log: BanditLog, estimate: Callable[[], Result]) -> tuple[Result | None, tuple[Reason, ...]]:
-    """A result, or the reasons why there is none."""
-    try:
-        return estimate(), ()
-    except (RefusedError, LogError) as error:
-        return None, refusals_of(error, log)
 
 
 def refusals_of(error: RefusedError | LogError, log: BanditLog) -> tuple[Reason, ...]:
@@ -186,11 +321,9 @@ def collect_notes(notes: list[Note], subject: str = "") -> Iterator[None]:
 
 def merge_notes(notes: list[Note]) -> tuple[Note, ...]:
     """Each note once; one that is about several subjects names none."""
-    subjects: dict[str, set[str]] = {}
-    for note in notes:
-        subjects.setdefault(f"{note.intro}{note.reason}", set()).add(note.subject)
-    merged = {}
+    merged: dict[str, Note] = {}
     for note in notes:
         key = f"{note.intro}{note.reason}"
-        merged[key] = Note(note.subject if len(subjects[key]) == 1 else "", note.reason, note.intro)
+        same = key not in merged or merged[key].subject == note.subject
+        merged[key] = note if same else replace(note, subject="")
     return tuple(merged.values())

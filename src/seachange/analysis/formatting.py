@@ -70,6 +70,14 @@ def decimals_for(summary: StatesSummary) -> int:
     return int(np.clip(1 - np.floor(np.log10(np.median(halves[usual if usual.any() else usable]))), 0, 9))
 
 
+def stay_text(summary: StatesSummary, state: int) -> tuple[str, str]:
+    """The expected stay in rounds, and in time if the log has times; empty if unknown."""
+    stay = float(summary.transitions.expected_stays[state])
+    if not np.isfinite(stay) or stay > 100 * summary.n_rounds:
+        return "never left" if stay > 0 else "", ""
+    return count_of(round(stay), "round"), summary.axis.format_duration(stay) if summary.axis.timed else ""
+
+
 def _same_decimals(*values: float, figures: int, minus: str = "-") -> list[str]:
     """Numbers with as many decimals as the first one needs for this many significant figures."""
     size = abs(values[0])

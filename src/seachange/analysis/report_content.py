@@ -4,27 +4,28 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
 
-import msgspec
 import numpy as np
 
 from seachange.analysis.comparison import (
     Comparison,
+    Holdout,
+    HoldoutKind,
     Note,
     collect_notes,
     compare_policies,
+    holdout_of,
     merge_notes,
     refusals_of,
 )
 from seachange.analysis.formatting import bounds_document
-from seachange.analysis.holdout import Holdout, HoldoutKind, holdout_of
 from seachange.analysis.policy_summary import PolicySummary, summarize_policies
 from seachange.analysis.states_summary import StatesSummary, json_value, summarize_states
 from seachange.analysis.states_summary import as_document as states_document
-from seachange.analysis.timeline import seconds_of
+from seachange.analysis.timeline import dates_or_seconds
 from seachange.analysis.value_series import ValueSeries, value_series
 from seachange.engine import stage
 from seachange.errors import LogError, RefusedError, SeachangeError
@@ -35,7 +36,6 @@ from seachange.model import SwitchingModel
 from seachange.model_file import Provenance
 from seachange.params import Params
 from seachange.protocols import Floats
-from seachange.states.labels import StateLabels
 
 # The state of a round is clear from this probability on.
 CLEAR = 0.9
@@ -122,6 +122,8 @@ def report_content(
         labels = model.oracle.predict(log)
         fitted_here = log.fingerprint() == model.provenance.fingerprint
         states = summarize_states(log, model.oracle, labels, confidence, fitted_here)
+        probs = labels.state_probs
+        clear_share = None if probs is None else float((probs.max(axis=1) >= CLEAR).mean())
     return ReportContent(
         origin=_origin(log, model, log_name, model_name, tuple(commands)),
         learned_from=model.provenance,
@@ -136,7 +138,7 @@ def report_content(
         comparison=comparison,
         notes=(*merge_notes(notes), *(comparison.notes if comparison is not None else ())),
         states=states,
-        clear_share=_clear_share(labels),
+        clear_share=clear_share,
         mean_rewards=_mean_rewards(log, states),
         policies=summarize_policies(log, model.policies, model.labels.counts),
         values=values,
@@ -147,20 +149,23 @@ def report_content(
 
 def as_document(content: ReportContent) -> dict[str, Any]:
     """The content as JSON values, with null for NaN."""
-    values = content.values
-    document = {
-        "origin": asdict(content.origin),
-        "learned_from": msgspec.to_builtins(content.learned_from),
-        "holdout": asdict(content.holdout),
-        "comparison": None if content.comparison is None else asdict(content.comparison),
-        "notes": [asdict(note) for note in content.notes],
-        "states": states_document(content.states) | {"clear_share": content.clear_share},
-        "policies": asdict(content.policies),
-        "values_over_time": None if values is None else asdict(values) | {"axis": values.axis.kind},
-        "values_over_time_refusals": [asdict(reason) for reason in content.values_refusals],
-        "bounds": None if content.bounds is None else bounds_document(content.bounds),
-    }
-    return {key: json_value(value) for key, value in document.items()}
+    values, bounds = content.values, content.bounds
+    document: dict[str, Any] = json_value(
+        {
+            "origin": content.origin,
+            "learned_from": content.learned_from,
+            "holdout": content.holdout,
+            "comparison": content.comparison,
+            "notes": content.notes,
+            "policies": content.policies,
+            "values_over_time": values,
+            "values_over_time_refusals": content.values_refusals,
+            "bounds": bounds and bounds_document(bounds),
+        }
+    )
+    if values:
+        document["values_over_time"]["axis"] = values.axis.kind
+    return document | {"states": states_document(content.states) | {"clear_share": content.clear_share}}
 
 
 def _values(
@@ -183,26 +188,20 @@ def _bounds(log: BanditLog, model: SwitchingModel) -> ModelBounds | None:
         return None
 
 
-def _clear_share(labels: StateLabels) -> float | None:
-    return None if labels.state_probs is None else float((labels.state_probs.max(axis=1) >= CLEAR).mean())
-
-
 def _mean_rewards(log: BanditLog, states: StatesSummary) -> Floats | None:
     """Smoothed mean reward in each column of the bands."""
     bands, n_columns = states.bands, len(states.bands.rounds)
     if states.n_chains == 1:
         columns = np.repeat(np.arange(n_columns), bands.rounds)
     elif log.times is not None:
-        columns = np.searchsorted(bands.edges, seconds_of(log.times)[1], side="right") - 1
+        columns = np.searchsorted(bands.edges, dates_or_seconds(log.times)[1], side="right") - 1
     else:
         return None
     seen = ~np.isnan(log.rewards)
     columns = np.clip(columns, 0, n_columns - 1)[seen]
     sums = np.bincount(columns, log.rewards[seen], n_columns), np.bincount(columns, minlength=n_columns)
     reach = max(n_columns // SMOOTHED_OVER // 2, 1) if n_columns > SMOOTHED_OVER else 0
-    around = np.arange(n_columns)
-    low, high = np.maximum(around - reach, 0), np.minimum(around + reach + 1, n_columns)
-    totals, counts = ((whole := np.concatenate([[0.0], np.cumsum(each)]))[high] - whole[low] for each in sums)
+    totals, counts = (np.convolve(each, np.ones(2 * reach + 1), mode="same") for each in sums)
     return np.asarray(np.divide(totals, counts, out=np.full(n_columns, np.nan), where=counts > 0))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from scipy.special import expit
@@ -72,8 +72,7 @@ def reward_cells(log: BanditLog, labels: StateLabels, confidence: float) -> Rewa
         means = np.where(rounds > 0, sums / rounds, np.nan)
     for part, probs, actions, rewards in _parts(log, labels):
         squares[part] += np.bincount(actions, probs * np.square(rewards - means[part][actions]), log.n_actions)
-    seen = log.rewards[~np.isnan(log.rewards)]
-    clicks = bool(((seen == 0) | (seen == 1)).all())
+    clicks = np.isin(log.rewards[~np.isnan(log.rewards)], (0, 1)).all()
     enough = np.where(rounds >= 2, rounds, np.nan)
     errors = np.sqrt(squares / (enough - 1) / enough)
     if clicks:
@@ -151,8 +150,10 @@ def contrasts(log: BanditLog, fits: StateFits, rounds: Floats, most: int = 5) ->
     known = (rounds > 0) & ~np.isnan(fits.coefs).any(axis=(1, 2)) if len(rounds) > 1 else np.zeros(1, dtype=bool)
     if known.sum() < 2:
         return ()
-    table = _effects(log, fits)
-    effects, variances = table.effects, table.variances
+    columns = _effects(log, fits)
+    effects = np.stack([each.sizes for each in columns], axis=2)
+    variances = np.stack([each.variances for each in columns], axis=2)
+    actions = log.action_names if len(log.action_names) == effects.shape[1] else (None,)
     found: list[Contrast] = []
     cutoff = float(norm.isf(CHANCE / 2 / effects[known].size))
     for state in np.flatnonzero(known):
@@ -165,55 +166,38 @@ def contrasts(log: BanditLog, fits: StateFits, rounds: Floats, most: int = 5) ->
         largest = np.argsort(-np.abs(errors), axis=None, kind="stable")[:most]
         for block, column in zip(*np.unravel_index(largest, errors.shape), strict=True):
             if abs(errors[block, column]) >= cutoff:
-                here, there = float(effects[state, block, column]), float(others[block, column])
-                found.append(table.contrast(int(state), block, column, here, there, float(errors[block, column])))
+                effect = columns[column]
+                feature, distance = effect.feature, float(errors[block, column])
+                scale: Scale = "log-odds" if fits.logistic and feature is not None else "reward"
+                sizes = float(effects[state, block, column]), float(others[block, column]), distance
+                found.append(Contrast(int(state), actions[block], feature, *sizes, scale, effect.unit, effect.step))
     return tuple(found)
 
 
-@dataclass(frozen=True, eq=False)
-class _Effects:
-    """The effects of every state: first mean rewards by action, then effects of features."""
+class _Effect(NamedTuple):
+    """The mean reward of every action in every state, or the effect of one unit of a feature on it."""
 
-    effects: Floats  # (L, B, M)
-    variances: Floats  # (L, B, M)
-    actions: tuple[str | None, ...]  # (B,)
-    features: tuple[str | None, ...]  # (M,)
-    units: tuple[Unit, ...]  # (M,)
-    steps: tuple[float | None, ...]  # (M,)
-    logistic: bool
-
-    def contrast(self, state: int, block: int, column: int, here: float, there: float, errors: float) -> Contrast:
-        """One difference as a record."""
-        feature = self.features[column]
-        scale: Scale = "log-odds" if self.logistic and feature is not None else "reward"
-        unit, step = self.units[column], self.steps[column]
-        return Contrast(state, self.actions[block], feature, here, there, errors, scale, unit, step)
+    sizes: Floats  # (L, B)
+    variances: Floats  # (L, B)
+    feature: str | None = None
+    unit: Unit = ""
+    step: float | None = None
 
 
-def _effects(log: BanditLog, fits: StateFits) -> _Effects:
-    actions: tuple[str | None, ...] = (None,)
-    parts: list[tuple[Floats, Floats]] = []
-    features: list[str | None] = []
-    units: list[Unit] = []
-    steps: list[float | None] = []
+def _effects(log: BanditLog, fits: StateFits) -> list[_Effect]:
+    found = []
     if len(log.action_names) == fits.coefs.shape[1]:
-        actions = log.action_names
-        parts.append(_levels(_sample(log, fits), fits))
-        features.append(None)
-        units.append("")
-        steps.append(None)
+        found.append(_Effect(*_levels(_sample(log, fits), fits)))
     if log.joint.kind != "none" and fits.coefs.shape[1:] == log.joint.shape:
         deviations, binary = _spreads(log)
-        for i, name in enumerate(log.context_names):
-            if deviations[i] > 0:
-                unit = 1.0 if binary[i] else deviations[i]
-                parts.append((unit * fits.coefs[:, :, i], unit**2 * fits.covariances[:, :, i, i]))
-                features.append(name)
-                units.append("0 to 1" if binary[i] else "standard deviation")
-                raw = 1.0 if log.features is None else log.features.unit_of(name)
-                steps.append(None if binary[i] or raw is None else float(raw * deviations[i]))
-    effects, variances = (np.stack(each, axis=2) for each in zip(*parts, strict=True))
-    return _Effects(effects, variances, actions, tuple(features), tuple(units), tuple(steps), fits.logistic)
+        for i in np.flatnonzero(deviations > 0):
+            name, size = log.context_names[i], 1.0 if binary[i] else float(deviations[i])
+            raw = 1.0 if log.features is None else log.features.unit_of(name)
+            unit: Unit = "0 to 1" if binary[i] else "standard deviation"
+            step = None if binary[i] or raw is None else float(raw * size)
+            sizes, variances = size * fits.coefs[:, :, i], size**2 * fits.covariances[:, :, i, i]
+            found.append(_Effect(sizes, variances, name, unit, step))
+    return found
 
 
 def _levels(rows: Floats, fits: StateFits) -> tuple[Floats, Floats]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Literal
 
+import msgspec
 import numpy as np
 
 from seachange.analysis.state_contrasts import Contrast, RewardCells, contrasts, fits_of, reward_cells
-from seachange.analysis.timeline import Bands, TimeAxis, bands, seconds_of, time_axis
+from seachange.analysis.timeline import Bands, TimeAxis, bands, dates_or_seconds, time_axis
 from seachange.log.bandit_log import BanditLog
 from seachange.log.joint_features import ContextKind
 from seachange.protocols import Floats, Ints
@@ -20,6 +21,8 @@ from seachange.states.switching_regression import SwitchingRegression
 
 # From this probability on, the state of a round is certain.
 CERTAIN = 0.999
+# Fields that have another name or form in the JSON document.
+RENAMED = {"n_chains", "action_names", "changes_per_chain", "axis", "bands", "has_probs", "cells", "contrasts"}
 
 
 @dataclass(frozen=True)
@@ -38,23 +41,21 @@ class Change:
 
 def changes(log: BanditLog, oracle: Any, labels: StateLabels, confidence: float) -> tuple[Change, ...]:
     """The changes in a log of one chain, with their intervals and probabilities or p-values."""
-    rounds = labels.change_points
-    model = getattr(oracle, "model_", None)
-    low: list[Any] = [None] * len(rounds)
-    high, probabilities, p_values = low[:], low[:], low[:]
-    if isinstance(model, SwitchingRegression) and labels.state_probs is not None and len(rounds):
-        filtered = model.filter(log)
-        low, high = (
-            each.tolist() for each in change_intervals(model, filtered, labels.state_probs, labels, confidence)
-        )
-        probabilities = change_probabilities(labels.state_probs, labels).tolist()
-    cut = getattr(oracle, "segmentation_", None)
+    rounds, states = labels.change_points, labels.states
+    if not len(rounds):
+        return ()
+    model, cut = getattr(oracle, "model_", None), getattr(oracle, "segmentation_", None)
+    low: Any = np.full(len(rounds), None)
+    high = probabilities = p_values = low
+    if isinstance(model, SwitchingRegression) and labels.state_probs is not None:
+        low, high = change_intervals(model, model.filter(log), labels.state_probs, labels, confidence)
+        probabilities = change_probabilities(labels.state_probs, labels)
     if cut is not None and np.array_equal(cut.change_points, rounds):
-        p_values, low, high = (each.tolist() for each in (cut.p_values, cut.low, cut.high))
+        p_values, low, high = cut.p_values, cut.low, cut.high
     times = [None] * len(rounds) if log.times is None else [_json_time(log.times[t]) for t in rounds]
-    before = labels.states[rounds - 1].tolist() if len(rounds) else []
-    after = labels.states[rounds].tolist()
-    return tuple(map(Change, rounds.tolist(), times, before, after, low, high, probabilities, p_values))
+    columns = (rounds, states[rounds - 1], states[rounds], low, high, probabilities, p_values)
+    first, *others = (column.tolist() for column in columns)
+    return tuple(map(Change, first, times, *others))
 
 
 def change_intervals(
@@ -97,7 +98,6 @@ def change_probabilities(posteriors: Floats, labels: StateLabels) -> Floats:
 
 
 def _json_time(moment: Any) -> str | float:
-    """A time as a JSON value."""
     return str(np.datetime_as_string(moment, unit="auto")) if isinstance(moment, np.datetime64) else moment.item()
 
 
@@ -198,9 +198,15 @@ def summarize_states(
     totals = np.where(cells.rounds > 0, cells.rounds * cells.means, 0.0).sum(axis=1)
     with np.errstate(invalid="ignore", divide="ignore"):
         means = totals / cells.rounds.sum(axis=1)
-    model = getattr(oracle, "model_", None)
+    model, report = getattr(oracle, "model_", None), getattr(oracle, "report_", None)
+    starts = np.concatenate([[0], labels.change_points]).astype(np.int64)
+    segments = Segments(starts, np.append(starts[1:], len(log)), labels.states[starts])
+    evidence = report and Evidence(
+        tuple(report.state_counts), report.bic, report.single_state_bic, report.log_likelihood, fitted_here
+    )
+    kinds: dict[type, OracleKind] = {HMMOracle: "hmm", ChangePointOracle: "change-point"}
     return StatesSummary(
-        oracle=_kind(oracle),
+        oracle=kinds.get(type(oracle), "other"),
         rewards=getattr(model, "rewards", None),
         n_rounds=len(log),
         n_dropped=sum(count for _, count in log.dropped),
@@ -215,7 +221,7 @@ def summarize_states(
         axis=axis,
         bands=bands(log, labels, axis),
         has_probs=labels.state_probs is not None,
-        segments=_segments(labels) if alone else None,
+        segments=segments if alone else None,
         changes=changes(log, oracle, labels, confidence) if alone else (),
         change_points=labels.change_points,
         changes_per_chain=_changes_per_chain(log, labels),
@@ -223,7 +229,7 @@ def summarize_states(
         contrasts=contrasts(log, fits_of(oracle, cells), labels.counts.astype(np.float64)),
         transitions=_transitions(log, labels, model),
         clock=clock_in(log, labels),
-        evidence=_evidence(getattr(oracle, "report_", None), fitted_here),
+        evidence=evidence,
         confidence=confidence,
     )
 
@@ -232,94 +238,48 @@ def clock_in(log: BanditLog, labels: StateLabels) -> Clock | None:
     """How well the time of day predicts the states of ``log``; None without dates, with few dates or one state."""
     if log.times is None or np.count_nonzero(labels.counts) < 2:
         return None
-    kind, seconds = seconds_of(log.times)
+    kind, seconds = dates_or_seconds(log.times)
     return clock_of(seconds, labels.states) if kind == "date" else None
 
 
 def as_document(summary: StatesSummary) -> dict[str, Any]:
     """The summary as JSON values, with null for NaN. docs/states.md describes the keys."""
-    axis, cells, segments, moves = summary.axis, summary.cells, summary.segments, summary.transitions
-    document = {
-        "oracle": summary.oracle,
-        "rewards": summary.rewards,
-        "n_rounds": summary.n_rounds,
-        "n_dropped": summary.n_dropped,
-        "n_sequences": summary.n_chains,
-        "n_states": summary.n_states,
-        "counts": summary.counts,
-        "visits": summary.visits,
-        "mean_rewards": summary.mean_rewards,
-        "actions": summary.action_names,
-        "contexts": summary.contexts,
-        "context_names": summary.context_names,
-        "confidence": summary.confidence,
-        "change_points": summary.change_points,
-        "changes": [asdict(change) for change in summary.changes],
-        "changes_per_sequence": summary.changes_per_chain,
-        "segments": None if segments is None else asdict(segments),
-        "over_time": {
-            "axis": axis.kind,
-            "edges": summary.bands.edges,
-            "rounds": summary.bands.rounds,
-            "state_probs": summary.bands.shares,
-            "posterior": summary.has_probs,
-        },
-        "rewards_by_action": {
-            "rounds": cells.rounds,
-            "means": cells.means,
-            "low": cells.low,
-            "high": cells.high,
-            "rare": cells.rare,
-        },
-        "distinguishing": [asdict(contrast) for contrast in summary.contrasts],
-        "transitions": {
-            "matrix": moves.matrix,
-            "leaving": moves.leaving,
-            "expected_stays": moves.expected_stays,
-            "expected_stays_seconds": _seconds(moves.expected_stays, axis),
-        },
-        "clock": None if summary.clock is None else asdict(summary.clock),
-        "evidence": None if summary.evidence is None else asdict(summary.evidence),
-    }
-    return {key: json_value(value) for key, value in document.items()}
+    bands, cells, moves, pace = summary.bands, summary.cells, summary.transitions, summary.axis.seconds_per_round
+    stays = moves.expected_stays.tolist()
+    return json_value(  # type: ignore[no-any-return]
+        {field.name: getattr(summary, field.name) for field in fields(summary) if field.name not in RENAMED}
+        | {
+            "n_sequences": summary.n_chains,
+            "actions": summary.action_names,
+            "changes_per_sequence": summary.changes_per_chain,
+            "over_time": {
+                "axis": summary.axis.kind,
+                "edges": bands.edges,
+                "rounds": bands.rounds,
+                "state_probs": bands.shares,
+                "posterior": summary.has_probs,
+            },
+            "rewards_by_action": {name: getattr(cells, name) for name in ("rounds", "means", "low", "high", "rare")},
+            "distinguishing": summary.contrasts,
+            "transitions": {
+                "matrix": moves.matrix,
+                "leaving": moves.leaving,
+                "expected_stays": stays,
+                "expected_stays_seconds": None if pace is None else [stay * pace for stay in stays],
+            },
+        }
+    )
 
 
 def json_value(value: Any) -> Any:
-    """A value for JSON: lists for arrays, null for NaN and infinity."""
-    if isinstance(value, dict):
-        return {key: json_value(each) for key, each in value.items()}
-    if isinstance(value, np.ndarray):
-        if value.dtype.kind == "f" and not np.isfinite(value).all():
-            return json_value(value.tolist())
-        return value.tolist()
-    if isinstance(value, (list, tuple)):
-        return [json_value(each) for each in value]
-    return None if isinstance(value, float) and not np.isfinite(value) else value
-
-
-def _seconds(stays: Floats, axis: TimeAxis) -> list[float | None] | None:
-    if axis.seconds_per_round is None:
-        return None
-    return [stay * axis.seconds_per_round if np.isfinite(stay) else None for stay in stays.tolist()]
-
-
-def _kind(oracle: Any) -> OracleKind:
-    if isinstance(oracle, HMMOracle):
-        return "hmm"
-    return "change-point" if isinstance(oracle, ChangePointOracle) else "other"
-
-
-def _segments(labels: StateLabels) -> Segments:
-    starts = np.concatenate([[0], labels.change_points]).astype(np.int64)
-    return Segments(starts, np.append(starts[1:], len(labels.states)), labels.states[starts])
+    """A value as JSON has it: lists for arrays, objects for records, null for NaN and infinity."""
+    return msgspec.json.decode(msgspec.json.encode(value, enc_hook=lambda array: array.tolist()))
 
 
 def _visits(log: BanditLog, labels: StateLabels) -> Ints:
     """(L,) how many segments each state has."""
     order, starts = chains(log)
-    begin = np.zeros(len(log), dtype=bool)
-    begin[order[starts]] = True
-    begin[labels.change_points] = True
+    begin = np.union1d(order[starts], labels.change_points)
     return np.bincount(labels.states[begin], minlength=labels.n_states)
 
 
@@ -343,10 +303,3 @@ def _transitions(log: BanditLog, labels: StateLabels, model: Any) -> Transitions
     left = moves.sum(axis=1) - np.diag(moves)
     with np.errstate(invalid="ignore", divide="ignore"):
         return Transitions(matrix, np.where(labels.counts > 0, labels.counts / left, np.nan))
-
-
-def _evidence(report: Any, fitted_here: bool) -> Evidence | None:
-    if report is None:
-        return None
-    counts = tuple(report.state_counts)
-    return Evidence(counts, report.bic, report.single_state_bic, report.log_likelihood, fitted_here)

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from seachange.log.bandit_log import BanditLog
+from seachange.model_file import seconds_of
 from seachange.protocols import Floats, Ints
 from seachange.states.labels import StateLabels, chains
 
@@ -18,7 +19,6 @@ MOST_COLUMNS = 2000
 # Numbers in this range are read as Unix time in seconds (1985 to 2128), and similarly in smaller units.
 UNIX_SECONDS = (5e8, 5e9)
 UNIX_UNITS = (1.0, 1e3, 1e6, 1e9)
-MILLISECONDS = 1000.0
 # Larger numbers of seconds are printed in scientific notation.
 LONG_SECONDS = 1e8
 UNITS = ((86400 * 365.25, "years"), (86400.0, "days"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
@@ -89,15 +89,15 @@ class Bands:
         return Bands(edges, shares, rounds)
 
 
-def seconds_of(times: npt.NDArray[Any]) -> tuple[Literal["date", "seconds"], Floats]:
+def dates_or_seconds(times: npt.NDArray[Any]) -> tuple[Literal["date", "seconds"], Floats]:
     """Times in seconds, and whether they are dates: datetimes, or numbers that look like Unix time in some unit."""
+    seconds = seconds_of(times)
     if times.dtype.kind == "M":
-        return "date", times.astype("datetime64[ms]").astype(np.float64) / MILLISECONDS
-    numbers = times.astype(np.float64)
+        return "date", seconds
     for unit in UNIX_UNITS:
-        if numbers.min() >= unit * UNIX_SECONDS[0] and numbers.max() <= unit * UNIX_SECONDS[1]:
-            return "date", numbers / unit
-    return "seconds", numbers
+        if seconds.min() >= unit * UNIX_SECONDS[0] and seconds.max() <= unit * UNIX_SECONDS[1]:
+            return "date", seconds / unit
+    return "seconds", seconds
 
 
 def time_axis(log: BanditLog, n_chains: int) -> TimeAxis:
@@ -106,7 +106,7 @@ def time_axis(log: BanditLog, n_chains: int) -> TimeAxis:
         longest = len(log) if n_chains == 1 else int(_ages(log).max()) + 1
         knots = np.array([0.0, longest])
         return TimeAxis("round" if n_chains == 1 else "round of its sequence", knots, knots, None)
-    kind, seconds = seconds_of(log.times)
+    kind, seconds = dates_or_seconds(log.times)
     order, starts = chains(log)
     steps = np.diff(seconds[order])[~starts[1:]]
     pace = float(steps.mean()) if len(steps) else 0.0
@@ -121,31 +121,22 @@ def bands(log: BanditLog, labels: StateLabels, axis: TimeAxis, most: int = MOST_
     n = len(log)
     if labels.n_chains == 1:
         firsts = np.unique(np.linspace(0, n, min(n, most) + 1).astype(np.int64))
-        counts = np.diff(firsts)
-        if labels.state_probs is None:
-            sums = _table(np.repeat(np.arange(len(counts)), counts), labels.states, len(counts), labels.n_states)
-        else:
-            sums = np.add.reduceat(labels.state_probs, firsts[:-1], axis=0)
-        return Bands(axis.at(firsts), sums / counts[:, None], counts)
-    positions = _ages(log).astype(np.float64) if log.times is None else seconds_of(log.times)[1]
-    low, high = axis.values[0], axis.values[-1]
-    widest = most // 5 if log.times is not None else min(most // 5, int(high - low))
-    n_columns = max(1, min(widest, n // 20))
-    edges = np.linspace(low, high, n_columns + 1)
-    columns = np.clip(np.searchsorted(edges, positions, side="right") - 1, 0, n_columns - 1)
+        edges, columns = axis.at(firsts), np.repeat(np.arange(len(firsts) - 1), np.diff(firsts))
+    else:
+        positions = _ages(log).astype(np.float64) if log.times is None else dates_or_seconds(log.times)[1]
+        low, high = axis.values[0], axis.values[-1]
+        widest = most // 5 if log.times is not None else min(most // 5, int(high - low))
+        edges = np.linspace(low, high, max(1, min(widest, n // 20)) + 1)
+        columns = np.clip(np.searchsorted(edges, positions, side="right") - 1, 0, len(edges) - 2)
+    n_columns, n_states = len(edges) - 1, labels.n_states
     counts = np.bincount(columns, minlength=n_columns)
     if labels.state_probs is None:
-        sums = _table(columns, labels.states, n_columns, labels.n_states)
+        cells = np.bincount(columns * n_states + labels.states, minlength=n_columns * n_states)
+        sums = cells.reshape(n_columns, n_states)
     else:
         sums = np.stack([np.bincount(columns, probs, n_columns) for probs in labels.state_probs.T], axis=1)
     with np.errstate(invalid="ignore", divide="ignore"):
         return Bands(edges, sums / counts[:, None], counts)
-
-
-def _table(columns: Ints, states: Ints, n_columns: int, n_states: int) -> Floats:
-    """(C, L) rounds of each state in each column."""
-    counts = np.bincount(columns * n_states + states, minlength=n_columns * n_states)
-    return np.asarray(counts.reshape(n_columns, n_states), dtype=np.float64)
 
 
 def _ages(log: BanditLog) -> Ints:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
 
-from seachange.analysis.comparison import refusals_of
-from seachange.analysis.holdout import Baseline, Holdout
-from seachange.analysis.timeline import TimeAxis, seconds_of, time_axis
+from seachange.analysis.comparison import Baseline, Holdout, refusals_of
+from seachange.analysis.timeline import TimeAxis, dates_or_seconds, time_axis
 from seachange.errors import LogError, RefusedError
 from seachange.evaluation.diagnostics import LEAST_EFFECTIVE, NoEstimateError, Reason
 from seachange.evaluation.future_values import Forecast, forecast
 from seachange.evaluation.over_time import SECONDS, Period, ValuesOverTime, along_time, evaluate_by_period
+from seachange.log.bandit_log import BanditLog
 from seachange.protocols import Bools, Floats, Ints
 
 # A figure needs at least and at most this many periods; without dates, the log is cut into the usual number.
@@ -58,60 +59,51 @@ def value_series(holdout: Holdout, best: Baseline | None, confidence: float) -> 
 
     Raises ``RefusedError`` or ``LogError`` if the log supports neither policy.
     """
-    axis = time_axis(holdout.log, holdout.labels.n_chains)
+    log, axis = holdout.log, time_axis(holdout.log, holdout.labels.n_chains)
     forecast_refusals: tuple[Reason, ...] = ()
-    next_one, switching, single = None, None, None
-    for period in _periods(holdout, axis):
+    next_period, switching = None, None
+    for period in _periods(log, axis):
         if not holdout.hindsight:
-            switching = evaluate_by_period(
-                holdout.log, holdout.model.policies, period, labels=holdout.labels, confidence=confidence
-            )
-        single = _baseline_values(holdout, best, period, confidence)
-        known = switching if switching is not None else single
-        if known is None or _known(known).mean() >= MOSTLY:
+            policies, labels = holdout.model.policies, holdout.labels
+            switching = evaluate_by_period(log, policies, period, labels=labels, confidence=confidence)
+        single = None
+        if best is not None:
+            with suppress(RefusedError, LogError):
+                single = evaluate_by_period(log, best.policy, period, labels=best.labels, confidence=confidence)
+        past = switching if switching is not None else single
+        if past is None or _usable(past).mean() >= MOSTLY:
             break
-    if known is None:
+    if past is None:
         raise NoEstimateError((NO_VALUES,), can_force=False)
     if switching is not None:
         try:
-            next_one = forecast(switching, confidence=confidence)
+            next_period = forecast(switching, confidence=confidence)
         except RefusedError as error:
-            forecast_refusals = refusals_of(error, holdout.log)
+            forecast_refusals = refusals_of(error, log)
     return ValueSeries(
         axis=axis,
-        period=known.reason,
-        edges=_edges(holdout, axis, known.rounds),
+        period=past.reason,
+        edges=_edges(holdout, axis, past.rounds),
         switching=None if switching is None else _series("switching" if holdout.switches else "the policy", switching),
         single=None if single is None or best is None else _series(best.name, single),
-        logging=_logged(holdout, known.rounds),
-        forecast=next_one,
+        logging=_logged(log, past.rounds),
+        forecast=next_period,
         refusals=(HINDSIGHT,) if switching is None else (),
         forecast_refusals=forecast_refusals,
     )
 
 
-def _baseline_values(
-    holdout: Holdout, best: Baseline | None, period: int | Period, confidence: float
-) -> ValuesOverTime | None:
-    if best is None:
-        return None
-    try:
-        return evaluate_by_period(holdout.log, best.policy, period, labels=best.labels, confidence=confidence)
-    except (RefusedError, LogError):
-        return None
-
-
-def _periods(holdout: Holdout, axis: TimeAxis) -> list[int | Period]:
+def _periods(log: BanditLog, axis: TimeAxis) -> list[int | Period]:
     """Periods to try, shortest first: hours, days or weeks, then numbers of rounds."""
     found: list[int | Period] = []
-    times = holdout.log.times
+    times = log.times
     if axis.kind == "date" and times is not None:
         # Periods by time need datetimes or seconds, not milliseconds.
-        in_seconds = times.dtype.kind == "M" or float(times.max()) == float(seconds_of(times)[1].max())
+        in_seconds = times.dtype.kind == "M" or float(times.max()) == float(dates_or_seconds(times)[1].max())
         span = float(axis.values[-1] - axis.values[0])
         periods: tuple[Period, ...] = ("hour", "day", "week")
         found += [period for period in periods if in_seconds and FEWEST <= span / SECONDS[period] <= MOST]
-    return [*found, *(max(-(-len(holdout.log) // count), 1) for count in (USUAL, FEWEST))]
+    return [*found, *(max(-(-len(log) // count), 1) for count in (USUAL, FEWEST))]
 
 
 def _edges(holdout: Holdout, axis: TimeAxis, last: Ints) -> Floats:
@@ -119,23 +111,22 @@ def _edges(holdout: Holdout, axis: TimeAxis, last: Ints) -> Floats:
     if holdout.labels.n_chains == 1:
         return np.asarray(axis.at(np.concatenate([[0], last + 1])))
     assert holdout.log.times is not None, "sequences without times have no values over time"
-    ordered = seconds_of(holdout.log.times)[1][along_time(holdout.log)]
+    ordered = dates_or_seconds(holdout.log.times)[1][along_time(holdout.log)]
     return np.concatenate([ordered[:1], ordered[last[:-1] + 1], axis.values[-1:]])
 
 
-def _known(past: ValuesOverTime) -> Bools:
+def _usable(past: ValuesOverTime) -> Bools:
     """(m,) which periods have enough rounds."""
     return np.asarray(np.isfinite(past.std_errors) & (past.effective_samples >= LEAST_EFFECTIVE))
 
 
 def _series(name: str, past: ValuesOverTime) -> Series:
-    return Series(name, *(np.where(_known(past), each, np.nan) for each in (past.values, past.low, past.high)))
+    return Series(name, *(np.where(_usable(past), each, np.nan) for each in (past.values, past.low, past.high)))
 
 
-def _logged(holdout: Holdout, last: Ints) -> Series:
+def _logged(log: BanditLog, last: Ints) -> Series:
     """Mean rewards of the log, without intervals: the series itself shows their noise."""
-    rewards = holdout.log.arrays.rewards[along_time(holdout.log)]
     starts = np.concatenate([[0], last[:-1] + 1])
-    means = np.add.reduceat(rewards, starts) / np.diff(np.append(starts, len(rewards)))
-    nothing = np.full(len(means), np.nan)
-    return Series("the logging policy", means, nothing, nothing)
+    sums = np.add.reduceat(log.arrays.rewards[along_time(log)], starts)
+    nothing = np.full(len(starts), np.nan)
+    return Series("the logging policy", sums / np.diff(np.append(starts, len(log))), nothing, nothing)

@@ -17,7 +17,7 @@ from seachange.check.log_check import learn_command
 from seachange.cli.console import NOT_USABLE, WARNINGS
 from seachange.cli.states_view import HEIGHTS
 from seachange.cli.tables import table
-from seachange.figures.colors import color_of
+from seachange.figures import color_of
 
 if TYPE_CHECKING:
     from seachange.check.log_check import Drift, Finding, LogCheck, Severity

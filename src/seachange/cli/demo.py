@@ -28,10 +28,10 @@ def demo(
     from seachange.cli.value_tables import estimates_table
     from seachange.deploy import SinglePolicy
     from seachange.evaluation.estimators import evaluate, evaluate_logging
-    from seachange.figures.results import draw_recovery
+    from seachange.figures import draw_recovery
     from seachange.learning import learn
+    from seachange.simulate.click_worlds import Shop
     from seachange.simulate.rollout import rollout
-    from seachange.simulate.shop import Shop
     from seachange.states.labels import share_right
 
     def show(heading: str, shown: Any) -> None:

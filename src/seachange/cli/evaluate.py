@@ -113,7 +113,7 @@ def evaluate(
     force: Annotated[bool, flag("--force", help="Show numbers that the log cannot support, with the reason.")] = False,
 ) -> None:
     """Estimate what a model would have earned on a log, with confidence intervals."""
-    from seachange.analysis.holdout import IN_SAMPLE_BIAS
+    from seachange.analysis.comparison import IN_SAMPLE_BIAS
     from seachange.cli.value_tables import answer_text, estimates_table, support_text
     from seachange.evaluation import diagnose
     from seachange.evaluation.estimators import evaluate as evaluate_policy

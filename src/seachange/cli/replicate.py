@@ -32,16 +32,16 @@ def synthetic(
     force: Force = False,
 ) -> None:
     """Run the paper's first experiment: IPS, DR, POEM, k-CD, k-HMM and the oracle."""
+    from seachange import figures
     from seachange.cli.value_tables import replication_table
     from seachange.experiments import paper_synthetic as experiment
-    from seachange.figures import results as figures
 
     seeds = range(seed, seed + runs)
     if figure is not None:
         claim_output(figure, (".png",), "--figure", force)
         claim_file(figure.with_suffix(".csv"), force=force)
     done = list(tracked(experiment.replicate(seeds, states, workers), runs, "Runs"))
-    rows = experiment.summarise(done)
+    rows = experiment.summarize(done)
     console.print(replication_table(rows, runs, states), f"\n{experiment.PAPER_LIKE}", soft_wrap=True)
     result: dict[str, Any] = {"experiment": "synthetic", "runs": runs, "states": states, "seed": seed, "rows": rows}
     if figure is not None:
@@ -92,9 +92,9 @@ def _show_errors(
 ) -> None:
     """Print the published errors of estimators and ours."""
     from seachange.cli.value_tables import errors_table
-    from seachange.experiments.estimator_errors import summarise
+    from seachange.experiments.obp_synthetic import summarize_errors
 
-    rows = summarise(done, experiment.PUBLISHED, experiment.PUBLISHED_RUNS)
+    rows = summarize_errors(done, experiment.PUBLISHED, experiment.PUBLISHED_RUNS)
     console.print(errors_table(title, rows, len(done), experiment.PUBLISHED_RUNS))
     console.finish({"experiment": name, "runs": len(done), "seed": seed, "rows": rows})
 
@@ -131,9 +131,9 @@ def yahoo(
     seed: Seed = 0,
 ) -> None:
     """Run the paper's second experiment: clicks on a front page, on the same days and the next."""
+    from seachange import figures
     from seachange.cli.value_tables import clicks_table
     from seachange.experiments import paper_yahoo as experiment
-    from seachange.figures import results as figures
 
     if (data is None) == (not standin):
         raise typer.BadParameter("name the folder of the days, or use --standin", param_hint="--data")
@@ -155,7 +155,7 @@ def yahoo(
             console.say(excluded)
         tasks = [(one, k) for one in seeds for k in (0, *counts)]
         list(tracked(experiment.replicate(store, read.visits, settings, tasks, states, workers), len(tasks), "Runs"))
-    rows = experiment.summarise(store, seeds, counts, read.data)
+    rows = experiment.summarize(store, seeds, counts, read.data)
     console.print(*(clicks_table(rows, runs, states, horizon) for horizon in experiment.HORIZONS), sep="\n")
     console.print(
         "Click rates relative to documents shown at random, mean ± standard deviation over runs; the paper's are at "

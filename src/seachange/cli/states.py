@@ -39,7 +39,7 @@ def states(
     """Show when the world changed, how certain that is, and how the states differ."""
     from seachange.analysis.states_summary import as_document, summarize_states
     from seachange.cli.states_view import states_view, write_states
-    from seachange.figures.states_figure import draw_states
+    from seachange.figures import draw_states
 
     if figure is not None:
         claim_output(figure, (".png",), "--figure", force)

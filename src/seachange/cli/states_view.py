@@ -14,7 +14,7 @@ from rich.text import Text
 from seachange.analysis.formatting import count_of, decimals_for, describe_contexts, describe_contrast, shown_name
 from seachange.analysis.states_summary import Evidence, StatesSummary
 from seachange.cli.tables import dim, titled
-from seachange.figures.colors import color_of, ink_on
+from seachange.figures import color_of, ink_on
 from seachange.log.joint_features import JointFeatures
 from seachange.outputs import written_whole
 from seachange.protocols import Floats

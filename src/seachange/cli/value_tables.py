@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from seachange.evaluation.over_time import ValuesOverTime
     from seachange.evaluation.theorems import Bound, ModelBounds, Quantities
     from seachange.evaluation.value_estimate import ValueEstimate
-    from seachange.experiments.estimator_errors import EstimatorResult
+    from seachange.experiments.obp_synthetic import EstimatorResult
     from seachange.experiments.paper_synthetic import MethodResult
     from seachange.experiments.paper_yahoo import Result as ClicksResult
 

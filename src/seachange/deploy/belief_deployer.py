@@ -12,7 +12,7 @@ import numpy.typing as npt
 from seachange.deploy.decision import Decision, DeploymentState, Trace
 from seachange.errors import ParameterError
 from seachange.kernels.belief_updates import draw_action, is_distribution, is_evidence, mix_advice, replay
-from seachange.kernels.replay_steps import Acceptance, Followed, LoggedRounds, judge_round
+from seachange.kernels.replay_steps import Acceptance, Followed, LoggedRounds, accept_round
 from seachange.params import require
 from seachange.policies.per_state import PolicySet
 from seachange.protocols import Bools, Floats
@@ -234,7 +234,7 @@ class BeliefDeployer(ABC):
             return
         probs = np.empty(past.advice.shape[2])
         for t, action in enumerate(past.actions):
-            if judge_round(t, belief, self.initial_belief, past, acceptance, found, self.exploration, probs):
+            if accept_round(t, belief, self.initial_belief, past, acceptance, found, self.exploration, probs):
                 belief[:] = self._after(belief, contexts[t], past.advice[t], probs, int(action), past.rewards[t])
 
     def _after(

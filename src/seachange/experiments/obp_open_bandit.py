@@ -19,7 +19,7 @@ from scipy.stats import beta
 from seachange.datasets.open_bandit import OpenBanditLog
 from seachange.engine import map_in_order
 from seachange.errors import LogError
-from seachange.experiments.estimator_errors import Published, cross_fitted_rewards, relative_errors
+from seachange.experiments.obp_synthetic import cross_fitted_rewards, relative_errors
 from seachange.log.bandit_log import BanditLog
 from seachange.protocols import Floats, Ints
 
@@ -51,33 +51,29 @@ def place_probs(clicks: npt.ArrayLike, skips: npt.ArrayLike, n_places: int) -> F
     first, second = np.asarray(clicks, dtype=np.float64)[:, None], np.asarray(skips, dtype=np.float64)[:, None]
     draws = np.linspace(0.0, float(beta.isf(TAIL, first, second).max()), GRID)
     densities, exceeding = beta.pdf(draws, first, second), beta.sf(draws, first, second)
-    before = _counts(exceeding, n_places)[:-1]
-    after = _counts(exceeding[::-1], n_places)[:-1][::-1]
-    probs = np.empty((len(exceeding), n_places))
-    for place in range(n_places):
-        others = sum(before[:, i] * after[:, place - i] for i in range(place + 1))
-        probs[:, place] = trapezoid(densities * others, draws)
-    return probs
+    others = (_counts(np.delete(exceeding, action, axis=0), n_places) for action in range(len(exceeding)))
+    return np.array([trapezoid(own * each, draws) for own, each in zip(densities, others, strict=True)])
 
 
 def _counts(exceeding: Floats, n_places: int) -> Floats:
-    """P(j of the first a actions exceed x) (K + 1, n_places, grid) for j below ``n_places``."""
-    counts = np.zeros((len(exceeding) + 1, n_places, exceeding.shape[1]))
-    counts[0, 0] = 1.0
-    for action, above in enumerate(exceeding):
-        counts[action + 1] = counts[action] * (1 - above)
-        counts[action + 1, 1:] += counts[action, :-1] * above
+    """P(exactly j of the actions exceed x) (n_places, grid) for j below ``n_places``."""
+    counts = np.zeros((n_places, exceeding.shape[1]))
+    counts[0] = 1.0
+    for above in exceeding:
+        moved = counts[:-1] * above
+        counts *= 1 - above
+        counts[1:] += moved
     return counts
 
 
 PUBLISHED = {
-    "dm": Published(0.156876, 0.109898),
-    "ips": Published(0.311082, 0.311170),
-    "snips": Published(0.311795, 0.334736),
-    "dr": Published(0.292464, 0.315485),
-    "sndr": Published(0.302407, 0.328434),
-    "switch-dr": Published(0.258410, 0.160598),
-    "dr-os": Published(0.159520, 0.109660),
+    "dm": (0.156876, 0.109898),
+    "ips": (0.311082, 0.311170),
+    "snips": (0.311795, 0.334736),
+    "dr": (0.292464, 0.315485),
+    "sndr": (0.302407, 0.328434),
+    "switch-dr": (0.258410, 0.160598),
+    "dr-os": (0.159520, 0.109660),
 }
 PUBLISHED_RUNS = 30
 CAMPAIGN = "all"
@@ -122,9 +118,9 @@ def run(seed: int, sample: Sample, probs: Floats) -> dict[str, float]:
     """One bootstrap: every estimator's relative error for the policy ``probs`` (K, places)."""
     picks = np.random.RandomState(seed).choice(len(sample.actions), size=len(sample.actions))
     actions, positions, rewards = sample.actions[picks], sample.positions[picks], sample.rewards[picks]
-    modelled = cross_fitted_rewards(sample.contexts[picks], sample.item_features, actions, rewards, positions)
+    predicted = cross_fitted_rewards(sample.contexts[picks], sample.item_features, actions, rewards, positions)
     log = BanditLog.from_arrays(actions, rewards, sample.propensities[picks], n_actions=len(probs))
-    return relative_errors(log, probs.T[positions], modelled, sample.value)
+    return relative_errors(log, probs.T[positions], predicted, sample.value)
 
 
 def replicate(sample: Sample, seeds: Sequence[int], workers: int) -> Iterator[dict[str, float]]:

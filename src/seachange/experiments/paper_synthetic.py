@@ -1,22 +1,89 @@
-"""The paper's first experiment: seven methods on its synthetic problem, next to the published table."""
+"""The paper's methods, and its first experiment: the methods on a synthetic problem, next to the published table."""
 
 from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 
+from seachange.deploy.belief_deployer import BeliefDeployer
+from seachange.deploy.exp4s import Exp4S
+from seachange.deploy.posterior import PosteriorSampling
+from seachange.deploy.single import SinglePolicy
 from seachange.engine import map_in_order
 from seachange.errors import SeachangeWarning
-from seachange.experiments.paper_methods import SWITCHING, Build, default_methods, paper_like_methods
 from seachange.log.bandit_log import BanditLog
+from seachange.policies.learners import DRLearner, IPSLearner, POEMLearner
+from seachange.policies.per_state import learn_per_state
+from seachange.protocols import Floats
 from seachange.simulate.rollout import rollout
 from seachange.simulate.synthetic import Synthetic
+from seachange.states.change_point import ChangePointOracle
+from seachange.states.hmm import HMMOracle
+
+STATIONARY = ("IPS", "DR", "POEM")
+SWITCHING = ("k-CD", "k-HMM")
+
+Build = Callable[[BanditLog, int], BeliefDeployer]
+
+
+def _single(learner: Any, log: BanditLog, n_states: int) -> BeliefDeployer:
+    return SinglePolicy(learner.fit(log).policy_)
+
+
+def _change_points(
+    learner: Any, oracle: ChangePointOracle, mixing: Any, log: BanditLog, n_states: int
+) -> BeliefDeployer:
+    labels = oracle.clone().set_params(n_states=n_states).fit(log).predict(log)
+    rewards = log.rewards
+    mean = float(rewards.mean()) if rewards.min() >= 0 and rewards.max() <= 1 else None
+    return Exp4S(learn_per_state(log, labels, learner), mixing=mixing, mean_reward=mean)
+
+
+def _hmm(learner: Any, oracle: HMMOracle, log: BanditLog, n_states: int) -> BeliefDeployer:
+    oracle = oracle.clone().set_params(n_states=n_states).fit(log)
+    return PosteriorSampling(learn_per_state(log, oracle.predict(log), learner), hmm=oracle.model_)
+
+
+def paper_detector(horizon: int) -> ChangePointOracle:
+    """The detector with the paper's constants: w = 4,000 (less in a shorter world), c = √(2 log(8 T²) / w)."""
+    window = min(4_000, horizon // 25)
+    return ChangePointOracle(
+        statistic="reward", window=window, threshold=math.sqrt(2 * math.log(8 * horizon**2) / window)
+    )
+
+
+def default_methods(horizon: int, hmm: HMMOracle | None = None) -> dict[str, Build]:
+    """Every method with our defaults, or another ``hmm``; "as printed" keeps the paper's detector and mixing."""
+    return {
+        "IPS": partial(_single, IPSLearner()),
+        "DR": partial(_single, DRLearner()),
+        "POEM": partial(_single, POEMLearner()),
+        "k-CD": partial(_change_points, DRLearner(), ChangePointOracle(), "corrected"),
+        "k-CD (as printed)": partial(_change_points, IPSLearner(), paper_detector(horizon), "paper"),
+        "k-HMM": partial(_hmm, DRLearner(), hmm or HMMOracle()),
+    }
+
+
+def paper_like_methods(horizon: int) -> dict[str, Build]:
+    """Every method as close to the paper as its text allows."""
+    ips = IPSLearner(temperature=1.0)
+    return {
+        "IPS": partial(_single, ips),
+        "DR": partial(_single, DRLearner(temperature=1.0)),
+        "POEM": partial(_single, POEMLearner(temperature=1.0)),
+        "k-CD": partial(_change_points, ips, paper_detector(horizon), "corrected"),
+        "k-CD (as printed)": partial(_change_points, ips, paper_detector(horizon), "paper"),
+        "k-HMM": partial(_hmm, ips, HMMOracle()),
+    }
+
+
+# The synthetic problem
 
 # Mean rewards in the paper's table for k = 5.
 PAPER = {"IPS": 0.545, "DR": 0.550, "POEM": 0.546, "k-CD": 0.601, "k-CD (as printed)": 0.601, "k-HMM": 0.621}
@@ -86,39 +153,33 @@ def replicate_states(
     return map_in_order(partial(run_states, counts=counts, horizon=horizon), seeds, workers=workers, kind="processes")
 
 
-def summarise(runs: Sequence[dict[str, tuple[float, float]]]) -> list[MethodResult]:
+def summarize(runs: Sequence[dict[str, tuple[float, float]]]) -> list[MethodResult]:
     """The table."""
-    values = {name: np.array([run[name] for run in runs]) for name in METHODS}
-    best = values["oracle"][:, 0].mean()
-    return [
-        MethodResult(
-            method=name,
-            mean=float(values[name][:, 0].mean()),
-            std=_std(values[name][:, 0]),
-            oracle_share=float(values[name][:, 0].mean() / best),
-            paper_like_mean=float(values[name][:, 1].mean()),
-            paper_like_std=_std(values[name][:, 1]),
-            paper=PAPER.get(name),
-        )
-        for name in METHODS
-    ]
+    best, results = np.mean([run["oracle"] for run in runs]), []
+    for name in METHODS:
+        ours, theirs = np.array([run[name] for run in runs]).T
+        mean, share = float(ours.mean()), float(ours.mean() / best)
+        paper_like = float(theirs.mean()), std_of(theirs)
+        results.append(MethodResult(name, mean, std_of(ours), share, *paper_like, PAPER.get(name)))
+    return results
 
 
 def summarize_states(runs: Sequence[dict[str, list[float]]], counts: Sequence[int]) -> list[StatesResult]:
     """The points of the figure."""
     best = np.mean([run["oracle"] for run in runs])
-    return [
-        StatesResult(
-            method=name,
-            n_states=k,
-            mean=float(column.mean()),
-            std=_std(column),
-            std_error=_std(column) / math.sqrt(len(column)),
-            oracle_share=float(column.mean() / best),
-        )
-        for name in SWITCHING
-        for k, column in zip(counts, np.array([run[name] for run in runs]).T, strict=True)
-    ]
+    results = []
+    for name in SWITCHING:
+        for k, column in zip(counts, np.array([run[name] for run in runs]).T, strict=True):
+            mean, std = float(column.mean()), std_of(column)
+            results.append(StatesResult(name, k, mean, std, std / math.sqrt(len(column)), float(mean / best)))
+    return results
+
+
+def build_quietly(build: Build, log: BanditLog, n_states: int) -> BeliefDeployer:
+    """A deployer, without warnings: finding fewer segments than states is part of what the experiments measure."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SeachangeWarning)
+        return build(log, n_states)
 
 
 def _world(seed: int, horizon: int) -> tuple[Synthetic, BanditLog]:
@@ -127,12 +188,9 @@ def _world(seed: int, horizon: int) -> tuple[Synthetic, BanditLog]:
 
 
 def _value(env: Synthetic, build: Build, log: BanditLog, n_states: int, seed: int) -> float:
-    with warnings.catch_warnings():
-        # A detector that finds fewer segments than states is part of what the experiment measures.
-        warnings.simplefilter("ignore", SeachangeWarning)
-        deployer = build(log, n_states)
-    return float(rollout(env, deployer, seed).expected_rewards.mean())
+    return float(rollout(env, build_quietly(build, log, n_states), seed).expected_rewards.mean())
 
 
-def _std(values: Any) -> float:
+def std_of(values: Floats | Sequence[float]) -> float:
+    """The standard deviation over runs; 0 for a single run."""
     return float(np.std(values, ddof=1)) if len(values) > 1 else 0.0

@@ -11,6 +11,7 @@ import re
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import lru_cache, partial
 from itertools import pairwise
@@ -19,17 +20,26 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from seachange.analysis.formatting import count_of
 from seachange.datasets.yahoo_r6 import R6A, YahooLog, days_of
 from seachange.engine import map_in_order, stage
 from seachange.errors import LogError, OutputError, SeachangeWarning
-from seachange.experiments.paper_methods import STATIONARY, SWITCHING, default_methods
+from seachange.experiments.paper_synthetic import STATIONARY, SWITCHING, build_quietly, default_methods, std_of
+from seachange.log.bandit_log import BanditLog
 from seachange.outputs import written_whole
 from seachange.params import require
 from seachange.protocols import Floats, Ints
-from seachange.simulate.clickstream import IDENTITY_FIX, STEP, ClickRates, Clickstream, DocumentFeatures
+from seachange.simulate.clickstream import (
+    IDENTITY_FIX,
+    STEP,
+    ClickRates,
+    Clickstream,
+    DocumentFeatures,
+    Visits,
+    visits_of,
+)
 from seachange.simulate.front_page import FrontPage, write_days
 from seachange.simulate.rollout import rollout
-from seachange.simulate.visits import Visits, visits_of
 from seachange.states.hmm import HMMOracle
 
 HORIZONS = ("same days", "next days")
@@ -106,10 +116,9 @@ def read_days(source: Path, n_days: int, cache: Path, *, features: DocumentFeatu
         raise LogError(f"{str(source)!r} holds R6B, whose documents have no features.", IDENTITY_FIX)
     key = {"files": stamps, "with_users": with_users, "simulated": simulated}
     visits, about = cache / "visits.npz", cache / "visits.json"
-    if about.exists() and visits.exists():
-        earlier = json.loads(about.read_text())
-        if earlier["key"] == key:
-            return Days(visits, earlier["data"], earlier["summary"])
+    earlier = json.loads(about.read_text()) if about.exists() and visits.exists() else None
+    if earlier and earlier["key"] == key:
+        return Days(visits, earlier["data"], earlier["summary"])
     rejected = Counter[str]()
     with stage("Reading days"):
         found = visits_of(raw, with_users=with_users, rejected=rejected)
@@ -132,7 +141,7 @@ def files_of(source: Path, n_days: int) -> list[Path]:
         raise LogError(f"{str(source)!r} is not a folder; name the folder that holds the days.")
     files = days_of(source)
     dates = [_date(path) for path in files]
-    have = f"{str(source)!r} has {len(files)} day{'s' * (len(files) > 1)}, {dates[0]} to {dates[-1]}"
+    have = f"{str(source)!r} has {count_of(len(files), 'day')}, {dates[0]} to {dates[-1]}"
     if len(files) < n_days:
         raise LogError(f"the experiment needs {n_days} days; {have}. Use fewer with --days and --next-days.")
     for earlier, later in pairwise(dates[:n_days]):
@@ -161,9 +170,8 @@ def _require_order(visits: Visits, files: list[Path]) -> None:
 
 
 def _summary(visits: Visits, files: list[Path], rejected: Counter[str]) -> str:
-    lines = ""
-    if rejected:
-        lines = f"; {rejected.total():,} lines were rejected (most often: {rejected.most_common(1)[0][0]})"
+    most = ", ".join(reason for reason, _ in rejected.most_common(1))
+    lines = f"; {count_of(rejected.total(), 'line')} rejected (most often: {most})" if rejected else ""
     return (
         f"{len(visits):,} visits on {len(files)} days ({_date(files[0])} to {_date(files[-1])}), "
         f"{len(np.unique(visits.document_ids)):,} documents, {visits.pool_sizes[visits.pools].mean():.1f} at a time, "
@@ -178,28 +186,28 @@ class RunStore:
     """The results of the runs in ``folder``, one line each; a folder holds runs of one experiment only."""
 
     def __init__(self, folder: Path, experiment: dict[str, Any]) -> None:
-        self._runs, kept = folder / "runs.jsonl", folder / "settings.json"
-        if kept.exists() and self._runs.exists():
-            earlier = json.loads(kept.read_text())
-            names = sorted(name for name in {**earlier, **experiment} if earlier.get(name) != experiment.get(name))
-            if names:
-                changes = "; ".join(_difference(name, earlier.get(name), experiment.get(name)) for name in names)
-                raise OutputError(f"{str(folder)!r} has runs of another experiment ({changes}). Use another folder.")
-        else:
-            with written_whole(kept) as temporary:
+        self._runs, settings = folder / "runs.jsonl", folder / "settings.json"
+        if not (settings.exists() and self._runs.exists()):
+            with written_whole(settings) as temporary:
                 temporary.write_text(json.dumps(experiment, indent=1))
+            return
+        earlier, changes = json.loads(settings.read_text()), []
+        for name in sorted({*earlier, *experiment}):
+            theirs, ours = earlier.get(name), experiment.get(name)
+            if theirs != ours:
+                listed = isinstance(theirs, list) or isinstance(ours, list)
+                changes.append(f"different {name}" if listed else f"{name} is {theirs} there and {ours} here")
+        if changes:
+            problem = f"{str(folder)!r} has runs of another experiment ({'; '.join(changes)})."
+            raise OutputError(f"{problem} Use another folder.")
 
     def done(self) -> dict[str, Any]:
         """The results so far, by the name of the run."""
-        if not self._runs.exists():
-            return {}
         results = {}
-        for line in self._runs.read_text().splitlines():
-            try:
+        for line in self._runs.read_text().splitlines() if self._runs.exists() else ():
+            with suppress(json.JSONDecodeError):  # the line was being written when the work stopped
                 found = json.loads(line)
-            except json.JSONDecodeError:  # the line was being written when the work stopped
-                continue
-            results[found["run"]] = found["result"]
+                results[found["run"]] = found["result"]
         return results
 
     def add(self, run: str, result: Any) -> None:
@@ -207,12 +215,6 @@ class RunStore:
         torn = self._runs.exists() and not self._runs.read_bytes().endswith(b"\n")
         with self._runs.open("a") as file:
             file.write("\n" * torn + json.dumps({"run": run, "result": result}) + "\n")
-
-
-def _difference(name: str, theirs: Any, ours: Any) -> str:
-    if isinstance(theirs, list) or isinstance(ours, list):
-        return f"different {name}"
-    return f"{name} is {theirs} there and {ours} here"
 
 
 def identity(settings: Settings, files: Sequence[Path], printed: int) -> dict[str, Any]:
@@ -244,29 +246,20 @@ Run = tuple[int, int]  # seed and k; k = 0 stands for the methods without states
 def run_methods(run: Run, visits: Path, settings: Settings, printed: int) -> dict[str, list[float]]:
     """Relative click rates of the methods of a run on both horizons; PRINTED runs only if k is ``printed``."""
     seed, k = run
-    both, log = _worlds_and_log(visits, settings, seed)
-    random = [world.logging_value(seed) for world in both]
-    values: dict[str, list[float]] = {}
-    if k == 0:
-        names: tuple[str, ...] = STATIONARY
-        values[ORACLE] = [world.oracle_value(seed) / base for world, base in zip(both, random, strict=True)]
-    else:
-        names = (*SWITCHING, *([PRINTED] if k == printed else []))
+    both, log = _worlds(visits, settings), _log(visits, settings, seed)
+    random = np.array([world.logging_value(seed) for world in both])
+    values = {} if k else {ORACLE: (np.array([world.oracle_value(seed) for world in both]) / random).tolist()}
     methods = default_methods(len(log), settings.hmm)
-    for name in names:
-        with warnings.catch_warnings():
-            # A detector that finds fewer segments than states is part of what the experiment measures.
-            warnings.simplefilter("ignore", SeachangeWarning)
-            deployer = methods[name](log, max(k, 1))
-        earned = (rollout(world, deployer, seed).expected_rewards.mean() for world in both)
-        values[name] = [float(value / base) for value, base in zip(earned, random, strict=True)]
+    for name in (*SWITCHING, *([PRINTED] if k == printed else [])) if k else STATIONARY:
+        deployer = build_quietly(methods[name], log, max(k, 1))
+        earned = np.array([rollout(world, deployer, seed).expected_rewards.mean() for world in both])
+        values[name] = (earned / random).tolist()
     return values
 
 
 @lru_cache(maxsize=1)
-def _worlds_and_log(visits: Path, settings: Settings, seed: int) -> tuple[tuple[Clickstream, Clickstream], Any]:
-    both = _worlds(visits, settings)
-    return both, both[0].log(seed)
+def _log(visits: Path, settings: Settings, seed: int) -> BanditLog:
+    return _worlds(visits, settings)[0].log(seed)
 
 
 @lru_cache(maxsize=1)
@@ -295,10 +288,7 @@ def name_of(run: Run) -> str:
 def excluded_visits(visits: Path, settings: Settings) -> str:
     """A sentence about visits whose pools are too small; empty if there are none."""
     n = sum(world.n_too_small for world in _worlds(visits, settings))
-    if not n:
-        return ""
-    have = "visit is excluded: its pool has" if n == 1 else "visits are excluded: their pools have"
-    return f"{n:,} {have} fewer than {settings.n_documents} documents."
+    return f"{count_of(n, 'visit')} excluded: fewer than {settings.n_documents} documents in the pool." if n else ""
 
 
 # Results
@@ -318,13 +308,13 @@ class Result:
     data: str  # the source of the data
 
 
-def summarise(store: RunStore, seeds: Sequence[int], counts: Sequence[int], data: str) -> list[Result]:
+def summarize(store: RunStore, seeds: Sequence[int], counts: Sequence[int], data: str) -> list[Result]:
     """All methods on both horizons, those with states for every k in ``counts``."""
     done = store.done()
     oracle = np.array([done[name_of((seed, 0))][ORACLE] for seed in seeds])
     results = []
     for name in METHODS:
-        switching = name in SWITCHING or name == PRINTED
+        switching = name in (*SWITCHING, PRINTED)
         for k in counts if switching else (0,):
             found = [done[name_of((seed, k))].get(name) for seed in seeds]
             if None in found:
@@ -332,10 +322,11 @@ def summarise(store: RunStore, seeds: Sequence[int], counts: Sequence[int], data
             values = np.array(found)
             for i, horizon in enumerate(HORIZONS):
                 mean = float(values[:, i].mean())
-                std = float(values[:, i].std(ddof=1)) if len(values) > 1 else 0.0
                 paper = PAPER[name][i] if name in PAPER and k in (0, PAPER_STATES) else None
                 share = float(mean / oracle[:, i].mean())
-                results.append(Result(name, horizon, k if switching else None, mean, std, share, paper, data))
+                results.append(
+                    Result(name, horizon, k if switching else None, mean, std_of(values[:, i]), share, paper, data)
+                )
     return results
 
 
@@ -349,21 +340,20 @@ class Span(NamedTuple):
 
 
 @dataclass(frozen=True)
-class StatesFound:
+class StatesByHour:
     """The states of a log."""
 
     n_days: int
     n_states: int
     spans: list[Span]
     leaders: list[list[tuple[int, float]]]  # by state: the documents that led most often, and their share of its time
-    told_by_hour: float  # share of rounds in the most frequent state of their hour of the day
-    most_common: float  # share of rounds in the most frequent state
+    hour_share: float  # share of rounds in the most frequent state of their hour of the day
+    most_common_share: float  # share of rounds in the most frequent state
 
 
-def states_of(visits: Path, settings: Settings, seed: int, n_states: int) -> StatesFound:
+def states_of(visits: Path, settings: Settings, seed: int, n_states: int) -> StatesByHour:
     """The states that the HMM finds in the log of a run."""
-    world = _worlds(visits, settings)[0]
-    log = world.log(seed)
+    world, log = _worlds(visits, settings)[0], _log(visits, settings, seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SeachangeWarning)
         states = settings.hmm.set_params(n_states=n_states).fit(log).predict(log).states
@@ -371,13 +361,13 @@ def states_of(visits: Path, settings: Settings, seed: int, n_states: int) -> Sta
     hours, n_states = (times - times[0]) / HOUR, int(states.max()) + 1
     counts = np.zeros((HOURS, n_states))
     np.add.at(counts, (hours.astype(np.int64) % HOURS, states), 1)
-    return StatesFound(
+    return StatesByHour(
         n_days=int(hours[-1] // HOURS) + 1,
         n_states=n_states,
         spans=_spans(hours, states),
         leaders=_leaders(world, times, states, n_states),
-        told_by_hour=float(counts.max(axis=1).sum() / len(times)),
-        most_common=float(counts.sum(axis=0).max() / len(times)),
+        hour_share=float(counts.max(axis=1).sum() / len(times)),
+        most_common_share=float(counts.sum(axis=0).max() / len(times)),
     )
 
 
@@ -398,9 +388,5 @@ def _leaders(world: Clickstream, times: Ints, states: Ints, n_states: int) -> li
     rates = np.where(pools >= 0, world.click_rates.at(np.maximum(pools, 0), visits.times[first]), -1.0)
     best = visits.document_ids[pools[np.arange(len(pools)), rates.argmax(axis=1)]]
     minute_states = states[np.minimum(np.searchsorted(times, visits.times[first]), len(states) - 1)]
-    return [_most_frequent(best[minute_states == state]) for state in range(n_states)]
-
-
-def _most_frequent(documents: Ints) -> list[tuple[int, float]]:
-    names, counts = np.unique(documents, return_counts=True)
-    return [(int(names[i]), float(counts[i] / len(documents))) for i in np.argsort(-counts)[:LEADERS]]
+    counts = [Counter(best[minute_states == state].tolist()) for state in range(n_states)]
+    return [[(document, n / each.total()) for document, n in each.most_common(LEADERS)] for each in counts]

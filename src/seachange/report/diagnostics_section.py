@@ -8,7 +8,7 @@ from typing import Any, Literal
 from seachange.analysis.formatting import bound_number, count_of
 from seachange.analysis.report_content import CLEAR, ReportContent
 from seachange.evaluation.diagnostics import DOMINANT, LEAST_EFFECTIVE, MOST_MISSING, SURPRISING, Diagnostics
-from seachange.report.layout import MINUS, Section, further_reasons, refusals_of, share_text
+from seachange.report.layout import Section, further_reasons, refusals_of, share_text, signed
 
 Mark = Literal["good", "caution", "problem"]
 # This many times the minimum effective sample size is plenty: the standard error is then known to about 4%.
@@ -19,6 +19,14 @@ COMMON, RARE = 0.2, 0.05
 MOSTLY_CLEAR = 0.8
 # More standard errors than this are not printed as a number.
 FAR = 100
+PROPENSITIES: dict[str, tuple[Mark, str]] = {
+    "logged": ("good", "The log has the propensity of each action."),
+    "estimated": (
+        "caution",
+        "Estimated, not logged. Values are only as accurate as these estimates, and intervals do not include their error.",
+    ),
+    "unknown": ("problem", "Missing. Values cannot be estimated without them; try --estimate-propensities."),
+}
 
 TEMPLATE = """
 <h2>{{ "Why there is no estimate" if refused else "Diagnostics" }}</h2>
@@ -31,12 +39,12 @@ TEMPLATE = """
   <div><dt><span class="mark {{ verdict.mark }}">{{ verdict.mark }}</span>{{ verdict.name }}</dt><dd>{{ verdict.text }}</dd></div>
   {% endfor %}
 </dl>
-{% if bounds %}
+{% if content.bounds and content.bounds.bounds %}
 <details>
   <summary>Theoretical guarantees</summary>
   <div class="wide"><table>
     <thead><tr><th>bound</th><th class="n">at most</th><th class="n">trivial bound</th><th>verdict</th></tr></thead>
-    <tbody>{% for bound in bounds %}<tr><td>{{ bound.name }}</td><td class="n">{{ bound.most }}</td><td class="n">{{ bound.trivial }}</td><td>{{ bound.verdict }}</td></tr>{% endfor %}</tbody>
+    <tbody>{% for bound in content.bounds.bounds %}<tr><td>{{ bound.name }}: {{ bound.bounds }}</td><td class="n">{{ bound_number(bound.corrected) }}</td><td class="n">{{ bound_number(bound.total) }}</td><td>{{ "depends on unchecked conditions" if bound.verdict == "conditional" else bound.verdict }}</td></tr>{% endfor %}</tbody>
   </table></div>
 </details>
 {% endif %}
@@ -66,15 +74,7 @@ def view(content: ReportContent) -> dict[str, Any]:
         "refused": bool(refused),
         "refusals": refusals,
         "verdicts": verdicts_of(content),
-        "bounds": [
-            {
-                "name": f"{bound.name}: {bound.bounds}",
-                "most": bound_number(bound.corrected),
-                "trivial": bound_number(bound.total),
-                "verdict": "depends on unchecked conditions" if bound.verdict == "conditional" else bound.verdict,
-            }
-            for bound in (() if content.bounds is None else content.bounds.bounds)
-        ],
+        "bound_number": bound_number,
     }
 
 
@@ -82,7 +82,8 @@ def verdicts_of(content: ReportContent) -> list[Verdict]:
     """All verdicts: on weights, on the log, on the states."""
     found = None if content.comparison is None else content.comparison.diagnostics
     verdicts = [] if found is None else _on_weights(found, content.holdout.first_round)
-    verdicts.append(_on_propensities(content.origin.propensity_source))
+    mark, text = PROPENSITIES[content.origin.propensity_source]
+    verdicts.append(Verdict(mark, "Propensities", text))
     if content.origin.n_dropped:
         rows = count_of(content.origin.n_dropped, "row")
         verdicts.append(Verdict("caution", "Dropped rows", f"{rows} broke a rule and were dropped."))
@@ -94,59 +95,31 @@ def verdicts_of(content: ReportContent) -> list[Verdict]:
 
 
 def _on_weights(found: Diagnostics, first_round: int) -> list[Verdict]:
+    size = found.effective_samples
+    sample = f"{size:,.0f} of {count_of(found.n_rounds, 'round')} ({share_text(found.effective_share, 1)}); "
+    sample += f"at least {LEAST_EFFECTIVE:.0f} are needed for an estimate."
+    overlap = f"The policy and the logging policy share {share_text(found.overlap)} of their choices."
     row, weight = found.largest_weights[0]
     heaviest = weight / max(found.n_rounds * found.mean_weight, 1e-300)
-    dominates = "no round dominates" if heaviest <= DOMINANT else "the estimate depends on it"
-    missing = max(found.unsupported_mass or 0.0, found.unseen_mass)
+    largest = "All weights are 0: the log took none of the policy's actions."
+    if weight > 0:
+        largest = f"{weight:,.3g}, in round {first_round + row:,}: {share_text(heaviest, 1)} of the total. "
+        largest += "No round dominates." if heaviest <= DOMINANT else "The estimate depends on this round."
     explained = abs(found.mean_weight_z) <= SURPRISING
-    errors = f"{found.mean_weight_z:+.1f}".replace("-", MINUS) if abs(found.mean_weight_z) < FAR else f"over {FAR}"
+    errors = signed("{:+.1f}", found.mean_weight_z) if abs(found.mean_weight_z) < FAR else f"over {FAR}"
+    mean = f"The weights average {found.mean_weight:.3f}, {errors} standard errors from 1: "
+    mean += "the propensities agree with the logged actions." if explained else "chance does not explain this."
+    missing = max(found.unsupported_mass or 0.0, found.unseen_mass)
+    support = "The log took every action that the policy takes."
+    if missing:
+        support = f"In {share_text(missing, 1)} of rounds, the policy takes actions that the log never took or could not take."
     return [
-        Verdict(
-            _mark(found.effective_samples >= PLENTY * LEAST_EFFECTIVE, found.effective_samples >= LEAST_EFFECTIVE),
-            "Effective sample size",
-            f"{found.effective_samples:,.0f} of {count_of(found.n_rounds, 'round')} "
-            f"({share_text(found.effective_share, 1)}); at least {LEAST_EFFECTIVE:.0f} are needed for an estimate.",
-        ),
-        Verdict(
-            _mark(found.overlap >= COMMON, found.overlap >= RARE),
-            "Overlap",
-            f"The policy and the logging policy have {share_text(found.overlap)} of their choices in common.",
-        ),
-        Verdict(
-            _mark(0 < heaviest <= DOMINANT, 0 < heaviest <= 0.5),
-            "Largest weight",
-            f"{weight:,.3g}, in round {first_round + row:,}, is {share_text(heaviest, 1)} of all weight: {dominates}."
-            if weight > 0
-            else "All weights are 0: the log took none of the policy's actions.",
-        ),
-        Verdict(
-            _mark(explained, abs(found.mean_weight - 1) <= MOST_MISSING),
-            "Mean weight",
-            f"The weights average {found.mean_weight:.3f}, {errors} standard errors from 1: "
-            f"{'the propensities agree with the logged actions' if explained else 'chance does not explain this'}.",
-        ),
-        Verdict(
-            _mark(missing == 0, missing <= MOST_MISSING),
-            "Support",
-            "The log took every action that the policy takes."
-            if missing == 0
-            else f"In {share_text(missing, 1)} of rounds, the policy takes actions that the log never took or could not take.",
-        ),
+        Verdict(_mark(size >= PLENTY * LEAST_EFFECTIVE, size >= LEAST_EFFECTIVE), "Effective sample size", sample),
+        Verdict(_mark(found.overlap >= COMMON, found.overlap >= RARE), "Overlap", overlap),
+        Verdict(_mark(0 < heaviest <= DOMINANT, 0 < heaviest <= 0.5), "Largest weight", largest),
+        Verdict(_mark(explained, abs(found.mean_weight - 1) <= MOST_MISSING), "Mean weight", mean),
+        Verdict(_mark(missing == 0, missing <= MOST_MISSING), "Support", support),
     ]
-
-
-def _on_propensities(source: str) -> Verdict:
-    texts: dict[str, tuple[Mark, str]] = {
-        "logged": ("good", "The log has the propensity of each action."),
-        "estimated": (
-            "caution",
-            "Estimated, not logged. Values are only as accurate as these estimates, and intervals do not include their "
-            "error.",
-        ),
-        "unknown": ("problem", "Missing. Values cannot be estimated without them; try --estimate-propensities."),
-    }
-    mark, text = texts[source]
-    return Verdict(mark, "Propensities", text)
 
 
 def _mark(good: bool, usable: bool) -> Mark:

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from seachange.analysis.formatting import count_of, decimals_for, describe_contrast
+from seachange.analysis.formatting import decimals_for, describe_contrast, stay_text
 from seachange.analysis.report_content import ReportContent
 from seachange.analysis.state_contrasts import Contrast
 from seachange.analysis.states_summary import StatesSummary
 from seachange.protocols import Floats
-from seachange.report.drawing import dots, round_ticks
+from seachange.report.drawing import Scale, dots
 from seachange.report.layout import LONG_NAME, MINUS, Numbers, Section
 
 MOST_ACTIONS, MOST_CONTRASTS = 12, 4
@@ -29,14 +29,14 @@ TEMPLATE = """
   </div>
   {% endfor %}
 </div>
-{% if cards|selectattr("contrasts")|list %}<p class="small">SE: standard errors. Only differences that are significant in a table of this size are listed.{% if cards|selectattr("features")|list %} Feature effects are per standard deviation, or from 0 to 1.{% endif %}</p>{% endif %}
+{% if cards|selectattr("contrasts")|list %}<p class="small">SE: standard errors. Only differences that are significant after correcting for their number are listed.{% if cards|selectattr("features")|list %} Feature effects are per standard deviation, or from 0 to 1.{% endif %}</p>{% endif %}
 {% elif states.n_states > 1 %}
 <p class="lead">All rounds of this log are in one state, so there is nothing to compare.</p>
 {% endif %}
 {% if rewards %}
 <h3>Mean reward by action{% if cards %} and state{% endif %}</h3>
 <figure class="actions">
-  {% if rewards.n_columns > 1 %}<div class="key" aria-hidden="true">{% for row in overview %}<span>{{ chip(row.state) }} state {{ row.state }}</span>{% endfor %}</div>{% endif %}
+  {% if rewards.n_columns > 1 %}<div class="key" aria-hidden="true">{% for state in states.in_use %}<span>{{ chip(state) }} state {{ state }}</span>{% endfor %}</div>{% endif %}
   {% for row in rewards.rows %}
   <div class="row" title="{{ row.text }}"><div class="who name clamp" title="{{ row.name }}">{{ row.name }}</div><svg role="img" aria-label="{{ row.text }}" viewBox="0 0 1000 {{ row.height }}" height="{{ row.height }}" preserveAspectRatio="none">{{ row.svg }}</svg></div>
   {% endfor %}
@@ -48,21 +48,21 @@ TEMPLATE = """
 {% endif %}
 {% if states.n_states > 1 %}
 {% set optional = " roomy" if states.n_states > 2 else "" %}
-<h3>How long {{ "states last" if overview|length > 1 else "the state lasts" }}</h3>
+<h3>How long {{ "states last" if states.in_use|length > 1 else "the state lasts" }}</h3>
 <div class="wide"><table>
   <thead><tr><th>state</th><th class="n roomy">rounds</th><th class="n">share</th><th class="n roomy">visits</th><th class="n{{ optional }}">mean reward</th><th class="n">expected stay</th>{% if states.n_states > 2 %}<th>next state</th>{% endif %}</tr></thead>
-  <tbody>{% for row in overview %}<tr><td class="when">{{ chip(row.state) }} state {{ row.state }}</td><td class="n roomy">{{ row.rounds }}</td><td class="n">{{ row.share }}</td><td class="n roomy">{{ row.visits }}</td><td class="n{{ optional }}">{{ row.reward }}</td><td class="n">{{ row.stay }}{% if row.lasts %}<small class="under">{{ row.lasts }}</small>{% endif %}</td>{% if states.n_states > 2 %}<td>{% for z, share in row.next %}<span class="next">{{ chip(z) }} {{ share }}</span>{% endfor %}</td>{% endif %}</tr>{% endfor %}</tbody>
+  <tbody>{% for state in states.in_use %}<tr><td class="when">{{ chip(state) }} state {{ state }}</td><td class="n roomy">{{ "{:,}".format(states.counts[state]) }}</td><td class="n">{{ "{:.1%}".format(states.counts[state] / states.n_rounds) }}</td><td class="n roomy">{{ "{:,}".format(states.visits[state]) }}</td><td class="n{{ optional }}">{{ numbers.format(states.mean_rewards[state]) }}</td><td class="n">{{ stays[state][0] or "–" }}{% if stays[state][1] %}<small class="under">{{ stays[state][1] }}</small>{% endif %}</td>{% if states.n_states > 2 %}<td>{% for z, share in next_states[state] %}<span class="next">{{ chip(z) }} {{ "{:.0%}".format(share) }}</span>{% endfor %}</td>{% endif %}</tr>{% endfor %}</tbody>
 </table></div>
 {% endif %}
 {% if evidence %}
 <h3>Why {{ count_of(states.n_states, "state") }}</h3>
-{% if evidence.given %}
-<p>The number of states was given. By BIC, {{ states.n_states }} states fit {{ "better than one" if evidence.better else "no better than one" }} ({{ evidence.bic }} vs. {{ evidence.single_bic }}; lower is better).</p>
+{% if not evidence.counts %}
+<p>The number of states was given. By BIC, {{ states.n_states }} states fit {{ "better than one" if evidence.bic < evidence.single_state_bic else "no better than one" }} ({{ "{:,.0f}"|signed(evidence.bic) }} vs. {{ "{:,.0f}"|signed(evidence.single_state_bic) }}; lower is better).</p>
 {% else %}
 <p>The number was chosen by how well it predicts held-out rewards. The table shows the gain in log-likelihood of each number over the best smaller one.</p>
 <div class="wide"><table class="evidence">
   <thead><tr><th>states</th><th>gain over fewer</th><th class="n"></th><th class="n roomy">BIC</th></tr></thead>
-  <tbody>{% for row in evidence.rows %}<tr{% if row.chosen %} class="chosen"{% endif %}><td>{{ row.states }}{% if row.chosen %} <small>chosen</small>{% endif %}</td><td><i class="bar" style="width:{{ "%.1f" % row.width }}%"></i></td><td class="n">{{ row.gain }}</td><td class="n roomy">{{ row.bic }}</td></tr>{% endfor %}</tbody>
+  <tbody>{% for row in evidence.counts %}{% set chosen, first = row.n_states == states.n_states, row.n_states == 1 %}<tr{% if chosen %} class="chosen"{% endif %}><td>{{ row.n_states }}{% if chosen %} <small>chosen</small>{% endif %}</td><td><i class="bar" style="width:{{ "%.1f" % (0 if first else 100 * [row.gain, 0]|max / largest_gain) }}%"></i></td><td class="n">{% if not first %}{{ "{:+,.1f} ± {:,.1f}"|signed(row.gain, row.gain_error) }}{% endif %}</td><td class="n roomy">{{ "{:,.0f}"|signed(row.bic) }}</td></tr>{% endfor %}</tbody>
 </table></div>
 {% endif %}
 {% if not evidence.of_this_log %}<p class="small">This evidence is from the log the model was learned from.</p>{% endif %}
@@ -72,61 +72,44 @@ TEMPLATE = """
 
 def view(content: ReportContent) -> dict[str, Any]:
     """Contrasts, rewards by action, durations, and evidence."""
-    states = content.states
+    states, evidence = content.states, content.states.evidence
+    counts = () if evidence is None else evidence.counts
     return {
-        "cards": _cards(states), "rewards": _rewards(states), "overview": _overview(states),
-        "evidence": _evidence(states),
-    }  # fmt: skip
+        "cards": _cards(states),
+        "rewards": _rewards(states),
+        "numbers": Numbers([], states.mean_rewards.tolist()),
+        "stays": [stay_text(states, state) for state in range(states.n_states)],
+        "next_states": [_next_states(row) for row in states.transitions.leaving],
+        "evidence": evidence if counts or states.n_states > 1 else None,
+        "largest_gain": max((abs(count.gain) + count.gain_error for count in counts[1:]), default=1.0) or 1.0,
+    }
 
 
-def _overview(summary: StatesSummary) -> list[dict[str, Any]]:
-    """One row per state: its share, visits, mean reward and expected stay."""
-    numbers, transitions = Numbers([], summary.mean_rewards.tolist()), summary.transitions
-    found = []
-    for state in summary.in_use:
-        stay = float(transitions.expected_stays[state])
-        known = np.isfinite(stay) and stay <= 100 * summary.n_rounds
-        leaving = transitions.leaving[state]
-        likeliest = [z for z in np.argsort(-np.nan_to_num(leaving), kind="stable")[:3].tolist() if leaving[z] > 0.005]
-        found.append({
-            "state": state,
-            "rounds": f"{int(summary.counts[state]):,}",
-            "share": f"{summary.counts[state] / summary.n_rounds:.1%}",
-            "visits": f"{int(summary.visits[state]):,}",
-            "reward": numbers.format(float(summary.mean_rewards[state])),
-            "stay": count_of(round(stay), "round") if known else "never left" if stay > 0 else "–",
-            "lasts": summary.axis.format_duration(stay) if known and summary.axis.timed else "",
-            "next": [(z, f"{leaving[z]:.0%}") for z in likeliest],
-        })  # fmt: skip
-    return found
+def _next_states(leaving: Floats) -> list[tuple[int, float]]:
+    """The likeliest next states and their probabilities."""
+    order = np.argsort(-np.nan_to_num(leaving), kind="stable")[:3].tolist()
+    return [(z, leaving[z]) for z in order if leaving[z] > 0.005]
 
 
 def _cards(summary: StatesSummary) -> list[dict[str, Any]]:
     """The contrasts of each state as sentences; with two states, each difference once, where it is larger."""
-    used = summary.in_use
+    used, cards = summary.in_use, []
     if len(used) < 2:
         return []
-    found = {state: [each for each in summary.contrasts if each.state == state] for state in used}
-    if len(used) > 2:
-        return [_card(state, contrasts[:MOST_CONTRASTS], "elsewhere") for state, contrasts in found.items()]
-    first, second = used
-    if not found[first]:
-        return [_card(state, [], "") for state in used]
-    larger = [each for each in found[first] if _larger_here(each)]
-    others = [_seen_from(second, each) for each in found[first] if not _larger_here(each)]
-    return [
-        _card(first, larger, f"in state {second}", f"All differences are listed under state {second}."),
-        _card(second, others, f"in state {first}", f"All differences are listed under state {first}."),
-    ]
-
-
-def _card(state: int, contrasts: list[Contrast], elsewhere: str, empty: str = "") -> dict[str, Any]:
-    return {
-        "state": state,
-        "contrasts": [describe_contrast(each, elsewhere, LONG_NAME, MINUS) for each in contrasts],
-        "empty": empty or "No significant differences from the other states.",
-        "features": any(each.feature is not None for each in contrasts),
-    }
+    for state in used:
+        contrasts = [each for each in summary.contrasts if each.state == state][:MOST_CONTRASTS]
+        elsewhere, empty = "elsewhere", "No significant differences from the other states."
+        if len(used) == 2:
+            both = [each for each in summary.contrasts if each.state == used[0]]
+            other = used[0] if state == used[1] else used[1]
+            seen = both if state == used[0] else [_seen_from(state, each) for each in both]
+            contrasts = [each for each in seen if _larger_here(each)]
+            elsewhere = f"in state {other}"
+            empty = f"All differences are listed under state {other}." if both else empty
+        texts = [describe_contrast(each, elsewhere, LONG_NAME, MINUS) for each in contrasts]
+        with_features = any(each.feature is not None for each in contrasts)
+        cards.append({"state": state, "contrasts": texts, "empty": empty, "features": with_features})
+    return cards
 
 
 def _larger_here(contrast: Contrast) -> bool:
@@ -154,14 +137,7 @@ def _rewards(summary: StatesSummary) -> dict[str, Any] | None:
     # The scale covers the intervals of reliable cells, and only the means of the others.
     reliable = np.isfinite(cells.low) & ~cells.rare
     ends = [np.where(reliable, end, means)[used][:, shown] for end in (cells.low, cells.high)]
-    low, high = float(np.nanmin(ends)), float(np.nanmax(ends))
-    margin = 0.04 * (high - low) or 0.5
-    low, high = low - margin, high + margin
-
-    def at(value: float) -> float:
-        return float(np.clip((value - low) / (high - low), 0, 1))
-
-    rows, decimals = [], decimals_for(summary)
+    scale, rows, decimals = Scale(np.array(ends), 0.04), [], decimals_for(summary)
     for action in shown.tolist():
         marks, texts = [], []
         for state in used:
@@ -170,7 +146,7 @@ def _rewards(summary: StatesSummary) -> dict[str, Any] | None:
                 continue
             interval = (float(cells.low[state, action]), float(cells.high[state, action]))
             left, right = (mean if np.isnan(end) else end for end in interval)
-            marks.append((at(left), at(mean), at(right), state, bool(cells.rare[state, action])))
+            marks.append((scale.at(left), scale.at(mean), scale.at(right), state, bool(cells.rare[state, action])))
             texts.append(f"state {state}: {mean:z,.{decimals}f} ({cells.rounds[state, action]:,.0f} rounds)")
         rows.append({
             "name": summary.action_names[action],
@@ -180,7 +156,7 @@ def _rewards(summary: StatesSummary) -> dict[str, Any] | None:
         })  # fmt: skip
     return {
         "rows": rows,
-        "ticks": [(100 * at(value), text) for value, text in round_ticks(low, high, 5)],
+        "ticks": scale.ticks(5),
         "left_out": len(taken) - len(rows),
         "n_taken": len(taken),
         "never_taken": summary.n_actions - len(taken),
@@ -191,32 +167,6 @@ def _rewards(summary: StatesSummary) -> dict[str, Any] | None:
 def _spread(means: Floats) -> float:
     known = means[np.isfinite(means)]
     return float(np.ptp(known)) if len(known) > 1 else -1.0
-
-
-def _evidence(summary: StatesSummary) -> dict[str, Any] | None:
-    """Why there are this many states."""
-    evidence = summary.evidence
-    if evidence is None or (not evidence.counts and summary.n_states == 1):
-        return None
-    largest = max((abs(count.gain) + count.gain_error for count in evidence.counts[1:]), default=1.0) or 1.0
-    rows = [
-        {
-            "states": count.n_states,
-            "gain": "" if count.n_states == 1 else f"{count.gain:+,.1f} ± {count.gain_error:,.1f}".replace("-", MINUS),
-            "width": 0.0 if count.n_states == 1 else 100 * max(count.gain, 0.0) / largest,
-            "bic": f"{count.bic:,.0f}".replace("-", MINUS),
-            "chosen": count.n_states == summary.n_states,
-        }
-        for count in evidence.counts
-    ]
-    return {
-        "rows": rows,
-        "given": not evidence.counts,
-        "of_this_log": evidence.of_this_log,
-        "bic": f"{evidence.bic:,.0f}".replace("-", MINUS),
-        "single_bic": f"{evidence.single_state_bic:,.0f}".replace("-", MINUS),
-        "better": evidence.bic < evidence.single_state_bic,
-    }
 
 
 SECTION = Section(

@@ -12,18 +12,17 @@ from markupsafe import Markup
 
 from seachange.analysis.states_summary import StatesSummary
 from seachange.analysis.timeline import AxisKind
-from seachange.analysis.value_series import Series, ValueSeries
+from seachange.analysis.value_series import ValueSeries
+from seachange.evaluation.future_values import Forecast
 from seachange.protocols import Floats
 
 # Ticks that fit on a phone.
 TICKS = 5
-SECOND_STEPS = (
-    1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 2 * 86400, 7 * 86400, 14 * 86400,
-)  # fmt: skip
-MONTH_STEPS = (1, 2, 3, 6, 12, 24, 60, 120)
 DAY = 86_400
 # The range of Python dates.
 CALENDAR = (-62_135_596_800, 253_402_300_799)
+# Formats of dates by the number of days between ticks.
+DATE_FORMATS = {365: "%Y", 28: "%b %Y", 1: "%b %d", 1 / 1440: "%H:%M", 0: "%H:%M:%S"}
 
 
 def round_ticks(low: float, high: float, most: int) -> list[tuple[float, str]]:
@@ -43,14 +42,14 @@ def time_ticks(kind: AxisKind, low: float, high: float, most: int) -> list[tuple
     """Ticks of a time axis: dates if it has them, else round numbers."""
     if kind != "date" or low < CALENDAR[0] or high > CALENDAR[1]:
         return round_ticks(low, high, most)
-    step = next((step for step in SECOND_STEPS if (high - low) / step <= most), None)
-    if step is None:
-        return _months(low, high, most)
-    # Weeks begin on Mondays; the first of January 1970 was a Thursday.
-    shift = 3 * DAY if step % (7 * DAY) == 0 else 0
-    first = int(np.ceil((low + shift) / step))
-    values = [step * i - shift for i in range(first, int((high + shift) // step) + 1)]
-    return [(float(value), _label(value, step)) for value in values]
+    from matplotlib.dates import AutoDateLocator
+
+    start, end = (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=each) for each in (low, high))
+    days = AutoDateLocator(UTC, minticks=2, maxticks=most).tick_values(start, end)
+    shown = [day for day in np.asarray(days).tolist() if low <= DAY * day <= high]
+    apart = min(np.diff(shown), default=1)
+    style = next(style for least, style in DATE_FORMATS.items() if apart >= least)
+    return [(DAY * day, f"{datetime.fromtimestamp(round(DAY * day), tz=UTC):{style}}") for day in shown]
 
 
 def axis_ticks(kind: AxisKind, drawing: dict[str, Any]) -> list[tuple[float, str]]:
@@ -59,24 +58,21 @@ def axis_ticks(kind: AxisKind, drawing: dict[str, Any]) -> list[tuple[float, str
     return [(100 * (value - low) / (high - low), text) for value, text in time_ticks(kind, low, high, TICKS)]
 
 
-def _label(value: int, step: int) -> str:
-    moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=value)
-    if value % DAY == 0:
-        return f"{moment:%b} {moment.day}"
-    return f"{moment:%H:%M}" if step % 60 == 0 else f"{moment:%H:%M:%S}"
+class Scale:
+    """Positions of ``values`` and their neighbors on an axis, in percent of its width."""
 
+    def __init__(self, values: Sequence[float] | Floats, margin: float) -> None:
+        low, high = float(np.nanmin(values)), float(np.nanmax(values))
+        space = margin * (high - low) or 0.5 * abs(high) or 0.5
+        self.low, self.high = low - space, high + space
 
-def _months(low: float, high: float, most: int) -> list[tuple[float, str]]:
-    """The first days of months."""
-    start, end = (datetime.fromtimestamp(each, tz=UTC) for each in (low, high))
-    first, last = 12 * start.year + start.month - 1, 12 * end.year + end.month - 1
-    step = next((step for step in MONTH_STEPS if (last - first) / step <= most), MONTH_STEPS[-1])
-    found = []
-    for count in range(-(-first // step) * step, last + 1, step):
-        moment = datetime(count // 12, count % 12 + 1, 1, tzinfo=UTC)
-        if low <= moment.timestamp() <= high:
-            found.append((moment.timestamp(), f"{moment:%Y}" if step >= 12 else f"{moment:%b %Y}"))
-    return found
+    def at(self, value: float) -> float:
+        """The position of a value."""
+        return 100 * float(np.clip((value - self.low) / (self.high - self.low), 0, 1))
+
+    def ticks(self, most: int) -> list[tuple[float, str]]:
+        """Positions and labels of round numbers."""
+        return [(self.at(value), text) for value, text in round_ticks(self.low, self.high, most)]
 
 
 WIDTH = 1000.0
@@ -98,35 +94,42 @@ def across(values: Floats, low: float, high: float) -> Floats:
     return np.asarray(WIDTH * (values - low) / (high - low) if high > low else np.zeros_like(values))
 
 
-def steps(edges: Floats, heights: Floats, bottom: float) -> str:
+def _rect(kind: str, x: float, end: float, top: float, bottom: float) -> str:
+    size = f'width="{number(end - x)}" height="{number(bottom - top)}"'
+    return f'<rect class="{kind}" x="{number(x)}" y="{number(top)}" {size}/>'
+
+
+def _path(kind: str, points: str) -> str:
+    return f'<path class="{kind}" d="{points}"/>'
+
+
+def _level(kind: str, y: float) -> str:
+    return _path(kind, f"M0 {number(y)}H{number(WIDTH)}")
+
+
+def _bars(edges: Floats, heights: Floats, bottom: float) -> str:
     """The outline of bars with these heights above ``bottom``; equal neighbors are merged."""
     drawn = np.round(heights, 1)
     starts = np.flatnonzero(np.diff(drawn, prepend=np.nan) != 0)
-    parts = [f"M{number(edges[0])} {number(bottom)}"]
-    parts += [f"V{number(bottom - drawn[start])}H{number(edges[end])}" for start, end in _runs(starts, len(drawn))]
-    return "".join(parts) + f"V{number(bottom)}Z"
+    parts = [f"V{number(bottom - drawn[start])}H{number(edges[end])}" for start, end in _runs(starts, len(drawn))]
+    return f"M{number(edges[0])} {number(bottom)}{''.join(parts)}V{number(bottom)}Z"
 
 
-def line(xs: Floats, ys: Floats) -> str:
+def _line(xs: Floats, ys: Floats) -> str:
     """A line through points, interrupted at missing ones."""
-    parts, pen = [], "M"
-    for x, y in zip(xs, ys, strict=True):
-        if np.isnan(y):
-            pen = "M"
-            continue
-        parts.append(f"{pen}{number(x)} {number(y)}")
-        pen = "L"
-    return "".join(parts)
+    known = ~np.isnan(ys)
+    pens = np.where(np.append(False, known[:-1]), "L", "M")
+    return "".join(f"{pen}{number(x)} {number(y)}" for pen, x, y in zip(pens[known], xs[known], ys[known], strict=True))
 
 
-def level_lines(edges: Floats, ys: Floats, joined: bool = True) -> str:
-    """A level for each interval, with risers between neighbors."""
-    parts, before = [], False
-    for low, high, y in zip(edges[:-1], edges[1:], ys, strict=True):
-        if not np.isnan(y):
-            parts.append(f"{'V' + number(y) if before and joined else f'M{number(low)} {number(y)}'}H{number(high)}")
-        before = not np.isnan(y)
-    return "".join(parts)
+def _levels(edges: Floats, ys: Floats) -> str:
+    """A level for each interval, with risers between neighbors; none for missing ones."""
+    known = ~np.isnan(ys)
+    joined = np.append(False, known[:-1])
+    return "".join(
+        f"{f'V{number(y)}' if after else f'M{number(low)} {number(y)}'}H{number(high)}"
+        for low, high, y, after in zip(edges[:-1][known], edges[1:][known], ys[known], joined[known], strict=True)
+    )
 
 
 def states_drawing(summary: StatesSummary, mean_rewards: Floats | None) -> dict[str, Any]:
@@ -137,17 +140,13 @@ def states_drawing(summary: StatesSummary, mean_rewards: Floats | None) -> dict[
     known = mean_rewards is not None and np.isfinite(mean_rewards).any()
     alone = summary.n_states == 1 and known  # then only the rewards change
     strip = [] if summary.segments is None or alone else _strip(summary, low, high)
-    y, lanes, shapes = (STRIP + GAP if strip else 0), [], []
-    shapes += [
-        f'<rect class="s{state}" x="{number(x)}" y="0" width="{number(max(end - x, 0.4))}" height="{STRIP}"/>'
-        for x, end, state in strip
-    ]
-    first_lane = y
+    shapes = [_rect(f"s{state}", x, max(end, x + 0.4), 0, STRIP) for x, end, state in strip]
+    first_lane = y = STRIP + GAP if strip else 0
+    lanes = []
     for state in [] if alone else used:
         bottom = y + LABEL + LANE
         lanes.append({"state": state, "top": y})
-        shapes.append(f'<path class="floor" d="M0 {bottom}H1000"/>')
-        shapes.append(f'<path class="s{state}" d="{steps(edges, LANE * shares[:, state], bottom)}"/>')
+        shapes += [_level("floor", bottom), _path(f"s{state}", _bars(edges, LANE * shares[:, state], bottom))]
         y = bottom + GAP
     rewards = None
     if mean_rewards is not None and known:
@@ -155,8 +154,7 @@ def states_drawing(summary: StatesSummary, mean_rewards: Floats | None) -> dict[
         span, bottom = (most - least) or 1.0, y + LABEL + REWARD_LANE
         heights = bottom - 2 - (REWARD_LANE - 4) * (mean_rewards - least) / span
         middles = (edges[:-1] + edges[1:]) / 2
-        shapes.append(f'<path class="floor" d="M0 {bottom}H1000"/>')
-        shapes.append(f'<path class="line" d="{line(middles, heights)}"/>')
+        shapes += [_level("floor", bottom), _path("line", _line(middles, heights))]
         rewards, y = {"top": y, "least": least, "most": most}, bottom + GAP
     changes = _changes(summary, low, high, first_lane, y - GAP)
     return {
@@ -193,10 +191,7 @@ def _changes(summary: StatesSummary, low: float, high: float, top: float, bottom
     for change in summary.changes:
         ends = (change.round, change.round) if change.low is None or change.high is None else (change.low, change.high)
         x, end = across(summary.axis.at(ends), low, high)
-        found.append(
-            f'<rect class="change" x="{number(x)}" y="{top}" width="{number(max(end - x, 0.6))}" '
-            f'height="{number(bottom - top)}"/>'
-        )
+        found.append(_rect("change", x, max(end, x + 0.6), top, bottom))
     return found
 
 
@@ -205,13 +200,14 @@ def _runs(starts: Any, end: int) -> list[tuple[int, int]]:
 
 
 def dots(marks: Sequence[tuple[float, float, float, int, bool]], height: float) -> Markup:
-    """Means with whiskers, one below the other: (low, mean, high, state, faint) in shares of the width."""
-    found = []
+    """Means with whiskers, one below the other: (low, mean, high, state, faint) in percent of the width."""
+    shapes = []
     for i, (low, mean, high, state, faint) in enumerate(marks):
-        y = height * (i + 0.5) / len(marks)
-        found.append(f'<path class="w{state} whisker" d="M{number(1000 * low)} {number(y)}H{number(1000 * high)}"/>')
-        found.append(f'<path class="w{state} dot{" few" if faint else ""}" d="M{number(1000 * mean)} {number(y)}h0"/>')
-    return Markup("".join(found))
+        left, x, right = (number(10 * each) for each in (low, mean, high))
+        y = number(height * (i + 0.5) / len(marks))
+        shapes.append(_path(f"w{state} whisker", f"M{left} {y}H{right}"))
+        shapes.append(_path(f"w{state} dot{' few' if faint else ''}", f"M{x} {y}h0"))
+    return Markup("".join(shapes))
 
 
 HEIGHT, MARGIN = 240.0, 10.0
@@ -234,28 +230,16 @@ def values_drawing(series: ValueSeries) -> dict[str, Any]:
         return np.asarray(HEIGHT - MARGIN - (HEIGHT - 2 * MARGIN) * (inside - least) / (most - least))
 
     ticks = [(float(up(value)), text) for value, text in round_ticks(least, most, 5)]
-    shapes = [f'<path class="grid" d="M0 {number(y)}H1000"/>' for y, _ in ticks]
-    main = series.switching if series.switching is not None else series.single
+    shapes = [_level("grid", y) for y, _ in ticks]
+    main, coming = series.switching or series.single, series.forecast
     if main is not None:
-        shapes += [
-            f'<rect class="interval" x="{number(x)}" y="{number(top)}" width="{number(right - x)}" '
-            f'height="{number(bottom - top)}"/>'
-            for x, right, top, bottom in zip(edges[:-1], edges[1:], up(main.high), up(main.low), strict=True)
-            if not np.isnan(top)
-        ]
-    shapes.append(f'<path class="logging" d="{level_lines(edges, up(series.logging.values))}"/>')
-    if series.single is not None:
-        shapes.append(f'<path class="single" d="{level_lines(edges, up(series.single.values))}"/>')
-    if series.switching is not None:
-        shapes.append(f'<path class="switching" d="{level_lines(edges, up(series.switching.values))}"/>')
-    if series.forecast is not None:
-        found = series.forecast
-        x, top, bottom, y = float(edges[-1]), float(up(found.high)), float(up(found.low)), float(up(found.value))
-        shapes.append(
-            f'<rect class="coming" x="{number(x)}" y="{number(top)}" width="{number(1000 - x)}" '
-            f'height="{number(bottom - top)}"/>'
-        )
-        shapes.append(f'<path class="forecast" d="M{number(x)} {number(y)}H1000"/>')
+        corners = zip(edges[:-1], edges[1:], up(main.high), up(main.low), strict=True)
+        shapes += [_rect("interval", *each) for each in corners if not np.isnan(each).any()]
+    named = (("logging", series.logging), ("single", series.single), ("switching", series.switching))
+    shapes += [_path(kind, _levels(edges, up(each.values))) for kind, each in named if each is not None]
+    if coming is not None:
+        x, top, bottom, y = float(edges[-1]), float(up(coming.high)), float(up(coming.low)), float(up(coming.value))
+        shapes += [_rect("coming", x, WIDTH, top, bottom), _path("forecast", f"M{number(x)} {number(y)}H1000")]
     return {
         "height": HEIGHT,
         "svg": Markup("".join(shapes)),
@@ -270,23 +254,15 @@ def values_drawing(series: ValueSeries) -> dict[str, Any]:
 
 def _range(series: ValueSeries) -> tuple[float, float]:
     """The vertical range: all values, and intervals unless they reach too far beyond them."""
-    shown = [each for each in (series.switching, series.single, series.logging) if each is not None]
-    values = np.concatenate([each.values for each in shown])
+    shown = [each for each in (series.switching, series.single, series.logging, series.forecast) if each is not None]
+    values = np.hstack([each.value if isinstance(each, Forecast) else each.values for each in shown])
     values = values[np.isfinite(values)]
-    if series.forecast is not None:
-        values = np.append(values, series.forecast.value)
     if len(values) == 0:
         return 0.0, 1.0
     low, high = float(values.min()), float(values.max())
     spread = (high - low) or abs(high) or 1.0
-    forecast = [] if series.forecast is None else [series.forecast.low, series.forecast.high]
-    ends = np.concatenate([*(_ends(each) for each in shown), np.array(forecast)])
+    ends = np.hstack([end for each in shown for end in (each.low, each.high)])
     near = ends[(ends > low - FURTHEST * spread) & (ends < high + FURTHEST * spread)]
-    reach = np.concatenate([values, near])
+    reach = np.append(values, near)
     margin = 0.04 * float(np.ptp(reach)) or 0.5 * spread
     return float(reach.min()) - margin, float(reach.max()) + margin
-
-
-def _ends(series: Series) -> Floats:
-    ends = np.concatenate([series.low, series.high])
-    return np.asarray(ends[np.isfinite(ends)])

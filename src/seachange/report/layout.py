@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from seachange.analysis.comparison import Comparison
+from seachange.analysis.comparison import IN_SAMPLE_BIAS, TRAINING_SHARE, Comparison
 from seachange.analysis.formatting import count_of
-from seachange.analysis.holdout import IN_SAMPLE_BIAS, TRAINING_SHARE
 from seachange.analysis.report_content import ReportContent
 from seachange.evaluation.diagnostics import Reason
 from seachange.evaluation.estimators import Difference
@@ -82,6 +81,11 @@ def share_text(share: float, decimals: int = 0) -> str:
     return f"{share:.{decimals}%}"
 
 
+def signed(form: str, *values: float) -> str:
+    """Numbers in this format, with real minus signs."""
+    return form.format(*values).replace("-", MINUS)
+
+
 def time_text(time: str) -> str:
     """A stored time without needless characters."""
     return re.sub(r"\.0+$", "", re.sub(r"(?<=\d)T(?=\d)", " ", time))
@@ -129,60 +133,46 @@ def basis_of(content: ReportContent) -> Basis | None:
     holdout, n = content.holdout, content.origin.n_rounds
     if holdout.kind is None:
         return None
-    extra = f"{_cross_learned(content)}{_replayed(content)}"
     if holdout.kind == "unseen":
-        return Basis("New rounds", f"{_new_rounds(content)}{extra}")
-    everything = f"All {n:,} rounds, with the model itself."
+        return Basis("New rounds", f"{_new_rounds(content)}{_exceptions(content)}")
+    everything = f"All {n:,} rounds, with this model."
     last = f"the last {count_of(holdout.n_rounds, 'round')}"
     span = f"Held-out rounds {holdout.first_round:,} to {n - 1:,}"
     seen = holdout.overlap or "the log begins with the rounds the model was learned from"
-    why = f"{seen[0].upper()}{seen[1:]}, and {IN_SAMPLE_BIAS}."
+    text = f"{seen[0].upper()}{seen[1:]}, and {IN_SAMPLE_BIAS}. "
     if holdout.kind == "rest":
-        text = (
-            f"{why} All values are therefore estimated on {last}, which the model has not seen. States and policies "
-            "are shown for the whole log."
-        )
-        return Basis("Held-out rounds", f"{text}{extra}", f"{span}.", everything)
-    text = (
-        f"{why} All values and diagnostics are therefore for policies relearned in the same way from the first "
-        f"{count_of(holdout.first_round, 'round')} ({TRAINING_SHARE:.0%}) and evaluated on {last}. States and policies "
-        "are this model's own, on the whole log."
-    )
+        text += f"All values are therefore estimated on {last}, which the model has not seen. States and policies are "
+        text += f"shown for the whole log.{_exceptions(content)}"
+        return Basis("Held-out rounds", text, f"{span}.", everything)
+    text += "All values and diagnostics therefore come from policies relearned the same way from the first "
+    text += f"{count_of(holdout.first_round, 'round')} ({TRAINING_SHARE:.0%}) and evaluated on {last}. States and "
+    text += f"policies are those of this model, on the whole log.{_exceptions(content)}"
     of_values = f"{span}, with policies relearned from the rounds before."
-    return Basis("Held-out rounds, relearned policies", f"{text}{extra}", of_values, everything)
+    return Basis("Held-out rounds, relearned policies", text, of_values, everything)
 
 
 def _new_rounds(content: ReportContent) -> str:
-    holdout, rounds = content.holdout, count_of(content.holdout.n_rounds, "round")
-    which = "this one round" if holdout.n_rounds == 1 else f"any of these {rounds}"
-    if not holdout.certain:
+    n = content.holdout.n_rounds
+    which = "this one round" if n == 1 else f"any of these {n:,} rounds"
+    if not content.holdout.certain:
         return (
             f"The log has no times, and its rounds are too similar to tell whether the model was learned from {which}. "
             "They are treated as new."
         )
     by = "times and contents" if content.states.axis.timed else "contents"
-    return f"Judging by its {by}, the log is new to the model, which was not learned from {which}."
+    return f"Judging by the {by} of the log, the model was not learned from {which}."
 
 
-def _cross_learned(content: ReportContent) -> str:
-    """How the policy without states was learned, if the model has none."""
-    comparison = content.comparison
-    if content.holdout.kind == "held out" or comparison is None:
-        return ""
-    if not any(each.estimate and each.pooled for each in comparison.singles):
-        return ""
-    return (
-        " Only the single policy without states was learned on this log: in each block of time, it was learned from "
-        "the other blocks."
-    )
-
-
-def _replayed(content: ReportContent) -> str:
-    """How switching was evaluated if its states are not known in time."""
-    estimate = None if content.comparison is None else content.comparison.switching.estimate
-    if estimate is None or estimate.estimator != "dr-ns":
-        return ""
-    return (
-        " States of this kind are found using rewards, including later ones. The deployment itself, which knows only "
-        "earlier rewards, was therefore replayed on the log (dr-ns)."
-    )
+def _exceptions(content: ReportContent) -> str:
+    """Policies that were learned or evaluated in another way."""
+    text, comparison = "", content.comparison
+    if comparison is None:
+        return text
+    if content.holdout.kind != "held out" and any(each.estimate and each.pooled for each in comparison.singles):
+        text += " Only the policy without states was learned from this log: for each block of time, from the others."
+    if comparison.switching.estimate is not None and comparison.switching.estimate.estimator == "dr-ns":
+        text += (
+            " States of this kind are found using rewards, including later ones. The deployment itself, which knows "
+        )
+        text += "only earlier rewards, was therefore replayed on the log (dr-ns)."
+    return text

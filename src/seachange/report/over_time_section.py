@@ -59,7 +59,7 @@ def _lead(values: ValueSeries) -> str:
     return (
         f"The next period is forecast to earn {numbers.format(found.value)} per round ({found.confidence:.0%} interval "
         f"{numbers.format(found.low)} to {numbers.format(found.high)}), based on {shape} "
-        f"{count_of(found.n_periods, 'period')}. Such forecasts missed the estimates of past periods by "
+        f"{count_of(found.n_periods, 'period')}. Forecasts of past periods made this way were off by "
         f"{numbers.format(found.past_error)} (root mean square)."
     )
 

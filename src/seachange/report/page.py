@@ -14,8 +14,8 @@ from markupsafe import Markup
 
 from seachange.analysis.formatting import count_of, describe_contexts
 from seachange.analysis.report_content import ReportContent
-from seachange.figures.colors import color_of, ink_on
-from seachange.report.layout import Section, basis_of, time_text
+from seachange.figures import color_of, ink_on
+from seachange.report.layout import Section, basis_of, signed, time_text
 from seachange.report.sections import SECTIONS
 
 # How much white is mixed into colors on a dark page.
@@ -32,7 +32,7 @@ def page_of(content: ReportContent, sections: Sequence[Section] = SECTIONS) -> s
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["time_text"] = time_text
+    environment.filters |= {"time_text": time_text, "signed": signed}
     shared = {"content": content, "states": content.states, "basis": basis_of(content), "count_of": count_of}
     views = {section.id: section.view(content) for section in sections}
     parts = {

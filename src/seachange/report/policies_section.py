@@ -27,15 +27,16 @@ TEMPLATE = """
 {{ basis_line(basis and basis.of_states) }}
 <p class="lead">{% for habit in habits %}{{ "The" if loop.first else "the" }} policy {% if n_policies > 1 %}of state {{ loop.index0 }} {% endif %}{{ habit }}{{ "; " if not loop.last else "" }}{% endfor %}{% if n_policies > habits|length %}; the table shows the others{% endif %}.</p>
 {% macro columns() %}<tr><th>action</th><th>log</th>{% for z in range(n_policies) %}<th>{% if states.n_states > 1 %}{{ chip(z) }} state {{ z }}{% else %}policy{% endif %}</th>{% endfor %}</tr>{% endmacro %}
-{% macro shares(rows) %}
-{% for row in rows %}
-<tr><th scope="row" class="name"><div class="clamp" title="{{ row.name }}">{{ row.name }}</div></th><td class="share"><div><i style="width:{{ "%.1f" % row.logging_width }}%"></i></div><span>{{ row.logging }}</span></td>
-{%- for cell in row.cells %}<td class="share{% if cell.top %} top{% endif %}"><div><i style="width:{{ "%.1f" % cell.width }}%;background:var(--s{{ cell.state }})"></i><u style="left:{{ "%.1f" % row.logging_width }}%"></u></div><span>{{ cell.text }}</span></td>{% endfor %}</tr>
+{% macro shares(actions) %}
+{% for action in actions %}
+{% set logged = "%.1f" % (100 * summary.logging[action]) %}
+<tr><th scope="row" class="name"><div class="clamp" title="{{ names[action] }}">{{ names[action] }}</div></th><td class="share"><div><i style="width:{{ logged }}%"></i></div><span>{{ percent(summary.logging[action]) }}</span></td>
+{%- for probs in summary.probs %}<td class="share{% if probs[action] >= probs.max() %} top{% endif %}"><div><i style="width:{{ "%.1f" % (100 * probs[action]) }}%;background:var(--s{{ loop.index0 }})"></i><u style="left:{{ logged }}%"></u></div><span>{{ percent(probs[action]) }}</span></td>{% endfor %}</tr>
 {% endfor %}
 {% endmacro %}
 <figure>
-<div class="wide"><table class="shares"><thead>{{ columns() }}</thead><tbody>{{ shares(rows) }}</tbody></table></div>
-<figcaption>How often {{ "each state’s" if states.n_states > 1 else "the" }} policy takes each action, averaged over {{ "all rounds" if everything else n_sampled ~ " rounds" }}. The thin mark shows how often the log took it.</figcaption>
+<div class="wide"><table class="shares"><thead>{{ columns() }}</thead><tbody>{{ shares(shown) }}</tbody></table></div>
+<figcaption>How often {{ "each state’s" if states.n_states > 1 else "the" }} policy takes each action, averaged over {{ "all rounds" if summary.n_sampled == states.n_rounds else count_of(summary.n_sampled, "round") }}. The thin mark shows how often the log took it.</figcaption>
 </figure>
 {% if more %}
 <details><summary>{{ count_of(more|length, "more action") }}</summary>
@@ -54,9 +55,9 @@ TEMPLATE = """
   {% endfor %}
 </div>
 <p class="small">Change in how often an action is taken, in percentage points, if a feature is high rather than low: one standard deviation above its mean instead of one below, 1 instead of 0, or this category instead of another, with everything else unchanged.{% if states.contexts != "shared" %} The feature is the action’s own.{% endif %}{% if mirrored %} “A, not B” means that A gains what B loses.{% endif %}</p>
-<p class="small">These are averages over {{ n_effect_rows }} rounds of this log. They have no intervals: policies learned from another log may respond differently, above all where effects are small or a policy was learned from few rounds.</p>
-{% elif n_situations is not none %}
-<p class="small">The policies are tables of {{ count_of(n_situations, "situation") }} and have no coefficients.</p>
+<p class="small">These are averages over {{ count_of(summary.n_effect_rows, "round") }} of this log. They have no intervals: policies learned from another log may respond differently, especially if effects are small or a policy was learned from few rounds.</p>
+{% elif summary.n_situations is not none %}
+<p class="small">The policies are tables of {{ count_of(summary.n_situations, "situation") }} and have no coefficients.</p>
 {% elif states.contexts == "none" %}
 <p class="small">The log has no contexts, so each policy is a single distribution over actions.</p>
 {% endif %}
@@ -65,25 +66,9 @@ TEMPLATE = """
 
 def view(content: ReportContent) -> dict[str, Any]:
     """How often each policy takes each action, beside the log; actions with the largest changes first."""
-    summary = content.policies
+    summary, n_policies = content.policies, len(content.policies.probs)
     changed = np.abs(summary.probs - summary.logging).max(axis=0) + summary.probs.max(axis=0)
-    rows = [
-        {
-            "name": summary.action_names[action],
-            "logging": _percent(summary.logging[action]),
-            "logging_width": 100 * float(summary.logging[action]),
-            "cells": [
-                {
-                    "state": state,
-                    "text": _percent(prob),
-                    "width": 100 * float(prob),
-                    "top": bool(prob >= summary.probs[state].max()),
-                }
-                for state, prob in enumerate(summary.probs[:, action])
-            ],
-        }
-        for action in np.argsort(-changed, kind="stable").tolist()
-    ]
+    order = np.argsort(-changed, kind="stable").tolist()
     largest = max((abs(effect.effect) for effect in summary.effects), default=1.0)
     effects: list[dict[str, Any]] = [
         {
@@ -91,19 +76,18 @@ def view(content: ReportContent) -> dict[str, Any]:
             "learned_from": count_of(summary.learned_from[state], "round"),
             "rows": _effect_rows([effect for effect in summary.effects if effect.state == state], largest),
         }
-        for state in range(len(summary.probs))
+        for state in range(n_policies)
     ]
     return {
-        "rows": rows[:MOST_ACTIONS],
-        "more": rows[MOST_ACTIONS:],
-        "n_policies": len(summary.probs),
+        "summary": summary,
+        "names": summary.action_names,
+        "shown": order[:MOST_ACTIONS],
+        "more": order[MOST_ACTIONS:],
+        "percent": _percent,
+        "n_policies": n_policies,
         "effects": [each for each in effects if each["rows"]],
-        "habits": [_habit(summary, state) for state in range(min(len(summary.probs), MOST_HABITS))],
+        "habits": [_habit(summary, state) for state in range(min(n_policies, MOST_HABITS))],
         "mirrored": any(row["instead"] for each in effects for row in each["rows"]),
-        "n_effect_rows": f"{summary.n_effect_rows:,}",
-        "n_situations": summary.n_situations,
-        "n_sampled": f"{summary.n_sampled:,}",
-        "everything": summary.n_sampled == content.states.n_rounds,
     }
 
 

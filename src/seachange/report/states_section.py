@@ -8,7 +8,7 @@ import numpy as np
 
 from seachange.analysis.formatting import count_of, shown_name
 from seachange.analysis.report_content import CLEAR, ReportContent
-from seachange.analysis.states_summary import CERTAIN, StatesSummary
+from seachange.analysis.states_summary import CERTAIN, Change, StatesSummary
 from seachange.report.drawing import axis_ticks, states_drawing
 from seachange.report.layout import LONG_NAME, Section, reward_numbers, rounded, share_text, short_edges
 
@@ -36,17 +36,25 @@ TEMPLATE = """
   <div class="ticks" aria-hidden="true">{{ tick_labels(ticks) }}</div>
   {% if states.n_states > 1 %}
   <figcaption>{% if states.n_chains > 1 %}Share of rounds in each state.{% elif states.has_probs %}The height of a lane is the probability of the state, given all rewards.{% else %}Each round belongs to the state of its lane.{% endif %}
-    {{ " " }}{% if changes.placed %}Gray columns show where each change lies, with {{ "%.0f" % (100 * states.confidence) }}% confidence.{% endif %}</figcaption>
+    {{ " " }}{% if states.changes|selectattr("low", "ne", none)|list %}Gray columns are {{ "%.0f" % (100 * states.confidence) }}% intervals for the change points.{% endif %}</figcaption>
   {% endif %}
 </figure>
-{% if changes.rows %}
-<details{% if changes.rows|length <= 12 %} open{% endif %}>
-  <summary>{{ count_of(states.changes|length, "change") }}: when{{ ", and how certain" if changes.certainty }}</summary>
+{% if states.changes %}
+{% set timed = states.axis.timed %}
+{% set placed, certain = states.changes|selectattr("low", "ne", none)|list, certainties|select|list %}
+<details{% if states.changes|length <= 12 %} open{% endif %}>
+  <summary>{{ count_of(states.changes|length, "change") }}: when{{ ", and how certain" if certain }}</summary>
   <div class="wide"><table>
-    <thead><tr><th class="n{% if changes.timed %} roomy{% endif %}">first round</th>{% if changes.timed %}<th>time</th>{% endif %}<th>from → to</th>{% if changes.certainty %}<th class="n">certainty</th>{% endif %}{% if changes.placed %}<th class="n roomy">within rounds</th>{% endif %}</tr></thead>
-    <tbody>{% for row in changes.rows %}{% set within %}{% if row.within %}<small class="phone">{{ "round" if row.exact else "rounds" }} {{ row.within }}</small>{% endif %}{% endset %}<tr><td class="n{% if changes.timed %} roomy{% endif %}">{{ row.round }}{% if not changes.timed %}{{ within }}{% endif %}</td>{% if changes.timed %}<td class="when">{{ row.time }}{{ within }}</td>{% endif %}<td>{{ chip(row.before) }} → {{ chip(row.after) }}</td>{% if changes.certainty %}<td class="n">{{ row.certainty or "–" }}</td>{% endif %}{% if changes.placed %}<td class="n roomy">{{ row.within or "–" }}</td>{% endif %}</tr>{% endfor %}</tbody>
+    <thead><tr><th class="n{% if timed %} roomy{% endif %}">first round</th>{% if timed %}<th>time</th>{% endif %}<th>from → to</th>{% if certain %}<th class="n">certainty</th>{% endif %}{% if placed %}<th class="n roomy">within rounds</th>{% endif %}</tr></thead>
+    <tbody>{% for certainty in certainties %}
+    {% set row = states.changes[loop.index0] %}
+    {% set exact = row.low == row.high %}
+    {% set rounds = "{:,}".format(row.low) ~ ("" if exact else " to {:,}".format(row.high)) if row.low is not none else "" %}
+    {% set within %}{% if rounds %}<small class="phone">{{ "round" if exact else "rounds" }} {{ rounds }}</small>{% endif %}{% endset %}
+    <tr><td class="n{% if timed %} roomy{% endif %}">{{ "{:,}".format(row.round) }}{% if not timed %}{{ within }}{% endif %}</td>{% if timed %}<td class="when">{{ states.axis.format(states.axis.at(row.round)|float) }}{{ within }}</td>{% endif %}<td>{{ chip(row.before) }} → {{ chip(row.after) }}</td>{% if certain %}<td class="n">{{ certainty or "–" }}</td>{% endif %}{% if placed %}<td class="n roomy">{{ rounds or "–" }}</td>{% endif %}</tr>
+    {% endfor %}</tbody>
   </table></div>
-  {% if changes.left_out %}<p class="small">{{ "{:,}".format(changes.left_out) }} more changes are in the output of --json.</p>{% endif %}
+  {% if states.changes|length > certainties|length %}<p class="small">{{ "{:,}".format(states.changes|length - certainties|length) }} more changes are in the output of --json.</p>{% endif %}
 </details>
 {% endif %}
 """
@@ -67,7 +75,7 @@ def view(content: ReportContent) -> dict[str, Any]:
         ],
         "numbers": numbers,
         "ticks": axis_ticks(states.axis.kind, drawing),
-        "changes": _changes(states),
+        "certainties": [_certainty(change) for change in states.changes[:MOST_CHANGES]],
         "figure": {
             "kind": states.axis.kind,
             "low": drawing["low"],
@@ -105,34 +113,13 @@ def _lead(content: ReportContent) -> str:
     return f"{text} The state is clear (probability of at least {CLEAR:.0%}) in {share}."
 
 
-def _changes(summary: StatesSummary) -> dict[str, Any]:
-    """When the state changed, and how certain that is."""
-    rows = []
-    for change in summary.changes[:MOST_CHANGES]:
-        certainty = "" if change.probability is None else f"{change.probability:.1%}"
-        if change.probability is not None and change.probability > CERTAIN:
-            certainty = "> 99.9%"
-        if change.p_value is not None:
-            certainty = "p < 0.0001" if change.p_value < 1e-4 else f"p = {change.p_value:.2g}"
-        within = ""
-        if change.low is not None and change.high is not None:
-            within = f"{change.low:,}" if change.low == change.high else f"{change.low:,} to {change.high:,}"
-        rows.append({
-            "round": f"{change.round:,}",
-            "time": summary.axis.format(float(summary.axis.at(change.round))) if summary.axis.timed else "",
-            "before": change.before,
-            "after": change.after,
-            "certainty": certainty,
-            "within": within,
-            "exact": change.low == change.high,
-        })  # fmt: skip
-    return {
-        "rows": rows,
-        "left_out": len(summary.changes) - len(rows),
-        "timed": summary.axis.timed,
-        "certainty": any(row["certainty"] for row in rows),
-        "placed": any(row["within"] for row in rows),
-    }
+def _certainty(change: Change) -> str:
+    """The probability or the p-value of a change, if either is known."""
+    if change.p_value is not None:
+        return "p < 0.0001" if change.p_value < 1e-4 else f"p = {change.p_value:.2g}"
+    if change.probability is None:
+        return ""
+    return "> 99.9%" if change.probability > CERTAIN else f"{change.probability:.1%}"
 
 
 def _best(summary: StatesSummary, state: int) -> tuple[str, str] | None:

@@ -10,7 +10,7 @@ from seachange.analysis.comparison import Note, PolicyValue
 from seachange.analysis.report_content import ReportContent
 from seachange.evaluation.estimators import Difference
 from seachange.evaluation.online import OnlineEstimate
-from seachange.report.drawing import round_ticks
+from seachange.report.drawing import Scale
 from seachange.report.layout import (
     MOST_DECIMALS,
     Numbers,
@@ -24,26 +24,28 @@ from seachange.report.layout import (
 TEMPLATE = """
 <h1>{% for sentence in headline %}{% if loop.first %}{{ sentence }}{% else %} <span>{{ sentence }}</span>{% endif %}{% endfor %}</h1>
 {% if refusal %}
-<div class="refusal"><p><strong>Why not.</strong> {{ refusal }}</p></div>
+<div class="refusal"><p><strong>Reason.</strong> {{ refusal }}</p></div>
 {% endif %}
 {% if basis %}<p class="ground"><strong>{{ basis.title }}.</strong> {{ basis.text }}</p>{% endif %}
 {% if values %}
 <figure class="compare" aria-label="Mean reward per round of each policy, with intervals">
-  {% for row in values.rows %}
-  <div class="row {{ row.kind }}">
-    <div class="who">{{ row.name }}{% if row.note %}<small>{{ row.note }}</small>{% endif %}</div>
+  {% for name, row in values.shown %}
+  {% set estimate = row.estimate %}
+  <div class="row {{ row.role }}">
+    <div class="who">{{ name }}{% if row.role == "single" %}<small>{{ row.name }}</small>{% endif %}</div>
     <div class="track">
-      {% if row.at %}
-      <i class="whisker" style="left:{{ "%.2f" % row.at[0] }}%;width:{{ "%.2f" % (row.at[2] - row.at[0]) }}%"></i>
-      <i class="dot" style="left:{{ "%.2f" % row.at[1] }}%"></i>
+      {% if estimate %}
+      {% set left, right = values.scale.at(estimate.low), values.scale.at(estimate.high) %}
+      <i class="whisker" style="left:{{ "%.2f" % left }}%;width:{{ "%.2f" % (right - left) }}%"></i>
+      <i class="dot" style="left:{{ "%.2f" % values.scale.at(estimate.value) }}%"></i>
       {% endif %}
     </div>
-    <div class="what">{% if row.value %}<b>{{ row.value }}</b><small>{{ row.interval }}</small>{% else %}<small>no estimate</small>{% endif %}</div>
+    <div class="what">{% if estimate %}<b>{{ values.numbers.format(estimate.value) }}</b><small>{{ values.numbers.interval(estimate) }}</small>{% else %}<small>no estimate</small>{% endif %}</div>
   </div>
   {% endfor %}
-  <div class="row last"><div class="who"></div>{{ scale(values.ticks) }}<div class="what"></div></div>
+  <div class="row last"><div class="who"></div>{{ scale(values.scale.ticks(4)) }}<div class="what"></div></div>
   <figcaption>Mean reward per round, with {{ values.confidence }} intervals.
-    {% if values.n_singles > 1 %}The best single policy is the best of {{ values.n_singles }} on these same rounds, which flatters it.{% endif %}</figcaption>
+    {% if values.n_singles > 1 %}The best single policy was picked from {{ values.n_singles }} on these same rounds, so its value is biased upward.{% endif %}</figcaption>
 </figure>
 {% endif %}
 {% if notes %}
@@ -55,10 +57,10 @@ TEMPLATE = """
   <div class="wide"><table>
     <thead><tr><th>policy</th><th>estimator</th><th class="n">value</th><th class="n">{{ values.confidence }} interval</th><th class="n roomy">effective rounds</th><th class="n roomy">largest weight</th></tr></thead>
     <tbody>
-    {% for row in values.table %}
-    <tr><td>{{ row.name }}</td>
-    {% if row.refusal is defined %}<td colspan="5">{{ row.refusal }}</td>
-    {% else %}<td>{{ row.by }}</td><td class="n">{{ row.value }}</td><td class="n">{{ row.interval }}</td><td class="n roomy">{{ row.effective }}</td><td class="n roomy">{{ row.weight }}</td>{% endif %}</tr>
+    {% for name, estimate, refusal in values.table %}
+    <tr><td>{{ name }}</td>
+    {% if not estimate %}<td colspan="5">{{ refusal or "No estimate, for the reason above." }}</td>
+    {% else %}<td>{{ estimate.estimator }}</td><td class="n">{{ values.numbers.format(estimate.value) }}</td><td class="n">{{ values.numbers.interval(estimate) }}</td><td class="n roomy">{{ "{:,.0f}".format(estimate.effective_samples) }}</td><td class="n roomy">{{ "{:,.1f}".format(estimate.max_weight) }}</td>{% endif %}</tr>
     {% endfor %}
     </tbody>
   </table></div>
@@ -90,8 +92,11 @@ def headline(content: ReportContent) -> list[str]:
     interval = f"{estimate.confidence:.0%} interval {numbers.interval(estimate)}"
     first = f"{who} would earn {numbers.format(estimate.value)} per round ({interval})."
     differences = ((comparison.over_logging, "the logging policy"), (comparison.over_single, "the best single policy"))
-    clear = [_clear(each, than, numbers) for each, than in differences if each is not None and each.significant]
-    unclear = [_unclear(each, than, numbers) for each, than in differences if each is not None and not each.significant]
+    clear: list[str] = []
+    unclear: list[str] = []
+    for difference, than in differences:
+        if difference is not None:
+            (clear if difference.significant else unclear).append(_compared(difference, than, numbers))
     if unclear:
         clear.append(f"not significantly different from {' or '.join(unclear)}")
     return [first, f"That is {' and '.join(clear)}."] if clear else [first]
@@ -104,25 +109,19 @@ def note_text(note: Note) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _clear(difference: Difference, than: str, numbers: Numbers) -> str:
-    own = _numbers_for(difference, numbers)
-    more = "more" if difference.value > 0 else "less"
-    return f"{own.format(abs(difference.value))} {more} than {than} ({own.interval(difference, sign=True)})"
-
-
-def _unclear(difference: Difference, than: str, numbers: Numbers) -> str:
-    own = _numbers_for(difference, numbers)
-    return f"{than} ({own.format(difference.value, sign=True)}; {own.interval(difference, sign=True)})"
-
-
-def _numbers_for(difference: Difference, numbers: Numbers) -> Numbers:
-    """Decimals for a difference: those of the values, or more if its interval would otherwise seem to end at 0."""
+def _compared(difference: Difference, than: str, numbers: Numbers) -> str:
+    """``0.02 more than the log (+0.01 to +0.03)``, or ``the log (+0.01; −0.01 to +0.03)`` if it is not significant."""
     own = Numbers([difference.std_error])
     own.decimals = max(own.decimals, numbers.decimals)
     nearer = min(abs(difference.low), abs(difference.high))
+    # More decimals if the interval would otherwise seem to end at 0.
     while difference.significant and own.decimals < MOST_DECIMALS and round(nearer, own.decimals) == 0:
         own.decimals += 1
-    return own
+    interval = own.interval(difference, sign=True)
+    if not difference.significant:
+        return f"{than} ({own.format(difference.value, sign=True)}; {interval})"
+    more = "more" if difference.value > 0 else "less"
+    return f"{own.format(abs(difference.value))} {more} than {than} ({interval})"
 
 
 def _values(content: ReportContent) -> dict[str, Any] | None:
@@ -136,23 +135,6 @@ def _values(content: ReportContent) -> dict[str, Any] | None:
         shown.insert(1, ("The best single policy", comparison.singles[comparison.best_single]))
     known = [each.estimate for _, each in shown if each.estimate is not None]
     ends = [end for each in known for end in (each.low, each.value, each.high) if np.isfinite(end)]
-    margin = 0.06 * (max(ends) - min(ends)) or 0.5 * abs(max(ends)) or 0.5
-    low, high = min(ends) - margin, max(ends) + margin
-
-    def at(value: float) -> float:
-        return 100 * float(np.clip((value - low) / (high - low), 0, 1))
-
-    rows = [
-        {
-            "kind": each.role,
-            "name": name,
-            "note": each.name if each.role == "single" else "",
-            "value": None if (e := each.estimate) is None else numbers.format(e.value),
-            "interval": "" if e is None else numbers.interval(e),
-            "at": None if e is None else [at(v) for v in (e.low, e.value, e.high)],
-        }
-        for name, each in shown
-    ]
     table = [comparison.logging, *comparison.singles, comparison.switching]
     table += [PolicyValue("switching", comparison.switching.name, each) for each in comparison.others[1:]]
     online = None if comparison.online is None else comparison.online.estimate
@@ -164,28 +146,14 @@ def _values(content: ReportContent) -> dict[str, Any] | None:
         if each
     ]
     return {
-        "rows": rows,
-        "ticks": [(at(value), text) for value, text in round_ticks(low, high, 4)],
-        "table": [_table_row(each, content, numbers) for each in table],
+        "shown": shown,
+        "scale": Scale(ends, 0.06),
+        "table": [(each.name, each.estimate, further_reasons(each.refusals, content)) for each in table],
+        "numbers": numbers,
         "n_singles": sum(each.estimate is not None for each in comparison.singles),
         "more_than_shown": len(known) > 1 or any(each.estimate is not None for each in comparison.singles),
         "confidence": f"{comparison.logging.estimate.confidence:.0%}",
         "online_notes": list(online.notes) if isinstance(online, OnlineEstimate) else [],
-    }
-
-
-def _table_row(each: PolicyValue, content: ReportContent, numbers: Numbers) -> dict[str, Any]:
-    estimate = each.estimate
-    if estimate is None:
-        reason = further_reasons(each.refusals, content)
-        return {"name": each.name, "refusal": reason or "No estimate, for the reason above."}
-    return {
-        "name": each.name,
-        "by": estimate.estimator,
-        "value": numbers.format(estimate.value),
-        "interval": numbers.interval(estimate),
-        "effective": f"{estimate.effective_samples:,.0f}",
-        "weight": f"{estimate.max_weight:,.1f}",
     }
 
 

@@ -12,6 +12,7 @@ import datetime as dt
 import gzip
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,7 @@ import numpy.typing as npt
 from seachange.outputs import written_whole
 from seachange.params import require
 from seachange.protocols import Bools, Floats, Ints
-from seachange.simulate.visits import Codes, Visits
+from seachange.simulate.clickstream import Codes, Visits, padded
 
 if TYPE_CHECKING:
     import polars
@@ -32,6 +33,15 @@ DAY, HOUR = 86_400, 3_600
 FIRST_SECOND = 1_241_161_200
 N_TOPICS = 5
 FIRST_ID = 900_001
+N_SLOTS = 21  # of the page; a slot is empty for a while between two documents
+STAY, SHORTEST_STAY = 17 * HOUR, HOUR  # seconds of a document on the page: the mean, and the minimum
+EMPTY = 0.6 * HOUR  # mean seconds between two documents
+CLICK_RATE = 0.04  # of documents shown at random
+APPEAL_SPREAD, TOPIC_SPREAD = 0.2, 0.3  # standard deviations between documents of one topic, and between topics
+SWING = 0.8  # of a topic over the day
+AGING = 0.3  # per day
+TASTE = 0.8  # of users for their own topics
+N_VISITORS = 5_000
 MILLION = 1_000_000  # features have six decimals
 
 
@@ -47,7 +57,7 @@ class _Documents:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class FrontPage:
-    """log rate = b + appeal + Σ_m membership_m (topic_m + swing cos(2π (hour - peak_m) / 24)) - ageing days.
+    """log rate = b + appeal + Σ_m membership_m (topic_m + swing cos(2π (hour - peak_m) / 24)) - aging days.
 
     A user's click rate is exp(taste u · membership) times that, relative to the average user.
 
@@ -56,22 +66,9 @@ class FrontPage:
 
     seed: int = 0
     n_days: int = 10
-    places: int = 21  # on the page; a place is empty for a while between two documents
-    stay: float = 17 * HOUR  # mean seconds of a document on the page
-    shortest_stay: int = HOUR
-    empty: float = 0.6 * HOUR  # mean seconds between two documents
-    click_rate: float = 0.04  # of documents shown at random
-    appeal: float = 0.2  # standard deviation between documents, topics aside
-    topics: float = 0.3  # standard deviation between topics
-    swing: float = 0.8  # of a topic over the day
-    ageing: float = 0.3  # per day
-    taste: float = 0.8  # of users for their own topics
-    n_visitors: int = 5_000
 
     def __post_init__(self) -> None:
         require(self.n_days >= 1, f"n_days must be at least 1; got {self.n_days}.")
-        require(self.places >= 2, f"places must be at least 2; got {self.places}.")
-        require(0 < self.click_rate < 0.5, f"click_rate must be between 0 and 0.5; got {self.click_rate}.")
 
     @property
     def seconds(self) -> int:
@@ -80,23 +77,21 @@ class FrontPage:
 
     @cached_property
     def documents(self) -> _Documents:
-        """The documents of every place on the page, one after the other."""
+        """The documents of every slot of the page, one after the other."""
         generator = np.random.default_rng([self.seed, 0])
         spans = []
-        for _ in range(self.places):
+        for _ in range(N_SLOTS):
             # Start early, so that the page is in equilibrium at the first visit.
-            time = -int(4 * self.stay)
+            time = -int(4 * STAY)
             while time < self.seconds:
-                end = time + self.shortest_stay + int(generator.exponential(self.stay - self.shortest_stay))
+                end = time + SHORTEST_STAY + int(generator.exponential(STAY - SHORTEST_STAY))
                 if end > 0:
                     spans.append((max(time, 0), end, time))
-                time = end + 1 + int(generator.exponential(self.empty))
-        spans.sort()
-        born = np.array([span[2] for span in spans])
-        n = len(spans)
-        memberships = _six_decimals(generator.dirichlet(np.full(N_TOPICS, 0.4), size=n))
-        appeal = generator.normal(0, self.appeal, n) + self.ageing * np.minimum(born, 0) / DAY
-        return _Documents(np.array([s[0] for s in spans]), np.array([s[1] for s in spans]), memberships, appeal)
+                time = end + 1 + int(generator.exponential(EMPTY))
+        first, last, born = np.array(sorted(spans)).T
+        memberships = _six_decimals(generator.dirichlet(np.full(N_TOPICS, 0.4), size=len(spans)))
+        appeal = generator.normal(0, APPEAL_SPREAD, len(spans)) + AGING * np.minimum(born, 0) / DAY
+        return _Documents(first, last, memberships, appeal)
 
     @cached_property
     def peaks(self) -> Floats:
@@ -107,15 +102,15 @@ class FrontPage:
     @cached_property
     def topic_appeal(self) -> Floats:
         """(5,) log click rate of each topic, relative to the others."""
-        return np.random.default_rng([self.seed, 4]).normal(0, self.topics, N_TOPICS)
+        return np.random.default_rng([self.seed, 4]).normal(0, TOPIC_SPREAD, N_TOPICS)
 
     def log_rates(self, documents: Ints, times: Ints) -> Floats:
         """(n,) log click rates ``times`` seconds after the start, without b and the user."""
         every = self.documents
         waves = np.cos(2 * np.pi * (times[:, None] / HOUR - self.peaks) / 24)
         age = (times - every.first[documents]) / DAY
-        interest = np.einsum("nm,nm->n", every.memberships[documents], self.topic_appeal + self.swing * waves)
-        return np.asarray(every.appeal[documents] + interest - self.ageing * age)
+        interest = np.einsum("nm,nm->n", every.memberships[documents], self.topic_appeal + SWING * waves)
+        return np.asarray(every.appeal[documents] + interest - AGING * age)
 
     @cached_property
     def level(self) -> float:
@@ -124,7 +119,7 @@ class FrontPage:
         times = generator.integers(self.seconds, size=100_000)
         pools, pool_documents = self._pools(times)
         shown = _one_of(pool_documents[pools], generator.random(len(times)))
-        return float(np.log(self.click_rate / np.exp(self.log_rates(shown, times)).mean()))
+        return float(np.log(CLICK_RATE / np.exp(self.log_rates(shown, times)).mean()))
 
     def click_rates(self, documents: Ints, times: Ints) -> Floats:
         """(n,) click rates of ``documents``, ``times`` seconds after the start, averaged over users."""
@@ -136,11 +131,11 @@ class FrontPage:
         times, every = np.arange(self.seconds), self.documents
         pools, pool_documents = self._pools(times)
         shown = _one_of(pool_documents[pools], generator.random(len(times)))
-        visitors = _six_decimals(generator.dirichlet(np.full(N_TOPICS, 0.6), size=self.n_visitors))
-        visitor = generator.integers(self.n_visitors, size=len(times))
-        liking = self.taste * np.einsum("nm,nm->n", visitors[visitor], every.memberships[shown])
+        visitors = _six_decimals(generator.dirichlet(np.full(N_TOPICS, 0.6), size=N_VISITORS))
+        visitor = generator.integers(N_VISITORS, size=len(times))
+        liking = TASTE * np.einsum("nm,nm->n", visitors[visitor], every.memberships[shown])
         # So that the average over users is click_rates.
-        average = np.exp(self.taste * visitors @ every.memberships.T).mean(axis=0)
+        average = np.exp(TASTE * visitors @ every.memberships.T).mean(axis=0)
         rates = self.click_rates(shown, times) * np.exp(liking) / average[shown]
         return Visits(
             times=FIRST_SECOND + times,
@@ -161,10 +156,8 @@ class FrontPage:
         there: Bools = (first <= changes[:, None]) & (last > changes[:, None])
         numbers: dict[bytes, int] = {}  # a pool recurs if a document came and went
         pools = np.array([numbers.setdefault(members.tobytes(), len(numbers)) for members in there])
-        padded = np.full((len(numbers), there.sum(axis=1).max()), -1, dtype=np.int32)
-        for pool, members in zip(pools, there, strict=True):
-            padded[pool, : members.sum()] = np.flatnonzero(members)
-        return pools[np.searchsorted(changes, times, side="right") - 1], padded
+        members = [np.flatnonzero(np.frombuffer(pool, dtype=bool)).tolist() for pool in numbers]
+        return pools[np.searchsorted(changes, times, side="right") - 1], padded(members)
 
 
 def _one_of(pools: Codes, uniforms: Floats) -> Ints:
@@ -201,14 +194,10 @@ def write_days(visits: Visits, folder: Path, *, broken: float = 1e-4, seed: int 
         places = np.flatnonzero(generator.random(len(lines)) < broken)
         paths.append(folder / NAME.format(FIRST_DAY + dt.timedelta(day)))
         with written_whole(paths[-1]) as temporary, gzip.open(temporary, "wb", FASTEST) as file:
-            before = 0
-            for i, place in enumerate([*places.tolist(), len(lines)]):
-                part = lines[before:place]
-                if len(part):
-                    file.write(part.str.join("\n").item().encode() + b"\n")
-                if place < len(lines):
-                    file.write(_broken(lines[place], i).encode() + b"\n")
-                before = place
+            for i, (before, place) in enumerate(pairwise([0, *places.tolist(), len(lines)])):
+                part = lines[before:place].to_list()
+                broken_line = [_broken(lines[place], i)] if place < len(lines) else []
+                file.writelines(f"{line}\n".encode() for line in [*part, *broken_line])
     return paths
 
 

@@ -1,18 +1,194 @@
-"""``seachange states`` as one figure."""
+"""Figures as PNG files, their colors, and the numbers behind them."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import polars
 
-from seachange.analysis.formatting import count_of, shown_name
-from seachange.analysis.states_summary import StatesSummary
-from seachange.figures.colors import GRAY, MARKERS, color_of, ink_on
-from seachange.figures.results import save
-from seachange.protocols import Floats
+from seachange.analysis.formatting import count_of, shown_name, stay_text
+from seachange.outputs import written_whole
+from seachange.protocols import Floats, Ints
+
+if TYPE_CHECKING:
+    from seachange.analysis.states_summary import StatesSummary
+    from seachange.experiments.paper_synthetic import StatesResult
+    from seachange.experiments.paper_yahoo import Result, StatesByHour
+
+# Okabe and Ito's palette, then Tol's muted one for logs with many states.
+COLORS = (
+    "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9",
+    "#332288", "#999933", "#882255", "#44AA99", "#F0E442", "#999999",
+)  # fmt: skip
+GRAY = "#555555"
+# A different number than colors, so that states that share a color have different markers.
+MARKERS = "osD^vPX<>*h"
+
+
+def color_of(state: int) -> str:
+    """The color of a state in all figures; colors repeat after twelve."""
+    return COLORS[state % len(COLORS)]
+
+
+def ink_on(color: str) -> str:
+    """Black or white, whichever is more readable on ``color``."""
+    red, green, blue = (int(color[i : i + 2], 16) for i in (1, 3, 5))
+    return "#000000" if 0.299 * red + 0.587 * green + 0.114 * blue > 140 else "#ffffff"
+
+
+def _canvas(size: tuple[float, float]) -> Any:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=size, dpi=140, layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def _panels(size: tuple[float, float], rows: int = 1, columns: int = 1, **options: Any) -> tuple[Any, Any]:
+    figure = _canvas(size)
+    panels = figure.subplots(rows, columns, squeeze=False, **options).ravel()
+    for axes in panels:
+        axes.spines[["top", "right"]].set_visible(False)
+    return figure, panels
+
+
+def _save(figure: Any, path: Path) -> None:
+    with written_whole(path) as temporary:
+        figure.savefig(temporary, format="png")
+
+
+# Experiments
+
+
+def draw_recovery(
+    path: Path, rewards: Mapping[str, Floats], states: Ints, state_probs: Floats, smoothing: int, unit: str
+) -> None:
+    """Running mean reward of several deployments in a changing world, and the belief of the switching one below.
+
+    ``rewards`` are expected rewards by name, in order; the first is emphasized, the last is a dashed reference.
+    """
+    figure, (above, below) = _panels((9, 5), rows=2, sharex=True, height_ratios=[3, 1])
+    changes = np.flatnonzero(np.diff(states)) + 1
+    for i, (name, series) in enumerate(rewards.items()):
+        color = GRAY if i == len(rewards) - 1 else COLORS[i]
+        line = {"color": color, "lw": 2.2 if i == 0 else 1.3, "ls": "--" if color == GRAY else "-", "zorder": 9 - i}
+        above.plot(*_running_mean(series, smoothing), label=name, **line)
+    for change in changes:
+        above.axvline(change, color="#bbbbbb", lw=0.8, zorder=0)
+    above.set_ylabel(f"{unit}\n(mean of {smoothing:,} rounds)")
+    above.legend(loc="lower left", bbox_to_anchor=(0, 1.0), ncols=len(rewards), frameon=False, fontsize=9)
+    step = max(1, len(states) // 2000)
+    shown = np.arange(0, len(states), step)
+    below.stackplot(shown, state_probs[shown].T, colors=[*COLORS][: state_probs.shape[1]], alpha=0.75)
+    for change in changes:
+        below.axvline(change, color="black", lw=0.8)
+    below.set_ylim(0, 1)
+    below.set_ylabel("belief")
+    below.set_xlabel("round (lines: changes of the world)")
+    above.set_xlim(0, len(states))
+    _save(figure, path)
+
+
+def draw_reward_by_states(path: Path, rows: Sequence[StatesResult], n_runs: int) -> None:
+    """The paper's figure: mean reward against the number of states, with standard deviations over runs."""
+    figure, (axes,) = _panels((9, 5))
+    for color, method in zip(COLORS, dict.fromkeys(row.method for row in rows), strict=False):
+        _draw_band_of_runs(axes, [row for row in rows if row.method == method], color)
+    oracle = rows[0].mean / rows[0].oracle_share
+    axes.axhline(oracle, color=GRAY, ls="--", lw=1, label="all states and means known")
+    axes.set_xlabel("number of states k")
+    axes.set_ylabel(f"mean reward ({n_runs} runs, band: ± 1 standard deviation)")
+    axes.set_xticks(sorted({row.n_states for row in rows}))
+    axes.legend(frameon=False, loc="lower right")
+    _save(figure, path)
+
+
+def _draw_band_of_runs(axes: Any, rows: Sequence[StatesResult | Result], color: str) -> None:
+    """One method's mean against the number of states, and one standard deviation around it."""
+    counts, method = [row.n_states for row in rows], rows[0].method
+    means, spread = np.array([row.mean for row in rows]), np.array([row.std for row in rows])
+    axes.plot(counts, means, color=color, marker="o", ms=4, label=method)
+    axes.fill_between(counts, means - spread, means + spread, color=color, alpha=0.15, lw=0)
+
+
+def write_csv(path: Path, rows: Sequence[Any]) -> None:
+    """Write the numbers behind a figure, one line per record."""
+    with written_whole(path) as temporary:
+        polars.DataFrame([asdict(row) for row in rows]).write_csv(temporary)
+
+
+def _running_mean(series: Floats, width: int) -> tuple[Ints, Floats]:
+    """Means of ``width`` rounds, each at its last round, thinned to what a figure can show."""
+    width = min(width, len(series))
+    ends = np.arange(width, len(series) + 1, max(1, len(series) // 2000))
+    sums = np.cumsum(np.insert(series, 0, 0.0))
+    return ends, (sums[ends] - sums[ends - width]) / width
+
+
+def draw_relative_rates(path: Path, results: Sequence[Result], n_runs: int, note: str) -> None:
+    """The paper's two figures: click rates relative to documents shown at random, against k."""
+    horizons = list(dict.fromkeys(result.horizon for result in results))
+    figure, every = _panels((10.5, 4.6), columns=len(horizons), sharey=True)
+    switching = list(dict.fromkeys(result.method for result in results if result.n_states is not None))
+    for axes, horizon in zip(every, horizons, strict=True):
+        mine = [result for result in results if result.horizon == horizon and result.method != "oracle"]
+        for method in dict.fromkeys(result.method for result in mine):
+            points = [result for result in mine if result.method == method]
+            if method in switching and len(points) > 1:
+                _draw_band_of_runs(axes, points, COLORS[switching.index(method)])
+            elif method not in switching:
+                style = {"IPS": ":", "DR": "--", "POEM": "-."}[method]
+                axes.axhline(points[0].mean, color=GRAY, ls=style, lw=1.2, label=f"{method}, one policy")
+        axes.set_title(horizon)
+        axes.set_xlabel("number of states k")
+        axes.set_xticks(sorted({result.n_states for result in mine if result.n_states is not None}))
+    runs = f"{n_runs} runs, band: ± 1 standard deviation" if n_runs > 1 else "1 run"
+    every[0].set_ylabel(f"click rate relative to random\n({runs})")
+    every[0].legend(frameon=False, fontsize=9)
+    figure.supxlabel(note, fontsize=8, color=GRAY)
+    _save(figure, path)
+
+
+def draw_states_by_hour(path: Path, found: StatesByHour, note: str) -> None:
+    """The state in each hour of each day, and the leading documents in each state."""
+    n_days, n_states, n_hours = found.n_days, found.n_states, 24
+    heights = [max(2, n_days), max(2.5, 0.62 * n_states)]
+    figure, (above, below) = _panels((10.5, 6.2), rows=2, height_ratios=heights)
+    for span in found.spans:
+        above.barh(span.day, span.end - span.first, left=span.first, height=0.82, color=color_of(span.state), lw=0)
+    above.set_ylim(n_days - 0.5, -0.5)
+    above.set_yticks(range(n_days), [f"day {day + 1}" for day in range(n_days)])
+    above.set_xlim(0, n_hours)
+    above.set_xticks(range(0, n_hours + 1, 3))
+    above.set_xlabel("hour since the first visit of the day")
+    above.set_title(
+        f"{found.hour_share:.0%} of rounds are in the likeliest state of their hour "
+        f"(always guessing the most common state: {found.most_common_share:.0%})",
+        loc="left", fontsize=10,
+    )  # fmt: skip
+    for state, leaders in enumerate(found.leaders):
+        start = 0.0
+        for i, (name, share) in enumerate(leaders):
+            below.barh(state, share, left=start, height=0.78, color=color_of(state), alpha=1 - 0.27 * i, lw=0)
+            ink = ink_on(color_of(state)) if i == 0 else "black"
+            if share > 0.06:
+                below.text(start + share / 2, state, f"{name}", ha="center", va="center", fontsize=7, color=ink)
+            start += share
+    below.set_ylim(n_states - 0.5, -0.5)
+    below.set_yticks(range(n_states), [f"state {state}" for state in range(n_states)])
+    below.set_xlim(0, 1)
+    below.set_xlabel("share of the state's time in which a document had the highest click rate (top three)")
+    figure.supxlabel(note, fontsize=8, color=GRAY)
+    _save(figure, path)
+
+
+# The states of a log
 
 # At most this many actions are shown, those taken most often.
 MOST_ACTIONS = 15
@@ -21,19 +197,16 @@ MOSTLY = 0.49
 # Height of the panels over time, in inches.
 OVER_TIME = 3.4
 EMPTY = "#bbbbbb"
+TITLE: dict[str, Any] = {"loc": "left", "fontsize": 10, "fontweight": "bold"}
 # With more states, the transition matrix shows colors without numbers.
 MOST_WRITTEN = 12
 
 
 def draw_states(path: Path, summary: StatesSummary) -> None:
     """Segments and posteriors over time; below, rewards by action, transitions, and the number of states."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     n_actions = min(summary.n_actions, MOST_ACTIONS)
     below = float(np.clip(0.32 * n_actions * max(1.0, len(summary.in_use) / 4), 3.4, 9))
-    figure = Figure(figsize=(11, OVER_TIME + below), dpi=140, layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = _canvas((11, OVER_TIME + below))
     grid = figure.add_gridspec(
         3, 2, height_ratios=[0.35 if summary.n_chains == 1 else 0.01, 1.7, below], width_ratios=[1.5, 1]
     )
@@ -46,14 +219,12 @@ def draw_states(path: Path, summary: StatesSummary) -> None:
     if summary.n_states > 1:
         _draw_transitions(figure.add_subplot(side[0]), summary)
     _draw_evidence(figure.add_subplot(side[1] if summary.n_states > 1 else grid[2, 1]), summary)
-    save(figure, path)
+    _save(figure, path)
 
 
 def _positions(summary: StatesSummary, values: Floats) -> Any:
     """Positions on the axis in the form matplotlib needs."""
-    if summary.axis.kind == "date":
-        return np.asarray(values * 1000).astype("datetime64[ms]")
-    return values
+    return np.asarray(values * 1000).astype("datetime64[ms]") if summary.axis.kind == "date" else values
 
 
 def _draw_segments(axes: Any, summary: StatesSummary) -> None:
@@ -95,8 +266,7 @@ def _draw_bands(axes: Any, summary: StatesSummary) -> None:
     axes.set_ylim(0, 1)
     axes.set_xlim(edges[0], edges[-1])
     axes.set_yticks([0, 0.5, 1] if summary.has_probs or summary.n_chains > 1 else [])
-    what = "share of rounds" if summary.n_chains > 1 else "probability of state" if summary.has_probs else ""
-    axes.set_ylabel(what)
+    axes.set_ylabel("share of rounds" if summary.n_chains > 1 else "probability of state" if summary.has_probs else "")
     axes.set_xlabel({"date": "", "seconds": "time, seconds"}.get(summary.axis.kind, summary.axis.kind))
     axes.spines[["top", "right"]].set_visible(False)
     if summary.axis.kind != "date":
@@ -112,24 +282,19 @@ def _draw_bands(axes: Any, summary: StatesSummary) -> None:
 def _draw_rewards(axes: Any, summary: StatesSummary, inches: float) -> None:
     """Mean reward of each action in each state; hollow marks have few rounds."""
     cells = summary.cells
-    taken = np.argsort(-cells.rounds.sum(axis=0), kind="stable")[:MOST_ACTIONS]
-    actions = np.sort(taken)
+    actions = np.sort(np.argsort(-cells.rounds.sum(axis=0), kind="stable")[:MOST_ACTIONS])
     used = summary.in_use
     spread = 0.7 / len(used)
     for place, state in enumerate(used):
         color, marker = color_of(state), MARKERS[state % len(MARKERS)]
         heights = np.arange(len(actions)) + (place - (len(used) - 1) / 2) * spread
+        means = cells.means[state, actions]
+        bars = np.maximum(np.nan_to_num([means - cells.low[state, actions], cells.high[state, actions] - means]), 0)
         for rare in (False, True):
             shown = (cells.rare[state, actions] == rare) & (cells.rounds[state, actions] >= 1)
-            means = cells.means[state, actions][shown]
-            bars = np.nan_to_num(
-                np.stack([means - cells.low[state, actions][shown], cells.high[state, actions][shown] - means])
-            )
-            label = f"state {state}" if not rare else None
-            axes.errorbar(
-                means, heights[shown], xerr=np.maximum(bars, 0), fmt=marker, ms=5, color=color, elinewidth=1.2,
-                label=label, mfc="white" if rare else color, alpha=0.6 if rare else 1,
-            )  # fmt: skip
+            style = {"ms": 5, "elinewidth": 1.2, "mfc": "white" if rare else color, "alpha": 0.6 if rare else 1}
+            style |= {"fmt": marker, "color": color, "label": None if rare else f"state {state}"}
+            axes.errorbar(means[shown], heights[shown], xerr=bars[:, shown], **style)
     for line in np.arange(len(actions) - 1) + 0.5:
         axes.axhline(line, color="#dddddd", lw=0.7, zorder=0)
     axes.set_yticks(np.arange(len(actions)), [_text(summary.action_names[action]) for action in actions])
@@ -139,7 +304,7 @@ def _draw_rewards(axes: Any, summary: StatesSummary, inches: float) -> None:
     few = " (hollow: fewer than 20 rounds)" if (cells.rare & (cells.rounds >= 1))[used].any() else ""
     axes.set_xlabel(f"mean reward, {summary.confidence:.0%} intervals{few}")
     most = f" ({len(actions)} most frequent)" if len(actions) < summary.n_actions else ""
-    axes.set_title(f"Mean reward by action{most}", loc="left", fontsize=10, fontweight="bold")
+    axes.set_title(f"Mean reward by action{most}", **TITLE)
     if summary.n_states > 1:
         if empty := summary.n_states - len(used):
             axes.errorbar([], [], fmt="s", color=EMPTY, label=f"{count_of(empty, 'more state')} without rounds")
@@ -157,7 +322,7 @@ def _draw_transitions(axes: Any, summary: StatesSummary) -> None:
     names = [str(state) for state in used]
     if size < summary.n_states:
         leaving, names = np.column_stack([leaving, 1 - leaving.sum(axis=1)]), [*names, "others"]
-    axes.set_title("Next state", loc="left", fontsize=10, fontweight="bold")
+    axes.set_title("Next state", **TITLE)
     axes.imshow(np.nan_to_num(leaving), cmap="Greys", vmin=0, vmax=1.25, aspect="auto")
     for i in range(size if size <= MOST_WRITTEN else 0):
         for j in range(len(names)):
@@ -176,7 +341,7 @@ def _draw_transitions(axes: Any, summary: StatesSummary) -> None:
 
 def _draw_stays(axes: Any, summary: StatesSummary) -> None:
     """Expected stays of two states, or of the only state that occurs."""
-    axes.set_title("Expected stay", loc="left", fontsize=10, fontweight="bold")
+    axes.set_title("Expected stay", **TITLE)
     used = summary.in_use
     stays, places = summary.transitions.expected_stays[used], np.arange(len(used))
     shown = np.where(np.isfinite(stays) & (stays <= 100 * summary.n_rounds), stays, 0.0)
@@ -193,17 +358,15 @@ def _draw_stays(axes: Any, summary: StatesSummary) -> None:
 
 
 def _stay(summary: StatesSummary, state: int) -> str:
-    stay = float(summary.transitions.expected_stays[state])
-    if not np.isfinite(stay) or stay > 100 * summary.n_rounds:
-        return "" if np.isnan(stay) else "never left"
-    return summary.axis.format_duration(stay) if summary.axis.timed else f"{stay:,.0f} rounds"
+    rounds, time = stay_text(summary, state)
+    return time or rounds
 
 
 def _draw_evidence(axes: Any, summary: StatesSummary) -> None:
     """How much better each number of states predicts held-out rewards than one state, and BIC."""
     evidence = summary.evidence
     where = "" if evidence is None or evidence.of_this_log else "on the log the model was learned from"
-    axes.set_title("How many states?", loc="left", fontsize=10, fontweight="bold")
+    axes.set_title("How many states?", **TITLE)
     if evidence is None or len(evidence.counts) < 2:
         axes.axis("off")
         source = "from change-point detection" if summary.oracle == "change-point" else "given"
@@ -220,9 +383,9 @@ def _draw_evidence(axes: Any, summary: StatesSummary) -> None:
     by_bic = np.array([(evidence.counts[0].bic - count.bic) / 2 for count in evidence.counts])
     axes.plot(numbers, by_bic, color=GRAY, lw=1, ls="--", marker="x", ms=4)
     axes.errorbar(numbers, held_out, yerr=errors, color="black", marker="o", ms=4, lw=1.3, elinewidth=1.2)
-    chosen = numbers.index(summary.n_states) if summary.n_states in numbers else None
-    if chosen is not None:
-        axes.plot(numbers[chosen], held_out[chosen], "o", ms=11, mfc="none", color="black")
+    if summary.n_states in numbers:
+        chosen = numbers.index(summary.n_states)
+        axes.plot(summary.n_states, held_out[chosen], "o", ms=11, mfc="none", color="black")
     above, below = ("bottom", "top") if held_out[-1] >= by_bic[-1] else ("top", "bottom")
     aside = {"textcoords": "offset points", "fontsize": 8}
     axes.annotate("held out", (numbers[-1], held_out[-1]), (6, 0), va=above, **aside)

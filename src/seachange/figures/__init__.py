@@ -1,1 +1,0 @@
-"""Figures as PNG files."""
