@@ -12,8 +12,8 @@ from seachange.datasets.obp import log_from_obp
 from seachange.errors import LogError, did_you_mean
 from seachange.formats import csv, decisions, dsjson, json_lines, parquet, vw_text
 from seachange.formats.decisions import DecisionLog
-from seachange.formats.frame import FrameLog
 from seachange.formats.sources import bare_suffix, files_of, head_of, refuse_utf16
+from seachange.formats.table import FrameLog
 from seachange.log.bandit_log import BanditLog, set_frame_reader
 from seachange.log.encoding import log_from_raw
 from seachange.log.features import FeatureSpec
@@ -42,7 +42,7 @@ FORMATS = (
     Format("yahoo-r6a", yahoo_r6.looks_like, yahoo_r6.YahooLog, folders=True),
     Format("yahoo-r6b", yahoo_r6.looks_like, partial(yahoo_r6.YahooLog, release="yahoo-r6b"), folders=True),
     Format("criteo", criteo.looks_like, criteo.CriteoLog),
-    Format("decisions", decisions.looks_like, decisions.DecisionsLog, many=True),
+    Format("decisions", decisions.looks_like, decisions.DecisionsLog, many=True, action_lists=True),
     Format("dsjson", dsjson.looks_like, dsjson.DsjsonLog, many=True, action_lists=True),
     Format("vw", vw_text.looks_like, vw_text.VwTextLog, many=True, action_lists=True),
     Format("json-lines", json_lines.looks_like, json_lines.JsonLinesLog, many=True, table=True),

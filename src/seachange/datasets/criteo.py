@@ -33,8 +33,7 @@ import numpy as np
 from seachange.errors import LogError, SeachangeWarning
 from seachange.formats.action_lists import MAX_LINES, line_batches
 from seachange.formats.column_roles import require_no_columns
-from seachange.formats.sources import head_of
-from seachange.formats.text_blocks import blocks_of, shown
+from seachange.formats.sources import blocks_of, head_of, shown
 from seachange.log.raw import PART_ROWS, Pool, RawRounds, Rejected
 
 if TYPE_CHECKING:

@@ -52,6 +52,7 @@ class Roles(NamedTuple):
 
     columns: dict[str, str]  # role → column
     found: dict[str, str]  # those of them that the user did not name
+    contexts: list[str] | None  # if the user named them
 
 
 def find_roles(
@@ -67,10 +68,10 @@ def find_roles(
     for role in columns:
         if role not in known:
             raise LogError(f"columns takes {', '.join(known)}; it has no {role!r}.{did_you_mean(role, known)}")
-    contexts = context_columns(columns) or []
+    contexts = context_columns(columns)
     named = {role: str(columns[role]) for role in USUAL_NAMES if role in columns}
-    _require_columns([*contexts, *named.values()], available)
-    free = [name for name in available if name not in {*named.values(), *contexts}]
+    _require_columns([*(contexts or ()), *named.values()], available)
+    free = [name for name in available if name not in {*named.values(), *(contexts or ())}]
     found = {role: name for role in USUAL_NAMES if role not in named and (name := _usual(role, free)) is not None}
     chosen = named | found
     if missing := [role for role in REQUIRED if role not in chosen]:
@@ -83,7 +84,7 @@ def find_roles(
     for role, name in chosen.items():
         if twins := [other for other in chosen if chosen[other] == name and other != role]:
             raise LogError(f"column {name!r} cannot be both {role} and {twins[0]}.")
-    return Roles({role: chosen[role] for role in USUAL_NAMES if role in chosen}, found)
+    return Roles({role: chosen[role] for role in USUAL_NAMES if role in chosen}, found, contexts)
 
 
 def context_columns(columns: Mapping[str, str | Sequence[str]]) -> list[str] | None:

@@ -9,26 +9,21 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 
 from seachange.engine.prefetch import made_ahead
 from seachange.errors import LogError
-from seachange.formats.sources import BYTE_ORDER_MARK, HEAD_BYTES, NOT_UTF8, head_of, refuse_utf16
+from seachange.formats.sources import BYTE_ORDER_MARK, HEAD_BYTES, NOT_UTF8, blocks_of, head_of, refuse_utf16, shown
 from seachange.formats.table import FEW_ROWS, HEAD_ROWS, TableBlock, TableLog
-from seachange.formats.text_blocks import blocks_of, shown
 from seachange.log.raw import NUMBER, Rejected
 from seachange.protocols import Bools, Ints
-
-if TYPE_CHECKING:
-    import polars
-
-    from seachange.log.features import FeatureSpec
 
 SEPARATORS = ",\t;|"
 SAMPLE_LINES = 50
@@ -75,32 +70,23 @@ def looks_like(path: Path, head: bytes) -> bool:
 class CsvLog(TableLog):
     """CSV, TSV and similar files, compressed or not."""
 
-    def __init__(
-        self,
-        path: Path | Sequence[Path],
-        columns: Mapping[str, str | Sequence[str]] | None = None,
-        features: FeatureSpec | None = None,
-    ) -> None:
-        self._headers: dict[Path, Header] = {}
-        self._as_texts: set[str] = set()  # columns of numbers in which other texts have occurred
-        super().__init__(path, columns, features)
-        self._require_roles({path: header.names for path, header in self._headers.items()})
-        self.format = "tsv" if self._headers[self.paths[0]].separator == "\t" else "csv"
-
     def _names(self) -> list[str]:
         self._headers = {path: _header(path) for path in self.paths}
+        self._as_texts: set[str] = set()  # columns of numbers in which other texts have occurred
+        self.format = "tsv" if self._headers[self.paths[0]].separator == "\t" else "csv"
         return list(dict.fromkeys(name for header in self._headers.values() for name in header.names))
 
-    def _head(self) -> polars.DataFrame:
-        import polars
+    def _names_by_file(self) -> Mapping[Path, Collection[str]]:
+        return {path: header.names for path, header in self._headers.items()}
 
+    def _head(self) -> pl.DataFrame:
         heads = []
         for i, path in enumerate(self.paths[:FEW_ROWS]):
             found = next(self._records(path), None)
             if found is not None:
-                texts = _read(found, self._headers[path], dict.fromkeys(self._headers[path].names, polars.String))
+                texts = _read(found, self._headers[path], dict.fromkeys(self._headers[path].names, pl.String))
                 heads.append(texts.head(FEW_ROWS if i else HEAD_ROWS))
-        return polars.concat(heads, how="diagonal") if heads else polars.DataFrame()
+        return pl.concat(heads, how="diagonal") if heads else pl.DataFrame()
 
     def _records(self, path: Path) -> Iterator[Records]:
         """Yield all records of a file, block by block."""
@@ -127,56 +113,52 @@ class CsvLog(TableLog):
     def _block(self, path: Path, found: Records) -> Sequence[TableBlock]:
         return [TableBlock(path, found.lines, self._frame(path, found), found.text, found.rejected)]
 
-    def _frame(self, path: Path, found: Records) -> polars.DataFrame:
+    def _frame(self, path: Path, found: Records) -> pl.DataFrame:
         """Read the needed columns: plain numbers directly, all others as texts."""
-        import polars
-
-        plain = {"integer": polars.Int64, "number": polars.Float64}
+        plain = {"integer": pl.Int64, "number": pl.Float64}
         header = self._headers[path]
         names = {name for role, name in self.columns.items() if role in ("action", "sequence", "time")}
         types = {
-            name: polars.String if name in names | self._as_texts else plain.get(self._plan.types[name], polars.String)
+            name: pl.String if name in names | self._as_texts else plain.get(self._plan.types[name], pl.String)
             for name in {*self.needed} & {*header.names}
         }
         try:
             frame = _read(found, header, types)
-        except (polars.exceptions.PolarsError, polars.exceptions.PanicException):
-            frame = _read(found, header, dict.fromkeys(types, polars.String))
+        except (pl.exceptions.PolarsError, pl.exceptions.PanicException):
+            frame = _read(found, header, dict.fromkeys(types, pl.String))
             for name, dtype in types.items():
                 texts = frame[name]
-                if dtype != polars.String and (texts.cast(dtype, strict=False).is_null() & (texts != "")).any():
+                if dtype != pl.String and (texts.cast(dtype, strict=False).is_null() & (texts != "")).any():
                     self._as_texts.add(name)
             return frame
         # 1e999 is too large and not infinite; only its text can tell.
         infinite = [name for name in types if frame[name].dtype.is_float() and frame[name].is_infinite().any()]
         if infinite:
-            frame = frame.with_columns(_read(found, header, dict.fromkeys(infinite, polars.String)).get_columns())
-        return frame.with_columns(polars.col(polars.Float64).fill_nan(None))
+            frame = frame.with_columns(_read(found, header, dict.fromkeys(infinite, pl.String)).get_columns())
+        return frame.with_columns(pl.col(pl.Float64).fill_nan(None))
 
 
-def _read(found: Records, header: Header, types: Mapping[str, Any]) -> polars.DataFrame:
+def _read(found: Records, header: Header, types: Mapping[str, Any]) -> pl.DataFrame:
     """Read the columns named in ``types``, each as its type."""
-    import polars
-
     if not found.content:
-        return polars.DataFrame(schema=dict(types))
+        return pl.DataFrame(schema=dict(types))
     numbered = {f"column_{i}": name for i, name in enumerate(header.names, 1)}
     # Polars removes a byte order mark, but here it is part of a field: the file's own is gone already.
     mark = BYTE_ORDER_MARK if found.content.startswith(BYTE_ORDER_MARK) else b""
-    read = polars.read_csv(
+    read = pl.read_csv(
         mark + found.content,
         has_header=False,
         separator=header.separator,
-        schema={number: types.get(name, polars.String) for number, name in numbered.items()},
+        schema={number: types.get(name, pl.String) for number, name in numbered.items()},
         columns=[number for number, name in numbered.items() if name in types],
         truncate_ragged_lines=False,
     )
     if len(read) != len(found.lines):
-        raise polars.exceptions.ComputeError(f"{len(found.lines)} records were read as {len(read)}")
+        raise pl.exceptions.ComputeError(f"{len(found.lines)} records were read as {len(read)}")
     read = read.rename(numbered, strict=False)
     # Two quotes are an empty field, like nothing at all. (Looking for one byte first is much faster.)
     quoted = b'"' in found.content and b'""' in found.content
-    return read.with_columns(polars.col(polars.String).replace("", None)) if quoted else read
+    return read.with_columns(pl.col(pl.String).replace("", None)) if quoted else read
 
 
 class _RecordFinder:
@@ -241,19 +223,19 @@ class _RecordFinder:
         lines = text.split(b"\n")[:-1]
         offsets = np.concatenate([[0], np.cumsum([len(line) + 1 for line in lines])]).tolist()
         lines = [line.removesuffix(b"\r") for line in lines]
-        problems = [NUL if b"\0" in line else "" if line.isascii() or _is_utf8(line) else NOT_UTF8 for line in lines]
-        # Where a record ends that is inside quotes when line i starts: after which line, or the line that breaks it.
+        faults = [NUL if b"\0" in line else "" if line.isascii() or _is_utf8(line) else NOT_UTF8 for line in lines]
+        # Where a record ends that is inside quotes when line i starts: after which line, and what is wrong with it.
         ends: list[tuple[int, str]] = [(len(lines), UNCLOSED)] * (len(lines) + 1)
         for i in range(len(lines) - 1, -1, -1):
-            after = "broken" if problems[i] else self._after(b'"' + lines[i]) if b'"' in lines[i] else "inside"
-            ends[i] = ends[i + 1] if after == "inside" else (i + 1, self._reason(lines[i], problems[i], after))
+            fault = faults[i] or (self._fault(b'"' + lines[i]) if b'"' in lines[i] else UNCLOSED)
+            ends[i] = ends[i + 1] if fault == UNCLOSED else (i + 1, fault)
         records: list[tuple[int, bytes]] = []
         rejected = []
         i = 0
         while i < len(lines):
-            after = "broken" if problems[i] else self._after(lines[i])
-            end, reason = (i + 1, self._reason(lines[i], problems[i], after)) if after != "inside" else ends[i + 1]
-            if after == "inside" and reason in ("", UNCLOSED) and offsets[end] - offsets[i] > LONGEST_RECORD:
+            fault = faults[i] or self._fault(lines[i])
+            end, reason = ends[i + 1] if fault == UNCLOSED else (i + 1, fault)
+            if fault == UNCLOSED and reason in ("", UNCLOSED) and offsets[end] - offsets[i] > LONGEST_RECORD:
                 end, reason = i + 1, UNCLOSED
             elif reason == UNCLOSED and not at_end:
                 break  # the rest of it may be in the next block
@@ -267,22 +249,18 @@ class _RecordFinder:
             if reason:
                 rejected.append(Rejected(self.source, first_line + i, reason, shown(lines[i])))
             i = end if record else i + 1
-        sizes = [len(record) for _, record in records]
-        starts = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])[: len(records)]
+        starts = np.cumsum([0, *(len(record) for _, record in records)], dtype=np.int64)[:-1]
         numbers = np.array([number for number, _ in records], dtype=np.int64)
         content = b"".join(record for _, record in records)
         return Records(content, starts, numbers, rejected), offsets[i], i
 
-    def _after(self, line: bytes) -> Literal["outside", "inside", "broken"]:
-        """Tell whether a line that starts outside quotes ends inside them."""
+    def _fault(self, line: bytes) -> str:
+        """Return what is wrong with a line that starts outside quotes; UNCLOSED if it ends inside them."""
         if (b'"' not in line and b"\r" not in line) or self._complete.fullmatch(line):
-            return "outside"
-        return "inside" if self._open.fullmatch(line) else "broken"
-
-    def _reason(self, line: bytes, problem: str, after: str) -> str:
-        if after != "broken":
             return ""
-        return problem or (LONE_RETURN if b"\r" in line else AFTER_QUOTE)
+        if self._open.fullmatch(line):
+            return UNCLOSED
+        return LONE_RETURN if b"\r" in line else AFTER_QUOTE
 
     def _fields(self, record: bytes) -> list[bytes]:
         """Return the fields of a record; those with a quote inside are quoted."""
