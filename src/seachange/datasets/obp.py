@@ -83,7 +83,9 @@ def _checked(feedback: Mapping[str, Any]) -> dict[str, Any]:
     if absent := [name for name in ("action", "reward") if feedback.get(name) is None]:
         raise LogError(f"bandit_feedback must have {absent[0]!r}; it has {', '.join(map(str, feedback)) or 'no keys'}.")
     given = {name: feedback.get(name) for name in N_AXES}
-    arrays = {name: None if each is None else _array(name, each, N_AXES[name]) for name, each in given.items()}
+    arrays: dict[str, Any] = {
+        name: None if each is None else _array(name, each, N_AXES[name]) for name, each in given.items()
+    }
     n = len(arrays["action"])
     for name, array in arrays.items():
         if array is not None and name != "action_context" and len(array) != n:

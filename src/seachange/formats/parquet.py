@@ -84,11 +84,9 @@ class ParquetLog(TableLog):
         for path in self.paths:
             with _reading(path):
                 start = 1
-                # Batches follow the row groups of the file, so nothing is unpacked twice and little is copied.
-                for frame in _merged(self._columns_of(path, self.needed).collect_batches(lazy=True), rows):
-                    for first, end in _cuts(frame, rows):
-                        piece = frame[first:end]
-                        yield [TableBlock(path, np.arange(start + first, start + end), piece, _row_text(piece))]
+                # Batches follow the row groups of the file, so nothing is unpacked twice.
+                for frame in _pieces(self._columns_of(path, self.needed).collect_batches(lazy=True), rows):
+                    yield [TableBlock(path, np.arange(start, start + len(frame)), frame, _row_text(frame))]
                     start += len(frame)
 
 
@@ -159,28 +157,17 @@ def _action_column(log: BanditLog) -> pl.Series:
     return pl.Series(list(log.action_names))
 
 
-def _merged(frames: Iterable[pl.DataFrame], rows: int) -> Iterator[pl.DataFrame]:
-    """Yield small batches together, without a copy, until they make half a part."""
+def _pieces(batches: Iterable[pl.DataFrame], rows: int) -> Iterator[pl.DataFrame]:
+    """Yield at most ``rows`` rows at a time, without copies: large batches in slices, small ones together."""
     waiting: list[pl.DataFrame] = []
-    for frame in frames:
-        waiting.append(frame)
-        if sum(map(len, waiting)) >= rows // 2:
-            yield pl.concat(waiting, rechunk=False)
-            waiting = []
+    for batch in batches:
+        for piece in batch.iter_slices(rows):
+            if waiting and sum(map(len, waiting)) + len(piece) > rows:
+                yield pl.concat(waiting, rechunk=False)
+                waiting = []
+            waiting.append(piece)
     if waiting:
         yield pl.concat(waiting, rechunk=False)
-
-
-def _cuts(frame: pl.DataFrame, rows: int) -> Iterator[tuple[int, int]]:
-    """Yield pieces of at most ``rows`` rows that end where a chunk of memory ends, so that nothing has to be copied."""
-    ends = np.cumsum(frame.to_series(0).chunk_lengths())
-    first = 0
-    while first < len(frame):
-        end = int(ends[ends <= first + rows].max(initial=0))
-        if end - first < max(1, rows // 2):
-            end = min(first + rows, len(frame))
-        yield first, end
-        first = end
 
 
 def _row_text(frame: pl.DataFrame) -> Any:

@@ -185,7 +185,8 @@ class TableLog:
 
     @cached_property
     def _plan(self) -> Plan:
-        samples, clock, time = self._samples(), cast("Clock", "number"), self.columns.get("time")
+        samples, time = self._samples(), self.columns.get("time")
+        clock: Clock = "number"
         if time is not None:
             clock, note = clock_of(samples[time], self.paths[0].name)
             self.notes += [note] if note else []
@@ -398,8 +399,8 @@ def _not_numbers(role: str, name: str, words: Sequence[str]) -> LogError:
 
 def _warn_of_percents(name: str, values: pl.Series) -> None:
     seen = values.cast(pl.Float64).drop_nulls()
-    most = seen.max() if len(seen) else 0.0
-    if 1 < most <= 100 and (seen > 0).all() and (seen > 1).sum() > len(seen) / 2:  # type: ignore[operator]
+    most = max(seen, default=0.0)
+    if 1 < most <= 100 and (seen > 0).all() and (seen > 1).sum() > len(seen) / 2:
         warnings.warn(
             f"propensities must be in (0, 1]; column {name!r} has values up to {most:g}, which look like percentages. "
             "Divide them by 100.",

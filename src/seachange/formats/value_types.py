@@ -91,7 +91,7 @@ def _decimal_commas(texts: pl.Series) -> bool:
     """Whether these are numbers with decimal commas, and not with commas between thousands."""
     alike = texts.str.contains(COMMA_NUMBER)
     with_comma = texts.filter(alike & texts.str.contains(",", literal=True))
-    return alike.mean() >= MOST and len(with_comma) > 0 and not with_comma.str.contains(THOUSANDS).all()  # type: ignore[operator]
+    return alike.sum() >= MOST * len(texts) and not with_comma.str.contains(THOUSANDS).all()
 
 
 def converted(texts: pl.Series, kind: TextType, use: Use) -> Converted:
