@@ -59,13 +59,12 @@ CANDIDATE = {
 # The impression that an unreadable line belongs to.
 ANY_KEY = re.compile(r"example +([0-9]+):|([0-9]+) +\||\S+ +exid:([0-9]+)(?:\s|$)", re.ASCII)
 CLICKS = {0.0: 0.0, 1.0: 1.0, 0.999: 0.0, 0.001: 1.0}
-NOT_CANDIDATE = "line {line} of the impression is not a candidate"
-UNKNOWN_LINE = "the line is neither the first of an impression nor a candidate"
-NO_FIRST_LINE = "the first line of the impression is missing, or has no label and propensity"
-BAD_LABEL = "the label must be 0.001 or 1 (a click) or 0.999 or 0 (no click)"
+# Faults of an impression by whether its first line is a candidate; of a propensity, by whether it is the test-bed's.
+NOT_FIRST = {
+    True: "the first line of the impression is missing, or has no label and propensity",
+    False: "the line is neither the first of an impression nor a candidate",
+}
 BAD_PROPENSITY = {True: "the propensity must be above 0", False: "|p must be 1 / propensity, at least 1"}
-SEVERAL_SLOTS = "a banner with {n} slots does not choose one candidate"
-WRONG_NUMBER = "the impression should have {stated} candidates but has {found}"
 COLUMNS = {"action": "the first candidate", "reward": "click", "propensity": "propensity"}
 
 
@@ -88,7 +87,7 @@ class Impression:
         """The first rule that the impression breaks, once it is complete."""
         found, stated = len(self.candidates), self.n_candidates
         wrong = found == 0 or stated not in (None, found)
-        return self.fault or (WRONG_NUMBER.format(stated=stated, found=found) if wrong else None)
+        return self.fault or (f"the impression should have {stated} candidates but has {found}" if wrong else None)
 
 
 class CriteoLog:
@@ -149,13 +148,13 @@ class CriteoLog:
                 key = known["key"] if known else _key(line)
                 if current is not None and first is None and key in (None, current.key):
                     if candidate is None:
-                        current.fault = current.fault or NOT_CANDIDATE.format(line=number)
+                        current.fault = current.fault or f"line {number} of the impression is not a candidate"
                     else:
                         current.candidates.append(_words(candidate))
                     continue
                 if current is not None:
                     yield current
-                current = Impression(number, text, key, fault=NO_FIRST_LINE if candidate else UNKNOWN_LINE)
+                current = Impression(number, text, key, fault=NOT_FIRST[candidate is not None])
                 if first is not None:
                     _fill(current, first, testbed)
         if current is not None:
@@ -217,8 +216,8 @@ def _fill(impression: Impression, line: re.Match[str], testbed: bool) -> None:
         impression.candidates.append(_words(line))
     impression.fault = None
     if math.isnan(impression.reward):
-        impression.fault = BAD_LABEL
+        impression.fault = "the label must be 0.001 or 1 (a click) or 0.999 or 0 (no click)"
     elif not (0 if testbed else 1) <= stated < math.inf or stated == 0:
         impression.fault = BAD_PROPENSITY[testbed]
     elif n_slots != 1:
-        impression.fault = SEVERAL_SLOTS.format(n=n_slots)
+        impression.fault = f"a banner with {n_slots} slots does not choose one candidate"

@@ -21,7 +21,7 @@ import polars as pl
 from seachange.errors import LogError
 from seachange.formats.action_lists import MAX_LINES, line_batches
 from seachange.formats.column_roles import require_no_columns
-from seachange.formats.sources import blocks_of, head_of, shown
+from seachange.formats.sources import blocks_of, head_of, is_utf8, shown
 from seachange.log.raw import PART_ROWS, Pool, RawRounds, Rejected
 
 COLUMNS = {"action": "item_id", "reward": "click", "propensity": "propensity_score", "time": "timestamp"}
@@ -33,10 +33,7 @@ CAMPAIGNS = ("all", "men", "women")
 TIME = r"^[1-9][0-9]{3}-[0-9]{2}-[0-9]{2} [0-9]{2}(:[0-5][0-9]){2}(\.[0-9]{1,6})?[+-]([01][0-9]|2[0-3]):[0-5][0-9]$"
 WHOLE = r"^[0-9]{1,9}$"
 NUMBER = r"^-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]{1,3})?$"
-NOT_TEXT = "the line is not UTF-8 text, or has a carriage return within"
-WRONG_FIELDS = "a line must have {wanted} fields; this one has {found}"
 BAD_AFFINITY = f"{AFFINITY}… must be numbers"
-UNKNOWN_ITEM = "item_id must be one of the campaign's items"
 RULES = {
     "timestamp": (TIME, "timestamp must be a time with its zone, such as 2019-11-24 00:00:17.004101+00:00"),
     "item_id": (WHOLE, "item_id must be a whole number"),
@@ -122,12 +119,14 @@ class OpenBanditLog:
         kept, rejected = [], []
         for number, content in numbered:
             line = content.removesuffix(b"\r")
-            n_fields = line.count(b",") + 1
-            if n_fields == len(header) and _is_text(line):
+            if (n_fields := line.count(b",") + 1) != len(header):
+                reason = f"a line must have {len(header)} fields; this one has {n_fields}"
+            elif b"\r" in line or not is_utf8(line):
+                reason = "the line is not UTF-8 text, or has a carriage return within"
+            else:
                 kept.append((number, line))
-            elif line.strip():
-                wrong_count = WRONG_FIELDS.format(wanted=len(header), found=n_fields)
-                reason = NOT_TEXT if n_fields == len(header) else wrong_count
+                continue
+            if line.strip():
                 rejected.append(Rejected(self.log_path.name, number, reason, shown(line)))
         lines = np.array([number for number, _ in kept], np.int64)
         users = [name for name in header if name.startswith(USER)]
@@ -143,8 +142,8 @@ class OpenBanditLog:
         reasons = self._reasons(texts, typed, affinities)
         sound = reasons.is_null()
         for place in sound.not_().arg_true():
-            line_text = shown(",".join(each or "" for each in texts.row(place)).encode())
-            rejected.append(Rejected(self.log_path.name, int(lines[place]), reasons[place], line_text))
+            number, line = kept[place]
+            rejected.append(Rejected(self.log_path.name, number, reasons[place], shown(line)))
         typed = typed.filter(sound)
         return RawRounds(
             source=self.log_path.name,
@@ -169,7 +168,7 @@ class OpenBanditLog:
             reasons = reasons.set(wrong, rule)
         if self.item_features or self.affinities:
             unknown = (typed["item_id"] >= self._n_items(affinities)).fill_null(False) & reasons.is_null()
-            reasons = reasons.set(unknown, UNKNOWN_ITEM)
+            reasons = reasons.set(unknown, "item_id must be one of the campaign's items")
         return reasons
 
     def _n_items(self, affinities: list[str]) -> int:
@@ -202,13 +201,6 @@ def _header(head: bytes) -> list[str]:
 
 def _logs_in(folder: Path) -> list[Path]:
     return sorted(path for path in folder.iterdir() if path.is_file() and path.name.split(".")[0] in CAMPAIGNS)
-
-
-def _is_text(line: bytes) -> bool:
-    try:
-        return "\r" not in line.decode()
-    except UnicodeDecodeError:
-        return False
 
 
 def _texts(content: bytes, header: list[str], wanted: list[str]) -> pl.DataFrame:

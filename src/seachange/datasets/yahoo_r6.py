@@ -63,22 +63,8 @@ ARTICLE = {
     R6B: re.compile(rb"id-(" + WHOLE + rb")" + BLANK),
 }
 
-OTHER_RELEASE = "the line is of {release}"
-WRONG_FIELDS = "a visit has 10 fields and 7 more per article; this line has {n}"
-BAD_TIME = "the time must be a whole number of seconds"
-BAD_SHOWN = "the article shown must be {article}"
-BAD_CLICK = "the click must be 0 or 1"
-NO_USER = "the fourth field must be |user"
-NOT_PAIR = "a feature must be an index, a colon and a value"
-BAD_VALUE = "the value of a feature must be a decimal number"
 BAD_INDEX = "the index of a feature must be a whole number from 1 to {most}"
 REPEATED_INDEX = "an index occurs twice"
-MISSING_VALUES = "one of the six features is missing"
-MISSING_CONSTANT = "user feature 1 is missing"
-BAD_ARTICLE = "an article of the pool must be | and {article}"
-EMPTY_POOL = "the pool is empty"
-REPEATED_ARTICLE = "an article is in the pool twice"
-NOT_IN_POOL = "the article shown is not in the pool"
 ID = {R6A: "a whole number", R6B: "id- and a whole number"}
 
 
@@ -208,7 +194,7 @@ class _Visits:
         """Add a visit, or reject its line."""
         if (head := VISIT[self.release].match(line)) is not None:
             time, shown_id, click, *features = head.groups()
-            user = _values(features) if self.release == R6A else _user_places(features[0])
+            user = _values(features) if self.release == R6A else _places(features[0])
             codes, ids = self._pool(line[head.end() :])
             if user is not None and (article := int(shown_id)) in ids:
                 self.lines.append(number)
@@ -246,9 +232,10 @@ class _Visits:
         heads = np.array(self.heads, np.int64).reshape(-1, 4)
         pools, table = np.array(self.pools, np.int64), np.array(self.values, np.float64)
         values = table.reshape(len(self.ids), -1)[pools] if len(self.ids) else np.zeros((0, 0))
-        rejected = [
-            Rejected(source, number, _broken_rule(line, self.release), shown(line)) for number, line in self.rejected
-        ]
+        rejected = tuple(
+            Rejected(source, number, next(_broken_rules(line, self.release)), shown(line))
+            for number, line in self.rejected
+        )
         part = RawRounds(
             source=source,
             lines=np.array(self.lines, np.int64),
@@ -262,7 +249,7 @@ class _Visits:
                 pl.DataFrame({f"article.{i}": column for i, column in enumerate(values.T, 1)}),
                 pl.Series("article", np.array(self.ids, np.int64)[pools]),
             ),
-            rejected=tuple(rejected),
+            rejected=rejected,
         )
         self._clear()
         return part
@@ -282,61 +269,68 @@ def _values(pairs: Sequence[bytes]) -> tuple[float, ...] | None:
     return tuple(map(values.__getitem__, INDICES)) if len(values) == len(INDICES) else None
 
 
-def _user_places(text: bytes) -> list[int] | None:
+def _places(text: bytes) -> list[int] | None:
     """The features that a user of R6B has; None if they break a rule."""
     places = [*map(int, text.split())]
-    return places if _broken_places(places) is None else None
+    return None if any(_broken_places(places)) else places
 
 
-def _broken_places(places: list[int]) -> str | None:
+def _broken_places(places: list[int]) -> Iterator[str]:
     if not all(1 <= place <= N_USER_FEATURES for place in places):
-        return BAD_INDEX.format(most=N_USER_FEATURES)
-    return REPEATED_INDEX if len(set(places)) < len(places) else MISSING_CONSTANT if 1 not in places else None
+        yield BAD_INDEX.format(most=N_USER_FEATURES)
+    if len({*places}) < len(places):
+        yield REPEATED_INDEX
+    if 1 not in places:
+        yield "user feature 1 is missing"
 
 
-def _broken_pairs(words: list[bytes]) -> str | None:
+def _broken_pairs(words: list[bytes]) -> Iterator[str]:
     seen: set[bytes] = set()
     for word in words:
         index, colon, value = word.partition(b":")
         if word.startswith(b"|"):
-            return MISSING_VALUES
+            yield "one of the six features is missing"
         if not colon:
-            return NOT_PAIR
+            yield "a feature must be an index, a colon and a value"
         if index not in INDICES:
-            return BAD_INDEX.format(most=len(INDICES))
+            yield BAD_INDEX.format(most=len(INDICES))
         if index in seen:
-            return REPEATED_INDEX
+            yield REPEATED_INDEX
         if not re.fullmatch(DECIMAL, value):
-            return BAD_VALUE
+            yield "the value of a feature must be a decimal number"
         seen.add(index)
-    return None
 
 
-def _broken_rule(line: bytes, release: str) -> str:
-    """The first rule that a rejected line breaks."""
+def _broken_rules(line: bytes, release: str) -> Iterator[str]:
+    """Yield the rules that a rejected line breaks; only the first one is certain."""
     if (other := release_of(line)) not in (None, release):
-        return OTHER_RELEASE.format(release=other)
+        yield f"the line is of {other}"
     words = re.split(BLANK, line.strip(b" \t"))
     if release == R6A and (len(words) - 10) % 7:
-        return WRONG_FIELDS.format(n=len(words))
-    head, words = [*words[:4], b"", b"", b"", b""][:4], words[4:]
-    forms = {BAD_TIME: WHOLE, BAD_SHOWN: PREFIX[release] + WHOLE, BAD_CLICK: b"[01]", NO_USER: rb"\|user"}
-    for word, (rule, form) in zip(head, forms.items(), strict=True):
+        yield f"a visit has 10 fields and 7 more per article; this line has {len(words)}"
+    article_id, id_text = PREFIX[release] + WHOLE, ID[release]
+    forms = {
+        "the time must be a whole number of seconds": WHOLE,
+        f"the article shown must be {id_text}": article_id,
+        "the click must be 0 or 1": rb"[01]",
+        "the fourth field must be |user": rb"\|user",
+    }
+    for word, (rule, form) in zip([*words, *[b""] * len(forms)], forms.items(), strict=False):
         if not re.fullmatch(form, word):
-            return rule.format(article=ID[release])
+            yield rule
     if release == R6A:
-        user, articles = words[:6], [words[i : i + 7] for i in range(6, len(words), 7)]
-        broken = _broken_pairs(user)
+        user, articles = words[4:10], [words[i : i + 7] for i in range(10, len(words), 7)]
+        yield from _broken_pairs(user)
     else:
-        end = next((i for i, word in enumerate(words) if word.startswith(b"|")), len(words))
-        articles = [[word] for word in words[end:]]
-        whole = all(re.fullmatch(WHOLE, word) for word in words[:end])
-        broken = _broken_places([int(word) if whole else 0 for word in words[:end]])
+        end = next((i for i, word in enumerate(words[4:], 4) if word.startswith(b"|")), len(words))
+        user, articles = words[4:end], [[word] for word in words[end:]]
+        yield from _broken_places([int(word) if re.fullmatch(WHOLE, word) else 0 for word in user])
     for article, *pairs in articles:
-        if broken is None and not re.fullmatch(rb"\|" + PREFIX[release] + WHOLE, article):
-            broken = BAD_ARTICLE.format(article=ID[release])
-        broken = broken or _broken_pairs(pairs)
-    distinct = {int(article[0][1:].removeprefix(b"id-")) for article in articles} if broken is None else set()
-    return broken or (
-        EMPTY_POOL if not articles else REPEATED_ARTICLE if len(distinct) < len(articles) else NOT_IN_POOL
-    )
+        if not re.fullmatch(rb"\|" + article_id, article):
+            yield f"an article of the pool must be | and {id_text}"
+        yield from _broken_pairs(pairs)
+    if not articles:
+        yield "the pool is empty"
+    if len({int(article.removeprefix(b"|" + PREFIX[release])) for article, *_ in articles}) < len(articles):
+        yield "an article is in the pool twice"
+    yield "the article shown is not in the pool"

@@ -20,7 +20,16 @@ import polars as pl
 
 from seachange.engine.prefetch import made_ahead
 from seachange.errors import LogError
-from seachange.formats.sources import BYTE_ORDER_MARK, HEAD_BYTES, NOT_UTF8, blocks_of, head_of, refuse_utf16, shown
+from seachange.formats.sources import (
+    BYTE_ORDER_MARK,
+    HEAD_BYTES,
+    NOT_UTF8,
+    blocks_of,
+    head_of,
+    is_utf8,
+    refuse_utf16,
+    shown,
+)
 from seachange.formats.table import FEW_ROWS, HEAD_ROWS, TableBlock, TableLog
 from seachange.log.raw import NUMBER, Rejected
 from seachange.protocols import Bools, Ints
@@ -174,7 +183,7 @@ class _RecordFinder:
 
     def records(self, text: bytes, line: int, at_end: bool) -> tuple[Records, int, int]:
         """Return the records of a block that starts at ``line``, and how many bytes and lines they take."""
-        if b"\0" not in text and (text.isascii() or _is_utf8(text)):
+        if b"\0" not in text and (is_utf8(text)):
             found = self._regular(text, line, at_end)
             if found is not None:
                 return found
@@ -223,7 +232,7 @@ class _RecordFinder:
         lines = text.split(b"\n")[:-1]
         offsets = np.concatenate([[0], np.cumsum([len(line) + 1 for line in lines])]).tolist()
         lines = [line.removesuffix(b"\r") for line in lines]
-        faults = [NUL if b"\0" in line else "" if line.isascii() or _is_utf8(line) else NOT_UTF8 for line in lines]
+        faults = [NUL if b"\0" in line else "" if is_utf8(line) else NOT_UTF8 for line in lines]
         # Where a record ends that is inside quotes when line i starts: after which line, and what is wrong with it.
         ends: list[tuple[int, str]] = [(len(lines), UNCLOSED)] * (len(lines) + 1)
         for i in range(len(lines) - 1, -1, -1):
@@ -278,14 +287,6 @@ class _RecordFinder:
         return f"the line has {fields} field{'s' * (fields != 1)} and the header {self.n_fields}"
 
 
-def _is_utf8(text: bytes) -> bool:
-    try:
-        text.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
 def _quotes_at_ends(codes: npt.NDArray[np.uint8], quotes: Ints, separator: int) -> bool:
     """Whether quotes open at the start of a field, close at its end, and are doubled elsewhere."""
     opening, closing = quotes[::2], quotes[1::2]
@@ -310,7 +311,7 @@ def _header(path: Path) -> Header:
         raise LogError(
             f"the lines of {where} end in carriage returns alone. Convert it with: tr '\\r' '\\n' < in > out"
         )
-    if not _is_utf8(first):
+    if not is_utf8(first):
         raise LogError(f"line {skipped + 1} of {where} should name the columns; {NOT_UTF8}.")
     if b"\0" in first:
         raise LogError(f"{where} is not a table of text: it has NUL bytes.")

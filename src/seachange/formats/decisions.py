@@ -44,20 +44,8 @@ NEAR = 1 << 16
 MAX_DEPTH = 64
 COLUMNS = {name: name for name in ("action", "reward", "propensity", "time")}
 # Rules that a line may break.
-NOT_DECISION = "the line is neither a decision nor a reward: {error}"
 TOO_DEEP = f"objects and lists are nested more than {MAX_DEPTH} deep"
-BAD_YEAR = "the time is not in the years 1 to 9999"
-MIXED_LISTS = "some decisions have a list of actions and others have none"
-EMPTY = "a line must have an action (a decision) or a reward"
-NO_ACTION = "a decision must have an action"
-REWARD_INSIDE = "a decision and its reward must be separate lines"
-NO_CONTEXT = "a decision must have a context and a propensity"
-NO_LIST = "features and probs need a list of actions"
-REPEATED_ACTION = "actions must differ"
-NOT_LISTED = "the action must be one of actions"
-WRONG_LENGTH = "{name} must have one entry per action"
 SECOND_REWARD = "the decision already has a reward"
-SECOND_DECISION = "a recent decision has the same id"
 NO_DECISION = "there is no decision with this id"
 
 
@@ -80,22 +68,22 @@ def broken_rule(line: DecisionLine) -> str | None:
     """The first rule that a line breaks."""
     if line.action is None:
         if line.reward is None:
-            return EMPTY
+            return "a line must have an action (a decision) or a reward"
         given = (line.context, line.propensity, line.actions, line.features, line.probs)
-        return None if given == (None,) * len(given) else NO_ACTION
+        return None if given == (None,) * len(given) else "a decision must have an action"
     if line.reward is not None:
-        return REWARD_INSIDE
+        return "a decision and its reward must be separate lines"
     if line.propensity is None or line.context is None:
-        return NO_CONTEXT
+        return "a decision must have a context and a propensity"
     if line.actions is None:
-        return NO_LIST if line.features or line.probs else None
+        return "features and probs need a list of actions" if line.features or line.probs else None
     if len(set(line.actions)) < len(line.actions):
-        return REPEATED_ACTION
+        return "actions must differ"
     if line.action not in line.actions:
-        return NOT_LISTED
+        return "the action must be one of actions"
     for name, each in (("features", line.features), ("probs", line.probs)):
         if each is not None and len(each) != len(line.actions):
-            return WRONG_LENGTH.format(name=name)
+            return f"{name} must have one entry per action"
     return None
 
 
@@ -335,7 +323,7 @@ class DecisionsLog(TextLog):
                 yield place.rejected(line, text)
             elif line.reward is None:
                 if line.decision in pending:
-                    yield place.rejected(SECOND_DECISION, text)
+                    yield place.rejected("a recent decision has the same id", text)
                 elif oldest := _add(pending, line.decision, Pending(place, line), self.near):
                     yield from _with_reward(oldest, far)
             elif line.decision in pending:
@@ -426,7 +414,7 @@ def _lines(batches: Iterable[LineBatch]) -> Iterator[tuple[Place, bytes, Decisio
             if isinstance(line, DecisionLine) and line.action is not None:
                 pooled = line.actions is not None if pooled is None else pooled
                 if pooled != (line.actions is not None):
-                    line = MIXED_LISTS
+                    line = "some decisions have a list of actions and others have none"
             yield Place(file, number, batch.source), text, line
 
 
@@ -436,11 +424,11 @@ def _parsed(text: bytes) -> DecisionLine | str:
         if line.time is not None and line.time.tzinfo is not None:
             line.time = line.time.astimezone(UTC).replace(tzinfo=None)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        return NOT_DECISION.format(error=error)
+        return f"the line is neither a decision nor a reward: {error}"
     except RecursionError:
         return TOO_DEEP
     except OverflowError:
-        return BAD_YEAR
+        return "the time is not in the years 1 to 9999"
     if text.count(b"{") + text.count(b"[") > MAX_DEPTH and _too_deep([line.context, line.features]):
         return TOO_DEEP
     return broken_rule(line) or line

@@ -1,4 +1,4 @@
-"""Parquet files: reading them in parts, and writing logs as tables with one row per round."""
+"""Parquet files: reading them in parts, and writing logs with one row per round."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ import polars as pl
 
 from seachange.errors import LogError
 from seachange.formats.nested_fields import fields_in, lifting, path_to, paths_to
-from seachange.formats.table import HEAD_ROWS, ROLES, TableBlock, TableLog
+from seachange.formats.table import HEAD_ROWS, TableBlock, TableLog
 from seachange.formats.value_types import INTEGER_NAME, TextType, Use
 from seachange.log.bandit_log import BanditLog
-from seachange.log.raw import RawLog, RawRounds
 from seachange.outputs import written_whole
 
 MAGIC = b"PAR1"
@@ -90,71 +89,38 @@ class ParquetLog(TableLog):
                     start += len(frame)
 
 
-def write_parquet(
-    log: BanditLog | RawLog | Iterable[RawRounds], path: str | Path, columns: Mapping[str, str] | None = None
-) -> None:
-    """Write the rounds of a log, raw or not, part by part; the file appears complete or not at all.
-
-    ``columns`` names the columns of the action, the reward and so on. By default they have the names of the RawLog, or
-    the names of the roles. The contexts of a BanditLog are written as numbers.
-    """
-    names = dict(columns or (log.columns if not isinstance(log, BanditLog) and hasattr(log, "columns") else {}))
-    with written_whole(path) as unfinished, TemporaryDirectory(prefix="seachange-") as folder:
-        parts = []
-        for i, frame in enumerate(_frames(log, names)):
-            parts.append(Path(folder) / f"{i}.parquet")
-            frame.write_parquet(parts[-1])
-        if not parts:
-            raise LogError("the log is empty: there is nothing to write.")
-        # Parts may differ: integers in one can have decimals in the next, and files of a data set may lack columns.
-        pl.concat([_scan(part) for part in parts], how="diagonal_relaxed").sink_parquet(unfinished)
-
-
-def _frames(log: BanditLog | RawLog | Iterable[RawRounds], names: Mapping[str, str]) -> Iterator[pl.DataFrame]:
-    if isinstance(log, BanditLog):
-        action_names = _action_column(log)
-        yield from (_frame_of_log(part, names, action_names) for part in log.chunks())
-        return
-    for rounds in log.parts() if hasattr(log, "parts") else log:
-        if rounds.pool is not None:
-            raise LogError("a table cannot hold rounds with their own lists of actions; write them as .dsjson.")
-        columns = {role: getattr(rounds, role) for role in ROLES}
-        if len(rounds):
-            present = {role: column for role, column in columns.items() if column is not None}
-            yield _frame(present, rounds.features, names)
-
-
-def _frame_of_log(log: BanditLog, names: Mapping[str, str], action_names: pl.Series) -> pl.DataFrame:
+def write_parquet(log: BanditLog, path: str | Path) -> None:
+    """Write the rounds of a log, with contexts as numbers; the file appears complete or not at all."""
     if log.joint.kind == "per action" or log.masked:
         raise LogError(
             "a table has no place for features of each action or for actions that could not be shown; "
             "write this log as .dsjson."
         )
-    columns: dict[str, Any] = {
+    # As numbers if all are, so that they keep their order when they are read.
+    numbers = all(re.fullmatch(INTEGER_NAME, name) for name in log.action_names)
+    names = pl.Series([int(name) if numbers else name for name in log.action_names])
+    with written_whole(path) as unfinished, TemporaryDirectory(prefix="seachange-") as folder:
+        parts = []
+        for i, part in enumerate(log.chunks()):
+            parts.append(Path(folder) / f"{i}.parquet")
+            _frame(part, names).write_parquet(parts[-1])
+        if not parts:
+            raise LogError("the log is empty: there is nothing to write.")
+        pl.concat([_scan(part) for part in parts]).sink_parquet(unfinished)
+
+
+def _frame(log: BanditLog, action_names: pl.Series) -> pl.DataFrame:
+    columns = {
         "action": action_names.gather(log.actions),
         "reward": log.rewards,
         "propensity": log.propensities if log.propensities_known else None,
         "time": log.times,
         "sequence": log.sequences,
     }
-    series = {role: pl.Series(column) for role, column in columns.items() if column is not None}
-    return _frame(series, pl.DataFrame(log.contexts, schema=list(log.context_names)), names)
-
-
-def _frame(roles: Mapping[str, pl.Series], features: pl.DataFrame, names: Mapping[str, str]) -> pl.DataFrame:
-    """Return a table of rounds: the roles first, each under the name of its column."""
-    renamed = [column.alias(names.get(role, role)) for role, column in roles.items()]
-    for column in renamed:
-        if column.name in features.columns:
-            raise LogError(f"two columns cannot both be named {column.name!r}: it is also a feature. Rename one.")
-    return pl.DataFrame([*renamed, *features.get_columns()])
-
-
-def _action_column(log: BanditLog) -> pl.Series:
-    """Return the names of the actions; as numbers if all are, so that they keep their order when they are read."""
-    if all(re.fullmatch(INTEGER_NAME, name) for name in log.action_names):
-        return pl.Series([int(name) for name in log.action_names])
-    return pl.Series(list(log.action_names))
+    roles = pl.DataFrame({role: column for role, column in columns.items() if column is not None})
+    if twice := {*roles.columns} & {*log.context_names}:
+        raise LogError(f"two columns cannot both be named {min(twice)!r}: it is also a feature. Rename one.")
+    return roles.hstack(pl.DataFrame(log.contexts, schema=list(log.context_names)))
 
 
 def _pieces(batches: Iterable[pl.DataFrame], rows: int) -> Iterator[pl.DataFrame]:

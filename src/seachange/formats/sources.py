@@ -174,6 +174,14 @@ def blocks_of(path: Path, after: bytes = b"") -> Iterator[Block]:
             ) from damage
 
 
+def is_utf8(content: bytes | bytearray) -> bool:
+    """Whether bytes are UTF-8 text."""
+    try:
+        return content.isascii() or content.decode() is not None
+    except UnicodeDecodeError:
+        return False
+
+
 def shown(content: bytes) -> str:
     """Return bytes as text that is short enough for a message."""
     return content[: 4 * SHOWN].decode(errors="replace").rstrip("\r\n")[:SHOWN]
