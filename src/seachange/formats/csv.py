@@ -1,7 +1,7 @@
 """CSV, TSV and similar tables of text: fields between commas, tabs, semicolons or bars, below a line of names.
 
-Polars reads the values. It cannot tell which lines are damaged, so the records are found here first: in a whole block
-at once with arrays, or line by line if its quotes are irregular or its bytes are not text. A bad line then costs only
+Polars reads the values. It does not report which lines are damaged, so the records are located here first: with arrays
+for a whole block, or line by line if its quotes are irregular or its bytes are not text. A bad line then costs only
 itself, and the time is linear in the size of the file.
 """
 
@@ -32,7 +32,7 @@ from seachange.formats.sources import (
 )
 from seachange.formats.table import FEW_ROWS, HEAD_ROWS, TableBlock, TableLog
 from seachange.log.raw import NUMBER, Rejected
-from seachange.protocols import Bools, Ints
+from seachange.protocols import Ints
 
 SEPARATORS = ",\t;|"
 SAMPLE_LINES = 50
@@ -42,7 +42,7 @@ UNCLOSED = "a quote opens a field and never closes"
 AFTER_QUOTE = "text follows a closing quote"
 LONE_RETURN = "a carriage return is not at the end of the line"
 NUL = "a NUL byte is not text"
-NEWLINE, QUOTE, RETURN = b"\n"[0], b'"'[0], b"\r"[0]
+NEWLINE, QUOTE = b"\n"[0], b'"'[0]
 
 
 class Header(NamedTuple):
@@ -103,7 +103,7 @@ class CsvLog(TableLog):
         finder = _RecordFinder(header.separator, len(header.names), self._sources[path])
         text, line = b"", 1
         for block in blocks_of(path):
-            text += block.text
+            text += block.text.replace(b"\r\n", b"\n") if b"\r" in block.text else block.text
             start = 0
             while line <= header.lines and start < len(text):
                 start, line = text.index(b"\n", start) + 1, line + 1
@@ -183,18 +183,16 @@ class _RecordFinder:
 
     def records(self, text: bytes, line: int, at_end: bool) -> tuple[Records, int, int]:
         """Return the records of a block that starts at ``line``, and how many bytes and lines they take."""
-        if b"\0" not in text and (is_utf8(text)):
-            found = self._regular(text, line, at_end)
-            if found is not None:
-                return found
-        return self._by_line(text, line, at_end)
+        regular = None
+        if b"\0" not in text and b"\r" not in text and is_utf8(text):
+            regular = self._regular(text, line, at_end)
+        return self._by_line(text, line, at_end) if regular is None else regular
 
     def _regular(self, text: bytes, line: int, at_end: bool) -> tuple[Records, int, int] | None:
         """Find all records with arrays; None if a quote is not at the start or end of its field."""
         codes = np.frombuffer(text, dtype=np.uint8)
         newlines, separators = codes == NEWLINE, codes == self.separator[0]
         all_newlines = ends = np.flatnonzero(newlines)
-        inside: Bools = np.zeros(0, dtype=bool)
         if b'"' in text:
             quotes = codes == QUOTE
             if not _quotes_at_ends(codes, np.flatnonzero(quotes), self.separator[0]):
@@ -205,33 +203,23 @@ class _RecordFinder:
         used = int(ends[-1]) + 1 if len(ends) else 0
         if len(text) - used > LONGEST_RECORD or (at_end and used < len(text)):
             return None
-        if b"\r" in text:
-            returns = np.flatnonzero(codes[:used] == RETURN)
-            if (len(inside) and inside[returns].any()) or (codes[returns + 1] != NEWLINE).any():
-                return None
         starts = np.concatenate([[0], ends + 1])[: len(ends)]
         fields = 1 + np.diff(np.searchsorted(np.flatnonzero(separators), ends), prepend=0)
         lines = line + np.searchsorted(all_newlines, starts)
-        blank = (ends == starts) | ((ends == starts + 1) & (codes[starts] == RETURN))
+        blank, sizes = ends == starts, ends - starts + 1
         good = (fields == self.n_fields) & ~blank
         rejected = [
             Rejected(self.source, int(lines[i]), self._wrong_count(int(fields[i])), shown(text[starts[i] : ends[i]]))
             for i in np.flatnonzero(~good & ~blank)
         ]
-        content = text[:used]
-        if not good.all():
-            content = codes[:used][np.repeat(good, np.diff(ends, prepend=-1))].tobytes()
-            starts = np.concatenate([[0], np.cumsum((ends - starts + 1)[good])])[: int(good.sum())]
-        if b"\r" in content:
-            returns = np.flatnonzero(np.frombuffer(content, dtype=np.uint8) == RETURN)
-            content, starts = content.replace(b"\r\n", b"\n"), starts - np.searchsorted(returns, starts)
+        content = text[:used] if good.all() else codes[:used][np.repeat(good, sizes)].tobytes()
+        starts = np.cumsum(sizes[good]) - sizes[good]
         return Records(content, starts, lines[good], rejected), used, int(np.searchsorted(all_newlines, used))
 
     def _by_line(self, text: bytes, first_line: int, at_end: bool) -> tuple[Records, int, int]:
         """Find records line by line. A line with wrong quotes is rejected alone, and the next one starts a record."""
         lines = text.split(b"\n")[:-1]
-        offsets = np.concatenate([[0], np.cumsum([len(line) + 1 for line in lines])]).tolist()
-        lines = [line.removesuffix(b"\r") for line in lines]
+        offsets = np.cumsum([0, *(len(line) + 1 for line in lines)]).tolist()
         faults = [NUL if b"\0" in line else "" if is_utf8(line) else NOT_UTF8 for line in lines]
         # Where a record ends that is inside quotes when line i starts: after which line, and what is wrong with it.
         ends: list[tuple[int, str]] = [(len(lines), UNCLOSED)] * (len(lines) + 1)
@@ -292,7 +280,7 @@ def _quotes_at_ends(codes: npt.NDArray[np.uint8], quotes: Ints, separator: int) 
     opening, closing = quotes[::2], quotes[1::2]
     before, after = codes[opening - 1], codes[np.minimum(closing + 1, len(codes) - 1)]
     opens = (before == separator) | (before == NEWLINE) | (before == QUOTE) | (opening == 0)
-    closes = (after == separator) | (after == NEWLINE) | (after == RETURN) | (after == QUOTE)
+    closes = (after == separator) | (after == NEWLINE) | (after == QUOTE)
     return bool(opens.all() and closes.all())
 
 

@@ -211,9 +211,8 @@ def _plain(value: Any) -> Any:
 def _too_deep(value: Any, depth: int = MAX_DEPTH) -> bool:
     if not isinstance(value, dict | list):
         return False
-    return depth == 0 or any(
-        _too_deep(each, depth - 1) for each in (value.values() if isinstance(value, dict) else value)
-    )
+    inner = value.values() if isinstance(value, dict) else value
+    return depth == 0 or any(_too_deep(each, depth - 1) for each in inner)
 
 
 # Reading
