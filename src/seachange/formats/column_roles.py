@@ -113,7 +113,7 @@ def default_contexts(
         return free
     if alike := [name for name in free if _may_be_propensities(samples[name])]:
         warnings.warn(
-            f"column {' and '.join(map(repr, alike))} may hold the propensities (judging by its name, and all values "
+            f"column {' and '.join(map(repr, alike))} may hold the propensities (its name suggests it, and all values "
             f'are in (0, 1]), so it is not used as a context. If it does: columns={{"propensity": {alike[0]!r}}}, '
             f"or --columns propensity={alike[0]} in a shell. If not, name it as a context to use it.",
             SeachangeWarning,

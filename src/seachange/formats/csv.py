@@ -79,13 +79,10 @@ def looks_like(path: Path, head: bytes) -> bool:
 class CsvLog(TableLog):
     """CSV, TSV and similar files, compressed or not."""
 
-    def _names(self) -> list[str]:
+    def _names_by_file(self) -> Mapping[Path, Collection[str]]:
         self._headers = {path: _header(path) for path in self.paths}
         self._as_texts: set[str] = set()  # columns of numbers in which other texts have occurred
         self.format = "tsv" if self._headers[self.paths[0]].separator == "\t" else "csv"
-        return list(dict.fromkeys(name for header in self._headers.values() for name in header.names))
-
-    def _names_by_file(self) -> Mapping[Path, Collection[str]]:
         return {path: header.names for path, header in self._headers.items()}
 
     def _head(self) -> pl.DataFrame:

@@ -32,22 +32,19 @@ class ParquetLog(TableLog):
 
     format = "parquet"
 
-    def _names(self) -> list[str]:
+    def _names_by_file(self) -> Mapping[Path, Collection[str]]:
         self._read_schemas()
         if nested := self._nested({name for schema in self._schemas.values() for name in schema.names()}):
             self._paths = paths_to(nested, list(self._schemas.values()))
             self._read_schemas()
         _require_alike(self._schemas)
-        return list(dict.fromkeys(name for schema in self._schemas.values() for name in schema.names()))
+        return self._schemas
 
     def _read_schemas(self) -> None:
         self._schemas: dict[Path, pl.Schema] = {}
         for path in self.paths:
             with _reading(path):
                 self._schemas[path] = self._table(path).collect_schema()
-
-    def _names_by_file(self) -> Mapping[Path, Collection[str]]:
-        return self._schemas
 
     def _fields(self) -> list[str]:
         return fields_in(list(self._schemas.values()))

@@ -106,6 +106,7 @@ class TableLog:
     """A table in one or many files; subclasses read one format."""
 
     format: str
+    _by_file: Mapping[Path, Collection[str]] = {}
 
     def __init__(
         self,
@@ -152,7 +153,8 @@ class TableLog:
 
     def _names(self) -> list[str]:
         """Return the columns that the files have."""
-        raise NotImplementedError
+        self._by_file = self._names_by_file()
+        return list(dict.fromkeys(name for names in self._by_file.values() for name in names))
 
     def _head(self) -> pl.DataFrame:
         """Return the first rows of these columns."""
@@ -163,8 +165,8 @@ class TableLog:
         raise NotImplementedError
 
     def _names_by_file(self) -> Mapping[Path, Collection[str]]:
-        """Return the columns of the files that must all have the columns of the roles."""
-        return {}
+        """Return the columns of each file; all files must have the columns of the roles."""
+        raise NotImplementedError
 
     def _fields(self) -> list[str]:
         """Return everything that can be named as a column."""
@@ -177,7 +179,7 @@ class TableLog:
 
     def _require_roles(self) -> None:
         for column in self.columns.values():
-            for path, names in self._names_by_file().items():
+            for path, names in self._by_file.items():
                 if column not in names and column not in self._keys[path]:
                     raise LogError(
                         f"all files of a log must have the same columns; {column!r} is not in {path.name!r}."
