@@ -36,12 +36,7 @@ FIRST_WORDS = {
     R6B: re.compile(rb"\s*\d+\s+id-\d+\s+[01]\s+\|user\s"),
 }
 HEAD_LINES = 20  # the release is that of most of the first lines
-COLUMNS = {
-    "action": "the article shown",
-    "reward": "click",
-    "propensity": "1 / articles in the pool",
-    "time": "unix time",
-}
+COLUMNS = {"action": "article shown", "reward": "click", "propensity": "1 / articles in pool", "time": "unix time"}
 MAX_ARTICLES, MAX_POOLS = 1 << 16, 1 << 10  # texts of articles and of pools that are kept
 MAX_POOL_BYTES = 1 << 14  # longer ones are not kept
 N_USER_FEATURES = 136
@@ -87,9 +82,7 @@ class YahooLog:
         require_no_columns(columns, "Yahoo!'s R6 format")
         if release not in (None, R6A, R6B):
             raise LogError(f"release must be {R6A!r} or {R6B!r}; got {release!r}.")
-        self.path = Path(path)
-        self.release = release
-        self.n_days = n_days
+        self.path, self.release, self.n_days = Path(path), release, n_days
 
     @cached_property
     def days(self) -> list[Path]:
@@ -158,8 +151,8 @@ def days_of(folder: Path) -> list[Path]:
     found = {release: [name for name in names if day.fullmatch(name)] for release, day in DAYS.items()}
     days = found[R6A] or found[R6B]
     if not days:
-        held = f"it has {', '.join(names[:3])}{' …' if len(names) > 3 else ''}" if names else "it is empty"
-        raise LogError(f"{str(folder)!r} has no files named {EXPECTED}; {held}.")
+        content = f"it has {', '.join(names[:3])}{' …' if len(names) > 3 else ''}" if names else "it is empty"
+        raise LogError(f"{str(folder)!r} has no files named {EXPECTED}; {content}.")
     if found[R6A] and found[R6B]:
         raise LogError(f"{str(folder)!r} has days of R6A and of R6B; use a separate folder for each release.")
     for name in days:

@@ -248,7 +248,7 @@ class TableLog:
         """Convert a block to rounds, and reject the rows whose roles cannot be converted."""
         roles = {name: role for role, name in self.columns.items()}
         source, lines = self._sources[block.path], block.lines
-        columns: list[pl.Series] = []
+        columns: dict[str, pl.Series] = {}
         rejected, mismatches = list(block.rejected), list(block.mismatches)
         good = np.ones(len(lines), dtype=bool)
         for name in self.needed:
@@ -264,9 +264,9 @@ class TableLog:
                 found = converted(column, types[name], use)
                 expected = "an integer" if use == "name" and types[name] == "integer" else "a number"
             else:
-                columns.append(column)
+                columns[name] = column
                 continue
-            columns.append(found.values)
+            columns[name] = found.values
             bad = found.bad.arg_true().to_list()
             if not role:
                 mismatches += [Mismatch(name, row, column[row]) for row in bad]
@@ -323,7 +323,7 @@ class FrameLog:
 
 
 def as_polars(frame: IntoDataFrame) -> pl.DataFrame:
-    """Convert a table of any library to pl."""
+    """Convert a table of any library to polars."""
     import narwhals as nw
 
     try:
@@ -333,8 +333,7 @@ def as_polars(frame: IntoDataFrame) -> pl.DataFrame:
     if table.implementation.is_polars():
         return cast("pl.DataFrame", table.to_native())
     if table.implementation.is_pyarrow():
-        converted = pl.from_arrow(table.to_native())
-        return converted if isinstance(converted, pl.DataFrame) else converted.to_frame()
+        return pl.DataFrame(table.to_arrow())
     return pl.DataFrame([_as_series(table[name]) for name in table.columns])
 
 
