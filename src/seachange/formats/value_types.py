@@ -12,8 +12,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Literal, NamedTuple
 
-import msgspec
 import polars as pl
+from msgspec.structs import replace
 
 from seachange.errors import LogError
 from seachange.log.features import Category, Feature, Flag, Hashed, Number
@@ -363,9 +363,9 @@ def by_holder(features: Iterable[Feature], names: Collection[str]) -> dict[str, 
     """Return features by the one of the columns ``names`` that holds them: user for user.age."""
     found: dict[str, list[Feature]] = {}
     for feature in features:
-        heads = [feature.column[:i] for i, letter in enumerate(feature.column) if letter == "."]
-        holder = next((name for name in (feature.column, *heads) if name in names), feature.column)
-        found.setdefault(holder, []).append(feature)
+        # The name of a column may itself have dots.
+        heads = [feature.column[:i] for i, letter in enumerate(f"{feature.column}.") if letter == "."]
+        found.setdefault(next((head for head in reversed(heads) if head in names), heads[0]), []).append(feature)
     return found
 
 
@@ -376,15 +376,10 @@ def fitted_json_type(features: Sequence[Feature], holder: str, found: Any) -> An
         plain = pl.Float64() if isinstance(own, Number | Flag) else pl.String()
         several = own.place is not None if isinstance(own, Number | Flag) else own.several
         return pl.List(plain) if several else plain
-    inner: dict[str, list[Feature]] = {}
     fields = {field.name: field.dtype for field in found.fields} if isinstance(found, pl.Struct) else {}
-    for feature in features:
-        rest = feature.column.removeprefix(f"{holder}.")
-        heads = [rest[:i] for i, letter in enumerate(f"{rest}.") if letter == "."]
-        # The name of a field may itself have dots.
-        head = next((each for each in reversed(heads) if each in fields), heads[0])
-        inner.setdefault(head, []).append(msgspec.structs.replace(feature, column=rest))
-    return pl.Struct({name: fitted_json_type(those, name, fields.get(name)) for name, those in inner.items()})
+    inner = [replace(feature, column=feature.column.removeprefix(f"{holder}.")) for feature in features]
+    by_name = by_holder(inner, fields)
+    return pl.Struct({name: fitted_json_type(those, name, fields.get(name)) for name, those in by_name.items()})
 
 
 def json_column(
