@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Literal, NamedTuple
 
@@ -393,15 +393,17 @@ def json_column(
 
     ``features`` are the fitted features by column; they tell which texts are times or have decimal commas.
     """
-    plain = {pl.Float64(): float, pl.String(): str, pl.Boolean(): bool}.get(dtype)
+    plain = {pl.Float64(): float, pl.String(): str, pl.Boolean(): bool, pl.Int64(): int}.get(dtype)
     if {*map(type, values)} <= {plain, type(None)}:
-        return pl.Series(name, values, dtype=dtype)
-    fitted = []
+        with suppress(TypeError):  # of an integer with more than 64 bits
+            return pl.Series(name, values, dtype=dtype)
+    misfits: list[tuple[str, Any]] = []
+    fit, fitted = _fitting(dtype, name, misfits, features or {}), []
     for row, value in enumerate(values):
-        misfits: list[tuple[str, Any]] = []
-        fitted.append(_fitted(value, dtype, name, misfits, features or {}))
-        if mismatches is not None:
+        fitted.append(fit(value))
+        if misfits and mismatches is not None:
             mismatches += [Mismatch(where, row, text_of(misfit)) for where, misfit in misfits]
+        misfits.clear()
     return pl.Series(name, fitted, dtype=dtype)
 
 
@@ -425,30 +427,40 @@ def widened(dtype: Any, shape: Shape | None = None) -> Any:
     return pl.Float64() if dtype in (pl.Int64, pl.Boolean) and not same else dtype
 
 
-def _fitted(value: Any, dtype: Any, name: str, misfits: list[tuple[str, Any]], features: Mapping[str, Feature]) -> Any:
-    """Return a value of a type, or None if it is of another; that one goes to the misfits."""
-    if value is None or dtype == pl.Null:
-        return None
-    if isinstance(dtype, pl.Struct) and isinstance(value, dict):
-        return {
-            field.name: _fitted(value.get(field.name), field.dtype, f"{name}.{field.name}", misfits, features)
-            for field in dtype.fields
-        }
-    if isinstance(dtype, pl.List) and isinstance(value, list):
-        return [_fitted(item, dtype.inner, name, misfits, features) for item in value]
+def _fitting(
+    dtype: Any, name: str, misfits: list[tuple[str, Any]], features: Mapping[str, Feature]
+) -> Callable[[Any], Any]:
+    """Return a function that takes a value to a type; one of another type becomes None and goes to the misfits."""
+    if dtype == pl.Null:
+        return lambda value: None
     if dtype == pl.String:
-        return text_of(value)
-    if dtype == pl.Boolean and isinstance(value, bool):
-        return value
-    if dtype == pl.Int64 and type(value) is int and -INT64 <= value < INT64:
-        return value
-    if dtype == pl.Float64 and isinstance(value, str | int | float):
-        with suppress(ValueError, OverflowError):
-            number = _number_in(value, features.get(name)) if isinstance(value, str) else float(value)
-            if number is None or math.isfinite(number):
-                return number
-    misfits.append((name, value))
-    return None
+        return lambda value: None if value is None else text_of(value)
+    fields: dict[str, Callable[[Any], Any]] = {}
+    if isinstance(dtype, pl.Struct):
+        fields = {one.name: _fitting(one.dtype, f"{name}.{one.name}", misfits, features) for one in dtype.fields}
+        kind: Any = dict
+    elif isinstance(dtype, pl.List):
+        fit, kind = _fitting(dtype.inner, name, misfits, features), list
+    else:
+        feature = features.get(name)
+        kind = {pl.Boolean: bool, pl.Int64: int}.get(dtype.base_type(), float)
+
+    def fitted(value: Any) -> Any:
+        if value is None:
+            return None
+        if kind is float and isinstance(value, str | int | float):
+            with suppress(ValueError, OverflowError):
+                number = _number_in(value, feature) if isinstance(value, str) else float(value)
+                if number is None or math.isfinite(number):
+                    return number
+        elif type(value) is kind and (kind is not int or -INT64 <= value < INT64):
+            if kind is dict:
+                return {each: fits(value.get(each)) for each, fits in fields.items()}
+            return [fit(each) for each in value] if kind is list else value
+        misfits.append((name, value))
+        return None
+
+    return fitted
 
 
 def _number_in(text: str, feature: Feature | None) -> float | None:
