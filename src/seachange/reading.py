@@ -1,4 +1,4 @@
-"""read_log(): any supported file → BanditLog, and write_log() back. The one list of formats is here."""
+"""read_log(): any supported file → BanditLog, and write_log() back. All formats are listed here."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from seachange.datasets.obp import log_from_obp
 from seachange.errors import LogError, did_you_mean
 from seachange.formats import csv, decisions, dsjson, json_lines, parquet, vw_text
 from seachange.formats.decisions import DecisionLog
-from seachange.formats.frame import FrameLog
 from seachange.formats.sources import bare_suffix, files_of, head_of, refuse_utf16
+from seachange.formats.table import FrameLog
 from seachange.log.bandit_log import BanditLog, set_frame_reader
 from seachange.log.encoding import log_from_raw
 from seachange.log.features import FeatureSpec
@@ -30,9 +30,8 @@ class Format(NamedTuple):
     looks_like: Callable[[Path, bytes], bool]  # given a path and the first bytes of the file
     reader: Callable[..., RawLog]
     folders: bool = False  # the reader takes a folder
-    many: bool = False  # the reader takes a list of files
+    many: bool = False  # the reader takes a list of files, and features
     table: bool = False  # columns can be mapped to roles
-    action_lists: bool = False  # features tell the reader whether the actions of a list have names
 
 
 # Tried in this order: formats with a clear signature first, formats that many files resemble last.
@@ -43,8 +42,8 @@ FORMATS = [
     Format("yahoo-r6b", yahoo_r6.looks_like, partial(yahoo_r6.YahooLog, release="yahoo-r6b"), folders=True),
     Format("criteo", criteo.looks_like, criteo.CriteoLog),
     Format("decisions", decisions.looks_like, decisions.DecisionsLog, many=True),
-    Format("dsjson", dsjson.looks_like, dsjson.DsjsonLog, many=True, action_lists=True),
-    Format("vw", vw_text.looks_like, vw_text.VwTextLog, many=True, action_lists=True),
+    Format("dsjson", dsjson.looks_like, dsjson.DsjsonLog, many=True),
+    Format("vw", vw_text.looks_like, vw_text.VwTextLog, many=True),
     Format("json-lines", json_lines.looks_like, json_lines.JsonLinesLog, many=True, table=True),
     Format("csv", csv.looks_like, csv.CsvLog, many=True, table=True),
     Format("tsv", csv.looks_like, csv.CsvLog, many=True, table=True),
@@ -82,10 +81,11 @@ def open_raw(
     found = _by_name(format) if format else _format_of(files, columns)
     if found.table and features is not None:
         columns = features.words(columns)
-    reader = partial(found.reader, features=features) if found.table or found.action_lists else found.reader
-    if isinstance(path, str | Path) and Path(path).is_file():
-        return reader(files[0], columns)
-    return reader(files, columns) if found.many else ManyFiles([reader(file, columns) for file in files])
+    one = isinstance(path, str | Path) and Path(path).is_file()
+    if found.many:
+        return found.reader(files[0] if one else files, columns, features=features)
+    logs = [found.reader(file, columns) for file in files]
+    return logs[0] if one else ManyFiles(logs)
 
 
 def read_log(
@@ -145,19 +145,19 @@ def _by_name(name: str) -> Format:
 def _format_of(files: Sequence[Path], columns: Roles | None) -> Format:
     """The format of all ``files``."""
     formats = [_format_of_file(file, columns) for file in files]
-    for file, one in zip(files, formats, strict=True):
-        if one.reader is not formats[0].reader:
-            campaigns = [file.parent for file, each in zip(files, formats, strict=True) if each.name == "open-bandit"]
-            if campaigns:
-                raise LogError(
-                    "a log of the Open Bandit Dataset is the folder of one policy and one campaign. Pass "
-                    f"{str(campaigns[0])!r}, or another of its {len(campaigns)}."
-                )
-            raise LogError(
-                f"all files of a log must have the same format; {files[0].name!r} is {formats[0].name} and "
-                f"{file.name!r} is {one.name}. Select the files of one format with a pattern: 'logs/*.parquet'."
-            )
-    return formats[0]
+    other = next((i for i, each in enumerate(formats) if each.reader is not formats[0].reader), None)
+    if other is None:
+        return formats[0]
+    if campaigns := [file.parent for file, each in zip(files, formats, strict=True) if each.name == "open-bandit"]:
+        raise LogError(
+            "a log of the Open Bandit Dataset is the folder of one policy and one campaign. Pass "
+            f"{str(campaigns[0])!r}, or another of its {len(campaigns)}."
+        )
+    raise LogError(
+        f"all files of a log must have the same format; {files[0].name!r} is {formats[0].name} and "
+        f"{files[other].name!r} is {formats[other].name}. Select the files of one format with a pattern: "
+        "'logs/*.parquet'."
+    )
 
 
 def _detected(path: Path, head: bytes, columns: Roles | None) -> Format | None:
@@ -172,12 +172,11 @@ def _format_of_file(file: Path, columns: Roles | None) -> Format:
         found = _by_name(name)
     if found is None:
         refuse_utf16(file, head)
+        excel = bare_suffix(file).startswith(".xls")
+        hint = " Excel workbooks are not supported: save the sheet as CSV." if excel else ""
         names = ", ".join(one.name for one in FORMATS)
-        excel = (
-            " Excel workbooks are not supported: save the sheet as CSV." if bare_suffix(file).startswith(".xls") else ""
-        )
         raise LogError(
-            f"the format of {str(file)!r} could not be detected.{excel} Set it with format=... (--format): {names}."
+            f"the format of {str(file)!r} could not be detected.{hint} Set it with format=... (--format): {names}."
         )
     return found
 

@@ -10,7 +10,7 @@ from datasets.criteo_lines import invented_challenge, invented_testbed, read_slo
 from seachange.datasets import criteo
 from seachange.datasets.criteo import CriteoLog, looks_like
 from seachange.errors import LogError, SeachangeWarning
-from seachange.formats import text_blocks
+from seachange.formats import sources
 from seachange.reading import open_raw
 
 CHALLENGE = ["17 |l 0.001 |p 4|f 0:300 12:1 ", "17 |f 0:300 14:2", "18 |l 0.999 |p 1.25|f 0:2"]
@@ -146,7 +146,7 @@ def test_a_line_that_names_no_impression_spoils_the_one_it_stands_in(written):
 def test_an_impression_may_stand_on_both_sides_of_a_block(written, monkeypatch):
     path = written(invented_challenge(50, np.random.default_rng(5)))
     whole = rounds_of(CriteoLog(path).parts(), False)
-    monkeypatch.setattr(text_blocks, "BLOCK_BYTES", 100)
+    monkeypatch.setattr(sources, "BLOCK_BYTES", 100)
     assert rounds_of(CriteoLog(path).parts(), False) == whole
     assert len(whole[0]) == 50
 

@@ -1,4 +1,4 @@
-"""Open Bandit Pipeline's feedback as raw rounds and as logs: invented dictionaries, and those of the package itself."""
+"""Open Bandit Pipeline's feedback as logs: invented dictionaries, and those of the package itself."""
 
 import os
 import subprocess
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import seachange as sc
-from seachange.datasets.obp import OBPLog, log_from_obp
+from seachange.datasets.obp import log_from_obp
 from seachange.errors import LogError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -33,35 +33,6 @@ def invented(n=40, K=3, places=1, seed=0):
         "pi_b": pi_b,
         "pscore": pi_b[np.arange(n), action, at],
     }
-
-
-@pytest.mark.parametrize("rows", [7, 1_000])
-@pytest.mark.parametrize("places", [1, 3])
-def test_rounds_are_the_arrays(places, rows):
-    feedback = invented(places=places)
-    parts = list(OBPLog(feedback).parts(rows))
-    assert sum(map(len, parts)) == 40
-    assert max(map(len, parts)) <= rows
-    assert np.concatenate([part.lines for part in parts]).tolist() == list(range(1, 41))
-    for name, column in (("action", "action"), ("reward", "reward"), ("propensity", "pscore")):
-        np.testing.assert_array_equal(np.concatenate([getattr(part, name) for part in parts]), feedback[column])
-    contexts = np.concatenate([part.features.select("context.0", "context.1").to_numpy() for part in parts])
-    np.testing.assert_array_equal(contexts, feedback["context"])
-    if places > 1:
-        assert [int(each) for part in parts for each in part.features["position"]] == feedback["position"].tolist()
-    else:
-        assert parts[0].features.columns == ["context.0", "context.1"]
-
-
-@pytest.mark.parametrize("places", [1, 3])
-def test_item_features_make_pools_with_the_whole_distribution(places):
-    feedback = invented(places=places)
-    (part,) = OBPLog(feedback, item_features=True).parts()
-    assert part.pool.lengths.tolist() == [3] * 40
-    np.testing.assert_array_equal(part.pool.features.to_numpy(), np.tile(feedback["action_context"], (40, 1)))
-    assert part.pool.names.to_list() == [0, 1, 2] * 40
-    taken = part.pool.probs.reshape(40, 3)[np.arange(40), feedback["action"]]
-    np.testing.assert_array_equal(taken, feedback["pscore"])
 
 
 @pytest.mark.parametrize("places", [1, 3])
@@ -92,10 +63,6 @@ def test_items_take_part_through_their_features():
 def test_feedback_without_pscore_or_contexts_is_a_log_without_them():
     log = log_from_obp({"action": [0, 1, 1], "reward": [1.0, 0.0, 0.5], "n_actions": 4})
     assert (log.n_actions, log.propensities_known, log.contexts.shape) == (4, False, (3, 0))
-    raw = OBPLog({"action": [0, 1, 1], "reward": [1.0, 0.0, 0.5]})
-    (part,) = raw.parts()
-    assert (part.propensity, part.pool, part.features.width) == (None, None, 0)
-    assert raw.columns == {"action": "action", "reward": "reward"}
 
 
 def changed(**arrays):
@@ -123,8 +90,6 @@ def test_feedback_that_does_not_fit_together_is_refused(feedback, message):
 
 
 def test_item_features_need_items():
-    with pytest.raises(LogError, match="needs action_context"):
-        OBPLog(changed(action_context=None), item_features=True)
     with pytest.raises(LogError, match="needs action_context"):
         log_from_obp(changed(action_context=None), item_features=True)
 
@@ -179,15 +144,11 @@ def test_feedback_of_the_package_is_read(pipeline):
     np.testing.assert_array_equal(log.propensities, feedback["pscore"])
     np.testing.assert_array_equal(log.logging_probs, feedback["pi_b"][:, :, 0])
     assert log_from_obp(feedback, item_features=True).contexts.shape == (200, 5, 5 + 3 * 5)
-    (part,) = OBPLog(feedback, item_features=True).parts()
-    np.testing.assert_array_equal(part.pool.probs, feedback["pi_b"].ravel())
     (estimate,) = sc.evaluate(log, feedback["pi_b"][:, :, 0], ("ips",))
     assert estimate.value == pytest.approx(feedback["reward"].mean())
 
 
 def test_feedback_of_the_package_from_its_sample_is_read(pipeline, data_file):
     feedback = pipeline(data_file("open_bandit"))
-    (part,) = OBPLog(feedback).parts()
-    assert (len(part), set(part.features["position"])) == (10_000, {"0", "1", "2"})
     log = log_from_obp(feedback)
-    assert (log.n_actions, log.context_names[-2:]) == (80, ("position=1", "position=2"))
+    assert (len(log), log.n_actions, log.context_names[-2:]) == (10_000, 80, ("position=1", "position=2"))

@@ -265,7 +265,7 @@ def test_kinds_hold_when_later_lines_say_otherwise(csv):
 
 
 def test_a_column_that_is_empty_at_first_gets_its_kind_when_it_has_values(csv, monkeypatch):
-    monkeypatch.setattr("seachange.formats.text_blocks.BLOCK_BYTES", 200)
+    monkeypatch.setattr("seachange.formats.sources.BLOCK_BYTES", 200)
     monkeypatch.setattr("seachange.formats.csv.HEAD_ROWS", 5)
     rows = ["a,1,0.5,\n"] * 50 + ["a,1,0.5,7\n"] * 50
     assert whole(csv(HEADER + "".join(rows)))[0]["x"].to_list() == [None] * 50 + [7] * 50
@@ -276,7 +276,7 @@ def test_a_column_that_is_empty_at_first_gets_its_kind_when_it_has_values(csv, m
 def test_the_size_of_blocks_and_parts_changes_nothing(csv, monkeypatch, block, rows):
     text = 'action,reward,city\n"a",1,"New\nYork"\nb,x,y\n\nc,0,"é"\nd,1\ne,1,"q\nf,0,g\nh,1,"i ""j"""\n'
     expected = whole(csv(text))
-    monkeypatch.setattr("seachange.formats.text_blocks.BLOCK_BYTES", block)
+    monkeypatch.setattr("seachange.formats.sources.BLOCK_BYTES", block)
     found = whole(csv(text), rows)
     assert found[0].rows() == expected[0].rows()
     assert found[1:] == expected[1:]

@@ -5,15 +5,16 @@ import json
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
-from seachange.errors import LogError
+from seachange.errors import LogError, SeachangeWarning
 from seachange.formats.decisions import NO_DECISION, SECOND_REWARD, DecisionLog, DecisionsLog, looks_like
-from seachange.reading import open_raw
+from seachange.reading import open_raw, read_log
 
 NOON = datetime(2026, 11, 16, 12)
 WHOLE = st.integers(-(2**63), 2**63 - 1)
@@ -255,3 +256,43 @@ def test_decision_logs_are_told_from_other_json_lines():
 def test_columns_cannot_be_named(tmp_path):
     with pytest.raises(LogError, match="a fixed place for everything"):
         DecisionsLog(tmp_path / "log", {"action": "item"})
+
+
+ROWS = [("yes", "3", "1,5"), ("no", "41", "2,25"), ("Yes", "7", "0,5"), ("NO", "x", "3")] * 5
+
+
+def test_texts_are_read_as_the_features_of_a_table_need_them(tmp_path):
+    lines = [f'{"ab"[i % 3 > 0]},1,0.5,{member},{age},"{price}"' for i, (member, age, price) in enumerate(ROWS)]
+    (tmp_path / "log.csv").write_text("\n".join(["action,reward,propensity,member,age,price", *lines, ""]))
+    columns = {"contexts": ["member", "price"]}
+    table = read_log(tmp_path / "log.csv", columns)
+    assert [type(feature).__name__ for feature in table.features.shared] == ["Flag", "Number"]
+    with DecisionLog(tmp_path / "decisions") as log:
+        for i, (member, _, price) in enumerate(ROWS):
+            log.decision({"member": member, "price": price, "other": [i]}, "ab"[i % 3 > 0], 0.5, NOON)
+            log.decision({"member": member.lower() == "yes", "price": float(price.replace(",", "."))}, "a", 0.5, NOON)
+    read = read_log(tmp_path / "decisions", features=table.features, missing_rewards=True)
+    np.testing.assert_array_equal(read.contexts[::2], table.contexts)
+    np.testing.assert_array_equal(read.contexts[1::2], table.contexts)
+
+
+def test_texts_that_are_not_numbers_count_as_missing_with_a_warning(tmp_path):
+    write_lines(tmp_path / "first", *(decision(str(i), context={"age": i, "kind": {"size": i}}) for i in range(9)))
+    features = read_log(tmp_path / "first", missing_rewards=True).features
+    path = write_lines(tmp_path / "log", decision("1", context={"age": "young", "kind": {"size": "4"}}), decision("2"))
+    with pytest.warns(SeachangeWarning, match="1 value does not match .* 'age' has 'young' in line 1 of log"):
+        read = read_log(path, features=features, missing_rewards=True)
+    assert read.contexts.tolist() == [[0.0, 0.0], [(3 - 4) / features.shared[0].scale, 0.0]]
+
+
+def test_features_of_listed_actions_are_read_as_the_fitted_ones_are(tmp_path):
+    def lines(*prices):
+        items = [[{"price": price}, {"price": 1}] for price in prices]
+        named = {"actions": ["red", "blue"]}
+        return [decision(str(i), context={"age": i}, features=each, **named) for i, each in enumerate(items)]
+
+    first = read_log(write_lines(tmp_path / "first", *lines(2, 3, 4)), missing_rewards=True)
+    second = read_log(
+        write_lines(tmp_path / "second", *lines("2", "3", 4)), features=first.features, missing_rewards=True
+    )
+    np.testing.assert_array_equal(second.contexts, first.contexts)

@@ -10,7 +10,7 @@ import pytest
 
 from formats.vowpal_wabbit import driven
 from seachange.errors import LogError, SeachangeWarning
-from seachange.formats import text_blocks
+from seachange.formats import sources
 from seachange.formats.dsjson import DsjsonLog, looks_like
 from seachange.reading import open_raw, read_log
 
@@ -258,7 +258,7 @@ def test_times_are_moments_in_utc(text, time, tmp_path):
 
 @pytest.fixture
 def small_blocks(monkeypatch):
-    monkeypatch.setattr(text_blocks, "BLOCK_BYTES", 1000)
+    monkeypatch.setattr(sources, "BLOCK_BYTES", 1000)
 
 
 @pytest.mark.usefixtures("small_blocks")

@@ -19,8 +19,7 @@ from seachange.formats import sources
 from seachange.formats.csv import CsvLog
 from seachange.formats.json_lines import JsonLinesLog, object_of
 from seachange.formats.json_structure import LineStructures
-from seachange.formats.sources import files_of
-from seachange.formats.text_blocks import blocks_of
+from seachange.formats.sources import blocks_of, files_of
 from seachange.reading import open_raw
 
 GIGABYTE = 1 << 30

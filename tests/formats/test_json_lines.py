@@ -141,7 +141,7 @@ def test_a_field_that_is_null_in_the_head_is_read_later(lines, monkeypatch):
 def test_the_size_of_blocks_and_parts_changes_nothing(lines, monkeypatch, block, rows):
     texts = [*rounds(1, 2), "", "no", *rounds(3.5, None), '{"action":"b","reward":1,"reward":2}', *rounds(4)]
     expected = whole(lines(texts))
-    monkeypatch.setattr("seachange.formats.text_blocks.BLOCK_BYTES", block)
+    monkeypatch.setattr("seachange.formats.sources.BLOCK_BYTES", block)
     found = whole(lines(texts), rows)
     assert found[0].rows() == expected[0].rows()
     assert found[1:] == expected[1:]

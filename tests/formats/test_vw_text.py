@@ -6,7 +6,7 @@ import pytest
 
 from formats.vowpal_wabbit import driven
 from seachange.errors import LogError
-from seachange.formats import text_blocks, vw_text
+from seachange.formats import sources, vw_text
 from seachange.formats.vw_text import VwTextLog, looks_like
 from seachange.reading import open_raw
 
@@ -145,7 +145,7 @@ def test_a_line_of_blanks_is_named_and_costs_the_rounds_around_it(blanks, tmp_pa
 
 
 def test_a_file_without_empty_lines_is_not_held_in_memory(tmp_path, monkeypatch):
-    monkeypatch.setattr(text_blocks, "BLOCK_BYTES", 100)
+    monkeypatch.setattr(sources, "BLOCK_BYTES", 100)
     monkeypatch.setattr(vw_text, "LONGEST_LINE", 1000)
     with pytest.raises(LogError, match=r"'log.vw' has more than 1,000 bytes without an empty line"):
         read(tmp_path, "shared | a\n0:1:0.5 | b\n" + "| c\n" * 400)
@@ -167,7 +167,7 @@ def test_rounds_are_whole_whatever_the_size_of_blocks_and_parts(tmp_path, monkey
         for k in range(40)
     ]
     whole = read(tmp_path, "\n".join(rounds))
-    monkeypatch.setattr(text_blocks, "BLOCK_BYTES", 100)
+    monkeypatch.setattr(sources, "BLOCK_BYTES", 100)
     parts = read(tmp_path, "\n".join(rounds), rows=1)
     assert [part.action.to_list() for part in parts if len(part)] == [[k % 3] for k in range(40)]
     assert [int(line) for part in parts for line in part.lines] == [5 * k + 1 for k in range(40)]

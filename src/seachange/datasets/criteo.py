@@ -26,51 +26,46 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 import numpy as np
+import polars as pl
 
 from seachange.errors import LogError, SeachangeWarning
 from seachange.formats.action_lists import MAX_LINES, line_batches
 from seachange.formats.column_roles import require_no_columns
-from seachange.formats.sources import head_of
-from seachange.formats.text_blocks import blocks_of, shown
+from seachange.formats.sources import blocks_of, head_of, shown
 from seachange.log.raw import PART_ROWS, Pool, RawRounds, Rejected
-
-if TYPE_CHECKING:
-    import polars
 
 # A part has at most this many feature words, and rejects at most MAX_LINES lines.
 PART_WORDS = 1 << 21
 # The challenge kept one in this many impressions without a click.
 SAMPLED = 10
 NUMBER = r"-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,3})?"
-WORDS = rf"(?: +[^\s:|]+:{NUMBER})*"
-SHOWN = re.compile(rf"([0-9]+) +\|l +({NUMBER}) +\|p +({NUMBER}) *\|f({WORDS}) *", re.ASCII)
-OTHER = re.compile(rf"([0-9]+) +\|f({WORDS}) *", re.ASCII)
-HEADER = re.compile(
-    rf"example +([0-9]+): +\S+ +({NUMBER}) +({NUMBER}) +([0-9]{{1,9}}) +([0-9]{{1,9}})({WORDS}) *", re.ASCII
-)
-CANDIDATE = re.compile(rf"{NUMBER} +exid:([0-9]+)({WORDS}) *", re.ASCII)
-KEY = re.compile(r"example +([0-9]+):|([0-9]+) +\||\S+ +exid:([0-9]+)(?:\s|$)", re.ASCII)
+KEY, WORDS = "(?P<key>[0-9]+)", rf"(?P<words>(?: +[^\s:|]+:{NUMBER})*) *"
+LABEL, STATED = f"(?P<label>{NUMBER})", f"(?P<stated>{NUMBER})"
+# The first line of an impression and the lines of candidates, by whether it is the test-bed's.
+FIRST = {
+    False: re.compile(rf"{KEY} +\|l +{LABEL} +\|p +{STATED} *\|f{WORDS}", re.ASCII),
+    True: re.compile(
+        rf"example +{KEY}: +\S+ +{LABEL} +{STATED} +(?P<slots>[0-9]{{1,9}}) +(?P<candidates>[0-9]{{1,9}}){WORDS}",
+        re.ASCII,
+    ),
+}
+CANDIDATE = {
+    False: re.compile(rf"{KEY} +\|f{WORDS}", re.ASCII),
+    True: re.compile(rf"{NUMBER} +exid:{KEY}{WORDS}", re.ASCII),
+}
+# The impression that an unreadable line belongs to.
+ANY_KEY = re.compile(r"example +([0-9]+):|([0-9]+) +\||\S+ +exid:([0-9]+)(?:\s|$)", re.ASCII)
 CLICKS = {0.0: 0.0, 1.0: 1.0, 0.999: 0.0, 0.001: 1.0}
-NOT_CANDIDATE = "line {line} of the impression is not a candidate"
-UNKNOWN_LINE = "the line is neither the first of an impression nor a candidate"
-NO_FIRST_LINE = "the first line of the impression is missing, or has no label and propensity"
-BAD_LABEL = "the label must be 0.001 or 1 (a click) or 0.999 or 0 (no click)"
+# Faults of an impression by whether its first line is a candidate; of a propensity, by whether it is the test-bed's.
+NOT_FIRST = {
+    True: "the first line of the impression is missing, or has no label and propensity",
+    False: "the line is neither the first of an impression nor a candidate",
+}
 BAD_PROPENSITY = {True: "the propensity must be above 0", False: "|p must be 1 / propensity, at least 1"}
-SEVERAL_SLOTS = "a banner with {n} slots does not choose one candidate"
-WRONG_NUMBER = "the impression should have {stated} candidates but has {found}"
 COLUMNS = {"action": "the first candidate", "reward": "click", "propensity": "propensity"}
-
-
-class Line(NamedTuple):
-    """A line."""
-
-    key: str | None = None  # of its impression
-    words: tuple[str, ...] = ()
-    opens: tuple[float, float, int, int | None] | None = None  # label, propensity, slots, candidates
-    readable: bool = True
 
 
 @dataclass
@@ -82,10 +77,17 @@ class Impression:
     key: str | None
     reward: float = 0.0
     propensity: float = 0.0
-    n_candidates: int | None = None
-    display: tuple[str, ...] = ()
-    candidates: list[tuple[str, ...]] = field(default_factory=list)
+    n_candidates: int | None = None  # as stated
+    display: list[str] = field(default_factory=list)
+    candidates: list[list[str]] = field(default_factory=list)
     fault: str | None = None
+
+    @property
+    def broken_rule(self) -> str | None:
+        """The first rule that the impression breaks, once it is complete."""
+        found, stated = len(self.candidates), self.n_candidates
+        wrong = found == 0 or stated not in (None, found)
+        return self.fault or (f"the impression should have {stated} candidates but has {found}" if wrong else None)
 
 
 class CriteoLog:
@@ -108,27 +110,23 @@ class CriteoLog:
 
     def parts(self, rows: int = PART_ROWS) -> Iterator[RawRounds]:
         """All rounds, at most ``rows`` at a time."""
-        held: list[Impression] = []
+        whole: list[Impression] = []
         rejected: list[Rejected] = []
-        words, seen, clicks = 0, 0, 0.0
+        n_words, n_rounds, n_clicks = 0, 0, 0.0
         for impression in self._impressions():
-            if impression.fault is not None:
-                text = shown(impression.text)
-                rejected.append(Rejected(self.path.name, impression.line, impression.fault, text))
-                if len(rejected) >= MAX_LINES:
-                    yield self._rounds(held, rejected)
-                    held, rejected, words = [], [], 0
+            if len(whole) == rows or n_words >= PART_WORDS or len(rejected) == MAX_LINES:
+                yield self._rounds(whole, rejected)
+                whole, rejected, n_words = [], [], 0
+            if (rule := impression.broken_rule) is not None:
+                rejected.append(Rejected(self.path.name, impression.line, rule, shown(impression.text)))
                 continue
-            held.append(impression)
-            seen, clicks = seen + 1, clicks + impression.reward
-            words += sum(map(len, impression.candidates))
-            if len(held) == rows or words >= PART_WORDS:
-                yield self._rounds(held, rejected)
-                held, rejected, words = [], [], 0
-        if held or rejected:
-            yield self._rounds(held, rejected)
-        if not self.testbed and seen:
-            share = seen / (clicks + SAMPLED * (seen - clicks))
+            whole.append(impression)
+            n_words += sum(map(len, impression.candidates))
+            n_rounds, n_clicks = n_rounds + 1, n_clicks + impression.reward
+        if whole or rejected:
+            yield self._rounds(whole, rejected)
+        if not self.testbed and n_rounds:
+            share = n_rounds / (n_clicks + SAMPLED * (n_rounds - n_clicks))
             warnings.warn(
                 f"{self.path.name!r} has only one in ten of the impressions without a click, so its rewards are too "
                 "high and its importance weights do not average 1. To get the value for all impressions, multiply an "
@@ -143,31 +141,38 @@ class CriteoLog:
             for number, text in enumerate(batch.lines, batch.first):
                 if not text.strip():
                     continue
-                line = _testbed_line(text) if testbed else _challenge_line(text)
-                if current is not None and line.opens is None and line.key in (None, current.key):
-                    _add(current, line, number)
+                line = _decoded(text)
+                candidate = CANDIDATE[testbed].fullmatch(line)
+                first = None if candidate else FIRST[testbed].fullmatch(line)
+                known = candidate or first
+                key = known["key"] if known else _key(line)
+                if current is not None and first is None and key in (None, current.key):
+                    if candidate is None:
+                        current.fault = current.fault or f"line {number} of the impression is not a candidate"
+                    else:
+                        current.candidates.append(_words(candidate))
                     continue
                 if current is not None:
-                    yield _finished(current)
-                current = _opened(line, number, text, testbed)
+                    yield current
+                current = Impression(number, text, key, fault=NOT_FIRST[candidate is not None])
+                if first is not None:
+                    _fill(current, first, testbed)
         if current is not None:
-            yield _finished(current)
+            yield current
 
-    def _rounds(self, held: list[Impression], rejected: list[Rejected]) -> RawRounds:
-        from polars import DataFrame, Float64, Series
-
-        lengths = [len(each.candidates) for each in held]
+    def _rounds(self, whole: list[Impression], rejected: list[Rejected]) -> RawRounds:
+        lengths = [len(each.candidates) for each in whole]
+        words = pl.List(pl.String)
+        display = pl.Series("display", [each.display for each in whole], dtype=words)
+        candidates = pl.Series("features", [each for one in whole for each in one.candidates], dtype=words)
         return RawRounds(
             source=self.path.name,
-            lines=np.array([each.line for each in held], dtype=np.int64),
-            features=_table("display", [each.display for each in held]) if self.testbed else DataFrame(),
-            action=Series("action", np.zeros(len(held), dtype=np.int64)),
-            reward=Series("reward", [each.reward for each in held], dtype=Float64),
-            propensity=Series("propensity", [each.propensity for each in held], dtype=Float64),
-            pool=Pool(
-                np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
-                _table("features", [words for each in held for words in each.candidates]),
-            ),
+            lines=np.array([each.line for each in whole], dtype=np.int64),
+            features=display.to_frame() if self.testbed else pl.DataFrame(),
+            action=pl.Series("action", np.zeros(len(whole), dtype=np.int64)),
+            reward=pl.Series("reward", [each.reward for each in whole], dtype=pl.Float64),
+            propensity=pl.Series("propensity", [each.propensity for each in whole], dtype=pl.Float64),
+            pool=Pool(np.cumsum([0, *lengths], dtype=np.int64), candidates.to_frame()),
             rejected=tuple(rejected),
         )
 
@@ -175,43 +180,15 @@ class CriteoLog:
 def looks_like(path: Path, head: bytes) -> bool:
     """Whether the first line starts an impression."""
     first = _first_line(head)
-    return (_testbed_line(first) if first.startswith(b"example") else _challenge_line(first)).opens is not None
+    return FIRST[first.startswith(b"example")].fullmatch(_decoded(first)) is not None
 
 
 def _first_line(head: bytes) -> bytes:
     return next((line for line in head.split(b"\n") if line.strip()), b"")
 
 
-def _table(name: str, words: list[tuple[str, ...]]) -> polars.DataFrame:
-    from polars import DataFrame, List, Series, String
-
-    return DataFrame([Series(name, [list(each) for each in words], dtype=List(String))])
-
-
-def _challenge_line(text: bytes) -> Line:
-    line = _decoded(text)
-    if match := OTHER.fullmatch(line):
-        return Line(match[1], _words(match[2]))
-    if match := SHOWN.fullmatch(line):
-        inverse = float(match[3])
-        propensity = 1 / inverse if 1 <= inverse < math.inf else math.nan
-        return Line(match[1], _words(match[4]), (float(match[2]), propensity, 1, None))
-    return Line(_key(line), readable=False)
-
-
-def _testbed_line(text: bytes) -> Line:
-    line = _decoded(text)
-    if match := CANDIDATE.fullmatch(line):
-        return Line(match[1], _words(match[2]))
-    if match := HEADER.fullmatch(line):
-        stated = float(match[3])
-        propensity = math.nan if not 0 < stated < math.inf else 1 / stated if stated > 1 else stated
-        return Line(match[1], _words(match[6]), (float(match[2]), propensity, int(match[4]), int(match[5])))
-    return Line(_key(line), readable=False)
-
-
 def _decoded(text: bytes) -> str:
-    """Text; bytes that are not text become an empty line, which no rule fits."""
+    """Return text; bytes that are not text become an empty line, which no rule fits."""
     try:
         return text.removesuffix(b"\r").decode()
     except UnicodeDecodeError:
@@ -219,47 +196,28 @@ def _decoded(text: bytes) -> str:
 
 
 def _key(line: str) -> str | None:
-    """The impression that an unreadable line belongs to."""
-    match = KEY.match(line)
+    match = ANY_KEY.match(line)
     return None if match is None else match[1] or match[2] or match[3]
 
 
-def _words(text: str) -> tuple[str, ...]:
-    return tuple(word.removesuffix(":1") for word in text.split(" ") if word)
+def _words(line: re.Match[str]) -> list[str]:
+    return [word.removesuffix(":1") for word in line["words"].split(" ") if word]
 
 
-def _opened(line: Line, number: int, text: bytes, testbed: bool) -> Impression:
-    """The impression that a line starts."""
-    impression = Impression(number, text, line.key)
-    if not line.readable:
-        impression.fault = UNKNOWN_LINE
-    elif line.opens is None:
-        impression.fault = NO_FIRST_LINE
+def _fill(impression: Impression, line: re.Match[str], testbed: bool) -> None:
+    """Read the first line of an impression."""
+    stated, n_slots = float(line["stated"]), 1
+    impression.reward = CLICKS.get(float(line["label"]), math.nan)
+    impression.propensity = 1 / stated if stated >= 1 else stated
+    if testbed:
+        n_slots, impression.n_candidates = int(line["slots"]), int(line["candidates"])
+        impression.display = _words(line)
     else:
-        label, impression.propensity, n_slots, impression.n_candidates = line.opens
-        impression.reward = CLICKS.get(label, math.nan)
-        if testbed:
-            impression.display = line.words
-        else:
-            impression.candidates.append(line.words)
-        if math.isnan(impression.reward):
-            impression.fault = BAD_LABEL
-        elif math.isnan(impression.propensity):
-            impression.fault = BAD_PROPENSITY[testbed]
-        elif n_slots != 1:
-            impression.fault = SEVERAL_SLOTS.format(n=n_slots)
-    return impression
-
-
-def _add(impression: Impression, line: Line, number: int) -> None:
-    if not line.readable:
-        impression.fault = impression.fault or NOT_CANDIDATE.format(line=number)
-    elif impression.fault is None:
-        impression.candidates.append(line.words)
-
-
-def _finished(impression: Impression) -> Impression:
-    found, stated = len(impression.candidates), impression.n_candidates
-    if impression.fault is None and (found == 0 or stated not in (None, found)):
-        impression.fault = WRONG_NUMBER.format(stated=stated, found=found)
-    return impression
+        impression.candidates.append(_words(line))
+    impression.fault = None
+    if math.isnan(impression.reward):
+        impression.fault = "the label must be 0.001 or 1 (a click) or 0.999 or 0 (no click)"
+    elif not (0 if testbed else 1) <= stated < math.inf or stated == 0:
+        impression.fault = BAD_PROPENSITY[testbed]
+    elif n_slots != 1:
+        impression.fault = f"a banner with {n_slots} slots does not choose one candidate"

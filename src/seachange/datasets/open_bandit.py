@@ -13,32 +13,27 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import polars as pl
 
 from seachange.errors import LogError
 from seachange.formats.action_lists import MAX_LINES, line_batches
 from seachange.formats.column_roles import require_no_columns
-from seachange.formats.sources import head_of
-from seachange.formats.text_blocks import blocks_of, shown
+from seachange.formats.sources import blocks_of, head_of, is_utf8, shown
 from seachange.log.raw import PART_ROWS, Pool, RawRounds, Rejected
-
-if TYPE_CHECKING:
-    import polars
 
 COLUMNS = {"action": "item_id", "reward": "click", "propensity": "propensity_score", "time": "timestamp"}
 NEEDED = ("item_id", "position", "click", "propensity_score", "timestamp")
 USER, AFFINITY, ITEM = "user_feature_", "user-item_affinity_", "item_feature_"
+EXPECTED = (*NEEDED, f"{USER}0")
 ITEMS = "item_context.csv"
 CAMPAIGNS = ("all", "men", "women")
 TIME = r"^[1-9][0-9]{3}-[0-9]{2}-[0-9]{2} [0-9]{2}(:[0-5][0-9]){2}(\.[0-9]{1,6})?[+-]([01][0-9]|2[0-3]):[0-5][0-9]$"
 WHOLE = r"^[0-9]{1,9}$"
 NUMBER = r"^-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]{1,3})?$"
-NOT_TEXT = "the line is not UTF-8 text, or has a carriage return within"
-WRONG_FIELDS = "a line must have {wanted} fields; this one has {found}"
 BAD_AFFINITY = f"{AFFINITY}… must be numbers"
-UNKNOWN_ITEM = "item_id must be one of the campaign's items"
 RULES = {
     "timestamp": (TIME, "timestamp must be a time with its zone, such as 2019-11-24 00:00:17.004101+00:00"),
     "item_id": (WHOLE, "item_id must be a whole number"),
@@ -82,10 +77,8 @@ class OpenBanditLog:
         return logs[0]
 
     @cached_property
-    def items(self) -> polars.DataFrame:
+    def items(self) -> pl.DataFrame:
         """The features of the items, ordered by item_id."""
-        import polars as pl
-
         path = self.log_path.with_name(ITEMS)
         if not path.is_file():
             raise LogError(f"item_features needs the file {str(path)!r}, which does not exist.")
@@ -103,12 +96,11 @@ class OpenBanditLog:
     @cached_property
     def header(self) -> list[str]:
         """The names of the columns."""
-        header = head_of(self.log_path).split(b"\n")[0].rstrip(b"\r").decode("utf-8", "replace").split(",")
-        needed = (*NEEDED, f"{USER}0")
-        if absent := [name for name in needed if name not in header]:
+        header = _header(head_of(self.log_path))
+        if absent := [name for name in EXPECTED if name not in header]:
             raise LogError(
                 f"{str(self.log_path)!r} has no column {absent[0]!r}; a log of the Open Bandit Dataset has "
-                f"{', '.join(needed)}."
+                f"{', '.join(EXPECTED)}."
             )
         if twice := [name for name in header if header.count(name) > 1]:
             raise LogError(f"{str(self.log_path)!r} has the column {twice[0]!r} twice.")
@@ -124,9 +116,18 @@ class OpenBanditLog:
                 yield part
 
     def _part(self, numbered: list[tuple[int, bytes]], header: list[str]) -> RawRounds:
-        import polars as pl
-
-        kept, rejected = _whole_lines(numbered, len(header), self.log_path.name)
+        kept, rejected = [], []
+        for number, content in numbered:
+            line = content.removesuffix(b"\r")
+            if (n_fields := line.count(b",") + 1) != len(header):
+                reason = f"a line must have {len(header)} fields; this one has {n_fields}"
+            elif b"\r" in line or not is_utf8(line):
+                reason = "the line is not UTF-8 text, or has a carriage return within"
+            else:
+                kept.append((number, line))
+                continue
+            if line.strip():
+                rejected.append(Rejected(self.log_path.name, number, reason, shown(line)))
         lines = np.array([number for number, _ in kept], np.int64)
         users = [name for name in header if name.startswith(USER)]
         affinities = [name for name in header if name.startswith(AFFINITY)] if self.affinities else []
@@ -141,8 +142,8 @@ class OpenBanditLog:
         reasons = self._reasons(texts, typed, affinities)
         sound = reasons.is_null()
         for place in sound.not_().arg_true():
-            line_text = shown(",".join(each or "" for each in texts.row(place)).encode())
-            rejected.append(Rejected(self.log_path.name, int(lines[place]), reasons[place], line_text))
+            number, line = kept[place]
+            rejected.append(Rejected(self.log_path.name, number, reasons[place], shown(line)))
         typed = typed.filter(sound)
         return RawRounds(
             source=self.log_path.name,
@@ -156,11 +157,9 @@ class OpenBanditLog:
             rejected=tuple(sorted(rejected, key=lambda each: each.line)),
         )
 
-    def _reasons(self, texts: polars.DataFrame, typed: polars.DataFrame, affinities: list[str]) -> polars.Series:
+    def _reasons(self, texts: pl.DataFrame, typed: pl.DataFrame, affinities: list[str]) -> pl.Series:
         """The first rule that each line breaks; null for good lines."""
-        import polars as pl
-
-        reasons = pl.Series("reason", [None], dtype=pl.String).new_from_index(0, len(texts))
+        reasons = pl.repeat(None, len(texts), dtype=pl.String, eager=True)
         for name in reversed([*NEEDED, *affinities]):
             form, rule = RULES.get(name, (NUMBER, BAD_AFFINITY))
             wrong = ~texts[name].str.contains(form).fill_null(False) | typed[name].is_null()
@@ -169,7 +168,7 @@ class OpenBanditLog:
             reasons = reasons.set(wrong, rule)
         if self.item_features or self.affinities:
             unknown = (typed["item_id"] >= self._n_items(affinities)).fill_null(False) & reasons.is_null()
-            reasons = reasons.set(unknown, UNKNOWN_ITEM)
+            reasons = reasons.set(unknown, "item_id must be one of the campaign's items")
         return reasons
 
     def _n_items(self, affinities: list[str]) -> int:
@@ -180,55 +179,32 @@ class OpenBanditLog:
             )
         return len(self.items) if self.item_features else len(affinities)
 
-    def _pool(self, typed: polars.DataFrame, affinities: list[str]) -> Pool:
-        from polars import DataFrame, Series
-
+    def _pool(self, typed: pl.DataFrame, affinities: list[str]) -> Pool:
         n, n_items = len(typed), self._n_items(affinities)
         numbers = np.tile(np.arange(n_items), n)
         columns = list(self.items[numbers]) if self.item_features else []
         if self.affinities:
-            columns.append(Series("affinity", typed.select(affinities).to_numpy().ravel()))
-        return Pool(np.arange(n + 1) * n_items, DataFrame(columns), Series("item_id", numbers))
+            columns.append(pl.Series("affinity", typed.select(affinities).to_numpy().ravel()))
+        return Pool(np.arange(n + 1) * n_items, pl.DataFrame(columns), pl.Series("item_id", numbers))
 
 
 def looks_like(path: Path, head: bytes) -> bool:
     """Whether the first line has the columns of a campaign's log, or this is the folder of a campaign."""
     if path.is_dir():
         return (path / ITEMS).is_file() and len(_logs_in(path)) == 1
-    header = head.split(b"\n")[0].rstrip(b"\r").decode("utf-8", "replace").split(",")
-    return all(name in header for name in (*NEEDED, f"{USER}0"))
+    return {*EXPECTED} <= {*_header(head)}
+
+
+def _header(head: bytes) -> list[str]:
+    return head.split(b"\n")[0].rstrip(b"\r").decode("utf-8", "replace").split(",")
 
 
 def _logs_in(folder: Path) -> list[Path]:
     return sorted(path for path in folder.iterdir() if path.is_file() and path.name.split(".")[0] in CAMPAIGNS)
 
 
-def _whole_lines(
-    numbered: list[tuple[int, bytes]], n_columns: int, source: str
-) -> tuple[list[tuple[int, bytes]], list[Rejected]]:
-    """The lines that have as many fields as there are columns, and the rejected ones."""
-    kept, rejected = [], []
-    for number, content in numbered:
-        line = content.removesuffix(b"\r")
-        if (n := line.count(b",") + 1) == n_columns and _is_text(line):
-            kept.append((number, line))
-        elif line.strip():
-            reason = WRONG_FIELDS.format(wanted=n_columns, found=n) if n != n_columns else NOT_TEXT
-            rejected.append(Rejected(source, number, reason, shown(line)))
-    return kept, rejected
-
-
-def _is_text(line: bytes) -> bool:
-    try:
-        return (line.isascii() and b"\r" not in line) or "\r" not in line.decode()
-    except UnicodeDecodeError:
-        return False
-
-
-def _texts(content: bytes, header: list[str], wanted: list[str]) -> polars.DataFrame:
+def _texts(content: bytes, header: list[str], wanted: list[str]) -> pl.DataFrame:
     """The wanted columns of whole lines, as text."""
-    import polars as pl
-
     if not content:
         return pl.DataFrame(schema=dict.fromkeys(wanted, pl.String))
     names = ",".join(header).encode() + b"\n"

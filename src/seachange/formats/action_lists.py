@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from seachange.errors import SeachangeWarning
-from seachange.formats.text_blocks import Block, shown
+from seachange.formats.sources import Block, shown
 from seachange.log.raw import PER_ROUND, Pool, RawRounds, Rejected
 from seachange.protocols import Bools, Ints
 

@@ -52,6 +52,7 @@ class Roles(NamedTuple):
 
     columns: dict[str, str]  # role → column
     found: dict[str, str]  # those of them that the user did not name
+    contexts: list[str] | None  # if the user named them
 
 
 def find_roles(
@@ -67,10 +68,10 @@ def find_roles(
     for role in columns:
         if role not in known:
             raise LogError(f"columns takes {', '.join(known)}; it has no {role!r}.{did_you_mean(role, known)}")
-    contexts = context_columns(columns) or []
+    contexts = context_columns(columns)
     named = {role: str(columns[role]) for role in USUAL_NAMES if role in columns}
-    _require_columns([*contexts, *named.values()], available)
-    free = [name for name in available if name not in {*named.values(), *contexts}]
+    _require_columns([*(contexts or ()), *named.values()], available)
+    free = [name for name in available if name not in {*named.values(), *(contexts or ())}]
     found = {role: name for role in USUAL_NAMES if role not in named and (name := _usual(role, free)) is not None}
     chosen = named | found
     if missing := [role for role in REQUIRED if role not in chosen]:
@@ -83,7 +84,7 @@ def find_roles(
     for role, name in chosen.items():
         if twins := [other for other in chosen if chosen[other] == name and other != role]:
             raise LogError(f"column {name!r} cannot be both {role} and {twins[0]}.")
-    return Roles({role: chosen[role] for role in USUAL_NAMES if role in chosen}, found)
+    return Roles({role: chosen[role] for role in USUAL_NAMES if role in chosen}, found, contexts)
 
 
 def context_columns(columns: Mapping[str, str | Sequence[str]]) -> list[str] | None:
@@ -112,7 +113,7 @@ def default_contexts(
         return free
     if alike := [name for name in free if _may_be_propensities(samples[name])]:
         warnings.warn(
-            f"column {' and '.join(map(repr, alike))} may hold the propensities (judging by its name, and all values "
+            f"column {' and '.join(map(repr, alike))} may hold the propensities (its name suggests it, and all values "
             f'are in (0, 1]), so it is not used as a context. If it does: columns={{"propensity": {alike[0]!r}}}, '
             f"or --columns propensity={alike[0]} in a shell. If not, name it as a context to use it.",
             SeachangeWarning,

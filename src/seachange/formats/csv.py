@@ -1,7 +1,7 @@
 """CSV, TSV and similar tables of text: fields between commas, tabs, semicolons or bars, below a line of names.
 
-Polars reads the values. It cannot tell which lines are damaged, so the records are found here first: in a whole block
-at once with arrays, or line by line if its quotes are irregular or its bytes are not text. A bad line then costs only
+Polars reads the values. It does not report which lines are damaged, so the records are located here first: with arrays
+for a whole block, or line by line if its quotes are irregular or its bytes are not text. A bad line then costs only
 itself, and the time is linear in the size of the file.
 """
 
@@ -9,26 +9,30 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 
 from seachange.engine import made_ahead
 from seachange.errors import LogError
-from seachange.formats.sources import BYTE_ORDER_MARK, HEAD_BYTES, NOT_UTF8, head_of, refuse_utf16
+from seachange.formats.sources import (
+    BYTE_ORDER_MARK,
+    HEAD_BYTES,
+    NOT_UTF8,
+    blocks_of,
+    head_of,
+    is_utf8,
+    refuse_utf16,
+    shown,
+)
 from seachange.formats.table import FEW_ROWS, HEAD_ROWS, TableBlock, TableLog
-from seachange.formats.text_blocks import blocks_of, shown
 from seachange.log.raw import NUMBER, Rejected
-from seachange.protocols import Bools, Ints
-
-if TYPE_CHECKING:
-    import polars
-
-    from seachange.log.features import FeatureSpec
+from seachange.protocols import Ints
 
 SEPARATORS = ",\t;|"
 SAMPLE_LINES = 50
@@ -38,7 +42,7 @@ UNCLOSED = "a quote opens a field and never closes"
 AFTER_QUOTE = "text follows a closing quote"
 LONE_RETURN = "a carriage return is not at the end of the line"
 NUL = "a NUL byte is not text"
-NEWLINE, QUOTE, RETURN = b"\n"[0], b'"'[0], b"\r"[0]
+NEWLINE, QUOTE = b"\n"[0], b'"'[0]
 
 
 class Header(NamedTuple):
@@ -75,32 +79,20 @@ def looks_like(path: Path, head: bytes) -> bool:
 class CsvLog(TableLog):
     """CSV, TSV and similar files, compressed or not."""
 
-    def __init__(
-        self,
-        path: Path | Sequence[Path],
-        columns: Mapping[str, str | Sequence[str]] | None = None,
-        features: FeatureSpec | None = None,
-    ) -> None:
-        self._headers: dict[Path, Header] = {}
-        self._as_texts: set[str] = set()  # columns of numbers in which other texts have occurred
-        super().__init__(path, columns, features)
-        self._require_roles({path: header.names for path, header in self._headers.items()})
-        self.format = "tsv" if self._headers[self.paths[0]].separator == "\t" else "csv"
-
-    def _names(self) -> list[str]:
+    def _names_by_file(self) -> Mapping[Path, Collection[str]]:
         self._headers = {path: _header(path) for path in self.paths}
-        return list(dict.fromkeys(name for header in self._headers.values() for name in header.names))
+        self._as_texts: set[str] = set()  # columns of numbers in which other texts have occurred
+        self.format = "tsv" if self._headers[self.paths[0]].separator == "\t" else "csv"
+        return {path: header.names for path, header in self._headers.items()}
 
-    def _head(self) -> polars.DataFrame:
-        import polars
-
+    def _head(self) -> pl.DataFrame:
         heads = []
         for i, path in enumerate(self.paths[:FEW_ROWS]):
             found = next(self._records(path), None)
             if found is not None:
-                texts = _read(found, self._headers[path], dict.fromkeys(self._headers[path].names, polars.String))
+                texts = _read(found, self._headers[path], dict.fromkeys(self._headers[path].names, pl.String))
                 heads.append(texts.head(FEW_ROWS if i else HEAD_ROWS))
-        return polars.concat(heads, how="diagonal") if heads else polars.DataFrame()
+        return pl.concat(heads, how="diagonal") if heads else pl.DataFrame()
 
     def _records(self, path: Path) -> Iterator[Records]:
         """Yield all records of a file, block by block."""
@@ -108,7 +100,7 @@ class CsvLog(TableLog):
         finder = _RecordFinder(header.separator, len(header.names), self._sources[path])
         text, line = b"", 1
         for block in blocks_of(path):
-            text += block.text
+            text += block.text.replace(b"\r\n", b"\n") if b"\r" in block.text else block.text
             start = 0
             while line <= header.lines and start < len(text):
                 start, line = text.index(b"\n", start) + 1, line + 1
@@ -127,56 +119,52 @@ class CsvLog(TableLog):
     def _block(self, path: Path, found: Records) -> Sequence[TableBlock]:
         return [TableBlock(path, found.lines, self._frame(path, found), found.text, found.rejected)]
 
-    def _frame(self, path: Path, found: Records) -> polars.DataFrame:
+    def _frame(self, path: Path, found: Records) -> pl.DataFrame:
         """Read the needed columns: plain numbers directly, all others as texts."""
-        import polars
-
-        plain = {"integer": polars.Int64, "number": polars.Float64}
+        plain = {"integer": pl.Int64, "number": pl.Float64}
         header = self._headers[path]
         names = {name for role, name in self.columns.items() if role in ("action", "sequence", "time")}
         types = {
-            name: polars.String if name in names | self._as_texts else plain.get(self._plan.types[name], polars.String)
+            name: pl.String if name in names | self._as_texts else plain.get(self._plan.types[name], pl.String)
             for name in {*self.needed} & {*header.names}
         }
         try:
             frame = _read(found, header, types)
-        except (polars.exceptions.PolarsError, polars.exceptions.PanicException):
-            frame = _read(found, header, dict.fromkeys(types, polars.String))
+        except (pl.exceptions.PolarsError, pl.exceptions.PanicException):
+            frame = _read(found, header, dict.fromkeys(types, pl.String))
             for name, dtype in types.items():
                 texts = frame[name]
-                if dtype != polars.String and (texts.cast(dtype, strict=False).is_null() & (texts != "")).any():
+                if dtype != pl.String and (texts.cast(dtype, strict=False).is_null() & (texts != "")).any():
                     self._as_texts.add(name)
             return frame
         # 1e999 is too large and not infinite; only its text can tell.
         infinite = [name for name in types if frame[name].dtype.is_float() and frame[name].is_infinite().any()]
         if infinite:
-            frame = frame.with_columns(_read(found, header, dict.fromkeys(infinite, polars.String)).get_columns())
-        return frame.with_columns(polars.col(polars.Float64).fill_nan(None))
+            frame = frame.with_columns(_read(found, header, dict.fromkeys(infinite, pl.String)).get_columns())
+        return frame.with_columns(pl.col(pl.Float64).fill_nan(None))
 
 
-def _read(found: Records, header: Header, types: Mapping[str, Any]) -> polars.DataFrame:
+def _read(found: Records, header: Header, types: Mapping[str, Any]) -> pl.DataFrame:
     """Read the columns named in ``types``, each as its type."""
-    import polars
-
     if not found.content:
-        return polars.DataFrame(schema=dict(types))
+        return pl.DataFrame(schema=dict(types))
     numbered = {f"column_{i}": name for i, name in enumerate(header.names, 1)}
     # Polars removes a byte order mark, but here it is part of a field: the file's own is gone already.
     mark = BYTE_ORDER_MARK if found.content.startswith(BYTE_ORDER_MARK) else b""
-    read = polars.read_csv(
+    read = pl.read_csv(
         mark + found.content,
         has_header=False,
         separator=header.separator,
-        schema={number: types.get(name, polars.String) for number, name in numbered.items()},
+        schema={number: types.get(name, pl.String) for number, name in numbered.items()},
         columns=[number for number, name in numbered.items() if name in types],
         truncate_ragged_lines=False,
     )
     if len(read) != len(found.lines):
-        raise polars.exceptions.ComputeError(f"{len(found.lines)} records were read as {len(read)}")
+        raise pl.exceptions.ComputeError(f"{len(found.lines)} records were read as {len(read)}")
     read = read.rename(numbered, strict=False)
     # Two quotes are an empty field, like nothing at all. (Looking for one byte first is much faster.)
     quoted = b'"' in found.content and b'""' in found.content
-    return read.with_columns(polars.col(polars.String).replace("", None)) if quoted else read
+    return read.with_columns(pl.col(pl.String).replace("", None)) if quoted else read
 
 
 class _RecordFinder:
@@ -192,18 +180,16 @@ class _RecordFinder:
 
     def records(self, text: bytes, line: int, at_end: bool) -> tuple[Records, int, int]:
         """Return the records of a block that starts at ``line``, and how many bytes and lines they take."""
-        if b"\0" not in text and (text.isascii() or _is_utf8(text)):
-            found = self._regular(text, line, at_end)
-            if found is not None:
-                return found
-        return self._by_line(text, line, at_end)
+        regular = None
+        if b"\0" not in text and b"\r" not in text and is_utf8(text):
+            regular = self._regular(text, line, at_end)
+        return self._by_line(text, line, at_end) if regular is None else regular
 
     def _regular(self, text: bytes, line: int, at_end: bool) -> tuple[Records, int, int] | None:
         """Find all records with arrays; None if a quote is not at the start or end of its field."""
         codes = np.frombuffer(text, dtype=np.uint8)
         newlines, separators = codes == NEWLINE, codes == self.separator[0]
         all_newlines = ends = np.flatnonzero(newlines)
-        inside: Bools = np.zeros(0, dtype=bool)
         if b'"' in text:
             quotes = codes == QUOTE
             if not _quotes_at_ends(codes, np.flatnonzero(quotes), self.separator[0]):
@@ -214,46 +200,36 @@ class _RecordFinder:
         used = int(ends[-1]) + 1 if len(ends) else 0
         if len(text) - used > LONGEST_RECORD or (at_end and used < len(text)):
             return None
-        if b"\r" in text:
-            returns = np.flatnonzero(codes[:used] == RETURN)
-            if (len(inside) and inside[returns].any()) or (codes[returns + 1] != NEWLINE).any():
-                return None
         starts = np.concatenate([[0], ends + 1])[: len(ends)]
         fields = 1 + np.diff(np.searchsorted(np.flatnonzero(separators), ends), prepend=0)
         lines = line + np.searchsorted(all_newlines, starts)
-        blank = (ends == starts) | ((ends == starts + 1) & (codes[starts] == RETURN))
+        blank, sizes = ends == starts, ends - starts + 1
         good = (fields == self.n_fields) & ~blank
         rejected = [
             Rejected(self.source, int(lines[i]), self._wrong_count(int(fields[i])), shown(text[starts[i] : ends[i]]))
             for i in np.flatnonzero(~good & ~blank)
         ]
-        content = text[:used]
-        if not good.all():
-            content = codes[:used][np.repeat(good, np.diff(ends, prepend=-1))].tobytes()
-            starts = np.concatenate([[0], np.cumsum((ends - starts + 1)[good])])[: int(good.sum())]
-        if b"\r" in content:
-            returns = np.flatnonzero(np.frombuffer(content, dtype=np.uint8) == RETURN)
-            content, starts = content.replace(b"\r\n", b"\n"), starts - np.searchsorted(returns, starts)
+        content = text[:used] if good.all() else codes[:used][np.repeat(good, sizes)].tobytes()
+        starts = np.cumsum(sizes[good]) - sizes[good]
         return Records(content, starts, lines[good], rejected), used, int(np.searchsorted(all_newlines, used))
 
     def _by_line(self, text: bytes, first_line: int, at_end: bool) -> tuple[Records, int, int]:
         """Find records line by line. A line with wrong quotes is rejected alone, and the next one starts a record."""
         lines = text.split(b"\n")[:-1]
-        offsets = np.concatenate([[0], np.cumsum([len(line) + 1 for line in lines])]).tolist()
-        lines = [line.removesuffix(b"\r") for line in lines]
-        problems = [NUL if b"\0" in line else "" if line.isascii() or _is_utf8(line) else NOT_UTF8 for line in lines]
-        # Where a record ends that is inside quotes when line i starts: after which line, or the line that breaks it.
+        offsets = np.cumsum([0, *(len(line) + 1 for line in lines)]).tolist()
+        faults = [NUL if b"\0" in line else "" if is_utf8(line) else NOT_UTF8 for line in lines]
+        # Where a record ends that is inside quotes when line i starts: after which line, and what is wrong with it.
         ends: list[tuple[int, str]] = [(len(lines), UNCLOSED)] * (len(lines) + 1)
         for i in range(len(lines) - 1, -1, -1):
-            after = "broken" if problems[i] else self._after(b'"' + lines[i]) if b'"' in lines[i] else "inside"
-            ends[i] = ends[i + 1] if after == "inside" else (i + 1, self._reason(lines[i], problems[i], after))
+            fault = faults[i] or (self._fault(b'"' + lines[i]) if b'"' in lines[i] else UNCLOSED)
+            ends[i] = ends[i + 1] if fault == UNCLOSED else (i + 1, fault)
         records: list[tuple[int, bytes]] = []
         rejected = []
         i = 0
         while i < len(lines):
-            after = "broken" if problems[i] else self._after(lines[i])
-            end, reason = (i + 1, self._reason(lines[i], problems[i], after)) if after != "inside" else ends[i + 1]
-            if after == "inside" and reason in ("", UNCLOSED) and offsets[end] - offsets[i] > LONGEST_RECORD:
+            fault = faults[i] or self._fault(lines[i])
+            end, reason = ends[i + 1] if fault == UNCLOSED else (i + 1, fault)
+            if fault == UNCLOSED and reason in ("", UNCLOSED) and offsets[end] - offsets[i] > LONGEST_RECORD:
                 end, reason = i + 1, UNCLOSED
             elif reason == UNCLOSED and not at_end:
                 break  # the rest of it may be in the next block
@@ -267,22 +243,18 @@ class _RecordFinder:
             if reason:
                 rejected.append(Rejected(self.source, first_line + i, reason, shown(lines[i])))
             i = end if record else i + 1
-        sizes = [len(record) for _, record in records]
-        starts = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])[: len(records)]
+        starts = np.cumsum([0, *(len(record) for _, record in records)], dtype=np.int64)[:-1]
         numbers = np.array([number for number, _ in records], dtype=np.int64)
         content = b"".join(record for _, record in records)
         return Records(content, starts, numbers, rejected), offsets[i], i
 
-    def _after(self, line: bytes) -> Literal["outside", "inside", "broken"]:
-        """Tell whether a line that starts outside quotes ends inside them."""
+    def _fault(self, line: bytes) -> str:
+        """Return what is wrong with a line that starts outside quotes; UNCLOSED if it ends inside them."""
         if (b'"' not in line and b"\r" not in line) or self._complete.fullmatch(line):
-            return "outside"
-        return "inside" if self._open.fullmatch(line) else "broken"
-
-    def _reason(self, line: bytes, problem: str, after: str) -> str:
-        if after != "broken":
             return ""
-        return problem or (LONE_RETURN if b"\r" in line else AFTER_QUOTE)
+        if self._open.fullmatch(line):
+            return UNCLOSED
+        return LONE_RETURN if b"\r" in line else AFTER_QUOTE
 
     def _fields(self, record: bytes) -> list[bytes]:
         """Return the fields of a record; those with a quote inside are quoted."""
@@ -300,20 +272,12 @@ class _RecordFinder:
         return f"the line has {fields} field{'s' * (fields != 1)} and the header {self.n_fields}"
 
 
-def _is_utf8(text: bytes) -> bool:
-    try:
-        text.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
 def _quotes_at_ends(codes: npt.NDArray[np.uint8], quotes: Ints, separator: int) -> bool:
     """Whether quotes open at the start of a field, close at its end, and are doubled elsewhere."""
     opening, closing = quotes[::2], quotes[1::2]
     before, after = codes[opening - 1], codes[np.minimum(closing + 1, len(codes) - 1)]
     opens = (before == separator) | (before == NEWLINE) | (before == QUOTE) | (opening == 0)
-    closes = (after == separator) | (after == NEWLINE) | (after == RETURN) | (after == QUOTE)
+    closes = (after == separator) | (after == NEWLINE) | (after == QUOTE)
     return bool(opens.all() and closes.all())
 
 
@@ -332,7 +296,7 @@ def _header(path: Path) -> Header:
         raise LogError(
             f"the lines of {where} end in carriage returns alone. Convert it with: tr '\\r' '\\n' < in > out"
         )
-    if not _is_utf8(first):
+    if not is_utf8(first):
         raise LogError(f"line {skipped + 1} of {where} should name the columns; {NOT_UTF8}.")
     if b"\0" in first:
         raise LogError(f"{where} is not a table of text: it has NUL bytes.")

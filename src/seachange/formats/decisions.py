@@ -23,37 +23,29 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from secrets import token_hex
-from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import msgspec
 import numpy as np
+import polars as pl
 
 from seachange.errors import LogError, OutputError
 from seachange.formats.action_lists import MAX_LINES, LineBatch, line_batches
-from seachange.formats.text_blocks import TextLog, shown
-from seachange.formats.value_types import Shape, frame_of
+from seachange.formats.sources import TextLog, shown
+from seachange.formats.table import UnusedValues
+from seachange.formats.value_types import Mismatch, Shape, frame_of
 from seachange.log.raw import PART_ROWS, Pool, RawRounds, Rejected
 from seachange.protocols import Ints
+
+if TYPE_CHECKING:
+    from seachange.log.features import FeatureSpec
 
 NEAR = 1 << 16
 MAX_DEPTH = 64
 COLUMNS = {name: name for name in ("action", "reward", "propensity", "time")}
 # Rules that a line may break.
-NOT_DECISION = "the line is neither a decision nor a reward: {error}"
 TOO_DEEP = f"objects and lists are nested more than {MAX_DEPTH} deep"
-BAD_YEAR = "the time is not in the years 1 to 9999"
-MIXED_LISTS = "some decisions have a list of actions and others have none"
-EMPTY = "a line must have an action (a decision) or a reward"
-NO_ACTION = "a decision must have an action"
-REWARD_INSIDE = "a decision and its reward must be separate lines"
-NO_CONTEXT = "a decision must have a context and a propensity"
-NO_LIST = "features and probs need a list of actions"
-REPEATED_ACTION = "actions must differ"
-NOT_LISTED = "the action must be one of actions"
-WRONG_LENGTH = "{name} must have one entry per action"
 SECOND_REWARD = "the decision already has a reward"
-SECOND_DECISION = "a recent decision has the same id"
 NO_DECISION = "there is no decision with this id"
 
 
@@ -76,22 +68,22 @@ def broken_rule(line: DecisionLine) -> str | None:
     """The first rule that a line breaks."""
     if line.action is None:
         if line.reward is None:
-            return EMPTY
+            return "a line must have an action (a decision) or a reward"
         given = (line.context, line.propensity, line.actions, line.features, line.probs)
-        return None if given == (None,) * len(given) else NO_ACTION
+        return None if given == (None,) * len(given) else "a decision must have an action"
     if line.reward is not None:
-        return REWARD_INSIDE
+        return "a decision and its reward must be separate lines"
     if line.propensity is None or line.context is None:
-        return NO_CONTEXT
+        return "a decision must have a context and a propensity"
     if line.actions is None:
-        return NO_LIST if line.features or line.probs else None
+        return "features and probs need a list of actions" if line.features or line.probs else None
     if len(set(line.actions)) < len(line.actions):
-        return REPEATED_ACTION
+        return "actions must differ"
     if line.action not in line.actions:
-        return NOT_LISTED
+        return "the action must be one of actions"
     for name, each in (("features", line.features), ("probs", line.probs)):
         if each is not None and len(each) != len(line.actions):
-            return WRONG_LENGTH.format(name=name)
+            return f"{name} must have one entry per action"
     return None
 
 
@@ -119,8 +111,9 @@ class DecisionLog:
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         try:
-            self._file = self.path.open("ab", buffering=0)
-            unfinished = self._file.tell() > 0 and self._last_byte() != b"\n"
+            self._file = self.path.open("ab+", buffering=0)
+            self._file.seek(max(0, self._file.tell() - 1))
+            unfinished = self._file.read(1) not in (b"", b"\n")
         except OSError as error:
             raise OutputError(f"cannot write to {str(path)!r}: {error.strerror}.") from error
         if unfinished:
@@ -171,16 +164,12 @@ class DecisionLog:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def _write(self, line: DecisionLine) -> None:
-        if rule := broken_rule(line):
+        if rule := broken_rule(line) or (TOO_DEEP if _too_deep([line.context, line.features]) else None):
             raise LogError(f"cannot write decision {line.decision!r}: {rule}.")
-        if max(map(_depth, (line.context, line.features))) > MAX_DEPTH - 1:
-            raise LogError(f"cannot write decision {line.decision!r}: {TOO_DEEP}.")
         try:
             self._append(msgspec.json.encode(line, enc_hook=_plain) + b"\n")
         except (TypeError, ValueError, OverflowError, RecursionError) as error:
@@ -193,11 +182,6 @@ class DecisionLog:
             raise OutputError(f"cannot write to {str(self.path)!r}: {error.strerror}.") from error
         if written != len(content):
             raise OutputError(f"{str(self.path)!r} took only {written} of {len(content)} bytes; is the disk full?")
-
-    def _last_byte(self) -> bytes:
-        with self.path.open("rb") as file:
-            file.seek(-1, 2)
-            return file.read(1)
 
 
 def _finite(name: str, value: Any) -> float:
@@ -219,19 +203,16 @@ def _in_utc(time: Any) -> datetime | None:
 
 
 def _plain(value: Any) -> Any:
-    """Numbers and arrays of numpy as JSON."""
     if isinstance(value, np.generic | np.ndarray):
         return value.tolist()
     raise TypeError(f"{type(value).__name__} has no JSON form")
 
 
-def _depth(value: Any) -> int:
-    """How deep objects and lists are nested in a value, up to a little more than allowed."""
-    depth, level = 0, [value]
-    while depth <= MAX_DEPTH and (level := [each for each in level if isinstance(each, dict | list)]):
-        depth += 1
-        level = [inner for each in level for inner in (each.values() if isinstance(each, dict) else each)]
-    return depth
+def _too_deep(value: Any, depth: int = MAX_DEPTH) -> bool:
+    if not isinstance(value, dict | list):
+        return False
+    inner = value.values() if isinstance(value, dict) else value
+    return depth == 0 or any(_too_deep(each, depth - 1) for each in inner)
 
 
 # Reading
@@ -244,17 +225,29 @@ class Place(NamedTuple):
     line: int
     source: str
 
+    def rejected(self, reason: str, text: bytes | str) -> Rejected:
+        """The line, rejected."""
+        return Rejected(self.source, self.line, reason, text if isinstance(text, str) else shown(text))
+
+
+class Reward(NamedTuple):
+    """A reward, with the text of its line."""
+
+    place: Place
+    value: float
+    text: str
+
 
 @dataclass
 class Survey:
     """Results of the first pass."""
 
-    context: Shape = field(default_factory=lambda: Shape("object"))
-    features: Shape = field(default_factory=lambda: Shape("object"))
+    context: Shape = field(default_factory=Shape)
+    features: Shape = field(default_factory=Shape)
     timed: bool = False
     pooled: bool = False
     probs: bool = True
-    far: dict[str, list[tuple[Place, float, str]]] = field(default_factory=dict)  # rewards, with their text
+    far: dict[str, list[Reward]] = field(default_factory=dict)
 
 
 @dataclass
@@ -263,13 +256,14 @@ class Pending:
 
     place: Place
     decision: DecisionLine
-    reward: float | None = None
-    reward_place: Place | None = None
-    reward_text: str = ""
+    reward: Reward | None = None
 
 
 class DecisionsLog(TextLog):
-    """The decisions of one or more files, in the order in which they were made, with their rewards."""
+    """The decisions of one or more files, in the order in which they were made, with their rewards.
+
+    ``features`` are those of a fitted model: contexts are read in the types that these need.
+    """
 
     format, columns, description = "decisions", COLUMNS, "the decision log"
 
@@ -278,89 +272,111 @@ class DecisionsLog(TextLog):
         path: str | Path | Sequence[str | Path],
         columns: Mapping[str, Any] | None = None,
         *,
+        features: FeatureSpec | None = None,
         near: int = NEAR,
     ) -> None:
-        super().__init__(path, columns)
-        self.near = near
+        super().__init__(path, columns, features=features)
+        self.features, self.near = features, near
 
     def parts(self, rows: int = PART_ROWS) -> Iterator[RawRounds]:
         """All decisions, at most ``rows`` at a time, with the rewards that came."""
-        survey = self._survey()
+        survey, unused = self._survey(), UnusedValues()
+        decided: list[Pending] = []
         rejected: list[Rejected] = []
-        joined: list[Pending] = []
-        for each in self._joined(survey, rejected):
-            full = len(joined) == rows or len(rejected) >= MAX_LINES
-            if (joined or full) and (full or each is None or joined[0].place.file != each.place.file):
-                source = joined[0].place.source if joined else rejected[0].source
-                yield _rounds(source, joined, survey, rejected)
-                joined, rejected[:] = [], []
-            if each is not None:
-                joined.append(each)
-        if joined or rejected:
-            yield _rounds(joined[0].place.source if joined else rejected[0].source, joined, survey, rejected)
+        for each in self._joined(survey.far):
+            full = len(decided) == rows or len(rejected) == MAX_LINES
+            if full or (decided and isinstance(each, Pending) and each.place.file != decided[0].place.file):
+                yield self._rounds(decided, rejected, survey, unused)
+                decided, rejected = [], []
+            if isinstance(each, Pending):
+                decided.append(each)
+            else:
+                rejected.append(each)
+        if decided or rejected:
+            yield self._rounds(decided, rejected, survey, unused)
+        unused.warn()
 
     def _survey(self) -> Survey:
         survey = Survey()
         near: dict[str, None] = {}
-        first = True
         for place, text, line in _lines(line_batches(self.blocks())):
-            if isinstance(line, str):
+            if isinstance(line, str) or line.decision in near:
                 continue
-            if line.action is not None and line.decision not in near:
-                _add(near, line.decision, None, self.near)
-                survey.context = survey.context.with_value(line.context)
-                for record in line.features or ():
-                    survey.features = survey.features.with_value(record)
-                survey.timed |= line.time is not None
-                survey.pooled = line.actions is not None if first else survey.pooled
-                survey.probs &= line.probs is not None
-                first = False
-            elif line.action is None and line.decision not in near and line.reward is not None:
-                survey.far.setdefault(line.decision, []).append((place, line.reward, shown(text)))
+            if line.reward is not None:
+                survey.far.setdefault(line.decision, []).append(Reward(place, line.reward, shown(text)))
+                continue
+            _add(near, line.decision, None, self.near)
+            survey.context.with_value(line.context)
+            for record in line.features or ():
+                survey.features.with_value(record)
+            survey.timed |= line.time is not None
+            survey.pooled = line.actions is not None
+            survey.probs &= line.probs is not None
         return survey
 
-    def _joined(self, survey: Survey, rejected: list[Rejected]) -> Iterator[Pending | None]:
-        """Decisions that no near reward can change, in order; None if there is only more to reject."""
+    def _joined(self, far: dict[str, list[Reward]]) -> Iterator[Pending | Rejected]:
+        """Yield decisions that no near reward can change, in order, and lines that are rejected."""
         pending: dict[str, Pending] = {}
-        far = dict(survey.far)
-
-        def reject(place: Place, reason: str, text: str) -> None:
-            rejected.append(Rejected(place.source, place.line, reason, text))
-
-        def with_reward(each: Pending) -> Pending:
-            rewards = far.pop(each.decision.decision, [])
-            if each.reward is not None and each.reward_place is not None:
-                rewards = [*rewards, (each.reward_place, each.reward, each.reward_text)]
-            for nth, (place, reward, text) in enumerate(sorted(rewards)):
-                if nth == 0:
-                    each.reward = reward
-                else:
-                    reject(place, SECOND_REWARD, text)
-            return each
-
         for place, text, line in _lines(line_batches(self.blocks())):
             if isinstance(line, str):
-                reject(place, line, shown(text))
-            elif line.action is not None:
+                yield place.rejected(line, text)
+            elif line.reward is None:
                 if line.decision in pending:
-                    reject(place, SECOND_DECISION, shown(text))
+                    yield place.rejected("a recent decision has the same id", text)
                 elif oldest := _add(pending, line.decision, Pending(place, line), self.near):
-                    yield with_reward(oldest)
+                    yield from _with_reward(oldest, far)
             elif line.decision in pending:
-                each = pending[line.decision]
-                if each.reward is None:
-                    each.reward, each.reward_place, each.reward_text = line.reward, place, shown(text)
+                if pending[line.decision].reward is None:
+                    pending[line.decision].reward = Reward(place, line.reward, shown(text))
                 else:
-                    reject(place, SECOND_REWARD, shown(text))
-            if len(rejected) >= MAX_LINES:
-                yield None
+                    yield place.rejected(SECOND_REWARD, text)
         for each in pending.values():
-            yield with_reward(each)
+            yield from _with_reward(each, far)
         for rewards in far.values():
-            for place, _, line_text in rewards:
-                reject(place, NO_DECISION, line_text)
-                if len(rejected) >= MAX_LINES:
-                    yield None
+            yield from (reward.place.rejected(NO_DECISION, reward.text) for reward in rewards)
+
+    def _rounds(
+        self, decided: Sequence[Pending], rejected: Sequence[Rejected], survey: Survey, unused: UnusedValues
+    ) -> RawRounds:
+        source = decided[0].place.source if decided else rejected[0].source
+        lines = np.array([each.place.line for each in decided], dtype=np.int64)
+        decisions = [each.decision for each in decided]
+        rewards = [None if each.reward is None else each.reward.value for each in decided]
+        times = pl.Series("time", [each.time for each in decisions], dtype=pl.Datetime("us"))
+        action: pl.Series = pl.Series("action", [each.action for each in decisions], dtype=pl.String)
+
+        def frame(records: Sequence[dict[str, Any]], shape: Shape, features: Any, lines: Ints) -> pl.DataFrame:
+            mismatches: list[Mismatch] = []
+            found = frame_of(records, shape, features, mismatches)
+            unused.add(mismatches, lines, source)
+            return found
+
+        pool, spec = None, self.features
+        if survey.pooled:
+            lists = [each.actions or [] for each in decisions]
+            lengths = np.array([len(each) for each in lists], dtype=np.int64)
+            records = [record for each in decisions for record in each.features or [{}] * len(each.actions or [])]
+            probs = np.array([prob for each in decisions for prob in each.probs or ()], dtype=np.float64)
+            pool = Pool(
+                offsets=np.concatenate([[0], np.cumsum(lengths)]),
+                features=frame(records, survey.features, spec and spec.pool, np.repeat(lines, lengths)),
+                names=pl.Series("action", [name for each in lists for name in each], dtype=pl.String),
+                probs=probs if survey.probs else None,
+            )
+            places = [names.index(name) for names, name in zip(lists, action, strict=True)]
+            action = pl.Series("action", places, dtype=pl.Int64)
+        return RawRounds(
+            source=source,
+            lines=lines,
+            features=frame([each.context or {} for each in decisions], survey.context, spec and spec.shared, lines),
+            action=action,
+            reward=pl.Series("reward", rewards, dtype=pl.Float64),
+            propensity=pl.Series("propensity", [each.propensity for each in decisions], dtype=pl.Float64),
+            time=times if survey.timed else None,
+            event=pl.Series("decision", [each.decision for each in decisions], dtype=pl.String),
+            pool=pool,
+            rejected=tuple(rejected),
+        )
 
 
 def looks_like(path: Path, head: bytes) -> bool:
@@ -369,10 +385,18 @@ def looks_like(path: Path, head: bytes) -> bool:
     return isinstance(_parsed(first), DecisionLine)
 
 
-def _add(held: dict[str, Any], key: str, value: Any, most: int) -> Any:
+def _add(recent: dict[str, Any], key: str, value: Any, most: int) -> Any:
     """Add an entry; returns the oldest one, which is dropped, if there are more than ``most``."""
-    held[key] = value
-    return held.pop(next(iter(held))) if len(held) > most else None
+    recent[key] = value
+    return recent.pop(next(iter(recent))) if len(recent) > most else None
+
+
+def _with_reward(each: Pending, far: dict[str, list[Reward]]) -> Iterator[Pending | Rejected]:
+    """Yield a decision with the first of its rewards, after the rejected others."""
+    rewards = sorted([*far.pop(each.decision.decision, []), *([each.reward] if each.reward else [])])
+    yield from (reward.place.rejected(SECOND_REWARD, reward.text) for reward in rewards[1:])
+    each.reward = rewards[0] if rewards else None
+    yield each
 
 
 def _lines(batches: Iterable[LineBatch]) -> Iterator[tuple[Place, bytes, DecisionLine | str]]:
@@ -387,10 +411,9 @@ def _lines(batches: Iterable[LineBatch]) -> Iterator[tuple[Place, bytes, Decisio
                 continue
             line = _parsed(text)
             if isinstance(line, DecisionLine) and line.action is not None:
-                if pooled is None:
-                    pooled = line.actions is not None
-                elif pooled != (line.actions is not None):
-                    line = MIXED_LISTS
+                pooled = line.actions is not None if pooled is None else pooled
+                if pooled != (line.actions is not None):
+                    line = "some decisions have a list of actions and others have none"
             yield Place(file, number, batch.source), text, line
 
 
@@ -400,53 +423,14 @@ def _parsed(text: bytes) -> DecisionLine | str:
         if line.time is not None and line.time.tzinfo is not None:
             line.time = line.time.astimezone(UTC).replace(tzinfo=None)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        return NOT_DECISION.format(error=error)
+        return f"the line is neither a decision nor a reward: {error}"
     except RecursionError:
         return TOO_DEEP
     except OverflowError:
-        return BAD_YEAR
-    if text.count(b"{") + text.count(b"[") > MAX_DEPTH and max(map(_depth, (line.context, line.features))) >= MAX_DEPTH:
+        return "the time is not in the years 1 to 9999"
+    if text.count(b"{") + text.count(b"[") > MAX_DEPTH and _too_deep([line.context, line.features]):
         return TOO_DEEP
     return broken_rule(line) or line
 
 
 _DECODER = msgspec.json.Decoder(DecisionLine)
-
-
-def _rounds(source: str, joined: list[Pending], survey: Survey, rejected: list[Rejected]) -> RawRounds:
-    from polars import Datetime, Float64, Series, String
-
-    decisions = [each.decision for each in joined]
-    pool = _pool(decisions, survey) if survey.pooled else None
-    actions = [each.action for each in decisions]
-    return RawRounds(
-        source=source,
-        lines=np.array([each.place.line for each in joined], dtype=np.int64),
-        features=frame_of([each.context or {} for each in decisions], survey.context),
-        action=Series("action", actions, dtype=String) if pool is None else Series("action", _places(decisions)),
-        reward=Series("reward", [each.reward for each in joined], dtype=Float64),
-        propensity=Series("propensity", [each.propensity for each in decisions], dtype=Float64),
-        time=Series("time", [each.time for each in decisions], dtype=Datetime("us")) if survey.timed else None,
-        event=Series("decision", [each.decision for each in decisions], dtype=String),
-        pool=pool,
-        rejected=tuple(rejected),
-    )
-
-
-def _places(decisions: list[DecisionLine]) -> Ints:
-    """Places of the chosen actions in their lists."""
-    return np.array([(each.actions or []).index(each.action or "") for each in decisions], dtype=np.int64)
-
-
-def _pool(decisions: list[DecisionLine], survey: Survey) -> Pool:
-    from polars import Series, String
-
-    names = [each.actions or [] for each in decisions]
-    records = [record for each in decisions for record in each.features or [{}] * len(each.actions or [])]
-    probs = [prob for each in decisions for prob in each.probs or ()]
-    return Pool(
-        offsets=np.concatenate([[0], np.cumsum([len(each) for each in names], dtype=np.int64)]).astype(np.int64),
-        features=frame_of(records, survey.features),
-        names=Series("action", [name for each in names for name in each], dtype=String),
-        probs=np.array(probs, dtype=np.float64) if survey.probs else None,
-    )

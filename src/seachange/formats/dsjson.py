@@ -46,7 +46,7 @@ from seachange.formats.action_lists import (
     line_batches,
     split_rounds,
 )
-from seachange.formats.text_blocks import TextLog
+from seachange.formats.sources import TextLog
 from seachange.log.bandit_log import BanditLog
 from seachange.log.raw import PART_ROWS, Pool, RawLog, RawRounds
 from seachange.outputs import written_whole

@@ -17,9 +17,8 @@ from seachange.engine import made_ahead
 from seachange.errors import LogError, SeachangeWarning
 from seachange.formats.json_structure import LineStructures, blank_lines
 from seachange.formats.nested_fields import fields_in, lifted, lifting, lowered, paths_to
-from seachange.formats.sources import BYTE_ORDER_MARK, NOT_UTF8, head_of, refuse_utf16
+from seachange.formats.sources import BYTE_ORDER_MARK, NOT_UTF8, blocks_of, head_of, refuse_utf16, shown
 from seachange.formats.table import FEW_ROWS, HEAD_ROWS, USES, TableBlock, TableLog
-from seachange.formats.text_blocks import blocks_of, shown
 from seachange.formats.value_types import (
     Mismatch,
     Shape,

@@ -1,28 +1,23 @@
-"""Parquet files: reading them in parts, and writing logs as tables with one row per round."""
+"""Parquet files: reading them in parts, and writing logs with one row per round."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import polars as pl
 
 from seachange.errors import LogError
 from seachange.formats.nested_fields import fields_in, lifting, path_to, paths_to
-from seachange.formats.table import HEAD_ROWS, ROLES, TableBlock, TableLog
+from seachange.formats.table import HEAD_ROWS, TableBlock, TableLog
 from seachange.formats.value_types import INTEGER_NAME, TextType, Use
 from seachange.log.bandit_log import BanditLog
-from seachange.log.raw import RawLog, RawRounds
 from seachange.outputs import written_whole
-
-if TYPE_CHECKING:
-    import polars
-
-    from seachange.log.features import FeatureSpec
 
 MAGIC = b"PAR1"
 
@@ -37,47 +32,37 @@ class ParquetLog(TableLog):
 
     format = "parquet"
 
-    def __init__(
-        self,
-        path: Path | Sequence[Path],
-        columns: Mapping[str, str | Sequence[str]] | None = None,
-        features: FeatureSpec | None = None,
-    ) -> None:
-        self._schemas: dict[Path, polars.Schema] = {}
-        super().__init__(path, columns, features)
-        self._require_roles({path: schema.names() for path, schema in self._schemas.items()})
-        _require_alike(self._schemas)
-
-    def _names(self) -> list[str]:
-        for path in self.paths:
-            with _reading(path):
-                self._schemas[path] = _scan(path).collect_schema()
+    def _names_by_file(self) -> Mapping[Path, Collection[str]]:
+        self._read_schemas()
         if nested := self._nested({name for schema in self._schemas.values() for name in schema.names()}):
             self._paths = paths_to(nested, list(self._schemas.values()))
-            for path in self.paths:
-                with _reading(path):
-                    self._schemas[path] = self._table(path).collect_schema()
-        return list(dict.fromkeys(name for schema in self._schemas.values() for name in schema.names()))
+            self._read_schemas()
+        _require_alike(self._schemas)
+        return self._schemas
+
+    def _read_schemas(self) -> None:
+        self._schemas: dict[Path, pl.Schema] = {}
+        for path in self.paths:
+            with _reading(path):
+                self._schemas[path] = self._table(path).collect_schema()
 
     def _fields(self) -> list[str]:
         return fields_in(list(self._schemas.values()))
 
-    def _head(self) -> polars.DataFrame:
-        import polars
-
+    def _head(self) -> pl.DataFrame:
         with _reading(self.paths[0]):
             first = self._columns_of(self.paths[0], self._available).head(HEAD_ROWS).collect()
-        others = [polars.DataFrame(schema=schema) for schema in self._schemas.values()]
-        return polars.concat([first, *others], how="diagonal_relaxed")
+        others = [pl.DataFrame(schema=schema) for schema in self._schemas.values()]
+        return pl.concat([first, *others], how="diagonal_relaxed")
 
-    def _text_type(self, name: str, sample: polars.Series, use: Use) -> TextType | None:
+    def _text_type(self, name: str, sample: pl.Series, use: Use) -> TextType | None:
         kind = super()._text_type(name, sample, use)
         if name in self._fixed_types:
             return kind
         stored = any(name in schema for schema in self._schemas.values())
         return "text" if kind is not None and stored and use != "measure" else kind  # what is stored as text is text
 
-    def _table(self, path: Path) -> polars.LazyFrame:
+    def _table(self, path: Path) -> pl.LazyFrame:
         """Scan a file, with nested fields that the user named as columns."""
         scan = _scan(path)
         if not self._paths:
@@ -85,150 +70,86 @@ class ParquetLog(TableLog):
         types = scan.collect_schema()
         return scan.select(lifting(types, {name: found for name in self._paths if (found := path_to(name, types))}))
 
-    def _columns_of(self, path: Path, columns: Sequence[str]) -> polars.LazyFrame:
-        import polars
-
+    def _columns_of(self, path: Path, columns: Sequence[str]) -> pl.LazyFrame:
         present = [name for name in columns if name in self._schemas[path]]
-        texts = [name for name in present if self._schemas[path][name] in (polars.Categorical, polars.Enum)]
+        texts = [name for name in present if self._schemas[path][name] in (pl.Categorical, pl.Enum)]
         scan = self._table(path).select(present)
-        return scan.with_columns(polars.col(texts).cast(polars.String)) if texts else scan
+        return scan.with_columns(pl.col(texts).cast(pl.String)) if texts else scan
 
     def _blocks(self, rows: int) -> Iterator[Sequence[TableBlock]]:
         for path in self.paths:
             with _reading(path):
                 start = 1
-                # Batches follow the row groups of the file, so nothing is unpacked twice and little is copied.
-                for frame in _merged(self._columns_of(path, self.needed).collect_batches(lazy=True), rows):
-                    for first, end in _cuts(frame, rows):
-                        piece = frame[first:end]
-                        yield [TableBlock(path, np.arange(start + first, start + end), piece, _row_text(piece))]
+                # Batches follow the row groups of the file, so nothing is unpacked twice.
+                for frame in _pieces(self._columns_of(path, self.needed).collect_batches(lazy=True), rows):
+                    yield [TableBlock(path, np.arange(start, start + len(frame)), frame, _row_text(frame))]
                     start += len(frame)
 
 
-def write_parquet(
-    log: BanditLog | RawLog | Iterable[RawRounds], path: str | Path, columns: Mapping[str, str] | None = None
-) -> None:
-    """Write the rounds of a log, raw or not, part by part; the file appears complete or not at all.
-
-    ``columns`` names the columns of the action, the reward and so on. By default they have the names of the RawLog, or
-    the names of the roles. The contexts of a BanditLog are written as numbers.
-    """
-    import polars
-
-    names = dict(columns or (log.columns if not isinstance(log, BanditLog) and hasattr(log, "columns") else {}))
-    with written_whole(path) as unfinished, TemporaryDirectory(prefix="seachange-") as folder:
-        parts = []
-        for i, frame in enumerate(_frames(log, names)):
-            parts.append(Path(folder) / f"{i}.parquet")
-            frame.write_parquet(parts[-1])
-        if not parts:
-            raise LogError("the log is empty: there is nothing to write.")
-        # Parts may differ: integers in one can have decimals in the next, and files of a data set may lack columns.
-        polars.concat([_scan(part) for part in parts], how="diagonal_relaxed").sink_parquet(unfinished)
-
-
-def _frames(log: BanditLog | RawLog | Iterable[RawRounds], names: Mapping[str, str]) -> Iterator[polars.DataFrame]:
-    if isinstance(log, BanditLog):
-        action_names = _action_column(log)
-        yield from (_frame_of_log(part, names, action_names) for part in log.chunks())
-        return
-    for rounds in log.parts() if hasattr(log, "parts") else log:
-        if rounds.pool is not None:
-            raise LogError("a table cannot hold rounds with their own lists of actions; write them as .dsjson.")
-        columns = {role: getattr(rounds, role) for role in ROLES}
-        if len(rounds):
-            present = {role: column for role, column in columns.items() if column is not None}
-            yield _frame(present, rounds.features, names)
-
-
-def _frame_of_log(log: BanditLog, names: Mapping[str, str], action_names: polars.Series) -> polars.DataFrame:
-    import polars
-
+def write_parquet(log: BanditLog, path: str | Path) -> None:
+    """Write the rounds of a log, with contexts as numbers; the file appears complete or not at all."""
     if log.joint.kind == "per action" or log.masked:
         raise LogError(
             "a table has no place for features of each action or for actions that could not be shown; "
             "write this log as .dsjson."
         )
-    columns: dict[str, Any] = {
+    # As numbers if all are, so that they keep their order when they are read.
+    numbers = all(re.fullmatch(INTEGER_NAME, name) for name in log.action_names)
+    names = pl.Series([int(name) if numbers else name for name in log.action_names])
+    with written_whole(path) as unfinished, TemporaryDirectory(prefix="seachange-") as folder:
+        parts = []
+        for i, part in enumerate(log.chunks()):
+            parts.append(Path(folder) / f"{i}.parquet")
+            _frame(part, names).write_parquet(parts[-1])
+        if not parts:
+            raise LogError("the log is empty: there is nothing to write.")
+        pl.concat([_scan(part) for part in parts]).sink_parquet(unfinished)
+
+
+def _frame(log: BanditLog, action_names: pl.Series) -> pl.DataFrame:
+    columns = {
         "action": action_names.gather(log.actions),
         "reward": log.rewards,
         "propensity": log.propensities if log.propensities_known else None,
         "time": log.times,
         "sequence": log.sequences,
     }
-    series = {role: polars.Series(column) for role, column in columns.items() if column is not None}
-    return _frame(series, polars.DataFrame(log.contexts, schema=list(log.context_names)), names)
+    roles = pl.DataFrame({role: column for role, column in columns.items() if column is not None})
+    if twice := {*roles.columns} & {*log.context_names}:
+        raise LogError(f"two columns cannot both be named {min(twice)!r}: it is also a feature. Rename one.")
+    return roles.hstack(pl.DataFrame(log.contexts, schema=list(log.context_names)))
 
 
-def _frame(
-    roles: Mapping[str, polars.Series], features: polars.DataFrame, names: Mapping[str, str]
-) -> polars.DataFrame:
-    """Return a table of rounds: the roles first, each under the name of its column."""
-    import polars
-
-    renamed = [column.alias(names.get(role, role)) for role, column in roles.items()]
-    for column in renamed:
-        if column.name in features.columns:
-            raise LogError(f"two columns cannot both be named {column.name!r}: it is also a feature. Rename one.")
-    return polars.DataFrame([*renamed, *features.get_columns()])
-
-
-def _action_column(log: BanditLog) -> polars.Series:
-    """Return the names of the actions; as numbers if all are, so that they keep their order when they are read."""
-    import polars
-
-    if all(re.fullmatch(INTEGER_NAME, name) for name in log.action_names):
-        return polars.Series([int(name) for name in log.action_names])
-    return polars.Series(list(log.action_names))
-
-
-def _merged(frames: Iterable[polars.DataFrame], rows: int) -> Iterator[polars.DataFrame]:
-    """Yield small batches together, without a copy, until they make half a part."""
-    import polars
-
-    waiting: list[polars.DataFrame] = []
-    for frame in frames:
-        waiting.append(frame)
-        if sum(map(len, waiting)) >= rows // 2:
-            yield polars.concat(waiting, rechunk=False)
-            waiting = []
+def _pieces(batches: Iterable[pl.DataFrame], rows: int) -> Iterator[pl.DataFrame]:
+    """Yield at most ``rows`` rows at a time, without copies: large batches in slices, small ones together."""
+    waiting: list[pl.DataFrame] = []
+    for batch in batches:
+        for piece in batch.iter_slices(rows):
+            if waiting and sum(map(len, waiting)) + len(piece) > rows:
+                yield pl.concat(waiting, rechunk=False)
+                waiting = []
+            waiting.append(piece)
     if waiting:
-        yield polars.concat(waiting, rechunk=False)
+        yield pl.concat(waiting, rechunk=False)
 
 
-def _cuts(frame: polars.DataFrame, rows: int) -> Iterator[tuple[int, int]]:
-    """Yield pieces of at most ``rows`` rows that end where a chunk of memory ends, so that nothing has to be copied."""
-    ends = np.cumsum(frame.to_series(0).chunk_lengths())
-    first = 0
-    while first < len(frame):
-        end = int(ends[ends <= first + rows].max(initial=0))
-        if end - first < max(1, rows // 2):
-            end = min(first + rows, len(frame))
-        yield first, end
-        first = end
-
-
-def _row_text(frame: polars.DataFrame) -> Any:
+def _row_text(frame: pl.DataFrame) -> Any:
     return lambda row: str(frame.row(row, named=True))
 
 
-def _scan(path: Path) -> polars.LazyFrame:
-    import polars
-
-    return polars.scan_parquet(path, glob=False, hive_partitioning=False)
+def _scan(path: Path) -> pl.LazyFrame:
+    return pl.scan_parquet(path, glob=False, hive_partitioning=False)
 
 
 @contextmanager
 def _reading(path: Path) -> Iterator[None]:
-    import polars
-
     try:
         yield
-    except (polars.exceptions.PolarsError, polars.exceptions.PanicException, OSError) as error:
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
         raise LogError(f"{str(path)!r} cannot be read as Parquet: {error}.") from error
 
 
-def _require_alike(schemas: Mapping[Path, polars.Schema]) -> None:
+def _require_alike(schemas: Mapping[Path, pl.Schema]) -> None:
     """Raise a LogError if a column has different types in different files."""
     seen: dict[str, tuple[str, Path]] = {}
     for path, schema in schemas.items():
@@ -244,14 +165,12 @@ def _require_alike(schemas: Mapping[Path, polars.Schema]) -> None:
                 seen[name] = (kind, path)
 
 
-def _kind(dtype: polars.DataType) -> str:
+def _kind(dtype: pl.DataType) -> str:
     """Name a type for errors; empty for a column without values."""
-    import polars
-
-    if dtype == polars.Null:
+    if dtype == pl.Null:
         return ""
-    if dtype.is_numeric() or dtype == polars.Boolean:
+    if dtype.is_numeric() or dtype == pl.Boolean:
         return "numbers"
-    if dtype in (polars.String, polars.Categorical, polars.Enum):
+    if dtype in (pl.String, pl.Categorical, pl.Enum):
         return "text"
     return "times" if dtype.is_temporal() else str(dtype.base_type()).lower()

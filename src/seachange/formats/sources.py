@@ -1,4 +1,4 @@
-"""Input files: which ones a path stands for, and their bytes, decompressed while they are read."""
+"""Input files: the files that a path stands for, and their bytes and lines, decompressed while they are read."""
 
 from __future__ import annotations
 
@@ -10,14 +10,18 @@ import lzma
 import os
 import re
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote
 
 from seachange.errors import LogError, did_you_mean
+from seachange.formats.column_roles import require_no_columns
+
+if TYPE_CHECKING:
+    from seachange.log.features import FeatureSpec
 
 # Bytes that are enough to recognize a format.
 HEAD_BYTES = 1 << 16
@@ -29,6 +33,11 @@ NOT_UTF8 = "the bytes are not UTF-8; convert Windows or Latin-1 text with: iconv
 DAMAGE = (OSError, EOFError, zlib.error, lzma.LZMAError)
 # The directory name that Hive and Spark give to rows without a value.
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
+# A block ends when it reaches either size. The limit on lines bounds the memory that many short lines take.
+BLOCK_BYTES, BLOCK_LINES = 1 << 23, 1 << 16
+PIECE_BYTES = 1 << 16
+LONGEST_LINE = 1 << 24
+SHOWN = 200  # characters of a rejected line that are kept
 
 
 def files_of(path: str | Path | Sequence[str | Path]) -> list[Path]:
@@ -82,8 +91,9 @@ def opened(path: Path) -> Iterator[IO[bytes]]:
         raise _not_regular(path)
     try:
         with path.open("rb") as file:
-            magic = file.read(6)
-        with closing(_open(path, magic)) as stream:
+            start = file.read(6)
+        opener = next((opener for magic, opener in OPENERS.items() if start.startswith(magic)), None)
+        with closing(path.open("rb") if opener is None else opener(path)) as stream:
             yield stream
     except DAMAGE as error:
         raise LogError(f"{str(path)!r} cannot be read: {getattr(error, 'strerror', None) or error}.") from error
@@ -120,14 +130,96 @@ def bare_suffix(path: Path) -> str:
     return suffixes[-1] if suffixes else ""
 
 
-def _open(path: Path, magic: bytes) -> Any:
-    if magic.startswith(b"\x1f\x8b"):
-        return gzip.open(path)
-    if magic.startswith(b"BZh"):
-        return bz2.open(path)
-    if magic.startswith(b"\xfd7zXZ\x00"):
-        return lzma.open(path)
-    return _open_zstandard(path) if magic.startswith(b"\x28\xb5\x2f\xfd") else path.open("rb")
+class Block(NamedTuple):
+    """Consecutive lines of a file; the last one ends with a newline, too."""
+
+    source: str
+    text: bytearray
+
+
+def blocks_of(path: Path, after: bytes = b"") -> Iterator[Block]:
+    """Yield a file in blocks of whole lines, each followed by ``after``.
+
+    A truncated or damaged file yields its whole lines and then raises a LogError. A byte order mark is removed.
+    """
+    with opened(path) as stream:
+        text, n_lines, first, damage = bytearray(), 0, True, None
+        piece = b"?"
+        while piece:
+            try:
+                # read1 makes one read of the compressed file, so nothing before the damage is lost.
+                piece = stream.read1(min(PIECE_BYTES, BLOCK_BYTES))  # type: ignore[attr-defined]
+            except DAMAGE as error:
+                piece, damage = b"", error
+            text += piece
+            if not piece and text and not text.endswith(b"\n") and damage is None:
+                text += b"\n"
+                n_lines += 1
+            n_lines += piece.count(b"\n")
+            if len(text) < BLOCK_BYTES and n_lines < BLOCK_LINES and piece:
+                continue
+            if first:
+                text, first = text.removeprefix(BYTE_ORDER_MARK), False
+            if n_lines:
+                cut = text.rfind(b"\n") + 1
+                block, text, n_lines = text[:cut], text[cut:], 0
+                block += after
+                yield Block(path.name, block)
+            if len(text) > LONGEST_LINE:
+                raise LogError(f"{str(path)!r} has a line of more than {LONGEST_LINE:,} bytes; that is not a text log.")
+        if damage is not None:
+            raise LogError(
+                f"{str(path)!r} breaks off or is damaged: {getattr(damage, 'strerror', None) or damage}. "
+                "Download or copy the file again."
+            ) from damage
+
+
+def is_utf8(content: bytes | bytearray) -> bool:
+    """Whether bytes are UTF-8 text."""
+    try:
+        return content.isascii() or content.decode() is not None
+    except UnicodeDecodeError:
+        return False
+
+
+def shown(content: bytes) -> str:
+    """Return bytes as text that is short enough for a message."""
+    return content[: 4 * SHOWN].decode(errors="replace").rstrip("\r\n")[:SHOWN]
+
+
+class TextLog:
+    """A log in one or several text files, in a format without named columns.
+
+    ``features`` tell whether the actions in a round's list are identified by name or by features.
+    """
+
+    format: str
+    columns: dict[str, str]
+    description: str  # of the format, for errors
+
+    def __init__(
+        self,
+        path: str | Path | Sequence[str | Path],
+        columns: Mapping[str, str | Sequence[str]] | None = None,
+        *,
+        features: FeatureSpec | None = None,
+    ) -> None:
+        require_no_columns(columns, self.description)
+        self.files = [Path(file) for file in ([path] if isinstance(path, str | Path) else path)]
+        self.named = features.named if features is not None and features.listed else None
+
+    @property
+    def name(self) -> str:
+        """The name of the first file, and how many more there are."""
+        more = len(self.files) - 1
+        return self.files[0].name + (f" and {more} more" if more else "")
+
+    def blocks(self, after: bytes = b"") -> Iterator[Block]:
+        """Yield all files in blocks of whole lines, each followed by ``after``."""
+        names = names_of(self.files)
+        for file in self.files:
+            for block in blocks_of(file, after):
+                yield block._replace(source=names[file])
 
 
 def _open_zstandard(path: Path) -> Any:
@@ -143,6 +235,15 @@ def _open_zstandard(path: Path) -> Any:
             "pip install backports.zstd. Or compress the file with gzip instead."
         ) from None
     return io.BufferedReader(pyarrow.input_stream(str(path), compression="zstd"), HEAD_BYTES)
+
+
+# By the first bytes of a compressed file.
+OPENERS: dict[bytes, Callable[[Path], Any]] = {
+    b"\x1f\x8b": gzip.open,
+    b"BZh": bz2.open,
+    b"\xfd7zXZ\x00": lzma.open,
+    b"\x28\xb5\x2f\xfd": _open_zstandard,
+}
 
 
 def _not_regular(path: Path) -> LogError:

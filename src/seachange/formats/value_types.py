@@ -1,29 +1,27 @@
-"""What type a column has: inferred from its first values, then applied to all of them.
+"""The type of a column: inferred from its first values, then applied to all of them.
 
-In a table of text (CSV) a column has a ``TextType``, which tells what its texts stand for. JSON values have types of
-their own: a ``Shape`` collects them and decides on a polars type.
+A column of texts (CSV) has a ``TextType``, a column of times a ``Clock``. JSON values have types of their own: a
+``Shape`` collects them and decides on a polars type.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-import msgspec
+import polars as pl
+from msgspec.structs import replace
 
+from seachange.errors import LogError
 from seachange.log.features import Category, Feature, Flag, Hashed, Number
-from seachange.log.raw import FALSE, MISSING, NUMBER, TRUE, number_in, text_of
-
-if TYPE_CHECKING:
-    import polars
+from seachange.log.raw import FALSE, MISSING, NUMBER, TRUE, number_in, text_of, time_of
 
 TextType = Literal["integer", "number", "decimal comma", "boolean", "text", "empty"]
 # How a column is used. Names are actions and sequences; measures are rewards and propensities.
 Use = Literal["name", "measure", "feature"]
-JsonKind = Literal["boolean", "integer", "long", "huge", "number", "text", "list", "object"]
 
 # A column has a type if this share of its values has it. Measures must be numbers anyway, so half is enough.
 MOST = 0.9
@@ -44,8 +42,8 @@ EXACT_FLOAT, INT64 = 2**53, 2**63
 class Converted(NamedTuple):
     """A column converted to its type."""
 
-    values: polars.Series
-    bad: polars.Series  # of booleans: neither of the type nor missing
+    values: pl.Series
+    bad: pl.Series  # of booleans: neither of the type nor missing
 
 
 class Mismatch(NamedTuple):
@@ -56,72 +54,72 @@ class Mismatch(NamedTuple):
     text: str
 
 
-def text_type(texts: polars.Series, use: Use) -> TextType:
-    """Infer the type of a column of texts from its first values."""
-    import polars
+# Texts
 
-    known = texts.drop_nulls().str.strip_chars()
-    lower = known.str.to_lowercase()
-    rest, lower = known.filter(~lower.is_in(MISSING)), lower.filter(~lower.is_in(MISSING))
-    if len(rest) == 0:
-        return "text" if (known != "").any() and use == "name" else "empty"
-    if lower.is_in(TRUE + FALSE).all() and use != "name":
+
+def known_texts(texts: pl.Series) -> pl.Series:
+    """Return the texts that do not mean a missing value, without spaces around them."""
+    bare = texts.drop_nulls().str.strip_chars()
+    return bare.filter(~bare.str.to_lowercase().is_in(MISSING))
+
+
+def text_type(texts: pl.Series, use: Use) -> TextType:
+    """Infer the type of a column of texts from its first values."""
+    known = known_texts(texts)
+    if len(known) == 0:
+        return "text" if use == "name" and (texts.drop_nulls().str.strip_chars() != "").any() else "empty"
+    words, numbers = known.str.to_lowercase().is_in(TRUE + FALSE), known.str.contains(NUMBER)
+    if words.all() and use != "name":
         return "boolean"
-    numbers = rest.str.contains(NUMBER)
-    if use == "measure":
-        numbers |= lower.is_in(TRUE + FALSE)
-    if numbers.mean() < SHARE[use]:  # type: ignore[operator]
-        return "decimal comma" if use != "name" and _decimal_commas(rest) else "text"
-    rest = rest.filter(numbers & rest.str.contains(NUMBER))
-    if use != "measure" and rest.str.contains(LEADING_ZERO).any():
+    if (numbers | words if use == "measure" else numbers).mean() < SHARE[use]:  # type: ignore[operator]
+        return "decimal comma" if use != "name" and _decimal_commas(known) else "text"
+    known = known.filter(numbers)
+    if use != "measure" and known.str.contains(LEADING_ZERO).any():
         return "text"  # codes such as 007
     if use == "name":
-        if rest.str.contains(INTEGER_NAME).mean() >= MOST:  # type: ignore[operator]
+        if known.str.contains(INTEGER_NAME).mean() >= MOST:  # type: ignore[operator]
             return "integer"
-        return "number" if rest.str.contains(NUMBER_NAME).all() else "text"
-    if not rest.str.contains(INTEGER).all():
+        return "number" if known.str.contains(NUMBER_NAME).all() else "text"
+    if not known.str.contains(INTEGER).all():
         return "number"
-    if rest.cast(polars.Int64, strict=False).is_not_null().all():
+    if known.cast(pl.Int64, strict=False).is_not_null().all():
         return "integer"
     return "number" if use == "measure" else "text"  # an identifier with more digits than a number can have
 
 
-def _decimal_commas(texts: polars.Series) -> bool:
+def _decimal_commas(texts: pl.Series) -> bool:
     """Whether these are numbers with decimal commas, and not with commas between thousands."""
     alike = texts.str.contains(COMMA_NUMBER)
-    if alike.mean() < MOST:  # type: ignore[operator]
-        return False
     with_comma = texts.filter(alike & texts.str.contains(",", literal=True))
-    return len(with_comma) > 0 and not with_comma.str.contains(THOUSANDS).all()
+    return alike.sum() >= MOST * len(texts) and not with_comma.str.contains(THOUSANDS).all()
 
 
-def converted(texts: polars.Series, kind: TextType, use: Use) -> Converted:
+def converted(texts: pl.Series, kind: TextType, use: Use) -> Converted:
     """Convert texts to a type; the usual words for missing become null.
 
     A boolean in a column of numbers is 0 or 1, and a number in a column of booleans is itself, as in ``number_in``.
     """
-    import polars
-
+    never = pl.repeat(False, len(texts), eager=True)
     if kind in ("text", "empty"):
-        values = texts if kind == "text" else polars.Series(texts.name, [None]).new_from_index(0, len(texts))
-        return Converted(values, polars.repeat(False, len(texts), eager=True))
+        empty = pl.Series(texts.name, [None]).new_from_index(0, len(texts))
+        return Converted(texts if kind == "text" else empty, never)
     bare = texts.str.strip_chars()
     lower = bare.str.to_lowercase()
-    missing, never = lower.is_in(MISSING) | texts.is_null(), polars.repeat(False, len(texts), eager=True)
+    missing = lower.is_in(MISSING) | texts.is_null()
     true, false = (lower.is_in(words).fill_null(False) for words in (TRUE, FALSE))
     if kind == "boolean" and (true | false | missing).all():
         return Converted(true.set(missing, None).alias(texts.name), never)
     if kind == "integer":
-        values = bare.cast(polars.Int64, strict=False)
+        values = bare.cast(pl.Int64, strict=False)
         bad = values.is_null() & ~missing
         if use == "name":
-            bad |= (values.cast(polars.String) != bare).fill_null(False)
+            bad |= (values.cast(pl.String) != bare).fill_null(False)
             return Converted(values.set(bad, None), bad)
         if not bad.any():
             return Converted(values, bad)
     if kind == "decimal comma":
         bare = bare.set(bare.str.contains(".", literal=True).fill_null(False), "not a number").str.replace(",", ".")
-    values = bare.cast(polars.Float64, strict=False).fill_nan(None)
+    values = bare.cast(pl.Float64, strict=False).fill_nan(None)
     if use != "name":
         values = values.set(true, 1.0).set(false, 0.0)
     too_large = values.is_infinite() & ~lower.str.contains(INFINITE)
@@ -150,11 +148,123 @@ def action_text_type(names: Sequence[str]) -> TextType:
     return "integer" if all(re.match(INTEGER_NAME, name) for name in names) else "text"
 
 
+# Times
+
+Clock = Literal["number", "ms", "us", "ns", "day number", "date"]
+# Numbers from here on are in this unit since 1970; as seconds they would be after the year 5000.
+UNITS: dict[Clock, tuple[float, str]] = {
+    "ns": (1e17, "nanoseconds"),
+    "us": (1e14, "microseconds"),
+    "ms": (1e11, "milliseconds"),
+}
+# Other orders of day and month are never guessed.
+EXAMPLES = "2026-01-31T18:30:00 (with a time zone, or in UTC), 31.01.2026 18:30 or 2026/01/31 18:30"
+DAY_NUMBER = r"^(19[7-9]|20[0-9])[0-9](0[1-9]|1[0-2])(0[1-9]|[12][0-9]|3[01])$"  # 20260131
+# Polars alone would accept more than this, such as spaces or a second 60.
+ISO_8601 = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}(T[0-9]{2}:[0-9]{2}(:[0-5][0-9]([.][0-9]+)?)?([+-][0-9]{2}(:?[0-9]{2})?)?)?$"
+FORMATS = ("%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%dT%H:%M", "%Y-%m-%d", "%Y-%m-%dT%H:%M:%S%.f%#z", "%Y-%m-%dT%H:%M%#z")
+ANOTHER = "Name another column with columns={'time': ...}, or --columns time=... in a shell."
+
+
+def clock_of(column: pl.Series, source: str) -> tuple[Clock, str | None]:
+    """Decide what the times of a column are, from its first values, and return a note if the user should know."""
+    if column.dtype in (pl.Date, pl.Datetime):
+        return "date", None
+    if column.dtype == pl.String:
+        texts = known_texts(column)
+        numbers = texts.cast(pl.Float64, strict=False)
+        if len(texts) == 0 or numbers.is_not_null().mean() < SHARE["measure"]:  # type: ignore[operator]
+            if len(texts) and _parsed(texts).is_null().all():
+                raise LogError(
+                    f"times must be seconds or dates such as {EXAMPLES}; column {column.name!r} of {source} has "
+                    f"{texts[0]!r}. {ANOTHER}"
+                )
+            return "date", None
+    elif column.dtype.is_numeric():
+        numbers = column.cast(pl.Float64)
+    elif column.dtype in (pl.Duration, pl.Null):
+        return "number", None
+    else:
+        raise LogError(
+            f"times must be numbers (seconds) or dates; {column.name!r} of {source} is {column.dtype}. {ANOTHER}"
+        )
+    numbers = numbers.drop_nulls()
+    if len(numbers) == 0:
+        return "number", None
+    integers = numbers.cast(pl.Int64, strict=False)
+    if (numbers == numbers.floor()).all() and integers.cast(pl.String).str.contains(DAY_NUMBER).all():
+        return "day number", f"times in column {column.name!r} are read as days: 20260131 is 2026-01-31."
+    size = float(numbers.abs().median() or 0)  # type: ignore[arg-type]
+    for clock, (least, unit) in UNITS.items():
+        if size >= least:
+            return clock, f"times in column {column.name!r} are read as {unit} since 1970."
+    return "number", None
+
+
+def converted_times(column: pl.Series, clock: Clock) -> Converted:
+    """Convert times to seconds or to UTC datetimes without a time zone."""
+    missing = column.is_null()
+    if column.dtype == pl.String:
+        column = column.str.strip_chars()
+        missing = (missing | column.str.to_lowercase().is_in(MISSING)).fill_null(True)
+    if clock != "date":
+        values = _of_numbers(column, clock)
+    elif column.dtype in (pl.Date, pl.Datetime):
+        values = _in_utc(column)
+    else:
+        values = _parsed(column.cast(pl.String))
+    return Converted(values.alias(column.name), values.is_null() & ~missing)
+
+
+def _of_numbers(column: pl.Series, clock: Clock) -> pl.Series:
+    if column.dtype == pl.Duration:
+        return column.dt.total_microseconds().cast(pl.Float64) / 1e6
+    integers = column.cast(pl.Int64, strict=False)
+    if column.dtype.is_float():
+        integers = integers.set((integers.cast(column.dtype) != column).fill_null(True), None)
+    if clock == "day number":
+        return integers.cast(pl.String).str.to_datetime("%Y%m%d", strict=False, time_unit="us")
+    numbers = column.cast(pl.Float64, strict=False)
+    numbers = numbers.set((~numbers.is_finite()).fill_null(True), None)
+    if clock == "number":
+        return integers if (integers.is_null() == numbers.is_null()).all() else numbers
+    if (integers.is_null() != numbers.is_null()).any():  # fractions of a unit
+        integers = (numbers * {"ms": 1e3, "us": 1.0, "ns": 1e-3}[clock]).round().cast(pl.Int64, strict=False)
+        clock = "us"
+    return integers.cast(pl.Datetime(clock))  # type: ignore[arg-type]
+
+
+def _parsed(texts: pl.Series) -> pl.Series:
+    """Parse ISO 8601, with T or a space in the middle, with a zone or in UTC; also 31.01.2026 and 2026/01/31."""
+    days = texts.str.replace(r"^([0-9]{2})[.]([0-9]{2})[.]([0-9]{4})", "${3}-${2}-${1}")
+    days = days.str.replace(r"^([0-9]{4})/([0-9]{2})/([0-9]{2})", "${1}-${2}-${3}")
+    plain = days.str.replace(r"^([0-9]{4}-[0-9]{2}-[0-9]{2})[ t]", "${1}T").str.replace(r"\s*(UTC|GMT|[zZ])$", "+00:00")
+    plain = plain.set(~plain.str.contains(ISO_8601).fill_null(False), None)
+    values = pl.repeat(None, len(texts), dtype=pl.Datetime("us"), eager=True)
+    for form in FORMATS:
+        left = values.is_null() & plain.is_not_null()
+        if not left.any():
+            break
+        parsed = plain.filter(left).str.to_datetime(form, strict=False, time_unit="us")
+        values = values.scatter(left.arg_true(), _in_utc(parsed))
+    return values
+
+
+def _in_utc(column: pl.Series) -> pl.Series:
+    if column.dtype == pl.Date:
+        return column.cast(pl.Datetime("us"))
+    if getattr(column.dtype, "time_zone", None) is not None:
+        return column.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
+    return column
+
+
+# JSON
+
+JsonKind = Literal["boolean", "integer", "long", "huge", "number", "text", "list", "object"]
 NUMBERS: tuple[JsonKind, ...] = ("integer", "long", "huge", "number")
 KINDS: dict[type, JsonKind] = {bool: "boolean", float: "number", str: "text", list: "list", dict: "object"}
-ONLY_LISTS, ONLY_OBJECTS, ONLY_BOOLEANS, INTEGERS, EXACT_NUMBERS, LOSSLESS = map(
-    frozenset[str],
-    (["list"], ["object"], ["boolean"], ["integer", "long"], ["integer", "number"], ["boolean", "text"]),
+ONLY_LISTS, ONLY_OBJECTS, ONLY_BOOLEANS, INTEGERS = map(
+    frozenset[str], (["list"], ["object"], ["boolean"], ["integer", "long"])
 )
 
 
@@ -163,8 +273,8 @@ class Shape:
 
     __slots__ = ("counts", "entries", "fields")
 
-    def __init__(self, kind: JsonKind | None = None) -> None:
-        self.counts: dict[JsonKind, int] = {} if kind is None else {kind: 0}  # values of each kind, nulls left out
+    def __init__(self) -> None:
+        self.counts: dict[JsonKind, int] = {}  # values of each kind, nulls left out
         self.entries: Shape | None = None  # of lists
         self.fields: dict[str, Shape] = {}  # of objects
 
@@ -193,33 +303,23 @@ class Shape:
     @property
     def dtype(self) -> Any:
         """The polars type that holds all values without loss; text if they have nothing else in common."""
-        import polars as pl
+        return self.likely_dtype(lossless=True)
 
-        kinds = self.counts.keys()
-        if kinds == ONLY_LISTS:
-            return pl.List((self.entries or Shape()).dtype)
-        if kinds == ONLY_OBJECTS and self.fields:
-            return pl.Struct({name: shape.dtype for name, shape in self.fields.items()})
-        if kinds and kinds <= INTEGERS:
-            return pl.Int64()
-        if kinds and kinds <= EXACT_NUMBERS:
-            return pl.Float64()
-        return pl.Boolean() if kinds == ONLY_BOOLEANS else pl.String()
-
-    def likely_dtype(self, use: Use = "feature") -> Any:
+    def likely_dtype(self, use: Use = "feature", lossless: bool = False) -> Any:
         """The polars type of most values, if these are numbers; a few others will not match it."""
-        import polars as pl
-
         kinds, total = self.counts.keys(), sum(self.counts.values())
-        if total == 0:
+        if kinds == ONLY_OBJECTS and self.fields:
+            return pl.Struct({name: shape.likely_dtype(lossless=lossless) for name, shape in self.fields.items()})
+        if total == 0 or kinds == ONLY_OBJECTS:
             return pl.Null()
-        if kinds == ONLY_OBJECTS:
-            return self.record_dtype if self.fields else pl.Null()
         if kinds == ONLY_LISTS:
-            return pl.List((self.entries or Shape()).likely_dtype())
+            return pl.List((self.entries or Shape()).likely_dtype(lossless=lossless))
         if kinds == ONLY_BOOLEANS:
             return pl.Boolean()
-        if sum(self.counts.get(kind, 0) for kind in NUMBERS) < MOST * total:
+        n_numbers = sum(self.counts.get(kind, 0) for kind in NUMBERS)
+        if lossless and (n_numbers < total or "huge" in kinds or {"long", "number"} <= kinds):
+            return pl.String()
+        if n_numbers < MOST * total:
             return pl.String()
         if "number" in kinds or ("huge" in kinds and use != "name"):
             return pl.Float64()
@@ -228,26 +328,10 @@ class Shape:
     @property
     def record_dtype(self) -> Any:
         """The likely type of the objects among the values."""
-        import polars as pl
-
         return pl.Struct({name: shape.likely_dtype() for name, shape in self.fields.items()})
 
-    def fitted(self, value: Any) -> Any:
-        """Return a value as a column of ``dtype`` takes it."""
-        if value is None:
-            return None
-        kinds = self.counts.keys()
-        if kinds == ONLY_LISTS:
-            entries = self.entries or Shape()
-            return [entries.fitted(each) for each in value]
-        if kinds == ONLY_OBJECTS:
-            return {name: shape.fitted(value.get(name)) for name, shape in self.fields.items()} or None
-        if kinds <= INTEGERS or (len(kinds) == 1 and kinds <= LOSSLESS):
-            return value
-        return float(value) if kinds <= EXACT_NUMBERS else text_of(value)
 
-
-def shape_of(values: Sequence[Any]) -> Shape:
+def shape_of(values: Iterable[Any]) -> Shape:
     """Return the shape of some values."""
     shape = Shape()
     for value in values:
@@ -255,112 +339,131 @@ def shape_of(values: Sequence[Any]) -> Shape:
     return shape
 
 
-def frame_of(records: Sequence[dict[str, Any]], shape: Shape) -> polars.DataFrame:
-    """Return records as a table with one column for each field of ``shape``."""
-    from polars import DataFrame, Series
-
-    return DataFrame(
+def frame_of(
+    records: Sequence[Mapping[str, Any]],
+    shape: Shape,
+    features: Iterable[Feature] | None = None,
+    mismatches: list[Mismatch] | None = None,
+) -> pl.DataFrame:
+    """Return records as a table with the fields of ``shape``, or with those that fitted ``features`` are made of."""
+    types = {name: each.dtype for name, each in shape.fields.items()}
+    fitted = {feature.column: feature for feature in features or ()}
+    if features is not None:
+        holders = by_holder(fitted.values(), types)
+        types = {name: fitted_json_type(holders[name], name, types[name]) for name in types if name in holders}
+    return pl.DataFrame(
         {
-            name: Series([each.fitted(record.get(name)) for record in records], dtype=each.dtype)
-            for name, each in shape.fields.items()
+            name: json_column(name, [record.get(name) for record in records], dtype, mismatches, fitted)
+            for name, dtype in types.items()
         }
     )
 
 
+def by_holder(features: Iterable[Feature], names: Collection[str]) -> dict[str, list[Feature]]:
+    """Return features by the one of the columns ``names`` that holds them: user for user.age."""
+    found: dict[str, list[Feature]] = {}
+    for feature in features:
+        # The name of a column may itself have dots.
+        heads = [feature.column[:i] for i, letter in enumerate(f"{feature.column}.") if letter == "."]
+        found.setdefault(next((head for head in reversed(heads) if head in names), heads[0]), []).append(feature)
+    return found
+
+
 def fitted_json_type(features: Sequence[Feature], holder: str, found: Any) -> Any:
     """Return the type of a field that fitted features are made of; ``found`` is the one it has here."""
-    import polars
-
     own = next((feature for feature in features if feature.column == holder), None)
     if own is not None:
-        plain = polars.Float64() if isinstance(own, Number | Flag) else polars.String()
+        plain = pl.Float64() if isinstance(own, Number | Flag) else pl.String()
         several = own.place is not None if isinstance(own, Number | Flag) else own.several
-        return polars.List(plain) if several else plain
-    inner: dict[str, list[Feature]] = {}
-    fields = {field.name: field.dtype for field in found.fields} if isinstance(found, polars.Struct) else {}
-    for feature in features:
-        rest = feature.column.removeprefix(f"{holder}.")
-        heads = [rest[:i] for i, letter in enumerate(f"{rest}.") if letter == "."]
-        # The name of a field may itself have dots.
-        head = next((each for each in reversed(heads) if each in fields), heads[0])
-        inner.setdefault(head, []).append(msgspec.structs.replace(feature, column=rest))
-    return polars.Struct({name: fitted_json_type(those, name, fields.get(name)) for name, those in inner.items()})
+        return pl.List(plain) if several else plain
+    fields = {field.name: field.dtype for field in found.fields} if isinstance(found, pl.Struct) else {}
+    inner = [replace(feature, column=feature.column.removeprefix(f"{holder}.")) for feature in features]
+    by_name = by_holder(inner, fields)
+    return pl.Struct({name: fitted_json_type(those, name, fields.get(name)) for name, those in by_name.items()})
 
 
 def json_column(
-    name: str, values: Sequence[Any], dtype: polars.DataType, mismatches: list[Mismatch] | None = None
-) -> polars.Series:
-    """Return JSON values as a column; those that do not match its type become null and go to ``mismatches``."""
-    import polars
+    name: str,
+    values: Sequence[Any],
+    dtype: pl.DataType,
+    mismatches: list[Mismatch] | None = None,
+    features: Mapping[str, Feature] | None = None,
+) -> pl.Series:
+    """Return JSON values as a column; those that do not match its type become null and go to ``mismatches``.
 
-    plain = {polars.Float64(): float, polars.String(): str, polars.Boolean(): bool}.get(dtype)
+    ``features`` are the fitted features by column; they tell which texts are times or have decimal commas.
+    """
+    plain = {pl.Float64(): float, pl.String(): str, pl.Boolean(): bool, pl.Int64(): int}.get(dtype)
     if {*map(type, values)} <= {plain, type(None)}:
-        return polars.Series(name, values, dtype=dtype)
-    fitted = []
+        with suppress(TypeError):  # of an integer with more than 64 bits
+            return pl.Series(name, values, dtype=dtype)
+    misfits: list[tuple[str, Any]] = []
+    fit, fitted = _fitting(dtype, name, misfits, features or {}), []
     for row, value in enumerate(values):
-        misfits: list[tuple[str, Any]] = []
-        fitted.append(_fitted(value, dtype, name, misfits))
-        if mismatches is not None:
+        fitted.append(fit(value))
+        if misfits and mismatches is not None:
             mismatches += [Mismatch(where, row, text_of(misfit)) for where, misfit in misfits]
-    return polars.Series(name, fitted, dtype=dtype)
+        misfits.clear()
+    return pl.Series(name, fitted, dtype=dtype)
 
 
-def json_texts(name: str, values: Sequence[Any], dtype: Any, mismatches: list[Mismatch]) -> polars.Series:
+def json_texts(name: str, values: Sequence[Any], dtype: Any, mismatches: list[Mismatch]) -> pl.Series:
     """Return JSON values as a column of texts, which ``converted`` takes; records and lists as they are."""
-    import polars
-
-    if dtype in (polars.Struct, polars.List):
-        return json_column(name, values, _widened_for(shape_of(values), dtype), mismatches)
-    return polars.Series(name, [None if value is None else text_of(value) for value in values], dtype=polars.String)
+    if dtype in (pl.Struct, pl.List):
+        return json_column(name, values, widened(dtype, shape_of(values)), mismatches)
+    return pl.Series(name, [None if value is None else text_of(value) for value in values], dtype=pl.String)
 
 
-def widened(dtype: Any) -> Any:
-    """Return a type with floats in place of integers."""
-    import polars
-
-    if isinstance(dtype, polars.Struct):
-        return polars.Struct({field.name: widened(field.dtype) for field in dtype.fields})
-    if isinstance(dtype, polars.List):
-        return polars.List(widened(dtype.inner))
-    return polars.Float64() if dtype == polars.Int64 else dtype
-
-
-def _widened_for(shape: Shape, dtype: Any) -> Any:
-    """Return a type with floats in place of integers and booleans if the values of ``shape`` are not all such."""
-    import polars
-
-    if isinstance(dtype, polars.Struct):
-        fields = {field.name: shape.fields.get(field.name, Shape()) for field in dtype.fields}
-        return polars.Struct({field.name: _widened_for(fields[field.name], field.dtype) for field in dtype.fields})
-    if isinstance(dtype, polars.List):
-        return polars.List(_widened_for(shape.entries or Shape(), dtype.inner))
-    same = shape.counts.keys() <= (INTEGERS if dtype == polars.Int64 else ONLY_BOOLEANS)
-    return polars.Float64() if dtype in (polars.Int64, polars.Boolean) and not same else dtype
+def widened(dtype: Any, shape: Shape | None = None) -> Any:
+    """Return a type with floats for integers; with a ``shape``, for integers and booleans that not all values are."""
+    if isinstance(dtype, pl.Struct):
+        shapes = {} if shape is None else {field.name: Shape() for field in dtype.fields} | shape.fields
+        return pl.Struct({field.name: widened(field.dtype, shapes.get(field.name)) for field in dtype.fields})
+    if isinstance(dtype, pl.List):
+        return pl.List(widened(dtype.inner, None if shape is None else shape.entries or Shape()))
+    if shape is None:
+        return pl.Float64() if dtype == pl.Int64 else dtype
+    same = shape.counts.keys() <= (INTEGERS if dtype == pl.Int64 else ONLY_BOOLEANS)
+    return pl.Float64() if dtype in (pl.Int64, pl.Boolean) and not same else dtype
 
 
-def _fitted(value: Any, dtype: Any, name: str, misfits: list[tuple[str, Any]]) -> Any:
-    """Return a value of a type, or None if it is of another; that one goes to the misfits."""
-    import polars
+def _fitting(
+    dtype: Any, name: str, misfits: list[tuple[str, Any]], features: Mapping[str, Feature]
+) -> Callable[[Any], Any]:
+    """Return a function that takes a value to a type; one of another type becomes None and goes to the misfits."""
+    if dtype == pl.Null:
+        return lambda value: None
+    if dtype == pl.String:
+        return lambda value: None if value is None else text_of(value)
+    fields: dict[str, Callable[[Any], Any]] = {}
+    if isinstance(dtype, pl.Struct):
+        fields = {one.name: _fitting(one.dtype, f"{name}.{one.name}", misfits, features) for one in dtype.fields}
+        kind: Any = dict
+    elif isinstance(dtype, pl.List):
+        fit, kind = _fitting(dtype.inner, name, misfits, features), list
+    else:
+        feature = features.get(name)
+        kind = {pl.Boolean: bool, pl.Int64: int}.get(dtype.base_type(), float)
 
-    if value is None or dtype == polars.Null:
+    def fitted(value: Any) -> Any:
+        if value is None:
+            return None
+        if kind is float and isinstance(value, str | int | float):
+            with suppress(ValueError, OverflowError):
+                number = _number_in(value, feature) if isinstance(value, str) else float(value)
+                if number is None or math.isfinite(number):
+                    return number
+        elif type(value) is kind and (kind is not int or -INT64 <= value < INT64):
+            if kind is dict:
+                return {each: fits(value.get(each)) for each, fits in fields.items()}
+            return [fit(each) for each in value] if kind is list else value
+        misfits.append((name, value))
         return None
-    if isinstance(dtype, polars.Struct) and isinstance(value, dict):
-        return {
-            field.name: _fitted(value.get(field.name), field.dtype, f"{name}.{field.name}", misfits)
-            for field in dtype.fields
-        }
-    if isinstance(dtype, polars.List) and isinstance(value, list):
-        return [_fitted(item, dtype.inner, name, misfits) for item in value]
-    if dtype == polars.String:
-        return text_of(value)
-    if dtype == polars.Boolean and isinstance(value, bool):
-        return value
-    if dtype == polars.Int64 and type(value) is int and -INT64 <= value < INT64:
-        return value
-    if dtype == polars.Float64 and isinstance(value, str | int | float):
-        with suppress(ValueError, OverflowError):
-            number = number_in(value) if isinstance(value, str) else float(value)
-            if number is None or math.isfinite(number):
-                return number
-    misfits.append((name, value))
-    return None
+
+    return fitted
+
+
+def _number_in(text: str, feature: Feature | None) -> float | None:
+    if isinstance(feature, Number) and feature.seconds:
+        return time_of(text)
+    return number_in(text, isinstance(feature, Number | Flag) and feature.comma)

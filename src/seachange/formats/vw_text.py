@@ -37,7 +37,7 @@ from seachange.formats.action_lists import (
     line_batches,
     split_rounds,
 )
-from seachange.formats.text_blocks import LONGEST_LINE, TextLog
+from seachange.formats.sources import LONGEST_LINE, TextLog
 from seachange.log.raw import PART_ROWS, Pool, RawRounds
 
 HEAD_BYTES = 1 << 16
