@@ -8,13 +8,14 @@ as the line has keys. All other lines are parsed one by one with ``json``, which
 from __future__ import annotations
 
 import json
-import math
 import re
+import sys
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -56,8 +57,8 @@ TOO_LARGE = "a number is too large for a double"
 SURROGATE = "a string has half of a surrogate pair"
 # Constants that Python writes, although they are not JSON.
 CONSTANTS = {"NaN": None, "Infinity": "Infinity", "-Infinity": "-Infinity"}
-# Numbers that may be too large for a double, or for polars.
-LARGE = r"[0-9]{39}|[eE]\+?[0-9]{3}"
+LARGE = rb"[0-9]{39}|[eE]\+?[0-9]{2}"  # numbers that may be too large for polars
+LARGEST = int(sys.float_info.max)
 # The ending of keys whose value is null: polars reads "x":null as "x\u0000":true, to tell it from no key at all.
 NULL = "\0"
 KEY_END, NULL_VALUE, NULL_KEY = b'":', b'":null', b'\\u0000":true'
@@ -68,19 +69,19 @@ DOUBT = 1 << 32  # added to the number of values if one may not be what is in th
 LESSONS, RARE = 1000, 64
 
 
-class _Anything(msgspec.Struct):
+class _Anything(msgspec.Struct, gc=False):
     """An object; msgspec checks the syntax of all keys and values, and skips them."""
 
 
 _CHECKED = msgspec.json.Decoder(_Anything)
 
 
-def _is_object(line: bytes) -> bool:
+def _n_objects(text: bytes) -> int:
+    """How many objects a text consists of, apart from whitespace; -1 if it has anything else."""
     try:
-        _CHECKED.decode(line)
+        return len(_CHECKED.decode_lines(text))
     except (msgspec.DecodeError, RecursionError):
-        return False
-    return True
+        return -1
 
 
 def _is_text(line: bytes) -> bool:
@@ -99,23 +100,37 @@ def read_records(text: bytes, dtypes: Mapping[str, Any], *, strict: bool) -> tup
     """
     import polars
 
-    lines, doubtful = text.split(b"\n"), [mark for mark in AMBIGUOUS if mark in text]
-    plain = np.array([_is_object(line) and not any(mark in line for mark in doubtful) for line in lines], bool)
-    if not _is_text(text):
-        plain &= [_is_text(line) for line in lines]
-    text, read_as = text.replace(b'": ', KEY_END), dict(dtypes)
-    if NULL_VALUE in text:
-        text, read_as = text.replace(NULL_VALUE, NULL_KEY), _with_nulls(dtypes)
-    lines, places = text.split(b"\n"), np.flatnonzero(plain)
-    for _ in range(2):
-        kept = b"".join(lines[i] + b"\n" for i in places)
-        frame, lenient = _frame(kept, read_as, strict) if len(places) and dtypes else (None, False)
-        if frame is not None:
+    marked, read_as = text, dict(dtypes)
+    if b"null" in text:
+        marked, read_as = text.replace(b'": null', NULL_VALUE).replace(NULL_VALUE, NULL_KEY), _with_nulls(dtypes)
+    for places in _candidates(text) if dtypes else ():
+        kept = marked + b"\n"
+        if places is None:
+            places = np.arange(text.count(b"\n") + 1)
+        else:
+            lines = marked.split(b"\n")
+            kept = b"".join(lines[i] + b"\n" for i in places)
+        frame, lenient = _frame(kept, read_as, strict) if len(places) else (None, False)
+        if frame is not None and len(frame) == len(places):
             whole = _keys_in(kept) == _values_in(frame, lenient)
             frame = frame.select(list(dtypes)).filter(polars.Series(whole))
             return places[whole], frame.cast(dict(dtypes)) if read_as.keys() > dtypes.keys() else frame
-        places = np.array([i for i in places if not re.search(LARGE.encode(), lines[i])], np.int64)
-    return places[:0], polars.DataFrame(schema=dict(dtypes))
+    return np.zeros(0, np.int64), polars.DataFrame(schema=dict(dtypes))
+
+
+def _candidates(text: bytes) -> Iterator[Ints | None]:
+    """Lines that polars may be able to read: None for all, those that are valid, and those without large numbers."""
+    ambiguous = b"\\" in text and any(mark in text for mark in AMBIGUOUS)
+    if not ambiguous and _is_text(text) and _n_objects(text) == text.count(b"\n") + 1:
+        yield None
+    lines = text.split(b"\n")
+    valid = [
+        i
+        for i, line in enumerate(lines)
+        if _n_objects(line) == 1 and _is_text(line) and not any(mark in line for mark in AMBIGUOUS)
+    ]
+    yield np.array(valid, np.int64)
+    yield np.array([i for i in valid if not re.search(LARGE, lines[i])], np.int64)
 
 
 def _frame(lines: bytes, dtypes: Mapping[str, Any], strict: bool) -> tuple[polars.DataFrame | None, bool]:
@@ -211,7 +226,7 @@ def object_of(line: bytes, constants: Mapping[str, Any] = CONSTANTS) -> dict[str
         raise ValueError(TOO_DEEP) from error
     if not isinstance(value, dict):
         raise ValueError(NOT_OBJECT)
-    if re.search(LARGE, text) and _too_large(value):
+    if _too_large(value.values()):
         raise ValueError(TOO_LARGE)
     return value
 
@@ -228,14 +243,16 @@ def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _too_large(value: Any) -> bool:
+def _too_large(values: Iterable[Any]) -> bool:
     """Whether a number is infinite as a double."""
-    if isinstance(value, dict | list):
-        return any(map(_too_large, value.values() if isinstance(value, dict) else value))
-    try:
-        return isinstance(value, int | float) and math.isinf(float(value))
-    except OverflowError:
-        return True
+    for value in values:
+        kind = type(value)
+        if kind in (int, float):
+            if not -LARGEST <= value <= LARGEST:
+                return True
+        elif (kind is dict and _too_large(value.values())) or (kind is list and _too_large(value)):
+            return True
+    return False
 
 
 def looks_like(path: Path, head: bytes) -> bool:
@@ -284,7 +301,7 @@ class JsonLinesLog(TableLog):
 
         rows, self._rows = self._rows, []
         uses = {name: USES.get(role, "feature") for role, name in self.columns.items()}
-        shapes = shape_of(rows).fields
+        shapes = (shape_of(rows) if self._paths else self._shape).fields
         self._types = {name: shape.likely_dtype(uses.get(name, "feature")) for name, shape in shapes.items()}
         for name, features in self._fitted_features().items():
             self._types[name] = fitted_json_type(features, name, self._types.get(name))
@@ -404,23 +421,25 @@ class _LineReader:
         """Return what polars has read, and the other lines, read one by one."""
         import polars
 
-        lines, first, source = read.batch.lines, read.batch.first, self._sources[path]
+        first, source = read.batch.first, self._sources[path]
+        lines = cache(lambda: read.batch.lines)
 
         def text_at(places: Ints) -> Any:
-            return lambda row: shown(lines[int(places[row])])
+            return lambda row: shown(lines()[int(places[row])])
 
         blocks, new = [], read.new.tolist()
         if len(read.fast):
             blocks.append(TableBlock(path, first + read.fast, read.frame, text_at(read.fast)))
         rows, numbers, rejected = [], [], []
-        for i in np.setdiff1d(np.arange(len(lines)), read.fast, assume_unique=True).tolist():
-            if not lines[i].strip():
+        n_lines = read.batch.text.count(b"\n") + 1
+        for i in np.setdiff1d(np.arange(n_lines), read.fast, assume_unique=True).tolist():
+            if not (line := lines()[i]).strip():
                 continue
             try:
-                rows.append(object_of(lines[i]))
+                rows.append(object_of(line))
                 numbers.append(i)
             except ValueError as error:
-                rejected.append(Rejected(source, first + i, str(error), shown(lines[i])))
+                rejected.append(Rejected(source, first + i, str(error), shown(line)))
         new += [i for i, row in zip(numbers, rows, strict=True) if _has_new_keys(row, self._head)]
         if new:
             self.new_keys += len(new)
