@@ -27,16 +27,15 @@ import numpy as np
 
 from seachange.errors import LogError
 from seachange.formats.action_lists import (
-    NOT_UTF8,
     TAG,
     FeatureColumns,
     FeatureList,
     LineBatch,
     Reasons,
-    Spelled,
     line_batches,
     split_rounds,
 )
+from seachange.formats.sources import NOT_UTF8
 from seachange.formats.text_blocks import LONGEST_LINE, TextLog
 from seachange.log.raw import PART_ROWS, Pool, RawRounds
 
@@ -248,10 +247,9 @@ def _features(text: str) -> Iterator[tuple[str, Any, bool]]:
 
 
 def _value(text: str, scale: float) -> str | float:
-    """The value of a feature: a scaled number, a number as it is spelled, or text."""
+    """The value of a feature: a scaled number, or text."""
     if NUMBER.fullmatch(text):
-        number = _finite(text)
-        return Spelled(text) if number * scale == number else _finite(number * scale)
+        return _finite(_finite(text) * scale)
     if not text:
         raise _BadRoundError(NO_VALUE)
     if NOT_TEXT.match(text) or ":" in text:
