@@ -8,7 +8,7 @@ rounds that do not fit are rejected. Columns are added as new features appear an
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     import polars
 
 Kind = Literal["number", "boolean", "text"]
+KINDS: dict[type, Kind] = {bool: "boolean", int: "number", float: "number", str: "text"}
+CONVERT: dict[Kind, Callable[[Any], Any]] = {"number": float, "boolean": bool, "text": text_of}
 TAG = "_tag"
 MAX_COLUMNS = 1024
 MAX_LINES = 1 << 14  # lines per batch: bounds the rejected lines that are held at once
@@ -108,39 +110,47 @@ class FeatureList:
     """Features collected one row at a time."""
 
     def __init__(self) -> None:
-        self._found: dict[tuple[str, Shape], tuple[list[int], list[Any]]] = {}
+        self._singles: dict[tuple[str, Kind], tuple[list[int], list[Any]]] = {}
+        self._lists: dict[str, dict[int, list[Any]]] = {}
+        self._last: dict[str, tuple[int, list[Any]]] = {}  # the last row with a single value, and where that is
 
     def add(self, row: int, values: Iterable[tuple[str, Any, bool]]) -> None:
         """Add (name, value, whether it is in a list) of one row; values of the same name become a list."""
-        cells: dict[str, list[Any]] = {}
-        in_lists = set()
         for name, value, in_list in values:
-            cells.setdefault(name, []).append(value)
-            if in_list:
-                in_lists.add(name)
-        for name, cell in cells.items():
-            is_list = len(cell) > 1 or name in in_lists
-            rows, held = self._found.setdefault((name, Shape(_kind_of(cell), is_list)), ([], []))
-            rows.append(row)
-            held.append(cell)
+            last, held = self._last.get(name, (-1, []))
+            if not in_list and last != row:
+                rows, held = self._singles.setdefault((name, KINDS[type(value)]), ([], []))
+                rows.append(row)
+                held.append(value)
+                self._last[name] = row, held
+            else:
+                cell = self._lists.setdefault(name, {}).setdefault(row, [])
+                if last == row and not cell:
+                    cell.append(held[-1])
+                cell.append(value)
 
     def features(self) -> Features:
         """All values, by feature."""
         import polars
 
         features: Features = {}
-        for (name, shape), (rows, cells) in self._found.items():
-            convert = {"number": float, "boolean": bool, "text": text_of}[shape.kind]
-            values = [[convert(each) for each in cell] for cell in cells]
-            column = polars.Series(values if shape.is_list else [value for (value,) in values], dtype=shape.dtype)
+        for (name, kind), (rows, held) in self._singles.items():
+            lists = self._lists.get(name, {})
+            if lists:
+                pairs = [(row, value) for row, value in zip(rows, held, strict=True) if row not in lists]
+                rows, held = [row for row, _ in pairs], [value for _, value in pairs]
+            column = polars.Series([CONVERT[kind](value) for value in held], dtype=Shape(kind, False).dtype)
             features.setdefault(name, []).append(Values(np.array(rows, np.int64), column))
-        return features
-
-
-def _kind_of(values: list[Any]) -> Kind:
-    """The type that values have in common."""
-    types = {type(value) for value in values}
-    return "text" if str in types else "boolean" if types == {bool} else "number"
+        for name, lists in self._lists.items():
+            by_kind: dict[Kind, dict[int, list[Any]]] = {}
+            for row, cell in lists.items():
+                kinds = {KINDS[type(value)] for value in cell}
+                kind: Kind = "text" if "text" in kinds else "boolean" if kinds == {"boolean"} else "number"
+                by_kind.setdefault(kind, {})[row] = [CONVERT[kind](value) for value in cell]
+            for kind, cells in by_kind.items():
+                column = polars.Series([*cells.values()], dtype=Shape(kind, True).dtype)
+                features.setdefault(name, []).append(Values(np.array([*cells], np.int64), column))
+        return {name: found for name, each in features.items() if (found := [one for one in each if len(one.rows)])}
 
 
 class Shape(NamedTuple):

@@ -166,7 +166,8 @@ def _decoded(batch: LineBatch, dtypes: Mapping[str, Any]) -> _Decoded:
     slow = np.array([i for i in slow if texts[i].strip(b" \t\r")], np.int64)
     lines = np.sort(np.concatenate([fast, slow]))
     reasons, n_items = Reasons(len(lines)), np.zeros(len(lines), np.int64)
-    shared, rows, items, documents = FeatureList(), [], [], {}
+    shared, items, item_lines, item_places = FeatureList(), FeatureList(), [], []
+    rows, documents = [], {}
     for k in np.searchsorted(lines, slow).tolist():
         try:
             document = object_of(texts[lines[k]], constants={})
@@ -177,7 +178,10 @@ def _decoded(batch: LineBatch, dtypes: Mapping[str, Any]) -> _Decoded:
             continue
         n_items[k] = len(of_items)
         shared.add(k, features)
-        items.append((k, of_items))
+        for place, item in enumerate(of_items):
+            items.add(len(item_lines), item)
+            item_lines.append(k)
+            item_places.append(place)
         if len(documents) < LESSONS:
             documents[k] = document
     schema = {"line": polars.Int64(), **_label_dtypes()}
@@ -190,11 +194,11 @@ def _decoded(batch: LineBatch, dtypes: Mapping[str, Any]) -> _Decoded:
         pool = context[ITEMS].explode(empty_as_null=False, keep_nulls=False)
         labels = polars.concat([frame.select(polars.Series("line", places), *_label_dtypes()), labels])
     offsets = np.cumsum(n_items) - n_items
-    of_item = FeatureList()
-    for k, of_items in items:
-        for place, item in enumerate(of_items):
-            of_item.add(int(offsets[k]) + place, item)
-    shared_features, item_features = shared.features(), of_item.features()
+    slow_rows = offsets[np.array(item_lines, np.int64)] + np.array(item_places, np.int64)
+    moved = (
+        (name, [Values(slow_rows[rows], values) for rows, values in each]) for name, each in items.features().items()
+    )
+    shared_features, item_features = shared.features(), dict(moved)
     if pool is not None:
         counts = n_items[places]
         rows_of_items = np.repeat(offsets[places] - np.cumsum(counts) + counts, counts) + np.arange(len(pool))

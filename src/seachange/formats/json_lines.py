@@ -64,7 +64,8 @@ NULL = "\0"
 KEY_END, NULL_VALUE, NULL_KEY = b'":', b'":null', b'\\u0000":true'
 # With these in a line, keys cannot be counted: a quote within a string that looks like the end of a key, and the NULL.
 AMBIGUOUS = (b'\\":', b"\\u0000")
-DOUBT = 1 << 32  # added to the number of values if one may not be what is in the line
+MANY = 1 << 32
+CHUNK_BYTES = 1 << 19  # polars parses about as much as fits the cache of a core
 # Of each batch, lines that teach the reader new keys; one line in RARE must have a key.
 LESSONS, RARE = 1000, 64
 
@@ -100,30 +101,37 @@ def read_records(text: bytes, dtypes: Mapping[str, Any], *, strict: bool) -> tup
     """
     import polars
 
-    marked, read_as = text, dict(dtypes)
-    if b"null" in text:
-        marked, read_as = text.replace(b'": null', NULL_VALUE).replace(NULL_VALUE, NULL_KEY), _with_nulls(dtypes)
-    for places in _candidates(text) if dtypes else ():
-        kept = marked + b"\n"
-        if places is None:
-            places = np.arange(text.count(b"\n") + 1)
-        else:
-            lines = marked.split(b"\n")
-            kept = b"".join(lines[i] + b"\n" for i in places)
-        frame, lenient = _frame(kept, read_as, strict) if len(places) else (None, False)
-        if frame is not None and len(frame) == len(places):
-            whole = _keys_in(kept) == _values_in(frame, lenient)
-            frame = frame.select(list(dtypes)).filter(polars.Series(whole))
-            return places[whole], frame.cast(dict(dtypes)) if read_as.keys() > dtypes.keys() else frame
-    return np.zeros(0, np.int64), polars.DataFrame(schema=dict(dtypes))
+    text += b"\n"
+    codes = np.frombuffer(text, np.uint8)
+    ends = np.flatnonzero(codes == ord("\n")) + 1
+    keys = np.flatnonzero((codes[:-1] == KEY_END[0]) & (codes[1:] == KEY_END[1]))
+    n_keys, n_lines = np.diff(np.searchsorted(keys, ends), prepend=0), len(ends)
+    after = codes[np.minimum(keys + 2, len(codes) - 2)[:, None] + np.arange(2)]  # a value, or a space and a value
+    read_as = _with_nulls(dtypes) if (after == ord("n")).any() else dict(dtypes)
+    step = max(1, CHUNK_BYTES * n_lines // len(text))
+    frames, places = [polars.DataFrame(schema=read_as)], [np.zeros(0, np.int64)]
+    for start in range(0, n_lines if dtypes else 0, step):
+        stop = min(start + step, n_lines)
+        chunk = text[ends[start - 1] if start else 0 : ends[stop - 1]]
+        for kept in _candidates(chunk, stop - start):
+            frame = _frame(chunk, kept, read_as, strict)
+            if frame is not None and len(frame) == len(kept):
+                frames.append(frame)
+                places.append(start + kept)
+                break
+    frame, found = polars.concat(frames), np.concatenate(places)
+    whole = n_keys[found] == _values_in(frame)
+    if not whole.all():
+        found, frame = found[whole], frame.filter(polars.Series(whole))
+    return found, frame if read_as.keys() == dtypes.keys() else frame.select(list(dtypes)).cast(dict(dtypes))
 
 
-def _candidates(text: bytes) -> Iterator[Ints | None]:
-    """Lines that polars may be able to read: None for all, those that are valid, and those without large numbers."""
-    ambiguous = b"\\" in text and any(mark in text for mark in AMBIGUOUS)
-    if not ambiguous and _is_text(text) and _n_objects(text) == text.count(b"\n") + 1:
-        yield None
-    lines = text.split(b"\n")
+def _candidates(chunk: bytes, n_lines: int) -> Iterator[Ints]:
+    """Lines that polars may be able to read: all of them; those that are valid; those without large numbers."""
+    ambiguous = b"\\" in chunk and any(mark in chunk for mark in AMBIGUOUS)
+    if not ambiguous and _is_text(chunk) and _n_objects(chunk) == n_lines:
+        yield np.arange(n_lines)
+    lines = chunk.split(b"\n")
     valid = [
         i
         for i, line in enumerate(lines)
@@ -133,18 +141,22 @@ def _candidates(text: bytes) -> Iterator[Ints | None]:
     yield np.array([i for i in valid if not re.search(LARGE, lines[i])], np.int64)
 
 
-def _frame(lines: bytes, dtypes: Mapping[str, Any], strict: bool) -> tuple[polars.DataFrame | None, bool]:
-    """The table, and whether values of other types are null in it; None if a number is too large for polars."""
+def _frame(chunk: bytes, kept: Ints, dtypes: Mapping[str, Any], strict: bool) -> polars.DataFrame | None:
+    """A table of the lines that are kept; None if a number is too large for polars."""
     import polars
 
+    if len(kept) < chunk.count(b"\n"):
+        lines = chunk.split(b"\n")
+        chunk = b"".join(lines[i] + b"\n" for i in kept)
+    chunk = chunk.replace(b'": null', NULL_VALUE).replace(NULL_VALUE, NULL_KEY)
     errors = polars.exceptions.PolarsError, polars.exceptions.PanicException
-    if strict:
+    if strict and chunk:
         with suppress(*errors):
-            texts = polars.Series([lines[:-1].decode()]).str.split("\n").explode()
-            return texts.str.json_decode(polars.Struct(dtypes)).struct.unnest(), False
+            texts = polars.Series([chunk[:-1].decode()]).str.split("\n").explode()
+            return texts.str.json_decode(polars.Struct(dtypes)).struct.unnest()
     with suppress(*errors):
-        return polars.read_ndjson(lines, schema=dict(dtypes), ignore_errors=True), True
-    return None, False
+        return polars.read_ndjson(chunk, schema=dict(dtypes), ignore_errors=True)
+    return None
 
 
 def _with_nulls(dtypes: Mapping[str, Any]) -> dict[str, Any]:
@@ -160,39 +172,30 @@ def _with_nulls(dtypes: Mapping[str, Any]) -> dict[str, Any]:
     return {name: dtype for pair in both for name, dtype in pair}
 
 
-def _keys_in(lines: bytes) -> Ints:
-    """(n,) how many keys each line has."""
-    codes = np.frombuffer(lines, np.uint8)
-    ends = np.flatnonzero(codes == ord("\n"))
-    keys = np.flatnonzero((codes[:-1] == KEY_END[0]) & (codes[1:] == KEY_END[1]))
-    return np.diff(np.searchsorted(keys, ends), prepend=0)
-
-
-def _values_in(frame: polars.DataFrame, lenient: bool) -> Ints:
-    """(n,) how many keys of each row have a value; very many if ``lenient`` reading may have changed one."""
+def _values_in(frame: polars.DataFrame) -> Ints:
+    """(n,) how many keys of each row have a value; very many if a value may not be that of the line."""
     columns, found = {column.name: column for column in frame}, np.zeros(len(frame), np.int64)
     for name, column in columns.items():
         there = column.is_not_null()
         if name.endswith(NULL) and name[:-1] in columns:
             there &= columns[name[:-1]].is_null()  # otherwise the line has the key twice
         found += there.to_numpy()
-        found += _values_within(column, lenient)
+        found += _values_within(column)
     return found
 
 
-def _values_within(column: polars.Series, lenient: bool) -> Any:
+def _values_within(column: polars.Series) -> Any:
     import polars
 
-    dtype = column.dtype
-    if isinstance(dtype, polars.Struct) and dtype.fields:
-        return _values_in(column.struct.unnest(), lenient)
-    if isinstance(dtype, polars.List):
+    if isinstance(column.dtype, polars.Struct) and column.dtype.fields:
+        return _values_in(column.struct.unnest())
+    if isinstance(column.dtype, polars.List):
         entries = column.explode(empty_as_null=False, keep_nulls=False)
-        within = DOUBT * entries.is_null().to_numpy() + _values_within(entries, lenient)
+        within = MANY * entries.is_null().to_numpy() + _values_within(entries)
         ends = column.list.len().fill_null(0).to_numpy().astype(np.int64).cumsum()
         return np.diff(np.concatenate([[0], within.cumsum()])[ends], prepend=0)
-    if dtype == polars.String and lenient:  # polars writes objects and lists as text, in its own way
-        return DOUBT * (column.str.starts_with("{") | column.str.starts_with("[")).fill_null(False).to_numpy()
+    if column.dtype == polars.String:  # polars may have written an object or a list as text, in its own way
+        return MANY * (column.str.starts_with("{") | column.str.starts_with("[")).fill_null(False).to_numpy()
     return 0
 
 
@@ -390,7 +393,7 @@ class _LineReader:
         new = np.zeros(0, np.int64)
         if read_as != known:
             head = frame.select(list(known)).cast(known)
-            new = fast[_values_in(head, lenient=False) < _values_in(frame, lenient=False)]
+            new = fast[_values_in(head) < _values_in(frame)]
         wanted = {name: _narrowed(read_as[name], dtype) for name, dtype in wanted.items() if dtype != polars.Null}
         frame = frame.select(list(wanted)).cast(wanted)
         return _Read(batch, fast, frame.select(lifting(frame.schema, self._paths)) if self._paths else frame, new)
