@@ -293,13 +293,13 @@ class _KeyTypes:
         if name is None and kinds == {"list"}:
             inner = self._dtype(shape.entries or JsonShape(), None, depth + 1)
             return None if inner is None else polars.List(inner)
-        is_list, scalars = "list" in kinds, (kinds | entries) - {"list"}
+        is_list, scalars = bool(entries), (kinds | entries) - {"list"}
         if "object" in scalars or "list" in entries or name in self._names or (is_list and _is_words(name)):
             return None
         if name is not None:
             self._names.add(name)  # user.age may also be a key that has a dot
-        if is_list and not scalars:
-            return polars.List(polars.Null())
+        if not scalars:
+            return polars.List(polars.Null())  # all lists are empty
         if self._known is not None and name is not None:
             known = self._known.get(name)
             words = known == Shape("text", True) and _is_words(name)

@@ -61,13 +61,13 @@ LARGE = rb"[0-9]{39}|[eE]\+?[0-9]{2}"  # numbers that may be too large for polar
 LARGEST = int(sys.float_info.max)
 # The ending of keys whose value is null: polars reads "x":null as "x\u0000":true, to tell it from no key at all.
 NULL = "\0"
-KEY_END, NULL_VALUE, NULL_KEY = b'":', b'":null', b'\\u0000":true'
+KEY_END, NULL_VALUE, SPACED_NULL, NULL_KEY = b'":', b'":null', b'": null', b'\\u0000":true'
 # With these in a line, keys cannot be counted: a quote within a string that looks like the end of a key, and the NULL.
 AMBIGUOUS = (b'\\":', b"\\u0000")
 MANY = 1 << 32
 CHUNK_BYTES = 1 << 19  # polars parses about as much as fits the cache of a core
 # Of each batch, lines that teach the reader new keys; one line in RARE must have a key.
-LESSONS, RARE = 1000, 64
+LESSONS, RARE = 1000, 1024
 
 
 class _Anything(msgspec.Struct, gc=False):
@@ -106,15 +106,16 @@ def read_records(text: bytes, dtypes: Mapping[str, Any], *, strict: bool) -> tup
     ends = np.flatnonzero(codes == ord("\n")) + 1
     keys = np.flatnonzero((codes[:-1] == KEY_END[0]) & (codes[1:] == KEY_END[1]))
     n_keys, n_lines = np.diff(np.searchsorted(keys, ends), prepend=0), len(ends)
-    after = codes[np.minimum(keys + 2, len(codes) - 2)[:, None] + np.arange(2)]  # a value, or a space and a value
-    read_as = _with_nulls(dtypes) if (after == ord("n")).any() else dict(dtypes)
+    after = codes[keys + 2]
+    nulls = bool((after == ord("n")).any() or ((after == ord(" ")).any() and SPACED_NULL in text))
+    read_as = _with_nulls(dtypes) if nulls else dict(dtypes)
     step = max(1, CHUNK_BYTES * n_lines // len(text))
     frames, places = [polars.DataFrame(schema=read_as)], [np.zeros(0, np.int64)]
     for start in range(0, n_lines if dtypes else 0, step):
         stop = min(start + step, n_lines)
         chunk = text[ends[start - 1] if start else 0 : ends[stop - 1]]
         for kept in _candidates(chunk, stop - start):
-            frame = _frame(chunk, kept, read_as, strict)
+            frame = _frame(chunk, kept, read_as, strict, nulls)
             if frame is not None and len(frame) == len(kept):
                 frames.append(frame)
                 places.append(start + kept)
@@ -123,7 +124,7 @@ def read_records(text: bytes, dtypes: Mapping[str, Any], *, strict: bool) -> tup
     whole = n_keys[found] == _values_in(frame)
     if not whole.all():
         found, frame = found[whole], frame.filter(polars.Series(whole))
-    return found, frame if read_as.keys() == dtypes.keys() else frame.select(list(dtypes)).cast(dict(dtypes))
+    return found, frame if not nulls else frame.select(list(dtypes)).cast(dict(dtypes))
 
 
 def _candidates(chunk: bytes, n_lines: int) -> Iterator[Ints]:
@@ -141,14 +142,15 @@ def _candidates(chunk: bytes, n_lines: int) -> Iterator[Ints]:
     yield np.array([i for i in valid if not re.search(LARGE, lines[i])], np.int64)
 
 
-def _frame(chunk: bytes, kept: Ints, dtypes: Mapping[str, Any], strict: bool) -> polars.DataFrame | None:
+def _frame(chunk: bytes, kept: Ints, dtypes: Any, strict: bool, nulls: bool) -> polars.DataFrame | None:
     """A table of the lines that are kept; None if a number is too large for polars."""
     import polars
 
     if len(kept) < chunk.count(b"\n"):
         lines = chunk.split(b"\n")
         chunk = b"".join(lines[i] + b"\n" for i in kept)
-    chunk = chunk.replace(b'": null', NULL_VALUE).replace(NULL_VALUE, NULL_KEY)
+    if nulls:
+        chunk = chunk.replace(SPACED_NULL, NULL_VALUE).replace(NULL_VALUE, NULL_KEY)
     errors = polars.exceptions.PolarsError, polars.exceptions.PanicException
     if strict and chunk:
         with suppress(*errors):
