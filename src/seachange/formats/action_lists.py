@@ -134,12 +134,12 @@ class FeatureList:
         import polars
 
         features: Features = {}
-        for (name, kind), (rows, held) in self._singles.items():
+        for (name, single), (rows, held) in self._singles.items():
             lists = self._lists.get(name, {})
             if lists:
                 pairs = [(row, value) for row, value in zip(rows, held, strict=True) if row not in lists]
                 rows, held = [row for row, _ in pairs], [value for _, value in pairs]
-            column = polars.Series([CONVERT[kind](value) for value in held], dtype=Shape(kind, False).dtype)
+            column = polars.Series([CONVERT[single](value) for value in held], dtype=Shape(single, False).dtype)
             features.setdefault(name, []).append(Values(np.array(rows, np.int64), column))
         for name, lists in self._lists.items():
             by_kind: dict[Kind, dict[int, list[Any]]] = {}
@@ -210,7 +210,7 @@ def _converted(values: polars.Series, shape: Shape) -> polars.Series | None:
     own = values.dtype.inner if isinstance(values.dtype, polars.List) else values.dtype
     if is_list and not shape.is_list:
         return None
-    if own != wanted and not (wanted == polars.String or (own, wanted) == (polars.Boolean, polars.Float64)):
+    if own != wanted and not (wanted == polars.String or (own == polars.Boolean and wanted == polars.Float64)):
         return None
     if shape.is_list and not is_list:
         values = values.reshape((-1, 1)).arr.to_list()

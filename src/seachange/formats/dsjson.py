@@ -74,28 +74,8 @@ NESTED_LISTS = "{name} is a list within a list"
 NOT_NUMBER = "{key} is not a number"
 NOT_FLAG = "{key} is neither true nor false"
 NOT_TIME = "Timestamp is not a time such as 2026-01-31T23:59:59.5Z"
-NOT_ITEMS = "c._multi is not a list of objects"
-NO_COST = "_label_cost is missing"
-NO_DECISION = "an observation without its decision"
 NO_ITEMS = "the line has no list of actions c._multi"
-SKIPPED = "marked as not to be learned from (_skipLearn)"
-DEFERRED = "the decision was deferred and never activated (DeferredAction)"
-BAD_DROP = "pdrop is not in [0, 1)"
 TWO_SPELLINGS = "{key} is given in two spellings"
-NO_ACTIONS = "the list of actions a is missing"
-WRONG_LENGTH_A = "a and c._multi differ in length"
-WRONG_LENGTH_P = "p and c._multi differ in length"
-BAD_ACTION = "a must hold the numbers of the actions, counted from 1"
-REPEATED_ACTION = "a has an action twice"
-BAD_PROBABILITY = "p must hold probabilities"
-BAD_SUM = "p does not sum to 1"
-WRONG_ACTION = "_label_Action is not the first of a"
-WRONG_INDEX = "_labelIndex is not the first of a"
-NO_PROBABILITY = "there is no probability: p and _label_probability are missing"
-BAD_PROPENSITY = "the probability of the chosen action is not in (0, 1]"
-WRONG_PROBABILITY = "_label_probability is not the first of p"
-DROPPED_WITHOUT_P = "with pdrop, the probability of the action cannot be known without p"
-P_MISSING = "p is missing, but the first rounds have it"
 SEVERAL_SLOTS = "several slots are filled at once (conditional contextual bandits or slates); a round has one action"
 CONTINUOUS = "the action is a number on a scale (continuous actions)"
 # Keys that mark other kinds of problems; below c, longer keys that start with one of these as well.
@@ -166,8 +146,11 @@ def _decoded(batch: LineBatch, dtypes: Mapping[str, Any]) -> _Decoded:
     slow = np.array([i for i in slow if texts[i].strip(b" \t\r")], np.int64)
     lines = np.sort(np.concatenate([fast, slow]))
     reasons, n_items = Reasons(len(lines)), np.zeros(len(lines), np.int64)
-    shared, items, item_lines, item_places = FeatureList(), FeatureList(), [], []
-    rows, documents = [], {}
+    shared, items = FeatureList(), FeatureList()
+    item_lines: list[int] = []
+    item_places: list[int] = []
+    rows: list[dict[str, Any]] = []
+    documents: dict[int, dict[str, Any]] = {}
     for k in np.searchsorted(lines, slow).tolist():
         try:
             document = object_of(texts[lines[k]], constants={})
@@ -195,10 +178,9 @@ def _decoded(batch: LineBatch, dtypes: Mapping[str, Any]) -> _Decoded:
         labels = polars.concat([frame.select(polars.Series("line", places), *_label_dtypes()), labels])
     offsets = np.cumsum(n_items) - n_items
     slow_rows = offsets[np.array(item_lines, np.int64)] + np.array(item_places, np.int64)
-    moved = (
-        (name, [Values(slow_rows[rows], values) for rows, values in each]) for name, each in items.features().items()
-    )
-    shared_features, item_features = shared.features(), dict(moved)
+    shared_features, item_features = shared.features(), items.features()
+    for name, each in item_features.items():
+        item_features[name] = [Values(slow_rows[rows], values) for rows, values in each]
     if pool is not None:
         counts = n_items[places]
         rows_of_items = np.repeat(offsets[places] - np.cumsum(counts) + counts, counts) + np.arange(len(pool))
@@ -221,7 +203,7 @@ def _add_columns(features: Features, frame: polars.DataFrame, rows: Ints, prefix
             continue
         if isinstance(column.dtype, polars.Struct):
             if column.dtype.fields:
-                _add_columns(features, column.struct.unnest(), rows, f"{name}.")
+                _add_columns(features, column.struct.unnest(), rows, _prefix(name))
             continue
         if _is_words(name) and column.dtype == polars.String:
             column = column.str.extract_all(r"[^ \t]+")
@@ -289,7 +271,7 @@ class _KeyTypes:
         if not kinds:
             return polars.Null()
         if kinds == {"object"}:
-            return polars.Struct(self.fields(shape, None if name is None else f"{name}.", depth + 1))
+            return polars.Struct(self.fields(shape, None if name is None else _prefix(name), depth + 1))
         if name is None and kinds == {"list"}:
             inner = self._dtype(shape.entries or JsonShape(), None, depth + 1)
             return None if inner is None else polars.List(inner)
@@ -314,14 +296,14 @@ def _features_of(document: dict[str, Any]) -> tuple[list[Any], list[list[Any]]]:
         if document.get(key) is not None:
             raise _BadLineError(OTHER_PROBLEMS[key])
     if document.get(OBSERVATION) is not None and all(document.get(key) is None for key in NUMBERS[:2]):
-        raise _BadLineError(NO_DECISION)
+        raise _BadLineError("an observation without its decision")
     context = document.get(FEATURES)
     context = context if isinstance(context, dict) else {}
     items = context.get(ITEMS)
     if items is None or items == []:
         raise _BadLineError(NO_ITEMS)
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
-        raise _BadLineError(NOT_ITEMS)
+        raise _BadLineError("c._multi is not a list of objects")
     shared: list[Any] = []
     _leaves({key: value for key, value in context.items() if key != ITEMS}, "", 2, shared)
     of_items: list[list[Any]] = [[] for _ in items]
@@ -369,7 +351,8 @@ def _leaves(value: Any, name: str, depth: int, found: list[tuple[str, Any, bool]
     if in_list:
         pairs = ((name, inner) for inner in value)
     else:
-        pairs = ((f"{name}.{key}" if name else key, inner) for key, inner in value.items() if _is_feature(key, inner))
+        prefix = _prefix(name)
+        pairs = ((prefix + key, inner) for key, inner in value.items() if _is_feature(key, inner))
     for path, inner in pairs:
         kind = type(inner)
         if kind is dict:
@@ -395,6 +378,10 @@ def _is_feature(key: str, value: Any) -> bool:
 
 def _may_be_feature(key: str) -> bool:
     return not key.startswith("_") or key in (TAG, WORDS)
+
+
+def _prefix(name: str) -> str:
+    return f"{name}." if name else ""
 
 
 def _is_words(name: str | None) -> bool:
@@ -434,7 +421,7 @@ class _Rounds:
             self.with_probs = bool(with_probs[good].any())
         self.timed |= bool(times.filter(good).is_not_null().any())
         if self.with_probs:
-            reasons.add(~with_probs, P_MISSING)
+            reasons.add(~with_probs, "p is missing, but the first rounds have it")
         shared, items, names = self.columns.frames(decoded.shared, decoded.items, n_items, reasons)
         good = reasons.good
         if good.any():
@@ -503,12 +490,12 @@ def _check_flags(labels: polars.DataFrame, reasons: Reasons, n_items: Ints) -> t
     """The costs, and the shares of events dropped."""
     reasons.add(n_items == 0, NO_ITEMS)
     skipped, deferred, inactive = (labels[key].fill_null(False).to_numpy() for key in FLAGS)
-    reasons.add(skipped, SKIPPED)
-    reasons.add(deferred | inactive, DEFERRED)
+    reasons.add(skipped, "marked as not to be learned from (_skipLearn)")
+    reasons.add(deferred | inactive, "the decision was deferred and never activated (DeferredAction)")
     cost = _either(labels, NUMBERS[:2], reasons)
-    reasons.add(cost.is_null().to_numpy(), NO_COST)
+    reasons.add(cost.is_null().to_numpy(), "_label_cost is missing")
     dropped = labels["pdrop"].fill_null(0.0).to_numpy()
-    reasons.add(~((dropped >= 0) & (dropped < 1)), BAD_DROP)
+    reasons.add(~((dropped >= 0) & (dropped < 1)), "pdrop is not in [0, 1)")
     return _floats(cost), dropped
 
 
@@ -519,22 +506,24 @@ def _check_lists(labels: polars.DataFrame, reasons: Reasons, n_items: Ints) -> t
     reasons.add(both.fill_null(False).to_numpy(), TWO_SPELLINGS.format(key="p"))
     listed = labels["p"].zip_with((labels["p"].list.len() > 0).fill_null(False), labels["_p"]).fill_null([])
     n_order, n_listed = (each.list.len().to_numpy().astype(np.int64) for each in (order, listed))
-    reasons.add(n_order == 0, NO_ACTIONS)
-    reasons.add(n_order != n_items, WRONG_LENGTH_A)
-    reasons.add((n_listed != n_items) & (n_listed > 0), WRONG_LENGTH_P)
+    reasons.add(n_order == 0, "the list of actions a is missing")
+    reasons.add(n_order != n_items, "a and c._multi differ in length")
+    reasons.add((n_listed != n_items) & (n_listed > 0), "p and c._multi differ in length")
     numbers, of = _exploded(order), np.repeat(np.arange(len(order)), n_order)
     whole = (numbers == np.floor(numbers)) & (numbers >= 1) & (numbers <= n_items[of])
-    reasons.add_rounds(np.unique(of[~whole]), BAD_ACTION)
+    reasons.add_rounds(np.unique(of[~whole]), "a must hold the numbers of the actions, counted from 1")
     values, of_value = _exploded(listed), np.repeat(np.arange(len(order)), n_listed)
-    reasons.add_rounds(np.unique(of_value[~((values >= 0) & (values <= 1 + SUM_TOLERANCE))]), BAD_PROBABILITY)
+    reasons.add_rounds(
+        np.unique(of_value[~((values >= 0) & (values <= 1 + SUM_TOLERANCE))]), "p must hold probabilities"
+    )
     sums = np.bincount(of_value, values, len(order))
     with_probs = n_listed > 0
-    reasons.add(with_probs & (np.abs(sums - 1) > SUM_TOLERANCE), BAD_SUM)
+    reasons.add(with_probs & (np.abs(sums - 1) > SUM_TOLERANCE), "p does not sum to 1")
     good, offsets = reasons.good, np.cumsum(n_items) - n_items
     place = (offsets[of] + np.nan_to_num(numbers).astype(np.int64) - 1)[good[of]]
     line_of_item = np.repeat(np.arange(len(order)), n_items)
     hits = np.bincount(place, minlength=len(line_of_item))
-    reasons.add_rounds(np.unique(line_of_item[(hits != 1) & good[line_of_item]]), REPEATED_ACTION)
+    reasons.add_rounds(np.unique(line_of_item[(hits != 1) & good[line_of_item]]), "a has an action twice")
     probs = np.full(len(line_of_item), np.nan)
     probs[place[with_probs[of[good[of]]]]] = values[good[of_value]]
     rounded = with_probs & (np.abs(sums - 1) > ROUNDING)
@@ -553,17 +542,17 @@ def _check_probabilities(labels: polars.DataFrame, reasons: Reasons, n_items: In
     """The propensity of every line."""
     actions, probs, with_probs, dropped = choices
     stated_action, index = _floats(_either(labels, NUMBERS[4:6], reasons)), _floats(labels["_labelIndex"])
-    reasons.add(~np.isnan(stated_action) & (stated_action != actions + 1), WRONG_ACTION)
-    reasons.add(~np.isnan(index) & (index != actions), WRONG_INDEX)
+    reasons.add(~np.isnan(stated_action) & (stated_action != actions + 1), "_label_Action is not the first of a")
+    reasons.add(~np.isnan(index) & (index != actions), "_labelIndex is not the first of a")
     stated = _floats(_either(labels, NUMBERS[2:4], reasons))
     chosen = np.minimum(np.cumsum(n_items) - n_items + actions, max(len(probs) - 1, 0))
     propensity = np.where(with_probs, probs[chosen], stated) if len(probs) else stated
-    reasons.add(np.isnan(stated) & ~with_probs, NO_PROBABILITY)
-    reasons.add(~((propensity > 0) & (propensity <= 1)), BAD_PROPENSITY)
+    reasons.add(np.isnan(stated) & ~with_probs, "there is no probability: p and _label_probability are missing")
+    reasons.add(~((propensity > 0) & (propensity <= 1)), "the probability of the chosen action is not in (0, 1]")
     # Some writers multiply by the probability that the event was logged.
     near = [np.abs(stated - wanted) <= STATED_TOLERANCE for wanted in (propensity, propensity * (1 - dropped))]
-    reasons.add(~np.isnan(stated) & ~near[0] & ~near[1], WRONG_PROBABILITY)
-    reasons.add(~with_probs & (dropped > 0), DROPPED_WITHOUT_P)
+    reasons.add(~np.isnan(stated) & ~near[0] & ~near[1], "_label_probability is not the first of p")
+    reasons.add(~with_probs & (dropped > 0), "with pdrop, the probability of the action cannot be known without p")
     return propensity
 
 

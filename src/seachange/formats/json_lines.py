@@ -124,7 +124,7 @@ def read_records(text: bytes, dtypes: Mapping[str, Any], *, strict: bool) -> tup
     whole = n_keys[found] == _values_in(frame)
     if not whole.all():
         found, frame = found[whole], frame.filter(polars.Series(whole))
-    return found, frame if not nulls else frame.select(list(dtypes)).cast(dict(dtypes))
+    return found, frame if not nulls else frame.select(list(dtypes)).cast(polars.Schema(dtypes))
 
 
 def _candidates(chunk: bytes, n_lines: int) -> Iterator[Ints]:
@@ -394,10 +394,10 @@ class _LineReader:
         fast, frame = read_records(batch.text, read_as, strict=False)
         new = np.zeros(0, np.int64)
         if read_as != known:
-            head = frame.select(list(known)).cast(known)
+            head = frame.select(list(known)).cast(polars.Schema(known))
             new = fast[_values_in(head) < _values_in(frame)]
         wanted = {name: _narrowed(read_as[name], dtype) for name, dtype in wanted.items() if dtype != polars.Null}
-        frame = frame.select(list(wanted)).cast(wanted)
+        frame = frame.select(list(wanted)).cast(polars.Schema(wanted))
         return _Read(batch, fast, frame.select(lifting(frame.schema, self._paths)) if self._paths else frame, new)
 
     def _read_as(self, wanted: Mapping[str, Any], shape: Shape, path: tuple[str, ...] = ()) -> dict[str, Any]:
