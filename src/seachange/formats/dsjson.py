@@ -392,7 +392,7 @@ def _is_words(name: str | None) -> bool:
 
 
 class _Rounds:
-    """Checks labels and builds rounds, a batch after another."""
+    """Checks labels and builds rounds, one batch after another."""
 
     def __init__(self, named: bool | None) -> None:
         self.columns = FeatureColumns(named, repeated=("number", "boolean", "text"))
@@ -465,9 +465,7 @@ class _Rounds:
 
 
 def _checked(decoded: _Decoded) -> tuple[Floats, Floats, Ints, Floats, Bools, Floats, polars.Series]:
-    """Costs, shares of events dropped, actions, probabilities of all actions and whether they are given, propensities,
-    and times; adds the reasons to reject lines.
-    """
+    """Cost, share dropped, action, probabilities and whether they are given, propensity, and time of every line."""
     labels, reasons, n_items = decoded.labels, decoded.reasons, decoded.n_items
     cost, dropped = _check_flags(labels, reasons, n_items)
     actions, probs, with_probs = _check_lists(labels, reasons, n_items)

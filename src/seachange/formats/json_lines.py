@@ -381,22 +381,28 @@ class _LineReader:
         names = [name for role, name in log.columns.items() if USES.get(role) == "name"]
         self._name_paths = {log._paths.get(name, (name,)) for name in names}
         self._types = dict(types)
+        self._schemas = self._all_schemas()
         self.new_keys, self.first_new = 0, ""
 
-    def read(self, batch: LineBatch) -> _Read:
-        """Read whatever polars can read."""
+    def _all_schemas(self) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+        """The types of all fields that polars reads, of those in the first lines, and of those that are wanted."""
         import polars
 
-        wanted = lowered(self._types, self._paths)
-        if wanted is None:
-            return _Read(batch, np.zeros(0, np.int64), polars.DataFrame(), np.zeros(0, np.int64))
-        read_as, known = (self._read_as(wanted, shape) for shape in (self._seen, self._head))
-        fast, frame = read_records(batch.text, read_as, strict=False)
-        new = np.zeros(0, np.int64)
-        if read_as != known:
-            head = frame.select(list(known)).cast(polars.Schema(known))
-            new = fast[_values_in(head) < _values_in(frame)]
+        if (wanted := lowered(self._types, self._paths)) is None:
+            return {}, {}, {}
+        read_as = self._read_as(wanted, self._seen)
         wanted = {name: _narrowed(read_as[name], dtype) for name, dtype in wanted.items() if dtype != polars.Null}
+        return read_as, _known(read_as, self._head), wanted
+
+    def read(self, batch: LineBatch) -> _Read:
+        """Read whatever polars can read. Other threads may call this, so it changes nothing."""
+        import polars
+
+        read_as, known, wanted = self._schemas
+        fast, frame = read_records(batch.text, read_as, strict=False)
+        new = fast[:0]
+        if read_as != known:
+            new = fast[_values_in(frame.select(list(known)).cast(polars.Schema(known))) < _values_in(frame)]
         frame = frame.select(list(wanted)).cast(polars.Schema(wanted))
         return _Read(batch, fast, frame.select(lifting(frame.schema, self._paths)) if self._paths else frame, new)
 
@@ -455,6 +461,7 @@ class _LineReader:
             if self._paths:
                 rows = [lifted(row, self._paths) for row in rows]
             self._fill_types(rows)
+            self._schemas = self._all_schemas()
             mismatches: list[Mismatch] = []
             slow = np.array(numbers, dtype=np.int64)
             frame = polars.DataFrame(
@@ -484,8 +491,20 @@ def _has_new_keys(value: Any, shape: Shape) -> bool:
     return isinstance(value, list) and any(_has_new_keys(each, shape.entries or Shape()) for each in value)
 
 
+def _known(dtypes: Mapping[str, Any], shape: Shape) -> dict[str, Any]:
+    """The fields that values of ``shape`` have."""
+    import polars
+
+    found: dict[str, Any] = {}
+    for name, dtype in dtypes.items():
+        if name in shape.fields:
+            record = isinstance(dtype, polars.Struct)
+            found[name] = polars.Struct(_known(fields_of(dtype), shape.fields[name])) if record else dtype
+    return found
+
+
 def _narrowed(read_as: Any, wanted: Any) -> Any:
-    """A wanted type with floats in place of integers that were read as floats."""
+    """A wanted type, with floats in place of integers that polars reads as floats."""
     import polars
 
     if isinstance(wanted, polars.Struct) and isinstance(read_as, polars.Struct):
