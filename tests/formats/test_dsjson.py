@@ -12,6 +12,7 @@ from formats.vowpal_wabbit import driven
 from seachange.errors import LogError, SeachangeWarning
 from seachange.formats import sources
 from seachange.formats.dsjson import DsjsonLog, looks_like
+from seachange.formats.sources import NOT_UTF8
 from seachange.reading import open_raw, read_log
 
 # As the service writes it: labels first, the whole distribution in the order of a.
@@ -191,7 +192,7 @@ BROKEN = {
     "x is a list within a list": changed(c=context({}, {}, {}, x=[[1]])),
     "a string has half of a surrogate pair": json.dumps(LINE).replace("Oslo", "\\ud800"),
     "nested more than 64 deep": json.dumps(LINE).replace('"hour": 10', '"hour": ' + '{"x": ' * 70 + "1" + "}" * 70),
-    "nested more than 64": json.dumps(LINE).replace('"m": "a/b"', '"m": ' + "[" * 100_000 + "]" * 100_000),
+    "nested too deeply": json.dumps(LINE).replace('"m": "a/b"', '"m": ' + "[" * 100_000 + "]" * 100_000),
 }  # fmt: skip
 
 
@@ -210,7 +211,7 @@ def test_lines_that_are_not_utf_8_are_rejected(tmp_path):
     path.write_bytes(json.dumps(LINE).encode() + b'\n{"\xff": 1}\n' + json.dumps(LINE).encode())
     (part,) = DsjsonLog(path).parts()
     assert part.lines.tolist() == [1, 3]
-    assert [(each.line, each.reason) for each in part.rejected] == [(2, "the line is not UTF-8 text")]
+    assert [(each.line, each.reason) for each in part.rejected] == [(2, NOT_UTF8)]
 
 
 def test_a_decision_put_off_counts_once_it_was_carried_out(tmp_path):

@@ -1,4 +1,4 @@
-"""Values of dsjson are what Python reads, both in lines of one layout and in lines that are read one by one."""
+"""Values of dsjson are what Python reads, both in lines that polars reads and in lines that are read one by one."""
 
 import json
 import math
@@ -18,10 +18,10 @@ def read(path, *texts):
     return list(dsjson.DsjsonLog(path).parts())
 
 
-@pytest.fixture(params=[1, 1_000])
+@pytest.fixture(params=[0, 512])  # without a sample, all lines are read one by one
 def leaf(request, tmp_path, monkeypatch):
     """The feature as it is read by itself; None if the line is rejected."""
-    monkeypatch.setattr(dsjson, "LEAST_LINES", request.param)
+    monkeypatch.setattr(dsjson, "SAMPLE", request.param)
 
     def value(text):
         (part,) = read(tmp_path / "log", text)
@@ -38,13 +38,13 @@ def test_every_double_is_read_as_it_was_written(leaf, number):
     assert leaf(f"{number:.25e}") == number
 
 
-@pytest.mark.parametrize("least", [1, 1_000])
+@pytest.mark.parametrize("sample", [0, 1, 512])
 @settings(max_examples=20, deadline=None)
 @given(pairs=st.lists(st.tuples(st.integers(0, 10**30), st.integers(-400, 400)), min_size=1, max_size=200))
-def test_decimals_are_rounded_as_python_rounds_them(tmp_path_factory, least, pairs):
+def test_decimals_are_rounded_as_python_rounds_them(tmp_path_factory, sample, pairs):
     texts = [f"{digits}e{power}" for digits, power in pairs]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dsjson, "LEAST_LINES", least)
+        patch.setattr(dsjson, "SAMPLE", sample)
         parts = read(tmp_path_factory.mktemp("numbers") / "log", *texts)
     found = dict(zip([*(line for part in parts for line in part.lines.tolist())],
                      [value for part in parts if len(part) for value in part.features["x"]], strict=True))  # fmt: skip
@@ -88,15 +88,15 @@ VALUES = st.recursive(
 
 @settings(max_examples=40, deadline=None)
 @given(values=st.lists(VALUES, min_size=1, max_size=12), ascii_only=st.booleans(), spaced=st.booleans())
-def test_lines_of_one_layout_are_read_as_they_are_one_by_one(tmp_path_factory, values, ascii_only, spaced):
-    path, found = tmp_path_factory.mktemp("layouts") / "log", []
+def test_polars_reads_lines_as_they_are_read_one_by_one(tmp_path_factory, values, ascii_only, spaced):
+    path, found = tmp_path_factory.mktemp("samples") / "log", []
     separators = (", ", ": ") if spaced else (",", ":")
     texts = [json.dumps(value, ensure_ascii=ascii_only, separators=separators) for value in values]
-    for least in (1, 1_000):
+    for sample in (0, 1, 512):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(dsjson, "LEAST_LINES", least)
+            patch.setattr(dsjson, "SAMPLE", sample)
             (part,) = read(path, *texts, *texts)
         columns = sorted(part.features.columns)
         rows = [tuple(map(repr, row)) for row in part.features.select(columns).rows()]
         found.append((part.lines.tolist(), columns, rows, [(each.line, each.reason) for each in part.rejected]))
-    assert found[0] == found[1]
+    assert found[0] == found[1] == found[2]

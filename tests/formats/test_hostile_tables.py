@@ -1,24 +1,19 @@
 """Crafted files cannot crash, hang or bloat the readers of tables."""
 
 import gzip
-import json
 import os
 import subprocess
 import sys
 import time
 
-import numpy as np
 import pyarrow
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from formats.whole import whole
 from seachange.errors import LogError
 from seachange.formats import sources
 from seachange.formats.csv import CsvLog
 from seachange.formats.json_lines import JsonLinesLog, object_of
-from seachange.formats.json_structure import LineStructures
 from seachange.formats.sources import blocks_of, files_of
 from seachange.reading import open_raw
 
@@ -174,59 +169,14 @@ def test_many_blank_lines_before_the_header_take_no_time(tmp_path):
     assert time.process_time() - start < 20
 
 
-KEYS = st.text(st.sampled_from('ab:{}[]" ,\\é'), max_size=12)
-VALUES = st.recursive(
-    st.one_of(st.none(), st.integers(), KEYS),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3),
-    max_leaves=6,
-)
-
-
-def skeleton(value):
-    """The keys, braces and brackets of a value."""
-    if isinstance(value, dict):
-        return ("{", *(part for key, each in value.items() for part in (json.dumps(key), skeleton(each))), "}")
-    return ("[", *map(skeleton, value), "]") if isinstance(value, list) else ()
-
-
-def flat(parts):
-    return "".join(part if isinstance(part, str) else flat(part) for part in parts)
-
-
-@settings(max_examples=300, deadline=None)
-@given(
-    st.lists(st.dictionaries(KEYS, VALUES, max_size=4), min_size=1, max_size=8),
-    st.sampled_from([",", ", "]),
-    st.sampled_from([":", ": "]),
-)
-def test_lines_have_the_same_hash_if_and_only_if_they_have_the_same_structure(objects, comma, colon):
-    lines = [json.dumps(each, separators=(comma, colon)).encode() for each in objects]
-    text = b"".join(line + b"\n" for line in lines)
-    ends = np.cumsum([len(line) + 1 for line in lines]) - 1
-    starts = np.concatenate([[0], ends[:-1] + 1])
-    hashes, unclear = LineStructures().of(text, starts, ends)
-    for i, one in enumerate(objects):
-        assert unclear[i] == any("\\" in part for part in json_keys(one)) or b"\\u" in lines[i]
-        for j, other in enumerate(objects):
-            if not (unclear[i] or unclear[j]):
-                assert (hashes[i] == hashes[j]) == (flat(skeleton(one)) == flat(skeleton(other)))
-
-
-def json_keys(value):
-    """All keys of a value, as JSON has them."""
-    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    own = [json.dumps(key) for key in value] if isinstance(value, dict) else []
-    return [*own, *(key for each in inner for key in json_keys(each))]
-
-
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        (b'{"a":1,"b":{"a":1,"a":2}}', "the key 'a' occurs twice"),
+        (b'{"a":1,"b":{"a":1,"a":2}}', "the key 'a' twice"),
         (b'{"a":%s}' % (b"9" * 5_000), "too large"),
         (b'{"a":%s}' % (b"9" * 400 + b".5"), "too large"),
         (b'{"a":1e0400}', "too large"),
-        (b'{"a":"\\udc00"}', "half a character"),
+        (b'{"a":"\\udc00"}', "half of a surrogate pair"),
     ],
 )
 def test_a_line_that_parsers_read_differently_is_refused(line, reason):

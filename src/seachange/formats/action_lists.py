@@ -1,14 +1,14 @@
 """What dsjson and Vowpal Wabbit text share: features of rounds and of their actions as columns.
 
 A feature is a number, a boolean, or text, or a list of these. The first batch of lines in which a feature appears
-decides its type; a feature that mixes types there becomes text, spelled as in the file. Later rounds that do not fit
-are rejected. Columns are added as new features appear and never change their type.
+decides its type; a feature that mixes types there becomes text, with numbers in their shortest form (3 for 3.0). Later
+rounds that do not fit are rejected. Columns are added as new features appear and never change their type.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -16,13 +16,15 @@ import numpy as np
 
 from seachange.errors import SeachangeWarning
 from seachange.formats.sources import Block, shown
-from seachange.log.raw import PER_ROUND, Pool, RawRounds, Rejected
+from seachange.log.raw import PER_ROUND, Pool, RawRounds, Rejected, text_of
 from seachange.protocols import Bools, Ints
 
 if TYPE_CHECKING:
     import polars
 
 Kind = Literal["number", "boolean", "text"]
+KINDS: dict[type, Kind] = {bool: "boolean", int: "number", float: "number", str: "text"}
+CONVERT: dict[Kind, Callable[[Any], Any]] = {"number": float, "boolean": bool, "text": text_of}
 TAG = "_tag"
 MAX_COLUMNS = 1024
 MAX_LINES = 1 << 14  # lines per batch: bounds the rejected lines that are held at once
@@ -30,7 +32,6 @@ MAX_LINES = 1 << 14  # lines per batch: bounds the rejected lines that are held 
 ROUNDS_PER_UNNAMED = 20
 NAMES_REPEAT = "{column} names the actions, but two actions of this round share a name or lack one"
 WRONG_TYPE = "{column} must be {shape}, as in earlier rounds"
-NOT_UTF8 = "the line is not UTF-8 text"
 
 
 class LineBatch(NamedTuple):
@@ -94,58 +95,62 @@ class Values(NamedTuple):
     """Some values of one feature, all of one type."""
 
     rows: Ints  # the round or the action that each value belongs to
-    values: polars.Series  # Float64, Boolean or String, without nulls
-    in_list: bool
-    spelled: polars.Series  # the values as text, as in the file
-    order: Ints  # of the values of a row, also among those of other types
+    values: polars.Series  # Float64, Boolean or String, or lists of these; without nulls
 
     def filter(self, kept: Bools) -> Values:
         """Only the values of rows that are kept."""
         mine = kept[self.rows]
-        if mine.all():
-            return self
-        values, spelled = self.values.filter(mine), self.spelled.filter(mine)
-        return Values(self.rows[mine], values, self.in_list, spelled, self.order[mine])
+        return self if mine.all() else Values(self.rows[mine], self.values.filter(mine))
 
 
 Features = dict[str, list[Values]]
 
 
-class Spelled(str):
-    """A number as it is spelled in the file."""
-
-    __slots__ = ()
-
-
 class FeatureList:
-    """Features collected one value at a time: ``Spelled`` and float are numbers."""
+    """Features collected one row at a time."""
 
     def __init__(self) -> None:
-        self._found: dict[tuple[str, type, bool], tuple[list[int], list[Any], list[int]]] = {}
+        self._singles: dict[tuple[str, Kind], tuple[list[int], list[Any]]] = {}
+        self._lists: dict[str, dict[int, list[Any]]] = {}
+        self._last: dict[str, tuple[int, list[Any]]] = {}  # the last row with a single value, and where that is
 
     def add(self, row: int, values: Iterable[tuple[str, Any, bool]]) -> None:
-        """Add (name, value, whether it is in a list) of one row."""
-        for place, (name, value, in_list) in enumerate(values):
-            rows, held, order = self._found.setdefault((name, type(value), in_list), ([], [], []))
-            rows.append(row)
-            held.append(value)
-            order.append(place)
+        """Add (name, value, whether it is in a list) of one row; values of the same name become a list."""
+        for name, value, in_list in values:
+            last, held = self._last.get(name, (-1, []))
+            if not in_list and last != row:
+                rows, held = self._singles.setdefault((name, KINDS[type(value)]), ([], []))
+                rows.append(row)
+                held.append(value)
+                self._last[name] = row, held
+            else:
+                cell = self._lists.setdefault(name, {}).setdefault(row, [])
+                if last == row and not cell:
+                    cell.append(held[-1])
+                cell.append(value)
 
     def features(self) -> Features:
         """All values, by feature."""
         import polars
 
         features: Features = {}
-        for (name, kind, in_list), (rows, held, order) in self._found.items():
-            if kind in (Spelled, float):
-                values = polars.Series(np.array([float(each) for each in held]))
-                spelled = polars.Series([str(each) for each in held], dtype=polars.String)
-            else:
-                values = polars.Series(held, dtype=polars.Boolean if kind is bool else polars.String)
-                spelled = values.cast(polars.String)
-            piece = Values(np.array(rows, np.int64), values, in_list, spelled, np.array(order, np.int64))
-            features.setdefault(name, []).append(piece)
-        return features
+        for (name, single), (rows, held) in self._singles.items():
+            lists = self._lists.get(name, {})
+            if lists:
+                pairs = [(row, value) for row, value in zip(rows, held, strict=True) if row not in lists]
+                rows, held = [row for row, _ in pairs], [value for _, value in pairs]
+            column = polars.Series([CONVERT[single](value) for value in held], dtype=Shape(single, False).dtype)
+            features.setdefault(name, []).append(Values(np.array(rows, np.int64), column))
+        for name, lists in self._lists.items():
+            by_kind: dict[Kind, dict[int, list[Any]]] = {}
+            for row, cell in lists.items():
+                kinds = {KINDS[type(value)] for value in cell}
+                kind: Kind = "text" if "text" in kinds else "boolean" if kinds == {"boolean"} else "number"
+                by_kind.setdefault(kind, {})[row] = [CONVERT[kind](value) for value in cell]
+            for kind, cells in by_kind.items():
+                column = polars.Series([*cells.values()], dtype=Shape(kind, True).dtype)
+                features.setdefault(name, []).append(Values(np.array([*cells], np.int64), column))
+        return {name: found for name, each in features.items() if (found := [one for one in each if len(one.rows)])}
 
 
 class Shape(NamedTuple):
@@ -160,75 +165,59 @@ class Shape(NamedTuple):
         return "text" if self.kind == "text" else f"a single {self.kind}"
 
     @property
-    def value_dtype(self) -> polars.DataType:
-        """The type of a value."""
-        import polars
-
-        return {"number": polars.Float64(), "boolean": polars.Boolean(), "text": polars.String()}[self.kind]
-
-    @property
     def dtype(self) -> polars.DataType:
         """The type of the column."""
         import polars
 
-        return polars.List(self.value_dtype) if self.is_list else self.value_dtype
+        dtype = {"number": polars.Float64(), "boolean": polars.Boolean(), "text": polars.String()}[self.kind]
+        return polars.List(dtype) if self.is_list else dtype
 
 
 def shape_of(pieces: list[Values], repeated: tuple[Kind, ...]) -> Shape:
-    """The type that all values have in common; ``repeated`` types may occur more than once per row, as a list."""
+    """The type that all values have in common; ``repeated`` types may be lists."""
     import polars
 
-    dtypes = {piece.values.dtype for piece in pieces}
-    kind: Kind = "text" if polars.String in dtypes else "number" if polars.Float64 in dtypes else "boolean"
-    is_list = any(piece.in_list for piece in pieces)
-    return Shape(kind, is_list or (kind in repeated and bool(_repeats(_rows(pieces)).any())))
-
-
-def _rows(pieces: list[Values]) -> Ints:
-    return pieces[0].rows if len(pieces) == 1 else np.concatenate([piece.rows for piece in pieces])
-
-
-def _repeats(rows: Ints) -> Bools:
-    """Which rows were there before."""
-    if len(rows) == 0 or np.bincount(rows).max() == 1:
-        return np.zeros(len(rows), bool)
-    repeats = np.ones(len(rows), bool)
-    repeats[np.unique(rows, return_index=True)[1]] = False
-    return repeats
+    dtypes = [piece.values.dtype for piece in pieces]
+    inner = {dtype.inner if isinstance(dtype, polars.List) else dtype for dtype in dtypes}
+    kind: Kind = "text" if polars.String in inner else "number" if polars.Float64 in inner else "boolean"
+    return Shape(kind, kind in repeated and polars.List in dtypes)
 
 
 def column_of(pieces: list[Values], shape: Shape, n_rows: int) -> tuple[polars.Series, Ints]:
     """A column of this shape, null where a row has no value; and the rows that do not fit."""
     import polars
 
-    fitting, bad = [], [np.zeros(0, np.int64)]
-    for piece in pieces:
-        own, wanted = piece.values.dtype, shape.value_dtype
-        fits = own == wanted or wanted == polars.String or (own == polars.Boolean and wanted == polars.Float64)
-        if not fits or (piece.in_list and not shape.is_list):
-            bad.append(piece.rows)
-        elif wanted == polars.String and own != polars.String:
-            fitting.append(piece._replace(values=piece.spelled))
+    fitting, bad = [Values(np.zeros(0, np.int64), polars.Series(dtype=shape.dtype))], [np.zeros(0, np.int64)]
+    for rows, values in pieces:
+        if (column := _converted(values, shape)) is None:
+            bad.append(rows)
         else:
-            fitting.append(piece._replace(values=piece.values.cast(wanted)))
-    if not fitting:
-        return polars.repeat(None, n_rows, dtype=shape.dtype, eager=True), np.concatenate(bad)
-    rows, values = _rows(fitting), polars.concat([piece.values for piece in fitting])
-    if len(fitting) > 1 and shape.is_list:
-        order = np.lexsort((np.concatenate([piece.order for piece in fitting]), rows))
-        rows, values = rows[order], values.gather(order)
-    if shape.is_list:
-        lists = polars.DataFrame({"row": rows, "value": values}).group_by("row", maintain_order=True).agg("value")
-        rows, values = lists["row"].to_numpy(), lists["value"]
-    elif (twice := _repeats(rows)).any():
-        bad.append(rows[twice])
-        rows, values = rows[~twice], values.filter(~twice)
+            fitting.append(Values(rows, column))
+    rows, values = np.concatenate([piece.rows for piece in fitting]), polars.concat([each.values for each in fitting])
     if len(rows) < n_rows or not (rows[1:] > rows[:-1]).all():
         places = np.full(n_rows, -1, np.int64)
         places[rows] = np.arange(len(rows))
         index = polars.Series(places)
         values = values.gather(index.set(index < 0, None))
     return values, np.concatenate(bad)
+
+
+def _converted(values: polars.Series, shape: Shape) -> polars.Series | None:
+    """Values in the type of a feature; None if they do not fit it."""
+    import polars
+
+    is_list, wanted = isinstance(values.dtype, polars.List), Shape(shape.kind, False).dtype
+    own = values.dtype.inner if isinstance(values.dtype, polars.List) else values.dtype
+    if is_list and not shape.is_list:
+        return None
+    if own != wanted and not (wanted == polars.String or (own == polars.Boolean and wanted == polars.Float64)):
+        return None
+    if shape.is_list and not is_list:
+        values = values.reshape((-1, 1)).arr.to_list()
+    if own != wanted and wanted == polars.String:
+        cells = [[text_of(each) for each in cell] if shape.is_list else text_of(cell) for cell in values.to_list()]
+        return polars.Series(cells, dtype=shape.dtype)
+    return values.cast(shape.dtype)
 
 
 @dataclass
@@ -239,10 +228,6 @@ class Columns:
     shapes: dict[str, Shape] = field(default_factory=dict)
     left_out: str | None = None  # a feature beyond MAX_COLUMNS
 
-    def shape(self, name: str, pieces: list[Values]) -> Shape:
-        """The type of a feature, which these values decide if it is new."""
-        return self.shapes.get(name) or shape_of(pieces, self.repeated)
-
     def frame(self, features: Features, n_rows: int) -> tuple[polars.DataFrame, dict[str, Ints]]:
         """All features of the log so far as columns of a batch; and its rows that do not fit, by reason."""
         import polars
@@ -252,7 +237,7 @@ class Columns:
             if name not in self.shapes and len(self.shapes) == MAX_COLUMNS:
                 self.left_out = name
                 continue
-            shape = self.shapes.setdefault(name, self.shape(name, pieces))
+            shape = self.shapes.setdefault(name, shape_of(pieces, self.repeated))
             columns[name], misfits = column_of(pieces, shape, n_rows)
             if len(misfits):
                 bad[WRONG_TYPE.format(column=name, shape=shape)] = misfits

@@ -10,9 +10,8 @@ features     numbers, text, booleans and lists below ``c``, named by their keys:
 names        of the actions: their ``_tag``, or their only feature if it is text that differs within each round
 time         ``Timestamp``; ``EventId`` identifies duplicate rounds
 
-Lines of the same layout (the same keys in the same order, and the same types) are read together: polars splits them at
-their quotes, and everything but the values must equal the first of these lines, which ``json`` has parsed. All other
-lines are read one by one with ``json``, which also finds the reason to reject a line.
+Polars reads the lines whose keys are known from earlier rounds. All other lines are parsed one by one: those with new
+or rare keys, with values that do not fit their columns, with lists of objects, and those that are rejected.
 
 The service drops a share ``pdrop`` of events before logging, independently of their content, so propensities are
 unaffected. Rounds have no weights, so a ``pdrop`` that changes over a log causes a warning.
@@ -20,35 +19,34 @@ unaffected. Rounds have no weights, so a ``pdrop`` that changes over a log cause
 
 from __future__ import annotations
 
-import json
-import re
 import warnings
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from seachange.engine import made_ahead
 from seachange.errors import LogError, SeachangeWarning
 from seachange.formats.action_lists import (
-    NOT_UTF8,
     TAG,
     FeatureColumns,
     FeatureList,
     Features,
+    Kind,
     LineBatch,
     Reasons,
-    Spelled,
+    Shape,
     Values,
     line_batches,
     split_rounds,
 )
+from seachange.formats.json_lines import LESSONS, RARE, object_of, read_records
 from seachange.formats.sources import TextLog
+from seachange.formats.value_types import Shape as JsonShape
 from seachange.log.bandit_log import BanditLog
-from seachange.log.raw import PART_ROWS, Pool, RawLog, RawRounds
+from seachange.log.raw import PART_ROWS, Pool, RawLog, RawRounds, text_of
 from seachange.outputs import written_whole
 from seachange.protocols import Bools, Floats, Ints
 
@@ -64,51 +62,20 @@ LISTS = ("a", "p", "_p")
 OBSERVATION = "RewardValue"
 FEATURES, ITEMS, WORDS = "c", "_multi", "_text"
 MAX_DEPTH = 64
-LEAST_LINES = 32  # fewer lines of one layout are read one by one
-MAX_RARE = 8  # layouts of fewer lines, after which all other lines of a batch are read one by one
+SAMPLE = 512  # lines that teach polars the keys of a log
 # Writers round probabilities to single precision or to a few digits.
 SUM_TOLERANCE = 1e-4
 ROUNDING = 1e-7  # sums that are further off are normalized
 STATED_TOLERANCE = 1e-5
 TIME = r"^([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-5][0-9])(\.[0-9]+)?(Z|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])?$"
 YEARS_1_TO_9999 = -62_135_596_800_000_000, 253_402_300_799_999_999  # in microseconds since 1970
-TOKEN = re.compile(r"-?[0-9][0-9.eE+-]*|true|false|null")
-NUMBER = r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
-TOKENS = {"number": NUMBER, "boolean": "(?:true|false)", "null": "null"}
-
-INVALID = "the line is not valid JSON: {error} at character {place}"
-NOT_JSON = "the line is not valid JSON: {error}"
-NOT_OBJECT = "the line is not a JSON object"
-DUPLICATE_KEY = "an object has the key {key!r} twice"
 TOO_DEEP = f"objects and lists are nested more than {MAX_DEPTH} deep"
 NESTED_LISTS = "{name} is a list within a list"
-TOO_LARGE = "a number is too large for a double"
-SURROGATE = "a string has half of a surrogate pair"
 NOT_NUMBER = "{key} is not a number"
 NOT_FLAG = "{key} is neither true nor false"
 NOT_TIME = "Timestamp is not a time such as 2026-01-31T23:59:59.5Z"
-NOT_ITEMS = "c._multi is not a list of objects"
-NO_COST = "_label_cost is missing"
-NO_DECISION = "an observation without its decision"
 NO_ITEMS = "the line has no list of actions c._multi"
-SKIPPED = "marked as not to be learned from (_skipLearn)"
-DEFERRED = "the decision was deferred and never activated (DeferredAction)"
-BAD_DROP = "pdrop is not in [0, 1)"
 TWO_SPELLINGS = "{key} is given in two spellings"
-NO_ACTIONS = "the list of actions a is missing"
-WRONG_LENGTH_A = "a and c._multi differ in length"
-WRONG_LENGTH_P = "p and c._multi differ in length"
-BAD_ACTION = "a must hold the numbers of the actions, counted from 1"
-REPEATED_ACTION = "a has an action twice"
-BAD_PROBABILITY = "p must hold probabilities"
-BAD_SUM = "p does not sum to 1"
-WRONG_ACTION = "_label_Action is not the first of a"
-WRONG_INDEX = "_labelIndex is not the first of a"
-NO_PROBABILITY = "there is no probability: p and _label_probability are missing"
-BAD_PROPENSITY = "the probability of the chosen action is not in (0, 1]"
-WRONG_PROBABILITY = "_label_probability is not the first of p"
-DROPPED_WITHOUT_P = "with pdrop, the probability of the action cannot be known without p"
-P_MISSING = "p is missing, but the first rounds have it"
 SEVERAL_SLOTS = "several slots are filled at once (conditional contextual bandits or slates); a round has one action"
 CONTINUOUS = "the action is a number on a scale (continuous actions)"
 # Keys that mark other kinds of problems; below c, longer keys that start with one of these as well.
@@ -134,8 +101,13 @@ class DsjsonLog(TextLog):
 
     def parts(self, rows: int = PART_ROWS) -> Iterator[RawRounds]:
         """All rounds in file order, at most ``rows`` at a time; each call reads the files again."""
-        rounds = _Rounds(self.named)
-        for decoded in made_ahead(line_batches(self.blocks()), _decode):
+        batches, rounds = line_batches(self.blocks()), _Rounds(self.named)
+        if (first := next(batches, None)) is None:
+            return
+        rounds.study(first)
+        # The first batch decides the columns, and these decide how later batches are read.
+        yield from split_rounds(rounds.rounds(_decoded(first, rounds.schema.dtypes)), rows)
+        for decoded in made_ahead(batches, lambda batch: _decoded(batch, rounds.schema.dtypes)):
             yield from split_rounds(rounds.rounds(decoded), rows)
         rounds.warn(self.name)
 
@@ -154,404 +126,168 @@ class _Decoded:
     n_items: Ints  # actions per line
     shared: Features
     items: Features
+    documents: dict[int, dict[str, Any]]  # some of the lines that were parsed one by one
 
 
 class _BadLineError(Exception):
     """A line that is rejected; the argument is the reason."""
 
 
-def _decode(batch: LineBatch) -> _Decoded:
-    """Decode a batch: lines of one layout together, the others one by one."""
-    texts, broken = _texts(batch)
-    kept = np.flatnonzero((texts.str.strip_chars(" \t\r") != "").to_numpy() | broken)
-    found = _Found(texts.gather(kept))
-    found.reasons.add(broken[kept], NOT_UTF8)
-    sound = ~broken[kept]
-    # An escaped quote is not the end of a string, and control characters are not allowed within one.
-    plain = sound & ~found.texts.str.contains('\\"', literal=True).to_numpy()
-    if np.count_nonzero(np.frombuffer(batch.text, np.uint8) < ord(" ")) > len(texts) - 1:
-        plain &= ~found.texts.str.contains("[\\x00-\\x1f]").to_numpy()
-    left = found.read_layouts(np.flatnonzero(plain))
-    left = np.sort(np.concatenate([left, np.flatnonzero(sound & ~plain)]))
-    for k, text in zip(left.tolist(), found.texts.gather(left).to_list(), strict=True):
-        found.read_line(k, text)
-    return _Decoded(batch, kept, found.reasons, *found.joined())
-
-
-def _texts(batch: LineBatch) -> tuple[polars.Series, Bools]:
-    """The lines of a batch, and which of them are not UTF-8; those are empty."""
+def _decoded(batch: LineBatch, dtypes: Mapping[str, Any]) -> _Decoded:
+    """Decode a batch: with polars where ``dtypes`` has all keys of a line, otherwise line by line."""
     import polars
 
-    try:
-        texts = polars.Series([batch.text.decode()]).str.split("\n").explode()
-        return texts, np.zeros(len(texts), bool)
-    except UnicodeDecodeError:
-        decoded = [_decoded(line) for line in batch.lines]
-        texts = polars.Series(decoded, dtype=polars.String)
-        return texts.fill_null(""), texts.is_null().to_numpy()
-
-
-def _decoded(line: bytes) -> str | None:
-    try:
-        return line.decode()
-    except UnicodeDecodeError:
-        return None
-
-
-class _Found:
-    """The values of a batch, some lines after another."""
-
-    def __init__(self, texts: polars.Series) -> None:
-        self.texts, n = texts, len(texts)
-        self.escapes = bool(texts.str.contains("\\", literal=True).any())
-        self.reasons = Reasons(n)
-        self.n_items = np.zeros(n, np.int64)
-        self.labels: list[polars.DataFrame] = []
-        self.rows: list[list[Any]] = []  # labels of lines that were read one by one
-        self.shared: list[Features] = []
-        self.items: list[tuple[Features, Ints, Ints]] = []  # by line and place in that line
-        self.shared_list, self.item_list = FeatureList(), FeatureList()
-        self.listed: list[tuple[int, int]] = []
-
-    def read_layouts(self, lines: Ints) -> Ints:
-        """Read the lines whose layout many others have; the lines that are left."""
-        texts = self.texts if len(lines) == len(self.texts) else self.texts.gather(lines)
-        pieces = texts.str.split('"')
-        n_pieces, left, n_rare = pieces.list.len().to_numpy(), [np.zeros(0, np.int64)], 0
-        for n in np.unique(n_pieces):
-            group = np.flatnonzero(n_pieces == n)
-            while len(group) >= LEAST_LINES and n_rare < MAX_RARE:
-                matched = np.zeros(len(group), bool)
-                if (layout := _layout_of(pieces[int(group[0])].to_list())) is not None:
-                    mine = pieces if len(group) == len(pieces) else pieces.gather(group)
-                    matched = self._read_layout(layout, lines[group], mine.explode())
-                n_rare += matched.sum() < LEAST_LINES
-                left.append(lines[group[:1][~matched[:1]]])
-                group = group[1:][~matched[1:]]
-            left.append(lines[group])
-        return np.concatenate(left)
-
-    def _read_layout(self, layout: _Layout, lines: Ints, pieces: polars.Series) -> Bools:
-        """Read the lines that have a layout; which of them have it."""
-        cells = _Cells(layout, lines, pieces, self.escapes)
-        labels = cells.labels()
-        shared = {key: cells.values(leaves) for key, leaves in layout.shared.items()}
-        items = {key: cells.values([leaf for _, leaf in leaves]) for key, leaves in layout.items.items()}
-        cells.matched &= ~labels["DeferredAction"].fill_null(False).to_numpy()  # only o says if it was activated
-        matched = cells.matched
-        mine, n_items = lines[matched], layout.n_items
-        self.labels.append(labels.filter(matched))
-        self.n_items[mine] = n_items
-        features: Features = {}
-        for (name, kind, in_list), each in shared.items():
-            leaves = layout.shared[name, kind, in_list]
-            rows = np.tile(mine, len(leaves))
-            features.setdefault(name, []).append(cells.piece(name, each, rows, in_list, leaves))
-        self.shared.append(features)
-        features = {}
-        for (name, kind, in_list), each in items.items():
-            leaves = [leaf for _, leaf in layout.items[name, kind, in_list]]
-            places = [place for place, _ in layout.items[name, kind, in_list]]
-            rows = (np.array(places)[:, None] + n_items * np.arange(len(mine))).ravel()
-            features.setdefault(name, []).append(cells.piece(name, each, rows, in_list, leaves))
-        self.items.append((features, np.repeat(mine, n_items), np.tile(np.arange(n_items), len(mine))))
-        return matched
-
-    def read_line(self, k: int, text: str) -> None:
-        """Read a line, or find out why it is not a round."""
+    fast, frame = read_records(batch.text, dtypes, strict=True)
+    if len(fast):
+        decided = ~frame["DeferredAction"].fill_null(False)  # otherwise o says if it was activated
+        fast, frame = fast[decided.to_numpy()], frame.filter(decided)
+    slow = np.setdiff1d(np.arange(batch.text.count(b"\n") + 1), fast, assume_unique=True)
+    texts = batch.lines if len(slow) else []
+    slow = np.array([i for i in slow if texts[i].strip(b" \t\r")], np.int64)
+    lines = np.sort(np.concatenate([fast, slow]))
+    reasons, n_items = Reasons(len(lines)), np.zeros(len(lines), np.int64)
+    shared, items = FeatureList(), FeatureList()
+    item_lines: list[int] = []
+    item_places: list[int] = []
+    rows: list[dict[str, Any]] = []
+    documents: dict[int, dict[str, Any]] = {}
+    for k in np.searchsorted(lines, slow).tolist():
         try:
-            document = _document(text)
-            shared, items = _features_of(document)
-            labels = _line_labels(document)
-        except _BadLineError as error:
-            self.reasons.texts.setdefault(k, str(error))
-            return
-        self.rows.append([k, *labels.values()])
-        self.n_items[k] = len(items)
-        self.shared_list.add(k, shared)
-        for place, item in enumerate(items):
-            self.item_list.add(len(self.listed), item)
-            self.listed.append((k, place))
+            document = object_of(texts[lines[k]], constants={})
+            features, of_items = _features_of(document)
+            rows.append({"line": k, **_line_labels(document)})
+        except (ValueError, _BadLineError) as error:
+            reasons.texts[k] = str(error)
+            continue
+        n_items[k] = len(of_items)
+        shared.add(k, features)
+        for place, item in enumerate(of_items):
+            items.add(len(item_lines), item)
+            item_lines.append(k)
+            item_places.append(place)
+        if len(documents) < LESSONS:
+            documents[k] = document
+    schema = {"line": polars.Int64(), **_label_dtypes()}
+    labels = polars.DataFrame({key: polars.Series([row[key] for row in rows], dtype=schema[key]) for key in schema})
+    places = np.searchsorted(lines, fast)
+    pool: polars.Series | None = None
+    if len(fast):
+        context = frame[FEATURES].struct.unnest()
+        n_items[places] = context[ITEMS].list.len().fill_null(0).to_numpy()
+        pool = context[ITEMS].explode(empty_as_null=False, keep_nulls=False)
+        labels = polars.concat([frame.select(polars.Series("line", places), *_label_dtypes()), labels])
+    offsets = np.cumsum(n_items) - n_items
+    slow_rows = offsets[np.array(item_lines, np.int64)] + np.array(item_places, np.int64)
+    shared_features, item_features = shared.features(), items.features()
+    for name, each in item_features.items():
+        item_features[name] = [Values(slow_rows[rows], values) for rows, values in each]
+    if pool is not None:
+        counts = n_items[places]
+        rows_of_items = np.repeat(offsets[places] - np.cumsum(counts) + counts, counts) + np.arange(len(pool))
+        _add_columns(shared_features, context.drop(ITEMS), places)
+        _add_columns(item_features, pool.struct.unnest(), rows_of_items)
+    if len(labels) < len(lines) or not labels["line"].is_sorted():
+        every = polars.DataFrame({"line": np.arange(len(lines))})
+        labels = every.join(labels, on="line", how="left", maintain_order="left")
+    shared_features, item_features = _in_order(shared_features), _in_order(item_features)
+    return _Decoded(batch, lines, reasons, labels, n_items, shared_features, item_features, documents)
 
-    def joined(self) -> tuple[polars.DataFrame, Ints, Features, Features]:
-        """Labels of all lines, their numbers of actions, features of the lines, and of their actions."""
-        import polars
 
-        schema = {"line": polars.Int64(), **_label_dtypes()}
-        columns = zip(*self.rows, strict=True) if self.rows else [[]] * len(schema)
-        rows = {name: polars.Series(list(each), dtype=schema[name]) for name, each in zip(schema, columns, strict=True)}
-        frames = [*self.labels, polars.DataFrame(rows)]
-        labels = polars.concat([frame for frame in frames if len(frame)] or frames)
-        if len(labels) < len(self.texts) or not labels["line"].is_sorted():
-            every = polars.DataFrame({"line": np.arange(len(self.texts))})
-            labels = every.join(labels, on="line", how="left", maintain_order="left")
-        listed = np.array(self.listed, np.int64).reshape(-1, 2)
-        offsets = np.cumsum(self.n_items) - self.n_items
-        shared: Features = {}
-        items: Features = {}
-        for features in (*self.shared, self.shared_list.features()):
-            for name, values in features.items():
-                shared.setdefault(name, []).extend(each for each in values if len(each.rows))
-        for features, lines, places in (*self.items, (self.item_list.features(), listed[:, 0], listed[:, 1])):
-            rows = offsets[lines] + places
-            for name, values in features.items():
-                moved = [each._replace(rows=rows[each.rows]) for each in values if len(each.rows)]
-                items.setdefault(name, []).extend(moved)
-        return labels, self.n_items, _in_order(shared), _in_order(items)
+def _add_columns(features: Features, frame: polars.DataFrame, rows: Ints, prefix: str = "") -> None:
+    """Add the columns of a table that are features, nested ones included."""
+    import polars
+
+    for column in frame:
+        name = prefix + column.name
+        if not _may_be_feature(column.name):
+            continue
+        if isinstance(column.dtype, polars.Struct):
+            if column.dtype.fields:
+                _add_columns(features, column.struct.unnest(), rows, _prefix(name))
+            continue
+        if _is_words(name) and column.dtype == polars.String:
+            column = column.str.extract_all(r"[^ \t]+")
+        there = column.is_not_null()
+        if isinstance(column.dtype, polars.List):
+            there &= column.list.len() > 0
+        if there.any():
+            features.setdefault(name, []).append(Values(rows[there.to_numpy()], column.filter(there)))
 
 
 def _in_order(features: Features) -> Features:
     """Features in the order in which they first appear."""
-    first = {name: min(int(each.rows.min()) for each in values) for name, values in features.items() if values}
+    first = {name: min(int(each.rows.min()) for each in values) for name, values in features.items()}
     return {name: features[name] for name in sorted(first, key=lambda name: first[name])}
 
 
-class _Leaf(NamedTuple):
-    """Where a value is in the lines of a layout."""
+class _Schema:
+    """The keys that polars reads and their types, learned from lines that are rounds.
 
-    piece: int  # of the line, split at its quotes: odd ones are strings
-    place: int  # among the numbers, booleans and nulls of the piece
-    kind: str
+    The types of features are those of their columns, so polars converts a value as ``FeatureColumns`` would. Until the
+    first batch has decided the columns, these lines do.
+    """
 
+    def __init__(self) -> None:
+        self.dtypes: dict[str, Any] = {}
+        self._lines = JsonShape()
 
-class _Slot(NamedTuple):
-    """A piece between strings that has values in it, separated by commas."""
-
-    text: str
-    prefix: str
-    separator: str
-    suffix: str
-    tokens: list[str]
-    kinds: list[str]
-
-    @property
-    def pattern(self) -> str:
-        """A regular expression of such pieces."""
-        prefix, separator, suffix = (
-            "".join(f"\\x{ord(letter):02x}" for letter in each) for each in (self.prefix, self.separator, self.suffix)
-        )
-        return f"^{prefix}{separator.join(TOKENS[kind] for kind in self.kinds)}{suffix}$"
-
-
-@dataclass(eq=False)
-class _Layout:
-    """Keys, structure and types of lines."""
-
-    pieces: list[str]
-    strings: list[int]  # pieces that are values
-    slots: dict[int, _Slot]
-    labels: dict[str, Any]  # a leaf or a list of leaves
-    shared: dict[tuple[str, str, bool], list[_Leaf]]
-    items: dict[tuple[str, str, bool], list[tuple[int, _Leaf]]]  # with the place of the action
-    n_items: int
-
-
-def _layout_of(pieces: list[str]) -> _Layout | None:
-    """The layout of a line that is split at its quotes; None if it must be read by itself."""
-    leaves: list[_Leaf | None] = []
-    strings, slots, text = [], {}, ""
-    for j, piece in enumerate(pieces):
-        if j % 2 and j + 1 < len(pieces) and pieces[j + 1].lstrip().startswith(":"):
-            text += f'"{piece}"'
-        elif j % 2:
-            if "\\" in piece and _unescaped(piece) is None:
-                return None
-            strings.append(j)
-            text += f" {len(leaves)} "
-            leaves.append(_Leaf(j, 0, "text"))
-        elif tokens := TOKEN.findall(piece):
-            between = TOKEN.split(piece)
-            kinds = [{"t": "boolean", "f": "boolean", "n": "null"}.get(token[0], "number") for token in tokens]
-            slots[j] = _Slot(piece, between[0], between[1] if len(tokens) > 1 else ",", between[-1], tokens, kinds)
-            if re.fullmatch(slots[j].pattern, piece) is None or slots[j].separator.strip(" ") != ",":
-                return None
-            numbers = [f" {len(leaves) + t} " for t in range(len(tokens))]
-            text += between[0] + slots[j].separator.join(numbers) + between[-1]
-            leaves += [None if kind == "null" else _Leaf(j, t, kind) for t, kind in enumerate(kinds)]
-        else:
-            text += piece
-    try:
-        document = _document(text, leaves)
-        shared, items = _features_of(document)
-        labels: dict[str, Any] = {key: _leaf_of(document.get(key), "number") for key in NUMBERS}
-        labels |= {key: _leaf_of(document.get(key), "boolean") for key in FLAGS}
-        labels |= {key: _leaf_of(document.get(key), "text") for key in TEXTS}
-        labels |= {key: [_leaf_of(each, "number") for each in _as_list(document.get(key))] for key in LISTS}
-    except _BadLineError:
-        return None
-    found = _Layout(pieces, strings, slots, labels, {}, {}, len(items))
-    for name, leaf, in_list in shared:
-        found.shared.setdefault((name, leaf.kind, in_list), []).append(leaf)
-    for place, item in enumerate(items):
-        for name, leaf, in_list in item:
-            found.items.setdefault((name, leaf.kind, in_list), []).append((place, leaf))
-    return found
-
-
-def _leaf_of(value: Any, kind: str) -> _Leaf | None:
-    if value is not None and (not isinstance(value, _Leaf) or value.kind != kind):
-        raise _BadLineError(NOT_NUMBER)
-    return value
-
-
-class _Cells:
-    """The values of lines, and which of the lines have a layout; of the others, cells have no meaning."""
-
-    def __init__(self, layout: _Layout, lines: Ints, pieces: polars.Series, escapes: bool) -> None:
+    def learn(self, documents: Iterable[dict[str, Any]], columns: FeatureColumns) -> None:
+        """Add the keys of some lines."""
         import polars
 
-        width = len(layout.pieces)
-        self.layout, self.n = layout, len(lines)
-        # One call of polars for all columns: a call for each takes longer than its work.
-        flat, every = pieces.to_frame("piece"), [polars.col("piece").gather_every(width, j) for j in range(width)]
-        same = flat.select((every[j] == text).all().alias(str(j)) for j, text in enumerate(layout.pieces)).row(0)
-        varying = [j for j in range(width) if not same[j]]
-        frame = flat.select(every[j].alias(str(j)) for j in varying)
-        self.matched: Bools = np.ones(self.n, bool)
-        for j in varying:
-            if j not in layout.slots and j not in layout.strings:
-                self.matched &= (frame[str(j)] == layout.pieces[j]).to_numpy()
-        slots = {str(j): layout.slots[j] for j in varying if j in layout.slots}
-        fits = frame.select(polars.col(name).str.contains(slot.pattern) for name, slot in slots.items())
-        cells: list[polars.Expr] = [polars.col(str(j)) for j in varying if j in layout.strings]
-        for (name, slot), fit in zip(slots.items(), fits, strict=True):
-            cell = polars.col(name)
-            if not fit.all():
-                self.matched &= fit.to_numpy()
-                cell = polars.when(fit).then(cell).otherwise(polars.lit(slot.text))
-            cell = cell.str.slice(len(slot.prefix)).str.strip_suffix(slot.suffix)
-            cells.append((cell.str.split(slot.separator) if len(slot.tokens) > 1 else cell).alias(name))
-        self.frame = frame.select(polars.Series("line", lines), *cells)
-        if escapes:
-            texts = [name for j in layout.strings if (name := str(j)) in self.frame.columns]
-            self.frame = self.frame.with_columns(self._unescaped(self.frame[name]) for name in texts)
+        for document in documents:
+            self._lines.with_value(document)
+        context = self._lines.fields.get(FEATURES, JsonShape())
+        if (items := context.fields.get(ITEMS, JsonShape()).entries) is None:
+            return
+        shared, own = (_KeyTypes(each.shapes if columns.started else None) for each in (columns.shared, columns.items))
+        inner = shared.fields(context, "") | {ITEMS: polars.List(polars.Struct(own.fields(items, "")))}
+        others = _KeyTypes(None).fields(self._lines, None)
+        self.dtypes = others | _label_dtypes() | {FEATURES: polars.Struct(inner)}
 
-    def _unescaped(self, column: polars.Series) -> polars.Series:
-        """A column of strings without their escapes; lines with invalid ones do not match."""
+
+class _KeyTypes:
+    """Types that polars can read below one object; ``known`` are those of columns, if they are decided."""
+
+    def __init__(self, known: Mapping[str, Shape] | None) -> None:
+        self._known, self._names = known, set[str]()
+
+    def fields(self, shape: JsonShape, prefix: str | None, depth: int = 0) -> dict[str, Any]:
+        """The types of the fields of an object; without a prefix they are not features. Rare keys are left out."""
+        least, found = shape.counts.get("object", 0) / RARE, {}
+        for key, each in shape.fields.items():
+            name = None if prefix is None or not _may_be_feature(key) else prefix + key
+            if not 0 < sum(each.counts.values()) < least and (dtype := self._dtype(each, name, depth)) is not None:
+                found[key] = dtype
+        return found
+
+    def _dtype(self, shape: JsonShape, name: str | None, depth: int) -> Any:
+        """The type of a key; None if polars cannot read all of its values."""
         import polars
 
-        known = {text: _unescaped(text) for text in column.unique() if "\\" in text}
-        cells = [known.get(text, text) for text in column.to_list()]
-        self.matched &= np.array([cell is not None for cell in cells])
-        return polars.Series(column.name, cells, dtype=polars.String).fill_null("")
-
-    def cell(self, leaf: _Leaf) -> polars.Expr:
-        """The texts of a leaf."""
-        import polars
-
-        slot, name = self.layout.slots.get(leaf.piece), str(leaf.piece)
-        if name in self.frame.columns:
-            return polars.col(name).list.get(leaf.place) if slot and len(slot.tokens) > 1 else polars.col(name)
-        # The same in all lines.
-        return polars.lit(slot.tokens[leaf.place] if slot else _unescaped(self.layout.pieces[leaf.piece]))
-
-    def cells(self, leaves: list[_Leaf]) -> polars.Expr:
-        """The numbers of leaves as one list per line."""
-        import polars
-
-        slot, name = self.layout.slots.get(leaves[0].piece), str(leaves[0].piece)
-        if slot and len(slot.tokens) == len(leaves) > 1 and name in self.frame.columns:  # all numbers of a piece
-            return polars.col(name).cast(polars.List(polars.Float64))
-        return polars.concat_list([self.cell(leaf).cast(polars.Float64) for leaf in leaves])
-
-    def values(self, leaves: Sequence[_Leaf]) -> tuple[polars.Series, polars.Series]:
-        """Values of leaves of one kind, one leaf after another, and their spelling; infinite ones do not match."""
-        import polars
-
-        columns = self.frame.select("line", *(self.cell(leaf).alias(str(k)) for k, leaf in enumerate(leaves)))
-        texts, kind = polars.concat(columns.get_columns()[1:]), leaves[0].kind
-        values = texts if kind == "text" else texts == "true" if kind == "boolean" else texts.cast(polars.Float64)
-        if kind == "number":
-            self._require_finite(values, len(leaves))
-        return values, texts
-
-    def _require_finite(self, values: polars.Series, n_leaves: int) -> None:
-        if values.is_infinite().any():
-            self.matched &= values.is_finite().to_numpy().reshape(n_leaves, -1).all(axis=0)
-
-    def piece(self, name: str, values: Any, rows: Ints, in_list: bool, leaves: Sequence[_Leaf]) -> Values:
-        """The ``values`` of leaves in the lines that match, which are those of ``rows``."""
-        import polars
-
-        (found, spelled), n = values, int(self.matched.sum())
-        if n < self.n:
-            kept = np.tile(self.matched, len(leaves))
-            found, spelled = found.filter(kept), spelled.filter(kept)
-        order = np.repeat([(leaf.piece << 32) + leaf.place for leaf in leaves], n)
-        if name.split(".")[-1] == WORDS and found.dtype == polars.String:
-            words = found.str.extract_all(r"[^ \t]+")
-            lengths = words.list.len().to_numpy()
-            words = words.explode(empty_as_null=False)
-            return Values(np.repeat(rows, lengths), words, True, words, np.repeat(order, lengths))
-        return Values(rows, found, in_list, spelled, order)
-
-    def labels(self) -> polars.DataFrame:
-        """The labels of all lines."""
-        import polars
-
-        columns = []
-        for key, dtype in _label_dtypes().items():
-            leaves = self.layout.labels[key]
-            if key in LISTS and leaves:
-                column = self.cells(leaves)
-            elif key in FLAGS and leaves:
-                column = self.cell(leaves) == "true"
-            else:
-                column = self.cell(leaves).cast(dtype) if leaves else polars.lit([] if key in LISTS else None, dtype)
-            columns.append(column.alias(key))
-        labels = self.frame.select("line", *columns)
-        for key in NUMBERS:
-            self._require_finite(labels[key], 1)
-        for key in LISTS:
-            if labels[key].explode().is_infinite().any():
-                self.matched &= ~labels[key].list.eval(polars.element().is_infinite()).list.any().to_numpy()
-        return labels
-
-
-def _unescaped(text: str) -> str | None:
-    """A string without its escapes; None if they are invalid."""
-    try:
-        return str(json.loads(f'"{text}"').encode().decode())
-    except ValueError:
-        return None
-
-
-def _document(text: str, leaves: list[Any] | None = None) -> dict[str, Any]:
-    """A line of JSON with numbers as they are spelled, or as the leaves that they number."""
-    number = _number if leaves is None else lambda text: leaves[int(text)]
-    try:
-        document = json.loads(
-            text, object_pairs_hook=_unique, parse_int=number, parse_float=number, parse_constant=_constant
-        )
-        if "\\u" in text:
-            json.dumps(document, ensure_ascii=False).encode()
-    except json.JSONDecodeError as error:
-        raise _BadLineError(INVALID.format(error=error.msg, place=error.pos + 1)) from None
-    except RecursionError:
-        raise _BadLineError(TOO_DEEP) from None
-    except UnicodeEncodeError:
-        raise _BadLineError(SURROGATE) from None
-    if not isinstance(document, dict):
-        raise _BadLineError(NOT_OBJECT)
-    return document
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        key = Counter(key for key, _ in pairs).most_common(1)[0][0]
-        raise _BadLineError(DUPLICATE_KEY.format(key=key))
-    return found
-
-
-def _number(text: str) -> Spelled:
-    if abs(float(text)) == np.inf:
-        raise _BadLineError(TOO_LARGE)
-    return Spelled(text)
-
-
-def _constant(text: str) -> None:
-    raise _BadLineError(NOT_JSON.format(error=text))
+        kinds, entries = {*shape.counts}, {*shape.entries.counts} if shape.entries else set()
+        if depth > MAX_DEPTH:
+            return None
+        if not kinds:
+            return polars.Null()
+        if kinds == {"object"}:
+            return polars.Struct(self.fields(shape, None if name is None else _prefix(name), depth + 1))
+        if name is None and kinds == {"list"}:
+            inner = self._dtype(shape.entries or JsonShape(), None, depth + 1)
+            return None if inner is None else polars.List(inner)
+        is_list, scalars = bool(entries), (kinds | entries) - {"list"}
+        if "object" in scalars or "list" in entries or name in self._names or (is_list and _is_words(name)):
+            return None
+        if name is not None:
+            self._names.add(name)  # user.age may also be a key that has a dot
+        if not scalars:
+            return polars.List(polars.Null())  # all lists are empty
+        if self._known is not None and name is not None:
+            known = self._known.get(name)
+            words = known == Shape("text", True) and _is_words(name)
+            return None if known is None else polars.String() if words else known.dtype
+        kind: Kind = "text" if "text" in scalars else "boolean" if scalars == {"boolean"} else "number"
+        return Shape(kind, is_list).dtype
 
 
 def _features_of(document: dict[str, Any]) -> tuple[list[Any], list[list[Any]]]:
@@ -560,14 +296,14 @@ def _features_of(document: dict[str, Any]) -> tuple[list[Any], list[list[Any]]]:
         if document.get(key) is not None:
             raise _BadLineError(OTHER_PROBLEMS[key])
     if document.get(OBSERVATION) is not None and all(document.get(key) is None for key in NUMBERS[:2]):
-        raise _BadLineError(NO_DECISION)
+        raise _BadLineError("an observation without its decision")
     context = document.get(FEATURES)
     context = context if isinstance(context, dict) else {}
     items = context.get(ITEMS)
     if items is None or items == []:
         raise _BadLineError(NO_ITEMS)
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
-        raise _BadLineError(NOT_ITEMS)
+        raise _BadLineError("c._multi is not a list of objects")
     shared: list[Any] = []
     _leaves({key: value for key, value in context.items() if key != ITEMS}, "", 2, shared)
     of_items: list[list[Any]] = [[] for _ in items]
@@ -586,8 +322,8 @@ def _line_labels(document: dict[str, Any]) -> dict[str, Any]:
             raise _BadLineError(NOT_FLAG.format(key=key))
     for key in TEXTS:
         value = document.get(key)
-        labels[key] = str(value) if isinstance(value, str) else None
-        if key == "Timestamp" and value is not None and type(value) is not str:
+        labels[key] = text_of(value) if isinstance(value, str | int | float) else None
+        if key == "Timestamp" and value is not None and not isinstance(value, str):
             raise _BadLineError(NOT_TIME)
     for key in LISTS:
         labels[key] = [_as_number(each, key) for each in _as_list(document.get(key))]
@@ -603,7 +339,7 @@ def _as_list(value: Any) -> list[Any]:
 
 
 def _as_number(value: Any, key: str) -> float | None:
-    if value is None or isinstance(value, Spelled | bool):
+    if value is None or isinstance(value, int | float):
         return None if value is None else float(value)
     raise _BadLineError(NOT_NUMBER.format(key=key))
 
@@ -615,7 +351,8 @@ def _leaves(value: Any, name: str, depth: int, found: list[tuple[str, Any, bool]
     if in_list:
         pairs = ((name, inner) for inner in value)
     else:
-        pairs = ((f"{name}.{key}" if name else key, inner) for key, inner in value.items() if _is_feature(key, inner))
+        prefix = _prefix(name)
+        pairs = ((prefix + key, inner) for key, inner in value.items() if _is_feature(key, inner))
     for path, inner in pairs:
         kind = type(inner)
         if kind is dict:
@@ -624,7 +361,7 @@ def _leaves(value: Any, name: str, depth: int, found: list[tuple[str, Any, bool]
             if in_list:
                 raise _BadLineError(NESTED_LISTS.format(name=path))
             _leaves(inner, path, depth + 1, found, in_list=True)
-        elif kind is str and path.endswith(WORDS) and path[-len(WORDS) - 1 : -len(WORDS)] in ("", "."):
+        elif kind is str and path.endswith(WORDS) and _is_words(path):
             found += [(path, word, True) for word in inner.replace("\t", " ").split(" ") if word]
         elif inner is not None:
             found.append((path, inner, in_list))
@@ -636,40 +373,62 @@ def _is_feature(key: str, value: Any) -> bool:
     for start, reason in OTHER_PROBLEMS.items():
         if key.startswith(start) and value is not None:
             raise _BadLineError(reason)
-    return key in (TAG, WORDS)
+    return _may_be_feature(key)
+
+
+def _may_be_feature(key: str) -> bool:
+    return not key.startswith("_") or key in (TAG, WORDS)
+
+
+def _prefix(name: str) -> str:
+    return f"{name}." if name else ""
+
+
+def _is_words(name: str | None) -> bool:
+    return name is not None and name.split(".")[-1] == WORDS
 
 
 # From values to rounds
 
 
 class _Rounds:
-    """Checks labels and builds rounds, a batch after another."""
+    """Checks labels and builds rounds, one batch after another."""
 
     def __init__(self, named: bool | None) -> None:
         self.columns = FeatureColumns(named, repeated=("number", "boolean", "text"))
-        self.started = self.with_probs = self.timed = False
+        self.schema = _Schema()
+        self.with_probs = self.timed = False
         self.least_dropped, self.most_dropped = np.inf, -np.inf
+
+    def study(self, batch: LineBatch) -> None:
+        """Learn the keys of the first lines."""
+        sample = _decoded(batch._replace(text=b"\n".join(batch.lines[:SAMPLE])), {})
+        _checked(sample)
+        self._learn(sample)
+
+    def _learn(self, decoded: _Decoded) -> None:
+        good = decoded.reasons.good
+        self.schema.learn((each for k, each in decoded.documents.items() if good[k]), self.columns)
 
     def rounds(self, decoded: _Decoded) -> RawRounds:
         """The rounds of a batch, with columns and types as in the batches before."""
         import polars
 
         labels, reasons, n_items = decoded.labels, decoded.reasons, decoded.n_items
-        cost, dropped = _check_flags(labels, reasons, n_items)
-        actions, probs, with_probs = _check_lists(labels, reasons, n_items)
-        propensity = _check_probabilities(labels, reasons, n_items, (actions, probs, with_probs, dropped))
-        times = _times(labels["Timestamp"], reasons)
-        good = reasons.good
-        if not self.started and good.any():
-            self.started, self.with_probs = True, bool(with_probs[good].any())
+        cost, dropped, actions, probs, with_probs, propensity, times = _checked(decoded)
+        good, started = reasons.good, self.columns.started
+        if not started and good.any():
+            self.with_probs = bool(with_probs[good].any())
         self.timed |= bool(times.filter(good).is_not_null().any())
         if self.with_probs:
-            reasons.add(~with_probs, P_MISSING)
+            reasons.add(~with_probs, "p is missing, but the first rounds have it")
         shared, items, names = self.columns.frames(decoded.shared, decoded.items, n_items, reasons)
         good = reasons.good
         if good.any():
             self.least_dropped = min(self.least_dropped, dropped[good].min())
             self.most_dropped = max(self.most_dropped, dropped[good].max())
+        if decoded.documents or started != self.columns.started:
+            self._learn(decoded)
         lines = decoded.batch.first + decoded.lines
         texts = decoded.batch.lines if reasons.texts else []
         return RawRounds(
@@ -705,6 +464,15 @@ class _Rounds:
             )
 
 
+def _checked(decoded: _Decoded) -> tuple[Floats, Floats, Ints, Floats, Bools, Floats, polars.Series]:
+    """Cost, share dropped, action, probabilities and whether they are given, propensity, and time of every line."""
+    labels, reasons, n_items = decoded.labels, decoded.reasons, decoded.n_items
+    cost, dropped = _check_flags(labels, reasons, n_items)
+    actions, probs, with_probs = _check_lists(labels, reasons, n_items)
+    propensity = _check_probabilities(labels, reasons, n_items, (actions, probs, with_probs, dropped))
+    return cost, dropped, actions, probs, with_probs, propensity, _times(labels["Timestamp"], reasons)
+
+
 def _either(labels: polars.DataFrame, keys: Sequence[str], reasons: Reasons) -> polars.Series:
     """A label that has two spellings."""
     one, other = (labels[key] for key in keys)
@@ -720,12 +488,12 @@ def _check_flags(labels: polars.DataFrame, reasons: Reasons, n_items: Ints) -> t
     """The costs, and the shares of events dropped."""
     reasons.add(n_items == 0, NO_ITEMS)
     skipped, deferred, inactive = (labels[key].fill_null(False).to_numpy() for key in FLAGS)
-    reasons.add(skipped, SKIPPED)
-    reasons.add(deferred | inactive, DEFERRED)
+    reasons.add(skipped, "marked as not to be learned from (_skipLearn)")
+    reasons.add(deferred | inactive, "the decision was deferred and never activated (DeferredAction)")
     cost = _either(labels, NUMBERS[:2], reasons)
-    reasons.add(cost.is_null().to_numpy(), NO_COST)
+    reasons.add(cost.is_null().to_numpy(), "_label_cost is missing")
     dropped = labels["pdrop"].fill_null(0.0).to_numpy()
-    reasons.add(~((dropped >= 0) & (dropped < 1)), BAD_DROP)
+    reasons.add(~((dropped >= 0) & (dropped < 1)), "pdrop is not in [0, 1)")
     return _floats(cost), dropped
 
 
@@ -736,22 +504,24 @@ def _check_lists(labels: polars.DataFrame, reasons: Reasons, n_items: Ints) -> t
     reasons.add(both.fill_null(False).to_numpy(), TWO_SPELLINGS.format(key="p"))
     listed = labels["p"].zip_with((labels["p"].list.len() > 0).fill_null(False), labels["_p"]).fill_null([])
     n_order, n_listed = (each.list.len().to_numpy().astype(np.int64) for each in (order, listed))
-    reasons.add(n_order == 0, NO_ACTIONS)
-    reasons.add(n_order != n_items, WRONG_LENGTH_A)
-    reasons.add((n_listed != n_items) & (n_listed > 0), WRONG_LENGTH_P)
+    reasons.add(n_order == 0, "the list of actions a is missing")
+    reasons.add(n_order != n_items, "a and c._multi differ in length")
+    reasons.add((n_listed != n_items) & (n_listed > 0), "p and c._multi differ in length")
     numbers, of = _exploded(order), np.repeat(np.arange(len(order)), n_order)
     whole = (numbers == np.floor(numbers)) & (numbers >= 1) & (numbers <= n_items[of])
-    reasons.add_rounds(np.unique(of[~whole]), BAD_ACTION)
+    reasons.add_rounds(np.unique(of[~whole]), "a must hold the numbers of the actions, counted from 1")
     values, of_value = _exploded(listed), np.repeat(np.arange(len(order)), n_listed)
-    reasons.add_rounds(np.unique(of_value[~((values >= 0) & (values <= 1 + SUM_TOLERANCE))]), BAD_PROBABILITY)
+    reasons.add_rounds(
+        np.unique(of_value[~((values >= 0) & (values <= 1 + SUM_TOLERANCE))]), "p must hold probabilities"
+    )
     sums = np.bincount(of_value, values, len(order))
     with_probs = n_listed > 0
-    reasons.add(with_probs & (np.abs(sums - 1) > SUM_TOLERANCE), BAD_SUM)
+    reasons.add(with_probs & (np.abs(sums - 1) > SUM_TOLERANCE), "p does not sum to 1")
     good, offsets = reasons.good, np.cumsum(n_items) - n_items
     place = (offsets[of] + np.nan_to_num(numbers).astype(np.int64) - 1)[good[of]]
     line_of_item = np.repeat(np.arange(len(order)), n_items)
     hits = np.bincount(place, minlength=len(line_of_item))
-    reasons.add_rounds(np.unique(line_of_item[(hits != 1) & good[line_of_item]]), REPEATED_ACTION)
+    reasons.add_rounds(np.unique(line_of_item[(hits != 1) & good[line_of_item]]), "a has an action twice")
     probs = np.full(len(line_of_item), np.nan)
     probs[place[with_probs[of[good[of]]]]] = values[good[of_value]]
     rounded = with_probs & (np.abs(sums - 1) > ROUNDING)
@@ -770,17 +540,17 @@ def _check_probabilities(labels: polars.DataFrame, reasons: Reasons, n_items: In
     """The propensity of every line."""
     actions, probs, with_probs, dropped = choices
     stated_action, index = _floats(_either(labels, NUMBERS[4:6], reasons)), _floats(labels["_labelIndex"])
-    reasons.add(~np.isnan(stated_action) & (stated_action != actions + 1), WRONG_ACTION)
-    reasons.add(~np.isnan(index) & (index != actions), WRONG_INDEX)
+    reasons.add(~np.isnan(stated_action) & (stated_action != actions + 1), "_label_Action is not the first of a")
+    reasons.add(~np.isnan(index) & (index != actions), "_labelIndex is not the first of a")
     stated = _floats(_either(labels, NUMBERS[2:4], reasons))
     chosen = np.minimum(np.cumsum(n_items) - n_items + actions, max(len(probs) - 1, 0))
     propensity = np.where(with_probs, probs[chosen], stated) if len(probs) else stated
-    reasons.add(np.isnan(stated) & ~with_probs, NO_PROBABILITY)
-    reasons.add(~((propensity > 0) & (propensity <= 1)), BAD_PROPENSITY)
+    reasons.add(np.isnan(stated) & ~with_probs, "there is no probability: p and _label_probability are missing")
+    reasons.add(~((propensity > 0) & (propensity <= 1)), "the probability of the chosen action is not in (0, 1]")
     # Some writers multiply by the probability that the event was logged.
     near = [np.abs(stated - wanted) <= STATED_TOLERANCE for wanted in (propensity, propensity * (1 - dropped))]
-    reasons.add(~np.isnan(stated) & ~near[0] & ~near[1], WRONG_PROBABILITY)
-    reasons.add(~with_probs & (dropped > 0), DROPPED_WITHOUT_P)
+    reasons.add(~np.isnan(stated) & ~near[0] & ~near[1], "_label_probability is not the first of p")
+    reasons.add(~with_probs & (dropped > 0), "with pdrop, the probability of the action cannot be known without p")
     return propensity
 
 

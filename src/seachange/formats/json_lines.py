@@ -1,23 +1,33 @@
-"""JSON lines: one object per line, nested records as they are."""
+"""JSON lines: one object per line, nested records as they are.
+
+Polars reads lines into typed columns, but it keeps the first of two equal keys, ignores keys that it was not asked for,
+and has nulls for values of other types. So keys are counted: polars has read all of a line if it found as many values
+as the line has keys. All other lines are parsed one by one with ``json``, which also finds the reason to reject a line.
+"""
 
 from __future__ import annotations
 
 import json
-import math
+import re
+import sys
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from copy import deepcopy
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
 import numpy as np
 
 from seachange.engine import made_ahead
 from seachange.errors import LogError, SeachangeWarning
-from seachange.formats.json_structure import LineStructures, blank_lines
-from seachange.formats.nested_fields import fields_in, lifted, lifting, lowered, paths_to
-from seachange.formats.sources import BYTE_ORDER_MARK, NOT_UTF8, blocks_of, head_of, refuse_utf16, shown
+from seachange.formats.action_lists import LineBatch, line_batches
+from seachange.formats.nested_fields import fields_in, fields_of, lifted, lifting, lowered, paths_to
+from seachange.formats.sources import BLOCK_LINES, BYTE_ORDER_MARK, NOT_UTF8, blocks_of, head_of, refuse_utf16, shown
 from seachange.formats.table import FEW_ROWS, HEAD_ROWS, USES, TableBlock, TableLog
 from seachange.formats.value_types import (
     Mismatch,
@@ -28,22 +38,225 @@ from seachange.formats.value_types import (
     json_column,
     json_texts,
     shape_of,
-    widened,
 )
 from seachange.log.raw import Rejected
-from seachange.protocols import Bools, Ints
+from seachange.protocols import Ints
 
 if TYPE_CHECKING:
     import polars
 
     from seachange.log.features import FeatureSpec
 
-# If polars cannot read so few lines, they are read one by one.
-FEW_LINES = 64
-# Lines that are tried to find one of a structure that can be read, and structures that are remembered.
-MOST_TRIED, MOST_STRUCTURES = 8, 1 << 16
+INVALID = "the line is not valid JSON: {error} at character {place}"
+NOT_JSON = "the line is not valid JSON: {constant}"
+NOT_OBJECT = "the line is not a JSON object"
+DUPLICATE_KEY = "an object has the key {key!r} twice"
+TOO_DEEP = "objects and lists are nested too deeply"
+TOO_LARGE = "a number is too large for a double"
+SURROGATE = "a string has half of a surrogate pair"
 # Constants that Python writes, although they are not JSON.
 CONSTANTS = {"NaN": None, "Infinity": "Infinity", "-Infinity": "-Infinity"}
+LARGE = rb"[0-9]{39}|[eE]\+?[0-9]{2}"  # numbers that may be too large for polars
+LARGEST = int(sys.float_info.max)
+# The ending of keys whose value is null: polars reads "x":null as "x\u0000":true, to tell it from no key at all.
+NULL = "\0"
+KEY_END, NULL_VALUE, SPACED_NULL, NULL_KEY = b'":', b'":null', b'": null', b'\\u0000":true'
+# With these in a line, keys cannot be counted: a quote within a string that looks like the end of a key, and the NULL.
+AMBIGUOUS = (b'\\":', b"\\u0000")
+MANY = 1 << 32
+CHUNK_BYTES = 1 << 19  # polars parses about as much as fits the cache of a core
+# Of each batch, lines that teach the reader new keys; one line in RARE must have a key.
+LESSONS, RARE = 1000, 1024
+
+
+class _Anything(msgspec.Struct, gc=False):
+    """An object; msgspec checks the syntax of all keys and values, and skips them."""
+
+
+_CHECKED = msgspec.json.Decoder(_Anything)
+
+
+def _n_objects(text: bytes) -> int:
+    """How many objects a text consists of, apart from whitespace; -1 if it has anything else."""
+    try:
+        return len(_CHECKED.decode_lines(text))
+    except (msgspec.DecodeError, RecursionError):
+        return -1
+
+
+def _is_text(line: bytes) -> bool:
+    try:
+        line.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def read_records(text: bytes, dtypes: Mapping[str, Any], *, strict: bool) -> tuple[Ints, polars.DataFrame]:
+    """Read the lines of ``text`` that have no keys but those of ``dtypes``: which they are, and one row for each.
+
+    Values of other types are never read, with one exception: ``strict``, which is faster for nested records, reads
+    booleans as numbers, numbers as integers, numbers and booleans as text, and single values as lists.
+    """
+    import polars
+
+    text += b"\n"
+    codes = np.frombuffer(text, np.uint8)
+    ends = np.flatnonzero(codes == ord("\n")) + 1
+    keys = np.flatnonzero((codes[:-1] == KEY_END[0]) & (codes[1:] == KEY_END[1]))
+    n_keys, n_lines = np.diff(np.searchsorted(keys, ends), prepend=0), len(ends)
+    after = codes[keys + 2]
+    nulls = bool((after == ord("n")).any() or ((after == ord(" ")).any() and SPACED_NULL in text))
+    read_as = _with_nulls(dtypes) if nulls else dict(dtypes)
+    step = max(1, CHUNK_BYTES * n_lines // len(text))
+    frames, places = [polars.DataFrame(schema=read_as)], [np.zeros(0, np.int64)]
+    for start in range(0, n_lines if dtypes else 0, step):
+        stop = min(start + step, n_lines)
+        chunk = text[ends[start - 1] if start else 0 : ends[stop - 1]]
+        for kept in _candidates(chunk, stop - start):
+            frame = _frame(chunk, kept, read_as, strict, nulls)
+            if frame is not None and len(frame) == len(kept):
+                frames.append(frame)
+                places.append(start + kept)
+                break
+    frame, found = polars.concat(frames), np.concatenate(places)
+    whole = n_keys[found] == _values_in(frame)
+    if not whole.all():
+        found, frame = found[whole], frame.filter(polars.Series(whole))
+    return found, frame if not nulls else frame.select(list(dtypes)).cast(polars.Schema(dtypes))
+
+
+def _candidates(chunk: bytes, n_lines: int) -> Iterator[Ints]:
+    """Lines that polars may be able to read: all of them; those that are valid; those without large numbers."""
+    ambiguous = b"\\" in chunk and any(mark in chunk for mark in AMBIGUOUS)
+    if not ambiguous and _is_text(chunk) and _n_objects(chunk) == n_lines:
+        yield np.arange(n_lines)
+    lines = chunk.split(b"\n")
+    valid = [
+        i
+        for i, line in enumerate(lines)
+        if _n_objects(line) == 1 and _is_text(line) and not any(mark in line for mark in AMBIGUOUS)
+    ]
+    yield np.array(valid, np.int64)
+    yield np.array([i for i in valid if not re.search(LARGE, lines[i])], np.int64)
+
+
+def _frame(chunk: bytes, kept: Ints, dtypes: Any, strict: bool, nulls: bool) -> polars.DataFrame | None:
+    """A table of the lines that are kept; None if a number is too large for polars."""
+    import polars
+
+    if len(kept) < chunk.count(b"\n"):
+        lines = chunk.split(b"\n")
+        chunk = b"".join(lines[i] + b"\n" for i in kept)
+    if nulls:
+        chunk = chunk.replace(SPACED_NULL, NULL_VALUE).replace(NULL_VALUE, NULL_KEY)
+    errors = polars.exceptions.PolarsError, polars.exceptions.PanicException
+    if strict and chunk:
+        with suppress(*errors):
+            texts = polars.Series([chunk[:-1].decode()]).str.split("\n").explode()
+            return texts.str.json_decode(polars.Struct(dtypes)).struct.unnest()
+    with suppress(*errors):
+        return polars.read_ndjson(chunk, schema=dict(dtypes), ignore_errors=True)
+    return None
+
+
+def _with_nulls(dtypes: Mapping[str, Any]) -> dict[str, Any]:
+    """All fields, each with one of the same name and NULL."""
+    import polars
+
+    def within(dtype: Any) -> Any:
+        if isinstance(dtype, polars.List):
+            return polars.List(within(dtype.inner))
+        return polars.Struct(_with_nulls(fields_of(dtype))) if isinstance(dtype, polars.Struct) else dtype
+
+    both = (((name, within(dtype)), (name + NULL, polars.Boolean())) for name, dtype in dtypes.items())
+    return {name: dtype for pair in both for name, dtype in pair}
+
+
+def _values_in(frame: polars.DataFrame) -> Ints:
+    """(n,) how many keys of each row have a value; very many if a value may not be that of the line."""
+    columns, found = {column.name: column for column in frame}, np.zeros(len(frame), np.int64)
+    for name, column in columns.items():
+        there = column.is_not_null()
+        if name.endswith(NULL) and name[:-1] in columns:
+            there &= columns[name[:-1]].is_null()  # otherwise the line has the key twice
+        found += there.to_numpy()
+        found += _values_within(column)
+    return found
+
+
+def _values_within(column: polars.Series) -> Any:
+    import polars
+
+    if isinstance(column.dtype, polars.Struct) and column.dtype.fields:
+        return _values_in(column.struct.unnest())
+    if isinstance(column.dtype, polars.List):
+        entries = column.explode(empty_as_null=False, keep_nulls=False)
+        within = MANY * entries.is_null().to_numpy() + _values_within(entries)
+        ends = column.list.len().fill_null(0).to_numpy().astype(np.int64).cumsum()
+        return np.diff(np.concatenate([[0], within.cumsum()])[ends], prepend=0)
+    if column.dtype == polars.String:  # polars may have written an object or a list as text, in its own way
+        return MANY * (column.str.starts_with("{") | column.str.starts_with("[")).fill_null(False).to_numpy()
+    return 0
+
+
+def object_of(line: bytes, constants: Mapping[str, Any] = CONSTANTS) -> dict[str, Any]:
+    """Return the object in a line; a ValueError with the reason if there is none, or several ways to read it."""
+    try:
+        text = line.decode()
+    except UnicodeDecodeError as error:
+        raise ValueError(NOT_UTF8) from error
+    if not text.lstrip().startswith(("{", "[")):  # quickly, for files that are something else
+        raise ValueError(NOT_OBJECT)
+
+    def constant(word: str) -> Any:
+        if word not in constants:
+            raise _BadValueError(NOT_JSON.format(constant=word))
+        return constants[word]
+
+    try:
+        value = json.loads(text, object_pairs_hook=_each_once, parse_constant=constant)
+        if "\\u" in text:
+            json.dumps(value, ensure_ascii=False).encode()
+    except json.JSONDecodeError as error:
+        raise ValueError(INVALID.format(error=error.msg.removesuffix(" at"), place=error.pos + 1)) from error
+    except UnicodeEncodeError as error:
+        raise ValueError(SURROGATE) from error
+    except _BadValueError:
+        raise
+    except ValueError as error:  # an integer with more than 4,300 digits
+        raise ValueError(TOO_LARGE) from error
+    except RecursionError as error:
+        raise ValueError(TOO_DEEP) from error
+    if not isinstance(value, dict):
+        raise ValueError(NOT_OBJECT)
+    if _too_large(value.values()):
+        raise ValueError(TOO_LARGE)
+    return value
+
+
+class _BadValueError(ValueError):
+    """A key or constant is not allowed; the argument is the reason to reject the line."""
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        counts = Counter(key for key, _ in pairs)
+        raise _BadValueError(DUPLICATE_KEY.format(key=next(key for key, count in counts.items() if count > 1)))
+    return found
+
+
+def _too_large(values: Iterable[Any]) -> bool:
+    """Whether a number is infinite as a double."""
+    for value in values:
+        kind = type(value)
+        if kind in (int, float):
+            if not -LARGEST <= value <= LARGEST:
+                return True
+        elif (kind is dict and _too_large(value.values())) or (kind is list and _too_large(value)):
+            return True
+    return False
 
 
 def looks_like(path: Path, head: bytes) -> bool:
@@ -92,7 +305,7 @@ class JsonLinesLog(TableLog):
 
         rows, self._rows = self._rows, []
         uses = {name: USES.get(role, "feature") for role, name in self.columns.items()}
-        shapes = shape_of(rows).fields
+        shapes = (shape_of(rows) if self._paths else self._shape).fields
         self._types = {name: shape.likely_dtype(uses.get(name, "feature")) for name, shape in shapes.items()}
         for name, features in self._fitted_features().items():
             self._types[name] = fitted_json_type(features, name, self._types.get(name))
@@ -118,7 +331,7 @@ class JsonLinesLog(TableLog):
     def _blocks(self, rows: int) -> Iterator[Sequence[TableBlock]]:
         reader = _LineReader(self, {name: self._types[name] for name in self.needed if name in self._types})
         for path in self.paths:
-            for read in made_ahead(_lines_of(path), reader.read):
+            for read in made_ahead(line_batches(blocks_of(path), BLOCK_LINES), reader.read):
                 yield reader.blocks(path, read)
         if reader.new_keys and "contexts" not in self._asked:
             warnings.warn(
@@ -127,217 +340,6 @@ class JsonLinesLog(TableLog):
                 SeachangeWarning,
                 stacklevel=3,
             )
-
-
-class Lines(NamedTuple):
-    """Consecutive lines of a file."""
-
-    content: bytes
-    starts: Ints  # (n,) where each starts in the content
-    ends: Ints  # (n,) where its newline is
-    first: int  # the number of the first line, counted from 1
-
-    def line(self, i: int) -> bytes:
-        """Return the bytes of a line."""
-        return self.content[self.starts[i] : self.ends[i]]
-
-    def of(self, which: Ints) -> bytes:
-        """Return some lines, each with its newline."""
-        if len(which) == which[-1] - which[0] + 1:
-            return self.content[self.starts[which[0]] : self.ends[which[-1]] + 1]
-        return b"".join(self.content[self.starts[i] : self.ends[i] + 1] for i in which)
-
-
-class _Structures(NamedTuple):
-    """What is known of lines with types as they are now."""
-
-    types: dict[str, polars.DataType]
-    new_keys: dict[int, bool]  # structure → whether it has keys that the first lines do not have
-
-
-class _Read(NamedTuple):
-    """Lines that polars has read, and those that have to be read one by one."""
-
-    lines: Lines
-    frame: polars.DataFrame | None
-    fast: Ints
-    slow: Ints
-    new: Ints  # lines with new keys
-
-
-class _LineReader:
-    """One pass over a log. Fields that were null at first may turn out to have a type."""
-
-    def __init__(self, log: JsonLinesLog, types: Mapping[str, polars.DataType]) -> None:
-        self._names = {name for role, name in log.columns.items() if USES.get(role) == "name"}
-        self._shape, self._sources = log._shape, log._sources
-        self._paths = {name: path for name, path in log._paths.items() if name in types}
-        self._hashes = LineStructures()
-        self._known = _Structures(dict(types), {})
-        self.new_keys, self.first_new = 0, ""
-
-    def read(self, lines: Lines) -> _Read:
-        """Read whatever polars can read in the same way as any other parser."""
-        import polars
-
-        known = self._known
-        hashes, unclear = self._hashes.of(lines.content, lines.starts, lines.ends)
-        blank = blank_lines(lines.content, lines.starts, lines.ends)
-        present = np.flatnonzero(~blank & ~unclear)
-        new = self._examined(lines, hashes, present, unclear, known)
-        fast = present[~unclear[present]]
-        slow: list[Ints] = []
-        frames = list(self._frames(lines, fast, known.types, slow))
-        left = np.concatenate([np.flatnonzero(unclear & ~blank), *slow])
-        frame = polars.concat(frames, how="vertical_relaxed") if frames else None
-        return _Read(lines, frame, np.setdiff1d(fast, left, assume_unique=True), np.sort(left), np.flatnonzero(new))
-
-    def _examined(self, lines: Lines, hashes: Any, present: Ints, unclear: Bools, known: _Structures) -> Bools:
-        """(n,) which lines have new keys; what has to be read one by one is added to the unclear."""
-        distinct, inverse, counts = np.unique(hashes[present], return_inverse=True, return_counts=True)
-        order, ends = np.argsort(inverse, kind="stable"), np.cumsum(counts)
-        found = np.zeros(len(distinct), dtype=bool)
-        rejected = np.zeros(len(distinct), dtype=bool)
-        if len(known.new_keys) > MOST_STRUCTURES:
-            known.new_keys.clear()
-        for i, structure in enumerate(distinct.tolist()):
-            if structure not in known.new_keys:
-                examples = present[order[ends[i] - counts[i] : ends[i]][:MOST_TRIED]]
-                rejected[i] = not self._examine(structure, (lines.line(j) for j in examples), known)
-            found[i] = known.new_keys.get(structure, False)
-        unclear[present[rejected[inverse]]] = True
-        new = np.zeros(len(hashes), dtype=bool)
-        new[present] = found[inverse]
-        return new
-
-    def _examine(self, structure: int, examples: Iterator[bytes], known: _Structures) -> bool:
-        """Look at lines of a structure until one can be read; False if polars must not read them."""
-        types = lowered(known.types, self._paths)
-        for line in examples:
-            with suppress(ValueError):
-                row = object_of(line)
-                if types is None or any(_as_text(row.get(name), dtype) for name, dtype in types.items()):
-                    return False
-                known.new_keys[structure] = _has_new_keys(row, self._shape)
-                return True
-        return False
-
-    def _frames(self, lines: Lines, which: Ints, types: Any, slow: list[Ints]) -> Iterator[polars.DataFrame]:
-        """Yield lines that polars can read, in halves if it cannot read all; the rest goes to ``slow``."""
-        if not len(which):
-            return
-        frame = self._frame(lines.of(which), len(which), types)
-        if frame is not None:
-            yield frame
-        elif len(which) <= FEW_LINES:
-            slow.append(which)
-        else:
-            middle = len(which) // 2
-            yield from self._frames(lines, which[:middle], types, slow)
-            yield from self._frames(lines, which[middle:], types, slow)
-
-    def _frame(self, content: bytes, count: int, types: Mapping[str, Any]) -> polars.DataFrame | None:
-        """Read lines with polars; integers as floats if some are not integers."""
-        import polars
-
-        wider = {name: dtype if name in self._names else widened(dtype) for name, dtype in types.items()}
-        for schema in (lowered(types, self._paths), lowered(wider, self._paths)):
-            with suppress(polars.exceptions.PolarsError, polars.exceptions.PanicException):
-                frame = polars.read_ndjson(content, schema=schema)
-                if len(frame) == count:
-                    return frame.select(lifting(frame.schema, self._paths)) if self._paths else frame
-        return None
-
-    def blocks(self, path: Path, read: _Read) -> Sequence[TableBlock]:
-        """Return what polars has read, and the other lines, read one by one."""
-        import polars
-
-        lines, source = read.lines, self._sources[path]
-        blocks, there = [], read.fast
-        if read.frame is not None:
-            blocks.append(TableBlock(path, lines.first + read.fast, read.frame, _text_at(lines, read.fast)))
-        if len(read.slow) or not blocks:
-            rows, numbers, rejected = [], [], []
-            for i in read.slow.tolist():
-                try:
-                    rows.append(object_of(lines.line(i)))
-                    numbers.append(i)
-                except ValueError as error:
-                    rejected.append(Rejected(source, lines.first + i, str(error), shown(lines.line(i))))
-            if self._paths:
-                rows = [lifted(row, self._paths) for row in rows]
-            self._fill_types(rows)
-            mismatches: list[Mismatch] = []
-            types, slow = self._known.types, np.array(numbers, dtype=np.int64)
-            frame = polars.DataFrame(
-                [json_texts(name, [row.get(name) for row in rows], dtype, mismatches) for name, dtype in types.items()]
-            )
-            blocks.append(TableBlock(path, lines.first + slow, frame, _text_at(lines, slow), rejected, mismatches))
-            there = np.concatenate([there, slow])
-        new = read.new[np.isin(read.new, there)]
-        if len(new):
-            self.new_keys += len(new)
-            self.first_new = self.first_new or f"line {lines.first + new[0]} of {source}"
-        return blocks
-
-    def _fill_types(self, rows: Sequence[dict[str, Any]]) -> None:
-        """Decide the types of fields that have been null so far."""
-        import polars
-
-        types = self._known.types
-        empty = [name for name, dtype in types.items() if dtype == polars.Null]
-        filled = {name: shape_of([row.get(name) for row in rows]).likely_dtype() for name in empty}
-        if any(dtype != polars.Null for dtype in filled.values()):
-            self._known = _Structures(types | filled, {})
-
-
-def object_of(line: bytes) -> dict[str, Any]:
-    """Return the object in a line; a ValueError with the reason if there is none, or several ways to read it."""
-    try:
-        text = line.decode()
-    except UnicodeDecodeError as error:
-        raise ValueError(NOT_UTF8) from error
-    if not text.lstrip().startswith(("{", "[")):  # quickly, for files that are something else
-        raise ValueError("not a JSON object")
-    try:
-        value = json.loads(text, object_pairs_hook=_each_once, parse_constant=CONSTANTS.get)
-    except json.JSONDecodeError as error:
-        raise ValueError(f"not valid JSON: {error.msg.removesuffix(' at')} at character {error.pos + 1}") from error
-    except _DuplicateKeyError as error:
-        raise ValueError(f"the key {error.args[0]!r} occurs twice in an object") from error
-    except ValueError as error:  # an integer with more than 4,300 digits
-        raise ValueError("a number is too large") from error
-    except RecursionError as error:
-        raise ValueError("objects or lists are nested too deeply") from error
-    if not isinstance(value, dict):
-        raise ValueError("not a JSON object")
-    if _too_large(value):
-        raise ValueError("a number is too large")
-    if b"\\u" in line:
-        try:
-            json.dumps(value, ensure_ascii=False).encode()
-        except UnicodeEncodeError as error:
-            raise ValueError("an escape stands for half a character (a lone surrogate)") from error
-    return value
-
-
-class _DuplicateKeyError(ValueError):
-    """A key occurs twice in one object."""
-
-
-def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        seen: set[str] = set()
-        raise _DuplicateKeyError(next(key for key, _ in pairs if key in seen or seen.add(key)))  # type: ignore[func-returns-value]
-    return found
-
-
-def _too_large(value: Any) -> bool:
-    """Whether a number became infinite when it was parsed."""
-    if isinstance(value, dict | list):
-        return any(map(_too_large, value.values() if isinstance(value, dict) else value))
-    return isinstance(value, float) and math.isinf(value)
 
 
 def _first_rows(path: Path) -> Iterator[dict[str, Any]]:
@@ -351,42 +353,160 @@ def _first_rows(path: Path) -> Iterator[dict[str, Any]]:
             f"{str(path)!r} is one JSON list; a log has one object per line. Convert it with: jq -c '.[]' in > out"
         )
     n_rows = 0
-    for lines in _lines_of(path):
-        for i in range(len(lines.starts)):
+    for batch in line_batches(blocks_of(path), BLOCK_LINES):
+        for line in batch.lines:
             with suppress(ValueError):
-                yield object_of(lines.line(i))
+                yield object_of(line)
                 n_rows += 1
         if n_rows:  # and no more than a block, if most lines are bad
             return
 
 
-def _lines_of(path: Path) -> Iterator[Lines]:
-    first = 1
-    for block in blocks_of(path):
-        content = bytes(block.text)
-        ends = np.flatnonzero(np.frombuffer(content, dtype=np.uint8) == b"\n"[0])
-        yield Lines(content, np.concatenate([[0], ends[:-1] + 1]), ends, first)
-        first += len(ends)
+class _Read(NamedTuple):
+    """Lines that polars has read; all others are read one by one."""
+
+    batch: LineBatch
+    fast: Ints
+    frame: polars.DataFrame
+    new: Ints  # those of the fast lines that have fields unknown in the first lines of the log
+
+
+class _LineReader:
+    """One pass over a log. Types of fields that were null at first are decided later, and new fields are noticed."""
+
+    def __init__(self, log: JsonLinesLog, types: Mapping[str, polars.DataType]) -> None:
+        self._head, self._seen, self._sources = log._shape, deepcopy(log._shape), log._sources
+        self._paths = {name: path for name, path in log._paths.items() if name in types}
+        names = [name for role, name in log.columns.items() if USES.get(role) == "name"]
+        self._name_paths = {log._paths.get(name, (name,)) for name in names}
+        self._types = dict(types)
+        self._schemas = self._all_schemas()
+        self.new_keys, self.first_new = 0, ""
+
+    def _all_schemas(self) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+        """The types of all fields that polars reads, of those in the first lines, and of those that are wanted."""
+        import polars
+
+        if (wanted := lowered(self._types, self._paths)) is None:
+            return {}, {}, {}
+        read_as = self._read_as(wanted, self._seen)
+        wanted = {name: _narrowed(read_as[name], dtype) for name, dtype in wanted.items() if dtype != polars.Null}
+        return read_as, _known(read_as, self._head), wanted
+
+    def read(self, batch: LineBatch) -> _Read:
+        """Read whatever polars can read. Other threads may call this, so it changes nothing."""
+        import polars
+
+        read_as, known, wanted = self._schemas
+        fast, frame = read_records(batch.text, read_as, strict=False)
+        new = fast[:0]
+        if read_as != known:
+            new = fast[_values_in(frame.select(list(known)).cast(polars.Schema(known))) < _values_in(frame)]
+        frame = frame.select(list(wanted)).cast(polars.Schema(wanted))
+        return _Read(batch, fast, frame.select(lifting(frame.schema, self._paths)) if self._paths else frame, new)
+
+    def _read_as(self, wanted: Mapping[str, Any], shape: Shape, path: tuple[str, ...] = ()) -> dict[str, Any]:
+        """The types of all fields: those that are wanted, and the likely types of the others."""
+        import polars
+
+        least = shape.counts.get("object", 0) / RARE if shape is self._seen else 0
+
+        def field(name: str, each: Shape) -> Any:
+            dtype = wanted.get(name)
+            if each.counts.keys() == {"object"} and (dtype is None or dtype in (polars.Struct, polars.Null)):
+                return polars.Struct(self._read_as(fields_of(dtype), each, (*path, name)))
+            if dtype is None:
+                return each.likely_dtype()
+            floats = dtype == polars.Int64 and "number" in each.counts and (*path, name) not in self._name_paths
+            return polars.Float64() if floats else dtype
+
+        found = {
+            name: field(name, each)
+            for name, each in shape.fields.items()
+            if name in wanted or sum(each.counts.values()) >= least
+        }
+        return found | {name: dtype for name, dtype in wanted.items() if name not in found}
+
+    def blocks(self, path: Path, read: _Read) -> Sequence[TableBlock]:
+        """Return what polars has read, and the other lines, read one by one."""
+        import polars
+
+        first, source = read.batch.first, self._sources[path]
+        lines = cache(lambda: read.batch.lines)
+
+        def text_at(places: Ints) -> Any:
+            return lambda row: shown(lines()[int(places[row])])
+
+        blocks, new = [], read.new.tolist()
+        if len(read.fast):
+            blocks.append(TableBlock(path, first + read.fast, read.frame, text_at(read.fast)))
+        rows, numbers, rejected = [], [], []
+        n_lines = read.batch.text.count(b"\n") + 1
+        for i in np.setdiff1d(np.arange(n_lines), read.fast, assume_unique=True).tolist():
+            if not (line := lines()[i]).strip():
+                continue
+            try:
+                rows.append(object_of(line))
+                numbers.append(i)
+            except ValueError as error:
+                rejected.append(Rejected(source, first + i, str(error), shown(line)))
+        new += [i for i, row in zip(numbers, rows, strict=True) if _has_new_keys(row, self._head)]
+        if new:
+            self.new_keys += len(new)
+            self.first_new = self.first_new or f"line {first + min(new)} of {source}"
+        if rows or rejected or not blocks:
+            for row in rows[:LESSONS]:
+                self._seen.with_value(row)
+            if self._paths:
+                rows = [lifted(row, self._paths) for row in rows]
+            self._fill_types(rows)
+            self._schemas = self._all_schemas()
+            mismatches: list[Mismatch] = []
+            slow = np.array(numbers, dtype=np.int64)
+            frame = polars.DataFrame(
+                [
+                    json_texts(name, [row.get(name) for row in rows], dtype, mismatches)
+                    for name, dtype in self._types.items()
+                ]
+            )
+            blocks.append(TableBlock(path, first + slow, frame, text_at(slow), rejected, mismatches))
+        return blocks
+
+    def _fill_types(self, rows: Sequence[dict[str, Any]]) -> None:
+        """Decide the types of fields that have been null so far."""
+        import polars
+
+        empty = [name for name, dtype in self._types.items() if dtype == polars.Null]
+        self._types |= {name: shape_of([row.get(name) for row in rows]).likely_dtype() for name in empty}
 
 
 def _has_new_keys(value: Any, shape: Shape) -> bool:
-    """Whether an object has keys, nested ones included, that the first lines do not have."""
+    """Whether an object has keys, nested ones included, that the first lines do not have; nulls do not count."""
     if isinstance(value, dict):
-        return any(name not in shape.fields or _has_new_keys(each, shape.fields[name]) for name, each in value.items())
+        return any(
+            each is not None and (name not in shape.fields or _has_new_keys(each, shape.fields[name]))
+            for name, each in value.items()
+        )
     return isinstance(value, list) and any(_has_new_keys(each, shape.entries or Shape()) for each in value)
 
 
-def _as_text(value: Any, dtype: Any) -> bool:
-    """Whether an object or list is in the place of a text; polars would write it in its own way."""
+def _known(dtypes: Mapping[str, Any], shape: Shape) -> dict[str, Any]:
+    """The fields that values of ``shape`` have."""
     import polars
 
-    if isinstance(value, dict):
-        fields = dtype.fields if isinstance(dtype, polars.Struct) else ()
-        return dtype == polars.String or any(_as_text(value.get(field.name), field.dtype) for field in fields)
-    if isinstance(value, list):
-        return dtype == polars.String or (dtype == polars.List and any(_as_text(each, dtype.inner) for each in value))
-    return False
+    found: dict[str, Any] = {}
+    for name, dtype in dtypes.items():
+        if name in shape.fields:
+            record = isinstance(dtype, polars.Struct)
+            found[name] = polars.Struct(_known(fields_of(dtype), shape.fields[name])) if record else dtype
+    return found
 
 
-def _text_at(lines: Lines, places: Ints) -> Any:
-    return lambda row: shown(lines.line(int(places[row])))
+def _narrowed(read_as: Any, wanted: Any) -> Any:
+    """A wanted type, with floats in place of integers that polars reads as floats."""
+    import polars
+
+    if isinstance(wanted, polars.Struct) and isinstance(read_as, polars.Struct):
+        inner = fields_of(read_as)
+        return polars.Struct({name: _narrowed(inner[name], dtype) for name, dtype in fields_of(wanted).items()})
+    return read_as if wanted == polars.Int64 else wanted

@@ -36,7 +36,7 @@ def fields_in(tables: Sequence[Types]) -> list[str]:
     found = []
     for types in tables:
         for name, dtype in types.items():
-            inner = fields_in([_fields(dtype)])
+            inner = fields_in([fields_of(dtype)])
             found += [f"{name}.{each}" for each in inner] if inner else [name]
     return list(dict.fromkeys(found))
 
@@ -45,7 +45,7 @@ def path_to(name: str, types: Types) -> FieldPath | None:
     """Return the path to a nested field, or None."""
     for i in (i for i, letter in enumerate(name) if letter == "."):
         head, rest = name[:i], name[i + 1 :]
-        fields = _fields(types.get(head))
+        fields = fields_of(types.get(head))
         if rest in fields:
             return head, rest
         if (inner := path_to(rest, fields)) is not None:
@@ -64,7 +64,7 @@ def lifting(types: Types, paths: Mapping[str, FieldPath]) -> list[polars.Expr]:
             if not inner:
                 kept.append(column(name))
             elif () not in inner:
-                fields = without(inner, _fields(dtype), column(name).struct.field)
+                fields = without(inner, fields_of(dtype), column(name).struct.field)
                 kept += [polars.struct(fields).alias(name)] if fields else []
         return kept
 
@@ -105,7 +105,7 @@ def lowered(types: Types, paths: Mapping[str, FieldPath]) -> dict[str, Any] | No
     import polars
 
     def with_field(dtype: Any, path: FieldPath, inner: Any) -> Any:
-        fields, (name, *rest) = _fields(dtype), path
+        fields, (name, *rest) = fields_of(dtype), path
         return polars.Struct({**fields, name: with_field(fields.get(name), tuple(rest), inner) if rest else inner})
 
     found = {name: dtype for name, dtype in types.items() if name not in paths}
@@ -117,7 +117,8 @@ def lowered(types: Types, paths: Mapping[str, FieldPath]) -> dict[str, Any] | No
     return found
 
 
-def _fields(dtype: Any) -> dict[str, Any]:
+def fields_of(dtype: Any) -> dict[str, Any]:
+    """The fields of a record type; none of any other."""
     import polars
 
     return {field.name: field.dtype for field in dtype.fields} if isinstance(dtype, polars.Struct) else {}

@@ -27,17 +27,15 @@ import numpy as np
 
 from seachange.errors import LogError
 from seachange.formats.action_lists import (
-    NOT_UTF8,
     TAG,
     FeatureColumns,
     FeatureList,
     LineBatch,
     Reasons,
-    Spelled,
     line_batches,
     split_rounds,
 )
-from seachange.formats.sources import LONGEST_LINE, TextLog
+from seachange.formats.sources import LONGEST_LINE, NOT_UTF8, TextLog
 from seachange.log.raw import PART_ROWS, Pool, RawRounds
 
 HEAD_BYTES = 1 << 16
@@ -47,27 +45,7 @@ NOT_TEXT = re.compile(r"[0-9+.-]|nan|inf", re.IGNORECASE)
 ACTION = re.compile(r"[1-9][0-9]{0,8}")  # Vowpal Wabbit counts actions from 1
 PLACE = re.compile(r"[0-9]{1,9}")  # if actions have lines, the number has no meaning
 
-BLANK_LINE = "the line has only blanks; an empty line must end a round"
-AFTER_BLANK = "the line before has only blanks; an empty line must end a round"
-NO_NAMESPACE = "a namespace has a scale but no name"
-BAD_SCALE = "the scale of a namespace is not a number"
-SCALED_TEXT = "a namespace with a scale has a feature whose value is not a number"
-NO_NAME = "a feature has no name"
-NO_VALUE = "a feature has no value after its colon"
-BAD_VALUE = "the value of a feature is neither a number nor text"
-TOO_LARGE = "a number is too large for a double"
-NO_LABEL = "the label action:cost:probability is missing"
-BAD_LABEL = "the label is not action:cost:probability"
-SHARED_ALONE = "there is a shared line, but actions have no lines"
-REPEATED_ACTION = "an action is listed twice"
-NO_ACTIONS = "the round has no actions"
-LATE_SHARED = "the shared line is not the first of the round"
-SEVERAL_LABELS = "a line has more than one label"
-NO_PROBABILITY = "a cost has no probability"
 NO_COST = "no action has a cost and a probability"
-SEVERAL_COSTS = "more than one action has a cost; a round has one chosen action"
-BAD_PROPENSITY = "the probability of the chosen action is not in (0, 1]"
-NOT_LISTED = "the possible actions are not listed, unlike in the first round"
 LISTED = "the possible actions are listed, unlike in the first round"
 
 
@@ -213,7 +191,7 @@ def _parsed(content: bytes) -> _Line:
     except UnicodeDecodeError:
         raise _BadRoundError(NOT_UTF8) from None
     if _is_blank(content):
-        raise _BadRoundError(BLANK_LINE)
+        raise _BadRoundError("the line has only blanks; an empty line must end a round")
     label, bar, rest = line.partition("|")
     label = label.partition("\t")[2] if "\t" in label else label
     words, tag = [word for word in label.split(" ") if word], ""
@@ -228,15 +206,15 @@ def _features(text: str) -> Iterator[tuple[str, Any, bool]]:
         namespace, *words = part.split(" ")
         namespace, colon, value = namespace.partition(":")
         if colon and not namespace:
-            raise _BadRoundError(NO_NAMESPACE)
+            raise _BadRoundError("a namespace has a scale but no name")
         if colon and not NUMBER.fullmatch(value):
-            raise _BadRoundError(BAD_SCALE)
+            raise _BadRoundError("the scale of a namespace is not a number")
         scale = _finite(value) if colon else 1.0
         prefix = f"{namespace}." if namespace else ""
         for word in filter(None, words):
             name, colon, value = word.partition(":")
             if not name:
-                raise _BadRoundError(NO_NAME)
+                raise _BadRoundError("a feature has no name")
             if colon:
                 yield prefix + name, _value(value, scale), False
             elif scale != 1:
@@ -248,23 +226,22 @@ def _features(text: str) -> Iterator[tuple[str, Any, bool]]:
 
 
 def _value(text: str, scale: float) -> str | float:
-    """The value of a feature: a scaled number, a number as it is spelled, or text."""
+    """The value of a feature: a scaled number, or text."""
     if NUMBER.fullmatch(text):
-        number = _finite(text)
-        return Spelled(text) if number * scale == number else _finite(number * scale)
+        return _finite(_finite(text) * scale)
     if not text:
-        raise _BadRoundError(NO_VALUE)
+        raise _BadRoundError("a feature has no value after its colon")
     if NOT_TEXT.match(text) or ":" in text:
-        raise _BadRoundError(BAD_VALUE)
+        raise _BadRoundError("the value of a feature is neither a number nor text")
     if scale != 1:
-        raise _BadRoundError(SCALED_TEXT)
+        raise _BadRoundError("a namespace with a scale has a feature whose value is not a number")
     return text
 
 
 def _finite(value: str | float) -> float:
     number = float(value)
     if abs(number) == np.inf:
-        raise _BadRoundError(TOO_LARGE)
+        raise _BadRoundError("a number is too large for a double")
     return number
 
 
@@ -273,7 +250,7 @@ def _labels(words: list[str], action: re.Pattern[str]) -> list[_Label]:
     for word in words:
         number, *values = word.split(":")
         if not action.fullmatch(number) or len(values) > 2 or not all(NUMBER.fullmatch(each) for each in values):
-            raise _BadRoundError(BAD_LABEL)
+            raise _BadRoundError("the label is not action:cost:probability")
         labels.append(_Label(int(number), *map(float, values)))
     return labels
 
@@ -282,14 +259,14 @@ def _chosen(labels: Iterable[_Label]) -> tuple[int, float, float]:
     """Place, cost and probability of the only label with a cost."""
     costs = [(place, each) for place, each in enumerate(labels) if each.cost is not None]
     if any(each.probability is None for _, each in costs):
-        raise _BadRoundError(NO_PROBABILITY)
+        raise _BadRoundError("a cost has no probability")
     if len(costs) != 1:
-        raise _BadRoundError(SEVERAL_COSTS if costs else NO_COST)
+        raise _BadRoundError("more than one action has a cost; a round has one chosen action" if costs else NO_COST)
     place, (_, cost, probability) = costs[0]
     assert cost is not None
     assert probability is not None
     if not 0 < probability <= 1:
-        raise _BadRoundError(BAD_PROPENSITY)
+        raise _BadRoundError("the probability of the chosen action is not in (0, 1]")
     return place, _finite(cost), probability
 
 
@@ -297,13 +274,13 @@ def _cb_round(group: _Group) -> _Round:
     """A line as a round."""
     line = _parsed(group.lines[0][1])
     if not line.words:
-        raise _BadRoundError(NO_LABEL)
+        raise _BadRoundError("the label action:cost:probability is missing")
     if "shared" in line.words:
-        raise _BadRoundError(SHARED_ALONE)
+        raise _BadRoundError("there is a shared line, but actions have no lines")
     labels = _labels(line.words, ACTION)
     listed = [label.action for label in labels]
     if len(set(listed)) < len(listed):
-        raise _BadRoundError(REPEATED_ACTION)
+        raise _BadRoundError("an action is listed twice")
     place, cost, probability = _chosen(labels)
     return _Round(listed[place], cost, probability, line.features, listed=listed)
 
@@ -315,17 +292,17 @@ def _adf_round(group: _Group) -> _Round:
         try:
             lines.append(_parsed(content))
             if number == group.lines[0][0] and group.after_blank:
-                raise _BadRoundError(AFTER_BLANK)
+                raise _BadRoundError("the line before has only blanks; an empty line must end a round")
         except _BadRoundError as error:
             raise _BadRoundError(error.reason, number) from None
     is_shared = ["shared" in line.words for line in lines]
     actions = [line for line, shared in zip(lines, is_shared, strict=True) if not shared]
     if not actions:
-        raise _BadRoundError(NO_ACTIONS)
+        raise _BadRoundError("the round has no actions")
     if any(is_shared[1:]):
-        raise _BadRoundError(LATE_SHARED)
+        raise _BadRoundError("the shared line is not the first of the round")
     if any(len(line.words) > 1 for line in lines):
-        raise _BadRoundError(SEVERAL_LABELS)
+        raise _BadRoundError("a line has more than one label")
     labels = [_labels(line.words, PLACE) for line in actions]
     chosen, cost, probability = _chosen(each[0] if each else _Label(0) for each in labels)
     tags: list[Any] = [[(TAG, line.tag, False)] if line.tag else [] for line in actions]
@@ -390,5 +367,7 @@ class _Rounds:
         if self.with_lists is None:
             self.with_lists = len(found.listed) > 1
         if self.with_lists != (len(found.listed) > 1):
-            raise _BadRoundError(NOT_LISTED if self.with_lists else LISTED)
+            raise _BadRoundError(
+                "the possible actions are not listed, unlike in the first round" if self.with_lists else LISTED
+            )
         return found
