@@ -21,7 +21,7 @@ CONTRACT = {
 
 def in_a_fresh_interpreter(code):
     """What ``code`` prints, as JSON."""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import seachange as sc
+from properties import examples
 from seachange.deploy import Decision, DeploymentState
 from seachange.errors import ModelFileError, ParameterError, SeachangeError
 from seachange.protocols import Deployer
@@ -92,7 +93,7 @@ def test_it_keeps_the_protocol_and_never_changes_a_state(deployers, name, kind):
 
 
 @every_deployer
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(
     exploration=st.floats(0, 1),
     mask=st.lists(st.booleans(), min_size=3, max_size=3).filter(any),

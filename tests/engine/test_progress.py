@@ -62,7 +62,7 @@ def test_what_is_expected_may_change_on_the_way():
 
 
 def test_stages_of_threads_are_parts_of_the_stage_around_them():
-    together = threading.Barrier(3, timeout=30)
+    together = threading.Barrier(3, timeout=300)
 
     def work(number):
         with stage(f"part {number}", 2) as part:

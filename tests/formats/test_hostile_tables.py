@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from formats.whole import whole
+from properties import examples
 from seachange.errors import LogError
 from seachange.formats import sources
 from seachange.formats.csv import CsvLog
@@ -55,7 +56,7 @@ def counted(few, many, limit=2 * GIGABYTE):
     command = [sys.executable, "-c", COUNT, str(few), str(many), str(limit)]
     # Each thread reserves address space, and polars starts one per core.
     environment = os.environ | {"POLARS_MAX_THREADS": "2", "OPENBLAS_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "2"}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
     assert done.returncode == 0, done.stderr[-2000:]
     kilobytes, found = done.stdout.split(" ", 1)
     return 1024 * int(kilobytes), found.strip()
@@ -194,7 +195,7 @@ def flat(parts):
     return "".join(part if isinstance(part, str) else flat(part) for part in parts)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     st.lists(st.dictionaries(KEYS, VALUES, max_size=4), min_size=1, max_size=8),
     st.sampled_from([",", ", "]),
