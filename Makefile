@@ -14,10 +14,10 @@ demo: $(VENV)/installed $(VENV)/kernels  ## the whole loop on built-in data
 
 test: $(VENV)/developer $(VENV)/kernels chromium  ## the suite, then its small part again without the compiler
 	$(BIN)/python -m pytest -q -n $(WORKERS)
-	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q -n $(WORKERS) -m small tests
+	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q -n $(WORKERS) -m "small and not large and not long" tests
 
-test-long: $(VENV)/developer $(VENV)/kernels  ## statistical and scale runs
-	$(BIN)/python -m pytest -q -n $(WORKERS) -m long --durations=0 tests
+test-long: $(VENV)/developer $(VENV)/kernels  ## statistical and scale runs, and more examples of properties
+	$(BIN)/python -m pytest -q -n $(WORKERS) -m "long or hypothesis" --hypothesis-profile=long --durations=0 tests
 
 check: $(VENV)/developer  ## lint, format, types, layers
 	$(BIN)/ruff check .

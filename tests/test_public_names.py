@@ -9,8 +9,6 @@ import pytest
 
 import seachange as sc
 
-pytestmark = pytest.mark.small
-
 # What the contract promises of the pipeline from a log to a deployment.
 CONTRACT = {
     "BanditLog", "ChangePointOracle", "DRLearner", "Exp4S", "HMMOracle", "IPSLearner", "KnownStates", "POEMLearner",

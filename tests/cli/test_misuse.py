@@ -127,7 +127,6 @@ def test_nobody_reading_is_no_error_and_the_work_is_done(folder, tmp_path, json)
     assert sc.load(tmp_path / "m").n_states == 1
 
 
-@pytest.mark.small
 @pytest.mark.parametrize(
     ("word", "known", "told"),
     [

@@ -150,7 +150,6 @@ def test_what_may_follow_can_be_copied(folder, tmp_path):
     assert run(*words, "--columns", COLUMNS).exit_code == 0
 
 
-@pytest.mark.small
 def test_next_steps_stand_below_each_other():
     assert next_steps(("check", "a b.csv"), ("learn", "x")) == (
         "Next: seachange check 'a b.csv'\n      seachange learn x"

@@ -12,8 +12,6 @@ from properties import examples
 from seachange.datasets.yahoo_r6 import YahooLog, days_of, looks_like
 from seachange.errors import LogError
 
-pytestmark = pytest.mark.small
-
 EVEN = [1.0, 0.2, 0.2, 0.2, 0.2, 0.2]
 SOUND_A = r6a_line(1_241_000_000, 900_001, 1, EVEN, {900_001: EVEN, 900_002: EVEN})
 SOUND_B = "1317000000 id-900002 0 |user 1 12 45 7 101 |id-900001 |id-900002 |id-900003"

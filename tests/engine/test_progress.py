@@ -6,8 +6,6 @@ import pytest
 
 from seachange.engine import listening, map_in_order, stage
 
-pytestmark = pytest.mark.small
-
 
 def test_without_a_listener_stages_are_of_no_consequence():
     with stage("outer", 2) as outer:

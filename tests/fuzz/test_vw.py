@@ -184,12 +184,12 @@ def survived(check, files, count, path):
 
 
 @pytest.mark.parametrize("least_lines", [1, 32])  # of one layout that are read together
-@pytest.mark.parametrize("count", [200, pytest.param(10_000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("count", [50, pytest.param(10_000, marks=pytest.mark.long)])
 def test_damaged_dsjson_is_read_as_a_slow_reader_reads_it(count, least_lines, tmp_path, monkeypatch):
     monkeypatch.setattr(dsjson, "LEAST_LINES", least_lines)
     survived(check_dsjson, DSJSON, count, tmp_path / "log.json")
 
 
-@pytest.mark.parametrize("count", [200, pytest.param(10_000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("count", [50, pytest.param(10_000, marks=pytest.mark.long)])
 def test_damaged_text_is_read_as_a_slow_reader_reads_it(count, tmp_path):
     survived(check_text, TEXT, count, tmp_path / "log.vw")

@@ -12,8 +12,6 @@ from properties import examples
 from seachange import BanditLog
 from seachange.errors import LogError
 
-pytestmark = pytest.mark.small
-
 NAN, INF = float("nan"), float("inf")
 # The properties below decide with plain Python which rows are good, and never ask the code that they check.
 ROUNDS = st.lists(

@@ -145,6 +145,7 @@ def test_float32_features_give_the_same_to_their_precision():
         np.testing.assert_allclose(one[1], other[1], rtol=1e-4, atol=1e-7)
 
 
+@pytest.mark.large
 @pytest.mark.parametrize(
     "learner", [sc.IPSLearner(), sc.DRLearner(), sc.POEMLearner(), sc.CrossEntropyLearner()], ids=repr
 )

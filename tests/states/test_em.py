@@ -22,7 +22,7 @@ def first_model(chain, prior, n_states, width, rewards="gaussian"):
 @pytest.mark.parametrize(("ridge", "visits", "stationary"), [(1.0, 1.0, False), (0.0, 0.0, False), (5.0, 3.0, True)])
 @pytest.mark.parametrize("rewards", ["gaussian", "gaussian per state", "bernoulli"])
 def test_the_objective_never_decreases(make_log, kind, rewards, ridge, visits, stationary):
-    log = make_log(kind, n=900, seed=2)
+    log = make_log(kind, n=450, seed=2)
     if rewards == "bernoulli":
         log = log.with_rewards((log.rewards > np.mean(log.rewards)).astype(float))
     penalties = np.full(log.joint.shape[1], ridge)
