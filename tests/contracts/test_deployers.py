@@ -25,7 +25,7 @@ def deployers(request):
 
     made = {}
     for kind in KINDS:
-        log = _log(kind)
+        log = _log(kind, 400)
         model = sc.learn(log, oracle=sc.HMMOracle(n_states=2, rewards="gaussian"), objective="ips")
         made["exp4s", kind] = sc.Exp4S(model.policies, exploration=0.05)
         made["exp4s as printed", kind] = sc.Exp4S(model.policies, mixing="paper")
@@ -131,6 +131,7 @@ def test_a_model_deploys_with_the_exploration_that_is_asked_for(oracle, n_states
             model.deployer(kind, exploration=1.5)
 
 
+@pytest.mark.small
 @every_deployer
 def test_a_rollout_is_acting_and_updating_to_the_bit(deployers, name, kind):
     deployer, n = deployers[name, kind], 400
