@@ -53,7 +53,8 @@ figures: demo chromium  ## the figures that the documentation shows
 chromium:  ## a browser for the tests of the report page; without one they are skipped
 	@command -v chromium || command -v chromium-browser || command -v google-chrome || { \
 	  sudo=; [ "$$(id -u)" = 0 ] || sudo="sudo -n"; \
-	  $$sudo apt-get update --quiet && $$sudo apt-get install --yes --quiet chromium; } || \
+	  $$sudo apt-get update --quiet -o Acquire::Retries=0 -o Acquire::http::Timeout=20 && \
+	  $$sudo apt-get install --yes --quiet chromium; } || \
 	  echo "Chromium is not installed and could not be installed: tests of the report page in a browser will be skipped."
 
 clean:
