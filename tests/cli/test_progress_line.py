@@ -100,6 +100,7 @@ class TestOnATerminal:
 
 
 def test_what_is_no_terminal_sees_no_progress():
-    done = subprocess.run([sys.executable, "-c", code(3, 0.45)], capture_output=True, text=True, timeout=PATIENCE, check=True)
+    command = [sys.executable, "-c", code(3, 0.45)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=True)
     assert done.stdout == "done\n"
     assert done.stderr == "Note: the oven is hot\n"

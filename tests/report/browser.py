@@ -30,8 +30,9 @@ class Browser:
         moved = [fcntl.fcntl(each, fcntl.F_DUPFD, 20) for each in (theirs_in, theirs_out)]
         command = [
             sys.executable, "-c", PLACE, *map(str, moved),
-            path, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--remote-debugging-pipe",
-            "--disable-background-networking", "--disable-component-update", f"--user-data-dir={profile}",
+            path, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
+            "--remote-debugging-pipe", "--disable-background-networking", "--disable-component-update",
+            f"--user-data-dir={profile}",
         ]  # fmt: skip
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         self.process = subprocess.Popen(command, pass_fds=moved, **quiet)
