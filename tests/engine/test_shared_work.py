@@ -24,12 +24,12 @@ def test_this_thread_helps_while_it_waits():
             helped.set()
         elif item == 0:
             started.set()
-            assert helped.wait(timeout=300)
+            assert helped.wait(timeout=30)
         return item
 
     with SharedWork(first_waits_for_others, workers=2) as work:
         work.give(0)
-        assert started.wait(timeout=300)
+        assert started.wait(timeout=30)
         work.give(1)
         assert list(work.results()) == [0, 1]
 
