@@ -13,11 +13,11 @@ demo: $(VENV)/installed $(VENV)/kernels  ## the whole loop on built-in data
 	@echo "(seachange is $(BIN)/seachange here.)"
 
 test: $(VENV)/developer $(VENV)/kernels chromium  ## the suite, then its small part again without the compiler
-	$(BIN)/python -m pytest -q -n $(WORKERS)
-	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q -n $(WORKERS) -m "small and not large and not long" tests
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal
+	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m "small and not large and not long" tests
 
 test-long: $(VENV)/developer $(VENV)/kernels  ## statistical and scale runs, and more examples of properties
-	$(BIN)/python -m pytest -q -n $(WORKERS) -m "long or hypothesis" --hypothesis-profile=long --durations=0 tests
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m "long or hypothesis" --hypothesis-profile=long --durations=0 tests
 
 check: $(VENV)/developer  ## lint, format, types, layers
 	$(BIN)/ruff check .
