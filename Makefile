@@ -14,7 +14,8 @@ demo: $(VENV)/installed $(VENV)/kernels  ## the whole loop on built-in data
 
 test: $(VENV)/developer $(VENV)/kernels chromium  ## the suite, then its small part again without the compiler
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal
-	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m "small and not large and not long" tests
+	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m "small and not large and not long" \
+	  $$(grep -rl --include='test_*.py' mark.small tests)
 
 test-long: $(VENV)/developer $(VENV)/kernels  ## statistical and scale runs, and more examples of properties
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m "long or hypothesis" --hypothesis-profile=long --durations=0 tests

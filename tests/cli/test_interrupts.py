@@ -17,8 +17,11 @@ pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
 
 SIGNALS = [(signal.SIGINT, 130, "Interrupted"), (signal.SIGTERM, 143, "Terminated"), (signal.SIGHUP, 129, "Hung up")]
 PATIENCE = 300
-# ``make test`` sends each signal once.
-LONG = pytest.mark.long
+
+
+def short_and_long(signals, short):
+    """``make test`` sends each signal in one of the tests, ``make test-long`` in all of them."""
+    return [each if each[0] == short else pytest.param(*each, marks=pytest.mark.long) for each in signals]
 
 
 @pytest.fixture(scope="module")
@@ -86,9 +89,7 @@ def names_in(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
-@pytest.mark.parametrize(
-    ("number", "code", "word"), [SIGNALS[0], *(pytest.param(*each, marks=LONG) for each in SIGNALS[1:])]
-)
+@pytest.mark.parametrize(("number", "code", "word"), short_and_long(SIGNALS, signal.SIGTERM))
 def test_a_signal_while_a_file_is_being_written_leaves_no_file(short_log, tmp_path, number, code, word):
     arguments = ("learn", short_log, "-o", tmp_path / "m.seachange", "--states", 1, "--objective", "dm")
     process = started(*arguments, code=STUCK)
@@ -103,7 +104,7 @@ def test_a_signal_while_a_file_is_being_written_leaves_no_file(short_log, tmp_pa
     assert names_in(tmp_path) == []
 
 
-@pytest.mark.parametrize(("number", "code", "word"), [pytest.param(*SIGNALS[0], marks=LONG), *SIGNALS[1:]])
+@pytest.mark.parametrize(("number", "code", "word"), short_and_long(SIGNALS, signal.SIGHUP))
 def test_a_signal_while_learning_leaves_the_old_file(long_log, tmp_path, number, code, word):
     (tmp_path / "m.seachange").write_text("precious")
     process = started("learn", long_log, "-o", tmp_path / "m.seachange", "--force")

@@ -192,8 +192,14 @@ def test_rewards_of_any_size_are_fitted(case, rewards):
     fitted(log_of(case, False), n_states=2, rewards=rewards)
 
 
-@pytest.mark.parametrize("clicks", [False, True])
-@pytest.mark.parametrize("case", EITHER)
+def every_other(cases):
+    """Each case with clicks or with numbers, in turn, and the other way around in ``make test-long``."""
+    for i, case in enumerate(cases):
+        yield case, i % 2 == 0
+        yield pytest.param(case, i % 2 == 1, marks=pytest.mark.long)
+
+
+@pytest.mark.parametrize(("case", "clicks"), [*every_other(EITHER)])
 def test_auto_always_has_an_answer(case, clicks):
     fitted(log_of(case, clicks))
 

@@ -55,6 +55,7 @@ def earned(stream, deployer):
     return [float(trace.rewards.mean()) for trace in traces]
 
 
+@pytest.mark.parametrize("name", [pytest.param("insects_recur", marks=pytest.mark.long), "usenet1"], indirect=True)
 def test_both_regimes_are_found_from_the_log_alone(stream):
     oracle = sc.HMMOracle(n_states="auto").fit(stream.log)
     assert oracle.model_.n_states == 2
