@@ -13,11 +13,12 @@ demo: $(VENV)/installed $(VENV)/kernels  ## the whole loop on built-in data
 	@echo "(seachange is $(BIN)/seachange here.)"
 
 test: $(VENV)/developer $(VENV)/kernels chromium  ## the suite, then its small part again without the compiler
-	$(BIN)/python -m pytest -q -n $(WORKERS)
-	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q -n $(WORKERS) -m small tests
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal
+	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m "small and not large and not long" \
+	  $$(grep -rl --include='test_*.py' mark.small tests)
 
-test-long: $(VENV)/developer $(VENV)/kernels  ## statistical and scale runs
-	$(BIN)/python -m pytest -q -n $(WORKERS) -m long --durations=0 tests
+test-long: $(VENV)/developer $(VENV)/kernels  ## statistical and scale runs, and more examples of properties
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m "long or hypothesis" --hypothesis-profile=long --durations=0 tests
 
 check: $(VENV)/developer  ## lint, format, types, layers
 	$(BIN)/ruff check .
@@ -53,7 +54,8 @@ figures: demo chromium  ## the figures that the documentation shows
 chromium:  ## a browser for the tests of the report page; without one they are skipped
 	@command -v chromium || command -v chromium-browser || command -v google-chrome || { \
 	  sudo=; [ "$$(id -u)" = 0 ] || sudo="sudo -n"; \
-	  $$sudo apt-get update --quiet && $$sudo apt-get install --yes --quiet chromium; } || \
+	  $$sudo apt-get update --quiet -o Acquire::Retries=0 -o Acquire::http::Timeout=20 && \
+	  $$sudo apt-get install --yes --quiet chromium; } || \
 	  echo "Chromium is not installed and could not be installed: tests of the report page in a browser will be skipped."
 
 clean:

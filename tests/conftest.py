@@ -8,8 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import settings
 
+import properties  # noqa: F401 - registers the profiles
 import seachange as sc
+
+settings.load_profile("short")  # --hypothesis-profile=long replaces it
 
 KINDS = ("none", "shared", "per action")
 

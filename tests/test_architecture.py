@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.small
-
 SOURCE = Path(__file__).parents[1] / "src"
 
 

@@ -7,8 +7,6 @@ import pytest
 
 from seachange.errors import Fix, LogError, OutputError, RefusedError, SeachangeError, SeachangeWarning
 
-pytestmark = pytest.mark.small
-
 FIX = Fix("Pass force=True.", "Use --force.")
 
 

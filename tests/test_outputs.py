@@ -8,8 +8,6 @@ import pytest
 from seachange.errors import OutputError, SeachangeError
 from seachange.outputs import claim_file, claim_folder, recorded_outputs, written_whole
 
-pytestmark = pytest.mark.small
-
 needs_proc = pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="/proc is a folder nobody can write into")
 
 

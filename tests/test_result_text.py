@@ -1,20 +1,16 @@
 """Results print in a few lines."""
 
-import pytest
-
 import seachange as sc
 from seachange.params import table_of
 from seachange.policies.objective_choice import Candidate, Choice
 
 
-@pytest.mark.small
 def test_rows_stand_below_each_other():
     assert table_of("Title", [], [("a", "1"), ("long", "two")]) == "Title\n  a     1\n  long  two"
     assert table_of("Title", ("", "n"), [("a", "1"), ("b", "10")]) == "Title\n      n\n  a   1\n  b  10"
     assert table_of("Title", [], []) == "Title"
 
 
-@pytest.mark.small
 def test_a_choice_shows_its_candidates():
     choice = Choice("dm", (Candidate("dr", 0.61, 0.0, 0.0), Candidate("dm", 0.6085, 0.0015, 0.002)), 3)
     assert repr(choice).splitlines() == [

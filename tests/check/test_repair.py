@@ -1,8 +1,6 @@
 """Cleaned logs: nothing is dropped silently, and what is written is sound."""
 
 import json
-import subprocess
-import sys
 
 import numpy as np
 import polars as pl
@@ -10,6 +8,7 @@ import pytest
 
 from check.broken_logs import BROKEN, broken_log, with_values
 from check.tables import TableLog, sound_table, unreadable
+from full_disk import small_files
 from seachange.check import check_log, open_log
 from seachange.check.repair import fix_log, rejected_path
 from seachange.errors import LogError, OutputError
@@ -153,32 +152,16 @@ def test_a_log_with_lists_of_actions_is_written_as_dsjson_that_reads_back(tmp_pa
     assert log.fingerprint() == read_log(tmp_path / "by hand.json").fingerprint()
 
 
-FULL_DISK = """
-import resource, sys
-from seachange.check import check_log, open_log
-from seachange.check.repair import fix_log
-from seachange.errors import OutputError
-
-raw = open_log(sys.argv[1])
-found = check_log(raw)
-resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[3]), resource.RLIM_INFINITY))
-try:
-    fix_log(raw, found, sys.argv[2])
-except OutputError as error:
-    print(error)
-"""
-
-
 @pytest.mark.parametrize("limit", [1 << 10, 1 << 15, 90_000])
 def test_a_full_disk_is_an_error_of_ours_and_leaves_the_log_as_it_was(tmp_path, limit):
     log, out = tmp_path / "shop.csv", tmp_path / "out" / "clean.parquet"
     out.parent.mkdir()
     with_values(sound_table(), "propensity", np.arange(0, 5_000, 3), 0.0).write_csv(log)
     before = log.read_bytes()
-    command = [sys.executable, "-c", FULL_DISK, str(log), str(out), str(limit)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith(f"cannot write '{out}")
-    assert "File too large" in done.stdout
+    raw = open_log(log)
+    found = check_log(raw)
+    with small_files(limit), pytest.raises(OutputError, match="File too large") as error:
+        fix_log(raw, found, out)
+    assert str(error.value).startswith(f"cannot write '{out}")
     assert log.read_bytes() == before
     assert list(out.parent.iterdir()) == []

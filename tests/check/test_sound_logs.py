@@ -9,7 +9,7 @@ from check.tables import TableLog, deployed_table, sound_table
 from seachange.check import check_log
 from seachange.errors import LogError
 
-SEEDS = range(20)
+SEEDS = range(8)
 WORLDS = {
     "table": lambda seed: TableLog(sound_table(seed)),
     "synthetic": lambda seed: sc.simulate.Synthetic(horizon=20_000, seed=seed).log(seed),

@@ -10,6 +10,8 @@ import polars
 import pytest
 
 import seachange as sc
+from cli.shop import in_a_shell
+from full_disk import small_files
 from seachange.cli.console import ASCII
 
 ENCODINGS = ("cp1252", "latin-1", "ascii")
@@ -17,25 +19,6 @@ COMMANDS = [
     ("--help",), ("learn", "--help"), ("check", "log.csv"), ("states", "log.csv", "m.seachange"),
     ("bounds", "log.csv", "m.seachange"), ("evaluate", "log.csv", "m.seachange"), ("inspect", "m.seachange"),
 ]  # fmt: skip
-# Run several commands in one process, and print their exit codes.
-ALL = """
-import json, sys
-from seachange.cli import main
-codes = []
-for words in json.loads(sys.argv[1]):
-    sys.argv = ["seachange", *words]
-    try:
-        main()
-    except SystemExit as end:
-        codes.append(end.code)
-sys.stderr.write(f"{codes}\\n")
-"""
-# Files of this process cannot grow beyond 16 kB, as if the disk were full.
-SMALL_FILES = """
-import os, resource, sys
-resource.setrlimit(resource.RLIMIT_FSIZE, (16_384, 16_384))
-os.execv(sys.executable, [sys.executable, "-m", "seachange", *sys.argv[1:]])
-"""
 
 
 @pytest.fixture(scope="module")
@@ -57,13 +40,12 @@ def run(folder, *arguments, command=("-m", "seachange"), **environment):
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
-def test_a_terminal_that_is_not_utf_8_fails_no_command(folder, encoding):
-    done = run(folder, json.dumps(COMMANDS), command=("-c", ALL), **absolute(), PYTHONIOENCODING=encoding)
-    stderr = done.stderr.decode(encoding)
-    assert done.returncode == 0, stderr
-    assert stderr.splitlines()[-1] == str([0] * len(COMMANDS)), stderr
-    assert "Traceback" not in stderr
-    assert "What it can support" in done.stdout.decode(encoding)
+def test_a_terminal_that_is_not_utf_8_fails_no_command(folder, encoding, monkeypatch):
+    monkeypatch.chdir(folder)
+    ended = {words: in_a_shell(*words, encoding=encoding) for words in COMMANDS}
+    assert {words: done.returncode for words, done in ended.items()} == dict.fromkeys(COMMANDS, 0)
+    assert not [words for words, done in ended.items() if "Traceback" in done.stderr]
+    assert "What it can support" in ended["check", "log.csv"].stdout
 
 
 def test_a_character_that_the_terminal_lacks_has_a_stand_in(folder):
@@ -85,10 +67,11 @@ def test_the_json_document_is_utf_8_in_any_terminal(folder):
     assert set(json.loads(done.stdout.decode())["actions"]) == {"π0→", "π1→", "π2→"}
 
 
-def test_an_error_shows_in_any_terminal(folder):
-    done = run(folder, "states", "no→log.csv", **absolute(), PYTHONIOENCODING="ascii", PYTHONUTF8="1")
+def test_an_error_shows_in_any_terminal(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    done = in_a_shell("states", "no→log.csv", encoding="ascii")
     assert done.returncode == 2
-    assert done.stderr.startswith(b"Error: there is no file 'no->log.csv'.")
+    assert done.stderr.startswith("Error: there is no file 'no->log.csv'.")
 
 
 def test_the_plain_locale_without_a_home_fails_no_command(folder):
@@ -115,16 +98,18 @@ def test_one_core_is_enough(folder):
     ],
     ids=lambda words: f"{words[0]} {words[-1]}",
 )
-def test_a_full_disk_is_one_line_and_leaves_no_file(folder, tmp_path, arguments):
+def test_a_full_disk_is_one_line_and_leaves_no_file(folder, tmp_path, arguments, monkeypatch):
+    monkeypatch.chdir(folder)
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     words = [word.replace("OUT", str(tmp_path)) for word in arguments]
-    assert run(folder, *words, **absolute()).returncode == 0  # kernels are compiled, and kept, the first time
+    assert in_a_shell(*words).returncode == 0  # kernels are compiled, and cached, the first time
     (written,) = tmp_path.iterdir()
     whole = written.read_bytes()
     assert len(whole) > 16_384
-    done = run(folder, *words, "--force", "--quiet", command=("-c", SMALL_FILES), **absolute())
+    with small_files(16_384):
+        done = in_a_shell(*words, "--force", "--quiet")
     assert done.returncode == 2
-    (line,) = done.stderr.decode().splitlines()
+    (line,) = done.stderr.splitlines()
     assert line.startswith(f"Error: cannot write '{words[-1]}")
     assert line.endswith(": File too large.")
     assert [path.name for path in tmp_path.iterdir()] == [written.name]

@@ -1,12 +1,9 @@
 """Logs whose propensities nobody wrote down, on the command line."""
 
-import subprocess
-import sys
-
 import pytest
 
 import seachange as sc
-from cli.shop import COLUMNS, MAPPING, NAMES, succeed, succeed_in_json, table_of_two_worlds
+from cli.shop import COLUMNS, MAPPING, NAMES, in_a_shell, succeed, succeed_in_json, table_of_two_worlds
 
 WITHOUT = ",".join(pair for pair in COLUMNS.split(",") if not pair.startswith("propensity"))
 
@@ -17,11 +14,6 @@ def bare(tmp_path_factory):
     path = tmp_path_factory.mktemp("bare") / "bare.csv"
     table_of_two_worlds(0).drop(NAMES["propensity"]).write_csv(path)
     return path
-
-
-def in_a_shell(*arguments):
-    command = [sys.executable, "-m", "seachange", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, encoding="utf-8")
 
 
 def test_states_are_found_without_propensities(bare):

@@ -1,10 +1,7 @@
 """What all commands have in common: help that fits, --quiet, completion, what to do next."""
 
-import os
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import polars
@@ -13,7 +10,7 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 import seachange as sc
-from cli.shop import COLUMNS, QUICK, N, late_log, misuse, run, succeed, succeed_in_json
+from cli.shop import COLUMNS, QUICK, N, in_a_shell, late_log, misuse, run, succeed, succeed_in_json
 from seachange.cli.commands import app
 from seachange.cli.console import BUG, ERROR, NOT_USABLE, WARNINGS, next_steps
 from seachange.formats.column_roles import USUAL_NAMES
@@ -152,7 +149,6 @@ def test_what_may_follow_can_be_copied(folder, tmp_path):
     assert run(*words, "--columns", COLUMNS).exit_code == 0
 
 
-@pytest.mark.small
 def test_next_steps_stand_below_each_other():
     assert next_steps(("check", "a b.csv"), ("learn", "x")) == (
         "Next: seachange check 'a b.csv'\n      seachange learn x"
@@ -171,23 +167,13 @@ def test_next_steps_stand_below_each_other():
         ("learn ear", []),
     ],
 )
-def test_the_shell_completes_commands_options_and_choices(words, completed):
+def test_the_shell_completes_commands_options_and_choices(words, completed, monkeypatch):
     """Files are left to the shell, which knows them."""
     line = f"seachange {words}".split(" ")
-    environment = {
-        "COMP_WORDS": " ".join(line),
-        "COMP_CWORD": str(len(line) - 1),
-        "_SEACHANGE_COMPLETE": "complete_bash",
-    }
-    code = "import sys; from seachange.cli import main; sys.argv = ['seachange']; main()"
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env=os.environ | environment,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    monkeypatch.setenv("COMP_WORDS", " ".join(line))
+    monkeypatch.setenv("COMP_CWORD", str(len(line) - 1))
+    monkeypatch.setenv("_SEACHANGE_COMPLETE", "complete_bash")
+    done = in_a_shell()
     assert done.stdout.split() == completed, done.stderr
 
 

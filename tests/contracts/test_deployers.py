@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import seachange as sc
+from properties import examples
 from seachange.deploy import Decision, DeploymentState
 from seachange.errors import ModelFileError, ParameterError, SeachangeError
 from seachange.protocols import Deployer
@@ -24,7 +25,7 @@ def deployers(request):
 
     made = {}
     for kind in KINDS:
-        log = _log(kind)
+        log = _log(kind, 400)
         model = sc.learn(log, oracle=sc.HMMOracle(n_states=2, rewards="gaussian"), objective="ips")
         made["exp4s", kind] = sc.Exp4S(model.policies, exploration=0.05)
         made["exp4s as printed", kind] = sc.Exp4S(model.policies, mixing="paper")
@@ -92,7 +93,7 @@ def test_it_keeps_the_protocol_and_never_changes_a_state(deployers, name, kind):
 
 
 @every_deployer
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(
     exploration=st.floats(0, 1),
     mask=st.lists(st.booleans(), min_size=3, max_size=3).filter(any),
@@ -130,6 +131,7 @@ def test_a_model_deploys_with_the_exploration_that_is_asked_for(oracle, n_states
             model.deployer(kind, exploration=1.5)
 
 
+@pytest.mark.small
 @every_deployer
 def test_a_rollout_is_acting_and_updating_to_the_bit(deployers, name, kind):
     deployer, n = deployers[name, kind], 400

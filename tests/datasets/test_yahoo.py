@@ -8,10 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from datasets.yahoo_lines import invented_r6a, invented_r6b, r6a_line, read_slowly, rounds_of
+from properties import examples
 from seachange.datasets.yahoo_r6 import YahooLog, days_of, looks_like
 from seachange.errors import LogError
-
-pytestmark = pytest.mark.small
 
 EVEN = [1.0, 0.2, 0.2, 0.2, 0.2, 0.2]
 SOUND_A = r6a_line(1_241_000_000, 900_001, 1, EVEN, {900_001: EVEN, 900_002: EVEN})
@@ -61,7 +60,7 @@ def test_the_example_of_r6b_is_a_vector_of_136(written):
     assert (part.action[0], part.propensity[0], part.pool.names.to_list()) == (1, 1 / 3, [900_001, 900_002, 900_003])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.floats(0, 1) | st.floats(-1e6, 1e6) | st.integers(1 - 10**9, 10**9 - 1), st.integers(0, 6))
 def test_values_are_the_doubles_that_python_reads(tmp_path_factory, value, decimals):
     text = f"{value:.{decimals}f}"

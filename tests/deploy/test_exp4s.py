@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import seachange as sc
+from properties import examples
 from seachange.errors import ParameterError
 
 pytestmark = pytest.mark.small
@@ -38,7 +39,7 @@ distributions = st.integers(2, 4).flatmap(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     advice=distributions,
     rewards=st.lists(st.floats(-5, 5), min_size=1, max_size=30),
@@ -131,6 +132,7 @@ def test_a_mean_at_an_end_says_nothing(mean):
         )
 
 
+@pytest.mark.large
 def test_where_rewards_are_rare_experts_are_told_apart_sooner():
     class World:
         horizon, n_actions = 20_000, 2

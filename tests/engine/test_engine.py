@@ -7,8 +7,6 @@ from threadpoolctl import threadpool_info
 
 from seachange.engine import map_in_order, one_thread
 
-pytestmark = pytest.mark.small
-
 
 def slow_square(x):
     time.sleep(0.02 * (3 - x % 4))

@@ -6,8 +6,6 @@ import pytest
 
 from seachange.engine import listening, map_in_order, stage
 
-pytestmark = pytest.mark.small
-
 
 def test_without_a_listener_stages_are_of_no_consequence():
     with stage("outer", 2) as outer:
@@ -62,7 +60,7 @@ def test_what_is_expected_may_change_on_the_way():
 
 
 def test_stages_of_threads_are_parts_of_the_stage_around_them():
-    together = threading.Barrier(3, timeout=30)
+    together = threading.Barrier(3, timeout=300)
 
     def work(number):
         with stage(f"part {number}", 2) as part:

@@ -159,6 +159,7 @@ def sampled_log(n, seed):
     return sc.BanditLog.from_arrays(a, r, LOGGING[x, a], contexts=CONTEXTS[x], n_actions=2)
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("estimator", ["ips", "snips", "dm", "dr"])
 def test_standard_errors_are_the_spread_over_logs(estimator):
     exact = np.sum(CONTEXT_PROBS[:, None] * TARGET.probs * CLICK)
@@ -209,6 +210,7 @@ def test_all_estimators_work_for_every_kind_of_context(make_log, kind):
         assert np.isfinite([estimate.value, estimate.std_error]).all()
 
 
+@pytest.mark.large
 def test_each_state_is_judged_on_its_own_rounds(make_log):
     log = make_log("none", n=1200)
     labels = sc.KnownStates((6 * np.arange(1200) // 1200) % 2).fit(log).predict(log)

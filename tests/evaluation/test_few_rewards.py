@@ -31,6 +31,7 @@ def few_clicks(n, clicks, seed=0, **columns):
     return log, generator.dirichlet(np.ones(K), size=n)
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("sequences", [None, 10])
 @pytest.mark.parametrize("clicks", [1, 2, 3, 4, 5])
 @pytest.mark.parametrize("n", [1_000, 20_000])
@@ -42,6 +43,7 @@ def test_few_clicks_have_finite_intervals_about_the_value(n, clicks, sequences):
         assert found.high < 12 * 4 / n
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("confidence", [0.8, 0.95, 0.99])
 @pytest.mark.parametrize("clicks", [1, 2, 3, 4, 5])
 def test_clicks_of_equal_weight_have_the_exact_interval_of_a_poisson_mean(clicks, confidence):
@@ -105,6 +107,7 @@ def coverage_of_few(expected, sameness, seeds):
     return {name: count / logs for name, count in covered.items()}, logs
 
 
+@pytest.mark.large
 @pytest.mark.parametrize(("expected", "sameness"), [(1.0, 0.3), (3.0, 1.0), (5.0, 0.3), (12.0, 1.0)])
 def test_intervals_of_few_clicks_hold_the_value_as_often_as_they_say(expected, sameness):
     found, logs = coverage_of_few(expected, sameness, range(150))

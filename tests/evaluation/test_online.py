@@ -17,6 +17,7 @@ from seachange.kernels.replay_steps import include
 from seachange.log.clusters import Clusters
 
 
+@pytest.mark.small
 @pytest.mark.parametrize(("name", "kind", "adaptive"), list(product(NAMES, KINDS, [False, True])))
 def test_the_kernels_are_acting_and_updating_to_the_bit(deployers, make_log, name, kind, adaptive):
     """By a reference that knows ``act`` and ``update`` alone, on a log with masks and interleaved sequences."""

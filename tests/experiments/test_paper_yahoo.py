@@ -13,15 +13,26 @@ from typer.testing import CliRunner
 from seachange.cli.commands import app
 from seachange.errors import LogError, OutputError
 from seachange.experiments import paper_yahoo as yahoo
-from seachange.experiments.paper_yahoo import SIMULATED, RunStore, read_days, simulated_days
+from seachange.experiments.paper_yahoo import MARK, SIMULATED, RunStore, read_days
 from seachange.simulate import FrontPage, Visits
+from seachange.simulate.front_page import write_days
 
-OPTIONS = ["--days", "1", "--next-days", "1", "--runs", "2", "--states", "2", "--up-to", "0", "--workers", "1"]
+OPTIONS = ["--days", "1", "--next-days", "1", "--runs", "1", "--states", "2", "--up-to", "0", "--workers", "1"]
 
 
 @pytest.fixture(scope="module")
-def days(tmp_path_factory):
-    return simulated_days(tmp_path_factory.mktemp("days"), 2, 0)
+def visits():
+    """Two days of a simulated front page, with a visit every 40 seconds."""
+    return FrontPage(seed=0, n_days=2).visits().where(slice(None, None, 40))
+
+
+@pytest.fixture(scope="module")
+def days(tmp_path_factory, visits):
+    """A folder with the files of these days, with 23 broken lines."""
+    folder = tmp_path_factory.mktemp("days")
+    (folder / MARK).write_text("simulated")
+    write_days(visits, folder, broken=0.005)
+    return folder
 
 
 @pytest.fixture
@@ -38,14 +49,14 @@ def never_again(*_, **__):
     raise AssertionError("this was done before")
 
 
-def test_the_log_through_files_is_the_log_of_the_page_itself(days, tmp_path):
+def test_the_log_through_files_is_the_log_of_the_page_itself(days, visits, tmp_path):
     found = Visits.load(read(days, tmp_path).visits)
     settings = yahoo.Settings(days=1, next_days=1)
-    through, direct = (yahoo.worlds(each, settings) for each in (found, FrontPage(seed=0, n_days=2).visits()))
+    through, direct = (yahoo.worlds(each, settings) for each in (found, visits))
     for day, (ours, theirs) in enumerate(zip(through, direct, strict=True)):
         for world in (ours, theirs):
             assert set(world.visits.days) == {day}
-        for one, other in zip(ours.rounds(7, 30_000), theirs.rounds(7, 30_000), strict=True):
+        for one, other in zip(ours.rounds(7, 700), theirs.rounds(7, 700), strict=True):
             np.testing.assert_array_equal(one.mean_rewards, other.mean_rewards)
             np.testing.assert_array_equal(one.rewards, other.rewards)
         ids = [world.visits.document_ids[world.visits.shown] for world in (ours, theirs)]
@@ -58,8 +69,8 @@ def test_the_log_through_files_is_the_log_of_the_page_itself(days, tmp_path):
 
 def test_days_are_read_once_and_what_was_read_is_said(days, tmp_path, monkeypatch):
     first = read(days, tmp_path)
-    assert first.summary.startswith("172,800 visits on 2 days (2009-05-01 to 2009-05-02)")
-    assert "; 21 lines rejected (most often: " in first.summary
+    assert first.summary.startswith("4,320 visits on 2 days (2009-05-01 to 2009-05-02)")
+    assert "; 23 lines rejected (most often: " in first.summary
     assert first.data == SIMULATED
     monkeypatch.setattr("seachange.experiments.paper_yahoo.visits_of", never_again)
     assert read(days, tmp_path) == first
@@ -94,14 +105,14 @@ def test_other_files_of_the_same_names_are_read_again(copied, tmp_path):
     before = read(folder, tmp_path)
     lines = gzip.decompress(first.read_bytes()).decode().splitlines()
     flipped = [f"{time} {shown} {1 - int(click)} {rest}" for time, shown, click, rest in
-               (line.split(" ", 3) for line in lines[:1_000])]  # fmt: skip
+               (line.split(" ", 3) for line in lines[:500])]  # fmt: skip
     first.write_bytes(gzip.compress("\n".join(flipped).encode()))
     assert read(folder, tmp_path).summary != before.summary
 
 
 def test_a_day_that_breaks_off_is_named_with_what_was_read(copied, tmp_path):
     folder, (_, second) = copied
-    second.write_bytes(second.read_bytes()[:-100_000])
+    second.write_bytes(second.read_bytes()[:-10_000])
     with pytest.raises(LogError, match=rf"{second.name}.*rounds were read before"):
         read(folder, tmp_path)
     assert not (tmp_path / "visits.npz").exists()
@@ -168,6 +179,8 @@ def test_runs_go_on_where_they_stopped(tmp_path):
 
 
 def test_the_command_goes_from_files_to_the_table_and_runs_nothing_twice(tmp_path, monkeypatch):
+    all_visits = FrontPage.visits
+    monkeypatch.setattr(FrontPage, "visits", lambda page: all_visits(page).where(slice(None, None, 8)))
     command = ["replicate", "yahoo", "--standin", *OPTIONS, "-o", str(tmp_path / "out"), "--json"]
     done = CliRunner().invoke(app, command, catch_exceptions=False)
     assert done.exit_code == 0, done.output
@@ -215,12 +228,12 @@ def test_visits_at_midnight_may_be_in_the_file_of_the_day_before(copied, tmp_pat
     with gzip.open(second, "rt") as file:
         lines = file.readlines()
     with gzip.open(second, "wt") as file:
-        file.writelines(lines[1_000:])
+        file.writelines(lines[100:])
     with gzip.open(first, "at") as file:
-        file.writelines(lines[:1_000])
+        file.writelines(lines[:100])
     with gzip.open(second, "at") as file:
-        file.write(lines[500])
-    assert read(folder, tmp_path).summary.startswith("172,801 visits on 2 days")
+        file.write(lines[50])
+    assert read(folder, tmp_path).summary.startswith("4,321 visits on 2 days")
 
 
 def test_documents_that_pools_lack_are_told(days, tmp_path):

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
+from properties import examples
 from seachange.errors import LogError, SeachangeWarning
 from seachange.formats.decisions import NO_DECISION, SECOND_REWARD, DecisionLog, DecisionsLog, looks_like
 from seachange.reading import open_raw, read_log
@@ -30,7 +31,7 @@ RECORDS = st.fixed_dictionaries(
     },
 )
 DECISIONS = st.lists(st.tuples(RECORDS, st.sampled_from("abc"), st.floats(1e-6, 1)), min_size=1, max_size=12)
-LATER = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+LATER = settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def joined(parts):

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from seachange.reading import open_raw
+
 READ = """
 import resource, sys
 from peak_memory import peak_megabytes
@@ -46,27 +48,29 @@ def read(path, format, seconds):
     return tuple(map(int, done.stdout.split()))
 
 
-@pytest.mark.parametrize("n", [150_000, pytest.param(4_000_000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("n", [100_000, pytest.param(4_000_000, marks=pytest.mark.long)])
 @pytest.mark.parametrize("format", SOUND)
 def test_rejected_lines_take_memory_in_proportion(format, n, tmp_path):
     path = tmp_path / "log"
     path.write_text(SOUND[format] * 20 + "x\n" * n)
-    _, rejected, megabytes = read(path, format, seconds=n / 1000)
+    _, rejected, megabytes = read(path, format, seconds=300 + n / 1000)
     assert rejected >= n or format == "criteo"  # where such lines belong to the impression before them
     assert megabytes < 40 + n / 50_000
 
 
+@pytest.mark.filterwarnings("ignore::seachange.errors.SeachangeWarning")
 @pytest.mark.parametrize("value", ['"%s"', '{"%s":1}'])
 def test_many_different_strings_take_linear_time(value, tmp_path):
     """Strings that differ in few bits, and keys that differ in every line."""
-    seconds = []
-    for n in (2_000, 16_000):
+    seconds = {}
+    for n in (100, 2_000, 16_000):  # the first loads what reading needs
         path = tmp_path / f"{n}"
         path.write_text("".join(ROUND % (value % f"{'a' * 64}{k * 31 % 65536:04x}") for k in range(n)))
-        before = time.perf_counter()
-        read(path, "dsjson", seconds=100)
-        seconds.append(time.perf_counter() - before)
-    assert seconds[1] < 16 * seconds[0]  # 64 times as long if it were quadratic
+        before = time.process_time()
+        for _ in open_raw(path, format="dsjson").parts():
+            pass
+        seconds[n] = time.process_time() - before
+    assert seconds[16_000] < 24 * seconds[2_000]  # 64 times as long if it were quadratic
 
 
 NESTING = [("[", "]"), ('{"x":', "}"), ("}", "{"), ("{", ""), ('["]",', "]")]
@@ -77,15 +81,15 @@ def test_deep_nesting_is_a_rejected_line(depth, tmp_path):
     path = tmp_path / "log"
     values = [f"{opening * depth}1{closing * depth}" for opening, closing in NESTING]
     path.write_text(ROUND % 1 * 40 + "".join(ROUND % value + value + "\n" for value in values) + ROUND % 1 * 40)
-    assert read(path, "dsjson", seconds=100)[:2] == (80, 2 * len(values))
+    assert read(path, "dsjson", seconds=300)[:2] == (80, 2 * len(values))
     lines = [{"decision": str(k), "action": "b", "propensity": 1, "context": {"x": k}} for k in range(len(values))]
     texts = [json.dumps(line).replace(f'"x": {k}', f'"x": {values[k]}') for k, line in enumerate(lines)]
     path.write_text(SOUND["decisions"] + "\n".join(texts) + "\n")
-    assert read(path, "decisions", seconds=100)[:2] == (1, len(values))
+    assert read(path, "decisions", seconds=300)[:2] == (1, len(values))
 
 
 def test_long_lines_of_vowpal_wabbit_take_linear_time(tmp_path):
     path = tmp_path / "log"
     lines = ["|" + " a:" * 500_000, "|" * 1_000_000, "| " + "=" * 1_000_000, "| " + "a" * 1_000_000, "1 " * 500_000]
     path.write_text(SOUND["vw"] + "".join(f"1:2:0.5 {line}\n" for line in lines))
-    read(path, "vw", seconds=60)
+    read(path, "vw", seconds=300)

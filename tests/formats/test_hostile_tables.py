@@ -18,7 +18,7 @@ from seachange.formats.sources import blocks_of, files_of
 from seachange.reading import open_raw
 
 GIGABYTE = 1 << 30
-# What 2 or 8 MB of lines that cannot be read may cost; 8 MB took 2.35 GB.
+# What 1 or 8 MB of lines that cannot be read may cost; 8 MB took 2.35 GB.
 MOST_MEMORY = 200 << 20
 
 COUNT = """
@@ -49,7 +49,7 @@ def counted(few, many, limit=2 * GIGABYTE):
     command = [sys.executable, "-c", COUNT, str(few), str(many), str(limit)]
     # Each thread reserves address space, and polars starts one per core.
     environment = os.environ | {"POLARS_MAX_THREADS": "2", "OPENBLAS_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "2"}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
     assert done.returncode == 0, done.stderr[-2000:]
     kilobytes, found = done.stdout.split(" ", 1)
     return 1024 * int(kilobytes), found.strip()
@@ -83,11 +83,11 @@ def test_deep_nesting_costs_its_line_at_most(tmp_path, nest, depth):
 @pytest.mark.parametrize("lines", [b"a,1,0.5,word\n", b'a,1,0.5,"word"\n', b'a,1,0.5,5" pipe\n'])
 def test_one_bad_byte_does_not_make_csv_reading_quadratic(tmp_path, lines, bad):
     path = tmp_path / "log.csv"
-    n = 3_200_000 // len(lines)
+    n = 800_000 // len(lines)
     path.write_bytes(b"action,reward,propensity,x\n" + lines * n + b"b,0,0.5," + bad + b"\n")
     start = time.process_time()
     parts = list(CsvLog(path).parts())
-    assert time.process_time() - start < 20  # it took 115 seconds
+    assert time.process_time() - start < 5  # it took 115 seconds for four times as many lines
     assert sum(map(len, parts)) == n
     assert [one.line for part in parts for one in part.rejected] == [n + 2]
 
@@ -95,16 +95,16 @@ def test_one_bad_byte_does_not_make_csv_reading_quadratic(tmp_path, lines, bad):
 @pytest.mark.parametrize("line", [b'x","\n', b'5" pipe,"b\n""\n', b'"a,b\n'])
 def test_quotes_that_never_close_do_not_make_csv_reading_quadratic(tmp_path, line):
     path = tmp_path / "log.csv"
-    path.write_bytes(b"action,reward\na,1\n" + line * (1_000_000 // len(line)) + b"b,0\n")
+    path.write_bytes(b"action,reward\na,1\n" + line * (500_000 // len(line)) + b"b,0\n")
     start = time.process_time()
     parts = list(CsvLog(path).parts())
-    assert time.process_time() - start < 30
+    assert time.process_time() - start < 8
     seen = {*(line for part in parts for line in part.lines.tolist())}
     assert 2 in seen
     assert len(seen) + sum(len(part.rejected) for part in parts) > 1_000
 
 
-@pytest.mark.parametrize("lines", [1 << 20, pytest.param(1 << 22, marks=pytest.mark.long)])
+@pytest.mark.parametrize("lines", [1 << 19, pytest.param(1 << 22, marks=pytest.mark.long)])
 @pytest.mark.parametrize("name", ["log.csv", "log.jsonl"])
 def test_a_rejected_line_costs_little_memory(tmp_path, name, lines):
     good = "action,reward\na,1\n" if name == "log.csv" else '{"action":"a","reward":1}\n'
@@ -163,10 +163,10 @@ def test_pipes_and_devices_are_refused(tmp_path):
 
 
 def test_many_blank_lines_before_the_header_take_no_time(tmp_path):
-    (tmp_path / "log.csv").write_bytes(b"\n" * 60_000 + b"action,reward\n" + b"a,1\n" * 500_000)
+    (tmp_path / "log.csv").write_bytes(b"\n" * 60_000 + b"action,reward\n" + b"a,1\n" * 200_000)
     start = time.process_time()
-    assert sum(map(len, CsvLog(tmp_path / "log.csv").parts())) == 500_000
-    assert time.process_time() - start < 20
+    assert sum(map(len, CsvLog(tmp_path / "log.csv").parts())) == 200_000
+    assert time.process_time() - start < 8
 
 
 @pytest.mark.parametrize(

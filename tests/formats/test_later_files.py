@@ -10,10 +10,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import seachange as sc
+from properties import examples
 from seachange.errors import LogError
 
 pytestmark = pytest.mark.filterwarnings("ignore::seachange.errors.SeachangeWarning")
-PROPERTY = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+PROPERTY = settings(
+    max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 
 # Texts that stand for different things in different company.
 TEXTS = ["yes", "no", "maybe", "1.0", "2.0", "beta", "01", "2", "NA", "", "x y", "1e3", "abc", "0", "true"]
@@ -126,7 +129,7 @@ def test_lines_of_json_are_encoded_alike_in_any_company(tmp_path, made):
     alike(whole, later, some, [rows[i] for i in some])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1))
 def test_a_number_among_texts_has_the_text_that_polars_gives_it(numbers):
     from seachange.log.raw import text_of

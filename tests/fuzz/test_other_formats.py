@@ -18,8 +18,8 @@ from seachange.errors import SeachangeError
 from seachange.formats.decisions import DecisionLog, DecisionsLog
 
 MUTANTS = [
-    pytest.param(range(200), id="200"),
-    pytest.param(range(200, 10_200), id="10000", marks=pytest.mark.long),
+    pytest.param(range(100), id="100"),
+    pytest.param(range(100, 10_100), id="10000", marks=pytest.mark.long),
 ]
 ROWS = 5
 

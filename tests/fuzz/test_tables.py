@@ -40,6 +40,7 @@ JSON = {"flat": TABLE.write_ndjson().encode(), "nested": NESTED.write_ndjson().e
 
 
 LONG = pytest.mark.long
+FEW, MANY = range(50), range(50, 10_000)
 
 
 def places(log, part, row):
@@ -140,13 +141,13 @@ def check_parquet(damaged, log, parts):
     return 0
 
 
-@pytest.mark.parametrize("seeds", [range(200), pytest.param(range(200, 10_000), marks=LONG)], ids=["few", "many"])
+@pytest.mark.parametrize("seeds", [FEW, pytest.param(MANY, marks=LONG)], ids=["few", "many"])
 @pytest.mark.parametrize("shape", CSV)
 def test_damaged_csv_is_read_as_it_stands_or_not_at_all(shape, seeds, tmp_path):
     assert survive(CSV[shape], seeds, tmp_path / "log.csv", CsvLog, check_csv) > len(seeds) / 2
 
 
-@pytest.mark.parametrize("seeds", [range(200), pytest.param(range(200, 10_000), marks=LONG)], ids=["few", "many"])
+@pytest.mark.parametrize("seeds", [FEW, pytest.param(MANY, marks=LONG)], ids=["few", "many"])
 @pytest.mark.parametrize("shape", JSON)
 def test_damaged_json_lines_are_read_as_they_stand_or_not_at_all(shape, seeds, tmp_path):
     assert survive(JSON[shape], seeds, tmp_path / "log.jsonl", JsonLinesLog, check_json) > len(seeds) / 2
@@ -157,7 +158,7 @@ ABORTS = {3597}
 COLUMN_ABORTS = {201, 1164, 1702, 2082, 2118, 2349, 3700, 4649, 5027, 5424, 5750, 7193, 7765, 7773, 9105, 9178}
 
 
-@pytest.mark.parametrize("seeds", [range(200), pytest.param(range(200, 10_000), marks=LONG)], ids=["few", "many"])
+@pytest.mark.parametrize("seeds", [FEW, pytest.param(MANY, marks=LONG)], ids=["few", "many"])
 def test_damaged_parquet_is_an_error_of_ours_at_worst(seeds, tmp_path):
     buffer = io.BytesIO()
     NESTED.write_parquet(buffer)
@@ -165,7 +166,7 @@ def test_damaged_parquet_is_an_error_of_ours_at_worst(seeds, tmp_path):
     assert survive(buffer.getvalue(), bearable, tmp_path / "log.parquet", ParquetLog, check_parquet) > len(seeds) / 50
 
 
-@pytest.mark.parametrize("seeds", [range(200), pytest.param(range(200, 10_000), marks=LONG)], ids=["few", "many"])
+@pytest.mark.parametrize("seeds", [FEW, pytest.param(MANY, marks=LONG)], ids=["few", "many"])
 def test_damage_to_a_column_of_parquet_stays_in_it(seeds, tmp_path):
     path = tmp_path / "log.parquet"
     NESTED.write_parquet(path, compression="uncompressed")

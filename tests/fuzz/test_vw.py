@@ -185,12 +185,12 @@ def survived(check, files, count, path):
 
 
 @pytest.mark.parametrize("sample", [0, 1, 512])  # lines that teach polars what to read
-@pytest.mark.parametrize("count", [200, pytest.param(10_000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("count", [50, pytest.param(10_000, marks=pytest.mark.long)])
 def test_damaged_dsjson_is_read_as_a_slow_reader_reads_it(count, sample, tmp_path, monkeypatch):
     monkeypatch.setattr(dsjson, "SAMPLE", sample)
     survived(check_dsjson, DSJSON, count, tmp_path / "log.json")
 
 
-@pytest.mark.parametrize("count", [200, pytest.param(10_000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("count", [50, pytest.param(10_000, marks=pytest.mark.long)])
 def test_damaged_text_is_read_as_a_slow_reader_reads_it(count, tmp_path):
     survived(check_text, TEXT, count, tmp_path / "log.vw")

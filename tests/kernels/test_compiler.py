@@ -53,7 +53,7 @@ def run(site, place, *, unprivileged=True, code=KERNEL, **environment):
         command = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", *command]
     known = {"PATH": os.environ["PATH"], "PYTHONPATH": str(site), "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(
-        command, env=known | environment, cwd=place, capture_output=True, text=True, timeout=120, check=False
+        command, env=known | environment, cwd=place, capture_output=True, text=True, timeout=300, check=False
     )
     assert (done.returncode, done.stdout) == (0, "1\n"), done.stderr
     return done.stderr

@@ -8,10 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from log.logged import assert_equal_logs
+from properties import examples
 from seachange import BanditLog
 from seachange.errors import LogError
-
-pytestmark = pytest.mark.small
 
 NAN, INF = float("nan"), float("inf")
 # The properties below decide with plain Python which rows are good, and never ask the code that they check.
@@ -52,7 +51,7 @@ def log_of_rows(rows, on_bad_rows):
     )
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(rows=ROUNDS)
 def test_dropping_leaves_the_log_of_the_good_rows_whatever_is_bad(rows):
     good = [row for row in rows if is_good(row)]
@@ -68,7 +67,7 @@ def test_dropping_leaves_the_log_of_the_good_rows_whatever_is_bad(rows):
     )
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(rows=ROUNDS)
 def test_a_log_is_refused_exactly_where_a_row_is_bad(rows):
     if all(is_good(row) for row in rows):

@@ -14,8 +14,6 @@ from seachange.errors import LogError, ParameterError, SeachangeError
 from seachange.log.bandit_log import require_rewards
 from seachange.log.joint_features import JointFeatures
 
-pytestmark = pytest.mark.small
-
 COLUMNS = ("actions", "rewards", "propensities", "contexts", "action_mask", "logging_probs", "times", "sequences")
 
 

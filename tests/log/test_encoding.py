@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from log.logged import assert_equal_logs
 from log.raw_rounds import ListLog, rounds_of
+from properties import examples
 from seachange import BanditLog
 from seachange.errors import LogError, ParameterError, SeachangeWarning
 from seachange.log import feature_fitting
@@ -79,7 +80,7 @@ ACTION = st.fixed_dictionaries({"price": VALUES, "kind": st.one_of(st.none(), st
 ROUND = st.fixed_dictionaries({"hour": VALUES, "actions": st.lists(ACTION, min_size=1, max_size=4)})
 
 
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=examples(80))
 @given(rounds=st.lists(ROUND, min_size=1, max_size=8))
 def test_records_with_lists_are_the_table_to_the_bit(rounds):
     actions = pl.DataFrame(

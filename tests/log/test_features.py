@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import seachange as sc
 from log.raw_rounds import ListLog, fitted, rounds_of
+from properties import examples
 from seachange.errors import LogError, SeachangeWarning
 from seachange.log import feature_fitting
 from seachange.log.encoding import fill, log_from_raw
@@ -55,7 +56,7 @@ def contexts_of(spec, frame):
     return rows
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(rows=st.lists(ROWS, min_size=1, max_size=12), later=st.lists(ROWS, max_size=6), single=st.booleans())
 def test_records_one_by_one_are_the_table_to_the_bit(rows, later, single):
     schema = SCHEMA | ({"age": pl.Float32, "visits": pl.Float32} if single else {})
@@ -69,7 +70,7 @@ def test_records_one_by_one_are_the_table_to_the_bit(rows, later, single):
         assert context.tobytes() == row.tobytes()
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(
     rows=st.lists(ROWS, min_size=1, max_size=20),
     cuts=st.lists(st.integers(0, 20), max_size=3),

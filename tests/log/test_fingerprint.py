@@ -6,8 +6,6 @@ import pytest
 from log.logged import KINDS, K, N, log_of, logged_arrays
 from seachange import BanditLog
 
-pytestmark = pytest.mark.small
-
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_equal_logs_have_equal_fingerprints(kind):

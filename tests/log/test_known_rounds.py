@@ -7,8 +7,6 @@ import seachange as sc
 from seachange.log.fingerprint import REMEMBERED, remembered, share_known
 from seachange.model_file import Provenance
 
-pytestmark = pytest.mark.small
-
 
 def some_log(n, seed, contexts="numbers", times=None):
     generator = np.random.default_rng(seed)

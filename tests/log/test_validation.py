@@ -10,8 +10,6 @@ from seachange import BanditLog
 from seachange.errors import LogError, ParameterError, SeachangeError
 from seachange.log.validation import RULES
 
-pytestmark = pytest.mark.small
-
 NAN, INF = float("nan"), float("inf")
 N = 10
 

@@ -6,6 +6,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import seachange as sc
+from properties import examples
 from seachange.policies.objectives import Objective
 from seachange.policies.reward_models import fit_rewards
 
@@ -75,7 +76,7 @@ def assert_gradient(objective, coefs, generator):
     assert np.sum(gradient * direction) == pytest.approx((ahead - behind) / (2 * step), abs=1e-5, rel=1e-5)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     kind=st.sampled_from(["none", "shared", "per action"]),
     masked=st.booleans(),
@@ -97,7 +98,7 @@ def test_value_is_the_definition_and_gradient_its_slope(
     assert_gradient(objective, generator.normal(size=log.joint.shape), generator)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     kind=st.sampled_from(["none", "shared", "per action"]),
     masked=st.booleans(),
@@ -144,6 +145,7 @@ def test_float32_features_give_the_same_to_their_precision():
         np.testing.assert_allclose(one[1], other[1], rtol=1e-4, atol=1e-7)
 
 
+@pytest.mark.large
 @pytest.mark.parametrize(
     "learner", [sc.IPSLearner(), sc.DRLearner(), sc.POEMLearner(), sc.CrossEntropyLearner()], ids=repr
 )

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import seachange as sc
 from model.worlds import load_failing, npy, write_zip
+from properties import examples
 from seachange.errors import LogError, ParameterError, SeachangeWarning
 from seachange.policies.reward_models import cross_fitted
 from seachange.policies.tabular import situations_of
@@ -118,7 +119,7 @@ def test_dm_and_dr_are_the_best_of_all_deterministic_policies(objective):
 
 
 @pytest.mark.filterwarnings("ignore::seachange.errors.SeachangeWarning")
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     seed=st.integers(0, 10_000),
     clip=st.sampled_from([0.5, 1.0, 1.7, 3.0, 10.0]),

@@ -9,8 +9,6 @@ from hypothesis import strategies as st
 
 from seachange.propensities.estimation import RatePrior
 
-pytestmark = pytest.mark.small
-
 
 def log_likelihood(prior, taken, shown):
     """Σ_a log Σ_g w_g Poisson(c_a; λ_g s_a), term by term."""

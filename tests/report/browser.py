@@ -11,7 +11,7 @@ import sys
 import time
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
-SECONDS = 60
+SECONDS = 300
 PLACE = "import os, sys; [os.dup2(int(sys.argv[i]), 2 + i) for i in (1, 2)]; os.execv(sys.argv[3], sys.argv[3:])"
 
 
@@ -30,8 +30,9 @@ class Browser:
         moved = [fcntl.fcntl(each, fcntl.F_DUPFD, 20) for each in (theirs_in, theirs_out)]
         command = [
             sys.executable, "-c", PLACE, *map(str, moved),
-            path, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--remote-debugging-pipe",
-            "--disable-background-networking", "--disable-component-update", f"--user-data-dir={profile}",
+            path, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
+            "--remote-debugging-pipe", "--disable-background-networking", "--disable-component-update",
+            f"--user-data-dir={profile}",
         ]  # fmt: skip
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         self.process = subprocess.Popen(command, pass_fds=moved, **quiet)

@@ -111,6 +111,7 @@ def test_visits_with_too_few_documents_are_left_out(visits):
         Clickstream(visits=visits, click_rates=ClickRates.of(visits), n_documents=30)
 
 
+@pytest.mark.small
 def test_features_may_be_crossed_or_an_identity(visits, world):
     few = visits.where(slice(0, 3_000))
     crossed = Clickstream(visits=few, click_rates=world.click_rates, features="crossed").log(0)

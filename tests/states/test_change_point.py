@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import seachange as sc
+from properties import examples
 from seachange.errors import NoChangeWarning, ParameterError, SeachangeWarning
 
 pytestmark = pytest.mark.small
@@ -40,7 +41,7 @@ def log_of(rewards):
     return sc.BanditLog.from_arrays(np.zeros(n), rewards, np.ones(n))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     rewards=st.lists(st.sampled_from([0.0, 0.25, 0.5, 1.0]), min_size=6, max_size=60),
     window=st.integers(1, 6),
@@ -124,7 +125,7 @@ def test_the_value_of_a_state_is_the_mean_reward_of_its_rounds():
     assert cut.state_values == pytest.approx([0.075, 1.0])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     segments=st.lists(st.tuples(st.integers(15, 120), st.floats(0, 1)), min_size=1, max_size=12),
     noise=st.sampled_from([0.0, 0.1, 0.3]),

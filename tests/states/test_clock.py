@@ -5,8 +5,6 @@ import pytest
 
 from seachange.states.labels import clock_of
 
-pytestmark = pytest.mark.small
-
 DAY = 86_400
 
 

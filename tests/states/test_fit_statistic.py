@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import seachange as sc
+from properties import examples
 from seachange.errors import NoChangeWarning, ParameterError, SeachangeWarning
 
 KINDS = ("none", "shared", "per action")
@@ -191,7 +192,7 @@ def odd_logs():
     }
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     kind=st.sampled_from(KINDS),
     seed=st.integers(0, 10_000),

@@ -6,8 +6,6 @@ import pytest
 import seachange as sc
 from seachange.states.labels import by_first_appearance, share_right
 
-pytestmark = pytest.mark.small
-
 
 def test_known_states_are_used_unchanged(make_log):
     states = np.repeat([0, 2, 1], 200)

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import seachange as sc
+from properties import examples
 from seachange.states.clustering import merge, renumbered
 from seachange.states.detector import critical_value, log_p_values, window_grid
 from seachange.states.segment_fits import LEAST_ROUNDS, difference, log_tail, series_of
@@ -69,7 +70,7 @@ def test_blocks_with_few_rounds_do_not_count():
     assert difference(left, right, series.metric)[1] == 1
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(seed=st.integers(0, 10_000), scale=st.sampled_from([1e-8, 1.0, 1e8]), shift=st.sampled_from([0.0, 1e6]))
 def test_units_of_rewards_do_not_matter(seed, scale, shift):
     log = some_log(seed=seed, n=60)

@@ -19,11 +19,8 @@ def share_of_the_gain(world, policy, n):
 
 @pytest.mark.parametrize("quadratic", [0.0, 0.3])
 def test_auto_recovers_the_gain_of_the_best_linear_policy(quadratic):
-    shares = []
-    for seed in range(2):
-        world = Clicks(seed=seed, horizon=50_000, quadratic=quadratic)
-        shares.append(share_of_the_gain(world, sc.AutoLearner().fit(world.log(seed)).policy_, 100_000))
-    assert np.mean(shares) > BARS[50_000, quadratic]
+    world = Clicks(seed=0, horizon=50_000, quadratic=quadratic)
+    assert share_of_the_gain(world, sc.AutoLearner().fit(world.log(0)).policy_, 100_000) > BARS[50_000, quadratic]
 
 
 @pytest.mark.long

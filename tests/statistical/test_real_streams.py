@@ -55,6 +55,7 @@ def earned(stream, deployer):
     return [float(trace.rewards.mean()) for trace in traces]
 
 
+@pytest.mark.parametrize("name", [pytest.param("insects_recur", marks=pytest.mark.long), "usenet1"], indirect=True)
 def test_both_regimes_are_found_from_the_log_alone(stream):
     oracle = sc.HMMOracle(n_states="auto").fit(stream.log)
     assert oracle.model_.n_states == 2
@@ -63,7 +64,7 @@ def test_both_regimes_are_found_from_the_log_alone(stream):
 
 # BIC charges for every coefficient and calls two regimes of 99 words no better than one; they are right all the same.
 @pytest.mark.filterwarnings("ignore::seachange.errors.NoChangeWarning")
-@pytest.mark.parametrize("n_states", [2, "auto"])
+@pytest.mark.parametrize("n_states", [2, pytest.param("auto", marks=pytest.mark.long)])
 def test_the_second_half_earns_almost_as_much_as_with_known_regimes(name, stream, n_states):
     first, expected = stream.log[: len(stream.log) // 2], STREAMS[name]
     oracle = sc.HMMOracle(n_states=n_states).fit(first)
