@@ -101,19 +101,18 @@ def read_records(text: bytes, dtypes: Mapping[str, Any], *, strict: bool) -> tup
     """
     import polars
 
-    text += b"\n"
     codes = np.frombuffer(text, np.uint8)
-    ends = np.flatnonzero(codes == ord("\n")) + 1
-    keys = np.flatnonzero((codes[:-1] == KEY_END[0]) & (codes[1:] == KEY_END[1]))
+    ends = np.append(np.flatnonzero(codes == ord("\n")), len(text))
+    keys = np.flatnonzero((codes[:-2] == KEY_END[0]) & (codes[1:-1] == KEY_END[1]))  # something must follow
     n_keys, n_lines = np.diff(np.searchsorted(keys, ends), prepend=0), len(ends)
     after = codes[keys + 2]
     nulls = bool((after == ord("n")).any() or ((after == ord(" ")).any() and SPACED_NULL in text))
     read_as = _with_nulls(dtypes) if nulls else dict(dtypes)
-    step = max(1, CHUNK_BYTES * n_lines // len(text))
+    step = max(1, CHUNK_BYTES * n_lines // (len(text) + 1))
     frames, places = [polars.DataFrame(schema=read_as)], [np.zeros(0, np.int64)]
     for start in range(0, n_lines if dtypes else 0, step):
         stop = min(start + step, n_lines)
-        chunk = text[ends[start - 1] if start else 0 : ends[stop - 1]]
+        chunk = text[ends[start - 1] + 1 if start else 0 : ends[stop - 1]]
         for kept in _candidates(chunk, stop - start):
             frame = _frame(chunk, kept, read_as, strict, nulls)
             if frame is not None and len(frame) == len(kept):
@@ -146,15 +145,15 @@ def _frame(chunk: bytes, kept: Ints, dtypes: Any, strict: bool, nulls: bool) -> 
     """A table of the lines that are kept; None if a number is too large for polars."""
     import polars
 
-    if len(kept) < chunk.count(b"\n"):
+    if len(kept) <= chunk.count(b"\n"):
         lines = chunk.split(b"\n")
-        chunk = b"".join(lines[i] + b"\n" for i in kept)
+        chunk = b"\n".join(lines[i] for i in kept)
     if nulls:
         chunk = chunk.replace(SPACED_NULL, NULL_VALUE).replace(NULL_VALUE, NULL_KEY)
     errors = polars.exceptions.PolarsError, polars.exceptions.PanicException
     if strict and chunk:
         with suppress(*errors):
-            texts = polars.Series([chunk[:-1].decode()]).str.split("\n").explode()
+            texts = polars.Series([chunk.decode()]).str.split("\n").explode()
             return texts.str.json_decode(polars.Struct(dtypes)).struct.unnest()
     with suppress(*errors):
         return polars.read_ndjson(chunk, schema=dict(dtypes), ignore_errors=True)
@@ -404,7 +403,8 @@ class _LineReader:
         if read_as != known:
             new = fast[_values_in(frame.select(list(known)).cast(polars.Schema(known))) < _values_in(frame)]
         frame = frame.select(list(wanted)).cast(polars.Schema(wanted))
-        return _Read(batch, fast, frame.select(lifting(frame.schema, self._paths)) if self._paths else frame, new)
+        lifts = self._paths and wanted
+        return _Read(batch, fast, frame.select(lifting(frame.schema, self._paths)) if lifts else frame, new)
 
     def _read_as(self, wanted: Mapping[str, Any], shape: Shape, path: tuple[str, ...] = ()) -> dict[str, Any]:
         """The types of all fields: those that are wanted, and the likely types of the others."""
