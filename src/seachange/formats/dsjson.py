@@ -62,7 +62,7 @@ LISTS = ("a", "p", "_p")
 OBSERVATION = "RewardValue"
 FEATURES, ITEMS, WORDS = "c", "_multi", "_text"
 MAX_DEPTH = 64
-SAMPLE = 512  # lines that teach polars the keys of a log
+SAMPLE = 256  # lines that teach polars the keys of a log
 # Writers round probabilities to single precision or to a few digits.
 SUM_TOLERANCE = 1e-4
 ROUNDING = 1e-7  # sums that are further off are normalized
