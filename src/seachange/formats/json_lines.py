@@ -61,7 +61,7 @@ LARGE = rb"[0-9]{39}|[eE]\+?[0-9]{2}"  # numbers that may be too large for polar
 LARGEST = int(sys.float_info.max)
 # The ending of keys whose value is null: polars reads "x":null as "x\u0000":true, to tell it from no key at all.
 NULL = "\0"
-KEY_END, NULL_VALUE, SPACED_NULL, NULL_KEY = b'":', b'":null', b'": null', b'\\u0000":true'
+NULL_VALUE, SPACED_NULL, NULL_KEY = b'":null', b'": null', b'\\u0000":true'
 # With these in a line, keys cannot be counted: a quote within a string that looks like the end of a key, and the NULL.
 AMBIGUOUS = (b'\\":', b"\\u0000")
 MANY = 1 << 32
@@ -103,9 +103,12 @@ def read_records(text: bytes, dtypes: Mapping[str, Any], *, strict: bool) -> tup
 
     codes = np.frombuffer(text, np.uint8)
     ends = np.append(np.flatnonzero(codes == ord("\n")), len(text))
-    keys = np.flatnonzero((codes[:-2] == KEY_END[0]) & (codes[1:-1] == KEY_END[1]))  # something must follow
-    n_keys, n_lines = np.diff(np.searchsorted(keys, ends), prepend=0), len(ends)
-    after = codes[keys + 2]
+    colons = np.flatnonzero(codes[:-1] == ord(":"))
+    before, after = codes[colons - 1], codes[colons + 1]
+    keys, blanks = (np.searchsorted(colons[mask], ends) for mask in (before == ord('"'), before <= ord(" ")))
+    n_lines, after = len(ends), after[before == ord('"')]
+    # A key that is apart from its colon is not counted, so nothing is known of such a line.
+    n_keys = np.where(np.diff(blanks, prepend=0) == 0, np.diff(keys, prepend=0), -1)
     nulls = bool((after == ord("n")).any() or ((after == ord(" ")).any() and SPACED_NULL in text))
     read_as = _with_nulls(dtypes) if nulls else dict(dtypes)
     step = max(1, CHUNK_BYTES * n_lines // (len(text) + 1))
