@@ -64,7 +64,8 @@ NULL = "\0"
 NULL_VALUE, SPACED_NULL, NULL_KEY = b'":null', b'": null', b'\\u0000":true'
 # With these in a line, keys cannot be counted: a quote within a string that looks like the end of a key, and the NULL.
 AMBIGUOUS = (b'\\":', b"\\u0000")
-MANY = 1 << 32
+# Flags count for more than other values, since polars reads numbers in records as flags; doubtful values for much more.
+FLAG, MANY = 1 << 23, 1 << 40
 CHUNK_BYTES = 1 << 19  # polars parses about as much as fits the cache of a core
 # Of each batch, lines that teach the reader new keys; one line in RARE must have a key.
 LESSONS, RARE = 1000, 1024
@@ -105,11 +106,15 @@ def read_records(text: bytes, dtypes: Mapping[str, Any], *, strict: bool) -> tup
     ends = np.append(np.flatnonzero(codes == ord("\n")), len(text))
     colons = np.flatnonzero(codes[:-1] == ord(":"))
     before, after = codes[colons - 1], codes[colons + 1]
-    keys, blanks = (np.searchsorted(colons[mask], ends) for mask in (before == ord('"'), before <= ord(" ")))
-    n_lines, after = len(ends), after[before == ord('"')]
+    after = np.where(after == ord(" "), codes[np.minimum(colons + 2, len(codes) - 1)], after)
+    is_key, n_lines = before == ord('"'), len(ends)
+    flags = is_key & np.isin(after, [ord(letter) for letter in "tfn"])  # true and false, and nulls, which become true
+    keys, flags, apart = (
+        np.diff(np.searchsorted(colons[mask], ends), prepend=0) for mask in (is_key, flags, before <= ord(" "))
+    )
     # A key that is apart from its colon is not counted, so nothing is known of such a line.
-    n_keys = np.where(np.diff(blanks, prepend=0) == 0, np.diff(keys, prepend=0), -1)
-    nulls = bool((after == ord("n")).any() or ((after == ord(" ")).any() and SPACED_NULL in text))
+    n_keys = np.where(apart == 0, keys + FLAG * flags, -1)
+    nulls = bool((is_key & (after == ord("n"))).any())
     read_as = _with_nulls(dtypes) if nulls else dict(dtypes)
     step = max(1, CHUNK_BYTES * n_lines // (len(text) + 1))
     frames, places = [polars.DataFrame(schema=read_as)], [np.zeros(0, np.int64)]
@@ -177,13 +182,15 @@ def _with_nulls(dtypes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _values_in(frame: polars.DataFrame) -> Ints:
-    """(n,) how many keys of each row have a value; very many if a value may not be that of the line."""
+    """(n,) how many keys of each row have a value, plus FLAG for each flag; very many if a value is doubtful."""
+    import polars
+
     columns, found = {column.name: column for column in frame}, np.zeros(len(frame), np.int64)
     for name, column in columns.items():
         there = column.is_not_null()
         if name.endswith(NULL) and name[:-1] in columns:
             there &= columns[name[:-1]].is_null()  # otherwise the line has the key twice
-        found += there.to_numpy()
+        found += there.to_numpy() * (1 + FLAG * (column.dtype == polars.Boolean))
         found += _values_within(column)
     return found
 
@@ -195,7 +202,8 @@ def _values_within(column: polars.Series) -> Any:
         return _values_in(column.struct.unnest())
     if isinstance(column.dtype, polars.List):
         entries = column.explode(empty_as_null=False, keep_nulls=False)
-        within = MANY * entries.is_null().to_numpy() + _values_within(entries)
+        doubtful = entries.is_null() | (entries.dtype == polars.Boolean)
+        within = MANY * doubtful.to_numpy() + _values_within(entries)
         ends = column.list.len().fill_null(0).to_numpy().astype(np.int64).cumsum()
         return np.diff(np.concatenate([[0], within.cumsum()])[ends], prepend=0)
     if column.dtype == polars.String:  # polars may have written an object or a list as text, in its own way
