@@ -65,6 +65,9 @@ def test_a_field_that_is_not_there_is_missing(lines):
         ("[1, 2]", "not a JSON object"),
         ("5", "not a JSON object"),
         ('{"action":"b","reward":0,"reward":1}', "the key 'reward' twice"),
+        ('{"action" :"b","reward":0,"reward":1}', "the key 'reward' twice"),
+        ('{"action":"b","reward"\t:0,"reward":1}', "the key 'reward' twice"),
+        ('{"action":"b","reward":0,"reward":null}', "the key 'reward' twice"),
         ('{"action":"b","reward":0,"x":{"k":1,"k":2}}', "the key 'k' twice"),
         ('{"action":"b","reward":0,"x":1e999}', "too large"),
         ('{"action":"\\ud800","reward":0}', "half of a surrogate pair"),
@@ -188,3 +191,8 @@ def test_lists_of_whole_numbers_may_have_decimals_later(lines):
 def test_whole_numbers_below_the_top_level_keep_all_their_digits(lines):
     frame, _, _ = whole(lines(rounds({"id": 2**53 + 1})))
     assert frame["x"].to_list() == [{"id": 2**53 + 1}]
+
+
+def test_numbers_among_flags_below_the_top_level_stay_numbers(lines):
+    frame, _, _ = whole(lines(rounds(*[{"vip": True}] * 10_010, {"vip": 2}, {"vip": 0.5}), {"contexts": ["x"]}))
+    assert frame["x"].struct.field("vip").to_list()[-3:] == [1, 2, 0.5]

@@ -62,7 +62,7 @@ LISTS = ("a", "p", "_p")
 OBSERVATION = "RewardValue"
 FEATURES, ITEMS, WORDS = "c", "_multi", "_text"
 MAX_DEPTH = 64
-SAMPLE = 512  # lines that teach polars the keys of a log
+SAMPLE = 256  # lines that teach polars the keys of a log
 # Writers round probabilities to single precision or to a few digits.
 SUM_TOLERANCE = 1e-4
 ROUNDING = 1e-7  # sums that are further off are normalized
@@ -276,16 +276,16 @@ class _KeyTypes:
             inner = self._dtype(shape.entries or JsonShape(), None, depth + 1)
             return None if inner is None else polars.List(inner)
         is_list, scalars = bool(entries), (kinds | entries) - {"list"}
-        if "object" in scalars or "list" in entries or name in self._names or (is_list and _is_words(name)):
+        if "object" in scalars or "list" in entries or name in self._names:
             return None
         if name is not None:
             self._names.add(name)  # user.age may also be a key that has a dot
         if not scalars:
             return polars.List(polars.Null())  # all lists are empty
+        if _is_words(name):
+            return None if is_list else polars.String()
         if self._known is not None and name is not None:
-            known = self._known.get(name)
-            words = known == Shape("text", True) and _is_words(name)
-            return None if known is None else polars.String() if words else known.dtype
+            return self._known[name].dtype if name in self._known else None
         kind: Kind = "text" if "text" in scalars else "boolean" if scalars == {"boolean"} else "number"
         return Shape(kind, is_list).dtype
 
@@ -361,8 +361,8 @@ def _leaves(value: Any, name: str, depth: int, found: list[tuple[str, Any, bool]
             if in_list:
                 raise _BadLineError(NESTED_LISTS.format(name=path))
             _leaves(inner, path, depth + 1, found, in_list=True)
-        elif kind is str and path.endswith(WORDS) and _is_words(path):
-            found += [(path, word, True) for word in inner.replace("\t", " ").split(" ") if word]
+        elif inner is not None and path.endswith(WORDS) and _is_words(path):
+            found += [(path, word, True) for word in text_of(inner).replace("\t", " ").split(" ") if word]
         elif inner is not None:
             found.append((path, inner, in_list))
 

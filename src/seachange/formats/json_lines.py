@@ -60,10 +60,11 @@ LARGE = rb"[0-9]{39}|[eE]\+?[0-9]{2}"  # numbers that may be too large for polar
 LARGEST = int(sys.float_info.max)
 # The ending of keys whose value is null: polars reads "x":null as "x\u0000":true, to tell it from no key at all.
 NULL = "\0"
-KEY_END, NULL_VALUE, SPACED_NULL, NULL_KEY = b'":', b'":null', b'": null', b'\\u0000":true'
+NULL_VALUE, SPACED_NULL, NULL_KEY = b'":null', b'": null', b'\\u0000":true'
 # With these in a line, keys cannot be counted: a quote within a string that looks like the end of a key, and the NULL.
 AMBIGUOUS = (b'\\":', b"\\u0000")
-MANY = 1 << 32
+# Flags count for more than other values, since polars reads numbers in records as flags; doubtful values for much more.
+FLAG, MANY = 1 << 23, 1 << 40
 CHUNK_BYTES = 1 << 19  # polars parses about as much as fits the cache of a core
 # Of each batch, lines that teach the reader new keys; one line in RARE must have a key.
 LESSONS, RARE = 1000, 1024
@@ -100,19 +101,25 @@ def read_records(text: bytes, dtypes: Mapping[str, Any], *, strict: bool) -> tup
     """
     import polars
 
-    text += b"\n"
     codes = np.frombuffer(text, np.uint8)
-    ends = np.flatnonzero(codes == ord("\n")) + 1
-    keys = np.flatnonzero((codes[:-1] == KEY_END[0]) & (codes[1:] == KEY_END[1]))
-    n_keys, n_lines = np.diff(np.searchsorted(keys, ends), prepend=0), len(ends)
-    after = codes[keys + 2]
-    nulls = bool((after == ord("n")).any() or ((after == ord(" ")).any() and SPACED_NULL in text))
+    ends = np.append(np.flatnonzero(codes == ord("\n")), len(text))
+    colons = np.flatnonzero(codes[:-1] == ord(":"))
+    before, after = codes[colons - 1], codes[colons + 1]
+    after = np.where(after == ord(" "), codes[np.minimum(colons + 2, len(codes) - 1)], after)
+    is_key, n_lines = before == ord('"'), len(ends)
+    flags = is_key & np.isin(after, [ord(letter) for letter in "tfn"])  # true and false, and nulls, which become true
+    keys, flags, apart = (
+        np.diff(np.searchsorted(colons[mask], ends), prepend=0) for mask in (is_key, flags, before <= ord(" "))
+    )
+    # A key that is apart from its colon is not counted, so nothing is known of such a line.
+    n_keys = np.where(apart == 0, keys + FLAG * flags, -1)
+    nulls = bool((is_key & (after == ord("n"))).any())
     read_as = _with_nulls(dtypes) if nulls else dict(dtypes)
-    step = max(1, CHUNK_BYTES * n_lines // len(text))
+    step = max(1, CHUNK_BYTES * n_lines // (len(text) + 1))
     frames, places = [polars.DataFrame(schema=read_as)], [np.zeros(0, np.int64)]
     for start in range(0, n_lines if dtypes else 0, step):
         stop = min(start + step, n_lines)
-        chunk = text[ends[start - 1] if start else 0 : ends[stop - 1]]
+        chunk = text[ends[start - 1] + 1 if start else 0 : ends[stop - 1]]
         for kept in _candidates(chunk, stop - start):
             frame = _frame(chunk, kept, read_as, strict, nulls)
             if frame is not None and len(frame) == len(kept):
@@ -145,15 +152,15 @@ def _frame(chunk: bytes, kept: Ints, dtypes: Any, strict: bool, nulls: bool) -> 
     """A table of the lines that are kept; None if a number is too large for polars."""
     import polars
 
-    if len(kept) < chunk.count(b"\n"):
+    if len(kept) <= chunk.count(b"\n"):
         lines = chunk.split(b"\n")
-        chunk = b"".join(lines[i] + b"\n" for i in kept)
+        chunk = b"\n".join(lines[i] for i in kept)
     if nulls:
         chunk = chunk.replace(SPACED_NULL, NULL_VALUE).replace(NULL_VALUE, NULL_KEY)
     errors = polars.exceptions.PolarsError, polars.exceptions.PanicException
     if strict and chunk:
         with suppress(*errors):
-            texts = polars.Series([chunk[:-1].decode()]).str.split("\n").explode()
+            texts = polars.Series([chunk.decode()]).str.split("\n").explode()
             return texts.str.json_decode(polars.Struct(dtypes)).struct.unnest()
     with suppress(*errors):
         return polars.read_ndjson(chunk, schema=dict(dtypes), ignore_errors=True)
@@ -174,13 +181,15 @@ def _with_nulls(dtypes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _values_in(frame: polars.DataFrame) -> Ints:
-    """(n,) how many keys of each row have a value; very many if a value may not be that of the line."""
+    """(n,) how many keys of each row have a value, plus FLAG for each flag; very many if a value is doubtful."""
+    import polars
+
     columns, found = {column.name: column for column in frame}, np.zeros(len(frame), np.int64)
     for name, column in columns.items():
         there = column.is_not_null()
         if name.endswith(NULL) and name[:-1] in columns:
             there &= columns[name[:-1]].is_null()  # otherwise the line has the key twice
-        found += there.to_numpy()
+        found += there.to_numpy() * (1 + FLAG * (column.dtype == polars.Boolean))
         found += _values_within(column)
     return found
 
@@ -192,7 +201,8 @@ def _values_within(column: polars.Series) -> Any:
         return _values_in(column.struct.unnest())
     if isinstance(column.dtype, polars.List):
         entries = column.explode(empty_as_null=False, keep_nulls=False)
-        within = MANY * entries.is_null().to_numpy() + _values_within(entries)
+        doubtful = entries.is_null() | (entries.dtype == polars.Boolean)
+        within = MANY * doubtful.to_numpy() + _values_within(entries)
         ends = column.list.len().fill_null(0).to_numpy().astype(np.int64).cumsum()
         return np.diff(np.concatenate([[0], within.cumsum()])[ends], prepend=0)
     if column.dtype == polars.String:  # polars may have written an object or a list as text, in its own way
@@ -403,7 +413,8 @@ class _LineReader:
         if read_as != known:
             new = fast[_values_in(frame.select(list(known)).cast(polars.Schema(known))) < _values_in(frame)]
         frame = frame.select(list(wanted)).cast(polars.Schema(wanted))
-        return _Read(batch, fast, frame.select(lifting(frame.schema, self._paths)) if self._paths else frame, new)
+        lifts = self._paths and wanted
+        return _Read(batch, fast, frame.select(lifting(frame.schema, self._paths)) if lifts else frame, new)
 
     def _read_as(self, wanted: Mapping[str, Any], shape: Shape, path: tuple[str, ...] = ()) -> dict[str, Any]:
         """The types of all fields: those that are wanted, and the likely types of the others."""
