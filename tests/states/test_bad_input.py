@@ -349,7 +349,7 @@ def fitted_or_refused_for_its_states(log, clicks, asked):
     (fitted if can_hold else fitted_or_refused)(log, **asked)
 
 
-@settings(max_examples=examples(100), **UNHURRIED)
+@settings(max_examples=examples(160), **UNHURRIED)
 @given(SMALL, SETTINGS)
 def test_no_log_breaks_the_oracle(made, asked):
     fitted_or_refused_for_its_states(*made, asked)

@@ -138,7 +138,7 @@ def require_coverage(kind, seeds):
 
 @pytest.mark.parametrize("kind", [kind for kind in COVERAGES if kind != "rare clicks"])
 def test_intervals_cover(kind):
-    require_coverage(kind, range(120))
+    require_coverage(kind, range(60))
 
 
 @pytest.mark.long
