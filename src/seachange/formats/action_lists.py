@@ -10,17 +10,15 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
+import polars
 
 from seachange.errors import SeachangeWarning
 from seachange.formats.sources import Block, shown
 from seachange.log.raw import PER_ROUND, Pool, RawRounds, Rejected, text_of
 from seachange.protocols import Bools, Ints
-
-if TYPE_CHECKING:
-    import polars
 
 Kind = Literal["number", "boolean", "text"]
 KINDS: dict[type, Kind] = {bool: "boolean", int: "number", float: "number", str: "text"}
@@ -131,8 +129,6 @@ class FeatureList:
 
     def features(self) -> Features:
         """All values, by feature."""
-        import polars
-
         features: Features = {}
         for (name, single), (rows, held) in self._singles.items():
             lists = self._lists.get(name, {})
@@ -167,16 +163,12 @@ class Shape(NamedTuple):
     @property
     def dtype(self) -> polars.DataType:
         """The type of the column."""
-        import polars
-
         dtype = {"number": polars.Float64(), "boolean": polars.Boolean(), "text": polars.String()}[self.kind]
         return polars.List(dtype) if self.is_list else dtype
 
 
 def shape_of(pieces: list[Values], repeated: tuple[Kind, ...]) -> Shape:
     """The type that all values have in common; ``repeated`` types may be lists."""
-    import polars
-
     dtypes = [piece.values.dtype for piece in pieces]
     inner = {dtype.inner if isinstance(dtype, polars.List) else dtype for dtype in dtypes}
     kind: Kind = "text" if polars.String in inner else "number" if polars.Float64 in inner else "boolean"
@@ -185,8 +177,6 @@ def shape_of(pieces: list[Values], repeated: tuple[Kind, ...]) -> Shape:
 
 def column_of(pieces: list[Values], shape: Shape, n_rows: int) -> tuple[polars.Series, Ints]:
     """A column of this shape, null where a row has no value; and the rows that do not fit."""
-    import polars
-
     fitting, bad = [Values(np.zeros(0, np.int64), polars.Series(dtype=shape.dtype))], [np.zeros(0, np.int64)]
     for rows, values in pieces:
         if (column := _converted(values, shape)) is None:
@@ -204,8 +194,6 @@ def column_of(pieces: list[Values], shape: Shape, n_rows: int) -> tuple[polars.S
 
 def _converted(values: polars.Series, shape: Shape) -> polars.Series | None:
     """Values in the type of a feature; None if they do not fit it."""
-    import polars
-
     is_list, wanted = isinstance(values.dtype, polars.List), Shape(shape.kind, False).dtype
     own = values.dtype.inner if isinstance(values.dtype, polars.List) else values.dtype
     if is_list and not shape.is_list:
@@ -230,8 +218,6 @@ class Columns:
 
     def frame(self, features: Features, n_rows: int) -> tuple[polars.DataFrame, dict[str, Ints]]:
         """All features of the log so far as columns of a batch; and its rows that do not fit, by reason."""
-        import polars
-
         columns, bad = {}, {}
         for name, pieces in features.items():
             if name not in self.shapes and len(self.shapes) == MAX_COLUMNS:
@@ -326,8 +312,6 @@ def _filtered(features: Features, kept: Bools) -> Features:
 
 def _unnamed(names: polars.Series, round_of_item: Ints) -> Bools:
     """Which actions have no name or one that another action of the round has too."""
-    import polars
-
     twice = polars.DataFrame({"round": round_of_item, "name": names}).is_duplicated()
     return np.asarray((names.is_null() | twice).to_numpy(), dtype=bool)
 

@@ -23,9 +23,10 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import polars
 
 from seachange.engine import made_ahead
 from seachange.errors import LogError, SeachangeWarning
@@ -49,9 +50,6 @@ from seachange.log.bandit_log import BanditLog
 from seachange.log.raw import PART_ROWS, Pool, RawLog, RawRounds, text_of
 from seachange.outputs import written_whole
 from seachange.protocols import Bools, Floats, Ints
-
-if TYPE_CHECKING:
-    import polars
 
 COLUMNS = {"action": "a", "reward": "-_label_cost", "propensity": "p", "time": "Timestamp"}
 NUMBERS = ("_label_cost", "_label_Cost", "_label_probability", "_label_Probability", "_label_Action", "_label_action",
@@ -135,8 +133,6 @@ class _BadLineError(Exception):
 
 def _decoded(batch: LineBatch, dtypes: Mapping[str, Any]) -> _Decoded:
     """Decode a batch: with polars where ``dtypes`` has all keys of a line, otherwise line by line."""
-    import polars
-
     fast, frame = read_records(batch.text, dtypes, strict=True)
     if len(fast):
         decided = ~frame["DeferredAction"].fill_null(False)  # otherwise o says if it was activated
@@ -195,8 +191,6 @@ def _decoded(batch: LineBatch, dtypes: Mapping[str, Any]) -> _Decoded:
 
 def _add_columns(features: Features, frame: polars.DataFrame, rows: Ints, prefix: str = "") -> None:
     """Add the columns of a table that are features, nested ones included."""
-    import polars
-
     for column in frame:
         name = prefix + column.name
         if not _may_be_feature(column.name):
@@ -233,8 +227,6 @@ class _Schema:
 
     def learn(self, documents: Iterable[dict[str, Any]], columns: FeatureColumns) -> None:
         """Add the keys of some lines."""
-        import polars
-
         for document in documents:
             self._lines.with_value(document)
         context = self._lines.fields.get(FEATURES, JsonShape())
@@ -263,8 +255,6 @@ class _KeyTypes:
 
     def _dtype(self, shape: JsonShape, name: str | None, depth: int) -> Any:
         """The type of a key; None if polars cannot read all of its values."""
-        import polars
-
         kinds, entries = {*shape.counts}, {*shape.entries.counts} if shape.entries else set()
         if depth > MAX_DEPTH:
             return None
@@ -412,8 +402,6 @@ class _Rounds:
 
     def rounds(self, decoded: _Decoded) -> RawRounds:
         """The rounds of a batch, with columns and types as in the batches before."""
-        import polars
-
         labels, reasons, n_items = decoded.labels, decoded.reasons, decoded.n_items
         cost, dropped, actions, probs, with_probs, propensity, times = _checked(decoded)
         good, started = reasons.good, self.columns.started
@@ -556,8 +544,6 @@ def _check_probabilities(labels: polars.DataFrame, reasons: Reasons, n_items: In
 
 def _times(texts: polars.Series, reasons: Reasons) -> polars.Series:
     """Timestamps in UTC, cut to microseconds."""
-    import polars
-
     groups = texts.str.extract_groups(TIME).struct.unnest()
     whole = groups["1"].str.to_datetime("%Y-%m-%dT%H:%M:%S", time_unit="us", strict=False)
     micros = groups["2"].str.slice(1, 6).str.pad_end(6, "0").cast(polars.Int64).fill_null(0)
@@ -571,8 +557,6 @@ def _times(texts: polars.Series, reasons: Reasons) -> polars.Series:
 
 
 def _label_dtypes() -> dict[str, Any]:
-    import polars
-
     dtypes: dict[str, Any] = dict.fromkeys(NUMBERS, polars.Float64)
     dtypes |= dict.fromkeys(FLAGS, polars.Boolean) | dict.fromkeys(TEXTS, polars.String)
     return dtypes | dict.fromkeys(LISTS, polars.List(polars.Float64))
@@ -606,8 +590,6 @@ def write_dsjson(log: BanditLog | RawLog, path: str | Path) -> int:
 
 def dsjson_frame(rounds: RawRounds, actions: Sequence[Any] | None = None, *, first: int = 0) -> polars.DataFrame:
     """A table with one line of dsjson per row; if rounds have no pool, all of them can choose any of ``actions``."""
-    import polars
-
     _require_labels(rounds)
     actions = list(actions or ())
     pool, chosen = rounds.pool, rounds.action
@@ -645,8 +627,6 @@ def dsjson_frame(rounds: RawRounds, actions: Sequence[Any] | None = None, *, fir
 
 
 def _require_labels(rounds: RawRounds) -> None:
-    import polars
-
     if rounds.propensity is None:
         raise LogError(
             "dsjson needs the propensity of every round, and this log has none. Estimate them: "
@@ -660,8 +640,6 @@ def _require_labels(rounds: RawRounds) -> None:
 
 def _timestamps(times: polars.Series) -> polars.Series:
     """Times as text in UTC; numbers are seconds since 1970."""
-    import polars
-
     if times.dtype.is_numeric():
         times = (times * 1_000_000).round().cast(polars.Int64).cast(polars.Datetime("us"))
     return times.cast(polars.Datetime("us")).dt.strftime("%Y-%m-%dT%H:%M:%S%.6fZ")
@@ -677,8 +655,6 @@ def _chosen_first(pool: Pool, chosen: Ints) -> Ints:
 
 def _lists(values: polars.Series, pool: Pool) -> polars.Series:
     """Rows of the pool as one list per round."""
-    import polars
-
     rounds = np.repeat(np.arange(len(pool.lengths)), pool.lengths)
     frame = polars.DataFrame({"round": rounds, values.name: values})
     return frame.group_by("round", maintain_order=True).agg(values.name)[values.name]
@@ -686,8 +662,6 @@ def _lists(values: polars.Series, pool: Pool) -> polars.Series:
 
 def _nested(names: Sequence[str], prefix: str = "") -> list[polars.Expr]:
     """Columns with dots in their names as structs: user.age as age in user."""
-    import polars
-
     groups: dict[str, list[str]] = {}
     for name in names:
         groups.setdefault(name.removeprefix(prefix).split(".")[0], []).append(name)
@@ -711,8 +685,6 @@ def _action_names(raw: RawLog) -> list[Any] | None:
 
 
 def _pool_of_all(n: int, actions: Sequence[Any]) -> Pool:
-    import polars
-
     offsets = len(actions) * np.arange(n + 1)
     names = polars.Series([str(name) for name in actions] * n, dtype=polars.String)
     return Pool(offsets=offsets, features=polars.DataFrame(height=int(offsets[-1])), names=names)
@@ -720,8 +692,6 @@ def _pool_of_all(n: int, actions: Sequence[Any]) -> Pool:
 
 def _raw_parts(log: BanditLog) -> Iterator[RawRounds]:
     """A log as rounds with one pool each."""
-    import polars
-
     propensities = log.propensities if log.propensities_known else None
     names = log.context_names or [str(j) for j in range(log.joint.n_features)]
     for rounds in log.chunk_slices(ROUNDS_AT_A_TIME):

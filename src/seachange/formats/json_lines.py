@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 import numpy as np
+import polars
 
 from seachange.engine import made_ahead
 from seachange.errors import LogError, SeachangeWarning
@@ -43,8 +44,6 @@ from seachange.log.raw import Rejected
 from seachange.protocols import Ints
 
 if TYPE_CHECKING:
-    import polars
-
     from seachange.log.features import FeatureSpec
 
 INVALID = "the line is not valid JSON: {error} at character {place}"
@@ -99,8 +98,6 @@ def read_records(text: bytes, dtypes: Mapping[str, Any], *, strict: bool) -> tup
     Values of other types are never read, with one exception: ``strict``, which is faster for nested records, reads
     booleans as numbers, numbers as integers, numbers and booleans as text, and single values as lists.
     """
-    import polars
-
     codes = np.frombuffer(text, np.uint8)
     ends = np.append(np.flatnonzero(codes == ord("\n")), len(text))
     colons = np.flatnonzero(codes[:-1] == ord(":"))
@@ -150,8 +147,6 @@ def _candidates(chunk: bytes, n_lines: int) -> Iterator[Ints]:
 
 def _frame(chunk: bytes, kept: Ints, dtypes: Any, strict: bool, nulls: bool) -> polars.DataFrame | None:
     """A table of the lines that are kept; None if a number is too large for polars."""
-    import polars
-
     if len(kept) <= chunk.count(b"\n"):
         lines = chunk.split(b"\n")
         chunk = b"\n".join(lines[i] for i in kept)
@@ -169,7 +164,6 @@ def _frame(chunk: bytes, kept: Ints, dtypes: Any, strict: bool, nulls: bool) -> 
 
 def _with_nulls(dtypes: Mapping[str, Any]) -> dict[str, Any]:
     """All fields, each with one of the same name and NULL."""
-    import polars
 
     def within(dtype: Any) -> Any:
         if isinstance(dtype, polars.List):
@@ -182,8 +176,6 @@ def _with_nulls(dtypes: Mapping[str, Any]) -> dict[str, Any]:
 
 def _values_in(frame: polars.DataFrame) -> Ints:
     """(n,) how many keys of each row have a value, plus FLAG for each flag; very many if a value is doubtful."""
-    import polars
-
     columns, found = {column.name: column for column in frame}, np.zeros(len(frame), np.int64)
     for name, column in columns.items():
         there = column.is_not_null()
@@ -195,8 +187,6 @@ def _values_in(frame: polars.DataFrame) -> Ints:
 
 
 def _values_within(column: polars.Series) -> Any:
-    import polars
-
     if isinstance(column.dtype, polars.Struct) and column.dtype.fields:
         return _values_in(column.struct.unnest())
     if isinstance(column.dtype, polars.List):
@@ -311,8 +301,6 @@ class JsonLinesLog(TableLog):
         return {name: shape.record_dtype if shape.fields else shape.likely_dtype() for name, shape in fields}
 
     def _head(self) -> polars.DataFrame:
-        import polars
-
         rows, self._rows = self._rows, []
         uses = {name: USES.get(role, "feature") for role, name in self.columns.items()}
         shapes = (shape_of(rows) if self._paths else self._shape).fields
@@ -324,8 +312,6 @@ class JsonLinesLog(TableLog):
         )
 
     def _text_type(self, name: str, sample: polars.Series, use: Use) -> TextType | None:
-        import polars
-
         if name not in self._types:
             return super()._text_type(name, sample, use)
         dtype = self._types[name]
@@ -395,8 +381,6 @@ class _LineReader:
 
     def _all_schemas(self) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
         """The types of all fields that polars reads, of those in the first lines, and of those that are wanted."""
-        import polars
-
         if (wanted := lowered(self._types, self._paths)) is None:
             return {}, {}, {}
         read_as = self._read_as(wanted, self._seen)
@@ -405,8 +389,6 @@ class _LineReader:
 
     def read(self, batch: LineBatch) -> _Read:
         """Read whatever polars can read. Other threads may call this, so it changes nothing."""
-        import polars
-
         read_as, known, wanted = self._schemas
         fast, frame = read_records(batch.text, read_as, strict=False)
         new = fast[:0]
@@ -418,8 +400,6 @@ class _LineReader:
 
     def _read_as(self, wanted: Mapping[str, Any], shape: Shape, path: tuple[str, ...] = ()) -> dict[str, Any]:
         """The types of all fields: those that are wanted, and the likely types of the others."""
-        import polars
-
         least = shape.counts.get("object", 0) / RARE if shape is self._seen else 0
 
         def field(name: str, each: Shape) -> Any:
@@ -440,8 +420,6 @@ class _LineReader:
 
     def blocks(self, path: Path, read: _Read) -> Sequence[TableBlock]:
         """Return what polars has read, and the other lines, read one by one."""
-        import polars
-
         first, source = read.batch.first, self._sources[path]
         lines = cache(lambda: read.batch.lines)
 
@@ -485,8 +463,6 @@ class _LineReader:
 
     def _fill_types(self, rows: Sequence[dict[str, Any]]) -> None:
         """Decide the types of fields that have been null so far."""
-        import polars
-
         empty = [name for name, dtype in self._types.items() if dtype == polars.Null]
         self._types |= {name: shape_of([row.get(name) for row in rows]).likely_dtype() for name in empty}
 
@@ -503,8 +479,6 @@ def _has_new_keys(value: Any, shape: Shape) -> bool:
 
 def _known(dtypes: Mapping[str, Any], shape: Shape) -> dict[str, Any]:
     """The fields that values of ``shape`` have."""
-    import polars
-
     found: dict[str, Any] = {}
     for name, dtype in dtypes.items():
         if name in shape.fields:
@@ -515,8 +489,6 @@ def _known(dtypes: Mapping[str, Any], shape: Shape) -> dict[str, Any]:
 
 def _narrowed(read_as: Any, wanted: Any) -> Any:
     """A wanted type, with floats in place of integers that polars reads as floats."""
-    import polars
-
     if isinstance(wanted, polars.Struct) and isinstance(read_as, polars.Struct):
         inner = fields_of(read_as)
         return polars.Struct({name: _narrowed(inner[name], dtype) for name, dtype in fields_of(wanted).items()})

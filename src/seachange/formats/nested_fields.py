@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import polars
 
 from seachange.errors import LogError, did_you_mean
 from seachange.formats.column_roles import listed
-
-if TYPE_CHECKING:
-    import polars
 
 FieldPath = tuple[str, ...]  # the names of the records around a field, then its own
 Types = Mapping[str, Any]  # polars types by name
@@ -55,7 +54,6 @@ def path_to(name: str, types: Types) -> FieldPath | None:
 
 def lifting(types: Types, paths: Mapping[str, FieldPath]) -> list[polars.Expr]:
     """Return expressions that select these fields as columns, and the rest of the table without them."""
-    import polars
 
     def without(paths: Sequence[FieldPath], types: Types, column: Any) -> list[polars.Expr]:
         kept = []
@@ -102,7 +100,6 @@ def lifted(record: Mapping[str, Any], paths: Mapping[str, FieldPath]) -> dict[st
 
 def lowered(types: Types, paths: Mapping[str, FieldPath]) -> dict[str, Any] | None:
     """Return the types with fields back inside their records; None if one of these is not a record throughout."""
-    import polars
 
     def with_field(dtype: Any, path: FieldPath, inner: Any) -> Any:
         fields, (name, *rest) = fields_of(dtype), path
@@ -119,6 +116,4 @@ def lowered(types: Types, paths: Mapping[str, FieldPath]) -> dict[str, Any] | No
 
 def fields_of(dtype: Any) -> dict[str, Any]:
     """The fields of a record type; none of any other."""
-    import polars
-
     return {field.name: field.dtype for field in dtype.fields} if isinstance(dtype, polars.Struct) else {}

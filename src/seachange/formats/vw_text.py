@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import polars
 
 from seachange.errors import LogError
 from seachange.formats.action_lists import (
@@ -320,8 +321,6 @@ class _Rounds:
 
     def rounds(self, source: str, groups: list[_Group]) -> RawRounds:
         """The rounds of some groups."""
-        import polars
-
         reasons, bad_lines = Reasons(len(groups)), [group.lines[0] for group in groups]
         rounds: list[_Round | None] = []
         shared, items, n_items, row = FeatureList(), FeatureList(), np.zeros(len(groups), np.int64), 0
