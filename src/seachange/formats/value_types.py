@@ -152,11 +152,7 @@ def action_text_type(names: Sequence[str]) -> TextType:
 
 Clock = Literal["number", "ms", "us", "ns", "day number", "date"]
 # Numbers from here on are in this unit since 1970; as seconds they would be after the year 5000.
-UNITS: dict[Clock, tuple[float, str]] = {
-    "ns": (1e17, "nanoseconds"),
-    "us": (1e14, "microseconds"),
-    "ms": (1e11, "milliseconds"),
-}
+UNITS: dict[Clock, float] = {"ns": 1e17, "us": 1e14, "ms": 1e11}
 # Other orders of day and month are never guessed.
 EXAMPLES = "2026-01-31T18:30:00 (with a time zone, or in UTC), 31.01.2026 18:30 or 2026/01/31 18:30"
 DAY_NUMBER = r"^(19[7-9]|20[0-9])[0-9](0[1-9]|1[0-2])(0[1-9]|[12][0-9]|3[01])$"  # 20260131
@@ -166,10 +162,10 @@ FORMATS = ("%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%dT%H:%M", "%Y-%m-%d", "%Y-%m-%dT%H:%M
 ANOTHER = "Name another column with columns={'time': ...}, or --columns time=... in a shell."
 
 
-def clock_of(column: pl.Series, source: str) -> tuple[Clock, str | None]:
-    """Decide what the times of a column are, from its first values, and return a note if the user should know."""
+def clock_of(column: pl.Series, source: str) -> Clock:
+    """Decide what the times of a column are, from its first values."""
     if column.dtype in (pl.Date, pl.Datetime):
-        return "date", None
+        return "date"
     if column.dtype == pl.String:
         texts = known_texts(column)
         numbers = texts.cast(pl.Float64, strict=False)
@@ -179,26 +175,23 @@ def clock_of(column: pl.Series, source: str) -> tuple[Clock, str | None]:
                     f"times must be seconds or dates such as {EXAMPLES}; column {column.name!r} of {source} has "
                     f"{texts[0]!r}. {ANOTHER}"
                 )
-            return "date", None
+            return "date"
     elif column.dtype.is_numeric():
         numbers = column.cast(pl.Float64)
     elif column.dtype in (pl.Duration, pl.Null):
-        return "number", None
+        return "number"
     else:
         raise LogError(
             f"times must be numbers (seconds) or dates; {column.name!r} of {source} is {column.dtype}. {ANOTHER}"
         )
     numbers = numbers.drop_nulls()
     if len(numbers) == 0:
-        return "number", None
+        return "number"
     integers = numbers.cast(pl.Int64, strict=False)
     if (numbers == numbers.floor()).all() and integers.cast(pl.String).str.contains(DAY_NUMBER).all():
-        return "day number", f"times in column {column.name!r} are read as days: 20260131 is 2026-01-31."
+        return "day number"
     size = float(numbers.abs().median() or 0)  # type: ignore[arg-type]
-    for clock, (least, unit) in UNITS.items():
-        if size >= least:
-            return clock, f"times in column {column.name!r} are read as {unit} since 1970."
-    return "number", None
+    return next((clock for clock, least in UNITS.items() if size >= least), "number")
 
 
 def converted_times(column: pl.Series, clock: Clock) -> Converted:
