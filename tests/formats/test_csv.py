@@ -333,7 +333,7 @@ def test_propensities_that_look_like_percents_are_told_with_the_cure(csv):
         whole(csv(HEADER + "a,1,50,1\nb,0,25,2\nc,1,12.5,3\n"))
 
 
-def test_decimal_commas_are_noted(csv):
+def test_decimal_commas_are_read(csv):
     log = csv("action;reward;propensity\na;1;0,5\nb;0;0,25\n")
     assert whole(log)[0]["propensity"].to_list() == [0.5, 0.25]
 

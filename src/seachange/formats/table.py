@@ -251,7 +251,10 @@ class TableLog:
             elif column.dtype == pl.String:
                 if types.setdefault(name, "text") == "empty":
                     types[name] = text_type(column, use)
-                found = converted(column, types[name], use)
+                texts = column
+                if types[name] == "number" and self._fixed_types.get(name) == "decimal comma":
+                    texts = column.str.replace(r"^([^.,]*),([^.]*)$", "${1}.${2}")  # JSON may have 1.5 and "1,5"
+                found = converted(texts, types[name], use)
                 expected = "an integer" if use == "name" and types[name] == "integer" else "a number"
             else:
                 columns[name] = column

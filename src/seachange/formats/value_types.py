@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import polars as pl
@@ -256,9 +257,6 @@ def _in_utc(column: pl.Series) -> pl.Series:
 JsonKind = Literal["boolean", "integer", "long", "huge", "number", "text", "list", "object"]
 NUMBERS: tuple[JsonKind, ...] = ("integer", "long", "huge", "number")
 KINDS: dict[type, JsonKind] = {bool: "boolean", float: "number", str: "text", list: "list", dict: "object"}
-ONLY_LISTS, ONLY_OBJECTS, ONLY_BOOLEANS, INTEGERS = map(
-    frozenset[str], (["list"], ["object"], ["boolean"], ["integer", "long"])
-)
 
 
 class Shape:
@@ -301,18 +299,17 @@ class Shape:
     def likely_dtype(self, use: Use = "feature", lossless: bool = False) -> Any:
         """The polars type of most values, if these are numbers; a few others will not match it."""
         kinds, total = self.counts.keys(), sum(self.counts.values())
-        if kinds == ONLY_OBJECTS and self.fields:
+        if kinds == {"object"} and self.fields:
             return pl.Struct({name: shape.likely_dtype(lossless=lossless) for name, shape in self.fields.items()})
-        if total == 0 or kinds == ONLY_OBJECTS:
+        if total == 0 or kinds == {"object"}:
             return pl.Null()
-        if kinds == ONLY_LISTS:
+        if kinds == {"list"}:
             return pl.List((self.entries or Shape()).likely_dtype(lossless=lossless))
-        if kinds == ONLY_BOOLEANS:
+        if kinds == {"boolean"}:
             return pl.Boolean()
         n_numbers = sum(self.counts.get(kind, 0) for kind in NUMBERS)
-        if lossless and (n_numbers < total or "huge" in kinds or {"long", "number"} <= kinds):
-            return pl.String()
-        if n_numbers < MOST * total:
+        lossy = n_numbers < total or "huge" in kinds or {"long", "number"} <= kinds
+        if (lossless and lossy) or n_numbers < MOST * total:
             return pl.String()
         if "number" in kinds or ("huge" in kinds and use != "name"):
             return pl.Float64()
@@ -407,17 +404,16 @@ def json_texts(name: str, values: Sequence[Any], dtype: Any, mismatches: list[Mi
     return pl.Series(name, [None if value is None else text_of(value) for value in values], dtype=pl.String)
 
 
-def widened(dtype: Any, shape: Shape | None = None) -> Any:
-    """Return a type with floats for integers; with a ``shape``, for integers and booleans that not all values are."""
+def widened(dtype: Any, shape: Shape) -> Any:
+    """Return a type with floats for integers and booleans that not all values of ``shape`` are."""
     if isinstance(dtype, pl.Struct):
-        shapes = {} if shape is None else {field.name: Shape() for field in dtype.fields} | shape.fields
-        return pl.Struct({field.name: widened(field.dtype, shapes.get(field.name)) for field in dtype.fields})
+        return pl.Struct(
+            {each.name: widened(each.dtype, shape.fields.get(each.name, Shape())) for each in dtype.fields}
+        )
     if isinstance(dtype, pl.List):
-        return pl.List(widened(dtype.inner, None if shape is None else shape.entries or Shape()))
-    if shape is None:
-        return pl.Float64() if dtype == pl.Int64 else dtype
-    same = shape.counts.keys() <= (INTEGERS if dtype == pl.Int64 else ONLY_BOOLEANS)
-    return pl.Float64() if dtype in (pl.Int64, pl.Boolean) and not same else dtype
+        return pl.List(widened(dtype.inner, shape.entries or Shape()))
+    same = {pl.Int64: {"integer", "long"}, pl.Boolean: {"boolean"}}.get(dtype.base_type())
+    return dtype if same is None or shape.counts.keys() <= same else pl.Float64()
 
 
 def _fitting(
@@ -436,6 +432,8 @@ def _fitting(
         fit, kind = _fitting(dtype.inner, name, misfits, features), list
     else:
         feature = features.get(name)
+        seconds, comma = getattr(feature, "seconds", False), getattr(feature, "comma", False)
+        read = time_of if seconds else partial(number_in, comma=comma)
         kind = {pl.Boolean: bool, pl.Int64: int}.get(dtype.base_type(), float)
 
     def fitted(value: Any) -> Any:
@@ -443,7 +441,7 @@ def _fitting(
             return None
         if kind is float and isinstance(value, str | int | float):
             with suppress(ValueError, OverflowError):
-                number = _number_in(value, feature) if isinstance(value, str) else float(value)
+                number = read(value) if isinstance(value, str) else float(value)
                 if number is None or math.isfinite(number):
                     return number
         elif type(value) is kind and (kind is not int or -INT64 <= value < INT64):
@@ -454,9 +452,3 @@ def _fitting(
         return None
 
     return fitted
-
-
-def _number_in(text: str, feature: Feature | None) -> float | None:
-    if isinstance(feature, Number) and feature.seconds:
-        return time_of(text)
-    return number_in(text, isinstance(feature, Number | Flag) and feature.comma)
