@@ -12,7 +12,7 @@ from seachange.datasets.obp import log_from_obp
 from seachange.errors import LogError, did_you_mean
 from seachange.formats import csv, decisions, dsjson, json_lines, parquet, vw_text
 from seachange.formats.decisions import DecisionLog
-from seachange.formats.sources import bare_suffix, files_of, head_of, refuse_utf16
+from seachange.formats.sources import bare_suffix, files_of, head_of
 from seachange.formats.table import FrameLog
 from seachange.log.bandit_log import BanditLog, set_frame_reader
 from seachange.log.encoding import log_from_raw
@@ -166,12 +166,10 @@ def _detected(path: Path, head: bytes, columns: Roles | None) -> Format | None:
 
 
 def _format_of_file(file: Path, columns: Roles | None) -> Format:
-    head = head_of(file)
-    found = _detected(file, head, columns)
+    found = _detected(file, head_of(file), columns)
     if found is None and (name := SUFFIXES.get(bare_suffix(file))):
         found = _by_name(name)
     if found is None:
-        refuse_utf16(file, head)
         excel = bare_suffix(file).startswith(".xls")
         hint = " Excel workbooks are not supported: save the sheet as CSV." if excel else ""
         names = ", ".join(one.name for one in FORMATS)

@@ -102,7 +102,7 @@ def opened(path: Path) -> Iterator[IO[bytes]]:
 
 
 def head_of(path: Path) -> bytes:
-    """Return the first bytes of a file, decompressed; of a damaged file, as many as can be read."""
+    """Return the first bytes of a file, decompressed; of a damaged file, as many as can be read. Refuse UTF-16 text."""
     head = b""
     try:
         with opened(path) as stream:
@@ -111,6 +111,7 @@ def head_of(path: Path) -> bytes:
     except LogError:
         if not head:
             raise
+    refuse_utf16(path, head)
     return head
 
 
