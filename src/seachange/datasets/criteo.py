@@ -22,17 +22,17 @@ from __future__ import annotations
 import math
 import re
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 
 from seachange.errors import LogError, SeachangeWarning
 from seachange.formats.action_lists import MAX_LINES, line_batches
-from seachange.formats.column_roles import require_no_columns
+from seachange.formats.column_roles import Columns, require_no_columns
 from seachange.formats.sources import blocks_of, head_of, shown
 from seachange.log.raw import PART_ROWS, Pool, RawRounds, Rejected
 
@@ -83,7 +83,7 @@ class CriteoLog:
     format = "criteo"
     columns: dict[str, str] = COLUMNS
 
-    def __init__(self, path: str | Path, columns: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, path: str | Path, columns: Columns | None = None) -> None:
         require_no_columns(columns, "Criteo's format")
         self.path = Path(path)
 

@@ -10,18 +10,17 @@ chosen. ``item_features`` and ``affinities`` describe the items with one row per
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import cached_property
 from io import BytesIO
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import polars as pl
 
 from seachange.errors import LogError
 from seachange.formats.action_lists import MAX_LINES, line_batches
-from seachange.formats.column_roles import require_no_columns
+from seachange.formats.column_roles import Columns, require_no_columns
 from seachange.formats.sources import blocks_of, head_of, is_utf8, shown
 from seachange.log.raw import PART_ROWS, Pool, RawRounds, Rejected
 
@@ -54,7 +53,7 @@ class OpenBanditLog:
     def __init__(
         self,
         path: str | Path,
-        columns: Mapping[str, Any] | None = None,
+        columns: Columns | None = None,
         *,
         item_features: bool = False,
         affinities: bool = False,

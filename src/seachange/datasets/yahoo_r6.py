@@ -10,7 +10,7 @@ number of articles in the pool. Articles repeat from line to line, so the text o
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ import polars as pl
 
 from seachange.errors import LogError
 from seachange.formats.action_lists import line_batches
-from seachange.formats.column_roles import require_no_columns
+from seachange.formats.column_roles import Columns, require_no_columns
 from seachange.formats.sources import blocks_of, head_of, shown
 from seachange.log.raw import PART_ROWS, Pool, RawRounds, Rejected
 
@@ -83,12 +83,7 @@ class YahooLog:
     columns: dict[str, str] = COLUMNS
 
     def __init__(
-        self,
-        path: str | Path,
-        columns: Mapping[str, Any] | None = None,
-        *,
-        release: str | None = None,
-        n_days: int | None = None,
+        self, path: str | Path, columns: Columns | None = None, *, release: str | None = None, n_days: int | None = None
     ) -> None:
         require_no_columns(columns, "Yahoo!'s R6 format")
         if release not in (None, R6A, R6B):

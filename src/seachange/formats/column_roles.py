@@ -12,6 +12,7 @@ from seachange.errors import LogError, SeachangeWarning, did_you_mean
 if TYPE_CHECKING:
     import polars
 
+Columns = Mapping[str, str | Sequence[str]]  # the user's choices: role → column, and "contexts" → several columns
 # The usual names of each role's column: letters and digits only, in lower case, so that itemid also stands for item_id,
 # ItemID and "item id". A group counts only if no column is in the groups before it.
 USUAL_NAMES: dict[str, tuple[frozenset[str], ...]] = {
@@ -55,14 +56,10 @@ class Roles(NamedTuple):
     contexts: list[str] | None  # if the user named them
 
 
-def find_roles(
-    available: Sequence[str],
-    columns: Mapping[str, str | Sequence[str]],
-    fields: Callable[[], Sequence[str]] | None = None,
-) -> Roles:
+def find_roles(available: Sequence[str], columns: Columns, fields: Callable[[], Sequence[str]] | None = None) -> Roles:
     """Decide which of the ``available`` columns holds the action, the reward and so on.
 
-    ``columns`` are the user's choices. ``fields`` lists what else a user could name, such as nested fields.
+    ``fields`` lists what else a user could name, such as nested fields.
     """
     known = (*USUAL_NAMES, "contexts")
     for role in columns:
@@ -87,7 +84,7 @@ def find_roles(
     return Roles({role: chosen[role] for role in USUAL_NAMES if role in chosen}, found, contexts)
 
 
-def context_columns(columns: Mapping[str, str | Sequence[str]]) -> list[str] | None:
+def context_columns(columns: Columns) -> list[str] | None:
     """Return the columns that the user named as contexts; None if they named none."""
     contexts = columns.get("contexts")
     if contexts is None:
@@ -122,7 +119,7 @@ def default_contexts(
     return [name for name in free if name not in alike]
 
 
-def require_no_columns(columns: Mapping[str, str | Sequence[str]] | None, description: str) -> None:
+def require_no_columns(columns: Columns | None, description: str) -> None:
     """Raise a LogError if the user names columns of a format that has none."""
     if columns:
         given = next(iter(columns))

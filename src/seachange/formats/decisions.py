@@ -31,7 +31,8 @@ import polars as pl
 
 from seachange.errors import LogError, OutputError
 from seachange.formats.action_lists import MAX_LINES, line_batches
-from seachange.formats.sources import SHOWN, TextLog, shown
+from seachange.formats.column_roles import Columns
+from seachange.formats.sources import SHOWN, Paths, TextLog, shown
 from seachange.formats.table import UnusedValues
 from seachange.formats.value_types import Mismatch, Shape, frame_of
 from seachange.log.raw import PART_ROWS, Pool, RawRounds, Rejected
@@ -232,6 +233,9 @@ class Line(NamedTuple):
         return Rejected(self.source, self.number, reason, shown(self.text))
 
 
+Decided = tuple[Line, float | None]  # a decision and its reward
+
+
 @dataclass
 class Survey:
     """Results of the first pass."""
@@ -253,12 +257,7 @@ class DecisionsLog(TextLog):
     format, columns, description = "decisions", COLUMNS, "the decision log"
 
     def __init__(
-        self,
-        path: str | Path | Sequence[str | Path],
-        columns: Mapping[str, Any] | None = None,
-        *,
-        features: FeatureSpec | None = None,
-        near: int = NEAR,
+        self, path: Paths, columns: Columns | None = None, *, features: FeatureSpec | None = None, near: int = NEAR
     ) -> None:
         super().__init__(path, columns, features=features)
         self.features, self.near = features, near
@@ -266,7 +265,7 @@ class DecisionsLog(TextLog):
     def parts(self, rows: int = PART_ROWS) -> Iterator[RawRounds]:
         """All decisions, at most ``rows`` at a time, with the rewards that came."""
         survey, unused = self._survey(), UnusedValues()
-        decided: list[tuple[Line, float | None]] = []
+        decided: list[Decided] = []
         rejected: list[Rejected] = []
         for each in self._joined(survey.far):
             full = len(decided) == rows or len(rejected) == MAX_LINES
@@ -316,11 +315,11 @@ class DecisionsLog(TextLog):
             survey.probs &= content.probs is not None
         return survey
 
-    def _joined(self, far: dict[str, list[Line]]) -> Iterator[tuple[Line, float | None] | Rejected]:
+    def _joined(self, far: dict[str, list[Line]]) -> Iterator[Decided | Rejected]:
         """Yield decisions that no near reward can change, in order, and lines that are rejected."""
         pending: dict[str, list[Line]] = {}  # recent decisions, each followed by its first near reward
 
-        def settled(id: str) -> Iterator[tuple[Line, float | None] | Rejected]:
+        def settled(id: str) -> Iterator[Decided | Rejected]:
             decision, *near = pending.pop(id)
             rewards = sorted([*far.pop(id, []), *near])
             yield from (reward.rejected(SECOND_REWARD) for reward in rewards[1:])
@@ -347,11 +346,7 @@ class DecisionsLog(TextLog):
             yield from (reward.rejected(NO_DECISION) for reward in rewards)
 
     def _rounds(
-        self,
-        decided: Sequence[tuple[Line, float | None]],
-        rejected: Sequence[Rejected],
-        survey: Survey,
-        unused: UnusedValues,
+        self, decided: Sequence[Decided], rejected: Sequence[Rejected], survey: Survey, unused: UnusedValues
     ) -> RawRounds:
         source = decided[0][0].source if decided else rejected[0].source
         lines = np.array([line.number for line, _ in decided], dtype=np.int64)

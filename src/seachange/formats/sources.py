@@ -10,7 +10,7 @@ import lzma
 import os
 import re
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
@@ -18,7 +18,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote
 
 from seachange.errors import LogError, did_you_mean
-from seachange.formats.column_roles import require_no_columns
+from seachange.formats.column_roles import Columns, require_no_columns
 
 if TYPE_CHECKING:
     from seachange.log.features import FeatureSpec
@@ -37,10 +37,11 @@ NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 BLOCK_BYTES, BLOCK_LINES = 1 << 23, 1 << 16
 PIECE_BYTES = 1 << 16
 LONGEST_LINE = 1 << 24
+Paths = str | Path | Sequence[str | Path]  # a file, a folder, a pattern, or several of them
 SHOWN = 200  # characters of a rejected line that are kept
 
 
-def files_of(path: str | Path | Sequence[str | Path]) -> list[Path]:
+def files_of(path: Paths) -> list[Path]:
     """List the files that a path, folder, glob pattern or list of them stands for, in natural order of their names."""
     if not isinstance(path, str | Path):
         if not path:
@@ -125,10 +126,7 @@ def refuse_utf16(path: Path, head: bytes) -> None:
 
 def bare_suffix(path: Path) -> str:
     """Return the lower-case suffix without compression: .csv for CLICKS.CSV.GZ."""
-    suffixes = [suffix.lower() for suffix in path.suffixes]
-    while suffixes and suffixes[-1] in COMPRESSED_SUFFIXES:
-        suffixes.pop()
-    return suffixes[-1] if suffixes else ""
+    return next((each for each in map(str.lower, reversed(path.suffixes)) if each not in COMPRESSED_SUFFIXES), "")
 
 
 class Block(NamedTuple):
@@ -198,13 +196,7 @@ class TextLog:
     columns: dict[str, str]
     description: str  # of the format, for errors
 
-    def __init__(
-        self,
-        path: str | Path | Sequence[str | Path],
-        columns: Mapping[str, str | Sequence[str]] | None = None,
-        *,
-        features: FeatureSpec | None = None,
-    ) -> None:
+    def __init__(self, path: Paths, columns: Columns | None = None, *, features: FeatureSpec | None = None) -> None:
         require_no_columns(columns, self.description)
         self.files = [Path(file) for file in ([path] if isinstance(path, str | Path) else path)]
         self.named = features.named if features is not None and features.listed else None

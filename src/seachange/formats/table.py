@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 from seachange.errors import LogError, SeachangeWarning
-from seachange.formats.column_roles import context_columns, default_contexts, find_roles
+from seachange.formats.column_roles import Columns, context_columns, default_contexts, find_roles
 from seachange.formats.nested_fields import FieldPath, fields_in
 from seachange.formats.sources import SHOWN, names_of, partition_keys
 from seachange.formats.value_types import (
@@ -105,10 +105,7 @@ class TableLog:
     _by_file: Mapping[Path, Collection[str]] = {}
 
     def __init__(
-        self,
-        path: Path | Sequence[Path],
-        columns: Mapping[str, str | Sequence[str]] | None = None,
-        features: FeatureSpec | None = None,
+        self, path: Path | Sequence[Path], columns: Columns | None = None, features: FeatureSpec | None = None
     ) -> None:
         self.paths = [path] if isinstance(path, Path) else list(path)
         self._asked = dict(columns or {})
@@ -286,12 +283,7 @@ class FrameLog:
 
     format = "frame"
 
-    def __init__(
-        self,
-        frame: IntoDataFrame,
-        columns: Mapping[str, str | Sequence[str]],
-        features: FeatureSpec | None = None,
-    ) -> None:
+    def __init__(self, frame: IntoDataFrame, columns: Columns, features: FeatureSpec | None = None) -> None:
         if features is not None:
             columns = features.words(columns)
         self.table = as_polars(frame)
