@@ -88,12 +88,8 @@ class YahooLog:
         require_no_columns(columns, "Yahoo!'s R6 format")
         if release not in (None, R6A, R6B):
             raise LogError(f"release must be {R6A!r} or {R6B!r}; got {release!r}.")
-        self.path, self.release, self.n_days = Path(path), release, n_days
-
-    @cached_property
-    def days(self) -> list[Path]:
-        """The files."""
-        return days_of(self.path)[: self.n_days] if self.path.is_dir() else [self.path]
+        self.release = release
+        self.days = days_of(Path(path))[:n_days] if Path(path).is_dir() else [Path(path)]
 
     @cached_property
     def format(self) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import combinations
 from typing import TYPE_CHECKING, NamedTuple
 
 from seachange.errors import LogError, SeachangeWarning, did_you_mean
@@ -67,7 +68,11 @@ def find_roles(available: Sequence[str], columns: Columns, fields: Callable[[], 
             raise LogError(f"columns takes {', '.join(known)}; it has no {role!r}.{did_you_mean(role, known)}")
     contexts = context_columns(columns)
     named = {role: str(columns[role]) for role in USUAL_NAMES if role in columns}
-    _require_columns([*(contexts or ()), *named.values()], available)
+    for name in (*(contexts or ()), *named.values()):
+        if name not in available:
+            raise LogError(
+                f"the table has no column {name!r}; it has {listed(available)}.{did_you_mean(name, available)}"
+            )
     free = [name for name in available if name not in {*named.values(), *(contexts or ())}]
     found = {role: name for role in USUAL_NAMES if role not in named and (name := _usual(role, free)) is not None}
     chosen = named | found
@@ -78,9 +83,9 @@ def find_roles(available: Sequence[str], columns: Columns, fields: Callable[[], 
             f"{listed(available if fields is None else fields())}. "
             f"Say which it is: columns={{{missing[0]!r}: ...}}, or --columns {options} in a shell."
         )
-    for role, name in chosen.items():
-        if twins := [other for other in chosen if chosen[other] == name and other != role]:
-            raise LogError(f"column {name!r} cannot be both {role} and {twins[0]}.")
+    for (role, name), (other, same) in combinations(chosen.items(), 2):
+        if name == same:
+            raise LogError(f"column {name!r} cannot be both {role} and {other}.")
     return Roles({role: chosen[role] for role in USUAL_NAMES if role in chosen}, found, contexts)
 
 
@@ -142,14 +147,6 @@ def _may_be_propensities(column: polars.Series) -> bool:
 def _bare(name: str) -> str:
     """Return the letters and digits of a name, in lower case."""
     return re.sub(r"[\W_]", "", name.lower())
-
-
-def _require_columns(names: Iterable[str], available: Sequence[str]) -> None:
-    for name in names:
-        if name not in available:
-            raise LogError(
-                f"the table has no column {name!r}; it has {listed(available)}.{did_you_mean(name, available)}"
-            )
 
 
 def _usual(role: str, free: Sequence[str]) -> str | None:

@@ -142,23 +142,21 @@ def blocks_of(path: Path, after: bytes = b"") -> Iterator[Block]:
     A truncated or damaged file yields its whole lines and then raises a LogError. A byte order mark is removed.
     """
     with opened(path) as stream:
-        text, n_lines, first, damage = bytearray(), 0, True, None
-        piece = b"?"
-        while piece:
+        text, n_lines, mark, damage, ended = bytearray(), 0, BYTE_ORDER_MARK, None, False
+        while not ended:
             try:
                 # read1 makes one read of the compressed file, so nothing before the damage is lost.
                 piece = stream.read1(min(PIECE_BYTES, BLOCK_BYTES))  # type: ignore[attr-defined]
             except DAMAGE as error:
                 piece, damage = b"", error
+            ended = not piece
+            if ended and text and not text.endswith(b"\n") and damage is None:
+                piece = b"\n"
             text += piece
-            if not piece and text and not text.endswith(b"\n") and damage is None:
-                text += b"\n"
-                n_lines += 1
             n_lines += piece.count(b"\n")
-            if len(text) < BLOCK_BYTES and n_lines < BLOCK_LINES and piece:
+            if len(text) < BLOCK_BYTES and n_lines < BLOCK_LINES and not ended:
                 continue
-            if first:
-                text, first = text.removeprefix(BYTE_ORDER_MARK), False
+            text, mark = text.removeprefix(mark), b""
             if n_lines:
                 cut = text.rfind(b"\n") + 1
                 block, text, n_lines = text[:cut], text[cut:], 0

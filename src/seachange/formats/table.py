@@ -216,16 +216,14 @@ class TableLog:
             if USES.get(role) != "measure":
                 continue
             column, kind = samples[name], types.get(name, "text")
-            if not column.dtype.is_numeric() and column.dtype not in (pl.Null, pl.Boolean):
-                distinct = known_texts(column.cast(pl.String, strict=False)).unique(maintain_order=True)
-                words = distinct.filter(~distinct.str.contains(NUMBER)).to_list()
-                pair = len(words) == len(distinct) == 2
-                # Two words such as si and no are not numbers, although one of them is known.
-                if kind == "text" or (pair and kind not in ("boolean", "decimal comma")):
-                    raise _not_numbers(role, name, words if pair else (words or [str(column.dtype)])[:1])
-            if role == "propensity":
-                text = column.dtype == pl.String
-                _warn_of_percents(name, converted(column, kind, "measure").values if text else column)
+            if column.dtype.is_numeric() or column.dtype in (pl.Null, pl.Boolean):
+                continue
+            distinct = known_texts(column.cast(pl.String, strict=False)).unique(maintain_order=True)
+            words = distinct.filter(~distinct.str.contains(NUMBER)).to_list()
+            pair = len(words) == len(distinct) == 2
+            # Two words such as si and no are not numbers, although one of them is known.
+            if kind == "text" or (pair and kind not in ("boolean", "decimal comma")):
+                raise _not_numbers(role, name, words if pair else (words or [str(column.dtype)])[:1])
 
     def _rounds(self, block: TableBlock, types: dict[str, TextType], unused: UnusedValues) -> RawRounds:
         """Convert a block to rounds, and reject the rows whose roles cannot be converted."""
@@ -362,18 +360,6 @@ def _not_numbers(role: str, name: str, words: Sequence[str]) -> LogError:
         f"the {role} must be {allowed}; column {name!r} has {' and '.join(map(repr, words))}. {fix}Name another column "
         f"with columns={{{role!r}: ...}}, or --columns {role}=... in a shell."
     )
-
-
-def _warn_of_percents(name: str, values: pl.Series) -> None:
-    seen = values.cast(pl.Float64).drop_nulls()
-    most = max(seen, default=0.0)
-    if 1 < most <= 100 and (seen > 0).all() and (seen > 1).sum() > len(seen) / 2:
-        warnings.warn(
-            f"propensities must be in (0, 1]; column {name!r} has values up to {most:g}, which look like percentages. "
-            "Divide them by 100.",
-            SeachangeWarning,
-            stacklevel=2,
-        )
 
 
 def _difference(column: pl.Series, key: str) -> str:
