@@ -91,7 +91,7 @@ def test_seconds_and_days_are_read_as_such(tmp_path):
 
 def test_times_of_a_type_that_tells_none_are_refused(tmp_path):
     polars.DataFrame({"action": [0], "reward": [0], "time": [[1]]}).write_parquet(tmp_path / "log.parquet")
-    with pytest.raises(LogError, match=r"times must be numbers .* or dates; 'time' .* is List"):
+    with pytest.raises(LogError, match=r"times must be seconds or dates .* 'time' .* has values of type List"):
         whole(ParquetLog(tmp_path / "log.parquet"))
 
 

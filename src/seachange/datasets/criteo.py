@@ -58,12 +58,8 @@ CANDIDATE = {
 # The impression that an unreadable line belongs to.
 ANY_KEY = re.compile(r"example +([0-9]+):|([0-9]+) +\||\S+ +exid:([0-9]+)(?:\s|$)", re.ASCII)
 CLICKS = {0.0: 0.0, 1.0: 1.0, 0.999: 0.0, 0.001: 1.0}
-# Faults of an impression by whether its first line is a candidate; of a propensity, by whether it is the test-bed's.
-NOT_FIRST = {
-    True: "the first line of the impression is missing, or has no label and propensity",
-    False: "the line is neither the first of an impression nor a candidate",
-}
-BAD_PROPENSITY = {True: "the propensity must be above 0", False: "|p must be 1 / propensity, at least 1"}
+NO_FIRST_LINE = "the first line of the impression is missing, or has no label and propensity"
+UNREADABLE = "the line is neither the first of an impression nor a candidate"
 COLUMNS = {"action": "the first candidate", "reward": "click", "propensity": "propensity"}
 
 
@@ -189,12 +185,12 @@ def _impression(lines: list[tuple[int, bytes]], testbed: bool) -> Impression:
     (start, text), *others = lines
     first = FIRST[testbed].fullmatch(_decoded(text))
     if first is None:
-        raise ValueError(NOT_FIRST[CANDIDATE[testbed].fullmatch(_decoded(text)) is not None])
+        raise ValueError(NO_FIRST_LINE if CANDIDATE[testbed].fullmatch(_decoded(text)) else UNREADABLE)
     reward, stated = CLICKS.get(float(first["label"])), float(first["stated"])
     if reward is None:
         raise ValueError("the label must be 0.001 or 1 (a click) or 0.999 or 0 (no click)")
     if not (0 if testbed else 1) <= stated < math.inf or stated == 0:
-        raise ValueError(BAD_PROPENSITY[testbed])
+        raise ValueError("the propensity must be above 0" if testbed else "|p must be 1 / propensity, at least 1")
     if testbed and int(first["slots"]) != 1:
         raise ValueError(f"a banner with {int(first['slots'])} slots does not choose one candidate")
     candidates = [] if testbed else [_words(first)]

@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+import narwhals as nw
 import numpy as np
 import polars as pl
 
@@ -301,8 +302,6 @@ class FrameLog:
 
 def as_polars(frame: IntoDataFrame) -> pl.DataFrame:
     """Convert a table of any library to polars."""
-    import narwhals as nw
-
     try:
         table = nw.from_native(frame, eager_only=True)
     except (TypeError, ValueError) as error:
@@ -316,8 +315,6 @@ def as_polars(frame: IntoDataFrame) -> pl.DataFrame:
 
 def _as_series(column: Any) -> pl.Series:
     """Convert a column without pyarrow; values of mixed types become text."""
-    import narwhals as nw
-
     if (column.dtype.is_numeric() or column.dtype == nw.Boolean) and not column.is_null().any():
         return pl.Series(column.name, column.to_numpy())
     if column.dtype == nw.Datetime and column.dtype.time_zone is None:

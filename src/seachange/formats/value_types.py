@@ -160,32 +160,22 @@ DAY_NUMBER = r"^(19[7-9]|20[0-9])[0-9](0[1-9]|1[0-2])(0[1-9]|[12][0-9]|3[01])$" 
 # Polars alone would accept more than this, such as spaces or a second 60.
 ISO_8601 = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}(T[0-9]{2}:[0-9]{2}(:[0-5][0-9]([.][0-9]+)?)?([+-][0-9]{2}(:?[0-9]{2})?)?)?$"
 FORMATS = ("%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%dT%H:%M", "%Y-%m-%d", "%Y-%m-%dT%H:%M:%S%.f%#z", "%Y-%m-%dT%H:%M%#z")
-ANOTHER = "Name another column with columns={'time': ...}, or --columns time=... in a shell."
 
 
 def clock_of(column: pl.Series, source: str) -> Clock:
     """Decide what the times of a column are, from its first values."""
     if column.dtype in (pl.Date, pl.Datetime):
         return "date"
-    if column.dtype == pl.String:
-        texts = known_texts(column)
-        numbers = texts.cast(pl.Float64, strict=False)
-        if len(texts) == 0 or numbers.is_not_null().mean() < SHARE["measure"]:  # type: ignore[operator]
-            if len(texts) and _parsed(texts).is_null().all():
-                raise LogError(
-                    f"times must be seconds or dates such as {EXAMPLES}; column {column.name!r} of {source} has "
-                    f"{texts[0]!r}. {ANOTHER}"
-                )
-            return "date"
-    elif column.dtype.is_numeric():
-        numbers = column.cast(pl.Float64)
-    elif column.dtype in (pl.Duration, pl.Null):
+    if column.dtype in (pl.Duration, pl.Null):
         return "number"
-    else:
-        raise LogError(
-            f"times must be numbers (seconds) or dates; {column.name!r} of {source} is {column.dtype}. {ANOTHER}"
-        )
-    numbers = numbers.drop_nulls()
+    texts = known_texts(column) if column.dtype == pl.String else None
+    if texts is None and not column.dtype.is_numeric():
+        raise _not_times(column, source, f"values of type {column.dtype}")
+    numbers = (column if texts is None else texts).cast(pl.Float64, strict=False).drop_nulls()
+    if texts is not None and (len(texts) == 0 or len(numbers) < SHARE["measure"] * len(texts)):
+        if len(texts) and _parsed(texts).is_null().all():
+            raise _not_times(column, source, repr(texts[0]))
+        return "date"
     if len(numbers) == 0:
         return "number"
     integers = numbers.cast(pl.Int64, strict=False)
@@ -193,6 +183,13 @@ def clock_of(column: pl.Series, source: str) -> Clock:
         return "day number"
     size = float(numbers.abs().median() or 0)  # type: ignore[arg-type]
     return next((clock for clock, least in UNITS.items() if size >= least), "number")
+
+
+def _not_times(column: pl.Series, source: str, found: str) -> LogError:
+    return LogError(
+        f"times must be seconds or dates such as {EXAMPLES}; column {column.name!r} of {source} has {found}. "
+        "Name another column with columns={'time': ...}, or --columns time=... in a shell."
+    )
 
 
 def converted_times(column: pl.Series, clock: Clock) -> Converted:
