@@ -10,10 +10,10 @@ number of articles in the pool. Articles repeat from line to line, so the text o
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from functools import cached_property
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -23,6 +23,7 @@ from seachange.formats.action_lists import line_batches
 from seachange.formats.column_roles import Columns, require_no_columns
 from seachange.formats.sources import blocks_of, head_of, shown
 from seachange.log.raw import PART_ROWS, Pool, RawRounds, Rejected
+from seachange.protocols import Floats
 
 R6A, R6B = "yahoo-r6a", "yahoo-r6b"
 PREFIX = {R6A: b"", R6B: b"id-"}  # of article ids
@@ -74,6 +75,18 @@ PIECES = {
 VISIT = {release: re.compile(b"".join(form for form, _ in pieces)) for release, pieces in PIECES.items()}
 
 
+class Visit(NamedTuple):
+    """A valid line."""
+
+    line: int
+    time: int
+    place: int  # of the article shown, in the pool
+    click: int
+    user: Sequence[Any]  # R6A: the six values; R6B: the features that the user has
+    ids: tuple[int, ...]
+    articles: Floats  # (len(ids), 6), or (len(ids), 0) in R6B
+
+
 class YahooLog:
     """One day's file, or a folder of days, read in the order of their dates: the first ``n_days``, or all.
 
@@ -121,16 +134,24 @@ class YahooLog:
                 raise LogError(f"{error} {rounds:,} rounds were read before.") from error
 
     def _parts_of(self, day: Path, rows: int) -> Iterator[RawRounds]:
-        visits = _Visits(self.format, day.name)
+        pool = lru_cache(MAX_POOLS)(partial(_pool, lru_cache(MAX_ARTICLES)(partial(_article, self.format))))
+        visits: list[Visit] = []
+        rejected: list[Rejected] = []
         for batch in line_batches(blocks_of(day)):
             for number, text in enumerate(batch.lines, batch.first):
                 line = text.removesuffix(b"\r")
-                if line.strip(b" \t"):
-                    visits.add(number, line)
-                    if len(visits.lines) == rows:
-                        yield visits.rounds()
-            if visits.lines or visits.rejected:
-                yield visits.rounds()
+                if not line.strip(b" \t"):
+                    continue
+                try:
+                    visits.append(_visit(number, line, self.format, pool))
+                except ValueError as error:
+                    rejected.append(Rejected(day.name, number, str(error), shown(line)))
+                if len(visits) == rows:
+                    yield _rounds(day.name, self.format, visits, rejected)
+                    visits, rejected = [], []
+            if visits or rejected:
+                yield _rounds(day.name, self.format, visits, rejected)
+                visits, rejected = [], []
 
 
 def looks_like(path: Path, head: bytes) -> bool:
@@ -163,99 +184,60 @@ def days_of(folder: Path) -> list[Path]:
     return [folder / name for name in days]
 
 
-class _Visits:
-    """The visits that the next part will hold."""
+def _visit(number: int, line: bytes, release: str, pool: Any) -> Visit:
+    """Read a line; a ValueError names the rule that it breaks."""
+    head = VISIT[release].match(line)
+    if head is None:
+        raise ValueError(_broken_rule(line, release))
+    time, shown_id, click, *features = head.groups()
+    user = _values(features) if release == R6A else _places(features[0])
+    text = line[head.end() :]
+    ids, articles = (pool if len(text) <= MAX_POOL_BYTES else pool.__wrapped__)(text)
+    if (article := int(shown_id)) not in ids:
+        raise ValueError("the article shown is not in the pool")
+    return Visit(number, int(time), ids.index(article), int(click), user, ids, articles)
 
-    def __init__(self, release: str, source: str) -> None:
-        self.release, self.source = release, source
-        self.codes: dict[bytes, int] = {}  # text of an article → its place in the next two lists
-        self.ids: list[int] = []
-        self.values: list[tuple[float, ...]] = []
-        self.known_pools: dict[bytes, tuple[list[int], list[int]]] = {}
-        self._clear()
 
-    def _clear(self) -> None:
-        self.lines: list[int] = []
-        self.rejected: list[Rejected] = []
-        self.heads: list[tuple[int, int, int, int]] = []  # time, place of the article, click, articles in the pool
-        self.users: list[Any] = []
-        self.pools: list[int] = []
-        if len(self.codes) > MAX_ARTICLES:
-            self.codes, self.ids, self.values = {}, [], []
-        if not self.codes or len(self.known_pools) > MAX_POOLS:
-            self.known_pools = {}
+def _pool(article: Callable[[bytes], tuple[int, Sequence[float]]], text: bytes) -> tuple[tuple[int, ...], Floats]:
+    """The ids and features of the articles in a pool."""
+    ids, features = zip(*map(article, (text + b" ").split(b"|")), strict=True)
+    if len({*ids}) < len(ids):
+        raise ValueError("an article is in the pool twice")
+    return ids, np.array(features, np.float64)
 
-    def add(self, number: int, line: bytes) -> None:
-        """Add a visit, or reject its line."""
-        try:
-            head = VISIT[self.release].match(line)
-            if head is None:
-                raise ValueError(_broken_rule(line, self.release))
-            time, shown_id, click, *features = head.groups()
-            user = _values(features) if self.release == R6A else _places(features[0])
-            codes, ids = self._pool(line[head.end() :])
-            if (article := int(shown_id)) not in ids:
-                raise ValueError("the article shown is not in the pool")
-        except ValueError as error:
-            self.rejected.append(Rejected(self.source, number, str(error), shown(line)))
-            return
-        self.lines.append(number)
-        self.heads.append((int(time), ids.index(article), int(click), len(ids)))
-        self.users.append(user)
-        self.pools += codes
 
-    def _pool(self, text: bytes) -> tuple[list[int], list[int]]:
-        """Codes and ids of the articles in a pool."""
-        if (known := self.known_pools.get(text)) is not None:
-            return known
-        codes = [self._code(article) for article in (text + b" ").split(b"|")]
-        ids = [self.ids[code] for code in codes]
-        if len(set(ids)) < len(ids):
-            raise ValueError("an article is in the pool twice")
-        if len(text) <= MAX_POOL_BYTES:
-            self.known_pools[text] = codes, ids
-        return codes, ids
+def _article(release: str, text: bytes) -> tuple[int, Sequence[float]]:
+    article = ARTICLE[release].fullmatch(text)
+    if article is None:
+        raise ValueError(BAD_ARTICLE[release])
+    return int(article[1]), _values(article.groups()[1:]) if release == R6A else ()
 
-    def _code(self, text: bytes) -> int:
-        if text not in self.codes:
-            article = ARTICLE[self.release].fullmatch(text)
-            if article is None:
-                raise ValueError(BAD_ARTICLE[self.release])
-            self.values.append(_values(article.groups()[1:]) if self.release == R6A else ())
-            self.ids.append(int(article[1]))
-            self.codes[text] = len(self.codes)
-        return self.codes[text]
 
-    def rounds(self) -> RawRounds:
-        """The next part."""
-        heads = np.array(self.heads, np.int64).reshape(-1, 4)
-        pools, table = np.array(self.pools, np.int64), np.array(self.values, np.float64)
-        values = table.reshape(len(self.ids), -1)[pools] if len(self.ids) else np.zeros((0, 0))
-        part = RawRounds(
-            source=self.source,
-            lines=np.array(self.lines, np.int64),
-            features=pl.DataFrame({f"user.{i}": column for i, column in enumerate(self._user_columns(), 1)}),
-            action=pl.Series("action", heads[:, 1]),
-            reward=pl.Series("reward", heads[:, 2]),
-            propensity=pl.Series("propensity", 1.0 / heads[:, 3]),
-            time=pl.Series("time", heads[:, 0]),
-            pool=Pool(
-                np.concatenate([[0], np.cumsum(heads[:, 3])]),
-                pl.DataFrame({f"article.{i}": column for i, column in enumerate(values.T, 1)}),
-                pl.Series("article", np.array(self.ids, np.int64)[pools]),
-            ),
-            rejected=tuple(self.rejected),
-        )
-        self._clear()
-        return part
-
-    def _user_columns(self) -> Any:
-        if self.release == R6A:
-            return np.array(self.users, np.float64).reshape(-1, len(INDICES)).T
-        columns = np.zeros((N_USER_FEATURES, len(self.users)), np.uint8)
-        rounds = np.repeat(np.arange(len(self.users)), [len(places) for places in self.users])
-        columns[[place - 1 for places in self.users for place in places], rounds] = 1
-        return columns
+def _rounds(source: str, release: str, visits: list[Visit], rejected: list[Rejected]) -> RawRounds:
+    lengths = [len(visit.ids) for visit in visits]
+    users = [visit.user for visit in visits]
+    if release == R6A:
+        user_columns = np.array(users, np.float64).reshape(-1, len(INDICES)).T
+    else:
+        user_columns = np.zeros((N_USER_FEATURES, len(users)), np.uint8)
+        rounds = np.repeat(np.arange(len(users)), [len(places) for places in users])
+        user_columns[[place - 1 for places in users for place in places], rounds] = 1
+    articles = np.concatenate([visit.articles for visit in visits]) if visits else np.zeros((0, 0))
+    return RawRounds(
+        source=source,
+        lines=np.array([visit.line for visit in visits], np.int64),
+        features=pl.DataFrame({f"user.{i}": column for i, column in enumerate(user_columns, 1)}),
+        action=pl.Series("action", [visit.place for visit in visits], pl.Int64),
+        reward=pl.Series("reward", [visit.click for visit in visits], pl.Int64),
+        propensity=pl.Series("propensity", 1.0 / np.array(lengths)),
+        time=pl.Series("time", [visit.time for visit in visits], pl.Int64),
+        pool=Pool(
+            np.cumsum([0, *lengths]),
+            pl.DataFrame({f"article.{i}": column for i, column in enumerate(articles.T, 1)}),
+            pl.Series("article", np.fromiter((id for visit in visits for id in visit.ids), np.int64, sum(lengths))),
+        ),
+        rejected=tuple(rejected),
+    )
 
 
 def _values(pairs: Sequence[bytes]) -> tuple[float, ...]:
