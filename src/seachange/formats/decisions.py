@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from secrets import token_hex
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import msgspec
 import numpy as np
@@ -35,11 +35,9 @@ from seachange.formats.column_roles import Columns
 from seachange.formats.sources import SHOWN, Paths, TextLog, shown
 from seachange.formats.table import UnusedValues
 from seachange.formats.value_types import Mismatch, Shape, frame_of
+from seachange.log.features import FeatureSpec
 from seachange.log.raw import PART_ROWS, Pool, RawRounds, Rejected
 from seachange.protocols import Ints
-
-if TYPE_CHECKING:
-    from seachange.log.features import FeatureSpec
 
 NEAR = 1 << 16
 MAX_DEPTH = 64

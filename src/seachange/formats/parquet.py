@@ -155,14 +155,12 @@ def _require_alike(schemas: Mapping[Path, pl.Schema]) -> None:
     for path, schema in schemas.items():
         for name, dtype in schema.items():
             kind = _kind(dtype)
-            first, other = seen.setdefault(name, (kind, path))
-            if kind != first and "" not in (kind, first):
+            first, other = seen.setdefault(name, (kind, path)) if kind else (kind, path)
+            if kind != first:
                 raise LogError(
                     f"a column must have the same type in all files of a data set; {name!r} is {first} in "
                     f"{other.name!r} and {kind} in {path.name!r}."
                 )
-            if not first:
-                seen[name] = (kind, path)
 
 
 def _kind(dtype: pl.DataType) -> str:

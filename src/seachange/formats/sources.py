@@ -14,14 +14,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from typing import IO, Any, NamedTuple
 from urllib.parse import unquote
 
 from seachange.errors import LogError, did_you_mean
 from seachange.formats.column_roles import Columns, require_no_columns
-
-if TYPE_CHECKING:
-    from seachange.log.features import FeatureSpec
+from seachange.log.features import FeatureSpec
 
 # Bytes that are enough to recognize a format.
 HEAD_BYTES = 1 << 16

@@ -8,11 +8,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import narwhals as nw
 import numpy as np
 import polars as pl
+from narwhals.typing import IntoDataFrame
 
 from seachange.errors import LogError, SeachangeWarning
 from seachange.formats.column_roles import Columns, context_columns, default_contexts, find_roles
@@ -32,13 +33,9 @@ from seachange.formats.value_types import (
     known_texts,
     text_type,
 )
+from seachange.log.features import Feature, FeatureSpec
 from seachange.log.raw import NUMBER, PART_ROWS, PER_ROUND, UNREADABLE, RawRounds, Rejected, number_in, text_of
 from seachange.protocols import Ints
-
-if TYPE_CHECKING:
-    from narwhals.typing import IntoDataFrame
-
-    from seachange.log.features import Feature, FeatureSpec
 
 # Rows of the first file, and of every further one, that decide the types; at most FEW_ROWS files are looked at.
 HEAD_ROWS, FEW_ROWS = 10_000, 100
