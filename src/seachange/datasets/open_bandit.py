@@ -90,6 +90,11 @@ class OpenBanditLog:
         table = table.sort("item_id")
         if table["item_id"].to_list() != list(range(len(table))):
             raise LogError(f"item_id of {str(path)!r} must have each number from 0 up once.")
+        if self.affinities and len(table) != len(self.affinity_columns):
+            raise LogError(
+                f"the number of items must be the same in both files; {ITEMS} has {len(table)}, "
+                f"{self.log_path.name} has affinities for {len(self.affinity_columns)}."
+            )
         return table.select(name for name in table.columns if name.startswith(ITEM))
 
     @cached_property
@@ -110,17 +115,10 @@ class OpenBanditLog:
         """The columns of affinities that are read: one per item."""
         return [name for name in self.header if name.startswith(AFFINITY) and self.affinities]
 
-    @cached_property
-    def n_items(self) -> int | None:
-        """The number of items, if their features or affinities are read."""
-        if not self.item_features:
-            return len(self.affinity_columns) if self.affinities else None
-        if self.affinities and len(self.items) != len(self.affinity_columns):
-            raise LogError(
-                f"the number of items must be the same in both files; {ITEMS} has {len(self.items)}, "
-                f"{self.log_path.name} has affinities for {len(self.affinity_columns)}."
-            )
-        return len(self.items)
+    @property
+    def n_items(self) -> int:
+        """The number of items whose features or affinities are read."""
+        return len(self.items) if self.item_features else len(self.affinity_columns)
 
     def parts(self, rows: int = PART_ROWS) -> Iterator[RawRounds]:
         """All rounds, at most ``rows`` at a time."""
@@ -149,7 +147,8 @@ class OpenBanditLog:
         texts = _texts(b"".join(line + b"\n" for _, line in kept), header, [*checked, *users])
         typed = texts.with_columns(_typed(name, form) for name, (form, _) in checked.items())
         broken = [pl.when(pl.col(name).is_null()).then(pl.lit(rule)) for name, (_, rule) in checked.items()]
-        if self.n_items is not None:
+        pooled = self.item_features or self.affinities
+        if pooled:
             unknown = pl.lit("item_id must be one of the campaign's items")
             broken.append(pl.when(pl.col("item_id") >= self.n_items).then(unknown))
         reasons = typed.select(reason=pl.coalesce(broken))["reason"]
@@ -166,12 +165,12 @@ class OpenBanditLog:
             reward=typed["click"].alias("reward"),
             propensity=typed["propensity_score"].alias("propensity"),
             time=typed["timestamp"].alias("time"),
-            pool=None if self.n_items is None else self._pool(typed, self.n_items),
+            pool=self._pool(typed) if pooled else None,
             rejected=tuple(sorted(rejected, key=lambda each: each.line)),
         )
 
-    def _pool(self, typed: pl.DataFrame, n_items: int) -> Pool:
-        n = len(typed)
+    def _pool(self, typed: pl.DataFrame) -> Pool:
+        n, n_items = len(typed), self.n_items
         numbers = np.tile(np.arange(n_items), n)
         columns = list(self.items[numbers]) if self.item_features else []
         if self.affinities:
