@@ -57,10 +57,9 @@ class ParquetLog(TableLog):
 
     def _text_type(self, name: str, sample: pl.Series, use: Use) -> TextType | None:
         kind = super()._text_type(name, sample, use)
-        if name in self._fixed_types:
-            return kind
+        open_type = kind is not None and name not in self._fixed_types and use != "measure"
         stored = any(name in schema for schema in self._schemas.values())
-        return "text" if kind is not None and stored and use != "measure" else kind  # what is stored as text is text
+        return "text" if open_type and stored else kind  # what is stored as text is text
 
     def _table(self, path: Path) -> pl.LazyFrame:
         """Scan a file, with nested fields that the user named as columns."""

@@ -55,10 +55,8 @@ def files_of(path: Paths) -> list[Path]:
         return sorted(found, key=_natural_order)
     if place.exists():
         raise _not_regular(place)
-    if glob.has_magic(str(path)):
-        matches = sorted(glob.glob(str(place), recursive=True), key=_natural_order)
-        if matches:
-            return list(dict.fromkeys(file for match in matches for file in files_of(match)))
+    if glob.has_magic(str(path)) and (matches := glob.glob(str(place), recursive=True)):
+        return files_of(sorted(matches, key=_natural_order))
     raise LogError(f"there is no file {str(path)!r}.{near_file(place)}")
 
 

@@ -133,7 +133,7 @@ class TableLog:
         """The columns that have decimal commas."""
         return frozenset(name for name, kind in self._plan.types.items() if kind == "decimal comma")
 
-    @property
+    @cached_property
     def needed(self) -> list[str]:
         """The columns that are read, in the order of the table."""
         wanted = {*self.columns.values(), *self._plan.features}
@@ -192,9 +192,7 @@ class TableLog:
 
     def _text_type(self, name: str, sample: pl.Series, use: Use) -> TextType | None:
         """Return what the texts of a column stand for; None if it holds no texts."""
-        if sample.dtype != pl.String:
-            return None
-        return self._fixed_types[name] if name in self._fixed_types else text_type(sample, use)
+        return (self._fixed_types.get(name) or text_type(sample, use)) if sample.dtype == pl.String else None
 
     def _fitted_features(self) -> dict[str, list[Feature]]:
         """Return the features that are fitted already, by the column of the table that holds them."""
