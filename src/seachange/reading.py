@@ -11,8 +11,9 @@ from seachange.datasets import criteo, open_bandit, yahoo_r6
 from seachange.datasets.obp import log_from_obp
 from seachange.errors import LogError, did_you_mean
 from seachange.formats import csv, decisions, dsjson, json_lines, parquet, vw_text
+from seachange.formats.column_roles import Columns
 from seachange.formats.decisions import DecisionLog
-from seachange.formats.sources import bare_suffix, files_of, head_of, refuse_utf16
+from seachange.formats.sources import Paths, bare_suffix, files_of, head_of
 from seachange.formats.table import FrameLog
 from seachange.log.bandit_log import BanditLog, set_frame_reader
 from seachange.log.encoding import log_from_raw
@@ -57,15 +58,9 @@ WRITERS: dict[str, Callable[[Any, Path], object]] = {
     ".parquet": parquet.write_parquet, ".dsjson": dsjson.write_dsjson, ".json": dsjson.write_dsjson,
 }  # fmt: skip
 
-Roles = Mapping[str, str | Sequence[str]]
-
 
 def open_raw(
-    path: str | Path | Sequence[str | Path],
-    columns: Roles | None = None,
-    *,
-    features: FeatureSpec | None = None,
-    format: str | None = None,
+    path: Paths, columns: Columns | None = None, *, features: FeatureSpec | None = None, format: str | None = None
 ) -> RawLog:
     """Open a file, a folder of files or a pattern as a raw log.
 
@@ -90,7 +85,7 @@ def open_raw(
 
 def read_log(
     path: str | Path | Sequence[str | Path],
-    columns: Roles | None = None,
+    columns: Mapping[str, str | Sequence[str]] | None = None,
     *,
     features: FeatureSpec | None = None,
     format: str | None = None,
@@ -142,7 +137,7 @@ def _by_name(name: str) -> Format:
     return known[name]
 
 
-def _format_of(files: Sequence[Path], columns: Roles | None) -> Format:
+def _format_of(files: Sequence[Path], columns: Columns | None) -> Format:
     """The format of all ``files``."""
     formats = [_format_of_file(file, columns) for file in files]
     other = next((i for i, each in enumerate(formats) if each.reader is not formats[0].reader), None)
@@ -160,18 +155,16 @@ def _format_of(files: Sequence[Path], columns: Roles | None) -> Format:
     )
 
 
-def _detected(path: Path, head: bytes, columns: Roles | None) -> Format | None:
+def _detected(path: Path, head: bytes, columns: Columns | None) -> Format | None:
     """The first format that fits; only tables have columns to map."""
     return next((one for one in FORMATS if (one.table or not columns) and one.looks_like(path, head)), None)
 
 
-def _format_of_file(file: Path, columns: Roles | None) -> Format:
-    head = head_of(file)
-    found = _detected(file, head, columns)
+def _format_of_file(file: Path, columns: Columns | None) -> Format:
+    found = _detected(file, head_of(file), columns)
     if found is None and (name := SUFFIXES.get(bare_suffix(file))):
         found = _by_name(name)
     if found is None:
-        refuse_utf16(file, head)
         excel = bare_suffix(file).startswith(".xls")
         hint = " Excel workbooks are not supported: save the sheet as CSV." if excel else ""
         names = ", ".join(one.name for one in FORMATS)

@@ -81,43 +81,48 @@ def test_every_value_of_six_decimals_is_exact(written):
     assert [value for row in part.features.rows() for value in row] == [float(text) for text in texts]
 
 
-BROKEN = {
-    "the time must be a whole number of seconds": SOUND_A.replace("1241000000", "x"),
-    "the article shown must be a whole number": SOUND_A.replace(" 900001 1", " id9 1"),
-    "the click must be 0 or 1": SOUND_A.replace(" 1 |user", " 2 |user"),
-    "the fourth field must be |user": SOUND_A.replace("|user", "|used"),
-    "a feature must be an index, a colon and a value": SOUND_A.replace("2:0.200000", "0.200000", 1),
-    "the value of a feature must be a decimal number": SOUND_A.replace("2:0.200000", "2:0.2e-1", 1),
-    "the index of a feature must be a whole number from 1 to 6": SOUND_A.replace("2:", "7:", 1),
-    "an index occurs twice": SOUND_A.replace("2:", "3:", 1),
-    "a visit has 10 fields and 7 more per article; this line has 23": SOUND_A.replace(" 4:0.200000", "", 1),
-    "a visit has 10 fields and 7 more per article; this line has 2": "1241000000 900001",
-    "one of the six features is missing": SOUND_A.replace(" 4:0.200000", "", 1) + " 4:0.2",
-    "an article of the pool must be | and a whole number": SOUND_A.replace("|900002", "900002"),
-    "the pool is empty": SOUND_A.split(" |900001")[0],
-    "an article is in the pool twice": SOUND_A.replace("|900002", "|900001"),
-    "the article shown is not in the pool": SOUND_A.replace(" 900001 1", " 900003 1"),
-    "the line is of yahoo-r6b": SOUND_B,
-}
+SIX = "six features, each an index from 1 to 6, a colon and a decimal number"
+NOT_SIX, NOT_ARTICLE = f"a user must have {SIX}", f"an article of the pool must be | and a whole number, with {SIX}"
+NO_POOL = "the pool must follow the user's features"
+BROKEN = [
+    ("the time must be a whole number of seconds", SOUND_A.replace("1241000000", "x")),
+    ("the time must be a whole number of seconds", SOUND_A.replace("1241000000", "1241000000x")),
+    ("the article shown must be a whole number", SOUND_A.replace(" 900001 1", " id9 1")),
+    ("the click must be 0 or 1", SOUND_A.replace(" 1 |user", " 2 |user")),
+    ("the click must be 0 or 1", "1241000000 900001"),
+    ("the fourth field must be |user", SOUND_A.replace("|user", "|used")),
+    (NOT_SIX, SOUND_A.replace("2:0.200000", "0.200000", 1)),
+    (NOT_SIX, SOUND_A.replace("2:0.200000", "2:0.2e-1", 1)),
+    (NOT_SIX, SOUND_A.replace("2:", "7:", 1)),
+    ("an index occurs twice", SOUND_A.replace("2:", "3:", 1)),
+    (NOT_SIX, SOUND_A.replace(" 4:0.200000", "", 1)),
+    (NOT_SIX, SOUND_A.replace(" 4:0.200000", "", 1) + " 4:0.2"),
+    (NOT_ARTICLE, SOUND_A.replace("|900002", "900002")),
+    (NOT_ARTICLE, SOUND_A.rsplit(" ", 1)[0]),
+    (NO_POOL, SOUND_A.split(" |900001")[0]),
+    ("an article is in the pool twice", SOUND_A.replace("|900002", "|900001")),
+    ("the article shown is not in the pool", SOUND_A.replace(" 900001 1", " 900003 1")),
+    ("the line is of yahoo-r6b", SOUND_B),
+]
 
 
-@pytest.mark.parametrize("reason", BROKEN)
-def test_a_line_that_breaks_a_rule_is_named_and_the_rest_is_read(written, reason):
-    path = written("\n".join([SOUND_A, BROKEN[reason], "", SOUND_A]))
+@pytest.mark.parametrize(("reason", "broken"), BROKEN)
+def test_a_line_that_breaks_a_rule_is_named_and_the_rest_is_read(written, reason, broken):
+    path = written("\n".join([SOUND_A, broken, "", SOUND_A]))
     part = only_part(path)
     assert part.lines.tolist() == [1, 4]
     (rejected,) = part.rejected
     assert (rejected.source, rejected.line, rejected.reason) == ("visits", 2, reason)
-    assert rejected.text == BROKEN[reason][:200]
+    assert rejected.text == broken[:200]
 
 
 BROKEN_B = {
     "the article shown must be id- and a whole number": SOUND_B.replace(" id-900002", " 900002x"),
-    "the index of a feature must be a whole number from 1 to 136": SOUND_B.replace(" 101", " 137"),
+    "a user must have features, each a whole number from 1 to 136": SOUND_B.replace(" 101", " 137"),
     "an index occurs twice": SOUND_B.replace(" 101", " 45"),
     "user feature 1 is missing": SOUND_B.replace("|user 1 ", "|user "),
     "an article of the pool must be | and id- and a whole number": SOUND_B.replace("|id-900001", "|900001"),
-    "the pool is empty": SOUND_B.split(" |id")[0],
+    NO_POOL: SOUND_B.split(" |id")[0],
     "an article is in the pool twice": SOUND_B.replace("900003", "900001"),
     "the article shown is not in the pool": SOUND_B.replace(" id-900002 ", " id-900009 "),
     "the line is of yahoo-r6a": SOUND_A,

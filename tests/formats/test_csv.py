@@ -326,17 +326,9 @@ def test_times_are_read_in_utc(csv):
     assert [(one.line, one.reason) for one in rejected] == [(6, "the time 'soon' is not a time")]
 
 
-def test_propensities_that_look_like_percents_are_told_with_the_cure(csv):
-    with pytest.warns(
-        SeachangeWarning, match=r"has values up to 50, which look like percentages\. Divide them by 100\.$"
-    ):
-        whole(csv(HEADER + "a,1,50,1\nb,0,25,2\nc,1,12.5,3\n"))
-
-
-def test_decimal_commas_are_noted(csv):
+def test_decimal_commas_are_read(csv):
     log = csv("action;reward;propensity\na;1;0,5\nb;0;0,25\n")
     assert whole(log)[0]["propensity"].to_list() == [0.5, 0.25]
-    assert log.notes == ["column 'propensity' is read with decimal commas: 1,5 is 1.5."]
 
 
 def test_rewards_may_mix_flags_and_numbers(csv):

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import seachange as sc
 from properties import examples
 from seachange.errors import LogError
+from seachange.reading import open_raw
 
 pytestmark = pytest.mark.filterwarnings("ignore::seachange.errors.SeachangeWarning")
 PROPERTY = settings(
@@ -138,3 +139,14 @@ def test_a_number_among_texts_has_the_text_that_polars_gives_it(numbers):
     read = pl.read_ndjson(lines, schema={"x": pl.String})["x"].to_list()
     assert [text_of(number) for number in numbers] == read
     assert all(math.isclose(float(text), number) for text, number in zip(read, numbers, strict=True))
+
+
+def test_decimal_commas_in_later_json_lines_are_read_beside_numbers(tmp_path):
+    rows = "".join(f"{'ab'[i % 2]};{i % 2};{i},5\n" for i in range(30))
+    (tmp_path / "log.csv").write_text(f"action;reward;x\n{rows}")
+    features = sc.read_log(tmp_path / "log.csv").features
+    values = ["1,5", 1.5, "2,25", 3, "1,234.5", "1,2,3"]
+    lines = [json.dumps({"action": "a", "reward": 1, "x": value}) for value in values]
+    (tmp_path / "later.jsonl").write_text("\n".join(lines))
+    (part,) = open_raw(tmp_path / "later.jsonl", features=features).parts()
+    assert part.features["x"].to_list() == [1.5, 1.5, 2.25, 3, None, None]

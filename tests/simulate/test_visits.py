@@ -43,7 +43,7 @@ def test_visits_are_the_same_through_files_and_broken_lines_are_counted(visits, 
     np.testing.assert_array_equal(few.document_features[: len(read.document_ids)], read.document_features)
     np.testing.assert_array_equal(few.document_ids[few.shown], read.document_ids[read.shown])
     assert 60 < rejected.total() < 145  # 10,164 visits
-    assert len(rejected) >= 3
+    assert len(rejected) >= 2
 
 
 def test_visits_are_kept_in_a_file(visits, tmp_path):

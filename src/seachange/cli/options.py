@@ -143,8 +143,6 @@ class RawLogInput:
         if found := getattr(raw, "found", None):
             detected = ", ".join(f"{role}={column}" for role, column in found.items())
             note(f"detected columns: {detected}. Use --columns to change them.")
-        for text in getattr(raw, "notes", ()):
-            note(text)
         return raw
 
 

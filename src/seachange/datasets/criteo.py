@@ -22,18 +22,17 @@ from __future__ import annotations
 import math
 import re
 import warnings
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 
 from seachange.errors import LogError, SeachangeWarning
 from seachange.formats.action_lists import MAX_LINES, line_batches
-from seachange.formats.column_roles import require_no_columns
+from seachange.formats.column_roles import Columns, require_no_columns
 from seachange.formats.sources import blocks_of, head_of, shown
 from seachange.log.raw import PART_ROWS, Pool, RawRounds, Rejected
 
@@ -59,35 +58,19 @@ CANDIDATE = {
 # The impression that an unreadable line belongs to.
 ANY_KEY = re.compile(r"example +([0-9]+):|([0-9]+) +\||\S+ +exid:([0-9]+)(?:\s|$)", re.ASCII)
 CLICKS = {0.0: 0.0, 1.0: 1.0, 0.999: 0.0, 0.001: 1.0}
-# Faults of an impression by whether its first line is a candidate; of a propensity, by whether it is the test-bed's.
-NOT_FIRST = {
-    True: "the first line of the impression is missing, or has no label and propensity",
-    False: "the line is neither the first of an impression nor a candidate",
-}
-BAD_PROPENSITY = {True: "the propensity must be above 0", False: "|p must be 1 / propensity, at least 1"}
+NO_FIRST_LINE = "the first line of the impression is missing, or has no label and propensity"
+UNREADABLE = "the line is neither the first of an impression nor a candidate"
 COLUMNS = {"action": "the first candidate", "reward": "click", "propensity": "propensity"}
 
 
-@dataclass
-class Impression:
-    """The lines of one impression."""
+class Impression(NamedTuple):
+    """A valid impression."""
 
     line: int
-    text: bytes
-    key: str | None
-    reward: float = 0.0
-    propensity: float = 0.0
-    n_candidates: int | None = None  # as stated
-    display: list[str] = field(default_factory=list)
-    candidates: list[list[str]] = field(default_factory=list)
-    fault: str | None = None
-
-    @property
-    def broken_rule(self) -> str | None:
-        """The first rule that the impression breaks, once it is complete."""
-        found, stated = len(self.candidates), self.n_candidates
-        wrong = found == 0 or stated not in (None, found)
-        return self.fault or (f"the impression should have {stated} candidates but has {found}" if wrong else None)
+    reward: float
+    propensity: float
+    display: list[str]
+    candidates: list[list[str]]
 
 
 class CriteoLog:
@@ -96,7 +79,7 @@ class CriteoLog:
     format = "criteo"
     columns: dict[str, str] = COLUMNS
 
-    def __init__(self, path: str | Path, columns: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, path: str | Path, columns: Columns | None = None) -> None:
         require_no_columns(columns, "Criteo's format")
         self.path = Path(path)
 
@@ -113,12 +96,15 @@ class CriteoLog:
         whole: list[Impression] = []
         rejected: list[Rejected] = []
         n_words, n_rounds, n_clicks = 0, 0, 0.0
-        for impression in self._impressions():
+        for lines in self._groups():
             if len(whole) == rows or n_words >= PART_WORDS or len(rejected) == MAX_LINES:
                 yield self._rounds(whole, rejected)
                 whole, rejected, n_words = [], [], 0
-            if (rule := impression.broken_rule) is not None:
-                rejected.append(Rejected(self.path.name, impression.line, rule, shown(impression.text)))
+            try:
+                impression = _impression(lines, self.testbed)
+            except ValueError as error:
+                number, text = lines[0]
+                rejected.append(Rejected(self.path.name, number, str(error), shown(text)))
                 continue
             whole.append(impression)
             n_words += sum(map(len, impression.candidates))
@@ -135,30 +121,25 @@ class CriteoLog:
                 stacklevel=2,
             )
 
-    def _impressions(self) -> Iterator[Impression]:
-        testbed, current = self.testbed, None
+    def _groups(self) -> Iterator[list[tuple[int, bytes]]]:
+        """Yield the numbered lines of each impression; a line without a key belongs to the impression before it."""
+        group: list[tuple[int, bytes]] = []
+        first, group_key = FIRST[self.testbed], None
         for batch in line_batches(blocks_of(self.path)):
             for number, text in enumerate(batch.lines, batch.first):
                 if not text.strip():
                     continue
                 line = _decoded(text)
-                candidate = CANDIDATE[testbed].fullmatch(line)
-                first = None if candidate else FIRST[testbed].fullmatch(line)
-                known = candidate or first
-                key = known["key"] if known else _key(line)
-                if current is not None and first is None and key in (None, current.key):
-                    if candidate is None:
-                        current.fault = current.fault or f"line {number} of the impression is not a candidate"
-                    else:
-                        current.candidates.append(_words(candidate))
-                    continue
-                if current is not None:
-                    yield current
-                current = Impression(number, text, key, fault=NOT_FIRST[candidate is not None])
-                if first is not None:
-                    _fill(current, first, testbed)
-        if current is not None:
-            yield current
+                match = ANY_KEY.match(line)
+                key = match and (match[1] or match[2] or match[3])
+                if group and (key not in (None, group_key) or first.fullmatch(line)):
+                    yield group
+                    group = []
+                if not group:
+                    group_key = key
+                group.append((number, text))
+        if group:
+            yield group
 
     def _rounds(self, whole: list[Impression], rejected: list[Rejected]) -> RawRounds:
         lengths = [len(each.candidates) for each in whole]
@@ -195,29 +176,30 @@ def _decoded(text: bytes) -> str:
         return ""
 
 
-def _key(line: str) -> str | None:
-    match = ANY_KEY.match(line)
-    return None if match is None else match[1] or match[2] or match[3]
-
-
 def _words(line: re.Match[str]) -> list[str]:
     return [word.removesuffix(":1") for word in line["words"].split(" ") if word]
 
 
-def _fill(impression: Impression, line: re.Match[str], testbed: bool) -> None:
-    """Read the first line of an impression."""
-    stated, n_slots = float(line["stated"]), 1
-    impression.reward = CLICKS.get(float(line["label"]), math.nan)
-    impression.propensity = 1 / stated if stated >= 1 else stated
-    if testbed:
-        n_slots, impression.n_candidates = int(line["slots"]), int(line["candidates"])
-        impression.display = _words(line)
-    else:
-        impression.candidates.append(_words(line))
-    impression.fault = None
-    if math.isnan(impression.reward):
-        impression.fault = "the label must be 0.001 or 1 (a click) or 0.999 or 0 (no click)"
-    elif not (0 if testbed else 1) <= stated < math.inf or stated == 0:
-        impression.fault = BAD_PROPENSITY[testbed]
-    elif n_slots != 1:
-        impression.fault = f"a banner with {n_slots} slots does not choose one candidate"
+def _impression(lines: list[tuple[int, bytes]], testbed: bool) -> Impression:
+    """Read the lines of an impression; a ValueError names the first rule that they break."""
+    (start, text), *others = lines
+    first = FIRST[testbed].fullmatch(_decoded(text))
+    if first is None:
+        raise ValueError(NO_FIRST_LINE if CANDIDATE[testbed].fullmatch(_decoded(text)) else UNREADABLE)
+    reward, stated = CLICKS.get(float(first["label"])), float(first["stated"])
+    if reward is None:
+        raise ValueError("the label must be 0.001 or 1 (a click) or 0.999 or 0 (no click)")
+    if not (0 if testbed else 1) <= stated < math.inf or stated == 0:
+        raise ValueError("the propensity must be above 0" if testbed else "|p must be 1 / propensity, at least 1")
+    if testbed and int(first["slots"]) != 1:
+        raise ValueError(f"a banner with {int(first['slots'])} slots does not choose one candidate")
+    candidates = [] if testbed else [_words(first)]
+    for number, text in others:
+        candidate = CANDIDATE[testbed].fullmatch(_decoded(text))
+        if candidate is None:
+            raise ValueError(f"line {number} of the impression is not a candidate")
+        candidates.append(_words(candidate))
+    if testbed and (not candidates or len(candidates) != int(first["candidates"])):
+        raise ValueError(f"the impression should have {int(first['candidates'])} candidates but has {len(candidates)}")
+    propensity = 1 / stated if stated >= 1 else stated
+    return Impression(start, reward, propensity, _words(first) if testbed else [], candidates)

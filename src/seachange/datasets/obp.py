@@ -52,7 +52,7 @@ def log_from_obp(
     n_actions = _number_of_actions(feedback.get("n_actions"), items, pi_b)
     positions = _positions(arrays["position"], len(actions), MAX_POSITIONS if pi_b is None else pi_b.shape[2])
     contexts, names = _contexts(arrays["context"], positions)
-    inputs: dict[str, Any] = {}
+    inputs: dict[str, Any] = {"missing_rewards": missing_rewards, "on_bad_rows": on_bad_rows}
     if item_features:
         if items is None:
             raise LogError("item_features=True needs action_context, with one row per action; it is missing.")
@@ -65,15 +65,7 @@ def log_from_obp(
         inputs |= {"contexts": contexts, "context_names": names}
     if pi_b is not None:
         inputs["logging_probs"] = np.ascontiguousarray(pi_b[np.arange(len(actions)), :, positions], dtype=np.float64)
-    return BanditLog.from_arrays(
-        actions,
-        arrays["reward"],
-        arrays["pscore"],
-        n_actions=n_actions,
-        missing_rewards=missing_rewards,
-        on_bad_rows=on_bad_rows,
-        **inputs,
-    )
+    return BanditLog.from_arrays(actions, arrays["reward"], arrays["pscore"], n_actions=n_actions, **inputs)
 
 
 def _checked(feedback: Mapping[str, Any]) -> dict[str, Any]:
@@ -82,9 +74,9 @@ def _checked(feedback: Mapping[str, Any]) -> dict[str, Any]:
         raise LogError(f"bandit_feedback must be a dictionary; got {type(feedback).__name__}.")
     if absent := [name for name in ("action", "reward") if feedback.get(name) is None]:
         raise LogError(f"bandit_feedback must have {absent[0]!r}; it has {', '.join(map(str, feedback)) or 'no keys'}.")
-    given = {name: feedback.get(name) for name in N_AXES}
     arrays: dict[str, Any] = {
-        name: None if each is None else _array(name, each, N_AXES[name]) for name, each in given.items()
+        name: None if feedback.get(name) is None else _array(name, feedback[name], n_axes)
+        for name, n_axes in N_AXES.items()
     }
     n = len(arrays["action"])
     for name, array in arrays.items():

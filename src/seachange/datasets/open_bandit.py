@@ -9,18 +9,18 @@ chosen. ``item_features`` and ``affinities`` describe the items with one row per
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterator
 from functools import cached_property
 from io import BytesIO
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import polars as pl
 
 from seachange.errors import LogError
 from seachange.formats.action_lists import MAX_LINES, line_batches
-from seachange.formats.column_roles import require_no_columns
+from seachange.formats.column_roles import Columns, require_no_columns
 from seachange.formats.sources import blocks_of, head_of, is_utf8, shown
 from seachange.log.raw import PART_ROWS, Pool, RawRounds, Rejected
 
@@ -33,13 +33,14 @@ CAMPAIGNS = ("all", "men", "women")
 TIME = r"^[1-9][0-9]{3}-[0-9]{2}-[0-9]{2} [0-9]{2}(:[0-5][0-9]){2}(\.[0-9]{1,6})?[+-]([01][0-9]|2[0-3]):[0-5][0-9]$"
 WHOLE = r"^[0-9]{1,9}$"
 NUMBER = r"^-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]{1,3})?$"
-BAD_AFFINITY = f"{AFFINITY}… must be numbers"
+# The form and the rule of each column; columns of affinities have the last ones.
 RULES = {
-    "timestamp": (TIME, "timestamp must be a time with its zone, such as 2019-11-24 00:00:17.004101+00:00"),
     "item_id": (WHOLE, "item_id must be a whole number"),
     "position": (WHOLE, "position must be a whole number"),
     "click": (NUMBER, "click must be a number"),
     "propensity_score": (NUMBER, "propensity_score must be a number"),
+    "timestamp": (TIME, "timestamp must be a time with its zone, such as 2019-11-24 00:00:17.004101+00:00"),
+    AFFINITY: (NUMBER, f"{AFFINITY}… must be numbers"),
 }
 
 
@@ -52,15 +53,13 @@ class OpenBanditLog:
     def __init__(
         self,
         path: str | Path,
-        columns: Mapping[str, Any] | None = None,
+        columns: Columns | None = None,
         *,
         item_features: bool = False,
         affinities: bool = False,
     ) -> None:
         require_no_columns(columns, "the Open Bandit Dataset")
-        self.path = Path(path)
-        self.item_features = item_features
-        self.affinities = affinities
+        self.path, self.item_features, self.affinities = Path(path), item_features, affinities
 
     @cached_property
     def log_path(self) -> Path:
@@ -91,6 +90,11 @@ class OpenBanditLog:
         table = table.sort("item_id")
         if table["item_id"].to_list() != list(range(len(table))):
             raise LogError(f"item_id of {str(path)!r} must have each number from 0 up once.")
+        if self.affinities and len(table) != len(self.affinity_columns):
+            raise LogError(
+                f"the number of items must be the same in both files; {ITEMS} has {len(table)}, "
+                f"{self.log_path.name} has affinities for {len(self.affinity_columns)}."
+            )
         return table.select(name for name in table.columns if name.startswith(ITEM))
 
     @cached_property
@@ -106,17 +110,26 @@ class OpenBanditLog:
             raise LogError(f"{str(self.log_path)!r} has the column {twice[0]!r} twice.")
         return header
 
+    @property
+    def affinity_columns(self) -> list[str]:
+        """The columns of affinities that are read: one per item."""
+        return [name for name in self.header if name.startswith(AFFINITY) and self.affinities]
+
+    @property
+    def n_items(self) -> int:
+        """The number of items whose features or affinities are read."""
+        return len(self.items) if self.item_features else len(self.affinity_columns)
+
     def parts(self, rows: int = PART_ROWS) -> Iterator[RawRounds]:
         """All rounds, at most ``rows`` at a time."""
-        header = self.header
         for batch in line_batches(blocks_of(self.log_path), min(rows, MAX_LINES)):
-            lines = list(enumerate(batch.lines, batch.first))
-            part = self._part(lines[1:] if batch.first == 1 else lines, header)
+            skipped = int(batch.first == 1)  # the header
+            part = self._part(list(enumerate(batch.lines, batch.first))[skipped:])
             if len(part) or part.rejected:
                 yield part
 
-    def _part(self, numbered: list[tuple[int, bytes]], header: list[str]) -> RawRounds:
-        kept, rejected = [], []
+    def _part(self, numbered: list[tuple[int, bytes]]) -> RawRounds:
+        header, kept, rejected = self.header, [], []
         for number, content in numbered:
             line = content.removesuffix(b"\r")
             if (n_fields := line.count(b",") + 1) != len(header):
@@ -130,16 +143,15 @@ class OpenBanditLog:
                 rejected.append(Rejected(self.log_path.name, number, reason, shown(line)))
         lines = np.array([number for number, _ in kept], np.int64)
         users = [name for name in header if name.startswith(USER)]
-        affinities = [name for name in header if name.startswith(AFFINITY)] if self.affinities else []
-        content = b"".join(line + b"\n" for _, line in kept)
-        texts = _texts(content, header, [*NEEDED, *users, *affinities])
-        times = pl.col("timestamp").str.to_datetime("%Y-%m-%d %H:%M:%S%.f%z", time_unit="us", strict=False)
-        typed = texts.with_columns(
-            times.dt.replace_time_zone(None),
-            pl.col("item_id", "position").cast(pl.Int64, strict=False),
-            pl.col("click", "propensity_score", *affinities).cast(pl.Float64, strict=False),
-        )
-        reasons = self._reasons(texts, typed, affinities)
+        checked = {name: RULES.get(name, RULES[AFFINITY]) for name in (*NEEDED, *self.affinity_columns)}
+        texts = _texts(b"".join(line + b"\n" for _, line in kept), header, [*checked, *users])
+        typed = texts.with_columns(_typed(name, form) for name, (form, _) in checked.items())
+        broken = [pl.when(pl.col(name).is_null()).then(pl.lit(rule)) for name, (_, rule) in checked.items()]
+        pooled = self.item_features or self.affinities
+        if pooled:
+            unknown = pl.lit("item_id must be one of the campaign's items")
+            broken.append(pl.when(pl.col("item_id") >= self.n_items).then(unknown))
+        reasons = typed.select(reason=pl.coalesce(broken))["reason"]
         sound = reasons.is_null()
         for place in sound.not_().arg_true():
             number, line = kept[place]
@@ -153,38 +165,16 @@ class OpenBanditLog:
             reward=typed["click"].alias("reward"),
             propensity=typed["propensity_score"].alias("propensity"),
             time=typed["timestamp"].alias("time"),
-            pool=self._pool(typed, affinities) if self.item_features or self.affinities else None,
+            pool=self._pool(typed) if pooled else None,
             rejected=tuple(sorted(rejected, key=lambda each: each.line)),
         )
 
-    def _reasons(self, texts: pl.DataFrame, typed: pl.DataFrame, affinities: list[str]) -> pl.Series:
-        """The first rule that each line breaks; null for good lines."""
-        reasons = pl.repeat(None, len(texts), dtype=pl.String, eager=True)
-        for name in reversed([*NEEDED, *affinities]):
-            form, rule = RULES.get(name, (NUMBER, BAD_AFFINITY))
-            wrong = ~texts[name].str.contains(form).fill_null(False) | typed[name].is_null()
-            if typed[name].dtype == pl.Float64:
-                wrong |= ~typed[name].is_finite().fill_null(False)
-            reasons = reasons.set(wrong, rule)
-        if self.item_features or self.affinities:
-            unknown = (typed["item_id"] >= self._n_items(affinities)).fill_null(False) & reasons.is_null()
-            reasons = reasons.set(unknown, "item_id must be one of the campaign's items")
-        return reasons
-
-    def _n_items(self, affinities: list[str]) -> int:
-        if self.item_features and self.affinities and len(self.items) != len(affinities):
-            raise LogError(
-                f"the number of items must be the same in both files; {ITEMS} has {len(self.items)}, "
-                f"{self.log_path.name} has affinities for {len(affinities)}."
-            )
-        return len(self.items) if self.item_features else len(affinities)
-
-    def _pool(self, typed: pl.DataFrame, affinities: list[str]) -> Pool:
-        n, n_items = len(typed), self._n_items(affinities)
+    def _pool(self, typed: pl.DataFrame) -> Pool:
+        n, n_items = len(typed), self.n_items
         numbers = np.tile(np.arange(n_items), n)
         columns = list(self.items[numbers]) if self.item_features else []
         if self.affinities:
-            columns.append(pl.Series("affinity", typed.select(affinities).to_numpy().ravel()))
+            columns.append(pl.Series("affinity", typed.select(self.affinity_columns).to_numpy().ravel()))
         return Pool(np.arange(n + 1) * n_items, pl.DataFrame(columns), pl.Series("item_id", numbers))
 
 
@@ -209,3 +199,14 @@ def _texts(content: bytes, header: list[str], wanted: list[str]) -> pl.DataFrame
         return pl.DataFrame(schema=dict.fromkeys(wanted, pl.String))
     names = ",".join(header).encode() + b"\n"
     return pl.read_csv(BytesIO(names + content), columns=wanted, infer_schema=False, quote_char=None).select(wanted)
+
+
+def _typed(name: str, form: str) -> pl.Expr:
+    """The values of a column of texts; null if they do not have the form."""
+    texts = pl.col(name)
+    values = {
+        TIME: texts.str.to_datetime("%Y-%m-%d %H:%M:%S%.f%z", time_unit="us", strict=False).dt.replace_time_zone(None),
+        WHOLE: texts.cast(pl.Int64, strict=False),
+        NUMBER: texts.cast(pl.Float64, strict=False).replace([math.inf, -math.inf], None),
+    }
+    return pl.when(texts.str.contains(form)).then(values[form]).alias(name)

@@ -4,36 +4,36 @@
     R6B  time id-n click |user i … (at least one) |id-n |id-n …      i from 1 to 136
 
 One line is one visit. The article was drawn uniformly from the pool on its line, so its propensity is one over the
-number of articles in the pool. Articles repeat from line to line, so the text of each is parsed once. A line that does
-not match as a whole is read again word by word, to name the rule that it breaks.
+number of articles in the pool. Articles repeat from line to line, so the text of each is parsed once.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
 
 from seachange.errors import LogError
 from seachange.formats.action_lists import line_batches
-from seachange.formats.column_roles import require_no_columns
+from seachange.formats.column_roles import Columns, require_no_columns
 from seachange.formats.sources import blocks_of, head_of, shown
 from seachange.log.raw import PART_ROWS, Pool, RawRounds, Rejected
+from seachange.protocols import Floats
 
 R6A, R6B = "yahoo-r6a", "yahoo-r6b"
+PREFIX = {R6A: b"", R6B: b"id-"}  # of article ids
 DAYS = {
-    R6A: re.compile(r"ydata-fp-td-clicks-v1_0\.\d{8}(\.gz)?"),
-    R6B: re.compile(r"ydata-fp-td-clicks-v2_0\.\d{8}(\.gz)?"),
+    release: re.compile(rf"ydata-fp-td-clicks-v{version}_0\.\d{{8}}(\.gz)?")
+    for release, version in ((R6A, 1), (R6B, 2))
 }
 EXPECTED = "ydata-fp-td-clicks-v1_0.200905DD(.gz) for R6A or ydata-fp-td-clicks-v2_0.201110DD(.gz) for R6B"
 FIRST_WORDS = {
-    R6A: re.compile(rb"\s*\d+\s+\d+\s+[01]\s+\|user\s"),
-    R6B: re.compile(rb"\s*\d+\s+id-\d+\s+[01]\s+\|user\s"),
+    release: re.compile(rb"\s*\d+\s+" + prefix + rb"\d+\s+[01]\s+\|user\s") for release, prefix in PREFIX.items()
 }
 HEAD_LINES = 20  # the release is that of most of the first lines
 COLUMNS = {"action": "article shown", "reward": "click", "propensity": "1 / articles in pool", "time": "unix time"}
@@ -42,25 +42,49 @@ MAX_POOL_BYTES = 1 << 14  # longer ones are not kept
 N_USER_FEATURES = 136
 INDICES = (b"1", b"2", b"3", b"4", b"5", b"6")
 BLANK, WHOLE, DECIMAL = rb"[ \t]+", rb"[0-9]{1,18}", rb"-?(?:[0-9]+\.?[0-9]*|\.[0-9]+)"
-PAIRS = (BLANK + rb"([1-6]):(" + DECIMAL + rb")") * len(INDICES)
-PREFIX = {R6A: b"", R6B: b"id-"}  # of article ids
-USER = {R6A: PAIRS, R6B: rb"((?:" + BLANK + WHOLE + rb")+)"}
-# A line up to the first article of its pool, and an article with the blank after it.
-VISIT = {
-    release: re.compile(
-        BLANK.join((rb"[ \t]*(" + WHOLE + rb")", PREFIX[release] + rb"(" + WHOLE + rb")", rb"([01])", rb"\|user"))
-        + (USER[release] + BLANK + rb"\|")
-    )
-    for release in (R6A, R6B)
-}
+END = rb"(?![^ \t])"  # of a word
+PAIRS = (BLANK + rb"([1-6]):(" + DECIMAL + rb")") * len(INDICES) + END
+USER = {R6A: PAIRS, R6B: rb"((?:" + BLANK + WHOLE + rb")+)" + END}
 ARTICLE = {
     R6A: re.compile(rb"(" + WHOLE + rb")" + PAIRS + BLANK),
     R6B: re.compile(rb"id-(" + WHOLE + rb")" + BLANK),
 }
-
-BAD_INDEX = "the index of a feature must be a whole number from 1 to {most}"
-REPEATED_INDEX = "an index occurs twice"
 ID = {R6A: "a whole number", R6B: "id- and a whole number"}
+SIX_FEATURES = "six features, each an index from 1 to 6, a colon and a decimal number"
+BAD_USER = {
+    R6A: f"a user must have {SIX_FEATURES}",
+    R6B: f"a user must have features, each a whole number from 1 to {N_USER_FEATURES}",
+}
+BAD_ARTICLE = {
+    R6A: f"an article of the pool must be | and {ID[R6A]}, with {SIX_FEATURES}",
+    R6B: f"an article of the pool must be | and {ID[R6B]}",
+}
+REPEATED_INDEX = "an index occurs twice"
+# A line up to the first article of its pool, piece by piece, with the rule that a line breaks if the piece is missing.
+PIECES = {
+    release: (
+        (rb"[ \t]*(" + WHOLE + rb")" + END, "the time must be a whole number of seconds"),
+        (BLANK + prefix + rb"(" + WHOLE + rb")" + END, f"the article shown must be {ID[release]}"),
+        (BLANK + rb"([01])" + END, "the click must be 0 or 1"),
+        (BLANK + rb"\|user" + END, "the fourth field must be |user"),
+        (USER[release], BAD_USER[release]),
+        (BLANK + rb"\|", "the pool must follow the user's features"),
+    )
+    for release, prefix in PREFIX.items()
+}
+VISIT = {release: re.compile(b"".join(form for form, _ in pieces)) for release, pieces in PIECES.items()}
+
+
+class Visit(NamedTuple):
+    """A valid line."""
+
+    line: int
+    time: int
+    place: int  # of the article shown, in the pool
+    click: int
+    user: Sequence[Any]  # R6A: the six values; R6B: the features that the user has
+    ids: tuple[int, ...]
+    articles: Floats  # (len(ids), 6), or (len(ids), 0) in R6B
 
 
 class YahooLog:
@@ -72,22 +96,13 @@ class YahooLog:
     columns: dict[str, str] = COLUMNS
 
     def __init__(
-        self,
-        path: str | Path,
-        columns: Mapping[str, Any] | None = None,
-        *,
-        release: str | None = None,
-        n_days: int | None = None,
+        self, path: str | Path, columns: Columns | None = None, *, release: str | None = None, n_days: int | None = None
     ) -> None:
         require_no_columns(columns, "Yahoo!'s R6 format")
         if release not in (None, R6A, R6B):
             raise LogError(f"release must be {R6A!r} or {R6B!r}; got {release!r}.")
-        self.path, self.release, self.n_days = Path(path), release, n_days
-
-    @cached_property
-    def days(self) -> list[Path]:
-        """The files."""
-        return days_of(self.path)[: self.n_days] if self.path.is_dir() else [self.path]
+        self.release = release
+        self.days = days_of(Path(path))[:n_days] if Path(path).is_dir() else [Path(path)]
 
     @cached_property
     def format(self) -> str:
@@ -119,16 +134,24 @@ class YahooLog:
                 raise LogError(f"{error} {rounds:,} rounds were read before.") from error
 
     def _parts_of(self, day: Path, rows: int) -> Iterator[RawRounds]:
-        visits = _Visits(self.format)
+        pool = lru_cache(MAX_POOLS)(partial(_pool, lru_cache(MAX_ARTICLES)(partial(_article, self.format))))
+        visits: list[Visit] = []
+        rejected: list[Rejected] = []
         for batch in line_batches(blocks_of(day)):
             for number, text in enumerate(batch.lines, batch.first):
                 line = text.removesuffix(b"\r")
-                if line.strip(b" \t"):
-                    visits.add(number, line)
-                    if len(visits.lines) == rows:
-                        yield visits.rounds(day.name)
-            if visits.lines or visits.rejected:
-                yield visits.rounds(day.name)
+                if not line.strip(b" \t"):
+                    continue
+                try:
+                    visits.append(_visit(number, line, self.format, pool))
+                except ValueError as error:
+                    rejected.append(Rejected(day.name, number, str(error), shown(line)))
+                if len(visits) == rows:
+                    yield _rounds(day.name, self.format, visits, rejected)
+                    visits, rejected = [], []
+            if visits or rejected:
+                yield _rounds(day.name, self.format, visits, rejected)
+                visits, rejected = [], []
 
 
 def looks_like(path: Path, head: bytes) -> bool:
@@ -161,169 +184,87 @@ def days_of(folder: Path) -> list[Path]:
     return [folder / name for name in days]
 
 
-class _Visits:
-    """The visits that the next part will hold."""
-
-    def __init__(self, release: str) -> None:
-        self.release = release
-        self.codes: dict[bytes, int] = {}  # text of an article → its place in the next two lists
-        self.ids: list[int] = []
-        self.values: list[tuple[float, ...]] = []
-        self.known_pools: dict[bytes, tuple[list[int], list[int]]] = {}
-        self._clear()
-
-    def _clear(self) -> None:
-        self.lines: list[int] = []
-        self.rejected: list[tuple[int, bytes]] = []
-        self.heads: list[tuple[int, int, int, int]] = []  # time, place of the article, click, articles in the pool
-        self.users: list[Any] = []
-        self.pools: list[int] = []
-        if len(self.codes) > MAX_ARTICLES:
-            self.codes, self.ids, self.values = {}, [], []
-        if not self.codes or len(self.known_pools) > MAX_POOLS:
-            self.known_pools = {}
-
-    def add(self, number: int, line: bytes) -> None:
-        """Add a visit, or reject its line."""
-        if (head := VISIT[self.release].match(line)) is not None:
-            time, shown_id, click, *features = head.groups()
-            user = _values(features) if self.release == R6A else _places(features[0])
-            codes, ids = self._pool(line[head.end() :])
-            if user is not None and (article := int(shown_id)) in ids:
-                self.lines.append(number)
-                self.heads.append((int(time), ids.index(article), int(click), len(ids)))
-                self.users.append(user)
-                self.pools += codes
-                return
-        self.rejected.append((number, line))
-
-    def _pool(self, text: bytes) -> tuple[list[int], list[int]]:
-        """Codes and ids of the articles in a pool; none if it is not valid."""
-        if (known := self.known_pools.get(text)) is not None:
-            return known
-        codes = [self._code(article) for article in (text + b" ").split(b"|")]
-        ids = [] if -1 in codes else [self.ids[code] for code in codes]
-        if len(set(ids)) < len(codes):
-            return [], []
-        if len(text) <= MAX_POOL_BYTES:
-            self.known_pools[text] = codes, ids
-        return codes, ids
-
-    def _code(self, text: bytes) -> int:
-        if text not in self.codes:
-            article = ARTICLE[self.release].fullmatch(text)
-            values = None if article is None else _values(article.groups()[1:]) if self.release == R6A else ()
-            if article is None or values is None:
-                return -1
-            self.values.append(values)
-            self.ids.append(int(article[1]))
-            self.codes[text] = len(self.codes)
-        return self.codes[text]
-
-    def rounds(self, source: str) -> RawRounds:
-        """The next part."""
-        heads = np.array(self.heads, np.int64).reshape(-1, 4)
-        pools, table = np.array(self.pools, np.int64), np.array(self.values, np.float64)
-        values = table.reshape(len(self.ids), -1)[pools] if len(self.ids) else np.zeros((0, 0))
-        rejected = tuple(
-            Rejected(source, number, next(_broken_rules(line, self.release)), shown(line))
-            for number, line in self.rejected
-        )
-        part = RawRounds(
-            source=source,
-            lines=np.array(self.lines, np.int64),
-            features=pl.DataFrame({f"user.{i}": column for i, column in enumerate(self._user_columns(), 1)}),
-            action=pl.Series("action", heads[:, 1]),
-            reward=pl.Series("reward", heads[:, 2]),
-            propensity=pl.Series("propensity", 1.0 / heads[:, 3]),
-            time=pl.Series("time", heads[:, 0]),
-            pool=Pool(
-                np.concatenate([[0], np.cumsum(heads[:, 3])]),
-                pl.DataFrame({f"article.{i}": column for i, column in enumerate(values.T, 1)}),
-                pl.Series("article", np.array(self.ids, np.int64)[pools]),
-            ),
-            rejected=rejected,
-        )
-        self._clear()
-        return part
-
-    def _user_columns(self) -> Any:
-        if self.release == R6A:
-            return np.array(self.users, np.float64).reshape(-1, len(INDICES)).T
-        columns = np.zeros((N_USER_FEATURES, len(self.users)), np.uint8)
-        rounds = np.repeat(np.arange(len(self.users)), [len(places) for places in self.users])
-        columns[[place - 1 for places in self.users for place in places], rounds] = 1
-        return columns
+def _visit(number: int, line: bytes, release: str, pool: Any) -> Visit:
+    """Read a line; a ValueError names the rule that it breaks."""
+    head = VISIT[release].match(line)
+    if head is None:
+        raise ValueError(_broken_rule(line, release))
+    time, shown_id, click, *features = head.groups()
+    user = _values(features) if release == R6A else _places(features[0])
+    text = line[head.end() :]
+    ids, articles = (pool if len(text) <= MAX_POOL_BYTES else pool.__wrapped__)(text)
+    if (article := int(shown_id)) not in ids:
+        raise ValueError("the article shown is not in the pool")
+    return Visit(number, int(time), ids.index(article), int(click), user, ids, articles)
 
 
-def _values(pairs: Sequence[bytes]) -> tuple[float, ...] | None:
-    """Values in the order of their indices; None if an index occurs twice."""
-    values = dict(zip(pairs[::2], map(float, pairs[1::2]), strict=True))
-    return tuple(map(values.__getitem__, INDICES)) if len(values) == len(INDICES) else None
+def _pool(article: Callable[[bytes], tuple[int, Sequence[float]]], text: bytes) -> tuple[tuple[int, ...], Floats]:
+    """The ids and features of the articles in a pool."""
+    ids, features = zip(*map(article, (text + b" ").split(b"|")), strict=True)
+    if len({*ids}) < len(ids):
+        raise ValueError("an article is in the pool twice")
+    return ids, np.array(features, np.float64)
 
 
-def _places(text: bytes) -> list[int] | None:
-    """The features that a user of R6B has; None if they break a rule."""
-    places = [*map(int, text.split())]
-    return None if any(_broken_places(places)) else places
+def _article(release: str, text: bytes) -> tuple[int, Sequence[float]]:
+    article = ARTICLE[release].fullmatch(text)
+    if article is None:
+        raise ValueError(BAD_ARTICLE[release])
+    return int(article[1]), _values(article.groups()[1:]) if release == R6A else ()
 
 
-def _broken_places(places: list[int]) -> Iterator[str]:
-    if not all(1 <= place <= N_USER_FEATURES for place in places):
-        yield BAD_INDEX.format(most=N_USER_FEATURES)
-    if len({*places}) < len(places):
-        yield REPEATED_INDEX
-    if 1 not in places:
-        yield "user feature 1 is missing"
-
-
-def _broken_pairs(words: list[bytes]) -> Iterator[str]:
-    seen: set[bytes] = set()
-    for word in words:
-        index, colon, value = word.partition(b":")
-        if word.startswith(b"|"):
-            yield "one of the six features is missing"
-        if not colon:
-            yield "a feature must be an index, a colon and a value"
-        if index not in INDICES:
-            yield BAD_INDEX.format(most=len(INDICES))
-        if index in seen:
-            yield REPEATED_INDEX
-        if not re.fullmatch(DECIMAL, value):
-            yield "the value of a feature must be a decimal number"
-        seen.add(index)
-
-
-def _broken_rules(line: bytes, release: str) -> Iterator[str]:
-    """Yield the rules that a rejected line breaks; only the first one is certain."""
-    if (other := release_of(line)) not in (None, release):
-        yield f"the line is of {other}"
-    words = re.split(BLANK, line.strip(b" \t"))
-    if release == R6A and (len(words) - 10) % 7:
-        yield f"a visit has 10 fields and 7 more per article; this line has {len(words)}"
-    article_id, id_text = PREFIX[release] + WHOLE, ID[release]
-    forms = {
-        "the time must be a whole number of seconds": WHOLE,
-        f"the article shown must be {id_text}": article_id,
-        "the click must be 0 or 1": rb"[01]",
-        "the fourth field must be |user": rb"\|user",
-    }
-    for word, (rule, form) in zip([*words, *[b""] * len(forms)], forms.items(), strict=False):
-        if not re.fullmatch(form, word):
-            yield rule
+def _rounds(source: str, release: str, visits: list[Visit], rejected: list[Rejected]) -> RawRounds:
+    lengths = [len(visit.ids) for visit in visits]
+    users = [visit.user for visit in visits]
     if release == R6A:
-        user, articles = words[4:10], [words[i : i + 7] for i in range(10, len(words), 7)]
-        yield from _broken_pairs(user)
+        user_columns = np.array(users, np.float64).reshape(-1, len(INDICES)).T
     else:
-        end = next((i for i, word in enumerate(words[4:], 4) if word.startswith(b"|")), len(words))
-        user, articles = words[4:end], [[word] for word in words[end:]]
-        yield from _broken_places([int(word) if re.fullmatch(WHOLE, word) else 0 for word in user])
-    for article, *pairs in articles:
-        if not re.fullmatch(rb"\|" + article_id, article):
-            yield f"an article of the pool must be | and {id_text}"
-        yield from _broken_pairs(pairs)
-    if not articles:
-        yield "the pool is empty"
-    if len({int(article.removeprefix(b"|" + PREFIX[release])) for article, *_ in articles}) < len(articles):
-        yield "an article is in the pool twice"
-    yield "the article shown is not in the pool"
+        user_columns = np.zeros((N_USER_FEATURES, len(users)), np.uint8)
+        rounds = np.repeat(np.arange(len(users)), [len(places) for places in users])
+        user_columns[[place - 1 for places in users for place in places], rounds] = 1
+    articles = np.concatenate([visit.articles for visit in visits]) if visits else np.zeros((0, 0))
+    return RawRounds(
+        source=source,
+        lines=np.array([visit.line for visit in visits], np.int64),
+        features=pl.DataFrame({f"user.{i}": column for i, column in enumerate(user_columns, 1)}),
+        action=pl.Series("action", [visit.place for visit in visits], pl.Int64),
+        reward=pl.Series("reward", [visit.click for visit in visits], pl.Int64),
+        propensity=pl.Series("propensity", 1.0 / np.array(lengths)),
+        time=pl.Series("time", [visit.time for visit in visits], pl.Int64),
+        pool=Pool(
+            np.cumsum([0, *lengths]),
+            pl.DataFrame({f"article.{i}": column for i, column in enumerate(articles.T, 1)}),
+            pl.Series("article", np.fromiter((id for visit in visits for id in visit.ids), np.int64, sum(lengths))),
+        ),
+        rejected=tuple(rejected),
+    )
+
+
+def _values(pairs: Sequence[bytes]) -> tuple[float, ...]:
+    """Values in the order of their indices."""
+    values = dict(zip(pairs[::2], map(float, pairs[1::2]), strict=True))
+    if len(values) < len(INDICES):
+        raise ValueError(REPEATED_INDEX)
+    return tuple(map(values.__getitem__, INDICES))
+
+
+def _places(text: bytes) -> list[int]:
+    """The features that a user of R6B has."""
+    places = [*map(int, text.split())]
+    if not all(1 <= place <= N_USER_FEATURES for place in places):
+        raise ValueError(BAD_USER[R6B])
+    if len({*places}) < len(places):
+        raise ValueError(REPEATED_INDEX)
+    if 1 not in places:
+        raise ValueError("user feature 1 is missing")
+    return places
+
+
+def _broken_rule(line: bytes, release: str) -> str:
+    """The rule that a line breaks before the first article of its pool."""
+    if (other := release_of(line)) not in (None, release):
+        return f"the line is of {other}"
+    matched = [
+        re.match(b"".join(form for form, _ in PIECES[release][:n]), line) for n in range(1, len(PIECES[release]))
+    ]
+    return PIECES[release][sum(match is not None for match in matched)][1]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import combinations
 from typing import TYPE_CHECKING, NamedTuple
 
 from seachange.errors import LogError, SeachangeWarning, did_you_mean
@@ -12,6 +13,7 @@ from seachange.errors import LogError, SeachangeWarning, did_you_mean
 if TYPE_CHECKING:
     import polars
 
+Columns = Mapping[str, str | Sequence[str]]  # the user's choices: role → column, and "contexts" → several columns
 # The usual names of each role's column: letters and digits only, in lower case, so that itemid also stands for item_id,
 # ItemID and "item id". A group counts only if no column is in the groups before it.
 USUAL_NAMES: dict[str, tuple[frozenset[str], ...]] = {
@@ -55,14 +57,10 @@ class Roles(NamedTuple):
     contexts: list[str] | None  # if the user named them
 
 
-def find_roles(
-    available: Sequence[str],
-    columns: Mapping[str, str | Sequence[str]],
-    fields: Callable[[], Sequence[str]] | None = None,
-) -> Roles:
+def find_roles(available: Sequence[str], columns: Columns, fields: Callable[[], Sequence[str]] | None = None) -> Roles:
     """Decide which of the ``available`` columns holds the action, the reward and so on.
 
-    ``columns`` are the user's choices. ``fields`` lists what else a user could name, such as nested fields.
+    ``fields`` lists what else a user could name, such as nested fields.
     """
     known = (*USUAL_NAMES, "contexts")
     for role in columns:
@@ -70,7 +68,11 @@ def find_roles(
             raise LogError(f"columns takes {', '.join(known)}; it has no {role!r}.{did_you_mean(role, known)}")
     contexts = context_columns(columns)
     named = {role: str(columns[role]) for role in USUAL_NAMES if role in columns}
-    _require_columns([*(contexts or ()), *named.values()], available)
+    for name in (*(contexts or ()), *named.values()):
+        if name not in available:
+            raise LogError(
+                f"the table has no column {name!r}; it has {listed(available)}.{did_you_mean(name, available)}"
+            )
     free = [name for name in available if name not in {*named.values(), *(contexts or ())}]
     found = {role: name for role in USUAL_NAMES if role not in named and (name := _usual(role, free)) is not None}
     chosen = named | found
@@ -81,13 +83,13 @@ def find_roles(
             f"{listed(available if fields is None else fields())}. "
             f"Say which it is: columns={{{missing[0]!r}: ...}}, or --columns {options} in a shell."
         )
-    for role, name in chosen.items():
-        if twins := [other for other in chosen if chosen[other] == name and other != role]:
-            raise LogError(f"column {name!r} cannot be both {role} and {twins[0]}.")
+    for (role, name), (other, same) in combinations(chosen.items(), 2):
+        if name == same:
+            raise LogError(f"column {name!r} cannot be both {role} and {other}.")
     return Roles({role: chosen[role] for role in USUAL_NAMES if role in chosen}, found, contexts)
 
 
-def context_columns(columns: Mapping[str, str | Sequence[str]]) -> list[str] | None:
+def context_columns(columns: Columns) -> list[str] | None:
     """Return the columns that the user named as contexts; None if they named none."""
     contexts = columns.get("contexts")
     if contexts is None:
@@ -122,7 +124,7 @@ def default_contexts(
     return [name for name in free if name not in alike]
 
 
-def require_no_columns(columns: Mapping[str, str | Sequence[str]] | None, description: str) -> None:
+def require_no_columns(columns: Columns | None, description: str) -> None:
     """Raise a LogError if the user names columns of a format that has none."""
     if columns:
         given = next(iter(columns))
@@ -145,14 +147,6 @@ def _may_be_propensities(column: polars.Series) -> bool:
 def _bare(name: str) -> str:
     """Return the letters and digits of a name, in lower case."""
     return re.sub(r"[\W_]", "", name.lower())
-
-
-def _require_columns(names: Iterable[str], available: Sequence[str]) -> None:
-    for name in names:
-        if name not in available:
-            raise LogError(
-                f"the table has no column {name!r}; it has {listed(available)}.{did_you_mean(name, available)}"
-            )
 
 
 def _usual(role: str, free: Sequence[str]) -> str | None:

@@ -20,16 +20,7 @@ import polars as pl
 
 from seachange.engine import made_ahead
 from seachange.errors import LogError
-from seachange.formats.sources import (
-    BYTE_ORDER_MARK,
-    HEAD_BYTES,
-    NOT_UTF8,
-    blocks_of,
-    head_of,
-    is_utf8,
-    refuse_utf16,
-    shown,
-)
+from seachange.formats.sources import BYTE_ORDER_MARK, HEAD_BYTES, NOT_UTF8, blocks_of, head_of, is_utf8, shown
 from seachange.formats.table import FEW_ROWS, HEAD_ROWS, TableBlock, TableLog
 from seachange.log.raw import NUMBER, Rejected
 from seachange.protocols import Ints
@@ -113,11 +104,11 @@ class CsvLog(TableLog):
             yield finder.records(text, line, at_end=True)[0]
 
     def _blocks(self, rows: int) -> Iterator[Sequence[TableBlock]]:
-        for path in self.paths:
-            yield from made_ahead(self._records(path), partial(self._block, path))
+        def block(path: Path, found: Records) -> Sequence[TableBlock]:
+            return [TableBlock(path, found.lines, self._frame(path, found), found.text, found.rejected)]
 
-    def _block(self, path: Path, found: Records) -> Sequence[TableBlock]:
-        return [TableBlock(path, found.lines, self._frame(path, found), found.text, found.rejected)]
+        for path in self.paths:
+            yield from made_ahead(self._records(path), partial(block, path))
 
     def _frame(self, path: Path, found: Records) -> pl.DataFrame:
         """Read the needed columns: plain numbers directly, all others as texts."""
@@ -180,10 +171,8 @@ class _RecordFinder:
 
     def records(self, text: bytes, line: int, at_end: bool) -> tuple[Records, int, int]:
         """Return the records of a block that starts at ``line``, and how many bytes and lines they take."""
-        regular = None
-        if b"\0" not in text and b"\r" not in text and is_utf8(text):
-            regular = self._regular(text, line, at_end)
-        return self._by_line(text, line, at_end) if regular is None else regular
+        plain = b"\0" not in text and b"\r" not in text and is_utf8(text)
+        return (self._regular(text, line, at_end) if plain else None) or self._by_line(text, line, at_end)
 
     def _regular(self, text: bytes, line: int, at_end: bool) -> tuple[Records, int, int] | None:
         """Find all records with arrays; None if a quote is not at the start or end of its field."""
@@ -286,7 +275,6 @@ def _header(path: Path) -> Header:
     head, where = head_of(path), repr(str(path))
     if not head.strip():
         raise LogError(f"{where} is empty.")
-    refuse_utf16(path, head)
     lines = head.removeprefix(BYTE_ORDER_MARK).split(b"\n")
     skipped = next(i for i, line in enumerate(lines) if line.strip() or i == len(lines) - 1)
     first = lines[skipped].removesuffix(b"\r")

@@ -18,27 +18,26 @@ are rejected, as are rewards without a decision.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from secrets import token_hex
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import msgspec
 import numpy as np
 import polars as pl
 
 from seachange.errors import LogError, OutputError
-from seachange.formats.action_lists import MAX_LINES, LineBatch, line_batches
-from seachange.formats.sources import TextLog, shown
+from seachange.formats.action_lists import MAX_LINES, line_batches
+from seachange.formats.column_roles import Columns
+from seachange.formats.sources import SHOWN, Paths, TextLog, shown
 from seachange.formats.table import UnusedValues
 from seachange.formats.value_types import Mismatch, Shape, frame_of
+from seachange.log.features import FeatureSpec
 from seachange.log.raw import PART_ROWS, Pool, RawRounds, Rejected
 from seachange.protocols import Ints
-
-if TYPE_CHECKING:
-    from seachange.log.features import FeatureSpec
 
 NEAR = 1 << 16
 MAX_DEPTH = 64
@@ -218,24 +217,21 @@ def _too_deep(value: Any, depth: int = MAX_DEPTH) -> bool:
 # Reading
 
 
-class Place(NamedTuple):
-    """Where a line is; later lines are greater."""
+class Line(NamedTuple):
+    """A line and its place; later lines are greater."""
 
     file: int
-    line: int
+    number: int
     source: str
+    text: bytes  # at most as much as messages show
+    content: DecisionLine | str  # of a bad line, the rule that it breaks
 
-    def rejected(self, reason: str, text: bytes | str) -> Rejected:
+    def rejected(self, reason: str) -> Rejected:
         """The line, rejected."""
-        return Rejected(self.source, self.line, reason, text if isinstance(text, str) else shown(text))
+        return Rejected(self.source, self.number, reason, shown(self.text))
 
 
-class Reward(NamedTuple):
-    """A reward, with the text of its line."""
-
-    place: Place
-    value: float
-    text: str
+Decided = tuple[Line, float | None]  # a decision and its reward
 
 
 @dataclass
@@ -247,16 +243,7 @@ class Survey:
     timed: bool = False
     pooled: bool = False
     probs: bool = True
-    far: dict[str, list[Reward]] = field(default_factory=dict)
-
-
-@dataclass
-class Pending:
-    """A decision whose reward may still come."""
-
-    place: Place
-    decision: DecisionLine
-    reward: Reward | None = None
+    far: dict[str, list[Line]] = field(default_factory=dict)  # rewards by decision
 
 
 class DecisionsLog(TextLog):
@@ -268,12 +255,7 @@ class DecisionsLog(TextLog):
     format, columns, description = "decisions", COLUMNS, "the decision log"
 
     def __init__(
-        self,
-        path: str | Path | Sequence[str | Path],
-        columns: Mapping[str, Any] | None = None,
-        *,
-        features: FeatureSpec | None = None,
-        near: int = NEAR,
+        self, path: Paths, columns: Columns | None = None, *, features: FeatureSpec | None = None, near: int = NEAR
     ) -> None:
         super().__init__(path, columns, features=features)
         self.features, self.near = features, near
@@ -281,69 +263,95 @@ class DecisionsLog(TextLog):
     def parts(self, rows: int = PART_ROWS) -> Iterator[RawRounds]:
         """All decisions, at most ``rows`` at a time, with the rewards that came."""
         survey, unused = self._survey(), UnusedValues()
-        decided: list[Pending] = []
+        decided: list[Decided] = []
         rejected: list[Rejected] = []
         for each in self._joined(survey.far):
             full = len(decided) == rows or len(rejected) == MAX_LINES
-            if full or (decided and isinstance(each, Pending) and each.place.file != decided[0].place.file):
+            if full or (decided and not isinstance(each, Rejected) and each[0].file != decided[0][0].file):
                 yield self._rounds(decided, rejected, survey, unused)
                 decided, rejected = [], []
-            if isinstance(each, Pending):
-                decided.append(each)
-            else:
+            if isinstance(each, Rejected):
                 rejected.append(each)
+            else:
+                decided.append(each)
         if decided or rejected:
             yield self._rounds(decided, rejected, survey, unused)
         unused.warn()
 
+    def _lines(self) -> Iterator[Line]:
+        file, pooled = -1, None
+        for batch in line_batches(self.blocks()):
+            file += batch.first == 1
+            for number, text in enumerate(batch.lines, batch.first):
+                if not text.strip():
+                    continue
+                content = _parsed(text)
+                if isinstance(content, DecisionLine) and content.action is not None:
+                    pooled = content.actions is not None if pooled is None else pooled
+                    if pooled != (content.actions is not None):
+                        content = "some decisions have a list of actions and others have none"
+                yield Line(file, number, batch.source, text[: 4 * SHOWN], content)
+
     def _survey(self) -> Survey:
         survey = Survey()
         near: dict[str, None] = {}
-        for place, text, line in _lines(line_batches(self.blocks())):
-            if isinstance(line, str) or line.decision in near:
+        for line in self._lines():
+            content = line.content
+            if isinstance(content, str) or content.decision in near:
                 continue
-            if line.reward is not None:
-                survey.far.setdefault(line.decision, []).append(Reward(place, line.reward, shown(text)))
+            if content.reward is not None:
+                survey.far.setdefault(content.decision, []).append(line)
                 continue
-            _add(near, line.decision, None, self.near)
-            survey.context.with_value(line.context)
-            for record in line.features or ():
+            near[content.decision] = None
+            if len(near) > self.near:
+                near.pop(next(iter(near)))
+            survey.context.with_value(content.context)
+            for record in content.features or ():
                 survey.features.with_value(record)
-            survey.timed |= line.time is not None
-            survey.pooled = line.actions is not None
-            survey.probs &= line.probs is not None
+            survey.timed |= content.time is not None
+            survey.pooled = content.actions is not None
+            survey.probs &= content.probs is not None
         return survey
 
-    def _joined(self, far: dict[str, list[Reward]]) -> Iterator[Pending | Rejected]:
+    def _joined(self, far: dict[str, list[Line]]) -> Iterator[Decided | Rejected]:
         """Yield decisions that no near reward can change, in order, and lines that are rejected."""
-        pending: dict[str, Pending] = {}
-        for place, text, line in _lines(line_batches(self.blocks())):
-            if isinstance(line, str):
-                yield place.rejected(line, text)
-            elif line.reward is None:
-                if line.decision in pending:
-                    yield place.rejected("a recent decision has the same id", text)
-                elif oldest := _add(pending, line.decision, Pending(place, line), self.near):
-                    yield from _with_reward(oldest, far)
-            elif line.decision in pending:
-                if pending[line.decision].reward is None:
-                    pending[line.decision].reward = Reward(place, line.reward, shown(text))
-                else:
-                    yield place.rejected(SECOND_REWARD, text)
-        for each in pending.values():
-            yield from _with_reward(each, far)
+        pending: dict[str, list[Line]] = {}  # recent decisions, each followed by its first near reward
+
+        def settled(id: str) -> Iterator[Decided | Rejected]:
+            decision, *near = pending.pop(id)
+            rewards = sorted([*far.pop(id, []), *near])
+            yield from (reward.rejected(SECOND_REWARD) for reward in rewards[1:])
+            yield decision, rewards[0].content.reward if rewards else None  # type: ignore[union-attr]
+
+        for line in self._lines():
+            content = line.content
+            if isinstance(content, str):
+                yield line.rejected(content)
+            elif content.reward is None:
+                if content.decision in pending:
+                    yield line.rejected("a recent decision has the same id")
+                    continue
+                pending[content.decision] = [line]
+                if len(pending) > self.near:
+                    yield from settled(next(iter(pending)))
+            elif len(near := pending.get(content.decision, ())) == 1:
+                pending[content.decision].append(line)
+            elif near:
+                yield line.rejected(SECOND_REWARD)
+        for id in [*pending]:
+            yield from settled(id)
         for rewards in far.values():
-            yield from (reward.place.rejected(NO_DECISION, reward.text) for reward in rewards)
+            yield from (reward.rejected(NO_DECISION) for reward in rewards)
 
     def _rounds(
-        self, decided: Sequence[Pending], rejected: Sequence[Rejected], survey: Survey, unused: UnusedValues
+        self, decided: Sequence[Decided], rejected: Sequence[Rejected], survey: Survey, unused: UnusedValues
     ) -> RawRounds:
-        source = decided[0].place.source if decided else rejected[0].source
-        lines = np.array([each.place.line for each in decided], dtype=np.int64)
-        decisions = [each.decision for each in decided]
-        rewards = [None if each.reward is None else each.reward.value for each in decided]
-        times = pl.Series("time", [each.time for each in decisions], dtype=pl.Datetime("us"))
-        action: pl.Series = pl.Series("action", [each.action for each in decisions], dtype=pl.String)
+        source = decided[0][0].source if decided else rejected[0].source
+        lines = np.array([line.number for line, _ in decided], dtype=np.int64)
+        decisions = [line.content for line, _ in decided if isinstance(line.content, DecisionLine)]
+
+        def column(name: str, dtype: Any) -> pl.Series:
+            return pl.Series(name, [getattr(each, name) for each in decisions], dtype=dtype)
 
         def frame(records: Sequence[dict[str, Any]], shape: Shape, features: Any, lines: Ints) -> pl.DataFrame:
             mismatches: list[Mismatch] = []
@@ -351,7 +359,7 @@ class DecisionsLog(TextLog):
             unused.add(mismatches, lines, source)
             return found
 
-        pool, spec = None, self.features
+        action, pool, spec = column("action", pl.String), None, self.features
         if survey.pooled:
             lists = [each.actions or [] for each in decisions]
             lengths = np.array([len(each) for each in lists], dtype=np.int64)
@@ -370,10 +378,10 @@ class DecisionsLog(TextLog):
             lines=lines,
             features=frame([each.context or {} for each in decisions], survey.context, spec and spec.shared, lines),
             action=action,
-            reward=pl.Series("reward", rewards, dtype=pl.Float64),
-            propensity=pl.Series("propensity", [each.propensity for each in decisions], dtype=pl.Float64),
-            time=times if survey.timed else None,
-            event=pl.Series("decision", [each.decision for each in decisions], dtype=pl.String),
+            reward=pl.Series("reward", [reward for _, reward in decided], dtype=pl.Float64),
+            propensity=column("propensity", pl.Float64),
+            time=column("time", pl.Datetime("us")) if survey.timed else None,
+            event=column("decision", pl.String),
             pool=pool,
             rejected=tuple(rejected),
         )
@@ -383,38 +391,6 @@ def looks_like(path: Path, head: bytes) -> bool:
     """Whether the first line that is not blank is a decision or a reward."""
     first = next((line for line in head.splitlines() if line.strip()), b"")
     return isinstance(_parsed(first), DecisionLine)
-
-
-def _add(recent: dict[str, Any], key: str, value: Any, most: int) -> Any:
-    """Add an entry; returns the oldest one, which is dropped, if there are more than ``most``."""
-    recent[key] = value
-    return recent.pop(next(iter(recent))) if len(recent) > most else None
-
-
-def _with_reward(each: Pending, far: dict[str, list[Reward]]) -> Iterator[Pending | Rejected]:
-    """Yield a decision with the first of its rewards, after the rejected others."""
-    rewards = sorted([*far.pop(each.decision.decision, []), *([each.reward] if each.reward else [])])
-    yield from (reward.place.rejected(SECOND_REWARD, reward.text) for reward in rewards[1:])
-    each.reward = rewards[0] if rewards else None
-    yield each
-
-
-def _lines(batches: Iterable[LineBatch]) -> Iterator[tuple[Place, bytes, DecisionLine | str]]:
-    """Place, text and content of every line; the content of a bad line is the rule that it breaks."""
-    file, source = -1, None
-    pooled: bool | None = None
-    for batch in batches:
-        if batch.source != source:
-            file, source = file + 1, batch.source
-        for number, text in enumerate(batch.lines, batch.first):
-            if not text.strip():
-                continue
-            line = _parsed(text)
-            if isinstance(line, DecisionLine) and line.action is not None:
-                pooled = line.actions is not None if pooled is None else pooled
-                if pooled != (line.actions is not None):
-                    line = "some decisions have a list of actions and others have none"
-            yield Place(file, number, batch.source), text, line
 
 
 def _parsed(text: bytes) -> DecisionLine | str:

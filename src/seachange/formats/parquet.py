@@ -57,10 +57,9 @@ class ParquetLog(TableLog):
 
     def _text_type(self, name: str, sample: pl.Series, use: Use) -> TextType | None:
         kind = super()._text_type(name, sample, use)
-        if name in self._fixed_types:
-            return kind
+        open_type = kind is not None and name not in self._fixed_types and use != "measure"
         stored = any(name in schema for schema in self._schemas.values())
-        return "text" if kind is not None and stored and use != "measure" else kind  # what is stored as text is text
+        return "text" if open_type and stored else kind  # what is stored as text is text
 
     def _table(self, path: Path) -> pl.LazyFrame:
         """Scan a file, with nested fields that the user named as columns."""
@@ -155,14 +154,12 @@ def _require_alike(schemas: Mapping[Path, pl.Schema]) -> None:
     for path, schema in schemas.items():
         for name, dtype in schema.items():
             kind = _kind(dtype)
-            first, other = seen.setdefault(name, (kind, path))
-            if kind != first and "" not in (kind, first):
+            first, other = seen.setdefault(name, (kind, path)) if kind else (kind, path)
+            if kind != first:
                 raise LogError(
                     f"a column must have the same type in all files of a data set; {name!r} is {first} in "
                     f"{other.name!r} and {kind} in {path.name!r}."
                 )
-            if not first:
-                seen[name] = (kind, path)
 
 
 def _kind(dtype: pl.DataType) -> str:

@@ -10,18 +10,16 @@ import lzma
 import os
 import re
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from typing import IO, Any, NamedTuple
 from urllib.parse import unquote
 
 from seachange.errors import LogError, did_you_mean
-from seachange.formats.column_roles import require_no_columns
-
-if TYPE_CHECKING:
-    from seachange.log.features import FeatureSpec
+from seachange.formats.column_roles import Columns, require_no_columns
+from seachange.log.features import FeatureSpec
 
 # Bytes that are enough to recognize a format.
 HEAD_BYTES = 1 << 16
@@ -37,10 +35,11 @@ NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 BLOCK_BYTES, BLOCK_LINES = 1 << 23, 1 << 16
 PIECE_BYTES = 1 << 16
 LONGEST_LINE = 1 << 24
+Paths = str | Path | Sequence[str | Path]  # a file, a folder, a pattern, or several of them
 SHOWN = 200  # characters of a rejected line that are kept
 
 
-def files_of(path: str | Path | Sequence[str | Path]) -> list[Path]:
+def files_of(path: Paths) -> list[Path]:
     """List the files that a path, folder, glob pattern or list of them stands for, in natural order of their names."""
     if not isinstance(path, str | Path):
         if not path:
@@ -56,10 +55,8 @@ def files_of(path: str | Path | Sequence[str | Path]) -> list[Path]:
         return sorted(found, key=_natural_order)
     if place.exists():
         raise _not_regular(place)
-    if glob.has_magic(str(path)):
-        matches = sorted(glob.glob(str(place), recursive=True), key=_natural_order)
-        if matches:
-            return list(dict.fromkeys(file for match in matches for file in files_of(match)))
+    if glob.has_magic(str(path)) and (matches := glob.glob(str(place), recursive=True)):
+        return files_of(sorted(matches, key=_natural_order))
     raise LogError(f"there is no file {str(path)!r}.{near_file(place)}")
 
 
@@ -102,7 +99,7 @@ def opened(path: Path) -> Iterator[IO[bytes]]:
 
 
 def head_of(path: Path) -> bytes:
-    """Return the first bytes of a file, decompressed; of a damaged file, as many as can be read."""
+    """Return the first bytes of a file, decompressed; of a damaged file, as many as can be read. Refuse UTF-16 text."""
     head = b""
     try:
         with opened(path) as stream:
@@ -111,6 +108,7 @@ def head_of(path: Path) -> bytes:
     except LogError:
         if not head:
             raise
+    refuse_utf16(path, head)
     return head
 
 
@@ -124,10 +122,7 @@ def refuse_utf16(path: Path, head: bytes) -> None:
 
 def bare_suffix(path: Path) -> str:
     """Return the lower-case suffix without compression: .csv for CLICKS.CSV.GZ."""
-    suffixes = [suffix.lower() for suffix in path.suffixes]
-    while suffixes and suffixes[-1] in COMPRESSED_SUFFIXES:
-        suffixes.pop()
-    return suffixes[-1] if suffixes else ""
+    return next((each for each in map(str.lower, reversed(path.suffixes)) if each not in COMPRESSED_SUFFIXES), "")
 
 
 class Block(NamedTuple):
@@ -143,23 +138,21 @@ def blocks_of(path: Path, after: bytes = b"") -> Iterator[Block]:
     A truncated or damaged file yields its whole lines and then raises a LogError. A byte order mark is removed.
     """
     with opened(path) as stream:
-        text, n_lines, first, damage = bytearray(), 0, True, None
-        piece = b"?"
-        while piece:
+        text, n_lines, mark, damage, ended = bytearray(), 0, BYTE_ORDER_MARK, None, False
+        while not ended:
             try:
                 # read1 makes one read of the compressed file, so nothing before the damage is lost.
                 piece = stream.read1(min(PIECE_BYTES, BLOCK_BYTES))  # type: ignore[attr-defined]
             except DAMAGE as error:
                 piece, damage = b"", error
+            ended = not piece
+            if ended and text and not text.endswith(b"\n") and damage is None:
+                piece = b"\n"
             text += piece
-            if not piece and text and not text.endswith(b"\n") and damage is None:
-                text += b"\n"
-                n_lines += 1
             n_lines += piece.count(b"\n")
-            if len(text) < BLOCK_BYTES and n_lines < BLOCK_LINES and piece:
+            if len(text) < BLOCK_BYTES and n_lines < BLOCK_LINES and not ended:
                 continue
-            if first:
-                text, first = text.removeprefix(BYTE_ORDER_MARK), False
+            text, mark = text.removeprefix(mark), b""
             if n_lines:
                 cut = text.rfind(b"\n") + 1
                 block, text, n_lines = text[:cut], text[cut:], 0
@@ -197,13 +190,7 @@ class TextLog:
     columns: dict[str, str]
     description: str  # of the format, for errors
 
-    def __init__(
-        self,
-        path: str | Path | Sequence[str | Path],
-        columns: Mapping[str, str | Sequence[str]] | None = None,
-        *,
-        features: FeatureSpec | None = None,
-    ) -> None:
+    def __init__(self, path: Paths, columns: Columns | None = None, *, features: FeatureSpec | None = None) -> None:
         require_no_columns(columns, self.description)
         self.files = [Path(file) for file in ([path] if isinstance(path, str | Path) else path)]
         self.named = features.named if features is not None and features.listed else None

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import warnings
-from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
+import narwhals as nw
 import numpy as np
 import polars as pl
+from narwhals.typing import IntoDataFrame
 
 from seachange.errors import LogError, SeachangeWarning
-from seachange.formats.column_roles import context_columns, default_contexts, find_roles
+from seachange.formats.column_roles import Columns, context_columns, default_contexts, find_roles
 from seachange.formats.nested_fields import FieldPath, fields_in
 from seachange.formats.sources import SHOWN, names_of, partition_keys
 from seachange.formats.value_types import (
@@ -33,13 +33,9 @@ from seachange.formats.value_types import (
     known_texts,
     text_type,
 )
-from seachange.log.raw import NUMBER, PART_ROWS, UNREADABLE, RawRounds, Rejected, number_in, text_of
+from seachange.log.features import Feature, FeatureSpec
+from seachange.log.raw import NUMBER, PART_ROWS, PER_ROUND, UNREADABLE, RawRounds, Rejected, number_in, text_of
 from seachange.protocols import Ints
-
-if TYPE_CHECKING:
-    from narwhals.typing import IntoDataFrame
-
-    from seachange.log.features import Feature, FeatureSpec
 
 # Rows of the first file, and of every further one, that decide the types; at most FEW_ROWS files are looked at.
 HEAD_ROWS, FEW_ROWS = 10_000, 100
@@ -47,8 +43,6 @@ HEAD_ROWS, FEW_ROWS = 10_000, 100
 YES = ("ja", "oui", "si", "sí", "sì", "sim", "tak", "ano", "da", "evet", "kyllä", "y", "j", "t", "1")
 # The rule that a value which cannot be read breaks.
 RULE_OF_ROLE = {"reward": "reward-text", "propensity": "propensity-missing", "time": "time-missing"}
-ROLES = ("action", "reward", "propensity", "time", "sequence")
-ROLE = "\0role "  # prefix that keeps roles and features of the same name apart
 USES: dict[str, Use] = {"action": "name", "sequence": "name", "reward": "measure", "propensity": "measure"}
 
 
@@ -109,13 +103,9 @@ class TableLog:
     _by_file: Mapping[Path, Collection[str]] = {}
 
     def __init__(
-        self,
-        path: Path | Sequence[Path],
-        columns: Mapping[str, str | Sequence[str]] | None = None,
-        features: FeatureSpec | None = None,
+        self, path: Path | Sequence[Path], columns: Columns | None = None, features: FeatureSpec | None = None
     ) -> None:
         self.paths = [path] if isinstance(path, Path) else list(path)
-        self.notes: list[str] = []
         self._asked = dict(columns or {})
         self._paths: dict[str, FieldPath] = {}  # of columns that are nested fields
         self._spec = features
@@ -126,7 +116,12 @@ class TableLog:
         self._available = list(dict.fromkeys([*self._names(), *keys]))
         roles = find_roles(self._available, self._asked, lambda: list(dict.fromkeys([*self._fields(), *keys])))
         self.columns, self.found, self.contexts = roles
-        self._require_roles()
+        for column in self.columns.values():
+            for file, names in self._by_file.items():
+                if column not in names and column not in self._keys[file]:
+                    raise LogError(
+                        f"all files of a log must have the same columns; {column!r} is not in {file.name!r}."
+                    )
         # Features that are fitted already decide the types, even if a later file looks different.
         self._fixed_types: dict[str, TextType] = {}
         if features is not None:
@@ -138,7 +133,7 @@ class TableLog:
         """The columns that have decimal commas."""
         return frozenset(name for name, kind in self._plan.types.items() if kind == "decimal comma")
 
-    @property
+    @cached_property
     def needed(self) -> list[str]:
         """The columns that are read, in the order of the table."""
         wanted = {*self.columns.values(), *self._plan.features}
@@ -148,7 +143,7 @@ class TableLog:
         """Yield all rounds, in the order of the files, at most ``rows`` at a time."""
         types, unused = dict(self._plan.types), UnusedValues()
         for blocks in self._blocks(rows):
-            yield from in_parts(joined([self._rounds(block, types, unused) for block in blocks]), rows)
+            yield from joined([self._rounds(block, types, unused) for block in blocks]).in_parts(rows)
         unused.warn()
 
     def _names(self) -> list[str]:
@@ -177,21 +172,10 @@ class TableLog:
         asked = [str(name) for role, name in self._asked.items() if role != "contexts"]
         return [name for name in (*asked, *(context_columns(self._asked) or [])) if "." in name and name not in names]
 
-    def _require_roles(self) -> None:
-        for column in self.columns.values():
-            for path, names in self._by_file.items():
-                if column not in names and column not in self._keys[path]:
-                    raise LogError(
-                        f"all files of a log must have the same columns; {column!r} is not in {path.name!r}."
-                    )
-
     @cached_property
     def _plan(self) -> Plan:
         samples, time = self._samples(), self.columns.get("time")
-        clock: Clock = "number"
-        if time is not None:
-            clock, note = clock_of(samples[time], self.paths[0].name)
-            self.notes += [note] if note else []
+        clock: Clock = "number" if time is None else clock_of(samples[time], self.paths[0].name)
         uses = {name: USES.get(role, "feature") for role, name in self.columns.items()}
         found = {name: self._text_type(name, sample, uses.get(name, "feature")) for name, sample in samples.items()}
         types = {name: kind for name, kind in found.items() if kind is not None and name != time}
@@ -204,15 +188,11 @@ class TableLog:
                 if samples[name].dtype == pl.String
             }
             features = default_contexts(self._available, self.columns, samples | values)
-        commas = [name for name in [*self.columns.values(), *features] if types.get(name) == "decimal comma"]
-        self.notes += [f"column {name!r} is read with decimal commas: 1,5 is 1.5." for name in commas]
         return Plan(features, types, clock)
 
     def _text_type(self, name: str, sample: pl.Series, use: Use) -> TextType | None:
         """Return what the texts of a column stand for; None if it holds no texts."""
-        if sample.dtype != pl.String:
-            return None
-        return self._fixed_types[name] if name in self._fixed_types else text_type(sample, use)
+        return (self._fixed_types.get(name) or text_type(sample, use)) if sample.dtype == pl.String else None
 
     def _fitted_features(self) -> dict[str, list[Feature]]:
         """Return the features that are fitted already, by the column of the table that holds them."""
@@ -228,40 +208,44 @@ class TableLog:
 
     def _require_measures(self, samples: Mapping[str, pl.Series], types: Mapping[str, TextType]) -> None:
         """Raise a LogError if rewards or propensities are not numbers at all."""
-        for role in ("reward", "propensity"):
-            if role not in self.columns:
+        for role, name in self.columns.items():
+            if USES.get(role) != "measure":
                 continue
-            name = self.columns[role]
             column, kind = samples[name], types.get(name, "text")
-            if not column.dtype.is_numeric() and column.dtype not in (pl.Null, pl.Boolean):
-                distinct = known_texts(column.cast(pl.String, strict=False)).unique(maintain_order=True)
-                words = distinct.filter(~distinct.str.contains(NUMBER)).to_list()
-                pair = len(words) == len(distinct) == 2
-                # Two words such as si and no are not numbers, although one of them is known.
-                if kind == "text" or (pair and kind not in ("boolean", "decimal comma")):
-                    raise _not_numbers(role, name, words if pair else (words or [str(column.dtype)])[:1])
-            if role == "propensity":
-                text = column.dtype == pl.String
-                _warn_of_percents(name, converted(column, kind, "measure").values if text else column)
+            if column.dtype.is_numeric() or column.dtype in (pl.Null, pl.Boolean):
+                continue
+            distinct = known_texts(column.cast(pl.String, strict=False)).unique(maintain_order=True)
+            words = distinct.filter(~distinct.str.contains(NUMBER)).to_list()
+            pair = len(words) == len(distinct) == 2
+            # Two words such as si and no are not numbers, although one of them is known.
+            if kind == "text" or (pair and kind not in ("boolean", "decimal comma")):
+                raise _not_numbers(role, name, words if pair else (words or [str(column.dtype)])[:1])
 
     def _rounds(self, block: TableBlock, types: dict[str, TextType], unused: UnusedValues) -> RawRounds:
         """Convert a block to rounds, and reject the rows whose roles cannot be converted."""
         roles = {name: role for role, name in self.columns.items()}
-        source, lines = self._sources[block.path], block.lines
+        source, lines, keys = self._sources[block.path], block.lines, self._keys[block.path]
         columns: dict[str, pl.Series] = {}
         rejected, mismatches = list(block.rejected), list(block.mismatches)
         good = np.ones(len(lines), dtype=bool)
         for name in self.needed:
-            column, role = self._column(block, name), roles.get(name, "")
-            if name in block.frame.columns and (other := _difference(column, self._keys[block.path].get(name))):
-                unused.overruled.setdefault(name, f"{other} in {source}")
+            role = roles.get(name, "")
+            if name not in block.frame.columns:
+                column = pl.Series(name, [keys.get(name)]).new_from_index(0, len(lines))
+            else:
+                column = block.frame[name]
+                if name in keys and (other := _difference(column, keys[name])):
+                    unused.overruled.setdefault(name, f"{other} in {source}")
             use: Use = USES.get(role, "feature")
             if role == "time":
                 found, expected = converted_times(column, self._plan.clock), "a time"
             elif column.dtype == pl.String:
                 if types.setdefault(name, "text") == "empty":
                     types[name] = text_type(column, use)
-                found = converted(column, types[name], use)
+                texts = column
+                if types[name] == "number" and self._fixed_types.get(name) == "decimal comma":
+                    texts = column.str.replace(r"^([^.,]*),([^.]*)$", "${1}.${2}")  # JSON may have 1.5 and "1,5"
+                found = converted(texts, types[name], use)
                 expected = "an integer" if use == "name" and types[name] == "integer" else "a number"
             else:
                 columns[name] = column
@@ -287,24 +271,13 @@ class TableLog:
                 parts[role] = parts[role].cast(pl.Float64)
         return RawRounds(source, lines, frame.select(self._plan.features), rejected=tuple(rejected), **parts)
 
-    def _column(self, block: TableBlock, name: str) -> pl.Series:
-        """Return a column of a block: from the file or its folders, or empty."""
-        if name in block.frame.columns:
-            return block.frame[name]
-        return pl.Series(name, [self._keys[block.path].get(name)]).new_from_index(0, len(block.lines))
-
 
 class FrameLog:
     """A data frame of any library as a raw log; its rows count from 0."""
 
     format = "frame"
 
-    def __init__(
-        self,
-        frame: IntoDataFrame,
-        columns: Mapping[str, str | Sequence[str]],
-        features: FeatureSpec | None = None,
-    ) -> None:
+    def __init__(self, frame: IntoDataFrame, columns: Columns, features: FeatureSpec | None = None) -> None:
         if features is not None:
             columns = features.words(columns)
         self.table = as_polars(frame)
@@ -324,8 +297,6 @@ class FrameLog:
 
 def as_polars(frame: IntoDataFrame) -> pl.DataFrame:
     """Convert a table of any library to polars."""
-    import narwhals as nw
-
     try:
         table = nw.from_native(frame, eager_only=True)
     except (TypeError, ValueError) as error:
@@ -339,8 +310,6 @@ def as_polars(frame: IntoDataFrame) -> pl.DataFrame:
 
 def _as_series(column: Any) -> pl.Series:
     """Convert a column without pyarrow; values of mixed types become text."""
-    import narwhals as nw
-
     if (column.dtype.is_numeric() or column.dtype == nw.Boolean) and not column.is_null().any():
         return pl.Series(column.name, column.to_numpy())
     if column.dtype == nw.Datetime and column.dtype.time_zone is None:
@@ -356,34 +325,21 @@ def joined(pieces: Sequence[RawRounds]) -> RawRounds:
     """Return rounds of the same lines of a file as one, in the order of their lines."""
     if len(pieces) == 1:
         return pieces[0]
+    rejected = sorted((one for piece in pieces for one in piece.rejected), key=lambda one: one.line)
+    pieces = [piece for piece in pieces if len(piece)] or pieces
     lines = np.concatenate([piece.lines for piece in pieces])
     order = np.argsort(lines)
-    frames = [_as_frame(piece) for piece in pieces if len(piece)] or [_as_frame(pieces[0])]
-    whole = pl.concat(frames, how="vertical_relaxed")[order]
-    roles: dict[str, Any] = {name.removeprefix(ROLE): whole[name] for name in whole.columns if name.startswith(ROLE)}
-    rejected = sorted((one for piece in pieces for one in piece.rejected), key=lambda one: one.line)
-    features = whole.drop([name for name in whole.columns if name.startswith(ROLE)])
+
+    def merged(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
+        return pl.concat(frames, how="vertical_relaxed")[order]
+
+    roles: dict[str, Any] = {
+        role: merged([getattr(piece, role).to_frame() for piece in pieces]).to_series()
+        for role in PER_ROUND
+        if getattr(pieces[0], role) is not None
+    }
+    features = merged([piece.features for piece in pieces]) if pieces[0].features.width else pieces[0].features
     return RawRounds(pieces[0].source, lines[order], features, rejected=tuple(rejected), **roles)
-
-
-def in_parts(rounds: RawRounds, rows: int) -> Iterator[RawRounds]:
-    """Yield rounds at most ``rows`` at a time, each part with the rejected lines before and between its own."""
-    if len(rounds) <= rows:
-        if len(rounds) or rounds.rejected:
-            yield rounds
-        return
-    rejected_lines, done = [one.line for one in rounds.rejected], 0
-    for start, end in pairwise([*range(0, len(rounds), rows), len(rounds)]):
-        until = len(rejected_lines) if end == len(rounds) else bisect_left(rejected_lines, rounds.lines[end])
-        columns = {role: each[start:end] for role in ROLES if (each := getattr(rounds, role)) is not None}
-        lines, features = rounds.lines[start:end], rounds.features[start:end]
-        yield replace(rounds, lines=lines, features=features, rejected=rounds.rejected[done:until], **columns)
-        done = until
-
-
-def _as_frame(rounds: RawRounds) -> pl.DataFrame:
-    roles = [column.alias(ROLE + role) for role in ROLES if (column := getattr(rounds, role)) is not None]
-    return pl.DataFrame([*roles, *rounds.features.get_columns()])
 
 
 def _not_numbers(role: str, name: str, words: Sequence[str]) -> LogError:
@@ -398,25 +354,12 @@ def _not_numbers(role: str, name: str, words: Sequence[str]) -> LogError:
     )
 
 
-def _warn_of_percents(name: str, values: pl.Series) -> None:
-    seen = values.cast(pl.Float64).drop_nulls()
-    most = max(seen, default=0.0)
-    if 1 < most <= 100 and (seen > 0).all() and (seen > 1).sum() > len(seen) / 2:
-        warnings.warn(
-            f"propensities must be in (0, 1]; column {name!r} has values up to {most:g}, which look like percentages. "
-            "Divide them by 100.",
-            SeachangeWarning,
-            stacklevel=2,
-        )
-
-
-def _difference(column: pl.Series, key: str | None) -> str:
+def _difference(column: pl.Series, key: str) -> str:
     """Return a value of a column that differs from the key of its folder, next to that key; empty if none does."""
-    if key is None:
-        return ""
+    temporal = column.dtype.is_temporal()
     for value in column.drop_nulls().unique(maintain_order=True):
-        text = str(value) if column.dtype.is_temporal() else text_of(value)
-        same = text == key or (column.dtype.is_temporal() and text.startswith(key))
+        text = str(value) if temporal else text_of(value)
+        same = text.startswith(key) if temporal else text == key
         with suppress(ValueError):
             same = same or number_in(text) == number_in(key)
         if not same:

@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import polars as pl
@@ -152,53 +153,43 @@ def action_text_type(names: Sequence[str]) -> TextType:
 
 Clock = Literal["number", "ms", "us", "ns", "day number", "date"]
 # Numbers from here on are in this unit since 1970; as seconds they would be after the year 5000.
-UNITS: dict[Clock, tuple[float, str]] = {
-    "ns": (1e17, "nanoseconds"),
-    "us": (1e14, "microseconds"),
-    "ms": (1e11, "milliseconds"),
-}
+UNITS: dict[Clock, float] = {"ns": 1e17, "us": 1e14, "ms": 1e11}
 # Other orders of day and month are never guessed.
 EXAMPLES = "2026-01-31T18:30:00 (with a time zone, or in UTC), 31.01.2026 18:30 or 2026/01/31 18:30"
 DAY_NUMBER = r"^(19[7-9]|20[0-9])[0-9](0[1-9]|1[0-2])(0[1-9]|[12][0-9]|3[01])$"  # 20260131
 # Polars alone would accept more than this, such as spaces or a second 60.
 ISO_8601 = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}(T[0-9]{2}:[0-9]{2}(:[0-5][0-9]([.][0-9]+)?)?([+-][0-9]{2}(:?[0-9]{2})?)?)?$"
 FORMATS = ("%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%dT%H:%M", "%Y-%m-%d", "%Y-%m-%dT%H:%M:%S%.f%#z", "%Y-%m-%dT%H:%M%#z")
-ANOTHER = "Name another column with columns={'time': ...}, or --columns time=... in a shell."
 
 
-def clock_of(column: pl.Series, source: str) -> tuple[Clock, str | None]:
-    """Decide what the times of a column are, from its first values, and return a note if the user should know."""
+def clock_of(column: pl.Series, source: str) -> Clock:
+    """Decide what the times of a column are, from its first values."""
     if column.dtype in (pl.Date, pl.Datetime):
-        return "date", None
-    if column.dtype == pl.String:
-        texts = known_texts(column)
-        numbers = texts.cast(pl.Float64, strict=False)
-        if len(texts) == 0 or numbers.is_not_null().mean() < SHARE["measure"]:  # type: ignore[operator]
-            if len(texts) and _parsed(texts).is_null().all():
-                raise LogError(
-                    f"times must be seconds or dates such as {EXAMPLES}; column {column.name!r} of {source} has "
-                    f"{texts[0]!r}. {ANOTHER}"
-                )
-            return "date", None
-    elif column.dtype.is_numeric():
-        numbers = column.cast(pl.Float64)
-    elif column.dtype in (pl.Duration, pl.Null):
-        return "number", None
-    else:
-        raise LogError(
-            f"times must be numbers (seconds) or dates; {column.name!r} of {source} is {column.dtype}. {ANOTHER}"
-        )
-    numbers = numbers.drop_nulls()
+        return "date"
+    if column.dtype in (pl.Duration, pl.Null):
+        return "number"
+    texts = known_texts(column) if column.dtype == pl.String else None
+    if texts is None and not column.dtype.is_numeric():
+        raise _not_times(column, source, f"values of type {column.dtype}")
+    numbers = (column if texts is None else texts).cast(pl.Float64, strict=False).drop_nulls()
+    if texts is not None and (len(texts) == 0 or len(numbers) < SHARE["measure"] * len(texts)):
+        if len(texts) and _parsed(texts).is_null().all():
+            raise _not_times(column, source, repr(texts[0]))
+        return "date"
     if len(numbers) == 0:
-        return "number", None
+        return "number"
     integers = numbers.cast(pl.Int64, strict=False)
     if (numbers == numbers.floor()).all() and integers.cast(pl.String).str.contains(DAY_NUMBER).all():
-        return "day number", f"times in column {column.name!r} are read as days: 20260131 is 2026-01-31."
+        return "day number"
     size = float(numbers.abs().median() or 0)  # type: ignore[arg-type]
-    for clock, (least, unit) in UNITS.items():
-        if size >= least:
-            return clock, f"times in column {column.name!r} are read as {unit} since 1970."
-    return "number", None
+    return next((clock for clock, least in UNITS.items() if size >= least), "number")
+
+
+def _not_times(column: pl.Series, source: str, found: str) -> LogError:
+    return LogError(
+        f"times must be seconds or dates such as {EXAMPLES}; column {column.name!r} of {source} has {found}. "
+        "Name another column with columns={'time': ...}, or --columns time=... in a shell."
+    )
 
 
 def converted_times(column: pl.Series, clock: Clock) -> Converted:
@@ -263,9 +254,6 @@ def _in_utc(column: pl.Series) -> pl.Series:
 JsonKind = Literal["boolean", "integer", "long", "huge", "number", "text", "list", "object"]
 NUMBERS: tuple[JsonKind, ...] = ("integer", "long", "huge", "number")
 KINDS: dict[type, JsonKind] = {bool: "boolean", float: "number", str: "text", list: "list", dict: "object"}
-ONLY_LISTS, ONLY_OBJECTS, ONLY_BOOLEANS, INTEGERS = map(
-    frozenset[str], (["list"], ["object"], ["boolean"], ["integer", "long"])
-)
 
 
 class Shape:
@@ -308,18 +296,17 @@ class Shape:
     def likely_dtype(self, use: Use = "feature", lossless: bool = False) -> Any:
         """The polars type of most values, if these are numbers; a few others will not match it."""
         kinds, total = self.counts.keys(), sum(self.counts.values())
-        if kinds == ONLY_OBJECTS and self.fields:
+        if kinds == {"object"} and self.fields:
             return pl.Struct({name: shape.likely_dtype(lossless=lossless) for name, shape in self.fields.items()})
-        if total == 0 or kinds == ONLY_OBJECTS:
+        if total == 0 or kinds == {"object"}:
             return pl.Null()
-        if kinds == ONLY_LISTS:
+        if kinds == {"list"}:
             return pl.List((self.entries or Shape()).likely_dtype(lossless=lossless))
-        if kinds == ONLY_BOOLEANS:
+        if kinds == {"boolean"}:
             return pl.Boolean()
         n_numbers = sum(self.counts.get(kind, 0) for kind in NUMBERS)
-        if lossless and (n_numbers < total or "huge" in kinds or {"long", "number"} <= kinds):
-            return pl.String()
-        if n_numbers < MOST * total:
+        lossy = n_numbers < total or "huge" in kinds or {"long", "number"} <= kinds
+        if (lossless and lossy) or n_numbers < MOST * total:
             return pl.String()
         if "number" in kinds or ("huge" in kinds and use != "name"):
             return pl.Float64()
@@ -414,17 +401,16 @@ def json_texts(name: str, values: Sequence[Any], dtype: Any, mismatches: list[Mi
     return pl.Series(name, [None if value is None else text_of(value) for value in values], dtype=pl.String)
 
 
-def widened(dtype: Any, shape: Shape | None = None) -> Any:
-    """Return a type with floats for integers; with a ``shape``, for integers and booleans that not all values are."""
+def widened(dtype: Any, shape: Shape) -> Any:
+    """Return a type with floats for integers and booleans that not all values of ``shape`` are."""
     if isinstance(dtype, pl.Struct):
-        shapes = {} if shape is None else {field.name: Shape() for field in dtype.fields} | shape.fields
-        return pl.Struct({field.name: widened(field.dtype, shapes.get(field.name)) for field in dtype.fields})
+        return pl.Struct(
+            {each.name: widened(each.dtype, shape.fields.get(each.name, Shape())) for each in dtype.fields}
+        )
     if isinstance(dtype, pl.List):
-        return pl.List(widened(dtype.inner, None if shape is None else shape.entries or Shape()))
-    if shape is None:
-        return pl.Float64() if dtype == pl.Int64 else dtype
-    same = shape.counts.keys() <= (INTEGERS if dtype == pl.Int64 else ONLY_BOOLEANS)
-    return pl.Float64() if dtype in (pl.Int64, pl.Boolean) and not same else dtype
+        return pl.List(widened(dtype.inner, shape.entries or Shape()))
+    same = {pl.Int64: {"integer", "long"}, pl.Boolean: {"boolean"}}.get(dtype.base_type())
+    return dtype if same is None or shape.counts.keys() <= same else pl.Float64()
 
 
 def _fitting(
@@ -443,6 +429,8 @@ def _fitting(
         fit, kind = _fitting(dtype.inner, name, misfits, features), list
     else:
         feature = features.get(name)
+        seconds, comma = getattr(feature, "seconds", False), getattr(feature, "comma", False)
+        read = time_of if seconds else partial(number_in, comma=comma)
         kind = {pl.Boolean: bool, pl.Int64: int}.get(dtype.base_type(), float)
 
     def fitted(value: Any) -> Any:
@@ -450,7 +438,7 @@ def _fitting(
             return None
         if kind is float and isinstance(value, str | int | float):
             with suppress(ValueError, OverflowError):
-                number = _number_in(value, feature) if isinstance(value, str) else float(value)
+                number = read(value) if isinstance(value, str) else float(value)
                 if number is None or math.isfinite(number):
                     return number
         elif type(value) is kind and (kind is not int or -INT64 <= value < INT64):
@@ -461,9 +449,3 @@ def _fitting(
         return None
 
     return fitted
-
-
-def _number_in(text: str, feature: Feature | None) -> float | None:
-    if isinstance(feature, Number) and feature.seconds:
-        return time_of(text)
-    return number_in(text, isinstance(feature, Number | Flag) and feature.comma)

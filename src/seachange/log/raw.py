@@ -12,9 +12,10 @@ import datetime as dt
 import json
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
@@ -118,6 +119,16 @@ class RawRounds:
             pool=None if self.pool is None else self.pool.filter(kept),
             **filtered,
         )
+
+    def in_parts(self, rows: int) -> Iterator[RawRounds]:
+        """The rounds at most ``rows`` at a time; rejected lines go with the rounds before them."""
+        if len(self) <= rows:
+            yield from [self] if len(self) or self.rejected else []
+            return
+        places, bounds = np.arange(len(self)), [-np.inf, *self.lines[rows::rows].tolist(), np.inf]
+        for i, (first, beyond) in enumerate(pairwise(bounds)):
+            rejected = tuple(each for each in self.rejected if first <= each.line < beyond)
+            yield replace(self.filter(places // rows == i), rejected=rejected)
 
 
 def _filtered(features: polars.DataFrame, kept: Bools) -> polars.DataFrame:
