@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -17,7 +17,7 @@ import polars
 
 from seachange.errors import SeachangeWarning
 from seachange.formats.sources import Block, shown
-from seachange.log.raw import PER_ROUND, Pool, RawRounds, Rejected, text_of
+from seachange.log.raw import Rejected, text_of
 from seachange.protocols import Bools, Ints
 
 Kind = Literal["number", "boolean", "text"]
@@ -314,35 +314,3 @@ def _unnamed(names: polars.Series, round_of_item: Ints) -> Bools:
     """Which actions have no name or one that another action of the round has too."""
     twice = polars.DataFrame({"round": round_of_item, "name": names}).is_duplicated()
     return np.asarray((names.is_null() | twice).to_numpy(), dtype=bool)
-
-
-def split_rounds(rounds: RawRounds, rows: int) -> Iterator[RawRounds]:
-    """Split rounds into parts of at most ``rows``; rejected lines go with the rounds before them."""
-    if len(rounds) <= rows:
-        if len(rounds) or rounds.rejected:
-            yield rounds
-        return
-    for start in range(0, len(rounds), rows):
-        part, stop = slice(start, start + rows), min(start + rows, len(rounds))
-        first = -np.inf if start == 0 else rounds.lines[start]
-        beyond = rounds.lines[stop] if stop < len(rounds) else np.inf
-        columns = {name: getattr(rounds, name) for name in PER_ROUND}
-        parts: dict[str, Any] = {name: None if each is None else each[part] for name, each in columns.items()}
-        yield replace(
-            rounds,
-            lines=rounds.lines[part],
-            features=rounds.features[part],
-            **parts,
-            pool=None if rounds.pool is None else _split_pool(rounds.pool, start, stop),
-            rejected=tuple(each for each in rounds.rejected if first <= each.line < beyond),
-        )
-
-
-def _split_pool(pool: Pool, start: int, stop: int) -> Pool:
-    low, high = pool.offsets[start], pool.offsets[stop]
-    return Pool(
-        offsets=pool.offsets[start : stop + 1] - low,
-        features=pool.features[low:high],
-        names=None if pool.names is None else pool.names[low:high],
-        probs=None if pool.probs is None else pool.probs[low:high],
-    )

@@ -41,7 +41,6 @@ from seachange.formats.action_lists import (
     Shape,
     Values,
     line_batches,
-    split_rounds,
 )
 from seachange.formats.json_lines import LESSONS, RARE, object_of, read_records
 from seachange.formats.sources import TextLog
@@ -104,9 +103,9 @@ class DsjsonLog(TextLog):
             return
         rounds.study(first)
         # The first batch decides the columns, and these decide how later batches are read.
-        yield from split_rounds(rounds.rounds(_decoded(first, rounds.schema.dtypes)), rows)
+        yield from rounds.rounds(_decoded(first, rounds.schema.dtypes)).in_parts(rows)
         for decoded in made_ahead(batches, lambda batch: _decoded(batch, rounds.schema.dtypes)):
-            yield from split_rounds(rounds.rounds(decoded), rows)
+            yield from rounds.rounds(decoded).in_parts(rows)
         rounds.warn(self.name)
 
 

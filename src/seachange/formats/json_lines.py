@@ -28,7 +28,7 @@ from seachange.engine import made_ahead
 from seachange.errors import LogError, SeachangeWarning
 from seachange.formats.action_lists import LineBatch, line_batches
 from seachange.formats.nested_fields import fields_in, fields_of, lifted, lifting, lowered, paths_to
-from seachange.formats.sources import BLOCK_LINES, BYTE_ORDER_MARK, NOT_UTF8, blocks_of, head_of, refuse_utf16, shown
+from seachange.formats.sources import BLOCK_LINES, BYTE_ORDER_MARK, NOT_UTF8, blocks_of, head_of, shown
 from seachange.formats.table import FEW_ROWS, HEAD_ROWS, USES, TableBlock, TableLog
 from seachange.formats.value_types import (
     Mismatch,
@@ -340,7 +340,6 @@ class JsonLinesLog(TableLog):
 
 def _first_rows(path: Path) -> Iterator[dict[str, Any]]:
     head = head_of(path)
-    refuse_utf16(path, head)
     head = head.removeprefix(BYTE_ORDER_MARK).lstrip()
     if not head:
         raise LogError(f"{str(path)!r} is empty.")

@@ -34,7 +34,6 @@ from seachange.formats.action_lists import (
     LineBatch,
     Reasons,
     line_batches,
-    split_rounds,
 )
 from seachange.formats.sources import LONGEST_LINE, NOT_UTF8, TextLog
 from seachange.log.raw import PART_ROWS, Pool, RawRounds
@@ -79,7 +78,7 @@ class VwTextLog(TextLog):
         with_items = has_action_lines(first.text)
         rounds = _Rounds(with_items, self.named)
         for source, groups in _grouped(chain([first], batches), with_items):
-            yield from split_rounds(rounds.rounds(source, groups), rows)
+            yield from rounds.rounds(source, groups).in_parts(rows)
         rounds.columns.warn(self.name)
 
 
