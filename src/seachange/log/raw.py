@@ -13,8 +13,9 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import ROUND_HALF_UP, Decimal
 from functools import cached_property
+from math import isfinite
 from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
@@ -244,9 +245,12 @@ def text_of(value: Any) -> str:
         return value
     if isinstance(value, bool | np.bool_):
         return "true" if value else "false"
-    if isinstance(value, float | np.floating):
-        plain = repr(float(value))
-        return (format(Decimal(plain), "f") if "e" in plain else plain).removesuffix(".0")
+    if isinstance(value, float | np.floating) and isfinite(value):
+        value = float(value)
+        # Like polars' JSON reader: of two shortest numerals that are equally close, the larger one.
+        even = Decimal(repr(value))
+        larger = Decimal(value).quantize(even, ROUND_HALF_UP)
+        return format(larger if float(larger) == value else even, "f").removesuffix(".0")
     if isinstance(value, dict | list):
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return str(value)
