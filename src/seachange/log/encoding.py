@@ -27,7 +27,6 @@ from seachange.log.features import (
     Number,
     code_of,
     code_of_missing,
-    scaling,
 )
 from seachange.log.joint_features import ContextKind, JointFeatures
 from seachange.log.raw import (
@@ -333,7 +332,7 @@ def _fill_numbers(
     arrays = [_numbers(feature, columns.get(feature.column), len(rows)) for feature, _ in numbers]
     places = np.array([place for _, place in numbers])
     marks = np.array([place + 1 if feature.marked else -1 for feature, place in numbers])
-    means, scales = np.array([scaling(feature) for feature, _ in numbers]).T
+    means, scales = np.array([(feature.mean, feature.scale) for feature, _ in numbers]).T
     block = np.empty((len(numbers), BLOCK_ROWS))
     n_large = 0
     for start in range(0, len(rows), BLOCK_ROWS):

@@ -258,40 +258,26 @@ def text_of(value: Any) -> str:
 
 def distinct_texts(series: polars.Series) -> dict[str, Any]:
     """The distinct values of a column by their text, without missing ones."""
-    if (span := _span(series)) is not None:
-        values, low, high = span
-        counts = np.bincount(values.astype(np.int64, copy=False) - low, minlength=high - low + 1)
-        return {str(value): value for value in (np.flatnonzero(counts) + low).tolist()}
-    if series.dtype.is_float():
-        series = series.fill_nan(None)
-    return {text_of(value): value for value in series.unique().drop_nulls().to_list()}
+    return {text_of(value): value for value in _distinct(series).to_list()}
 
 
 def coded(series: polars.Series, code: Callable[[str], int]) -> Ints:
     """(n,) the code of each value by its text; -1 if it is missing."""
     if series.dtype in (polars.Categorical, polars.Enum):
         series = series.cast(polars.String)
-    if (span := _span(series)) is not None:
-        values, low, high = span
-        places = values.astype(np.int64, copy=False) - low if low else values
-        table = np.full(high - low + 1, -1)
-        for place in np.flatnonzero(np.bincount(places, minlength=len(table))).tolist():
-            table[place] = code(str(place + low))
-        return table[places]
-    if series.dtype.is_float():
-        series = series.fill_nan(None)
-    distinct = series.unique().drop_nulls()
-    if len(distinct) == 0:
+    distinct = _distinct(series)
+    codes = np.array([code(text_of(value)) for value in distinct.to_list()], dtype=np.int64)
+    if not len(codes):
         return np.full(len(series), -1)
-    codes = polars.Series([code(text_of(value)) for value in distinct.to_list()], dtype=polars.Int64)
-    found = series.replace_strict(distinct, codes, default=-1, return_dtype=polars.Int64)
+    if distinct.dtype.is_integer() and not series.null_count():
+        low, high = int(distinct.min()), int(distinct.max())  # type: ignore[arg-type]
+        if high - low < WIDEST_RANGE and high < 1 << 63:
+            table = np.empty(high - low + 1, dtype=np.int64)
+            table[distinct.to_numpy().astype(np.int64) - low] = codes
+            return np.asarray(table[series.to_numpy().astype(np.int64, copy=False) - low])
+    found = series.replace_strict(distinct, polars.Series(codes), default=-1, return_dtype=polars.Int64)
     return np.asarray(found.to_numpy(), dtype=np.int64)
 
 
-def _span(series: polars.Series) -> tuple[npt.NDArray[Any], int, int] | None:
-    """Integers with their minimum and maximum, if none is missing and the range is small."""
-    if not series.dtype.is_integer() or series.null_count() or not len(series):
-        return None
-    values = series.to_numpy()
-    low, high = int(values.min()), int(values.max())
-    return (values, low, high) if high - low < WIDEST_RANGE and high < 1 << 63 else None
+def _distinct(series: polars.Series) -> polars.Series:
+    return (series.fill_nan(None) if series.dtype.is_float() else series).unique().drop_nulls()
