@@ -17,7 +17,7 @@ from seachange.check.round_checks import EVENT_IDS
 from seachange.formats.column_roles import ROW_NUMBERS
 from seachange.log.column_statistics import Distinct
 from seachange.log.feature_fitting import MOST_DISTINCT, ROUNDS_OF_A_VALUE, ActionColumns
-from seachange.log.raw import distinct_texts, raw_columns
+from seachange.log.raw import raw_columns
 from seachange.protocols import Floats, Ints
 
 if TYPE_CHECKING:
@@ -222,11 +222,11 @@ class ContextChecks(Check):
 
     def add(self, rounds: Rounds) -> None:
         """Count the features of a part."""
-        raw, columns = rounds.raw, rounds.columns
-        self._add(self.shared, columns, rounds.rewards, rounds.slices)
+        raw = rounds.raw
+        self._add(self.shared, rounds.columns, rounds.rewards, rounds.slices)
         pool = raw.pool
         if pool is None:
-            self.by_action.merge(ActionColumns.of(raw.action, distinct_texts(raw.action), columns.items()))
+            self.by_action.merge(ActionColumns.of(raw))
             return
         low, high = int(pool.lengths.min()), int(pool.lengths.max())
         self.pool = (low, high) if self.pool is None else (min(low, self.pool[0]), max(high, self.pool[1]))

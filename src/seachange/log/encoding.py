@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import accumulate
+from itertools import accumulate, product
 from typing import Any
 
 import numpy as np
@@ -65,8 +65,6 @@ BLOCK_ROWS = 1 << 13
 MOST_REASONS, OTHER_REASONS = 100, "other reasons"
 # Formats whose places are rows of a table; in all others they are lines of text.
 ROW_FORMATS = ("frame", "parquet", "arrow", "obp")
-# The columns with one entry per round, besides the contexts.
-PER_ROUND = ("actions", "rewards", "propensities", "action_mask", "logging_probs", "times", "sequences")
 # Columns that a log may lack.
 OPTIONAL: dict[str, Callable[[RawRounds], bool]] = {
     "a propensity": lambda rounds: rounds.propensity is not None,
@@ -95,40 +93,35 @@ def log_from_raw(
         raise ParameterError(
             f"action_names must be those of features: {', '.join(features.action_names)}. Pass only one of the two."
         )
-    if on_disk:
-        return _log_on_disk(raw, features, action_names, missing_rewards, on_bad_rows)
     rejected = RejectedLines()
-    parts = [rejected.taken_from(part) for part in raw.parts(PART_ROWS)]
-    spec = fit_features(raw, parts, action_names=action_names) if features is None else features
-    if features is not None:
-        _require_sources(spec, _sources_in(parts))
+    parts = [] if on_disk else [rejected.taken_from(part) for part in raw.parts(PART_ROWS)]
+    spec = features or fit_features(raw, raw.parts(PART_ROWS) if on_disk else parts, action_names=action_names)
+    sources = _sources_in(parts)
+
+    def encoded_parts() -> Iterator[BanditLog]:
+        first: list[RawRounds] = []
+        for part in raw.parts(PART_ROWS):
+            _require_same_columns(raw, [*first, part])
+            first = first or ([_without_values(part)] if len(part) else [])
+            sources.update(_sources_in([part]))
+            rejected = RejectedLines()
+            good = rejected.taken_from(part)
+            yield BanditLog(**_encoded(raw, spec, [good], rejected, missing_rewards, on_bad_rows))
+
+    log = log_on_disk(encoded_parts()) if on_disk else None
+    absent = [name for name in spec.sources if name not in sources] if features is not None else []
+    if absent:
+        raise LogError(
+            f"the features need the column {absent[0]!r}, which this log does not have ({len(absent)} of "
+            f"{len(spec.sources)} columns are missing). It has {', '.join(sorted(sources)) or 'none'}."
+        )
+    if log is not None:
+        return log
     n = sum(map(len, parts))
     if n == 0:
         raise LogError("the log is empty: it needs at least one round.")
     _require_same_columns(raw, parts)
     return BanditLog(**require_rows(_encoded(raw, spec, parts, rejected, missing_rewards, on_bad_rows), n))
-
-
-def _log_on_disk(
-    raw: RawLog, features: FeatureSpec | None, action_names: Any, missing_rewards: bool, on_bad_rows: OnBadRows
-) -> BanditLog:
-    spec = fit_features(raw, raw.parts(PART_ROWS), action_names=action_names) if features is None else features
-    sources: set[str] = set()
-
-    def encoded() -> Iterator[BanditLog]:
-        first: list[RawRounds] = []
-        for rounds in raw.parts(PART_ROWS):
-            _require_same_columns(raw, [*first, rounds])
-            first = first or ([_without_values(rounds)] if len(rounds) else [])
-            sources.update(_sources_in([rounds]))
-            rejected = RejectedLines()
-            part = rejected.taken_from(rounds)
-            yield BanditLog(**_encoded(raw, spec, [part], rejected, missing_rewards, on_bad_rows))
-
-    log = log_on_disk(encoded())
-    if features is not None:
-        _require_sources(spec, sources)
-    return log
 
 
 def _sources_in(parts: Sequence[RawRounds]) -> set[str]:
@@ -138,31 +131,24 @@ def _sources_in(parts: Sequence[RawRounds]) -> set[str]:
     return {name for frame in distinct.values() for name in raw_columns(frame)}
 
 
-def _require_sources(spec: FeatureSpec, sources: set[str]) -> None:
-    absent = [name for name in spec.sources if name not in sources]
-    if absent:
-        raise LogError(
-            f"the features need the column {absent[0]!r}, which this log does not have ({len(absent)} of "
-            f"{len(spec.sources)} columns are missing). It has {', '.join(sorted(sources)) or 'none'}."
-        )
-
-
 def _require_same_columns(raw: RawLog, parts: Sequence[RawRounds]) -> None:
     """Raise if a part has an optional column that another part lacks."""
-    filled = [part for part in parts if len(part)]
-    for part in filled[1:]:
-        for what, has in OPTIONAL.items():
-            if has(part) != has(filled[0]):
-                pair = (part, filled[0]) if has(filled[0]) else (filled[0], part)
-                here, there = (f"{_unit(raw)} {each.lines[0]} of {each.source}" for each in pair)
-                raise LogError(
-                    f"either every round of a log has {what} or none does; {here} has none, unlike {there}. Read the "
-                    "files that have them separately."
-                )
+    first, *others = [part for part in parts if len(part)] or parts
+    for part, (what, has) in product(others, OPTIONAL.items()):
+        if has(part) != has(first):
+            without, with_it = (part, first) if has(first) else (first, part)
+            raise LogError(
+                f"either every round of a log has {what} or none does; {_place(raw, without, 0)} has none, unlike "
+                f"{_place(raw, with_it, 0)}. Read the files that have them separately."
+            )
 
 
 def _unit(raw: RawLog) -> str:
     return "row" if raw.format in ROW_FORMATS else "line"
+
+
+def _place(raw: RawLog, part: RawRounds, row: int) -> str:
+    return f"{_unit(raw)} {part.lines[row]}" + (f" of {part.source}" if part.source else "")
 
 
 @dataclass
@@ -193,86 +179,52 @@ def _encoded(
 ) -> dict[str, Any]:
     """The fields of a BanditLog, possibly without any rounds. ``parts`` lose their features on the way."""
     starts = list(accumulate((len(part) for part in parts), initial=0))
-    n, unit, where = starts[-1], _unit(raw), _places(parts, _unit(raw))
     if rejected.first is not None and on_bad_rows == "raise":
-        one, count = rejected.first, rejected.reasons.total()
+        one, count, unit = rejected.first, rejected.reasons.total(), _unit(raw)
         place, value = f"{unit} {one.line} of {one.source}", repr(one.text) if one.text else ""
-        raise ProblemError(Problem(one.rule, one.reason, place, value, count, n + count, unit, DROP))
+        raise ProblemError(Problem(one.rule, one.reason, place, value, count, starts[-1] + count, unit, DROP))
     kind: ContextKind = "per action" if spec.pool else "shared" if spec.context_names else "none"
     joint = JointFeatures(kind, spec.n_actions, len(spec.context_names))
     shape = (spec.n_actions, joint.n_features) if spec.pool else (1, joint.n_features + 1)
-    rows = np.ones((1, 1, 1)) if kind == "none" else np.zeros((n, *shape), dtype=spec.precision)
+    rows = np.ones((1, 1, 1)) if kind == "none" else np.zeros((starts[-1], *shape), dtype=spec.precision)
 
-    def encode(place: int) -> tuple[Columns, list[Fault]]:
-        part = parts[place]
-        encoded = _encoded_part(spec, part, joint, rows[starts[place] : starts[place + 1]], missing_rewards)
+    def encode(place: int) -> tuple[dict[str, Any], list[TooLarge]]:
+        part, own = parts[place], rows[starts[place] : starts[place + 1]]
+        large = []
+        if spec.pool:
+            large = _fill_pools(spec, part, own)
+        elif spec.context_names:
+            large = fill(spec.shared, part.features, own[:, 0])
         parts[place] = _without_values(part)  # makes room for what is still to be encoded
-        return encoded
+        return _columns(spec, part), [(name, np.unique(bad) + starts[place], value) for name, bad, value in large]
 
     encoded = list(map_in_order(encode, range(len(parts)), workers=cores()))
-    if on_bad_rows == "raise" and spec.named and any(np.isnan(columns.actions).any() for columns, _ in encoded):
+    if on_bad_rows == "raise" and spec.named and any(np.isnan(columns["actions"]).any() for columns, _ in encoded):
         _require_known_actions(spec, parts)
-    faults = _joined_faults([faults for _, faults in encoded], starts)
-    whole = _joined([columns for columns, _ in encoded], spec, joint, rows)
-    fields = without_faults(whole, faults, on_bad_rows, where)
+    # A part without rounds may lack columns.
+    filled = [columns for columns, _ in encoded if len(columns["actions"])] or [encoded[0][0]]
+    present = [name for name, column in filled[0].items() if column is not None]
+    joined: dict[str, Any] = {name: np.concatenate([part[name] for part in filled]) for name in present}
+    columns = Columns(joint, rows, spec.action_names, spec.context_names, **joined)
+    infinite: dict[str, Fault] = {}
+    for name, bad, value in (each for _, large in encoded for each in large):
+        kind_of_rows = "action_features" if spec.pool else "contexts"
+        first = infinite.get(name) or feature_fault(kind_of_rows, name, bad[:0], value)
+        infinite[name] = first._replace(rows=np.concatenate([first.rows, bad]))
+    faults = [*faults_of(columns, missing_rewards), *infinite.values()]
+
+    def where(row: int) -> str:
+        place = bisect_right(starts, row) - 1
+        return _place(raw, parts[place], row - starts[place])
+
+    fields = without_faults(columns, faults, on_bad_rows, where)
     return fields | {"dropped": (*rejected.reasons.items(), *fields["dropped"]), "features": spec}
-
-
-def _places(parts: Sequence[RawRounds], unit: str) -> Callable[[int], str]:
-    """Says where a round is in its file."""
-    lines, sources = [part.lines for part in parts], [part.source for part in parts]
-    ends = list(accumulate(map(len, lines)))
-
-    def place(row: int) -> str:
-        i = bisect_right(ends, row)
-        source = f" of {sources[i]}" if sources[i] else ""
-        return f"{unit} {lines[i][row - (ends[i] - len(lines[i]))]}{source}"
-
-    return place
 
 
 def _without_values(part: RawRounds) -> RawRounds:
     """The part without the values of its features."""
     pool = None if part.pool is None else replace(part.pool, features=part.pool.features.clear())
     return replace(part, features=part.features.clear(), pool=pool)
-
-
-def _encoded_part(
-    spec: FeatureSpec, rounds: RawRounds, joint: JointFeatures, rows: Floats, missing_rewards: bool
-) -> tuple[Columns, list[Fault]]:
-    """The columns of a part, whose contexts are written to ``rows``, and what is wrong with them."""
-    large = []
-    if spec.pool:
-        large = _fill_pools(spec, rounds, rows)
-    elif spec.context_names:
-        large = fill(spec.shared, rounds.features, rows[:, 0])
-    columns = _columns_of(spec, rounds, joint, rows)
-    name = "action_features" if spec.pool else "contexts"
-    infinite = [feature_fault(name, column, np.unique(bad), value) for column, bad, value in large]
-    return columns, faults_of(columns, missing_rewards) + infinite
-
-
-def _joined_faults(parts: Sequence[Sequence[Fault]], starts: Sequence[int]) -> list[Fault]:
-    """The faults of all parts, with rows counted from the beginning."""
-    joined: dict[str, Fault] = {}
-    for faults, start in zip(parts, starts, strict=False):
-        for fault in faults:
-            first, rows = joined.get(fault.requirement), fault.rows + start
-            joined[fault.requirement] = (
-                fault._replace(rows=rows) if first is None else first._replace(rows=np.concatenate([first.rows, rows]))
-            )
-    return list(joined.values())
-
-
-def _joined(parts: Sequence[Columns], spec: FeatureSpec, joint: JointFeatures, rows: Floats) -> Columns:
-    """The columns of all parts; a part without rounds may lack some."""
-    filled = [part for part in parts if len(part)] or parts
-    columns = {name: [getattr(part, name) for part in filled] for name in PER_ROUND}
-    arrays: dict[str, Any] = {
-        name: None if any(array is None for array in column) else np.concatenate(column)
-        for name, column in columns.items()
-    }
-    return Columns(joint, rows, spec.action_names, spec.context_names, **arrays)
 
 
 def _require_known_actions(spec: FeatureSpec, parts: Sequence[RawRounds]) -> None:
@@ -422,22 +374,18 @@ def _times(series: polars.Series) -> npt.NDArray[Any]:
         raise LogError(f"times must be numbers (seconds) or dates; {series.name!r} is neither: {error}.") from error
 
 
-def _columns_of(spec: FeatureSpec, rounds: RawRounds, joint: JointFeatures, rows: Floats) -> Columns:
-    """The columns of ``rounds``, whose contexts are in ``rows``."""
+def _columns(spec: FeatureSpec, rounds: RawRounds) -> dict[str, Any]:
+    """The columns of ``rounds`` with one entry per round, except the contexts."""
     taken, mask, probs = _choices(spec, rounds)
     propensities = None if rounds.propensity is None else _floats("propensities", rounds.propensity)
     if propensities is None and probs is not None:
         propensities = probs[np.arange(len(rounds)), np.nan_to_num(taken).astype(np.int64)]
-    return Columns(
-        joint,
-        rows,
-        spec.action_names,
-        spec.context_names,
-        actions=taken,
-        rewards=_floats("rewards", rounds.reward),
-        propensities=propensities,
-        action_mask=mask,
-        logging_probs=probs,
-        times=None if rounds.time is None else _times(rounds.time),
-        sequences=None if rounds.sequence is None else np.asarray(rounds.sequence.to_numpy()),
-    )
+    return {
+        "actions": taken,
+        "rewards": _floats("rewards", rounds.reward),
+        "propensities": propensities,
+        "action_mask": mask,
+        "logging_probs": probs,
+        "times": None if rounds.time is None else _times(rounds.time),
+        "sequences": None if rounds.sequence is None else np.asarray(rounds.sequence.to_numpy()),
+    }
