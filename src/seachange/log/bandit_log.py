@@ -22,7 +22,7 @@ from weakref import finalize
 import numpy as np
 import numpy.typing as npt
 
-from seachange.errors import Fix, LogError, ParameterError, SeachangeWarning
+from seachange.errors import Fix, LogError, SeachangeWarning
 from seachange.log.joint_features import JointFeatures, LogArrays
 from seachange.log.validation import (
     OnBadRows,
@@ -33,6 +33,7 @@ from seachange.log.validation import (
     time_problem,
     validated,
 )
+from seachange.params import require
 from seachange.protocols import Bools, Floats, Ints
 
 if TYPE_CHECKING:
@@ -218,10 +219,8 @@ class BanditLog:
         return len(self.arrays.actions)
 
     def __getitem__(self, rounds: slice) -> BanditLog:
-        if not isinstance(rounds, slice):
-            raise ParameterError(f"slice a log by rounds, log[a:b]; got log[{rounds!r}].")
-        if rounds.step not in (None, 1):
-            raise ParameterError(f"a log keeps its time order, so slices have no step; got {rounds.step}.")
+        require(isinstance(rounds, slice), f"slice a log by rounds, log[a:b]; got log[{rounds!r}].")
+        require(rounds.step in (None, 1), f"a log keeps its time order, so slices have no step; got {rounds.step}.")
         return self._select(rounds)
 
     def with_rewards(self, rewards: Floats) -> BanditLog:
@@ -231,11 +230,9 @@ class BanditLog:
     def with_propensities(self, propensities: npt.ArrayLike, *, estimated: bool = False) -> BanditLog:
         """The same rounds with other propensities, (n,), or the whole logging distribution, (n, K)."""
         given = np.array(propensities, dtype=np.float64)
-        if given.shape not in ((len(self),), (len(self), self.n_actions)):
-            raise LogError(
-                f"propensities must have shape ({len(self)},), or ({len(self)}, {self.n_actions}) for the whole "
-                f"logging distribution; they have shape {given.shape}."
-            )
+        shapes = (len(self),), (len(self), self.n_actions)
+        rule = f"propensities must have shape {shapes[0]}, or {shapes[1]} for the whole logging distribution"
+        require(given.shape in shapes, f"{rule}; they have shape {given.shape}.", LogError)
         whole = given if given.ndim == 2 else None
         taken = given if whole is None else whole[np.arange(len(self)), self.actions]
         require_probabilities(taken, whole)
@@ -282,15 +279,13 @@ class BanditLog:
 
     def split(self, share: float) -> tuple[BanditLog, BanditLog]:
         """The first ``share`` of the rounds, and the rest."""
-        if not 0 < share < 1:
-            raise ParameterError(f"share must be between 0 and 1; got {share}.")
+        require(0 < share < 1, f"share must be between 0 and 1; got {share}.")
         cut = round(share * len(self))
         return self[:cut], self[cut:]
 
     def chunk_slices(self, rows: int = CHUNK_ROWS) -> list[slice]:
         """The slices that ``chunks`` returns."""
-        if rows < 1:
-            raise ParameterError(f"rows must be at least 1; got {rows}.")
+        require(rows >= 1, f"rows must be at least 1; got {rows}.")
         return [slice(start, min(start + rows, len(self))) for start in range(0, len(self), rows)]
 
     def chunks(self, rows: int = CHUNK_ROWS) -> Iterator[BanditLog]:
@@ -353,12 +348,11 @@ def log_on_disk(parts: Iterable[BanditLog]) -> BanditLog:
 
 
 def _require_same_columns(first: BanditLog, part: BanditLog) -> None:
-    if part.joint != first.joint:
-        raise LogError(f"all parts of a log must have the same features; one has {part.joint}, another {first.joint}.")
-    if part.masked:
-        raise LogError("a log on disk cannot have an action mask. Read it without on_disk=True.")
-    if part.sequences is not None and part.sequences.dtype.kind not in "iuf":
-        raise LogError("a log on disk needs numeric sequences; these are not numbers. Read it without on_disk=True.")
+    features = f"all parts of a log must have the same features; one has {part.joint}, another {first.joint}."
+    require(part.joint == first.joint, features, LogError)
+    require(not part.masked, "a log on disk cannot have an action mask. Read it without on_disk=True.", LogError)
+    numeric = part.sequences is None or part.sequences.dtype.kind in "iuf"
+    require(numeric, "a log on disk needs numeric sequences. Read it without on_disk=True.", LogError)
 
 
 def set_frame_reader(read: Callable[..., BanditLog]) -> None:
@@ -374,18 +368,14 @@ def _read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 def require_log(log: Any, purpose: str) -> None:
     """Raise if ``log``, which ``purpose`` needs, is not a BanditLog."""
-    if not isinstance(log, BanditLog):
-        raise LogError(
-            f"{purpose} needs a BanditLog; got a {type(log).__name__}. "
-            "Create one with BanditLog.from_frame (tables) or BanditLog.from_arrays (arrays)."
-        )
+    fix = "Create one with BanditLog.from_frame (tables) or BanditLog.from_arrays (arrays)."
+    require(isinstance(log, BanditLog), f"{purpose} needs a BanditLog; got a {type(log).__name__}. {fix}", LogError)
 
 
 def require_rounds(log: BanditLog, purpose: str) -> None:
     """Raise if ``log``, which ``purpose`` needs, has no rounds."""
     require_log(log, purpose)
-    if len(log) == 0:
-        raise LogError(f"{purpose} needs at least one round; the log is empty.")
+    require(len(log) > 0, f"{purpose} needs at least one round; the log is empty.", LogError)
 
 
 def first_that_is_no_click(log: BanditLog) -> float | None:

@@ -5,9 +5,10 @@ It encodes single records here, and tables in ``seachange.log.encoding``.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, count
 from typing import Annotated, Any, ClassVar, Literal
 from zlib import crc32
 
@@ -36,9 +37,13 @@ LISTED_VALUES = 8
 MOST_BUCKETS = 1 << 16
 
 
-def _labels(column: str, place: int | None, marked: bool) -> tuple[str, ...]:
+def _labels(names: list[str], label: str, marked: bool) -> tuple[str, ...]:
+    return (*names, f"{label} missing") if marked else tuple(names)
+
+
+def _place_labels(column: str, place: int | None, marked: bool) -> tuple[str, ...]:
     label = column if place is None else f"{column}[{place}]"
-    return (label, f"{label} missing") if marked else (label,)
+    return _labels([label], label, marked)
 
 
 class Number(msgspec.Struct, frozen=True, tag="number"):
@@ -55,7 +60,7 @@ class Number(msgspec.Struct, frozen=True, tag="number"):
     @property
     def names(self) -> tuple[str, ...]:
         """Of its features."""
-        return _labels(self.column, self.place, self.marked)
+        return _place_labels(self.column, self.place, self.marked)
 
     @property
     def description(self) -> str:
@@ -78,7 +83,7 @@ class Flag(msgspec.Struct, frozen=True, tag="flag"):
     @property
     def names(self) -> tuple[str, ...]:
         """Of its features."""
-        return _labels(self.column, self.place, self.marked)
+        return _place_labels(self.column, self.place, self.marked)
 
     @property
     def description(self) -> str:
@@ -101,8 +106,7 @@ class Category(msgspec.Struct, frozen=True, tag="category"):
     @property
     def names(self) -> tuple[str, ...]:
         """Of its features."""
-        named = (f"{self.column}={value}" for value in self.values)
-        return (*named, f"{self.column}=other", *((f"{self.column} missing",) if self.marked else ()))
+        return _labels([f"{self.column}={value}" for value in (*self.values, "other")], self.column, self.marked)
 
     @property
     def description(self) -> str:
@@ -124,8 +128,7 @@ class Hashed(msgspec.Struct, frozen=True, tag="hashed"):
     @property
     def names(self) -> tuple[str, ...]:
         """Of its features."""
-        named = (f"{self.column} bucket {bucket}" for bucket in range(self.buckets))
-        return (*named, *((f"{self.column} missing",) if self.marked else ()))
+        return _labels([f"{self.column} bucket {i}" for i in range(self.buckets)], self.column, self.marked)
 
     @property
     def description(self) -> str:
@@ -250,12 +253,9 @@ def plain_features(context_names: Sequence[str], action_names: Sequence[str]) ->
 
 def _numbered(names: Sequence[str]) -> tuple[str, ...]:
     """The names; repeated ones are numbered."""
-    seen: dict[str, int] = {}
-    distinct: list[str] = []
-    for name in names:
-        seen[name] = seen.get(name, 0) + 1
-        distinct.append(name if seen[name] == 1 else f"{name} ({seen[name]})")
-    return tuple(distinct)
+    seen: defaultdict[str, Iterator[int]] = defaultdict(lambda: count(1))
+    numbered = ((name, next(seen[name])) for name in names)
+    return tuple(name if number == 1 else f"{name} ({number})" for name, number in numbered)
 
 
 def code_of(feature: Category | Hashed) -> Callable[[str], int]:

@@ -107,18 +107,12 @@ class RawRounds:
 
     def filter(self, kept: Bools) -> RawRounds:
         """The rounds that are kept, without the rejected lines."""
-        mask = polars.Series(kept)
         columns = {word: getattr(self, word) for word in PER_ROUND}
         filtered: dict[str, Any] = {
-            word: None if column is None else column.filter(mask) for word, column in columns.items()
+            word: column if column is None else column.filter(polars.Series(kept)) for word, column in columns.items()
         }
-        return RawRounds(
-            self.source,
-            self.lines[kept],
-            _filtered(self.features, kept),
-            pool=None if self.pool is None else self.pool.filter(kept),
-            **filtered,
-        )
+        features, pool = _filtered(self.features, kept), None if self.pool is None else self.pool.filter(kept)
+        return RawRounds(self.source, self.lines[kept], features, pool=pool, **filtered)
 
 
 def _filtered(features: polars.DataFrame, kept: Bools) -> polars.DataFrame:
@@ -132,16 +126,13 @@ class RawLog(Protocol):
     @property
     def format(self) -> str:
         """The format's name: parquet, csv, tsv, json-lines, dsjson, vw, obp, open-bandit, yahoo-r6a, …"""
-        ...
 
     @property
     def columns(self) -> dict[str, str]:
         """Which column or field holds the action, the reward, the propensity, the time, the sequence."""
-        ...
 
     def parts(self, rows: int = PART_ROWS) -> Iterator[RawRounds]:
         """All rounds in file order, at most ``rows`` at a time; each call starts over."""
-        ...
 
 
 class RawColumn(NamedTuple):
@@ -189,10 +180,10 @@ def numbers_of(series: polars.Series) -> npt.NDArray[Any]:
         series, unit = series.cast(polars.Int64), 1e9
     elif dtype == polars.Boolean:
         series = series.cast(polars.UInt8)
-    if unit != 1.0 or not (series.dtype.is_float() or series.dtype.is_integer()):
+    elif not (dtype.is_float() or dtype.is_integer()):
         series = series.cast(polars.Float64)
     # numpy divides; polars would multiply by the inverse, which is not the same to the bit.
-    return np.asarray(series.to_numpy() if unit == 1.0 else series.to_numpy() / unit)
+    return np.asarray(series.to_numpy() if unit == 1.0 else series.cast(polars.Float64).to_numpy() / unit)
 
 
 def as_lists(series: polars.Series) -> polars.Series:
@@ -202,16 +193,13 @@ def as_lists(series: polars.Series) -> polars.Series:
 
 def number_of(value: Any) -> float:
     """One value as ``numbers_of`` converts it; raises TypeError or ValueError if it is not a number."""
-    if isinstance(value, dt.datetime):
-        aware = value if value.tzinfo is not None else value.replace(tzinfo=dt.UTC)
-        return (aware - EPOCH) // dt.timedelta(microseconds=1) / 1e6
+    if isinstance(value, dt.time):
+        value = dt.datetime.combine(EPOCH, value.replace(tzinfo=None))
     if isinstance(value, dt.date):
-        return (value.toordinal() - EPOCH.toordinal()) * 86400.0
+        moment = value if isinstance(value, dt.datetime) else dt.datetime.combine(value, dt.time())
+        value = (moment if moment.tzinfo is not None else moment.replace(tzinfo=dt.UTC)) - EPOCH
     if isinstance(value, dt.timedelta):
         return value // dt.timedelta(microseconds=1) / 1e6
-    if isinstance(value, dt.time):
-        since = dt.timedelta(hours=value.hour, minutes=value.minute, seconds=value.second)
-        return (since // dt.timedelta(microseconds=1) + value.microsecond) * 1000 / 1e9
     if isinstance(value, str):
         raise TypeError(f"{value!r} is text")
     return float(value)
