@@ -20,20 +20,16 @@ if TYPE_CHECKING:
 
 # Actions that are counted individually, and those of them that are followed over time.
 MOST_ACTIONS, FOLLOWED = 100_000, 2_000
-# Columns of the totals of each action.
-WIDTH = 12
+WIDTH = 12  # columns of the totals of each action
 (
     COUNT, REWARDED, EARNED, SQUARES, WEIGHED, INVERSE, INVERSE_SQUARES, WEIGHED_EARNED, INVERSE_REWARDED,
     LARGEST_INVERSE, FIRST, LAST,
 ) = range(WIDTH)  # fmt: skip
-# Actions that a record lists.
-LISTED = 200
+LISTED = 200  # actions that a record lists
 # Rounds per action below which most actions are too rare; more distinct actions than this share of rounds is hopeless.
 FEWEST_EACH, MOST_DISTINCT = 5, 0.5
-# If there are more names than this, they are codes, in which case may matter.
-MOST_NAMES = 1_000
-# An action was unavailable if chance would leave it out with a probability of less than e^-25.
-RARITY = 25.0
+MOST_NAMES = 1_000  # if there are more names than this, they are codes, in which case may matter
+RARITY = 25.0  # an action was unavailable if chance would leave it out with a probability of less than e^-25
 
 
 class Presence(NamedTuple):

@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 MOST_COLUMNS, MOST_VALUES = 2_000, 200
 # A context that explains this share of the reward's variance is the reward in another form.
 LEAK_CLICKS, LEAK_NUMBERS = 0.95, 0.9995
-# Rounds of each outcome that this takes, and rounds per value.
-FEWEST_EVENTS, FEWEST_PER_VALUE = 20, 20
+FEWEST_EVENTS, FEWEST_PER_VALUE = 20, 20  # rounds of each outcome that this takes, and rounds per value
 MOSTLY_MISSING = 0.5
 # A column identifies rounds if more than this share of its values is distinct, in at least this many rounds.
 IDENTIFIES, FEWEST_ROUNDS = 0.5, 200

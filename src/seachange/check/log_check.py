@@ -15,15 +15,13 @@ if TYPE_CHECKING:
     from seachange.check.tally import Tally
 
 Severity = Literal["error", "warning", "note"]
-# Formats whose columns have names that a command can use.
-TABLES = ("parquet", "csv", "tsv", "json-lines")
+TABLES = ("parquet", "csv", "tsv", "json-lines")  # formats whose columns have names that a command can use
 # Findings about columns that a model should not use.
 USELESS = (
     "reward-leak", "action-leak", "propensity-unnamed", "column-empty", "column-constant", "column-of-ones",
     "identifier", "event-id", "identifier-text",
 )  # fmt: skip
-# Places that a finding lists, and columns that a suggested command may list.
-MOST_PLACES, MOST_LISTED = 5, 40
+MOST_PLACES, MOST_LISTED = 5, 40  # places that a finding lists, and columns that a suggested command may list
 
 
 @dataclass(frozen=True)

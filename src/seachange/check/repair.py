@@ -26,14 +26,12 @@ from seachange.log.validation import RULES
 from seachange.outputs import claim_file, written_whole
 from seachange.protocols import Bools
 
-# Findings that removing rounds does not repair.
-HOPELESS = {*RULES, "mostly-bad", "propensity-percent", "no-rounds"}
+HOPELESS = {*RULES, "mostly-bad", "propensity-percent", "no-rounds"}  # findings that removing rounds does not repair
 # With these findings, sorting by time would make things worse.
 UNORDERED = {"time-mixed-units", "time-impossible", "time-future"}
 # Rules whose rounds are removed because of what was chosen or earned.
 BIASING = {name for name, rule in RULES.items() if rule.column in ("actions", "rewards", "propensities")}
-# A temporary column of times as numbers.
-ORDER = "seachange: time"
+ORDER = "seachange: time"  # a temporary column of times as numbers
 
 
 @dataclass(frozen=True)

@@ -48,8 +48,7 @@ PROPENSITY_FIX = Fix(
     "Name their column with --columns propensity=..., or estimate them with --estimate-propensities.",
 )
 PropensitySource = Literal["logged", "estimated", "unknown"]
-# Per-round fields of a log outside its arrays.
-_OPTIONAL = ("logging_probs", "times", "sequences")
+_OPTIONAL = ("logging_probs", "times", "sequences")  # per-round fields of a log outside its arrays
 # Reads tables for ``BanditLog.from_frame``: set by the layer above, which knows how.
 _frame_readers: list[Callable[..., BanditLog]] = []
 

@@ -10,10 +10,8 @@ import numpy.typing as npt
 
 from seachange.protocols import Floats
 
-# Rows per part.
-ROWS = 1 << 17
-# Hashes that are kept: up to this many distinct values are counted exactly.
-KEPT_HASHES = 1024
+ROWS = 1 << 17  # rows per part
+KEPT_HASHES = 1024  # hashes that are kept: up to this many distinct values are counted exactly
 
 
 class Moments(NamedTuple):

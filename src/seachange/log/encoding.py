@@ -18,16 +18,7 @@ from seachange.errors import LogError, ParameterError
 from seachange.kernels.feature_rows import cross, one_hot, standardize
 from seachange.log.bandit_log import BanditLog, log_on_disk
 from seachange.log.feature_fitting import fit_features
-from seachange.log.features import (
-    Category,
-    Feature,
-    FeatureSpec,
-    Flag,
-    Hashed,
-    Number,
-    code_of,
-    code_of_missing,
-)
+from seachange.log.features import Category, Feature, FeatureSpec, Flag, Hashed, Number, code_of, code_of_missing
 from seachange.log.joint_features import ContextKind, JointFeatures
 from seachange.log.raw import (
     PART_ROWS,
@@ -59,10 +50,8 @@ from seachange.log.validation import (
 from seachange.protocols import Bools, Floats, Ints
 
 TooLarge = tuple[str, Ints, Any]  # rows of a column with numbers that are too large or infinite, and the first of them
-# Rows that are standardized at a time.
-BLOCK_ROWS = 1 << 13
-# Different reasons for rejecting lines that are counted one by one.
-MOST_REASONS, OTHER_REASONS = 100, "other reasons"
+BLOCK_ROWS = 1 << 13  # rows that are standardized at a time
+MOST_REASONS, OTHER_REASONS = 100, "other reasons"  # different reasons for rejecting lines that are counted one by one
 # Formats whose places are rows of a table; in all others they are lines of text.
 ROW_FORMATS = ("frame", "parquet", "arrow", "obp")
 # Columns that a log may lack.

@@ -25,16 +25,11 @@ Record = Mapping[str, Any]
 Get = Callable[[Record], Any]  # finds a field of a record
 Write = Callable[[Any, Any], None]  # writes the features of a value into a row
 ABSENT = object()  # a field that a record lacks, although the log always had it
-# The key of a record that lists the actions of its round, if they differ between rounds.
-ACTIONS = "actions"
-# Formats that cannot tell an empty text from a missing one.
-EMPTY_IS_MISSING = ("csv", "tsv")
-# Fields that an error lists.
-LISTED_FIELDS = 12
-# Values of a category that its description lists.
-LISTED_VALUES = 8
-# The most buckets that a model file may ask for.
-MOST_BUCKETS = 1 << 16
+ACTIONS = "actions"  # the key of a record that lists the actions of its round, if they differ between rounds
+EMPTY_IS_MISSING = ("csv", "tsv")  # formats that cannot tell an empty text from a missing one
+LISTED_FIELDS = 12  # fields that an error lists
+LISTED_VALUES = 8  # values of a category that its description lists
+MOST_BUCKETS = 1 << 16  # the most buckets that a model file may ask for
 
 
 def _labels(names: list[str], label: str, marked: bool) -> tuple[str, ...]:

@@ -24,15 +24,12 @@ import polars
 
 from seachange.protocols import Bools, Floats, Ints
 
-# Rounds per part, unless a caller wants another number.
-PART_ROWS = 1 << 17
+PART_ROWS = 1 << 17  # rounds per part, unless a caller wants another number
 # The columns of rounds besides their features.
 PER_ROUND = ("action", "reward", "propensity", "time", "sequence", "event")
-# The rule of rejected lines that break none of the rules about single rounds.
-UNREADABLE = "unreadable-lines"
+UNREADABLE = "unreadable-lines"  # the rule of rejected lines that break none of the rules about single rounds
 Kind = Literal["number", "time", "text", "numbers", "texts", "nothing", "other"]
-# Integers within this range are looked up in a table.
-WIDEST_RANGE = 1 << 16
+WIDEST_RANGE = 1 << 16  # integers within this range are looked up in a table
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 # Words that mean a missing number, in lower case; and words for 1 and 0.
 MISSING = ("", "na", "n/a", "#n/a", "nan", "null", "none", "nil", "-", "--", "?", "\\n", ".")
