@@ -75,9 +75,7 @@ class ActionChecks(Check):
             if len(self.codes) < MOST_ACTIONS:
                 self.codes.setdefault(name, len(self.codes))
         if self.count > len(self.totals):
-            more = _blank(2 * self.count)
-            more[: len(self.totals)] = self.totals
-            self.totals = more
+            self.totals = np.concatenate([self.totals, _blank(2 * self.count - len(self.totals))])
         return coded(names, lambda name: self.codes.get(name, -1))
 
     def add(self, rounds: Rounds) -> None:

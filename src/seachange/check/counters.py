@@ -64,9 +64,8 @@ class SliceSums:
             self.values[0] += np.bincount(slices, weights, SLICES)
             return
         if len(rows) and rows.max() >= len(self.values):
-            more = np.zeros((max(int(rows.max()) + 1, 2 * len(self.values)), SLICES))
-            more[: len(self.values)] = self.values
-            self.values = more
+            more = max(int(rows.max()) + 1 - len(self.values), len(self.values))
+            self.values = np.concatenate([self.values, np.zeros((more, SLICES))])
         self.values += np.bincount(rows * SLICES + slices, weights, self.values.size).reshape(self.values.shape)
 
     def part(self, rows: int, slices: int) -> Floats:

@@ -190,11 +190,11 @@ class PropensityChecks(Check):
             if column.n_rounds == tally.n_rounds and behaves_like_propensities(column, name, throughout)
         )
         if names:
-            one = len(names) == 1
-            columns = f"Column{'' if one else 's'} {', '.join(map(repr, names))} behave{'s' if one else ''}"
+            subject, verb = ("Column", "behaves") if len(names) == 1 else ("Columns", "behave")
             yield Finding(
                 "propensity-unnamed", "warning", "A context looks like the propensity",
-                f"{columns} like the probability of the action taken: the mean of 1/p is about 1 for every action.",
+                f"{subject} {', '.join(map(repr, names))} {verb} like the probability of the action taken: the mean "
+                "of 1/p is about 1 for every action.",
                 f"If so, name it: `--columns propensity={names[0]}`. If not, remove it from the contexts.", len(names),
                 names=names, numbers={"columns": len(names)},
             )  # fmt: skip

@@ -116,11 +116,7 @@ class _Sieve:
         """Write the rounds of a part that are kept, and append the others to the rejected ones."""
         if raw.rejected:
             self.reasons[UNREADABLE] += len(raw.rejected)
-            lines = [
-                {"source": each.source, "line": each.line, "reason": each.reason, "text": each.text}
-                for each in raw.rejected
-            ]
-            _append(polars.DataFrame(lines), rejected_to)
+            _append(polars.DataFrame(list(raw.rejected)).drop("rule"), rejected_to)
         if not len(raw):
             return
         bad, whys = self._broken(raw)
@@ -157,20 +153,15 @@ class _Sieve:
 def frame_of(raw: RawRounds, columns: dict[str, str]) -> polars.DataFrame:
     """A part as a table with the columns of the file; a pool becomes a list of records."""
     words = ("time", "sequence", "action", "reward", "propensity")
-    held = {columns.get(word, word): getattr(raw, word) for word in words if getattr(raw, word) is not None}
-    frame = polars.DataFrame(held)
-    frame = frame.hstack(raw.features.get_columns()) if raw.features.width else frame
-    if raw.pool is None:
+    roles = {columns.get(word, word): getattr(raw, word) for word in words if getattr(raw, word) is not None}
+    frame, pool = polars.DataFrame(roles).with_columns(raw.features.get_columns()), raw.pool
+    if pool is None or not (pool.features.width or pool.names is not None or pool.probs is not None):
         return frame
-    rows = polars.DataFrame({"round": np.repeat(np.arange(len(raw)), raw.pool.lengths)})
-    extra = {"name": raw.pool.names, "prob": raw.pool.probs}
-    fields = rows.with_columns(
-        *raw.pool.features.get_columns(),
-        *(polars.Series(name, held) for name, held in extra.items() if held is not None),
-    )
-    inside = [name for name in fields.columns if name != "round"]
-    lists = fields.group_by("round", maintain_order=True).agg(polars.struct(inside).alias("pool")) if inside else None
-    return frame if lists is None else frame.hstack([lists["pool"]])
+    extra = {"name": pool.names, "prob": pool.probs}
+    own = [polars.Series(name, values) for name, values in extra.items() if values is not None]
+    records = polars.DataFrame([*pool.features.get_columns(), *own]).to_struct("pool")
+    lists = polars.DataFrame({"round": pool.owners, "pool": records}).group_by("round", maintain_order=True).agg("pool")
+    return frame.hstack([lists["pool"]])
 
 
 def _numbered(frame: polars.DataFrame, columns: dict[str, str]) -> polars.DataFrame:

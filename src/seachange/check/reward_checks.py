@@ -14,7 +14,7 @@ import numpy as np
 from seachange.check.action_checks import COUNT, EARNED, FOLLOWED, REWARDED, ActionChecks
 from seachange.check.context_checks import ContextTally
 from seachange.check.counters import SLICES, Largest, RuleCounts, Slices
-from seachange.check.log_check import USELESS, Check, Drift, Finding, Learnability, Place, RewardCheck, share_finding
+from seachange.check.log_check import USELESS, Check, Drift, Finding, Learnability, RewardCheck, share_finding
 from seachange.check.numeric_rounds import Rounds
 from seachange.protocols import Floats
 from seachange.states.state_count import FEWEST_BLOCKS, MOST_STATES
@@ -130,17 +130,19 @@ class RewardChecks(Check):
         cuts = [i + 1 for i, gap in enumerate(np.diff(used)) if gap >= apart and beyond[i + 1] <= FEW * self.count]
         # Only rewards far above 1: small ones besides clicks are money or time.
         cuts = [i for i in cuts if not nearly_clicks or used[i] + LEAST_POWER > 1]
+        negative, numbers = broken.counts[NEGATIVE], {"lowest": self.lowest}
         if cuts:
             count, largest = int(beyond[cuts[0]]), self.largest.values[0]
             usual = 2.0 ** float(used[cuts[0] - 1] + LEAST_POWER)
             evidence = f"as large as {largest:g}; all others are below {usual:g}"
-            yield self._outlying(count, evidence, self.largest.places(count), largest=largest, usual=usual)
-        elif nearly_clicks and 0 < (negative := broken.counts[NEGATIVE]) <= FEW * self.count:
+            numbers = {"largest": largest, "usual": usual}
+            places = self.largest.places(count)
+        elif nearly_clicks and 0 < negative <= FEW * self.count:
+            count, places = negative, broken.first(NEGATIVE)
             evidence = f"negative (the lowest is {self.lowest:g}); nearly all others are 0 or 1"
-            yield self._outlying(negative, evidence, broken.first(NEGATIVE), lowest=self.lowest)
-
-    def _outlying(self, count: int, evidence: str, places: tuple[Place, ...], **numbers: float) -> Finding:
-        return share_finding(
+        else:
+            return
+        yield share_finding(
             "reward-outliers", "warning", "Rewards have outliers", count, self.count, "reward",
             f"{'is' if count == 1 else 'are'} {evidence}", OUTLIERS, places, (), **numbers,
         )  # fmt: skip
@@ -185,13 +187,10 @@ def drift_of(tally: Tally) -> Drift | None:
     if count < FEWEST_SLICES or not rewards.count:
         return None
     # A short last slice is merged into the one before.
-    short = count > 1 and lengths[-1] < lengths[0] / 2
+    starts = np.arange(count - (count > 1 and lengths[-1] < lengths[0] / 2))
 
     def by_slice(values: Floats) -> Floats:
-        found = values[..., : count - short].copy()
-        if short:
-            found[..., -1] += values[..., count - 1]
-        return found
+        return np.asarray(np.add.reduceat(values[..., :count], starts, axis=-1))
 
     observed, sums = by_slice(rewards.observed.values[0]), by_slice(rewards.sums.values[0])
     means = np.divide(sums, observed, out=np.full(len(sums), np.nan), where=observed > 0)
@@ -241,8 +240,7 @@ def learnability_of(tally: Tally) -> Learnability:
     unused = {name for each in tally.findings if each.rule in USELESS for name in each.names}
     width = sum(_coefs(each) for name, each in contexts.shared.items() if name not in unused)
     of_actions = sum(_coefs(each) for each in contexts.of_actions.values())
-    by_place = contexts.pool is not None and not contexts.pool_named
-    n_actions = contexts.pool[1] if by_place and contexts.pool is not None else tally.actions.count
+    n_actions = contexts.pool[1] if contexts.pool is not None and not contexts.pool_named else tally.actions.count
     n_coefs = of_actions + width if of_actions else n_actions * (width + 1)
     rewarded = rewards.count - rewards.zeros
     events = min(rewarded, rewards.zeros) if rewards.clicks else rewarded
@@ -251,9 +249,8 @@ def learnability_of(tally: Tally) -> Learnability:
 
 
 def _coefs(context: ContextTally) -> int:
-    if context.kind in ("number", "integer", "boolean", "date"):
-        return 1 + (context.n_missing > 0)
-    return min(context.distinct.count, MOST_VALUES) + (context.n_missing > 0)
+    one = context.kind in ("number", "integer", "boolean", "date")
+    return (1 if one else min(context.distinct.count, MOST_VALUES)) + (context.n_missing > 0)
 
 
 class LearnabilityChecks(Check):
