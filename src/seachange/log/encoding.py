@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import accumulate, product
 from typing import Any
 
@@ -26,7 +26,6 @@ from seachange.log.raw import (
     RawColumn,
     RawLog,
     RawRounds,
-    Rejected,
     as_lists,
     coded,
     distinct_texts,
@@ -82,8 +81,7 @@ def log_from_raw(
         raise ParameterError(
             f"action_names must be those of features: {', '.join(features.action_names)}. Pass only one of the two."
         )
-    rejected = RejectedLines()
-    parts = [] if on_disk else [rejected.taken_from(part) for part in raw.parts(PART_ROWS)]
+    parts = [] if on_disk else list(raw.parts(PART_ROWS))
     spec = features or fit_features(raw, raw.parts(PART_ROWS) if on_disk else parts, action_names=action_names)
     sources = _sources_in(parts)
 
@@ -93,9 +91,7 @@ def log_from_raw(
             _require_same_columns(raw, [*first, part])
             first = first or ([_without_values(part)] if len(part) else [])
             sources.update(_sources_in([part]))
-            rejected = RejectedLines()
-            good = rejected.taken_from(part)
-            yield BanditLog(**_encoded(raw, spec, [good], rejected, missing_rewards, on_bad_rows))
+            yield BanditLog(**_encoded(raw, spec, [part], missing_rewards, on_bad_rows))
 
     log = log_on_disk(encoded_parts()) if on_disk else None
     absent = [name for name in spec.sources if name not in sources] if features is not None else []
@@ -110,7 +106,7 @@ def log_from_raw(
     if n == 0:
         raise LogError("the log is empty: it needs at least one round.")
     _require_same_columns(raw, parts)
-    return BanditLog(**require_rows(_encoded(raw, spec, parts, rejected, missing_rewards, on_bad_rows), n))
+    return BanditLog(**require_rows(_encoded(raw, spec, parts, missing_rewards, on_bad_rows), n))
 
 
 def _sources_in(parts: Sequence[RawRounds]) -> set[str]:
@@ -140,38 +136,20 @@ def _place(raw: RawLog, part: RawRounds, row: int) -> str:
     return f"{_unit(raw)} {part.lines[row]}" + (f" of {part.source}" if part.source else "")
 
 
-@dataclass
-class RejectedLines:
-    """Lines that could not be read: the first one, and their number by reason."""
-
-    first: Rejected | None = None
-    reasons: Counter[str] = field(default_factory=Counter)
-
-    def taken_from(self, part: RawRounds) -> RawRounds:
-        """Count the rejected lines of a part; the part itself no longer holds them."""
-        if not part.rejected:
-            return part
-        self.first = self.first or part.rejected[0]
-        for line in part.rejected:
-            known = line.reason in self.reasons or len(self.reasons) < MOST_REASONS
-            self.reasons[line.reason if known else OTHER_REASONS] += 1
-        return replace(part, rejected=())
-
-
 def _encoded(
-    raw: RawLog,
-    spec: FeatureSpec,
-    parts: list[RawRounds],
-    rejected: RejectedLines,
-    missing_rewards: bool,
-    on_bad_rows: OnBadRows,
+    raw: RawLog, spec: FeatureSpec, parts: list[RawRounds], missing_rewards: bool, on_bad_rows: OnBadRows
 ) -> dict[str, Any]:
     """The fields of a BanditLog, possibly without any rounds. ``parts`` lose their features on the way."""
     starts = list(accumulate((len(part) for part in parts), initial=0))
-    if rejected.first is not None and on_bad_rows == "raise":
-        one, count, unit = rejected.first, rejected.reasons.total(), _unit(raw)
+    rejected, unit = [line for part in parts for line in part.rejected], _unit(raw)
+    if rejected and on_bad_rows == "raise":
+        one, total = rejected[0], starts[-1] + len(rejected)
         place, value = f"{unit} {one.line} of {one.source}", repr(one.text) if one.text else ""
-        raise ProblemError(Problem(one.rule, one.reason, place, value, count, starts[-1] + count, unit, DROP))
+        raise ProblemError(Problem(one.rule, one.reason, place, value, len(rejected), total, unit, DROP))
+    reasons = Counter(line.reason for line in rejected)
+    if len(reasons) > MOST_REASONS:
+        listed = dict(reasons.most_common(MOST_REASONS))
+        reasons = Counter({**listed, OTHER_REASONS: len(rejected) - sum(listed.values())})
     kind: ContextKind = "per action" if spec.pool else "shared" if spec.context_names else "none"
     joint = JointFeatures(kind, spec.n_actions, len(spec.context_names))
     shape = (spec.n_actions, joint.n_features) if spec.pool else (1, joint.n_features + 1)
@@ -207,7 +185,7 @@ def _encoded(
         return _place(raw, parts[place], row - starts[place])
 
     fields = without_faults(columns, faults, on_bad_rows, where)
-    return fields | {"dropped": (*rejected.reasons.items(), *fields["dropped"]), "features": spec}
+    return fields | {"dropped": (*reasons.items(), *fields["dropped"]), "features": spec}
 
 
 def _without_values(part: RawRounds) -> RawRounds:

@@ -499,17 +499,15 @@ def _require_time_order(times: Any, sequences: Any, good: Bools, where: Callable
     """Raise if time goes backwards within a sequence of the ``good`` rows."""
     if times is None:
         return
-    rows: Ints | slice = slice(None) if good.all() else np.flatnonzero(good)
+    rows = np.flatnonzero(good)
     if sequences is not None:
-        rows = np.arange(len(good))[rows]
         rows = rows[np.argsort(sequences[rows], kind="stable")]
     kept = times[rows]
     back = kept[1:] < kept[:-1]
     if sequences is not None:
         back &= sequences[rows][1:] == sequences[rows][:-1]
     if back.any():
-        i = int(back.argmax())
-        earlier, row = np.arange(len(good))[rows][i : i + 2].tolist()
+        earlier, row = rows[int(back.argmax()) :][:2].tolist()
         value = f"{_shown(times[row])} after {_shown(times[earlier])}"
         raise ProblemError(time_problem(where(row), value, int(back.sum()), len(times)))
 
@@ -522,8 +520,7 @@ def time_problem(place: str, value: str, count: int, total: int) -> Problem:
 def _names(what: str, names: Sequence[str] | None, count: int, stem: str) -> tuple[str, ...]:
     if names is None:
         return tuple(f"{stem}{i}" for i in range(count))
-    if len(names) != count:
-        raise LogError(f"{what} must have {count} names; it has {len(names)}.")
+    require(len(names) == count, f"{what} must have {count} names; it has {len(names)}.", LogError)
     if len(set(names)) < count:
         twice = next(name for name in names if list(names).count(name) > 1)
         raise LogError(f"{what} must be distinct; {twice!r} appears twice.")
