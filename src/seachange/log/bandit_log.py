@@ -23,16 +23,8 @@ import numpy as np
 import numpy.typing as npt
 
 from seachange.errors import Fix, LogError, SeachangeWarning
+from seachange.log import validation
 from seachange.log.joint_features import JointFeatures, LogArrays
-from seachange.log.validation import (
-    OnBadRows,
-    Problem,
-    ProblemError,
-    columns_from_arrays,
-    require_probabilities,
-    time_problem,
-    validated,
-)
 from seachange.params import require
 from seachange.protocols import Bools, Floats, Ints
 
@@ -109,7 +101,7 @@ class BanditLog:
         sequences: npt.ArrayLike | None = None,
         missing_rewards: bool = False,
         n_actions: int | None = None,
-        on_bad_rows: OnBadRows = "raise",
+        on_bad_rows: validation.OnBadRows = "raise",
         action_names: Sequence[str] | None = None,
         context_names: Sequence[str] | None = None,
     ) -> BanditLog:
@@ -127,8 +119,8 @@ class BanditLog:
         on_bad_rows      "drop" drops the rows that break a rule instead of raising
         """
         per_round = (actions, rewards, propensities, contexts, action_features, action_mask, logging_probs)
-        columns = columns_from_arrays((*per_round, times, sequences), n_actions, action_names, context_names)
-        return cls(**validated(columns, missing_rewards, on_bad_rows))
+        columns = validation.columns_from_arrays((*per_round, times, sequences), n_actions, action_names, context_names)
+        return cls(**validation.validated(columns, missing_rewards, on_bad_rows))
 
     @classmethod
     def from_frame(
@@ -139,7 +131,7 @@ class BanditLog:
         features: FeatureSpec | None = None,
         action_names: Sequence[str] | None = None,
         missing_rewards: bool = False,
-        on_bad_rows: OnBadRows = "raise",
+        on_bad_rows: validation.OnBadRows = "raise",
     ) -> BanditLog:
         """Read a log from a pandas, polars or arrow table.
 
@@ -234,7 +226,7 @@ class BanditLog:
         require(given.shape in shapes, f"{rule}; they have shape {given.shape}.", LogError)
         whole = given if given.ndim == 2 else None
         taken = given if whole is None else whole[np.arange(len(self)), self.actions]
-        require_probabilities(taken, whole)
+        validation.require_probabilities(taken, whole)
         return replace(
             self,
             arrays=self.arrays._replace(propensities=np.ascontiguousarray(taken)),
@@ -327,7 +319,8 @@ def log_on_disk(parts: Iterable[BanditLog]) -> BanditLog:
             _require_same_columns(first, part)
             if part.times is not None and part.sequences is None:
                 if last_time is not None and part.times[0] < last_time:
-                    raise ProblemError(time_problem(f"row {rounds}", f"{part.times[0]} after {last_time}", 0, 0))
+                    times = f"{part.times[0]} after {last_time}"
+                    raise validation.ProblemError(validation.time_problem(f"row {rounds}", times, 0, 0))
                 last_time = part.times[-1]
             for name, array in part._columns().items():
                 if name not in opened:
@@ -402,7 +395,7 @@ def require_propensities(log: BanditLog, purpose: str, without: Fix | None = Non
         missing, fix = f"{purpose} needs the propensities of the actions taken, but this log has none", PROPENSITY_FIX
         if without is not None:
             fix = Fix(f"{fix.python} {without.python}", f"{fix.shell} {without.shell or without.python}")
-        raise ProblemError(Problem("no-propensities", missing, fix=fix))
+        raise validation.ProblemError(validation.Problem("no-propensities", missing, fix=fix))
 
 
 def warn_of_estimates(log: BanditLog, purpose: str) -> None:

@@ -16,6 +16,7 @@ import polars
 from seachange.engine import cores, map_in_order
 from seachange.errors import LogError, ParameterError
 from seachange.kernels.feature_rows import cross, one_hot, standardize
+from seachange.log import validation
 from seachange.log.bandit_log import BanditLog, log_on_disk
 from seachange.log.feature_fitting import fit_features
 from seachange.log.features import Category, Feature, FeatureSpec, Flag, Hashed, Number, code_of, code_of_missing
@@ -31,20 +32,6 @@ from seachange.log.raw import (
     distinct_texts,
     numbers_of,
     raw_columns,
-)
-from seachange.log.validation import (
-    DROP,
-    LARGEST,
-    Columns,
-    Fault,
-    OnBadRows,
-    Problem,
-    ProblemError,
-    faults_of,
-    feature_fault,
-    integers_below,
-    require_rows,
-    without_faults,
 )
 from seachange.protocols import Bools, Floats, Ints
 
@@ -69,7 +56,7 @@ def log_from_raw(
     *,
     action_names: Sequence[str] | None = None,
     missing_rewards: bool = False,
-    on_bad_rows: OnBadRows = "raise",
+    on_bad_rows: validation.OnBadRows = "raise",
     on_disk: bool = False,
 ) -> BanditLog:
     """The rounds of ``raw``, encoded with ``features``, or with features fitted on all of them.
@@ -106,7 +93,7 @@ def log_from_raw(
     if n == 0:
         raise LogError("the log is empty: it needs at least one round.")
     _require_same_columns(raw, parts)
-    return BanditLog(**require_rows(_encoded(raw, spec, parts, missing_rewards, on_bad_rows), n))
+    return BanditLog(**validation.require_rows(_encoded(raw, spec, parts, missing_rewards, on_bad_rows), n))
 
 
 def _sources_in(parts: Sequence[RawRounds]) -> set[str]:
@@ -137,15 +124,16 @@ def _place(raw: RawLog, part: RawRounds, row: int) -> str:
 
 
 def _encoded(
-    raw: RawLog, spec: FeatureSpec, parts: list[RawRounds], missing_rewards: bool, on_bad_rows: OnBadRows
+    raw: RawLog, spec: FeatureSpec, parts: list[RawRounds], missing_rewards: bool, on_bad_rows: validation.OnBadRows
 ) -> dict[str, Any]:
     """The fields of a BanditLog, possibly without any rounds. ``parts`` lose their features on the way."""
     starts = list(accumulate((len(part) for part in parts), initial=0))
     rejected, unit = [line for part in parts for line in part.rejected], _unit(raw)
     if rejected and on_bad_rows == "raise":
-        one, total = rejected[0], starts[-1] + len(rejected)
+        one, counts = rejected[0], (len(rejected), starts[-1] + len(rejected))
         place, value = f"{unit} {one.line} of {one.source}", repr(one.text) if one.text else ""
-        raise ProblemError(Problem(one.rule, one.reason, place, value, len(rejected), total, unit, DROP))
+        problem = validation.Problem(one.rule, one.reason, place, value, *counts, unit, validation.DROP)
+        raise validation.ProblemError(problem)
     reasons = Counter(line.reason for line in rejected)
     if len(reasons) > MOST_REASONS:
         listed = dict(reasons.most_common(MOST_REASONS))
@@ -172,19 +160,19 @@ def _encoded(
     filled = [columns for columns, _ in encoded if len(columns["actions"])] or [encoded[0][0]]
     present = [name for name, column in filled[0].items() if column is not None]
     joined: dict[str, Any] = {name: np.concatenate([part[name] for part in filled]) for name in present}
-    columns = Columns(joint, rows, spec.action_names, spec.context_names, **joined)
-    infinite: dict[str, Fault] = {}
+    columns = validation.Columns(joint, rows, spec.action_names, spec.context_names, **joined)
+    infinite: dict[str, validation.Fault] = {}
     for name, bad, value in (each for _, large in encoded for each in large):
         kind_of_rows = "action_features" if spec.pool else "contexts"
-        first = infinite.get(name) or feature_fault(kind_of_rows, name, bad[:0], value)
+        first = infinite.get(name) or validation.feature_fault(kind_of_rows, name, bad[:0], value)
         infinite[name] = first._replace(rows=np.concatenate([first.rows, bad]))
-    faults = [*faults_of(columns, missing_rewards), *infinite.values()]
+    faults = [*validation.faults_of(columns, missing_rewards), *infinite.values()]
 
     def where(row: int) -> str:
         place = bisect_right(starts, row) - 1
         return _place(raw, parts[place], row - starts[place])
 
-    fields = without_faults(columns, faults, on_bad_rows, where)
+    fields = validation.without_faults(columns, faults, on_bad_rows, where)
     return fields | {"dropped": (*reasons.items(), *fields["dropped"]), "features": spec}
 
 
@@ -201,7 +189,7 @@ def _require_known_actions(spec: FeatureSpec, parts: Sequence[RawRounds]) -> Non
     unknown = sorted(taken - set(spec.action_names))
     if unknown:
         known = f"action {unknown[0]!r} is not one of {', '.join(spec.action_names)} ({len(unknown)} unknown in all)"
-        raise ProblemError(Problem("action-unknown", known, fix=DROP))
+        raise validation.ProblemError(validation.Problem("action-unknown", known, fix=validation.DROP))
 
 
 def fill(features: Sequence[Feature], frame: polars.DataFrame, rows: Floats) -> list[TooLarge]:
@@ -252,16 +240,15 @@ def _fill_numbers(
     places = np.array([place for _, place in numbers])
     marks = np.array([place + 1 if feature.marked else -1 for feature, place in numbers])
     means, scales = np.array([(feature.mean, feature.scale) for feature, _ in numbers]).T
-    block = np.empty((len(numbers), BLOCK_ROWS))
-    n_large = 0
+    block, largest, n_large = np.empty((len(numbers), BLOCK_ROWS)), validation.LARGEST, 0
     for start in range(0, len(rows), BLOCK_ROWS):
         end = min(start + BLOCK_ROWS, len(rows))
         for j, array in enumerate(arrays):
             block[j, : end - start] = array[start:end]
-        n_large += standardize(block[:, : end - start], means, scales, places, marks, LARGEST, rows[start:end])
+        n_large += standardize(block[:, : end - start], means, scales, places, marks, largest, rows[start:end])
     if n_large == 0:
         return []
-    large = [np.flatnonzero(np.abs(array.astype(np.float64)) > LARGEST) for array in arrays]
+    large = [np.flatnonzero(np.abs(array.astype(np.float64)) > largest) for array in arrays]
     bad = zip(numbers, arrays, large, strict=True)
     return [(feature.names[0], found, array[found[0]]) for (feature, _), array, found in bad if len(found)]
 
@@ -302,7 +289,7 @@ def _choices(spec: FeatureSpec, rounds: RawRounds) -> tuple[Floats | Ints, Bools
         codes = coded(rounds.action, lambda name: numbers.get(name, -1))
         return (codes if codes.min(initial=0) >= 0 else np.where(codes < 0, np.nan, codes)), None, None
     taken = _floats("actions", rounds.action)
-    inside = integers_below(taken, pool.lengths)
+    inside = validation.integers_below(taken, pool.lengths)
     if spec.named:
         if pool.names is None:
             raise LogError("these features have named actions, but this log does not name the actions in its lists.")
