@@ -23,17 +23,13 @@ from seachange.protocols import Floats, Ints
 if TYPE_CHECKING:
     from seachange.check.tally import Tally
 
-# Columns that are checked, and distinct values of a column whose rewards are summed individually.
-MOST_COLUMNS, MOST_VALUES = 2_000, 200
-# A context that explains this share of the reward's variance is the reward in another form.
-LEAK_CLICKS, LEAK_NUMBERS = 0.95, 0.9995
+MOST_COLUMNS, MOST_VALUES = 2_000, 200  # columns that are checked, and values of each whose rewards are summed
+LEAK_CLICKS, LEAK_NUMBERS = 0.95, 0.9995  # a context that explains this share of the variance is the reward itself
 FEWEST_EVENTS, FEWEST_PER_VALUE = 20, 20  # rounds of each outcome that this takes, and rounds per value
 MOSTLY_MISSING = 0.5
-# A column identifies rounds if more than this share of its values is distinct, in at least this many rounds.
-IDENTIFIES, FEWEST_ROUNDS = 0.5, 200
+IDENTIFIES, FEWEST_ROUNDS = 0.5, 200  # identifiers have a larger share of distinct values, in at least this many rounds
 IDENTIFIER_NAMES = re.compile(r"(.*[\W_])?(id|ids|uuid|guid|key|hash)|.*[a-z](Id|Uuid|Guid|Key|Hash)|.*ID")
-# A column moved over time by this many standard deviations of chance, and by this share of its variance.
-SURE, WORTH_TELLING = 8.0, 0.01
+SURE, WORTH_TELLING = 8.0, 0.01  # it moved by this many standard deviations, and by this share of its variance
 REMOVE = "Remove it from the contexts: `--columns contexts=A+B`."
 IGNORED = "`learn` ignores it unless you name it: `--columns contexts=A+B`."
 

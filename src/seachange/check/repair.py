@@ -27,8 +27,7 @@ from seachange.outputs import claim_file, written_whole
 from seachange.protocols import Bools
 
 HOPELESS = {*RULES, "mostly-bad", "propensity-percent", "no-rounds"}  # findings that removing rounds does not repair
-# With these findings, sorting by time would make things worse.
-UNORDERED = {"time-mixed-units", "time-impossible", "time-future"}
+UNORDERED = {"time-mixed-units", "time-impossible", "time-future"}  # sorting by time would make them worse
 # Rules whose rounds are removed because of what was chosen or earned.
 BIASING = {name for name, rule in RULES.items() if rule.column in ("actions", "rewards", "propensities")}
 ORDER = "seachange: time"  # a temporary column of times as numbers

@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from seachange.check.tally import Tally
 
 POWERS, LEAST_POWER = 800, -400  # powers of two that a reward may have; smaller ones count as 0
-# A few rewards that are larger than all others by this power of two are outliers; money varies more than clicks.
-APART, APART_CLICKS = 10, 3
+APART, APART_CLICKS = 10, 3  # outliers exceed all others by this power of two; money varies more than clicks
 FEW = 0.01
 # Rewards are still to come if the last part of the log earns less than this share of the worst part before it, with a
 # probability of less than e^-CHANCE.

@@ -32,11 +32,9 @@ MOST_FILES, MOST_QUOTED = 100, 3  # files that are named, and reasons for unread
 # Typical names of columns with one identifier per event.
 EVENTS = "event|request|decision|impression|interaction|round|row|record|log|message|click|trace|uu|gu"
 EVENT_IDS = re.compile(rf"({EVENTS})?[ _-]?(id|uuid|guid)", re.IGNORECASE)
-# An odd number that spreads the bits of a product (2^64 divided by the golden ratio).
-SPREAD = np.uint64(0x9E3779B97F4A7C15)
+SPREAD = np.uint64(0x9E3779B97F4A7C15)  # 2^64 divided by the golden ratio: spreads the bits of a product
 FALSE_ALARMS = 1e-6  # the probability of a false alarm
-# If fewer neighbors than this share a time, times are fine enough to identify rounds; and the fewest such duplicates.
-FINE, FEWEST = 0.01, 3
+FINE, FEWEST = 0.01, 3  # times identify rounds if fewer neighbors share one, and at least 3 duplicates do
 DISTINCT = 0.9  # a column identifies events if this share of its values is distinct
 
 

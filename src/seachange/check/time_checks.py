@@ -16,9 +16,8 @@ from seachange.protocols import Bools, Floats, Ints
 if TYPE_CHECKING:
     from seachange.check.tally import Tally
 
-# Units of numbers that are times since 1970: in its unit, a time is between the years 1980 and 2100.
-UNITS = {"seconds": 1.0, "milliseconds": 1e3, "microseconds": 1e6, "nanoseconds": 1e9}
-EARLIEST, LATEST = 315_532_800.0, 4_102_444_800.0
+UNITS = {"seconds": 1.0, "milliseconds": 1e3, "microseconds": 1e6, "nanoseconds": 1e9}  # of numbers since 1970
+EARLIEST, LATEST = 315_532_800.0, 4_102_444_800.0  # the years 1980 and 2100, between which times are
 DAY = 86_400.0
 GAPS = 12  # the longest gaps that are kept
 # A gap is reported if it is this many times longer than the others and the mean, among enough steps; at most this many.

@@ -41,8 +41,7 @@ PROPENSITY_FIX = Fix(
 )
 PropensitySource = Literal["logged", "estimated", "unknown"]
 _OPTIONAL = ("logging_probs", "times", "sequences")  # per-round fields of a log outside its arrays
-# Reads tables for ``BanditLog.from_frame``: set by the layer above, which knows how.
-_frame_readers: list[Callable[..., BanditLog]] = []
+_frame_readers: list[Callable[..., BanditLog]] = []  # reads tables for ``from_frame``: set by the layer above
 
 
 @dataclass(eq=False)

@@ -38,8 +38,7 @@ from seachange.protocols import Bools, Floats, Ints
 TooLarge = tuple[str, Ints, Any]  # rows of a column with numbers that are too large or infinite, and the first of them
 BLOCK_ROWS = 1 << 13  # rows that are standardized at a time
 MOST_REASONS, OTHER_REASONS = 100, "other reasons"  # different reasons for rejecting lines that are counted one by one
-# Formats whose places are rows of a table; in all others they are lines of text.
-ROW_FORMATS = ("frame", "parquet", "arrow", "obp")
+ROW_FORMATS = ("frame", "parquet", "arrow", "obp")  # their places are rows of a table; in others, lines of text
 # Columns that a log may lack.
 OPTIONAL: dict[str, Callable[[RawRounds], bool]] = {
     "a propensity": lambda rounds: rounds.propensity is not None,

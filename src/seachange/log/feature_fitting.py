@@ -24,19 +24,15 @@ from seachange.log.validation import LARGEST
 if TYPE_CHECKING:
     from seachange.log.raw import RawLog, RawRounds
 
-# A category has at most this many values, each of which occurs at least this often; the rest are "other".
-MOST_VALUES, LEAST_SEEN = 50, 3
+MOST_VALUES, LEAST_SEEN = 50, 3  # a category has at most 50 values, each seen at least 3 times; the rest are "other"
 MOST_DISTINCT, BUCKETS = 1000, 64  # columns with more distinct values than this are hashed into this many buckets
-# Longer lists of numbers are not used, and contexts are not crossed with actions into more features than this.
-LONGEST_LIST, MOST_CROSSED = 1000, 1000
-# In logs of at least this many rounds, text that never repeats and increasing integers count as identifiers.
-ENOUGH_TO_TELL = 100
+LONGEST_LIST, MOST_CROSSED = 1000, 1000  # numbers in a list, and features of contexts crossed with actions
+ENOUGH_TO_TELL = 100  # in shorter logs, text that never repeats and increasing integers may not be identifiers
 ROUNDS_OF_A_VALUE = 10  # text whose values occur less often on average counts as identifiers, too
 MOST_ERROR = 0.1  # a count of distinct values that is not exact may be off by this share, three standard errors
 DATE = re.compile(r"[12][0-9]{3}-[01][0-9](-[0-3][0-9])?([T ]|$)")  # text that is a date, as in names of folders
 OTHER = "other"  # a category's value of this name shares the feature of all other values
-# Columns that are not determined by the action are mostly found by comparing the first rounds of one action.
-HEAD_ROUNDS = 64
+HEAD_ROUNDS = 64  # most columns that the action does not determine vary within the first rounds of an action
 ROUNDS_PER_ACTION = 20  # rounds per action, on average, before a column counts as determined by the action
 
 

@@ -25,8 +25,7 @@ import polars
 from seachange.protocols import Bools, Floats, Ints
 
 PART_ROWS = 1 << 17  # rounds per part, unless a caller wants another number
-# The columns of rounds besides their features.
-PER_ROUND = ("action", "reward", "propensity", "time", "sequence", "event")
+PER_ROUND = ("action", "reward", "propensity", "time", "sequence", "event")  # columns besides the features
 UNREADABLE = "unreadable-lines"  # the rule of rejected lines that break none of the rules about single rounds
 Kind = Literal["number", "time", "text", "numbers", "texts", "nothing", "other"]
 WIDEST_RANGE = 1 << 16  # integers within this range are looked up in a table

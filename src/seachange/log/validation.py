@@ -21,8 +21,7 @@ from seachange.protocols import Bools, Floats, Ints
 
 OnBadRows = Literal["raise", "drop"]
 MOST_ACTIONS = 1_000_000  # a larger action is taken for an identifier, not for an index, unless n_actions is given
-# Probabilities written with a few decimals each are off by rounding: one probability, and the sum of k of them by √k.
-PROBABILITY_TOLERANCE = 1e-4
+PROBABILITY_TOLERANCE = 1e-4  # rounding errors of one logged probability; the sum of k has √k times that
 LEAST_PROPENSITY = 1e-12  # no real choice is less likely than this, so a smaller propensity is a mistake
 LARGEST = 1e100  # squares of rewards and features, and their sums, must stay finite
 DROP = Fix('Drop those rows with on_bad_rows="drop".', "Drop those rows with --drop-bad-rows.")
