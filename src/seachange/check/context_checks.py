@@ -165,10 +165,8 @@ class ContextTally:
     def _explained_by_number(self) -> float:
         """R² of the reward as a linear function of the number."""
         n, x, xx, r, rr, xr = self.sums
-        if n < 2:
-            return 0.0
         spread, noise = xx - x * x / n, rr - r * r / n
-        return 0.0 if not (spread > 0 and noise > 0) else float((xr - x * r / n) ** 2 / (spread * noise))
+        return float((xr - x * r / n) ** 2 / (spread * noise)) if n > 1 and spread > 0 and noise > 0 else 0.0
 
 
 def _sums(rows: Floats, places: Ints, count: int) -> Floats:

@@ -191,19 +191,14 @@ def _join(parts: list[Path], sorts: bool, target: Path, *, lists: bool) -> None:
     if sorts:
         whole = whole.sort(ORDER, maintain_order=True).drop(ORDER)
     with written_whole(target) as path:
-        if lists:
-            whole.sink_ndjson(path)
-        else:
-            whole.sink_parquet(path)
+        (whole.sink_ndjson if lists else whole.sink_parquet)(path)
 
 
-def _notes(reasons: Counter[str], rules: set[str], sorts: bool) -> list[str]:
-    notes = []
+def _notes(reasons: Counter[str], rules: set[str], sorts: bool) -> Iterator[str]:
     if count := sum(reasons[rule] for rule in BIASING):
-        notes.append(
+        yield (
             f"{count:,} rounds were removed because of their action, reward or propensity. If those are wrong more "
             "often for some actions than for others, what is learned is biased."
         )
     if "time-backwards" in rules and not sorts:
-        notes.append("Not sorted: some timestamps are wrong, so sorting by time would misplace their rounds.")
-    return notes
+        yield "Not sorted: some timestamps are wrong, so sorting by time would misplace their rounds."
