@@ -12,7 +12,7 @@ import polars
 
 from seachange.check.counters import RuleCounts
 from seachange.log.bandit_log import BanditLog
-from seachange.log.raw import PART_ROWS, Pool, RawRounds, raw_columns
+from seachange.log.raw import PART_ROWS, Pool, RawRounds, raw_columns, raw_rounds
 from seachange.log.validation import RULES, Distribution, RoundValues, broken_rounds, integers_below, too_large
 from seachange.protocols import Bools, Floats, Ints
 
@@ -171,39 +171,6 @@ class MemoryLog:
 
     def parts(self, rows: int = PART_ROWS) -> Iterator[RawRounds]:
         """All rounds, part by part; rows count from 1."""
-        start = 0
-        for chunk in self.log.chunks(rows):
-            yield _raw(chunk, start)
-            start += len(chunk)
-
-
-def _raw(log: BanditLog, start: int) -> RawRounds:
-    n, names, per_action = len(log), polars.Series(log.action_names), log.joint.kind == "per action"
-    taken, pool, times = names.gather(log.actions), None, log.times
-    shared = log.contexts if log.joint.kind == "shared" else np.empty((n, 0))
-    if log.masked or per_action or log.logging_probs is not None:
-        mask = np.broadcast_to(log.arrays.mask, (n, log.n_actions))
-        taken = polars.Series((np.cumsum(mask, axis=1) - 1)[np.arange(n), log.actions])
-        pool = Pool(
-            offsets=np.concatenate([[0], np.cumsum(mask.sum(axis=1))]),
-            features=_frame(log, log.contexts[mask] if per_action else np.empty((0, 0))),
-            names=names.gather(np.nonzero(mask)[1]),
-            probs=None if log.logging_probs is None else log.logging_probs[mask],
-        )
-    if times is not None and times.dtype.kind == "M":
-        times = times.astype("datetime64[us]")  # a unit that polars supports
-    return RawRounds(
-        source="the log",
-        lines=np.arange(start + 1, start + n + 1),
-        features=_frame(log, shared),
-        action=taken.alias("action"),
-        reward=polars.Series("reward", log.rewards),
-        propensity=polars.Series("propensity", log.propensities) if log.propensities_known else None,
-        time=None if times is None else polars.Series("time", times),
-        sequence=None if log.sequences is None else polars.Series("sequence", log.sequences),
-        pool=pool,
-    )
-
-
-def _frame(log: BanditLog, rows: Floats) -> polars.DataFrame:
-    return polars.DataFrame({name: rows[:, i] for i, name in enumerate(log.context_names[: rows.shape[1]])})
+        lists = self.log.masked or self.log.joint.kind == "per action" or self.log.logging_probs is not None
+        for rounds in self.log.chunk_slices(rows):
+            yield raw_rounds(self.log[rounds], rounds.start, lists)

@@ -379,12 +379,10 @@ def first_that_is_no_click(log: BanditLog) -> float | None:
 def require_rewards(log: BanditLog, purpose: str) -> None:
     """Raise if the log lacks rounds or rewards that ``purpose`` needs."""
     require_rounds(log, purpose)
-    if log.has_missing_rewards:
-        missing = int(np.isnan(log.arrays.rewards).sum())
-        raise LogError(
-            f"{purpose} needs a reward in every round; {missing:,} of {len(log):,} have none. "
-            "Drop those rounds with log.take(numpy.flatnonzero(~numpy.isnan(log.rewards)))."
-        )
+    missing = int(np.isnan(log.arrays.rewards).sum())
+    fix = "Drop those rounds with log.take(numpy.flatnonzero(~numpy.isnan(log.rewards)))."
+    rule = f"{purpose} needs a reward in every round; {missing:,} of {len(log):,} have none."
+    require(not missing, f"{rule} {fix}", LogError)
 
 
 def require_propensities(log: BanditLog, purpose: str, without: Fix | None = None) -> None:

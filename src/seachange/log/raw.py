@@ -16,13 +16,16 @@ from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal
 from functools import cached_property
 from math import isfinite
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import polars
 
 from seachange.protocols import Bools, Floats, Ints
+
+if TYPE_CHECKING:
+    from seachange.log.bandit_log import BanditLog
 
 PART_ROWS = 1 << 17  # rounds per part, unless a caller wants another number
 PER_ROUND = ("action", "reward", "propensity", "time", "sequence", "event")  # columns besides the features
@@ -114,6 +117,40 @@ class RawRounds:
 def _filtered(features: polars.DataFrame, kept: Bools) -> polars.DataFrame:
     """The rows that are kept; works for a table without columns, too."""
     return features.filter(polars.Series(kept)) if features.width else polars.DataFrame(height=int(kept.sum()))
+
+
+def raw_rounds(log: BanditLog, start: int, lists: bool, prefixes: tuple[str, str] = ("", "")) -> RawRounds:
+    """A log as raw rounds, of which ``start`` come before the first; with ``lists``, each lists its actions.
+
+    ``prefixes`` start the names of features that all actions share, and of those that each action has.
+    """
+    n, names, pool, times = len(log), polars.Series(log.action_names), None, log.times
+    taken = names.gather(log.actions)
+    if lists:
+        mask = np.broadcast_to(log.arrays.mask, (n, log.n_actions))
+        taken = polars.Series((np.cumsum(mask, axis=1) - 1)[np.arange(n), log.actions])
+        offsets = np.concatenate([[0], np.cumsum(mask.sum(axis=1))])
+        features = log.contexts[mask] if log.joint.kind == "per action" else np.empty((offsets[-1], 0))
+        probs = None if log.logging_probs is None else log.logging_probs[mask]
+        pool = Pool(offsets, _frame(log, features, prefixes[1]), names.gather(np.nonzero(mask)[1]), probs)
+    if times is not None and times.dtype.kind == "M":
+        times = times.astype("datetime64[us]")  # a unit that polars supports
+    return RawRounds(
+        source="the log",
+        lines=np.arange(start + 1, start + n + 1),
+        features=_frame(log, log.contexts if log.joint.kind == "shared" else np.empty((n, 0)), prefixes[0]),
+        action=taken.alias("action"),
+        reward=polars.Series("reward", log.rewards),
+        propensity=polars.Series("propensity", log.propensities) if log.propensities_known else None,
+        time=None if times is None else polars.Series("time", times),
+        sequence=None if log.sequences is None else polars.Series("sequence", log.sequences),
+        pool=pool,
+    )
+
+
+def _frame(log: BanditLog, rows: Floats, prefix: str) -> polars.DataFrame:
+    columns = {prefix + name: rows[:, i] for i, name in enumerate(log.context_names[: rows.shape[1]])}
+    return polars.DataFrame(columns) if columns else polars.DataFrame(height=len(rows))
 
 
 class RawLog(Protocol):
