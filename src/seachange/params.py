@@ -7,7 +7,7 @@ from dataclasses import MISSING, fields
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from seachange.errors import NotFittedError, ParameterError
+from seachange.errors import NotFittedError, ParameterError, SeachangeError
 from seachange.registry import Arrays, SavedPart
 
 if TYPE_CHECKING:
@@ -85,10 +85,10 @@ def require_count(name: str, value: Any, *, auto: bool = False) -> None:
     require((auto and value == "auto") or (whole and value >= 1), f"{name} must be at least 1{choices}; got {value!r}.")
 
 
-def require(holds: bool, rule: str) -> None:
-    """Raise a ``ParameterError`` with the text ``rule`` unless it ``holds``."""
+def require(holds: bool, rule: str, error: type[SeachangeError] = ParameterError) -> None:
+    """Raise an error with the text ``rule`` unless it ``holds``."""
     if not holds:
-        raise ParameterError(rule)
+        raise error(rule)
 
 
 def table_of(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -9,10 +9,10 @@ import pytest
 from check.broken_logs import BROKEN, broken_log, with_values
 from check.tables import TableLog, sound_table, unreadable
 from full_disk import small_files
-from seachange.check import check_log, open_log
+from seachange.check import check_log
 from seachange.check.repair import fix_log, rejected_path
 from seachange.errors import LogError, OutputError
-from seachange.reading import read_log
+from seachange.reading import open_raw, read_log
 
 # What leaving rounds out, or sorting, repairs.
 REPAIRABLE = {
@@ -117,14 +117,14 @@ def test_events_of_dsjson_that_were_written_twice_are_told_and_left_out(tmp_path
     assert not check_log(tmp_path / "sound.json").rules() & {"duplicate-rounds", "repeated-event-ids"}
     again = [lines[7], lines[8], lines[9].replace('"_label_cost": -', '"_label_cost": ')]
     (tmp_path / "log.json").write_text("\n".join([*lines, *again]))
-    raw = open_log(tmp_path / "log.json")
+    raw = open_raw(tmp_path / "log.json")
     found = {each.rule: each for each in check_log(raw).findings}
     assert [place.line for place in found["duplicate-rounds"].places] == [301, 302]
     assert [place.line for place in found["repeated-event-ids"].places] == [303]
     assert "'EventId' of an earlier round" in found["repeated-event-ids"].evidence
     repair = fix_log(raw, check_log(raw), tmp_path / "clean.dsjson")
     assert (repair.n_written, repair.reasons) == (301, {"duplicate-rounds": 2})
-    (written,) = open_log(tmp_path / "clean.dsjson").parts()
+    (written,) = open_raw(tmp_path / "clean.dsjson").parts()
     assert written.event.to_list() == [*(f"e{t}" for t in range(300)), "e9"]
     one_name = "\n".join(lines).replace('"EventId": "e', '"EventId": "", "old": "')
     (tmp_path / "log.json").write_text(one_name)
@@ -141,7 +141,7 @@ def test_a_log_with_lists_of_actions_is_written_as_dsjson_that_reads_back(tmp_pa
         lines.append(json.dumps(label | when | {"p": [1 / n] * n, "c": {"user": {"age": t % 7}, "_multi": items}}))
     lines[10], lines[20:30] = "{", lines[20:30][::-1]  # one line is broken, and ten are out of order
     (tmp_path / "log.json").write_text("\n".join(lines))
-    raw = open_log(tmp_path / "log.json")
+    raw = open_raw(tmp_path / "log.json")
     with pytest.raises(LogError, match=r"should end in \.dsjson"):
         fix_log(raw, check_log(raw), tmp_path / "clean.parquet")
     repair = fix_log(raw, check_log(raw), tmp_path / "clean.dsjson")
@@ -158,7 +158,7 @@ def test_a_full_disk_is_an_error_of_ours_and_leaves_the_log_as_it_was(tmp_path, 
     out.parent.mkdir()
     with_values(sound_table(), "propensity", np.arange(0, 5_000, 3), 0.0).write_csv(log)
     before = log.read_bytes()
-    raw = open_log(log)
+    raw = open_raw(log)
     found = check_log(raw)
     with small_files(limit), pytest.raises(OutputError, match="File too large") as error:
         fix_log(raw, found, out)

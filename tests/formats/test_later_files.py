@@ -6,7 +6,7 @@ import math
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import seachange as sc
@@ -132,6 +132,7 @@ def test_lines_of_json_are_encoded_alike_in_any_company(tmp_path, made):
 
 @settings(max_examples=examples(300), deadline=None)
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1))
+@example([562949953421312.25, 2.0**-1017])
 def test_a_number_among_texts_has_the_text_that_polars_gives_it(numbers):
     from seachange.log.raw import text_of
 

@@ -72,7 +72,7 @@ def test_the_number_of_distinct_texts_is_estimated_over_parts():
     parts = [pl.Series([f"{i % 30_000}" for i in range(start, start + 20_000)]) for start in range(0, 80_000, 20_000)]
     facts = feature_fitting.ColumnFacts()
     for part in parts:
-        facts.merge(feature_fitting._facts(feature_fitting.RawColumn("x", "text", part)))
+        facts.merge(feature_fitting._facts("x", "text", part))
     assert facts.distinct.count == pytest.approx(30_000, rel=0.1)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from seachange.check.log_check import Finding, LogCheck
@@ -10,14 +9,14 @@ from seachange.check.numeric_rounds import MemoryLog
 from seachange.check.tally import assessed
 from seachange.log.bandit_log import BanditLog
 from seachange.log.raw import RawLog
-from seachange.reading import open_raw
+from seachange.reading import Roles, open_raw
 
 __all__ = ["Finding", "LogCheck", "check_log"]
 
 
 def check_log(
     log: str | Path | BanditLog | RawLog,
-    columns: Mapping[str, str | Sequence[str]] | None = None,
+    columns: Roles | None = None,
     *,
     format: str | None = None,
     name: str | None = None,
@@ -31,17 +30,6 @@ def check_log(
     Up to a million different rounds are compared for duplicates; in longer logs, a random share of them is
     (``duplicates_seen``). Only the first 100,000 actions are counted individually.
     """
-    raw = open_log(log, columns, format=format)
-    return assessed(raw, name or (str(log) if isinstance(log, str | Path) else "LOG"))
-
-
-def open_log(
-    log: str | Path | BanditLog | RawLog,
-    columns: Mapping[str, str | Sequence[str]] | None = None,
-    *,
-    format: str | None = None,
-) -> RawLog:
-    """``log`` as a raw log."""
-    if isinstance(log, BanditLog):
-        return MemoryLog(log)
-    return open_raw(log, columns, format=format) if isinstance(log, str | Path) else log
+    if isinstance(log, str | Path):
+        return assessed(open_raw(log, columns, format=format), name or str(log))
+    return assessed(MemoryLog(log) if isinstance(log, BanditLog) else log, name or "LOG")

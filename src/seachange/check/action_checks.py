@@ -18,22 +18,16 @@ from seachange.protocols import Bools, Floats, Ints
 if TYPE_CHECKING:
     from seachange.check.tally import Tally
 
-# Actions that are counted individually, and those of them that are followed over time.
-MOST_ACTIONS, FOLLOWED = 100_000, 2_000
-# Columns of the totals of each action.
-WIDTH = 12
+MOST_ACTIONS, FOLLOWED = 100_000, 2_000  # actions that are counted individually, and those followed over time
+WIDTH = 12  # columns of the totals of each action
 (
     COUNT, REWARDED, EARNED, SQUARES, WEIGHED, INVERSE, INVERSE_SQUARES, WEIGHED_EARNED, INVERSE_REWARDED,
     LARGEST_INVERSE, FIRST, LAST,
 ) = range(WIDTH)  # fmt: skip
-# Actions that a record lists.
-LISTED = 200
-# Rounds per action below which most actions are too rare; more distinct actions than this share of rounds is hopeless.
-FEWEST_EACH, MOST_DISTINCT = 5, 0.5
-# If there are more names than this, they are codes, in which case may matter.
-MOST_NAMES = 1_000
-# An action was unavailable if chance would leave it out with a probability of less than e^-25.
-RARITY = 25.0
+LISTED = 200  # actions that a record lists
+FEWEST_EACH, MOST_DISTINCT = 5, 0.5  # rounds per action that are needed, and actions per round that are hopeless
+MOST_NAMES = 1_000  # if there are more names than this, they are codes, in which case may matter
+RARITY = 25.0  # an action was unavailable if chance would leave it out with a probability of less than e^-25
 
 
 class Presence(NamedTuple):
@@ -79,9 +73,7 @@ class ActionChecks(Check):
             if len(self.codes) < MOST_ACTIONS:
                 self.codes.setdefault(name, len(self.codes))
         if self.count > len(self.totals):
-            more = _blank(2 * self.count)
-            more[: len(self.totals)] = self.totals
-            self.totals = more
+            self.totals = np.concatenate([self.totals, _blank(2 * self.count - len(self.totals))])
         return coded(names, lambda name: self.codes.get(name, -1))
 
     def add(self, rounds: Rounds) -> None:

@@ -17,24 +17,19 @@ from seachange.check.round_checks import EVENT_IDS
 from seachange.formats.column_roles import ROW_NUMBERS
 from seachange.log.column_statistics import Distinct
 from seachange.log.feature_fitting import MOST_DISTINCT, ROUNDS_OF_A_VALUE, ActionColumns
-from seachange.log.raw import distinct_texts, raw_columns
+from seachange.log.raw import raw_columns
 from seachange.protocols import Floats, Ints
 
 if TYPE_CHECKING:
     from seachange.check.tally import Tally
 
-# Columns that are checked, and distinct values of a column whose rewards are summed individually.
-MOST_COLUMNS, MOST_VALUES = 2_000, 200
-# A context that explains this share of the reward's variance is the reward in another form.
-LEAK_CLICKS, LEAK_NUMBERS = 0.95, 0.9995
-# Rounds of each outcome that this takes, and rounds per value.
-FEWEST_EVENTS, FEWEST_PER_VALUE = 20, 20
+MOST_COLUMNS, MOST_VALUES = 2_000, 200  # columns that are checked, and values of each whose rewards are summed
+LEAK_CLICKS, LEAK_NUMBERS = 0.95, 0.9995  # a context that explains this share of the variance is the reward itself
+FEWEST_EVENTS, FEWEST_PER_VALUE = 20, 20  # rounds of each outcome that this takes, and rounds per value
 MOSTLY_MISSING = 0.5
-# A column identifies rounds if more than this share of its values is distinct, in at least this many rounds.
-IDENTIFIES, FEWEST_ROUNDS = 0.5, 200
+IDENTIFIES, FEWEST_ROUNDS = 0.5, 200  # identifiers have a larger share of distinct values, in at least this many rounds
 IDENTIFIER_NAMES = re.compile(r"(.*[\W_])?(id|ids|uuid|guid|key|hash)|.*[a-z](Id|Uuid|Guid|Key|Hash)|.*ID")
-# A column moved over time by this many standard deviations of chance, and by this share of its variance.
-SURE, WORTH_TELLING = 8.0, 0.01
+SURE, WORTH_TELLING = 8.0, 0.01  # it moved by this many standard deviations, and by this share of its variance
 REMOVE = "Remove it from the contexts: `--columns contexts=A+B`."
 IGNORED = "`learn` ignores it unless you name it: `--columns contexts=A+B`."
 
@@ -170,10 +165,8 @@ class ContextTally:
     def _explained_by_number(self) -> float:
         """R² of the reward as a linear function of the number."""
         n, x, xx, r, rr, xr = self.sums
-        if n < 2:
-            return 0.0
         spread, noise = xx - x * x / n, rr - r * r / n
-        return 0.0 if not (spread > 0 and noise > 0) else float((xr - x * r / n) ** 2 / (spread * noise))
+        return float((xr - x * r / n) ** 2 / (spread * noise)) if n > 1 and spread > 0 and noise > 0 else 0.0
 
 
 def _sums(rows: Floats, places: Ints, count: int) -> Floats:
@@ -222,11 +215,11 @@ class ContextChecks(Check):
 
     def add(self, rounds: Rounds) -> None:
         """Count the features of a part."""
-        raw, columns = rounds.raw, rounds.columns
-        self._add(self.shared, columns, rounds.rewards, rounds.slices)
+        raw = rounds.raw
+        self._add(self.shared, rounds.columns, rounds.rewards, rounds.slices)
         pool = raw.pool
         if pool is None:
-            self.by_action.merge(ActionColumns.of(raw.action, distinct_texts(raw.action), columns.items()))
+            self.by_action.merge(ActionColumns.of(raw))
             return
         low, high = int(pool.lengths.min()), int(pool.lengths.max())
         self.pool = (low, high) if self.pool is None else (min(low, self.pool[0]), max(high, self.pool[1]))

@@ -12,12 +12,9 @@ from seachange.check.log_check import MOST_PLACES, Place
 from seachange.protocols import Bools, Floats, Ints
 
 Hashes = npt.NDArray[np.uint64]
-# A log has between half this many slices and this many.
-SLICES = 40
-# Keys that a table holds: 16 MiB.
-LARGEST = 1 << 20
-# What a table knows about a key.
-NEW, OTHER, SAME, LEFT_OUT = 0, 1, 2, 3
+SLICES = 40  # a log has between half this many slices and this many
+LARGEST = 1 << 20  # keys that a table holds: 16 MiB
+NEW, OTHER, SAME, LEFT_OUT = 0, 1, 2, 3  # what a table knows about a key
 
 
 class Slices:
@@ -67,9 +64,8 @@ class SliceSums:
             self.values[0] += np.bincount(slices, weights, SLICES)
             return
         if len(rows) and rows.max() >= len(self.values):
-            more = np.zeros((max(int(rows.max()) + 1, 2 * len(self.values)), SLICES))
-            more[: len(self.values)] = self.values
-            self.values = more
+            more = max(int(rows.max()) + 1 - len(self.values), len(self.values))
+            self.values = np.concatenate([self.values, np.zeros((more, SLICES))])
         self.values += np.bincount(rows * SLICES + slices, weights, self.values.size).reshape(self.values.shape)
 
     def part(self, rows: int, slices: int) -> Floats:
@@ -106,22 +102,24 @@ class RuleCounts:
 class Largest:
     """The largest values and their places, largest first."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int = MOST_PLACES) -> None:
         self.count = count
-        self.values: list[float] = []
-        self._places: list[Place] = []
+        self._entries: list[tuple[float, Place]] = []
+
+    @property
+    def values(self) -> list[float]:
+        """Largest first."""
+        return [value for value, _ in self._entries]
 
     def add(self, values: Floats, source: str, lines: Ints) -> None:
         """Keep the largest of these and the earlier ones; only positive ones count."""
         top = np.argsort(-np.nan_to_num(values, nan=-np.inf), kind="stable")[: self.count]
-        pairs = [*zip(self.values, self._places, strict=True)]
-        pairs += [(float(values[i]), Place(source, int(lines[i]))) for i in top if values[i] > 0]
-        pairs = sorted(pairs, key=lambda pair: -pair[0])[: self.count]
-        self.values, self._places = [value for value, _ in pairs], [place for _, place in pairs]
+        new = [(float(values[i]), Place(source, int(lines[i]))) for i in top if values[i] > 0]
+        self._entries = sorted([*self._entries, *new], key=lambda entry: -entry[0])[: self.count]
 
     def places(self, count: int) -> tuple[Place, ...]:
         """Of the largest, in order."""
-        return tuple(sorted(self._places[:count], key=lambda place: (place.source, place.line)))
+        return tuple(sorted((place for _, place in self._entries[:count]), key=lambda each: (each.source, each.line)))
 
 
 class SeenKeys:

@@ -15,15 +15,13 @@ if TYPE_CHECKING:
     from seachange.check.tally import Tally
 
 Severity = Literal["error", "warning", "note"]
-# Formats whose columns have names that a command can use.
-TABLES = ("parquet", "csv", "tsv", "json-lines")
+TABLES = ("parquet", "csv", "tsv", "json-lines")  # formats whose columns have names that a command can use
 # Findings about columns that a model should not use.
 USELESS = (
     "reward-leak", "action-leak", "propensity-unnamed", "column-empty", "column-constant", "column-of-ones",
     "identifier", "event-id", "identifier-text",
 )  # fmt: skip
-# Places that a finding lists, and columns that a suggested command may list.
-MOST_PLACES, MOST_LISTED = 5, 40
+MOST_PLACES, MOST_LISTED = 5, 40  # places that a finding lists, and columns that a suggested command may list
 
 
 @dataclass(frozen=True)
@@ -224,35 +222,34 @@ def next_command(check: LogCheck) -> str:
     """The command to run next; empty if the log must be repaired by hand."""
     if check.worst == "error":
         return ""
-    rules, mapping = check.rules(), _mapping(check)
+    rules = check.rules()
     if rules & {"time-backwards", "duplicate-rounds"}:
-        columns = ["--columns", mapping] if mapping else []
-        ending = "parquet" if check.pool is None else "dsjson"
-        return shlex.join(["seachange", "check", check.log, *columns, "--fix", f"{_stem(check.log)}-clean.{ending}"])
+        out = f"{_stem(check.log)}-clean.{'parquet' if check.pool is None else 'dsjson'}"
+        return shlex.join(["seachange", "check", check.log, *_columns_option(check), "--fix", out])
     bad_rows = bool(rules & {*RULES, "rewards-late"}) or check.n_unreadable > 0
     return learn_command(check, check.log, drop_bad_rows=bad_rows)
 
 
 def learn_command(check: LogCheck, log: str, *, drop_bad_rows: bool) -> str:
     """The command that learns from ``log``, whose check this is."""
-    rules, mapping = check.rules(), _mapping(check)
-    columns = ["--columns", mapping] if mapping else []
+    rules = check.rules()
     useless = {name for each in check.findings if each.rule in USELESS for name in each.names}
     kept = [each.name for each in check.contexts if each.name not in useless]
     # Columns that are merely useless are ignored by learn anyway.
-    if check.format in TABLES and rules & {"reward-leak", "identifier"} and kept and len(kept) <= MOST_LISTED:
-        columns = ["--columns", ",".join(filter(None, (mapping, f"contexts={'+'.join(kept)}")))]
-    options = ["--estimate-propensities"] if "no-propensities" in rules else []
+    listed = check.format in TABLES and rules & {"reward-leak", "identifier"} and 0 < len(kept) <= MOST_LISTED
+    options = _columns_option(check, *([f"contexts={'+'.join(kept)}"] if listed else []))
+    options += ["--estimate-propensities"] if "no-propensities" in rules else []
     options += ["--drop-bad-rows"] if drop_bad_rows else []
     options += ["--oracle", "none"] if "few-rewards" in rules else []
-    return shlex.join(["seachange", "learn", log, *columns, *options, "-o", f"{_stem(log)}.seachange"])
+    return shlex.join(["seachange", "learn", log, *options, "-o", f"{_stem(log)}.seachange"])
 
 
-def _mapping(check: LogCheck) -> str:
+def _columns_option(check: LogCheck, *more: str) -> list[str]:
     named = dict(check.columns) if check.format in TABLES else {}
     if named and (found := [each.names[0] for each in check.findings if each.rule == "propensity-unnamed"]):
         named["propensity"] = found[0]
-    return ",".join(f"{role}={column}" for role, column in named.items() if role != column)
+    mapping = [*(f"{role}={column}" for role, column in named.items() if role != column), *more]
+    return ["--columns", ",".join(mapping)] if mapping else []
 
 
 def _stem(log: str) -> str:

@@ -10,9 +10,10 @@ import numpy as np
 import numpy.typing as npt
 import polars
 
+from seachange.check.counters import RuleCounts
 from seachange.log.bandit_log import BanditLog
-from seachange.log.raw import PART_ROWS, Pool, RawRounds, raw_columns
-from seachange.log.validation import Distribution, RoundValues, broken_rounds, integers_below, too_large
+from seachange.log.raw import PART_ROWS, Pool, RawRounds, raw_columns, raw_rounds
+from seachange.log.validation import RULES, Distribution, RoundValues, broken_rounds, integers_below, too_large
 from seachange.protocols import Bools, Floats, Ints
 
 
@@ -30,6 +31,7 @@ class Rounds:
     broken: dict[str, Bools]  # rule → (n,) the rounds that break it
     slices: Ints = field(init=False)  # (n,) the slice of time
     codes: Ints = field(init=False)  # (n,) the action's number; -1: none
+    counts: RuleCounts = field(init=False)  # of the whole log
 
     def __len__(self) -> int:
         return len(self.raw)
@@ -38,6 +40,10 @@ class Rounds:
     def bad(self) -> Bools:
         """(n,) whether a round breaks any rule."""
         return np.asarray(np.logical_or.reduce(list(self.broken.values())))
+
+    def report(self, rule: str, rows: Bools | Ints) -> None:
+        """Count the rounds that break a rule."""
+        self.counts.add(rule, self.raw.source, self.raw.lines[rows])
 
     @property
     def columns(self) -> dict[str, polars.Series]:
@@ -51,11 +57,8 @@ def numeric_rounds(raw: RawRounds) -> Rounds:
     rewards, text_rewards = numbers_of(raw.reward)
     logged = None if raw.propensity is None else numbers_of(raw.propensity)[0]
     times, dated = (None, False) if raw.time is None else times_of(raw.time)
-    inside = ~(np.isnan(places) | (places < 0) | (places >= n_actions))
-    infinite = np.zeros(len(raw), dtype=bool)
-    for column in raw.features.select(polars.selectors.float()).iter_columns():
-        infinite |= too_large(column.to_numpy())
-    pool = raw.pool
+    floats = raw.features.select(polars.selectors.float()).iter_columns()
+    infinite = np.logical_or.reduce([np.zeros(len(raw), dtype=bool), *(too_large(each.to_numpy()) for each in floats)])
     broken = broken_rounds(
         RoundValues(
             actions=places,
@@ -63,18 +66,15 @@ def numeric_rounds(raw: RawRounds) -> Rounds:
             rewards=rewards,
             text_rewards=text_rewards,
             propensities=logged,
-            distribution=None if pool is None or logged is None else _distribution(pool, places, inside),
+            distribution=None if raw.pool is None or logged is None else _distribution(raw.pool, places),
             infinite_contexts=infinite,
             times=times,
             no_sequence=None if raw.sequence is None else raw.sequence.is_null().to_numpy(),
         )
     )
     rewards[broken["reward-infinite"]] = np.nan
-    propensities = logged
-    if logged is not None:
-        invalid = ("propensity-missing", "propensity-zero", "propensity-negative", "propensity-above-one")
-        bad = np.logical_or.reduce([broken[rule] for rule in (*invalid, "propensity-tiny")])
-        propensities = np.where(bad, np.nan, logged)
+    invalid = [rows for rule, rows in broken.items() if RULES[rule].column == "propensities"]
+    propensities = None if logged is None else np.where(np.logical_or.reduce(invalid), np.nan, logged)
     return Rounds(raw, names, rewards, propensities, logged, times, dated, broken)
 
 
@@ -139,25 +139,25 @@ def _actions(raw: RawRounds) -> tuple[Floats, Any, polars.Series]:
     if pool.names is None:
         chosen = polars.Series(np.where(inside, places, 0)).cast(polars.Int64).cast(polars.String)
     else:
-        chosen = pool.names.gather(_chosen(pool, places, inside)).cast(polars.String)
+        chosen = pool.names.gather(_chosen(pool, places)).cast(polars.String)
     return places, pool.lengths, chosen.set(polars.Series(~inside), None)
 
 
-def _chosen(pool: Pool, places: Floats, inside: Bools) -> Ints:
+def _chosen(pool: Pool, places: Floats) -> Ints:
     """(n,) the row of the pool that holds the action taken; any row if there is none."""
-    rows = pool.offsets[:-1] + np.where(inside, places, 0).astype(np.int64)
+    rows = pool.offsets[:-1] + np.where(integers_below(places, pool.lengths), places, 0).astype(np.int64)
     return np.minimum(rows, max(int(pool.offsets[-1]) - 1, 0))
 
 
-def _distribution(pool: Pool, places: Floats, inside: Bools) -> Distribution | None:
+def _distribution(pool: Pool, places: Floats) -> Distribution | None:
     """The logging distributions; those of empty lists are fine, as their actions are not."""
     if pool.probs is None or not len(pool.probs):
         return None
     lengths, n = pool.lengths, len(places)
-    sums, lowest = np.bincount(pool.owners, pool.probs, n), np.full(n, np.inf)
+    sums = np.bincount(pool.owners, pool.probs, n).astype(np.float64)
+    sums[lengths == 0], lowest = 1.0, np.full(n, np.inf)
     np.minimum.at(lowest, pool.owners, pool.probs)
-    taken = pool.probs[_chosen(pool, places, inside)]
-    return Distribution(np.where(lengths > 0, sums, 1.0), lowest, taken, np.maximum(lengths, 1))
+    return Distribution(sums, lowest, pool.probs[_chosen(pool, places)], np.maximum(lengths, 1))
 
 
 class MemoryLog:
@@ -171,39 +171,6 @@ class MemoryLog:
 
     def parts(self, rows: int = PART_ROWS) -> Iterator[RawRounds]:
         """All rounds, part by part; rows count from 1."""
-        start = 0
-        for chunk in self.log.chunks(rows):
-            yield _raw(chunk, start)
-            start += len(chunk)
-
-
-def _raw(log: BanditLog, start: int) -> RawRounds:
-    n, names, per_action = len(log), polars.Series(log.action_names), log.joint.kind == "per action"
-    taken, pool, times = names.gather(log.actions), None, log.times
-    shared = log.contexts if log.joint.kind == "shared" else np.empty((n, 0))
-    if log.masked or per_action or log.logging_probs is not None:
-        mask = np.broadcast_to(log.arrays.mask, (n, log.n_actions))
-        taken = polars.Series((np.cumsum(mask, axis=1) - 1)[np.arange(n), log.actions])
-        pool = Pool(
-            offsets=np.concatenate([[0], np.cumsum(mask.sum(axis=1))]),
-            features=_frame(log, log.contexts[mask] if per_action else np.empty((0, 0))),
-            names=names.gather(np.nonzero(mask)[1]),
-            probs=None if log.logging_probs is None else log.logging_probs[mask],
-        )
-    if times is not None and times.dtype.kind == "M":
-        times = times.astype("datetime64[us]")  # a unit that polars supports
-    return RawRounds(
-        source="the log",
-        lines=np.arange(start + 1, start + n + 1),
-        features=_frame(log, shared),
-        action=taken.alias("action"),
-        reward=polars.Series("reward", log.rewards),
-        propensity=polars.Series("propensity", log.propensities) if log.propensities_known else None,
-        time=None if times is None else polars.Series("time", times),
-        sequence=None if log.sequences is None else polars.Series("sequence", log.sequences),
-        pool=pool,
-    )
-
-
-def _frame(log: BanditLog, rows: Floats) -> polars.DataFrame:
-    return polars.DataFrame({name: rows[:, i] for i, name in enumerate(log.context_names[: rows.shape[1]])})
+        lists = self.log.masked or self.log.joint.kind == "per action" or self.log.logging_probs is not None
+        for rounds in self.log.chunk_slices(rows):
+            yield raw_rounds(self.log[rounds], rounds.start, lists)

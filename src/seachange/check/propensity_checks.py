@@ -20,7 +20,7 @@ import numpy as np
 import polars
 
 from seachange.check.action_checks import INVERSE, INVERSE_SQUARES, LARGEST_INVERSE, WEIGHED
-from seachange.check.counters import RuleCounts, Slices, SliceSums
+from seachange.check.counters import Slices, SliceSums
 from seachange.check.log_check import Check, Finding, PropensityCheck, share_finding
 from seachange.check.numeric_rounds import Rounds, numbers_of
 from seachange.propensities.signature import InverseSums, behaves_like_propensities
@@ -29,19 +29,13 @@ from seachange.protocols import Bools, Floats, Ints
 if TYPE_CHECKING:
     from seachange.check.tally import Tally
 
-# From this propensity on, a choice was almost certain.
-CERTAIN = 0.95
-# Columns among which unnamed propensities are looked for.
-MOST_COLUMNS = 500
-# Propensities are all 1 if more than this share is; and few are if less than that.
-ALL_ONES, FEW_ONES = 0.99, 0.05
-# The probability of a false alarm, whatever the number of actions.
-FALSE_ALARMS = 1e-6
-# A smaller deviation from 1 may be due to rounding.
-MATERIAL = 0.05
+CERTAIN = 0.95  # from this propensity on, a choice was almost certain
+MOST_COLUMNS = 500  # columns among which unnamed propensities are looked for
+ALL_ONES, FEW_ONES = 0.99, 0.05  # propensities are all 1 if more than this share is; and few are if less than that
+FALSE_ALARMS = 1e-6  # the probability of a false alarm, whatever the number of actions
+MATERIAL = 0.05  # a smaller deviation from 1 may be due to rounding
 FEWEST_ROUNDS = 100
-# A long log needs this effective sample size to evaluate the random policy.
-FEWEST_EFFECTIVE = 100.0
+FEWEST_EFFECTIVE = 100.0  # a long log needs this effective sample size to evaluate the random policy
 # If most choices were certain: the share of rounds that must remain effective, and the share of the random policy's
 # choices that must have been seen.
 FEWEST_LEFT, LEAST_SEEN = 0.01, 2 / 3
@@ -51,8 +45,7 @@ ESTIMATE = "Log the probability that each action is chosen with, or estimate it:
 class PropensityChecks(Check):
     """Sums of propensities and their inverses."""
 
-    def __init__(self, slices: Slices, broken: RuleCounts) -> None:
-        self.broken = broken
+    def __init__(self, slices: Slices) -> None:
         self.present = False
         self.count = self.n_ones = self.n_certain = self.n_percent = self.n_logged = 0
         self.lowest, self.highest = np.inf, -np.inf
@@ -106,10 +99,9 @@ class PropensityChecks(Check):
                 numbers = numbers_of(column)[0] if column.dtype.is_numeric() else np.full(len(column), np.nan)
                 self.candidates[name].add(numbers, codes)
 
-    @property
-    def percents(self) -> bool:
+    def percents(self, tally: Tally) -> bool:
         """Whether the propensities look like percentages."""
-        return self.n_percent > 0.5 * max(self.n_logged, 1) and self.broken.counts["propensity-negative"] == 0
+        return self.n_percent > 0.5 * max(self.n_logged, 1) and tally.broken.counts["propensity-negative"] == 0
 
     @property
     def effective(self) -> float:
@@ -164,7 +156,7 @@ class PropensityChecks(Check):
                     numbers={"rounds": tally.n_rounds},
                 )  # fmt: skip
             return
-        if self.percents:
+        if self.percents(tally):
             yield share_finding(
                 "propensity-percent", "error", "Propensities look like percentages", self.n_percent, self.n_logged,
                 "propensity", "are between 1 and 100", "Divide them by 100.",
@@ -198,11 +190,11 @@ class PropensityChecks(Check):
             if column.n_rounds == tally.n_rounds and behaves_like_propensities(column, name, throughout)
         )
         if names:
-            one = len(names) == 1
-            columns = f"Column{'' if one else 's'} {', '.join(map(repr, names))} behave{'s' if one else ''}"
+            subject, verb = ("Column", "behaves") if len(names) == 1 else ("Columns", "behave")
             yield Finding(
                 "propensity-unnamed", "warning", "A context looks like the propensity",
-                f"{columns} like the probability of the action taken: the mean of 1/p is about 1 for every action.",
+                f"{subject} {', '.join(map(repr, names))} {verb} like the probability of the action taken: the mean "
+                "of 1/p is about 1 for every action.",
                 f"If so, name it: `--columns propensity={names[0]}`. If not, remove it from the contexts.", len(names),
                 names=names, numbers={"columns": len(names)},
             )  # fmt: skip

@@ -26,14 +26,11 @@ from seachange.log.validation import RULES
 from seachange.outputs import claim_file, written_whole
 from seachange.protocols import Bools
 
-# Findings that removing rounds does not repair.
-HOPELESS = {*RULES, "mostly-bad", "propensity-percent", "no-rounds"}
-# With these findings, sorting by time would make things worse.
-UNORDERED = {"time-mixed-units", "time-impossible", "time-future"}
+HOPELESS = {*RULES, "mostly-bad", "propensity-percent", "no-rounds"}  # findings that removing rounds does not repair
+UNORDERED = {"time-mixed-units", "time-impossible", "time-future"}  # sorting by time would make them worse
 # Rules whose rounds are removed because of what was chosen or earned.
 BIASING = {name for name, rule in RULES.items() if rule.column in ("actions", "rewards", "propensities")}
-# A temporary column of times as numbers.
-ORDER = "seachange: time"
+ORDER = "seachange: time"  # a temporary column of times as numbers
 
 
 @dataclass(frozen=True)
@@ -118,11 +115,7 @@ class _Sieve:
         """Write the rounds of a part that are kept, and append the others to the rejected ones."""
         if raw.rejected:
             self.reasons[UNREADABLE] += len(raw.rejected)
-            lines = [
-                {"source": each.source, "line": each.line, "reason": each.reason, "text": each.text}
-                for each in raw.rejected
-            ]
-            _append(polars.DataFrame(lines), rejected_to)
+            _append(polars.DataFrame(list(raw.rejected)).drop("rule"), rejected_to)
         if not len(raw):
             return
         bad, whys = self._broken(raw)
@@ -159,20 +152,15 @@ class _Sieve:
 def frame_of(raw: RawRounds, columns: dict[str, str]) -> polars.DataFrame:
     """A part as a table with the columns of the file; a pool becomes a list of records."""
     words = ("time", "sequence", "action", "reward", "propensity")
-    held = {columns.get(word, word): getattr(raw, word) for word in words if getattr(raw, word) is not None}
-    frame = polars.DataFrame(held)
-    frame = frame.hstack(raw.features.get_columns()) if raw.features.width else frame
-    if raw.pool is None:
+    roles = {columns.get(word, word): getattr(raw, word) for word in words if getattr(raw, word) is not None}
+    frame, pool = polars.DataFrame(roles).with_columns(raw.features.get_columns()), raw.pool
+    if pool is None or not (pool.features.width or pool.names is not None or pool.probs is not None):
         return frame
-    rows = polars.DataFrame({"round": np.repeat(np.arange(len(raw)), raw.pool.lengths)})
-    extra = {"name": raw.pool.names, "prob": raw.pool.probs}
-    fields = rows.with_columns(
-        *raw.pool.features.get_columns(),
-        *(polars.Series(name, held) for name, held in extra.items() if held is not None),
-    )
-    inside = [name for name in fields.columns if name != "round"]
-    lists = fields.group_by("round", maintain_order=True).agg(polars.struct(inside).alias("pool")) if inside else None
-    return frame if lists is None else frame.hstack([lists["pool"]])
+    extra = {"name": pool.names, "prob": pool.probs}
+    own = [polars.Series(name, values) for name, values in extra.items() if values is not None]
+    records = polars.DataFrame([*pool.features.get_columns(), *own]).to_struct("pool")
+    lists = polars.DataFrame({"round": pool.owners, "pool": records}).group_by("round", maintain_order=True).agg("pool")
+    return frame.hstack([lists["pool"]])
 
 
 def _numbered(frame: polars.DataFrame, columns: dict[str, str]) -> polars.DataFrame:
@@ -203,19 +191,14 @@ def _join(parts: list[Path], sorts: bool, target: Path, *, lists: bool) -> None:
     if sorts:
         whole = whole.sort(ORDER, maintain_order=True).drop(ORDER)
     with written_whole(target) as path:
-        if lists:
-            whole.sink_ndjson(path)
-        else:
-            whole.sink_parquet(path)
+        (whole.sink_ndjson if lists else whole.sink_parquet)(path)
 
 
-def _notes(reasons: Counter[str], rules: set[str], sorts: bool) -> list[str]:
-    notes = []
+def _notes(reasons: Counter[str], rules: set[str], sorts: bool) -> Iterator[str]:
     if count := sum(reasons[rule] for rule in BIASING):
-        notes.append(
+        yield (
             f"{count:,} rounds were removed because of their action, reward or propensity. If those are wrong more "
             "often for some actions than for others, what is learned is biased."
         )
     if "time-backwards" in rules and not sorts:
-        notes.append("Not sorted: some timestamps are wrong, so sorting by time would misplace their rounds.")
-    return notes
+        yield "Not sorted: some timestamps are wrong, so sorting by time would misplace their rounds."

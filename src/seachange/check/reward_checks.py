@@ -14,17 +14,7 @@ import numpy as np
 from seachange.check.action_checks import COUNT, EARNED, FOLLOWED, REWARDED, ActionChecks
 from seachange.check.context_checks import ContextTally
 from seachange.check.counters import SLICES, Largest, RuleCounts, Slices
-from seachange.check.log_check import (
-    MOST_PLACES,
-    USELESS,
-    Check,
-    Drift,
-    Finding,
-    Learnability,
-    Place,
-    RewardCheck,
-    share_finding,
-)
+from seachange.check.log_check import USELESS, Check, Drift, Finding, Learnability, RewardCheck, share_finding
 from seachange.check.numeric_rounds import Rounds
 from seachange.protocols import Floats
 from seachange.states.state_count import FEWEST_BLOCKS, MOST_STATES
@@ -32,32 +22,23 @@ from seachange.states.state_count import FEWEST_BLOCKS, MOST_STATES
 if TYPE_CHECKING:
     from seachange.check.tally import Tally
 
-# Powers of two that a reward may have; smaller ones count as 0.
-POWERS, LEAST_POWER = 800, -400
-# A few rewards that are larger than all others by this power of two are outliers; money varies more than clicks.
-APART, APART_CLICKS = 10, 3
+POWERS, LEAST_POWER = 800, -400  # powers of two that a reward may have; smaller ones count as 0
+APART, APART_CLICKS = 10, 3  # outliers exceed all others by this power of two; money varies more than clicks
 FEW = 0.01
 # Rewards are still to come if the last part of the log earns less than this share of the worst part before it, with a
 # probability of less than e^-CHANCE.
 FAR_LESS, CHANCE = 0.2, 20.0
 WAIT = "Learn only from rounds whose rewards had time to arrive: remove the last {rounds:,} rounds."
-# Negative rewards are counted like a broken rule, although they may be fine.
-NEGATIVE = "reward-negative"
+NEGATIVE = "reward-negative"  # negative rewards are counted like a broken rule, although they may be fine
 OUTLIERS = "If they are codes for errors or missing answers, remove those rounds; otherwise they dominate all others."
-# Rounds of an action in a slice that its mean there needs.
-FEWEST = 5
+FEWEST = 5  # rounds of an action in a slice that its mean there needs
 FEWEST_SLICES = 5
-# Standard deviations beyond chance: one false alarm in ten thousand logs.
-SURE = 4.0
-# Slices that are merged to find small, slow changes.
-MERGED = 8
-# Actions whose share is shown.
-SHOWN = 6
+SURE = 4.0  # standard deviations beyond chance: one false alarm in ten thousand logs
+MERGED = 8  # slices that are merged to find small, slow changes
+SHOWN = 6  # actions whose share is shown
 EVENTS_PER_ACTION = 10
-# Text with more values than this does not get a coefficient for each.
-MOST_VALUES = 50
-# Shorter logs have too few blocks to compare states.
-FEWEST_ROUNDS = 2 * FEWEST_BLOCKS
+MOST_VALUES = 50  # text with more values than this does not get a coefficient for each
+FEWEST_ROUNDS = 2 * FEWEST_BLOCKS  # shorter logs have too few blocks to compare states
 # Findings that make counting rewards pointless.
 NOTHING_TO_LEARN = {"no-rounds", "single-action", "many-actions", "reward-constant", "reward-missing", "reward-text"}
 
@@ -65,13 +46,13 @@ NOTHING_TO_LEARN = {"no-rounds", "single-action", "many-actions", "reward-consta
 class RewardChecks(Check):
     """Moments, magnitudes and extremes of rewards."""
 
-    def __init__(self, slices: Slices, broken: RuleCounts, actions: ActionChecks) -> None:
-        self.actions, self.broken = actions, broken
+    def __init__(self, slices: Slices, actions: ActionChecks) -> None:
+        self.actions = actions
         self.count = self.zeros = self.ones = 0
         self.total = 0.0
         self.lowest, self.highest = np.inf, -np.inf
         self.sizes = np.zeros(POWERS, dtype=np.int64)  # how many have |r| in [2^(i-1), 2^i)
-        self.largest = Largest(MOST_PLACES)
+        self.largest = Largest()
         self.observed, self.rewarded, self.sums = slices.sums(), slices.sums(), slices.sums()
         # Products of consecutive rewards minus the means of their actions.
         self.products = self.product_squares = 0.0
@@ -101,9 +82,8 @@ class RewardChecks(Check):
         self.lowest, self.highest = min(self.lowest, float(seen.min())), max(self.highest, float(seen.max()))
         powers = np.frexp(seen[seen != 0])[1]
         self.sizes += np.bincount(np.clip(powers - LEAST_POWER, 0, POWERS - 1), minlength=POWERS)
-        raw = rounds.raw
-        self.largest.add(np.abs(rewards), raw.source, raw.lines)
-        self.broken.add(NEGATIVE, raw.source, raw.lines[rewards < 0])
+        self.largest.add(np.abs(rewards), rounds.raw.source, rounds.raw.lines)
+        rounds.report(NEGATIVE, rewards < 0)
 
     def _add_products(self, rounds: Rounds) -> None:
         totals, codes = self.actions.totals, rounds.codes
@@ -138,10 +118,10 @@ class RewardChecks(Check):
                 self.count, numbers={"count": self.count, "reward": self.lowest},
             )  # fmt: skip
             return
-        yield from self._outliers()
+        yield from self._outliers(tally.broken)
         yield from self._late(tally)
 
-    def _outliers(self) -> Iterator[Finding]:
+    def _outliers(self, broken: RuleCounts) -> Iterator[Finding]:
         nearly_clicks = self.zeros + self.ones >= (1 - FEW) * self.count
         used = np.flatnonzero(self.sizes)
         beyond = np.cumsum(self.sizes[used][::-1])[::-1]  # rewards of this size or larger
@@ -149,17 +129,19 @@ class RewardChecks(Check):
         cuts = [i + 1 for i, gap in enumerate(np.diff(used)) if gap >= apart and beyond[i + 1] <= FEW * self.count]
         # Only rewards far above 1: small ones besides clicks are money or time.
         cuts = [i for i in cuts if not nearly_clicks or used[i] + LEAST_POWER > 1]
+        negative, numbers = broken.counts[NEGATIVE], {"lowest": self.lowest}
         if cuts:
             count, largest = int(beyond[cuts[0]]), self.largest.values[0]
             usual = 2.0 ** float(used[cuts[0] - 1] + LEAST_POWER)
             evidence = f"as large as {largest:g}; all others are below {usual:g}"
-            yield self._outlying(count, evidence, self.largest.places(count), largest=largest, usual=usual)
-        elif nearly_clicks and 0 < (negative := self.broken.counts[NEGATIVE]) <= FEW * self.count:
+            numbers = {"largest": largest, "usual": usual}
+            places = self.largest.places(count)
+        elif nearly_clicks and 0 < negative <= FEW * self.count:
+            count, places = negative, broken.first(NEGATIVE)
             evidence = f"negative (the lowest is {self.lowest:g}); nearly all others are 0 or 1"
-            yield self._outlying(negative, evidence, self.broken.first(NEGATIVE), lowest=self.lowest)
-
-    def _outlying(self, count: int, evidence: str, places: tuple[Place, ...], **numbers: float) -> Finding:
-        return share_finding(
+        else:
+            return
+        yield share_finding(
             "reward-outliers", "warning", "Rewards have outliers", count, self.count, "reward",
             f"{'is' if count == 1 else 'are'} {evidence}", OUTLIERS, places, (), **numbers,
         )  # fmt: skip
@@ -204,13 +186,10 @@ def drift_of(tally: Tally) -> Drift | None:
     if count < FEWEST_SLICES or not rewards.count:
         return None
     # A short last slice is merged into the one before.
-    short = count > 1 and lengths[-1] < lengths[0] / 2
+    starts = np.arange(count - (count > 1 and lengths[-1] < lengths[0] / 2))
 
     def by_slice(values: Floats) -> Floats:
-        found = values[..., : count - short].copy()
-        if short:
-            found[..., -1] += values[..., count - 1]
-        return found
+        return np.asarray(np.add.reduceat(values[..., :count], starts, axis=-1))
 
     observed, sums = by_slice(rewards.observed.values[0]), by_slice(rewards.sums.values[0])
     means = np.divide(sums, observed, out=np.full(len(sums), np.nan), where=observed > 0)
@@ -260,8 +239,7 @@ def learnability_of(tally: Tally) -> Learnability:
     unused = {name for each in tally.findings if each.rule in USELESS for name in each.names}
     width = sum(_coefs(each) for name, each in contexts.shared.items() if name not in unused)
     of_actions = sum(_coefs(each) for each in contexts.of_actions.values())
-    by_place = contexts.pool is not None and not contexts.pool_named
-    n_actions = contexts.pool[1] if by_place and contexts.pool is not None else tally.actions.count
+    n_actions = contexts.pool[1] if contexts.pool is not None and not contexts.pool_named else tally.actions.count
     n_coefs = of_actions + width if of_actions else n_actions * (width + 1)
     rewarded = rewards.count - rewards.zeros
     events = min(rewarded, rewards.zeros) if rewards.clicks else rewarded
@@ -270,9 +248,8 @@ def learnability_of(tally: Tally) -> Learnability:
 
 
 def _coefs(context: ContextTally) -> int:
-    if context.kind in ("number", "integer", "boolean", "date"):
-        return 1 + (context.n_missing > 0)
-    return min(context.distinct.count, MOST_VALUES) + (context.n_missing > 0)
+    one = context.kind in ("number", "integer", "boolean", "date")
+    return (1 if one else min(context.distinct.count, MOST_VALUES)) + (context.n_missing > 0)
 
 
 class LearnabilityChecks(Check):

@@ -27,83 +27,71 @@ if TYPE_CHECKING:
     from seachange.check.tally import Tally
 
 DROP = "To drop them: `seachange learn LOG --drop-bad-rows`; to write a cleaned copy: `seachange check LOG --fix OUT`."
-# A log with a larger share of bad rounds cannot be saved by dropping them.
-MOST_BAD = 0.5
-# Files that are named, and reasons for unreadable lines that are quoted.
-MOST_FILES, MOST_QUOTED = 100, 3
+MOST_BAD = 0.5  # a log with a larger share of bad rounds cannot be saved by dropping them
+MOST_FILES, MOST_QUOTED = 100, 3  # files that are named, and reasons for unreadable lines that are quoted
 # Typical names of columns with one identifier per event.
 EVENTS = "event|request|decision|impression|interaction|round|row|record|log|message|click|trace|uu|gu"
 EVENT_IDS = re.compile(rf"({EVENTS})?[ _-]?(id|uuid|guid)", re.IGNORECASE)
-# An odd number that spreads the bits of a product (2^64 divided by the golden ratio).
-SPREAD = np.uint64(0x9E3779B97F4A7C15)
-# The probability of a false alarm.
-FALSE_ALARMS = 1e-6
-# If fewer neighbors than this share a time, times are fine enough to identify rounds; and the fewest such duplicates.
-FINE, FEWEST = 0.01, 3
-# A column identifies events if this share of its values is distinct.
-DISTINCT = 0.9
+SPREAD = np.uint64(0x9E3779B97F4A7C15)  # 2^64 divided by the golden ratio: spreads the bits of a product
+FALSE_ALARMS = 1e-6  # the probability of a false alarm
+FINE, FEWEST = 0.01, 3  # times identify rounds if fewer neighbors share one, and at least 3 duplicates do
+DISTINCT = 0.9  # a column identifies events if this share of its values is distinct
 
 
 class RoundChecks(Check):
     """Files, unreadable lines and rules about single rounds."""
 
-    def __init__(self, slices: Slices, broken: RuleCounts) -> None:
-        self.broken = broken
+    def __init__(self, slices: Slices) -> None:
         self.files: list[str] = []
         self.n_files = self.n_bad = self.n_unreadable = 0
         self.quoted: list[str] = []  # why lines could not be read
         self.missing_rewards = slices.sums()
         self._file = ""
 
-    def add_source(self, raw: RawRounds) -> None:
+    def add_source(self, raw: RawRounds, broken: RuleCounts) -> None:
         """Count the file and the rejected lines of a part."""
-        if raw.source != self._file:
-            self._file = raw.source
-            if raw.source not in self.files:
-                self.n_files += 1
-                if len(self.files) < MOST_FILES:
-                    self.files.append(raw.source)
+        if raw.source != self._file and raw.source not in self.files:
+            self.n_files += 1
+            self.files = [*self.files, raw.source][:MOST_FILES]
+        self._file = raw.source
+        self.n_unreadable += len(raw.rejected)
         for each in raw.rejected:
-            self.n_unreadable += 1
-            self.broken.add(each.rule, each.source, np.array([each.line]))
+            broken.add(each.rule, each.source, np.array([each.line]))
             if each.rule == UNREADABLE and len(self.quoted) < MOST_QUOTED and each.reason not in self.quoted:
                 self.quoted.append(each.reason)
 
     def add(self, rounds: Rounds) -> None:
         """Count the rounds that break a rule."""
         for rule, rows in rounds.broken.items():
-            self.broken.add(rule, rounds.raw.source, rounds.raw.lines[rows])
+            rounds.report(rule, rows)
         self.n_bad += int(rounds.bad.sum())
         self.missing_rewards.add(rounds.slices[np.isnan(rounds.rewards)])
 
     def findings(self, tally: Tally) -> Iterator[Finding]:
         """Broken rules, unreadable lines, and logs that are mostly bad."""
-        n, counts = tally.n_rounds + self.n_unreadable, self.broken.counts
+        n, counts = tally.n_rounds + self.n_unreadable, tally.broken.counts
         # Rules about rounds whose cause is a finding about the whole column.
-        causes = {"propensity-above-one": tally.propensities.percents, "reward-missing": self.rewards_pending(tally)}
-        explained, hopeless = {name for name, found in causes.items() if found}, False
-        if counts[UNREADABLE]:
-            fix = f"If the format was detected incorrectly, pass --format. {DROP}"
-            reasons = f"cannot be read: {'; '.join(self.quoted)}"
-            yield self._finding(UNREADABLE, n, "Lines cannot be read", "line", reasons, fix)
+        percents, pending = tally.propensities.percents(tally), self.rewards_pending(tally)
+        explained = {"propensity-above-one"} if percents else set()
+        explained |= {"reward-missing"} if pending else set()
+        fix = f"If the format was detected incorrectly, pass --format. {DROP}"
+        found = [(UNREADABLE, "Lines cannot be read", "line", f"cannot be read: {'; '.join(self.quoted)}", fix)]
         for name, rule in RULES.items():
-            if counts[name] and name not in explained:
-                hopeless |= counts[name] > MOST_BAD * n
-                yield self._finding(name, n, rule.title, "round", rule.evidence, f"{rule.advice} {DROP}".strip())
+            found.append((name, rule.title, "round", rule.evidence, f"{rule.advice} {DROP}".strip()))
+        for name, title, thing, evidence, fix in found:
+            if (count := counts[name]) and name not in explained:
+                severity: Severity = "error" if count > MOST_BAD * n else "warning"
+                places = tally.broken.first(name)
+                yield share_finding(name, severity, title, count, n, thing, evidence, fix, places)
+        hopeless = any(counts[name] > MOST_BAD * n for name in RULES)
         if self.n_bad > MOST_BAD * n and not hopeless and not explained:
             fix = "The rest would be a biased sample. Fix the code that writes the log."
-            yield share_finding(
-                "mostly-bad", "error", "Most rounds are bad", self.n_bad, n, "round", "break a rule", fix
-            )
-
-    def _finding(self, rule: str, n: int, title: str, thing: str, evidence: str, fix: str) -> Finding:
-        count = self.broken.counts[rule]
-        severity: Severity = "error" if count > MOST_BAD * n else "warning"
-        return share_finding(rule, severity, title, count, n, thing, evidence, fix, self.broken.first(rule))
+            title = "Most rounds are bad"
+            yield share_finding("mostly-bad", "error", title, self.n_bad, n, "round", "break a rule", fix)
 
     def rewards_pending(self, tally: Tally) -> bool:
         """Whether rewards are missing at the end of the log and almost nowhere else."""
-        missing, count = self.broken.counts["reward-missing"], tally.slices.count
+        missing, count = tally.broken.counts["reward-missing"], tally.slices.count
         if missing < 20 or count < 10:
             return False
         lost = self.missing_rewards.values[0, :count] / tally.slices.lengths
@@ -137,8 +125,7 @@ def _of_columns(columns: list[polars.Series], height: int) -> Hashes:
 class RepeatChecks(Check):
     """Rounds and event identifiers that occur again."""
 
-    def __init__(self, broken: RuleCounts) -> None:
-        self.broken = broken
+    def __init__(self) -> None:
         self.pairs = 0  # rounds that equal an earlier one before the choice
         self.expected = 0.0  # of these, how many would make the same choice by chance
         self.uncertain = 0  # pairs without a propensity
@@ -159,14 +146,11 @@ class RepeatChecks(Check):
         found = self._rounds.repeats(keys, wholes)
         again = (found == OTHER) | (found == SAME)
         self.pairs += int(again.sum())
-        if rounds.propensities is None:
-            self.uncertain += int(again.sum())
-        else:
-            chances = rounds.propensities[again]
-            self.uncertain += int(np.isnan(chances).sum())
-            self.expected += float(np.nansum(chances))
+        chances = np.full(int(again.sum()), np.nan) if rounds.propensities is None else rounds.propensities[again]
+        self.uncertain += int(np.isnan(chances).sum())
+        self.expected += float(np.nansum(chances))
         self.same_rounds += int((found == SAME).sum()) / self._rounds.share
-        self.broken.add("duplicate-rounds", rounds.raw.source, rounds.raw.lines[found == SAME])
+        rounds.report("duplicate-rounds", found == SAME)
         self._add_events(rounds, wholes, found == SAME)
 
     def _add_events(self, rounds: Rounds, wholes: Hashes, same: Bools) -> None:
@@ -178,7 +162,7 @@ class RepeatChecks(Check):
         found = self._events.repeats(hashes, wholes)
         again = (found == OTHER) & known & ~same
         self.same_events += int(again.sum()) / self._events.share
-        self.broken.add("repeated-event-ids", rounds.raw.source, rounds.raw.lines[again])
+        rounds.report("repeated-event-ids", again)
 
     def _events_of(self, raw: RawRounds) -> polars.Series | None:
         if raw.event is not None:
@@ -191,8 +175,8 @@ class RepeatChecks(Check):
 
     def findings(self, tally: Tally) -> Iterator[Finding]:
         """Duplicate rounds and repeated event identifiers."""
-        counts, n = self.broken.counts, tally.n_rounds
-        same = counts["duplicate-rounds"]
+        broken, n = tally.broken, tally.n_rounds
+        same = broken.counts["duplicate-rounds"]
         are_events = self.distinct_events.count > DISTINCT * (n - self.same_rounds)
         by_id = are_events and self.format_has_events
         if same and (by_id or self._beyond_chance(same) or self._at_fine_times(tally)):
@@ -201,16 +185,16 @@ class RepeatChecks(Check):
             yield share_finding(
                 "duplicate-rounds", "warning", "Rounds are logged twice", count, n, "round",
                 f"{'equals' if count == 1 else 'equal'} an earlier one in every column{sample}",
-                "Keep the first of each: `seachange check LOG --fix OUT`.", self.broken.first("duplicate-rounds"),
+                "Keep the first of each: `seachange check LOG --fix OUT`.", broken.first("duplicate-rounds"),
                 compared=self.share,
             )  # fmt: skip
-        if self.event_column and counts["repeated-event-ids"] and are_events:
+        if self.event_column and broken.counts["repeated-event-ids"] and are_events:
             count = round(self.same_events)
             yield share_finding(
                 "repeated-event-ids", "warning", "Event identifiers are not unique", count, n, "round",
                 f"{'has' if count == 1 else 'have'} the {self.event_column!r} of an earlier round but other values",
                 "Join each event's decision and reward into one round before logging it.",
-                self.broken.first("repeated-event-ids"), (self.event_column,),
+                broken.first("repeated-event-ids"), (self.event_column,),
             )  # fmt: skip
 
     def _beyond_chance(self, same: int) -> bool:

@@ -15,10 +15,8 @@ from seachange.check.round_checks import RepeatChecks, RoundChecks
 from seachange.check.time_checks import TimeChecks
 from seachange.log.raw import RawLog, RawRounds
 
-# A new check is registered here.
-CHECKS: list[type[Check]] = [LearnabilityChecks]
-# Findings, worst first.
-ORDER = {"error": 0, "warning": 1, "note": 2}
+CHECKS: list[type[Check]] = [LearnabilityChecks]  # a new check is registered here
+ORDER = {"error": 0, "warning": 1, "note": 2}  # findings, worst first
 
 
 class Tally:
@@ -26,24 +24,15 @@ class Tally:
 
     def __init__(self) -> None:
         self.slices, self.broken = Slices(), RuleCounts()
-        self.rounds = RoundChecks(self.slices, self.broken)
-        self.repeats, self.times = RepeatChecks(self.broken), TimeChecks(self.broken)
+        self.rounds, self.repeats, self.times = RoundChecks(self.slices), RepeatChecks(), TimeChecks()
         self.actions = ActionChecks(self.slices)
-        self.rewards = RewardChecks(self.slices, self.broken, self.actions)
-        self.propensities = PropensityChecks(self.slices, self.broken)
-        self.contexts = ContextChecks(self.slices)
+        self.rewards = RewardChecks(self.slices, self.actions)
+        self.propensities, self.contexts = PropensityChecks(self.slices), ContextChecks(self.slices)
         self.findings: list[Finding] = []
         # Later checks may use the counts and findings of earlier ones.
-        self.checks: tuple[Check, ...] = (
-            self.rounds,
-            self.repeats,
-            self.times,
-            self.actions,
-            self.rewards,
-            self.propensities,
-            self.contexts,
-            *(check() for check in CHECKS),
-        )
+        of_rounds, of_choices = (self.rounds, self.repeats, self.times), (self.actions, self.rewards)
+        others = (self.propensities, self.contexts, *(check() for check in CHECKS))
+        self.checks: tuple[Check, ...] = (*of_rounds, *of_choices, *others)
 
     @property
     def n_rounds(self) -> int:
@@ -52,11 +41,12 @@ class Tally:
 
     def add(self, raw: RawRounds) -> None:
         """Count a part."""
-        self.rounds.add_source(raw)
+        self.rounds.add_source(raw, self.broken)
         if not len(raw):
             return
         rounds = numeric_rounds(raw)
         rounds.slices, rounds.codes = self.slices.extend(len(raw)), self.actions.code(rounds.names)
+        rounds.counts = self.broken
         for check in self.checks:
             check.add(rounds)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from seachange.check.counters import Largest, RuleCounts, SeenKeys
+from seachange.check.counters import Largest, SeenKeys
 from seachange.check.log_check import Check, Finding, TimeCheck, share_finding
 from seachange.check.numeric_rounds import Rounds, hashes_of
 from seachange.protocols import Bools, Floats, Ints
@@ -16,16 +16,13 @@ from seachange.protocols import Bools, Floats, Ints
 if TYPE_CHECKING:
     from seachange.check.tally import Tally
 
-# Units of numbers that are times since 1970: in its unit, a time is between the years 1980 and 2100.
-UNITS = {"seconds": 1.0, "milliseconds": 1e3, "microseconds": 1e6, "nanoseconds": 1e9}
-EARLIEST, LATEST = 315_532_800.0, 4_102_444_800.0
+UNITS = {"seconds": 1.0, "milliseconds": 1e3, "microseconds": 1e6, "nanoseconds": 1e9}  # of numbers since 1970
+EARLIEST, LATEST = 315_532_800.0, 4_102_444_800.0  # the years 1980 and 2100, between which times are
 DAY = 86_400.0
-# The longest gaps that are kept.
-GAPS = 12
+GAPS = 12  # the longest gaps that are kept
 # A gap is reported if it is this many times longer than the others and the mean, among enough steps; at most this many.
 LONGER, FEWEST_STEPS, MOST_GAPS = 10.0, 50, 5
-# A shorter gap may be a night.
-NIGHT = 16 * 3600.0
+NIGHT = 16 * 3600.0  # a shorter gap may be a night
 # Rule → title, evidence, fix.
 TEXTS = {
     "time-mixed-units": (
@@ -46,8 +43,7 @@ TEXTS = {
 class TimeChecks(Check):
     """The range of times, and where they go backwards, jump ahead or make no sense."""
 
-    def __init__(self, broken: RuleCounts) -> None:
-        self.broken = broken
+    def __init__(self) -> None:
         self.dated: bool | None = None
         self.unit: str | None = None  # of numbers that are times since 1970
         self.lowest, self.highest = np.inf, -np.inf
@@ -99,13 +95,11 @@ class TimeChecks(Check):
             if not rounds.dated:
                 other |= future & (seconds > LATEST)
                 future &= ~other
-        in_other_unit = (
-            other & (not rounds.dated) & ~np.isin(_units_of(times), [-1, list(UNITS).index(self.unit or "seconds")])
-        )
-        raw = rounds.raw
-        self.broken.add("time-mixed-units", raw.source, raw.lines[in_other_unit])
-        self.broken.add("time-impossible", raw.source, raw.lines[other & ~in_other_unit])
-        self.broken.add("time-future", raw.source, raw.lines[future])
+        unit = list(UNITS).index(self.unit or "seconds")
+        mixed = other & (not rounds.dated) & ~np.isin(_units_of(times), [-1, unit])
+        rounds.report("time-mixed-units", mixed)
+        rounds.report("time-impossible", other & ~mixed)
+        rounds.report("time-future", future)
         times[other | future] = np.nan
 
     def _add_order(self, rounds: Rounds, times: Floats, known: Bools) -> None:
@@ -117,13 +111,12 @@ class TimeChecks(Check):
             backwards = steps < 0
         self.in_order &= not backwards.any()
         self.n_steps += int(np.isfinite(steps).sum())
-        lines, source = rounds.raw.lines[rows], rounds.raw.source
-        self.gaps.add(steps, source, lines)
+        self.gaps.add(steps, rounds.raw.source, rounds.raw.lines[rows])
         if rounds.raw.sequence is not None:
             keys = hashes_of(rounds.raw.sequence.to_frame())[rows]
             with np.errstate(invalid="ignore"):
                 backwards = times[rows] < self._sequences.before(keys, times[rows])
-        self.broken.add("time-backwards", source, lines[backwards])
+        rounds.report("time-backwards", rows[backwards])
 
     def summary(self, n_rounds: int) -> TimeCheck | None:
         """When the rounds took place."""
@@ -140,19 +133,19 @@ class TimeChecks(Check):
 
     def findings(self, tally: Tally) -> Iterator[Finding]:
         """Impossible times, wrong order, gaps, and units other than seconds."""
-        counts, n = self.broken.counts, tally.n_rounds
+        broken, n = tally.broken, tally.n_rounds
         for rule, (title, evidence, fix) in TEXTS.items():
-            if count := counts[rule]:
-                evidence, places = evidence.format(unit=self.unit), self.broken.first(rule)
+            if count := broken.counts[rule]:
+                evidence, places = evidence.format(unit=self.unit), broken.first(rule)
                 yield share_finding(rule, "warning", title, count, n, "round", evidence, fix, places)
-        if count := counts["time-backwards"]:
+        if count := broken.counts["time-backwards"]:
             where = " within their sequence" if self.has_sequences else ""
             share = self._sequences.share
             sample = "" if share == 1 else f" (in {share:.2g} of the sequences)"
             yield share_finding(
                 "time-backwards", "warning", "Time goes backwards", count, n, "round",
                 f"{'is' if count == 1 else 'are'} earlier than the previous round{where}{sample}",
-                "Sort the log by time: `seachange check LOG --fix OUT`.", self.broken.first("time-backwards"),
+                "Sort the log by time: `seachange check LOG --fix OUT`.", broken.first("time-backwards"),
             )  # fmt: skip
         elif self.in_order:
             yield from self._gap_findings()
@@ -169,19 +162,17 @@ class TimeChecks(Check):
         if self.n_steps < FEWEST_STEPS or len(lengths) < MOST_GAPS + 1:
             return
         mean = (self.highest - self.lowest - lengths[:MOST_GAPS].sum()) / max(self.n_steps - MOST_GAPS, 1)
-        for count in range(MOST_GAPS, 0, -1):
-            if lengths[count - 1] > LONGER * max(lengths[count], mean):
-                longest, other = lengths[0] / self.scale, lengths[count] / self.scale
-                night = self.since_1970 and longest < NIGHT
-                yield Finding(
-                    "time-gap", "note" if night else "warning", "The log has gaps in time",
-                    f"The log has {count} gap{'s' if count > 1 else ''} of up to "
-                    f"{duration_text(longest, self.since_1970)}; all other steps are at most "
-                    f"{duration_text(other, self.since_1970)}.",
-                    "If rounds are missing there, add them; nothing is learned about that time otherwise.", count,
-                    self.gaps.places(count), numbers={"count": count, "longest": longest, "other": other},
-                )  # fmt: skip
-                return
+        count = max((i for i in range(1, MOST_GAPS + 1) if lengths[i - 1] > LONGER * max(lengths[i], mean)), default=0)
+        if count:
+            longest, other = lengths[0] / self.scale, lengths[count] / self.scale
+            up_to, others = (duration_text(length, self.since_1970) for length in (longest, other))
+            yield Finding(
+                "time-gap", "note" if self.since_1970 and longest < NIGHT else "warning", "The log has gaps in time",
+                f"The log has {count} gap{'s' if count > 1 else ''} of up to {up_to}; "
+                f"all other steps are at most {others}.",
+                "If rounds are missing there, add them; nothing is learned about that time otherwise.", count,
+                self.gaps.places(count), numbers={"count": count, "longest": longest, "other": other},
+            )  # fmt: skip
 
 
 def _units_of(times: Floats) -> Ints:

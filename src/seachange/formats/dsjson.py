@@ -46,7 +46,7 @@ from seachange.formats.json_lines import LESSONS, RARE, object_of, read_records
 from seachange.formats.sources import TextLog
 from seachange.formats.value_types import Shape as JsonShape
 from seachange.log.bandit_log import BanditLog
-from seachange.log.raw import PART_ROWS, Pool, RawLog, RawRounds, text_of
+from seachange.log.raw import PART_ROWS, Pool, RawLog, RawRounds, raw_rounds, text_of
 from seachange.outputs import written_whole
 from seachange.protocols import Bools, Floats, Ints
 
@@ -691,33 +691,5 @@ def _pool_of_all(n: int, actions: Sequence[Any]) -> Pool:
 
 def _raw_parts(log: BanditLog) -> Iterator[RawRounds]:
     """A log as rounds with one pool each."""
-    propensities = log.propensities if log.propensities_known else None
-    names = log.context_names or [str(j) for j in range(log.joint.n_features)]
     for rounds in log.chunk_slices(ROUNDS_AT_A_TIME):
-        part = log[rounds]
-        mask = np.broadcast_to(part.arrays.mask, (len(part), log.n_actions))
-        rows, actions = np.nonzero(mask)
-        shared, own = polars.DataFrame(height=len(part)), polars.DataFrame(height=len(rows))
-        if log.joint.kind == "shared":
-            shared = polars.DataFrame(part.contexts, schema=[f"context.{name}" for name in names], orient="row")
-        elif log.joint.kind == "per action":
-            own = polars.DataFrame(
-                part.contexts[rows, actions], schema=[f"action.{name}" for name in names], orient="row"
-            )
-        places = np.cumsum(mask, axis=1) - 1
-        yield RawRounds(
-            source="log",
-            lines=np.arange(rounds.start, rounds.stop) + 1,
-            features=shared,
-            action=polars.Series(places[np.arange(len(part)), part.actions]),
-            reward=polars.Series(part.rewards),
-            propensity=None if propensities is None else polars.Series(propensities[rounds]),
-            time=None if part.times is None else polars.Series(part.times),
-            sequence=None if part.sequences is None else polars.Series(part.sequences),
-            pool=Pool(
-                offsets=np.concatenate([[0], np.cumsum(mask.sum(axis=1))]),
-                features=own,
-                names=polars.Series(np.asarray(log.action_names)[actions]),
-                probs=None if part.logging_probs is None else part.logging_probs[rows, actions],
-            ),
-        )
+        yield raw_rounds(log[rounds], rounds.start, lists=True, prefixes=("context.", "action."))

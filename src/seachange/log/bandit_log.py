@@ -22,17 +22,10 @@ from weakref import finalize
 import numpy as np
 import numpy.typing as npt
 
-from seachange.errors import Fix, LogError, ParameterError, SeachangeWarning
+from seachange.errors import Fix, LogError, SeachangeWarning
+from seachange.log import validation
 from seachange.log.joint_features import JointFeatures, LogArrays
-from seachange.log.validation import (
-    OnBadRows,
-    Problem,
-    ProblemError,
-    columns_from_arrays,
-    require_probabilities,
-    time_problem,
-    validated,
-)
+from seachange.params import require
 from seachange.protocols import Bools, Floats, Ints
 
 if TYPE_CHECKING:
@@ -47,10 +40,8 @@ PROPENSITY_FIX = Fix(
     "Name their column with --columns propensity=..., or estimate them with --estimate-propensities.",
 )
 PropensitySource = Literal["logged", "estimated", "unknown"]
-# Per-round fields of a log outside its arrays.
-_OPTIONAL = ("logging_probs", "times", "sequences")
-# Reads tables for ``BanditLog.from_frame``: set by the layer above, which knows how.
-_frame_readers: list[Callable[..., BanditLog]] = []
+_OPTIONAL = ("logging_probs", "times", "sequences")  # per-round fields of a log outside its arrays
+_frame_readers: list[Callable[..., BanditLog]] = []  # reads tables for ``from_frame``: set by the layer above
 
 
 @dataclass(eq=False)
@@ -109,7 +100,7 @@ class BanditLog:
         sequences: npt.ArrayLike | None = None,
         missing_rewards: bool = False,
         n_actions: int | None = None,
-        on_bad_rows: OnBadRows = "raise",
+        on_bad_rows: validation.OnBadRows = "raise",
         action_names: Sequence[str] | None = None,
         context_names: Sequence[str] | None = None,
     ) -> BanditLog:
@@ -127,8 +118,8 @@ class BanditLog:
         on_bad_rows      "drop" drops the rows that break a rule instead of raising
         """
         per_round = (actions, rewards, propensities, contexts, action_features, action_mask, logging_probs)
-        columns = columns_from_arrays((*per_round, times, sequences), n_actions, action_names, context_names)
-        return cls(**validated(columns, missing_rewards, on_bad_rows))
+        columns = validation.columns_from_arrays((*per_round, times, sequences), n_actions, action_names, context_names)
+        return cls(**validation.validated(columns, missing_rewards, on_bad_rows))
 
     @classmethod
     def from_frame(
@@ -139,7 +130,7 @@ class BanditLog:
         features: FeatureSpec | None = None,
         action_names: Sequence[str] | None = None,
         missing_rewards: bool = False,
-        on_bad_rows: OnBadRows = "raise",
+        on_bad_rows: validation.OnBadRows = "raise",
     ) -> BanditLog:
         """Read a log from a pandas, polars or arrow table.
 
@@ -218,10 +209,8 @@ class BanditLog:
         return len(self.arrays.actions)
 
     def __getitem__(self, rounds: slice) -> BanditLog:
-        if not isinstance(rounds, slice):
-            raise ParameterError(f"slice a log by rounds, log[a:b]; got log[{rounds!r}].")
-        if rounds.step not in (None, 1):
-            raise ParameterError(f"a log keeps its time order, so slices have no step; got {rounds.step}.")
+        require(isinstance(rounds, slice), f"slice a log by rounds, log[a:b]; got log[{rounds!r}].")
+        require(rounds.step in (None, 1), f"a log keeps its time order, so slices have no step; got {rounds.step}.")
         return self._select(rounds)
 
     def with_rewards(self, rewards: Floats) -> BanditLog:
@@ -231,14 +220,12 @@ class BanditLog:
     def with_propensities(self, propensities: npt.ArrayLike, *, estimated: bool = False) -> BanditLog:
         """The same rounds with other propensities, (n,), or the whole logging distribution, (n, K)."""
         given = np.array(propensities, dtype=np.float64)
-        if given.shape not in ((len(self),), (len(self), self.n_actions)):
-            raise LogError(
-                f"propensities must have shape ({len(self)},), or ({len(self)}, {self.n_actions}) for the whole "
-                f"logging distribution; they have shape {given.shape}."
-            )
+        shapes = (len(self),), (len(self), self.n_actions)
+        rule = f"propensities must have shape {shapes[0]}, or {shapes[1]} for the whole logging distribution"
+        require(given.shape in shapes, f"{rule}; they have shape {given.shape}.", LogError)
         whole = given if given.ndim == 2 else None
         taken = given if whole is None else whole[np.arange(len(self)), self.actions]
-        require_probabilities(taken, whole)
+        validation.require_probabilities(taken, whole)
         return replace(
             self,
             arrays=self.arrays._replace(propensities=np.ascontiguousarray(taken)),
@@ -282,15 +269,13 @@ class BanditLog:
 
     def split(self, share: float) -> tuple[BanditLog, BanditLog]:
         """The first ``share`` of the rounds, and the rest."""
-        if not 0 < share < 1:
-            raise ParameterError(f"share must be between 0 and 1; got {share}.")
+        require(0 < share < 1, f"share must be between 0 and 1; got {share}.")
         cut = round(share * len(self))
         return self[:cut], self[cut:]
 
     def chunk_slices(self, rows: int = CHUNK_ROWS) -> list[slice]:
         """The slices that ``chunks`` returns."""
-        if rows < 1:
-            raise ParameterError(f"rows must be at least 1; got {rows}.")
+        require(rows >= 1, f"rows must be at least 1; got {rows}.")
         return [slice(start, min(start + rows, len(self))) for start in range(0, len(self), rows)]
 
     def chunks(self, rows: int = CHUNK_ROWS) -> Iterator[BanditLog]:
@@ -333,7 +318,8 @@ def log_on_disk(parts: Iterable[BanditLog]) -> BanditLog:
             _require_same_columns(first, part)
             if part.times is not None and part.sequences is None:
                 if last_time is not None and part.times[0] < last_time:
-                    raise ProblemError(time_problem(f"row {rounds}", f"{part.times[0]} after {last_time}", 0, 0))
+                    times = f"{part.times[0]} after {last_time}"
+                    raise validation.ProblemError(validation.time_problem(f"row {rounds}", times, 0, 0))
                 last_time = part.times[-1]
             for name, array in part._columns().items():
                 if name not in opened:
@@ -353,12 +339,11 @@ def log_on_disk(parts: Iterable[BanditLog]) -> BanditLog:
 
 
 def _require_same_columns(first: BanditLog, part: BanditLog) -> None:
-    if part.joint != first.joint:
-        raise LogError(f"all parts of a log must have the same features; one has {part.joint}, another {first.joint}.")
-    if part.masked:
-        raise LogError("a log on disk cannot have an action mask. Read it without on_disk=True.")
-    if part.sequences is not None and part.sequences.dtype.kind not in "iuf":
-        raise LogError("a log on disk needs numeric sequences; these are not numbers. Read it without on_disk=True.")
+    features = f"all parts of a log must have the same features; one has {part.joint}, another {first.joint}."
+    require(part.joint == first.joint, features, LogError)
+    require(not part.masked, "a log on disk cannot have an action mask. Read it without on_disk=True.", LogError)
+    numeric = part.sequences is None or part.sequences.dtype.kind in "iuf"
+    require(numeric, "a log on disk needs numeric sequences. Read it without on_disk=True.", LogError)
 
 
 def set_frame_reader(read: Callable[..., BanditLog]) -> None:
@@ -374,18 +359,14 @@ def _read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 def require_log(log: Any, purpose: str) -> None:
     """Raise if ``log``, which ``purpose`` needs, is not a BanditLog."""
-    if not isinstance(log, BanditLog):
-        raise LogError(
-            f"{purpose} needs a BanditLog; got a {type(log).__name__}. "
-            "Create one with BanditLog.from_frame (tables) or BanditLog.from_arrays (arrays)."
-        )
+    fix = "Create one with BanditLog.from_frame (tables) or BanditLog.from_arrays (arrays)."
+    require(isinstance(log, BanditLog), f"{purpose} needs a BanditLog; got a {type(log).__name__}. {fix}", LogError)
 
 
 def require_rounds(log: BanditLog, purpose: str) -> None:
     """Raise if ``log``, which ``purpose`` needs, has no rounds."""
     require_log(log, purpose)
-    if len(log) == 0:
-        raise LogError(f"{purpose} needs at least one round; the log is empty.")
+    require(len(log) > 0, f"{purpose} needs at least one round; the log is empty.", LogError)
 
 
 def first_that_is_no_click(log: BanditLog) -> float | None:
@@ -398,12 +379,10 @@ def first_that_is_no_click(log: BanditLog) -> float | None:
 def require_rewards(log: BanditLog, purpose: str) -> None:
     """Raise if the log lacks rounds or rewards that ``purpose`` needs."""
     require_rounds(log, purpose)
-    if log.has_missing_rewards:
-        missing = int(np.isnan(log.arrays.rewards).sum())
-        raise LogError(
-            f"{purpose} needs a reward in every round; {missing:,} of {len(log):,} have none. "
-            "Drop those rounds with log.take(numpy.flatnonzero(~numpy.isnan(log.rewards)))."
-        )
+    missing = int(np.isnan(log.arrays.rewards).sum())
+    fix = "Drop those rounds with log.take(numpy.flatnonzero(~numpy.isnan(log.rewards)))."
+    rule = f"{purpose} needs a reward in every round; {missing:,} of {len(log):,} have none."
+    require(not missing, f"{rule} {fix}", LogError)
 
 
 def require_propensities(log: BanditLog, purpose: str, without: Fix | None = None) -> None:
@@ -413,7 +392,7 @@ def require_propensities(log: BanditLog, purpose: str, without: Fix | None = Non
         missing, fix = f"{purpose} needs the propensities of the actions taken, but this log has none", PROPENSITY_FIX
         if without is not None:
             fix = Fix(f"{fix.python} {without.python}", f"{fix.shell} {without.shell or without.python}")
-        raise ProblemError(Problem("no-propensities", missing, fix=fix))
+        raise validation.ProblemError(validation.Problem("no-propensities", missing, fix=fix))
 
 
 def warn_of_estimates(log: BanditLog, purpose: str) -> None:

@@ -10,8 +10,7 @@ import numpy as np
 from seachange.log.bandit_log import BanditLog
 from seachange.protocols import Floats, Ints
 
-# Clusters in the first growing fold.
-FIRST_FOLD = 32
+FIRST_FOLD = 32  # clusters in the first growing fold
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -9,10 +10,8 @@ import numpy.typing as npt
 
 from seachange.protocols import Floats
 
-# Rows per part.
-ROWS = 1 << 17
-# Hashes that are kept: up to this many distinct values are counted exactly.
-KEPT_HASHES = 1024
+ROWS = 1 << 17  # rows per part
+KEPT_HASHES = 1024  # hashes that are kept: up to this many distinct values are counted exactly
 
 
 class Moments(NamedTuple):
@@ -23,14 +22,15 @@ class Moments(NamedTuple):
     variance: float
 
 
+def _finite_parts(column: Floats) -> Iterator[Floats]:
+    parts = (column[start : start + ROWS] for start in range(0, len(column), ROWS))
+    return (part[np.isfinite(part)] for part in parts)
+
+
 def moments_of(column: Floats) -> Moments:
     """The moments of ``column`` (n,), which may be on disk; NaN are skipped."""
     count, mean, squares = 0, 0.0, 0.0
-    for start in range(0, len(column), ROWS):
-        part = column[start : start + ROWS]
-        part = part[np.isfinite(part)]
-        if len(part) == 0:
-            continue
+    for part in filter(len, _finite_parts(column)):
         # Means and squared deviations of both parts combined (Chan et al.).
         gap, total = float(part.mean()) - mean, count + len(part)
         squares += float(np.square(part - part.mean()).sum()) + gap * gap * count * len(part) / total
@@ -44,11 +44,7 @@ def skewness_of(column: Floats) -> float:
     count, mean, variance = moments_of(column)
     if not variance > 0:
         return 0.0
-    cubes = 0.0
-    for start in range(0, len(column), ROWS):
-        part = column[start : start + ROWS]
-        cubes += float((((part[np.isfinite(part)] - mean) / np.sqrt(variance)) ** 3).sum())
-    return cubes / count
+    return sum(float((((part - mean) / np.sqrt(variance)) ** 3).sum()) for part in _finite_parts(column)) / count
 
 
 class Distinct:
@@ -62,14 +58,9 @@ class Distinct:
 
     def add(self, hashes: npt.NDArray[np.uint64]) -> None:
         """Count the values with these hashes."""
-        if not len(hashes):
-            return
         if not self.exact:
             hashes = hashes[hashes < self.smallest[-1]]
-        ordered = np.sort(np.concatenate([self.smallest, hashes]))
-        fresh = np.ones(len(ordered), dtype=bool)
-        fresh[1:] = ordered[1:] != ordered[:-1]
-        self.smallest = ordered[fresh][: KEPT_HASHES + 1]
+        self.smallest = np.unique(np.concatenate([self.smallest, hashes]))[: KEPT_HASHES + 1]
 
     @property
     def exact(self) -> bool:

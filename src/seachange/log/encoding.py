@@ -5,8 +5,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import accumulate
+from dataclasses import replace
+from itertools import accumulate, product
 from typing import Any
 
 import numpy as np
@@ -16,19 +16,10 @@ import polars
 from seachange.engine import cores, map_in_order
 from seachange.errors import LogError, ParameterError
 from seachange.kernels.feature_rows import cross, one_hot, standardize
+from seachange.log import validation
 from seachange.log.bandit_log import BanditLog, log_on_disk
 from seachange.log.feature_fitting import fit_features
-from seachange.log.features import (
-    Category,
-    Feature,
-    FeatureSpec,
-    Flag,
-    Hashed,
-    Number,
-    code_of,
-    code_of_missing,
-    scaling,
-)
+from seachange.log.features import Category, Feature, FeatureSpec, Flag, Hashed, Number, code_of, code_of_missing
 from seachange.log.joint_features import ContextKind, JointFeatures
 from seachange.log.raw import (
     PART_ROWS,
@@ -36,38 +27,18 @@ from seachange.log.raw import (
     RawColumn,
     RawLog,
     RawRounds,
-    Rejected,
     as_lists,
     coded,
     distinct_texts,
     numbers_of,
     raw_columns,
 )
-from seachange.log.validation import (
-    DROP,
-    LARGEST,
-    Columns,
-    Fault,
-    OnBadRows,
-    Problem,
-    ProblemError,
-    faults_of,
-    feature_fault,
-    integers_below,
-    require_rows,
-    without_faults,
-)
 from seachange.protocols import Bools, Floats, Ints
 
 TooLarge = tuple[str, Ints, Any]  # rows of a column with numbers that are too large or infinite, and the first of them
-# Rows that are standardized at a time.
-BLOCK_ROWS = 1 << 13
-# Different reasons for rejecting lines that are counted one by one.
-MOST_REASONS, OTHER_REASONS = 100, "other reasons"
-# Formats whose places are rows of a table; in all others they are lines of text.
-ROW_FORMATS = ("frame", "parquet", "arrow", "obp")
-# The columns with one entry per round, besides the contexts.
-PER_ROUND = ("actions", "rewards", "propensities", "action_mask", "logging_probs", "times", "sequences")
+BLOCK_ROWS = 1 << 13  # rows that are standardized at a time
+MOST_REASONS, OTHER_REASONS = 100, "other reasons"  # different reasons for rejecting lines that are counted one by one
+ROW_FORMATS = ("frame", "parquet", "arrow", "obp")  # their places are rows of a table; in others, lines of text
 # Columns that a log may lack.
 OPTIONAL: dict[str, Callable[[RawRounds], bool]] = {
     "a propensity": lambda rounds: rounds.propensity is not None,
@@ -84,7 +55,7 @@ def log_from_raw(
     *,
     action_names: Sequence[str] | None = None,
     missing_rewards: bool = False,
-    on_bad_rows: OnBadRows = "raise",
+    on_bad_rows: validation.OnBadRows = "raise",
     on_disk: bool = False,
 ) -> BanditLog:
     """The rounds of ``raw``, encoded with ``features``, or with features fitted on all of them.
@@ -96,40 +67,32 @@ def log_from_raw(
         raise ParameterError(
             f"action_names must be those of features: {', '.join(features.action_names)}. Pass only one of the two."
         )
-    if on_disk:
-        return _log_on_disk(raw, features, action_names, missing_rewards, on_bad_rows)
-    rejected = RejectedLines()
-    parts = [rejected.taken_from(part) for part in raw.parts(PART_ROWS)]
-    spec = fit_features(raw, parts, action_names=action_names) if features is None else features
-    if features is not None:
-        _require_sources(spec, _sources_in(parts))
+    parts = [] if on_disk else list(raw.parts(PART_ROWS))
+    spec = features or fit_features(raw, raw.parts(PART_ROWS) if on_disk else parts, action_names=action_names)
+    sources = _sources_in(parts)
+
+    def encoded_parts() -> Iterator[BanditLog]:
+        first: list[RawRounds] = []
+        for part in raw.parts(PART_ROWS):
+            _require_same_columns(raw, [*first, part])
+            first = first or ([_without_values(part)] if len(part) else [])
+            sources.update(_sources_in([part]))
+            yield BanditLog(**_encoded(raw, spec, [part], missing_rewards, on_bad_rows))
+
+    log = log_on_disk(encoded_parts()) if on_disk else None
+    absent = [name for name in spec.sources if name not in sources] if features is not None else []
+    if absent:
+        raise LogError(
+            f"the features need the column {absent[0]!r}, which this log does not have ({len(absent)} of "
+            f"{len(spec.sources)} columns are missing). It has {', '.join(sorted(sources)) or 'none'}."
+        )
+    if log is not None:
+        return log
     n = sum(map(len, parts))
     if n == 0:
         raise LogError("the log is empty: it needs at least one round.")
     _require_same_columns(raw, parts)
-    return BanditLog(**require_rows(_encoded(raw, spec, parts, rejected, missing_rewards, on_bad_rows), n))
-
-
-def _log_on_disk(
-    raw: RawLog, features: FeatureSpec | None, action_names: Any, missing_rewards: bool, on_bad_rows: OnBadRows
-) -> BanditLog:
-    spec = fit_features(raw, raw.parts(PART_ROWS), action_names=action_names) if features is None else features
-    sources: set[str] = set()
-
-    def encoded() -> Iterator[BanditLog]:
-        first: list[RawRounds] = []
-        for rounds in raw.parts(PART_ROWS):
-            _require_same_columns(raw, [*first, rounds])
-            first = first or ([_without_values(rounds)] if len(rounds) else [])
-            sources.update(_sources_in([rounds]))
-            rejected = RejectedLines()
-            part = rejected.taken_from(rounds)
-            yield BanditLog(**_encoded(raw, spec, [part], rejected, missing_rewards, on_bad_rows))
-
-    log = log_on_disk(encoded())
-    if features is not None:
-        _require_sources(spec, sources)
-    return log
+    return BanditLog(**validation.require_rows(_encoded(raw, spec, parts, missing_rewards, on_bad_rows), n))
 
 
 def _sources_in(parts: Sequence[RawRounds]) -> set[str]:
@@ -139,141 +102,83 @@ def _sources_in(parts: Sequence[RawRounds]) -> set[str]:
     return {name for frame in distinct.values() for name in raw_columns(frame)}
 
 
-def _require_sources(spec: FeatureSpec, sources: set[str]) -> None:
-    absent = [name for name in spec.sources if name not in sources]
-    if absent:
-        raise LogError(
-            f"the features need the column {absent[0]!r}, which this log does not have ({len(absent)} of "
-            f"{len(spec.sources)} columns are missing). It has {', '.join(sorted(sources)) or 'none'}."
-        )
-
-
 def _require_same_columns(raw: RawLog, parts: Sequence[RawRounds]) -> None:
     """Raise if a part has an optional column that another part lacks."""
-    filled = [part for part in parts if len(part)]
-    for part in filled[1:]:
-        for what, has in OPTIONAL.items():
-            if has(part) != has(filled[0]):
-                pair = (part, filled[0]) if has(filled[0]) else (filled[0], part)
-                here, there = (f"{_unit(raw)} {each.lines[0]} of {each.source}" for each in pair)
-                raise LogError(
-                    f"either every round of a log has {what} or none does; {here} has none, unlike {there}. Read the "
-                    "files that have them separately."
-                )
+    first, *others = [part for part in parts if len(part)] or parts
+    for part, (what, has) in product(others, OPTIONAL.items()):
+        if has(part) != has(first):
+            without, with_it = (part, first) if has(first) else (first, part)
+            raise LogError(
+                f"either every round of a log has {what} or none does; {_place(raw, without, 0)} has none, unlike "
+                f"{_place(raw, with_it, 0)}. Read the files that have them separately."
+            )
 
 
 def _unit(raw: RawLog) -> str:
     return "row" if raw.format in ROW_FORMATS else "line"
 
 
-@dataclass
-class RejectedLines:
-    """Lines that could not be read: the first one, and their number by reason."""
-
-    first: Rejected | None = None
-    reasons: Counter[str] = field(default_factory=Counter)
-
-    def taken_from(self, part: RawRounds) -> RawRounds:
-        """Count the rejected lines of a part; the part itself no longer holds them."""
-        if not part.rejected:
-            return part
-        self.first = self.first or part.rejected[0]
-        for line in part.rejected:
-            known = line.reason in self.reasons or len(self.reasons) < MOST_REASONS
-            self.reasons[line.reason if known else OTHER_REASONS] += 1
-        return replace(part, rejected=())
+def _place(raw: RawLog, part: RawRounds, row: int) -> str:
+    return f"{_unit(raw)} {part.lines[row]}" + (f" of {part.source}" if part.source else "")
 
 
 def _encoded(
-    raw: RawLog,
-    spec: FeatureSpec,
-    parts: list[RawRounds],
-    rejected: RejectedLines,
-    missing_rewards: bool,
-    on_bad_rows: OnBadRows,
+    raw: RawLog, spec: FeatureSpec, parts: list[RawRounds], missing_rewards: bool, on_bad_rows: validation.OnBadRows
 ) -> dict[str, Any]:
     """The fields of a BanditLog, possibly without any rounds. ``parts`` lose their features on the way."""
     starts = list(accumulate((len(part) for part in parts), initial=0))
-    n, unit, where = starts[-1], _unit(raw), _places(parts, _unit(raw))
-    if rejected.first is not None and on_bad_rows == "raise":
-        one, count = rejected.first, rejected.reasons.total()
+    rejected, unit = [line for part in parts for line in part.rejected], _unit(raw)
+    if rejected and on_bad_rows == "raise":
+        one, counts = rejected[0], (len(rejected), starts[-1] + len(rejected))
         place, value = f"{unit} {one.line} of {one.source}", repr(one.text) if one.text else ""
-        raise ProblemError(Problem(one.rule, one.reason, place, value, count, n + count, unit, DROP))
+        problem = validation.Problem(one.rule, one.reason, place, value, *counts, unit, validation.DROP)
+        raise validation.ProblemError(problem)
+    reasons = Counter(line.reason for line in rejected)
+    if len(reasons) > MOST_REASONS:
+        listed = dict(reasons.most_common(MOST_REASONS))
+        reasons = Counter({**listed, OTHER_REASONS: len(rejected) - sum(listed.values())})
     kind: ContextKind = "per action" if spec.pool else "shared" if spec.context_names else "none"
     joint = JointFeatures(kind, spec.n_actions, len(spec.context_names))
     shape = (spec.n_actions, joint.n_features) if spec.pool else (1, joint.n_features + 1)
-    rows = np.ones((1, 1, 1)) if kind == "none" else np.zeros((n, *shape), dtype=spec.precision)
+    rows = np.ones((1, 1, 1)) if kind == "none" else np.zeros((starts[-1], *shape), dtype=spec.precision)
 
-    def encode(place: int) -> tuple[Columns, list[Fault]]:
-        part = parts[place]
-        encoded = _encoded_part(spec, part, joint, rows[starts[place] : starts[place + 1]], missing_rewards)
+    def encode(place: int) -> tuple[dict[str, Any], list[TooLarge]]:
+        part, own = parts[place], rows[starts[place] : starts[place + 1]]
+        large = []
+        if spec.pool:
+            large = _fill_pools(spec, part, own)
+        elif spec.context_names:
+            large = fill(spec.shared, part.features, own[:, 0])
         parts[place] = _without_values(part)  # makes room for what is still to be encoded
-        return encoded
+        return _columns(spec, part), [(name, np.unique(bad) + starts[place], value) for name, bad, value in large]
 
     encoded = list(map_in_order(encode, range(len(parts)), workers=cores()))
-    if on_bad_rows == "raise" and spec.named and any(np.isnan(columns.actions).any() for columns, _ in encoded):
+    if on_bad_rows == "raise" and spec.named and any(np.isnan(columns["actions"]).any() for columns, _ in encoded):
         _require_known_actions(spec, parts)
-    faults = _joined_faults([faults for _, faults in encoded], starts)
-    whole = _joined([columns for columns, _ in encoded], spec, joint, rows)
-    fields = without_faults(whole, faults, on_bad_rows, where)
-    return fields | {"dropped": (*rejected.reasons.items(), *fields["dropped"]), "features": spec}
+    # A part without rounds may lack columns.
+    filled = [columns for columns, _ in encoded if len(columns["actions"])] or [encoded[0][0]]
+    present = [name for name, column in filled[0].items() if column is not None]
+    joined: dict[str, Any] = {name: np.concatenate([part[name] for part in filled]) for name in present}
+    columns = validation.Columns(joint, rows, spec.action_names, spec.context_names, **joined)
+    infinite: dict[str, validation.Fault] = {}
+    for name, bad, value in (each for _, large in encoded for each in large):
+        kind_of_rows = "action_features" if spec.pool else "contexts"
+        first = infinite.get(name) or validation.feature_fault(kind_of_rows, name, bad[:0], value)
+        infinite[name] = first._replace(rows=np.concatenate([first.rows, bad]))
+    faults = [*validation.faults_of(columns, missing_rewards), *infinite.values()]
 
+    def where(row: int) -> str:
+        place = bisect_right(starts, row) - 1
+        return _place(raw, parts[place], row - starts[place])
 
-def _places(parts: Sequence[RawRounds], unit: str) -> Callable[[int], str]:
-    """Says where a round is in its file."""
-    lines, sources = [part.lines for part in parts], [part.source for part in parts]
-    ends = list(accumulate(map(len, lines)))
-
-    def place(row: int) -> str:
-        i = bisect_right(ends, row)
-        source = f" of {sources[i]}" if sources[i] else ""
-        return f"{unit} {lines[i][row - (ends[i] - len(lines[i]))]}{source}"
-
-    return place
+    fields = validation.without_faults(columns, faults, on_bad_rows, where)
+    return fields | {"dropped": (*reasons.items(), *fields["dropped"]), "features": spec}
 
 
 def _without_values(part: RawRounds) -> RawRounds:
     """The part without the values of its features."""
     pool = None if part.pool is None else replace(part.pool, features=part.pool.features.clear())
     return replace(part, features=part.features.clear(), pool=pool)
-
-
-def _encoded_part(
-    spec: FeatureSpec, rounds: RawRounds, joint: JointFeatures, rows: Floats, missing_rewards: bool
-) -> tuple[Columns, list[Fault]]:
-    """The columns of a part, whose contexts are written to ``rows``, and what is wrong with them."""
-    large = []
-    if spec.pool:
-        large = _fill_pools(spec, rounds, rows)
-    elif spec.context_names:
-        large = fill(spec.shared, rounds.features, rows[:, 0])
-    columns = _columns_of(spec, rounds, joint, rows)
-    name = "action_features" if spec.pool else "contexts"
-    infinite = [feature_fault(name, column, np.unique(bad), value) for column, bad, value in large]
-    return columns, faults_of(columns, missing_rewards) + infinite
-
-
-def _joined_faults(parts: Sequence[Sequence[Fault]], starts: Sequence[int]) -> list[Fault]:
-    """The faults of all parts, with rows counted from the beginning."""
-    joined: dict[str, Fault] = {}
-    for faults, start in zip(parts, starts, strict=False):
-        for fault in faults:
-            first, rows = joined.get(fault.requirement), fault.rows + start
-            joined[fault.requirement] = (
-                fault._replace(rows=rows) if first is None else first._replace(rows=np.concatenate([first.rows, rows]))
-            )
-    return list(joined.values())
-
-
-def _joined(parts: Sequence[Columns], spec: FeatureSpec, joint: JointFeatures, rows: Floats) -> Columns:
-    """The columns of all parts; a part without rounds may lack some."""
-    filled = [part for part in parts if len(part)] or parts
-    columns = {name: [getattr(part, name) for part in filled] for name in PER_ROUND}
-    arrays: dict[str, Any] = {
-        name: None if any(array is None for array in column) else np.concatenate(column)
-        for name, column in columns.items()
-    }
-    return Columns(joint, rows, spec.action_names, spec.context_names, **arrays)
 
 
 def _require_known_actions(spec: FeatureSpec, parts: Sequence[RawRounds]) -> None:
@@ -283,7 +188,7 @@ def _require_known_actions(spec: FeatureSpec, parts: Sequence[RawRounds]) -> Non
     unknown = sorted(taken - set(spec.action_names))
     if unknown:
         known = f"action {unknown[0]!r} is not one of {', '.join(spec.action_names)} ({len(unknown)} unknown in all)"
-        raise ProblemError(Problem("action-unknown", known, fix=DROP))
+        raise validation.ProblemError(validation.Problem("action-unknown", known, fix=validation.DROP))
 
 
 def fill(features: Sequence[Feature], frame: polars.DataFrame, rows: Floats) -> list[TooLarge]:
@@ -333,17 +238,16 @@ def _fill_numbers(
     arrays = [_numbers(feature, columns.get(feature.column), len(rows)) for feature, _ in numbers]
     places = np.array([place for _, place in numbers])
     marks = np.array([place + 1 if feature.marked else -1 for feature, place in numbers])
-    means, scales = np.array([scaling(feature) for feature, _ in numbers]).T
-    block = np.empty((len(numbers), BLOCK_ROWS))
-    n_large = 0
+    means, scales = np.array([(feature.mean, feature.scale) for feature, _ in numbers]).T
+    block, largest, n_large = np.empty((len(numbers), BLOCK_ROWS)), validation.LARGEST, 0
     for start in range(0, len(rows), BLOCK_ROWS):
         end = min(start + BLOCK_ROWS, len(rows))
         for j, array in enumerate(arrays):
             block[j, : end - start] = array[start:end]
-        n_large += standardize(block[:, : end - start], means, scales, places, marks, LARGEST, rows[start:end])
+        n_large += standardize(block[:, : end - start], means, scales, places, marks, largest, rows[start:end])
     if n_large == 0:
         return []
-    large = [np.flatnonzero(np.abs(array.astype(np.float64)) > LARGEST) for array in arrays]
+    large = [np.flatnonzero(np.abs(array.astype(np.float64)) > largest) for array in arrays]
     bad = zip(numbers, arrays, large, strict=True)
     return [(feature.names[0], found, array[found[0]]) for (feature, _), array, found in bad if len(found)]
 
@@ -384,7 +288,7 @@ def _choices(spec: FeatureSpec, rounds: RawRounds) -> tuple[Floats | Ints, Bools
         codes = coded(rounds.action, lambda name: numbers.get(name, -1))
         return (codes if codes.min(initial=0) >= 0 else np.where(codes < 0, np.nan, codes)), None, None
     taken = _floats("actions", rounds.action)
-    inside = integers_below(taken, pool.lengths)
+    inside = validation.integers_below(taken, pool.lengths)
     if spec.named:
         if pool.names is None:
             raise LogError("these features have named actions, but this log does not name the actions in its lists.")
@@ -423,22 +327,18 @@ def _times(series: polars.Series) -> npt.NDArray[Any]:
         raise LogError(f"times must be numbers (seconds) or dates; {series.name!r} is neither: {error}.") from error
 
 
-def _columns_of(spec: FeatureSpec, rounds: RawRounds, joint: JointFeatures, rows: Floats) -> Columns:
-    """The columns of ``rounds``, whose contexts are in ``rows``."""
+def _columns(spec: FeatureSpec, rounds: RawRounds) -> dict[str, Any]:
+    """The columns of ``rounds`` with one entry per round, except the contexts."""
     taken, mask, probs = _choices(spec, rounds)
     propensities = None if rounds.propensity is None else _floats("propensities", rounds.propensity)
     if propensities is None and probs is not None:
         propensities = probs[np.arange(len(rounds)), np.nan_to_num(taken).astype(np.int64)]
-    return Columns(
-        joint,
-        rows,
-        spec.action_names,
-        spec.context_names,
-        actions=taken,
-        rewards=_floats("rewards", rounds.reward),
-        propensities=propensities,
-        action_mask=mask,
-        logging_probs=probs,
-        times=None if rounds.time is None else _times(rounds.time),
-        sequences=None if rounds.sequence is None else np.asarray(rounds.sequence.to_numpy()),
-    )
+    return {
+        "actions": taken,
+        "rewards": _floats("rewards", rounds.reward),
+        "propensities": propensities,
+        "action_mask": mask,
+        "logging_probs": probs,
+        "times": None if rounds.time is None else _times(rounds.time),
+        "sequences": None if rounds.sequence is None else np.asarray(rounds.sequence.to_numpy()),
+    }

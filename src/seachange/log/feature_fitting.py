@@ -18,33 +18,22 @@ from seachange.errors import LogError, SeachangeWarning
 from seachange.kernels.feature_rows import column_moments
 from seachange.log.column_statistics import Distinct
 from seachange.log.features import Category, Feature, FeatureSpec, Flag, Hashed, LeftOut, Number
-from seachange.log.raw import Kind, RawColumn, as_lists, distinct_texts, numbers_of, raw_columns
+from seachange.log.raw import Kind, as_lists, distinct_texts, numbers_of, raw_columns
 from seachange.log.validation import LARGEST
 
 if TYPE_CHECKING:
     from seachange.log.raw import RawLog, RawRounds
 
-# A category has at most this many values, each of which occurs at least this often; the rest are "other".
-MOST_VALUES, LEAST_SEEN = 50, 3
-# Columns with more distinct values than this are hashed into this many buckets.
-MOST_DISTINCT, BUCKETS = 1000, 64
-# Longer lists of numbers are not used, and contexts are not crossed with actions into more features than this.
-LONGEST_LIST, MOST_CROSSED = 1000, 1000
-# In logs of at least this many rounds, text that never repeats and increasing integers count as identifiers.
-ENOUGH_TO_TELL = 100
-# So does text whose values occur fewer times than this on average.
-ROUNDS_OF_A_VALUE = 10
-# A count of distinct values that is not exact may be off by this share, three standard errors.
-MOST_ERROR = 0.1
-# Text that is a date, as in names of folders.
-DATE = re.compile(r"[12][0-9]{3}-[01][0-9](-[0-3][0-9])?([T ]|$)")
-# A category's value of this name shares the feature of all other values.
-OTHER = "other"
-# Columns that are not determined by the action are mostly found by comparing the first rounds of one action.
-HEAD_ROUNDS = 64
-# Rounds per action, on average, before a column counts as determined by the action.
-ROUNDS_PER_ACTION = 20
-VARIES = object()
+MOST_VALUES, LEAST_SEEN = 50, 3  # a category has at most 50 values, each seen at least 3 times; the rest are "other"
+MOST_DISTINCT, BUCKETS = 1000, 64  # columns with more distinct values than this are hashed into this many buckets
+LONGEST_LIST, MOST_CROSSED = 1000, 1000  # numbers in a list, and features of contexts crossed with actions
+ENOUGH_TO_TELL = 100  # in shorter logs, text that never repeats and increasing integers may not be identifiers
+ROUNDS_OF_A_VALUE = 10  # text whose values occur less often on average counts as identifiers, too
+MOST_ERROR = 0.1  # a count of distinct values that is not exact may be off by this share, three standard errors
+DATE = re.compile(r"[12][0-9]{3}-[01][0-9](-[0-3][0-9])?([T ]|$)")  # text that is a date, as in names of folders
+OTHER = "other"  # a category's value of this name shares the feature of all other values
+HEAD_ROUNDS = 64  # most columns that the action does not determine vary within the first rounds of an action
+ROUNDS_PER_ACTION = 20  # rounds per action, on average, before a column counts as determined by the action
 
 
 @dataclass
@@ -111,13 +100,9 @@ class ColumnFacts:
         """Add the statistics of a later part."""
         self.holder = self.holder or later.holder
         self.seen += later.seen
-        self.kinds |= later.kinds
-        self.declared |= later.declared
+        for name in ("kinds", "declared", "precisions", "seconds", "many", "repeats"):
+            setattr(self, name, getattr(self, name) | getattr(later, name))
         self.numbers.merge(later.numbers)
-        self.precisions |= later.precisions
-        self.seconds |= later.seconds
-        self.many |= later.many
-        self.repeats |= later.repeats
         self.distinct.add(later.distinct.smallest)
         self.counts.update(later.counts)
         if self.many or len(self.counts) > MOST_DISTINCT:
@@ -220,8 +205,7 @@ def facts_of(rounds: RawRounds) -> LogFacts:
     facts = LogFacts(rounds=len(rounds), shared=_facts_by_name(rounds.features))
     if pool is None:
         facts.actions = distinct_texts(rounds.action)
-        columns = ((name, column.values) for name, column in raw_columns(rounds.features).items())
-        facts.by_action = ActionColumns.of(rounds.action, facts.actions, columns)
+        facts.by_action = ActionColumns.of(rounds)
     else:
         facts.pool_rows, facts.longest = int(pool.offsets[-1]), int(pool.lengths.max(initial=0))
         facts.pool, facts.by_place = _facts_by_name(pool.features), pool.names is None
@@ -230,11 +214,10 @@ def facts_of(rounds: RawRounds) -> LogFacts:
 
 
 def _facts_by_name(frame: polars.DataFrame) -> dict[str, ColumnFacts]:
-    return {name: _facts(column) for name, column in raw_columns(frame).items()}
+    return {name: _facts(*column) for name, column in raw_columns(frame).items()}
 
 
-def _facts(column: RawColumn) -> ColumnFacts:
-    holder, kind, values = column
+def _facts(holder: str, kind: Kind, values: polars.Series) -> ColumnFacts:
     facts = ColumnFacts(holder=holder, seen=len(values) - values.null_count())
     if facts.seen == 0 or kind == "nothing":
         facts.seen, facts.declared = 0, {kind}
@@ -248,10 +231,12 @@ def _facts(column: RawColumn) -> ColumnFacts:
         facts.seconds = values.dtype in (polars.Date, polars.Datetime, polars.Duration, polars.Time)
         facts.rising = bool(values.dtype.is_integer() and (np.diff(numbers) > 0).all())
         facts.lowest, facts.highest = float(numbers[0]), float(numbers[-1])  # if it is rising
-    elif kind == "text":
-        _count(facts, values)
-    elif kind == "texts":
-        _count(facts, values.explode())
+    elif kind in ("text", "texts"):
+        texts = (values if kind == "text" else values.explode()).drop_nulls().cast(polars.String)
+        facts.many = texts.n_unique() > MOST_DISTINCT
+        facts.repeats = texts.n_unique() < len(texts)
+        facts.distinct.add(texts.hash().to_numpy())
+        facts.counts = Counter() if facts.many else Counter(dict(texts.value_counts(name="count").iter_rows()))
     elif kind == "numbers":
         lists = as_lists(values)
         facts.lengths = set(lists.list.len().drop_nulls().unique().to_list()[:2])
@@ -264,16 +249,6 @@ def _facts(column: RawColumn) -> ColumnFacts:
 
 def _precision(dtype: Any) -> set[str]:
     return set() if dtype == polars.Boolean else {"float32" if dtype == polars.Float32 else "float64"}
-
-
-def _count(facts: ColumnFacts, values: polars.Series) -> None:
-    texts = values.drop_nulls().cast(polars.String)
-    facts.many = texts.n_unique() > MOST_DISTINCT
-    facts.repeats = texts.n_unique() < len(texts)
-    facts.distinct.add(texts.hash().to_numpy())
-    if not facts.many:
-        counted = texts.value_counts(name="count")
-        facts.counts = Counter(dict(counted.iter_rows()))
 
 
 def _features(
@@ -355,27 +330,31 @@ def _number(name: str, facts: NumberFacts, rows: int, place: int | None, seconds
 class ActionColumns:
     """Columns that the action determines: they describe what was shown, so they are not known before the choice.
 
-    For each column, the value that each action has; ``VARIES`` if an action has several.
+    For each column, the value that each action has; None if an action has several.
     """
 
     def __init__(self) -> None:
         self.rounds = 0
-        self.columns: dict[str, Any] = {}
+        self.columns: dict[str, dict[Any, Any] | None] = {}
         self.actions: set[str] = set()
 
     @classmethod
-    def of(
-        cls, actions: polars.Series, names: Iterable[str], columns: Iterable[tuple[str, polars.Series]]
-    ) -> ActionColumns:
-        """The columns of one part; ``names`` are those of its actions."""
+    def of(cls, rounds: RawRounds) -> ActionColumns:
+        """The columns of one part."""
         part = cls()
-        part.rounds, part.actions = len(actions), set(names)
-        head = actions.head(HEAD_ROUNDS).to_list()
-        often = Counter(head).most_common(1)
-        rows = [row for row, action in enumerate(head) if action == often[0][0] and action is not None]
-        for name, values in columns:
-            varies = values.dtype.is_nested() or _differ(values.head(HEAD_ROUNDS).to_list(), rows)
-            part.columns[name] = VARIES if varies else _value_by_action(actions, values)
+        part.rounds, part.actions = len(rounds), set(distinct_texts(rounds.action))
+        columns = {name: column.values for name, column in raw_columns(rounds.features).items()}
+        part.columns = dict.fromkeys(columns)
+        # Numbers as names, so that none is called like the actions.
+        left = {str(i): name for i, name in enumerate(columns) if not columns[name].dtype.is_nested()}
+        for rows in (HEAD_ROUNDS, len(rounds)):
+            frame = polars.DataFrame({"action": rounds.action} | {i: columns[name] for i, name in left.items()})
+            by_action = frame.head(rows).drop_nulls("action").group_by("action")
+            counts = by_action.agg(polars.all().n_unique())
+            left = {i: name for i, name in left.items() if not (counts[i] > 1).any()}
+        values = by_action.agg(polars.col(left).first()) if left else frame
+        for i, name in left.items():
+            part.columns[name] = dict(zip(values["action"].to_list(), values[i].to_list(), strict=True))
         return part
 
     def merge(self, later: ActionColumns) -> None:
@@ -383,28 +362,12 @@ class ActionColumns:
         self.actions |= later.actions
         for name in self.columns.keys() | later.columns.keys():
             ours, theirs = self.columns.get(name, {}), later.columns.get(name, {})
-            clash = ours is VARIES or theirs is VARIES or any(ours.get(a, v) != v for a, v in theirs.items())
-            self.columns[name] = VARIES if clash else {**ours, **theirs}
+            clash = ours is None or theirs is None or any(ours.get(a, v) != v for a, v in theirs.items())
+            self.columns[name] = None if clash else {**(ours or {}), **(theirs or {})}
         self.rounds += later.rounds
 
     def names(self) -> list[str]:
         """The columns that differ between actions and never within one."""
         if len(self.actions) < 2 or self.rounds < ROUNDS_PER_ACTION * len(self.actions):
             return []
-        fixed = {name: values for name, values in self.columns.items() if values is not VARIES}
-        return [name for name, values in fixed.items() if len(values) > 1 and len(set(values.values())) > 1]
-
-
-def _differ(values: Sequence[Any], rows: Sequence[int]) -> bool:
-    """Whether the values of some rows are not all the same."""
-    first = values[rows[0]] if rows else None
-    return any(values[row] is not first and values[row] != first and values[row] == values[row] for row in rows)
-
-
-def _value_by_action(actions: polars.Series, values: polars.Series) -> Any:
-    """The one value of each action, or ``VARIES``."""
-    frame = polars.DataFrame({"action": actions, "value": values}).drop_nulls("action")
-    each = frame.group_by("action").agg(polars.col("value").first(), polars.col("value").n_unique().alias("n"))
-    if (each["n"] > 1).any():
-        return VARIES
-    return dict(zip(each["action"].to_list(), each["value"].to_list(), strict=True))
+        return [name for name, values in self.columns.items() if values and len(set(values.values())) > 1]

@@ -5,10 +5,11 @@ It encodes single records here, and tables in ``seachange.log.encoding``.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import accumulate
-from typing import Annotated, Any, Literal
+from itertools import accumulate, count
+from typing import Annotated, Any, ClassVar, Literal
 from zlib import crc32
 
 import msgspec
@@ -22,22 +23,22 @@ from seachange.protocols import Bools, Floats
 Encoded = tuple[Floats | None, Bools | None]  # a context and an action mask, as deployers take them
 Record = Mapping[str, Any]
 Get = Callable[[Record], Any]  # finds a field of a record
-Write = Callable[[Record, Any], None]  # writes a feature of a record into a row
-# The key of a record that lists the actions of its round, if they differ between rounds.
-ACTIONS = "actions"
-# Formats that cannot tell an empty text from a missing one.
-EMPTY_IS_MISSING = ("csv", "tsv")
-# Fields that an error lists.
-LISTED_FIELDS = 12
-# Values of a category that its description lists.
-LISTED_VALUES = 8
-# The most buckets that a model file may ask for.
-MOST_BUCKETS = 1 << 16
+Write = Callable[[Any, Any], None]  # writes the features of a value into a row
+ABSENT = object()  # a field that a record lacks, although the log always had it
+ACTIONS = "actions"  # the key of a record that lists the actions of its round, if they differ between rounds
+EMPTY_IS_MISSING = ("csv", "tsv")  # formats that cannot tell an empty text from a missing one
+LISTED_FIELDS = 12  # fields that an error lists
+LISTED_VALUES = 8  # values of a category that its description lists
+MOST_BUCKETS = 1 << 16  # the most buckets that a model file may ask for
 
 
-def _labels(column: str, place: int | None, marked: bool) -> tuple[str, ...]:
+def _labels(names: list[str], label: str, marked: bool) -> tuple[str, ...]:
+    return (*names, f"{label} missing") if marked else tuple(names)
+
+
+def _place_labels(column: str, place: int | None, marked: bool) -> tuple[str, ...]:
     label = column if place is None else f"{column}[{place}]"
-    return (label, f"{label} missing") if marked else (label,)
+    return _labels([label], label, marked)
 
 
 class Number(msgspec.Struct, frozen=True, tag="number"):
@@ -54,7 +55,7 @@ class Number(msgspec.Struct, frozen=True, tag="number"):
     @property
     def names(self) -> tuple[str, ...]:
         """Of its features."""
-        return _labels(self.column, self.place, self.marked)
+        return _place_labels(self.column, self.place, self.marked)
 
     @property
     def description(self) -> str:
@@ -70,11 +71,14 @@ class Flag(msgspec.Struct, frozen=True, tag="flag"):
     marked: bool = False
     place: int | None = None
     comma: bool = False
+    mean: ClassVar[float] = 0.0
+    scale: ClassVar[float] = 1.0
+    seconds: ClassVar[bool] = False
 
     @property
     def names(self) -> tuple[str, ...]:
         """Of its features."""
-        return _labels(self.column, self.place, self.marked)
+        return _place_labels(self.column, self.place, self.marked)
 
     @property
     def description(self) -> str:
@@ -97,8 +101,7 @@ class Category(msgspec.Struct, frozen=True, tag="category"):
     @property
     def names(self) -> tuple[str, ...]:
         """Of its features."""
-        named = (f"{self.column}={value}" for value in self.values)
-        return (*named, f"{self.column}=other", *((f"{self.column} missing",) if self.marked else ()))
+        return _labels([f"{self.column}={value}" for value in (*self.values, "other")], self.column, self.marked)
 
     @property
     def description(self) -> str:
@@ -120,8 +123,7 @@ class Hashed(msgspec.Struct, frozen=True, tag="hashed"):
     @property
     def names(self) -> tuple[str, ...]:
         """Of its features."""
-        named = (f"{self.column} bucket {bucket}" for bucket in range(self.buckets))
-        return (*named, *((f"{self.column} missing",) if self.marked else ()))
+        return _labels([f"{self.column} bucket {i}" for i in range(self.buckets)], self.column, self.marked)
 
     @property
     def description(self) -> str:
@@ -246,17 +248,9 @@ def plain_features(context_names: Sequence[str], action_names: Sequence[str]) ->
 
 def _numbered(names: Sequence[str]) -> tuple[str, ...]:
     """The names; repeated ones are numbered."""
-    seen: dict[str, int] = {}
-    distinct: list[str] = []
-    for name in names:
-        seen[name] = seen.get(name, 0) + 1
-        distinct.append(name if seen[name] == 1 else f"{name} ({seen[name]})")
-    return tuple(distinct)
-
-
-def scaling(feature: Number | Flag) -> tuple[float, float]:
-    """Its mean and its scale; 0 and 1 for flags."""
-    return (feature.mean, feature.scale) if isinstance(feature, Number) else (0.0, 1.0)
+    seen: defaultdict[str, Iterator[int]] = defaultdict(lambda: count(1))
+    numbered = ((name, next(seen[name])) for name in names)
+    return tuple(name if number == 1 else f"{name} ({number})" for name, number in numbered)
 
 
 def code_of(feature: Category | Hashed) -> Callable[[str], int]:
@@ -273,10 +267,6 @@ def code_of_missing(feature: Category | Hashed) -> int:
     if feature.marked:
         return len(feature.names) - 1
     return len(feature.values) if isinstance(feature, Category) and not feature.several else -1
-
-
-class AbsentField(Exception):  # noqa: N818
-    """A record lacks a field that the log always had."""
 
 
 def _record_encoder(spec: FeatureSpec) -> Callable[[Record], Encoded]:
@@ -333,37 +323,32 @@ def _listed_actions(record: Record, spec: FeatureSpec) -> Sequence[Any]:
 
 def _row_writer(spec: FeatureSpec, features: Sequence[Feature], whose: str) -> Callable[..., None]:
     """A function that writes all ``features`` of a record into a row of zeros."""
-    writers: list[Write] = []
+    fields: list[tuple[Get, Write]] = []
     first = 0
     for feature in features:
-        get = _getter(feature.column, required=not feature.marked)
         if isinstance(feature, Number | Flag):
-            writers.append(_number_writer(feature, get, first))
-        elif feature.several:
-            writers.append(_texts_writer(feature, get, first))
+            write = _number_writer(feature, first)
         else:
-            writers.append(_text_writer(feature, get, first, spec.format in EMPTY_IS_MISSING))
+            write = _text_writer(feature, first, spec.format in EMPTY_IS_MISSING)
+        fields.append((_getter(feature.column, None if feature.marked else ABSENT), write))
         first += len(feature.names)
 
     def write_row(record: Record, row: Any, index: int | None = None) -> None:
-        try:
-            for write in writers:
-                write(record, row)
-        except AbsentField:
-            where = "" if index is None else f" from the one at index {index}"
-            raise _absent_fields(features, record, whose, where) from None
+        for get, write in fields:
+            value = get(record)
+            if value is ABSENT:
+                where = "" if index is None else f" from the one at index {index}"
+                raise _absent_fields(features, record, whose, where)
+            write(value, row)
 
     return write_row
 
 
-def _number_writer(feature: Number | Flag, get: Get, first: int) -> Write:
-    mean, scale = scaling(feature)
-    seconds = isinstance(feature, Number) and feature.seconds
-    convert = time_of if seconds else number_of
-    comma, marked, place, label = feature.comma, feature.marked, feature.place, feature.names[0]
+def _number_writer(feature: Number | Flag, first: int) -> Write:
+    mean, scale, seconds, comma, marked = feature.mean, feature.scale, feature.seconds, feature.comma, feature.marked
+    place, label, convert = feature.place, feature.names[0], time_of if seconds else number_of
 
-    def write(record: Record, row: Any) -> None:
-        value = get(record)
+    def write(value: Any, row: Any) -> None:
         if place is not None and value is not None:
             try:
                 if isinstance(value, str):
@@ -388,11 +373,18 @@ def _number_writer(feature: Number | Flag, get: Get, first: int) -> Write:
     return write
 
 
-def _text_writer(feature: Category | Hashed, get: Get, first: int, empty_is_missing: bool) -> Write:
-    code, missing, nothing = code_of(feature), code_of_missing(feature), "" if empty_is_missing else None
+def _text_writer(feature: Category | Hashed, first: int, empty_is_missing: bool) -> Write:
+    code, missing, several = code_of(feature), code_of_missing(feature), feature.several
+    nothing = "" if empty_is_missing and not several else None
 
-    def write(record: Record, row: Any) -> None:
-        value = get(record)
+    def write(value: Any, row: Any) -> None:
+        if several and value is not None:
+            if isinstance(value, str) or not hasattr(value, "__iter__"):
+                raise LogError(f"{feature.column!r} must be a list; the record has {value!r}.")
+            for each in value:
+                if each is not None and each == each:
+                    row[first + code(text_of(each))] = 1.0
+            return
         absent = value is None or value != value or value == nothing
         place = missing if absent else code(value if type(value) is str else text_of(value))
         if place >= 0:
@@ -401,32 +393,13 @@ def _text_writer(feature: Category | Hashed, get: Get, first: int, empty_is_miss
     return write
 
 
-def _texts_writer(feature: Category | Hashed, get: Get, first: int) -> Write:
-    code, missing = code_of(feature), code_of_missing(feature)
+def _getter(column: str, absent: Any) -> Get:
+    """A function that finds a column in a record, under its own name or nested if it has dots; else ``absent``.
 
-    def write(record: Record, row: Any) -> None:
-        values = get(record)
-        if values is None:
-            if missing >= 0:
-                row[first + missing] = 1.0
-            return
-        if isinstance(values, str) or not hasattr(values, "__iter__"):
-            raise LogError(f"{feature.column!r} must be a list; the record has {values!r}.")
-        for value in values:
-            if value is not None and value == value:
-                row[first + code(text_of(value))] = 1.0
-
-    return write
-
-
-def _getter(column: str, required: bool) -> Get:
-    """A function that finds a column in a record: under its own name, or nested if it has dots.
-
-    A ``required`` one must be present, though it may be None: otherwise a misspelled name would silently count as
-    missing in every round.
+    A column whose parent is None is present: otherwise a misspelled name would silently count as missing.
     """
     dots = [place for place, letter in enumerate(column) if letter == "."]
-    heads = [(column[:dot], _getter(column[dot + 1 :], required)) for dot in dots]
+    heads = [(column[:dot], _getter(column[dot + 1 :], absent)) for dot in dots]
 
     def get(record: Record) -> Any:
         value = record.get(column)
@@ -436,33 +409,22 @@ def _getter(column: str, required: bool) -> Get:
             inner = record.get(head)
             if isinstance(inner, Mapping):
                 return rest(inner)
-        if required and not any(head in record and record[head] is None for head, _ in heads):
-            raise AbsentField
-        return None
+        return None if any(head in record and record[head] is None for head, _ in heads) else absent
 
     return get
 
 
-def _absent_fields(features: Iterable[Feature], record: Record, whose: str, where: str = "") -> LogError:
+def _absent_fields(features: Iterable[Feature], record: Record, whose: str, where: str) -> LogError:
     """The error that names the fields of ``features`` that ``record`` lacks, and its most similar field."""
-    wanted = {feature.column: _getter(feature.column, required=True) for feature in features if not feature.marked}
-    absent = [column for column, get in wanted.items() if _lacks(record, get)]
-    spare = [key for key in _keys(record) if key not in wanted]
-    near = ((key, did_you_mean(key, absent)) for key in spare)
+    wanted = list(dict.fromkeys(feature.column for feature in features if not feature.marked))
+    absent = [column for column in wanted if _getter(column, ABSENT)(record) is ABSENT]
+    near = ((key, did_you_mean(key, absent)) for key in _keys(record) if key not in wanted)
     guess = next((f" There is {key!r}.{question}" for key, question in near if question), "")
     verb = "is" if len(absent) == 1 else "are"
     return LogError(
-        f"{whose} must have the fields that were always in the log: {_some(list(wanted))}; {_some(absent, repr)} "
+        f"{whose} must have the fields that were always in the log: {_some(wanted)}; {_some(absent, repr)} "
         f"{verb} missing{where}.{guess} Pass None for an unknown value."
     )
-
-
-def _lacks(record: Record, get: Get) -> bool:
-    try:
-        get(record)
-    except AbsentField:
-        return True
-    return False
 
 
 def _keys(record: Record, prefix: str = "") -> Iterator[str]:

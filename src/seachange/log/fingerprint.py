@@ -8,12 +8,9 @@ import numpy.typing as npt
 from seachange.log.bandit_log import BanditLog
 
 Hashes = npt.NDArray[np.uint64]
-# Rounds in the sample: those with the smallest hashes, which amounts to a random choice.
-REMEMBERED = 512
-# Rounds that mostly equal other rounds do not identify a log.
-MOSTLY_DISTINCT = 0.95
-# Rounds below the sample's largest hash that are needed to decide whether they are in the sample.
-ENOUGH = 5
+REMEMBERED = 512  # rounds in the sample: those with the smallest hashes, which amounts to a random choice
+MOSTLY_DISTINCT = 0.95  # rounds that mostly equal other rounds do not identify a log
+ENOUGH = 5  # rounds below the sample's largest hash that are needed to decide whether they are in the sample
 # Constants of the generator SplitMix64 (golden ratio, David Stafford), which mixes bits evenly.
 STEP, FIRST, SECOND = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 

@@ -87,8 +87,7 @@ class JointFeatures:
         mask = np.ascontiguousarray(action_mask, dtype=bool)
         if mask.shape != (n, self.n_actions):
             raise LogError(f"action_mask must have shape ({n}, {self.n_actions}); it has {mask.shape}.")
-        if not mask.any(axis=1).all():
-            raise LogError(
-                f"action_mask must allow an action in every round; row {int(mask.any(axis=1).argmin())} allows none."
-            )
+        allows = mask.any(axis=1)
+        if not allows.all():
+            raise LogError(f"action_mask must allow an action in every round; row {allows.argmin()} allows none.")
         return mask

@@ -13,10 +13,11 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from decimal import Decimal
+from decimal import ROUND_HALF_UP, Decimal
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, Literal, NamedTuple, Protocol
+from math import isfinite
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -24,15 +25,14 @@ import polars
 
 from seachange.protocols import Bools, Floats, Ints
 
-# Rounds per part, unless a caller wants another number.
-PART_ROWS = 1 << 17
-# The columns of rounds besides their features.
-PER_ROUND = ("action", "reward", "propensity", "time", "sequence", "event")
-# The rule of rejected lines that break none of the rules about single rounds.
-UNREADABLE = "unreadable-lines"
+if TYPE_CHECKING:
+    from seachange.log.bandit_log import BanditLog
+
+PART_ROWS = 1 << 17  # rounds per part, unless a caller wants another number
+PER_ROUND = ("action", "reward", "propensity", "time", "sequence", "event")  # columns besides the features
+UNREADABLE = "unreadable-lines"  # the rule of rejected lines that break none of the rules about single rounds
 Kind = Literal["number", "time", "text", "numbers", "texts", "nothing", "other"]
-# Integers within this range are looked up in a table.
-WIDEST_RANGE = 1 << 16
+WIDEST_RANGE = 1 << 16  # integers within this range are looked up in a table
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 # Words that mean a missing number, in lower case; and words for 1 and 0.
 MISSING = ("", "na", "n/a", "#n/a", "nan", "null", "none", "nil", "-", "--", "?", "\\n", ".")
@@ -107,18 +107,12 @@ class RawRounds:
 
     def filter(self, kept: Bools) -> RawRounds:
         """The rounds that are kept, without the rejected lines."""
-        mask = polars.Series(kept)
         columns = {word: getattr(self, word) for word in PER_ROUND}
         filtered: dict[str, Any] = {
-            word: None if column is None else column.filter(mask) for word, column in columns.items()
+            word: column if column is None else column.filter(polars.Series(kept)) for word, column in columns.items()
         }
-        return RawRounds(
-            self.source,
-            self.lines[kept],
-            _filtered(self.features, kept),
-            pool=None if self.pool is None else self.pool.filter(kept),
-            **filtered,
-        )
+        features, pool = _filtered(self.features, kept), None if self.pool is None else self.pool.filter(kept)
+        return RawRounds(self.source, self.lines[kept], features, pool=pool, **filtered)
 
     def in_parts(self, rows: int) -> Iterator[RawRounds]:
         """The rounds at most ``rows`` at a time; rejected lines go with the rounds before them."""
@@ -136,22 +130,53 @@ def _filtered(features: polars.DataFrame, kept: Bools) -> polars.DataFrame:
     return features.filter(polars.Series(kept)) if features.width else polars.DataFrame(height=int(kept.sum()))
 
 
+def raw_rounds(log: BanditLog, start: int, lists: bool, prefixes: tuple[str, str] = ("", "")) -> RawRounds:
+    """A log as raw rounds, of which ``start`` come before the first; with ``lists``, each lists its actions.
+
+    ``prefixes`` start the names of features that all actions share, and of those that each action has.
+    """
+    n, names, pool, times = len(log), polars.Series(log.action_names), None, log.times
+    taken = names.gather(log.actions)
+    if lists:
+        mask = np.broadcast_to(log.arrays.mask, (n, log.n_actions))
+        taken = polars.Series((np.cumsum(mask, axis=1) - 1)[np.arange(n), log.actions])
+        offsets = np.concatenate([[0], np.cumsum(mask.sum(axis=1))])
+        features = log.contexts[mask] if log.joint.kind == "per action" else np.empty((offsets[-1], 0))
+        probs = None if log.logging_probs is None else log.logging_probs[mask]
+        pool = Pool(offsets, _frame(log, features, prefixes[1]), names.gather(np.nonzero(mask)[1]), probs)
+    if times is not None and times.dtype.kind == "M":
+        times = times.astype("datetime64[us]")  # a unit that polars supports
+    return RawRounds(
+        source="the log",
+        lines=np.arange(start + 1, start + n + 1),
+        features=_frame(log, log.contexts if log.joint.kind == "shared" else np.empty((n, 0)), prefixes[0]),
+        action=taken.alias("action"),
+        reward=polars.Series("reward", log.rewards),
+        propensity=polars.Series("propensity", log.propensities) if log.propensities_known else None,
+        time=None if times is None else polars.Series("time", times),
+        sequence=None if log.sequences is None else polars.Series("sequence", log.sequences),
+        pool=pool,
+    )
+
+
+def _frame(log: BanditLog, rows: Floats, prefix: str) -> polars.DataFrame:
+    columns = {prefix + name: rows[:, i] for i, name in enumerate(log.context_names[: rows.shape[1]])}
+    return polars.DataFrame(columns) if columns else polars.DataFrame(height=len(rows))
+
+
 class RawLog(Protocol):
     """An opened log. Nothing is read until ``parts`` is called."""
 
     @property
     def format(self) -> str:
         """The format's name: parquet, csv, tsv, json-lines, dsjson, vw, obp, open-bandit, yahoo-r6a, …"""
-        ...
 
     @property
     def columns(self) -> dict[str, str]:
         """Which column or field holds the action, the reward, the propensity, the time, the sequence."""
-        ...
 
     def parts(self, rows: int = PART_ROWS) -> Iterator[RawRounds]:
         """All rounds in file order, at most ``rows`` at a time; each call starts over."""
-        ...
 
 
 class RawColumn(NamedTuple):
@@ -199,10 +224,10 @@ def numbers_of(series: polars.Series) -> npt.NDArray[Any]:
         series, unit = series.cast(polars.Int64), 1e9
     elif dtype == polars.Boolean:
         series = series.cast(polars.UInt8)
-    if unit != 1.0 or not (series.dtype.is_float() or series.dtype.is_integer()):
+    elif not (dtype.is_float() or dtype.is_integer()):
         series = series.cast(polars.Float64)
     # numpy divides; polars would multiply by the inverse, which is not the same to the bit.
-    return np.asarray(series.to_numpy() if unit == 1.0 else series.to_numpy() / unit)
+    return np.asarray(series.to_numpy() if unit == 1.0 else series.cast(polars.Float64).to_numpy() / unit)
 
 
 def as_lists(series: polars.Series) -> polars.Series:
@@ -212,16 +237,13 @@ def as_lists(series: polars.Series) -> polars.Series:
 
 def number_of(value: Any) -> float:
     """One value as ``numbers_of`` converts it; raises TypeError or ValueError if it is not a number."""
-    if isinstance(value, dt.datetime):
-        aware = value if value.tzinfo is not None else value.replace(tzinfo=dt.UTC)
-        return (aware - EPOCH) // dt.timedelta(microseconds=1) / 1e6
+    if isinstance(value, dt.time):
+        value = dt.datetime.combine(EPOCH, value.replace(tzinfo=None))
     if isinstance(value, dt.date):
-        return (value.toordinal() - EPOCH.toordinal()) * 86400.0
+        moment = value if isinstance(value, dt.datetime) else dt.datetime.combine(value, dt.time())
+        value = (moment if moment.tzinfo is not None else moment.replace(tzinfo=dt.UTC)) - EPOCH
     if isinstance(value, dt.timedelta):
         return value // dt.timedelta(microseconds=1) / 1e6
-    if isinstance(value, dt.time):
-        since = dt.timedelta(hours=value.hour, minutes=value.minute, seconds=value.second)
-        return (since // dt.timedelta(microseconds=1) + value.microsecond) * 1000 / 1e9
     if isinstance(value, str):
         raise TypeError(f"{value!r} is text")
     return float(value)
@@ -255,9 +277,12 @@ def text_of(value: Any) -> str:
         return value
     if isinstance(value, bool | np.bool_):
         return "true" if value else "false"
-    if isinstance(value, float | np.floating):
-        plain = repr(float(value))
-        return (format(Decimal(plain), "f") if "e" in plain else plain).removesuffix(".0")
+    if isinstance(value, float | np.floating) and isfinite(value):
+        value = float(value)
+        # Like polars' JSON reader: of two shortest numerals that are equally close, the larger one.
+        even = Decimal(repr(value))
+        larger = Decimal(value).quantize(even, ROUND_HALF_UP)
+        return format(larger if float(larger) == value else even, "f").removesuffix(".0")
     if isinstance(value, dict | list):
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return str(value)
@@ -265,40 +290,26 @@ def text_of(value: Any) -> str:
 
 def distinct_texts(series: polars.Series) -> dict[str, Any]:
     """The distinct values of a column by their text, without missing ones."""
-    if (span := _span(series)) is not None:
-        values, low, high = span
-        counts = np.bincount(values.astype(np.int64, copy=False) - low, minlength=high - low + 1)
-        return {str(value): value for value in (np.flatnonzero(counts) + low).tolist()}
-    if series.dtype.is_float():
-        series = series.fill_nan(None)
-    return {text_of(value): value for value in series.unique().drop_nulls().to_list()}
+    return {text_of(value): value for value in _distinct(series).to_list()}
 
 
 def coded(series: polars.Series, code: Callable[[str], int]) -> Ints:
     """(n,) the code of each value by its text; -1 if it is missing."""
     if series.dtype in (polars.Categorical, polars.Enum):
         series = series.cast(polars.String)
-    if (span := _span(series)) is not None:
-        values, low, high = span
-        places = values.astype(np.int64, copy=False) - low if low else values
-        table = np.full(high - low + 1, -1)
-        for place in np.flatnonzero(np.bincount(places, minlength=len(table))).tolist():
-            table[place] = code(str(place + low))
-        return table[places]
-    if series.dtype.is_float():
-        series = series.fill_nan(None)
-    distinct = series.unique().drop_nulls()
-    if len(distinct) == 0:
+    distinct = _distinct(series)
+    codes = np.array([code(text_of(value)) for value in distinct.to_list()], dtype=np.int64)
+    if not len(codes):
         return np.full(len(series), -1)
-    codes = polars.Series([code(text_of(value)) for value in distinct.to_list()], dtype=polars.Int64)
-    found = series.replace_strict(distinct, codes, default=-1, return_dtype=polars.Int64)
+    if distinct.dtype.is_integer() and not series.null_count():
+        low, high = int(distinct.min()), int(distinct.max())  # type: ignore[arg-type]
+        if high - low < WIDEST_RANGE and high < 1 << 63:
+            table = np.empty(high - low + 1, dtype=np.int64)
+            table[distinct.to_numpy().astype(np.int64) - low] = codes
+            return np.asarray(table[series.to_numpy().astype(np.int64, copy=False) - low])
+    found = series.replace_strict(distinct, polars.Series(codes), default=-1, return_dtype=polars.Int64)
     return np.asarray(found.to_numpy(), dtype=np.int64)
 
 
-def _span(series: polars.Series) -> tuple[npt.NDArray[Any], int, int] | None:
-    """Integers with their minimum and maximum, if none is missing and the range is small."""
-    if not series.dtype.is_integer() or series.null_count() or not len(series):
-        return None
-    values = series.to_numpy()
-    low, high = int(values.min()), int(values.max())
-    return (values, low, high) if high - low < WIDEST_RANGE and high < 1 << 63 else None
+def _distinct(series: polars.Series) -> polars.Series:
+    return (series.fill_nan(None) if series.dtype.is_float() else series).unique().drop_nulls()

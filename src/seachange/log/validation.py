@@ -16,17 +16,14 @@ import numpy.typing as npt
 
 from seachange.errors import Fix, LogError, ParameterError, SeachangeWarning
 from seachange.log.joint_features import JointFeatures, LogArrays
+from seachange.params import require
 from seachange.protocols import Bools, Floats, Ints
 
 OnBadRows = Literal["raise", "drop"]
-# A larger action is taken for an identifier, not for an index, unless n_actions is given.
-MOST_ACTIONS = 1_000_000
-# Probabilities written with a few decimals each are off by rounding: one probability, and the sum of k of them by √k.
-PROBABILITY_TOLERANCE = 1e-4
-# No real choice is less likely than this, so a smaller propensity is a mistake.
-LEAST_PROPENSITY = 1e-12
-# Squares of rewards and features, and their sums, must stay finite.
-LARGEST = 1e100
+MOST_ACTIONS = 1_000_000  # a larger action is taken for an identifier, not for an index, unless n_actions is given
+PROBABILITY_TOLERANCE = 1e-4  # rounding errors of one logged probability; the sum of k has √k times that
+LEAST_PROPENSITY = 1e-12  # no real choice is less likely than this, so a smaller propensity is a mistake
+LARGEST = 1e100  # squares of rewards and features, and their sums, must stay finite
 DROP = Fix('Drop those rows with on_bad_rows="drop".', "Drop those rows with --drop-bad-rows.")
 DROP_OR_KEEP = Fix(
     'Drop those rows with on_bad_rows="drop" (or keep them as unobserved rounds with missing_rewards=True).',
@@ -110,29 +107,26 @@ def columns_from_arrays(
 ) -> Columns:
     """The arguments of ``BanditLog.from_arrays`` as columns; ``given`` has the arrays in the order of ``FORMS``."""
     arrays = dict(zip(FORMS, given, strict=True))
-    if arrays["contexts"] is not None and arrays["action_features"] is not None:
-        raise ParameterError("pass contexts (one vector per round) or action_features (one per action), not both.")
+    both = arrays["contexts"] is not None and arrays["action_features"] is not None
+    require(not both, "pass contexts (one vector per round) or action_features (one per action), not both.")
     arrays["actions"] = _array("actions", arrays["actions"], *FORMS["actions"])
     n = len(arrays["actions"])
-    if n == 0:
-        raise LogError("the log is empty: it needs at least one round.")
+    require(n > 0, "the log is empty: it needs at least one round.", LogError)
     lists = arrays["action_features"] if isinstance(arrays["action_features"], tuple) else None
     if lists is not None:
         arrays["action_features"] = _padded(lists[0], lists[1], n)
     arrays = {name: _array(name, values, *FORMS[name]) for name, values in arrays.items()}
     for name, array in arrays.items():
-        if array is not None and len(array) != n:
-            raise LogError(f"every column must have one entry per round; actions has {n} and {name} has {len(array)}.")
-    if arrays["times"] is not None and arrays["times"].dtype.kind not in "iufM":
-        raise LogError(
-            f"times must be numbers (seconds) or datetime64; they are {arrays['times'].dtype}. Parse them first."
-        )
+        lengths = f"actions has {n} and {name} has {0 if array is None else len(array)}"
+        require(array is None or len(array) == n, f"every column must have one entry per round; {lengths}.", LogError)
+    times = getattr(arrays["times"], "dtype", np.dtype(float))
+    unread = f"times must be numbers (seconds) or datetime64; they are {times}. Parse them first."
+    require(times.kind in "iufM", unread, LogError)
     known = _number_of_actions(n_actions, action_names, arrays)
     for name in ("action_mask", "logging_probs"):
-        if arrays[name] is not None and arrays[name].shape[1] != known:
-            raise LogError(
-                f"{name} must have one column per action; it has {arrays[name].shape[1]} columns for {known} actions."
-            )
+        width = known if arrays[name] is None else arrays[name].shape[1]
+        wide = f"{name} must have one column per action; it has {width} columns for {known} actions."
+        require(width == known, wide, LogError)
     if lists is not None:
         in_list = np.arange(known)[None, :] < np.diff(lists[1])[:, None]
         arrays["action_mask"] = in_list if arrays["action_mask"] is None else arrays["action_mask"] & in_list
@@ -160,21 +154,18 @@ def _array(name: str, values: Any, ndim: int, dtype: Any, shape: str) -> Any:
     except (TypeError, ValueError) as error:
         hint = " For a table with named actions, use BanditLog.from_frame." if name == "actions" else ""
         raise LogError(f"{name} must be numbers: {error}.{hint}") from error
-    if array.ndim != ndim:
-        raise LogError(f"{name} must have {shape}; it has shape {array.shape}.")
+    require(array.ndim == ndim, f"{name} must have {shape}; it has shape {array.shape}.", LogError)
     return array
 
 
 def _padded(rows: Any, offsets: Any, n: int) -> Floats:
     """(n, K, d): lists of actions, padded with zeros."""
     rows, offsets = _array("action_features rows", rows, *FORMS["contexts"]), np.asarray(offsets)
-    lengths = np.diff(offsets)
-    whole = offsets.ndim == 1 and offsets.dtype.kind in "iu"
-    if not whole or len(offsets) != n + 1 or offsets[0] != 0 or offsets[-1] != len(rows) or (lengths < 1).any():
-        raise LogError(
-            f"offsets must be {n + 1} increasing integers from 0 to the number of rows ({len(rows)}); "
-            f"got {len(offsets)} entries."
-        )
+    whole = offsets.ndim == 1 and offsets.dtype.kind in "iu" and len(offsets) == n + 1
+    lengths = np.diff(offsets) if whole else np.zeros(n, dtype=np.int64)
+    rule = f"offsets must be {n + 1} increasing integers from 0 to the number of rows ({len(rows)}); "
+    increasing = (lengths > 0).all() and offsets[0] == 0 and offsets[-1] == len(rows)
+    require(bool(increasing), f"{rule}got {len(offsets)} entries.", LogError)
     features = np.zeros((n, int(lengths.max()), rows.shape[1]), dtype=rows.dtype)
     place = np.arange(len(rows)) - np.repeat(offsets[:-1], lengths)
     features[np.repeat(np.arange(n), lengths), place] = rows
@@ -182,32 +173,28 @@ def _padded(rows: Any, offsets: Any, n: int) -> Floats:
 
 
 def _number_of_actions(n_actions: int | None, names: Sequence[str] | None, arrays: dict[str, Any]) -> int:
-    if n_actions is not None and not isinstance(n_actions, int | np.integer):
-        raise ParameterError(f"n_actions must be an integer; got {n_actions!r}.")
-    per_action = (arrays[name] for name in ("action_mask", "logging_probs") if arrays[name] is not None)
-    known: int | None = n_actions if names is None or n_actions is not None else len(names)
-    if arrays["action_features"] is not None:
-        known = arrays["action_features"].shape[1]
-    elif known is None:
-        known = next((array.shape[1] for array in per_action), None)
+    whole = n_actions is None or isinstance(n_actions, int | np.integer)
+    require(whole, f"n_actions must be an integer; got {n_actions!r}.")
+    of_features, *of_others = (
+        None if arrays[name] is None else arrays[name].shape[1]
+        for name in ("action_features", "action_mask", "logging_probs")
+    )
+    counts = (of_features, n_actions, None if names is None else len(names), *of_others)
+    known = next((count for count in counts if count is not None), None)
     if known is None:
         actions = arrays["actions"]
-        whole = actions[np.isfinite(actions) & (actions == np.floor(actions))]
-        known = int(whole.max(initial=0)) + 1
+        taken = actions[np.isfinite(actions) & (actions == np.floor(actions))]
+        known, n_distinct = int(taken.max(initial=0)) + 1, len(np.unique(taken))
         fix = "If they are identifiers, use BanditLog.from_frame; if there are that many actions, pass n_actions."
-        if known > MOST_ACTIONS:
-            raise LogError(f"actions must be indices from 0; the largest is {known - 1}. {fix}")
-        if known > 20 * (n_distinct := len(np.unique(whole))):
-            warnings.warn(
-                f"actions go up to {known - 1}, but only {n_distinct} of them occur. {fix}",
-                SeachangeWarning,
-                stacklevel=5,
-            )
-    if n_actions is not None and n_actions != known:
-        raise LogError(f"n_actions={n_actions}, but action_features has {known} actions.")
-    if known < 1:
-        raise ParameterError(f"n_actions must be at least 1; got {known}.")
-    return known
+        large = f"actions must be indices from 0; the largest is {known - 1}. {fix}"
+        require(known <= MOST_ACTIONS, large, LogError)
+        if known > 20 * n_distinct:
+            rare = f"actions go up to {known - 1}, but only {n_distinct} of them occur. {fix}"
+            warnings.warn(rare, SeachangeWarning, stacklevel=5)
+    differ = f"n_actions={n_actions}, but action_features has {known} actions."
+    require(n_actions in (None, known), differ, LogError)
+    require(known >= 1, f"n_actions must be at least 1; got {known}.")
+    return int(known)
 
 
 def integers_below(values: npt.NDArray[Any], ends: int | Ints) -> Bools:
@@ -511,17 +498,15 @@ def _require_time_order(times: Any, sequences: Any, good: Bools, where: Callable
     """Raise if time goes backwards within a sequence of the ``good`` rows."""
     if times is None:
         return
-    rows: Ints | slice = slice(None) if good.all() else np.flatnonzero(good)
+    rows = np.flatnonzero(good)
     if sequences is not None:
-        rows = np.arange(len(good))[rows]
         rows = rows[np.argsort(sequences[rows], kind="stable")]
     kept = times[rows]
     back = kept[1:] < kept[:-1]
     if sequences is not None:
         back &= sequences[rows][1:] == sequences[rows][:-1]
     if back.any():
-        i = int(back.argmax())
-        earlier, row = np.arange(len(good))[rows][i : i + 2].tolist()
+        earlier, row = rows[int(back.argmax()) :][:2].tolist()
         value = f"{_shown(times[row])} after {_shown(times[earlier])}"
         raise ProblemError(time_problem(where(row), value, int(back.sum()), len(times)))
 
@@ -534,8 +519,7 @@ def time_problem(place: str, value: str, count: int, total: int) -> Problem:
 def _names(what: str, names: Sequence[str] | None, count: int, stem: str) -> tuple[str, ...]:
     if names is None:
         return tuple(f"{stem}{i}" for i in range(count))
-    if len(names) != count:
-        raise LogError(f"{what} must have {count} names; it has {len(names)}.")
+    require(len(names) == count, f"{what} must have {count} names; it has {len(names)}.", LogError)
     if len(set(names)) < count:
         twice = next(name for name in names if list(names).count(name) > 1)
         raise LogError(f"{what} must be distinct; {twice!r} appears twice.")
