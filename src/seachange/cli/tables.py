@@ -19,7 +19,7 @@ from seachange.params import Params
 if TYPE_CHECKING:
     from seachange.log.bandit_log import BanditLog
     from seachange.model import SwitchingModel
-    from seachange.model_file import Written
+    from seachange.model_file import Manifest
     from seachange.propensities.calibration import PropensityReport
     from seachange.states.labels import StateLabels
 
@@ -101,7 +101,7 @@ def states_table(log: BanditLog, labels: StateLabels) -> Table:
     return result
 
 
-def model_view(model: SwitchingModel, written: Written) -> RenderableType:
+def model_view(model: SwitchingModel, written: Manifest) -> RenderableType:
     """The model, its log, its states and its features."""
     return Group(
         table("Model", ("", ""), _model_rows(model, written), n_text=2), "",
@@ -111,7 +111,7 @@ def model_view(model: SwitchingModel, written: Written) -> RenderableType:
     )  # fmt: skip
 
 
-def model_document(model: SwitchingModel, written: Written) -> dict[str, Any]:
+def model_document(model: SwitchingModel, written: Manifest) -> dict[str, Any]:
     """The same as a JSON document."""
     return {
         "schema": written.schema,
@@ -128,7 +128,7 @@ def model_document(model: SwitchingModel, written: Written) -> dict[str, Any]:
     }
 
 
-def _model_rows(model: SwitchingModel, written: Written) -> list[tuple[str, str]]:
+def _model_rows(model: SwitchingModel, written: Manifest) -> list[tuple[str, str]]:
     stay = model.policies.expected_stay
     lasting = "" if stay is None or model.n_states == 1 else f", lasting {stay:,.0f} rounds on average"
     return [
