@@ -134,8 +134,8 @@ class SwitchingModel:
             flags = np.asarray(given)
             if flags.dtype != bool or flags.shape != (len(names),):
                 raise ParameterError(
-                    "action_mask must be a collection of action names, a mapping of names to True or False, or one True "
-                    f"or False for each of the {len(names)} actions; got {given!r}."
+                    "action_mask must be a collection of action names, a mapping of names to True or False, or one "
+                    f"True or False for each of the {len(names)} actions; got {given!r}."
                 )
             return flags
         allowed = dict(given) if isinstance(given, Mapping) else dict.fromkeys(given, True)  # type: ignore[arg-type]

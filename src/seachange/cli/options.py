@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 from zipfile import BadZipFile, ZipFile, is_zipfile
 
 import typer
@@ -49,9 +49,11 @@ def flag(*names: str, help: str, panel: str | None = None) -> Any:
     return typer.Option(*names, help=help, rich_help_panel=panel)
 
 
-def choice(known: Callable[[], Sequence[str]] | Sequence[str], help: str, panel: str | None = None) -> Any:
-    """An option that takes one of the ``known`` words, in any case."""
-    words = known if callable(known) else lambda: known
+def choice(known: Any, help: str, panel: str | None = None) -> Any:
+    """An option that takes one of the ``known`` words, in any case: a ``Literal``, or a function that returns them."""
+
+    def words() -> Sequence[str]:
+        return get_args(known) or known()
 
     def parse(text: str) -> str:
         return known_word(text, words())

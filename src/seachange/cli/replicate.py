@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -116,12 +116,7 @@ def yahoo(
     next_days: Annotated[int, option("N", "Deploy on the N days after them.", min=1)] = 4,
     documents: Annotated[int, option("N", "Choose among N documents of each pool.", min=2, panel=OPEN)] = 10,
     features: Annotated[
-        Features,
-        choice(
-            get_args(Features),
-            "Use document features (documents), times user features (crossed), or identity.",
-            OPEN,
-        ),
+        Features, choice(Features, "Use features of documents, times those of users (crossed), or identity.", OPEN)
     ] = "documents",
     window: Annotated[float, option("HOURS", "Average click rates over this window.", panel=OPEN)] = 12.0,
     smoothing: Annotated[float, option("N", "Add N impressions at the average rate.", min=0, panel=OPEN)] = 100.0,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -21,10 +21,10 @@ def states(
     model: Annotated[
         Path | None, typer.Argument(metavar="MODEL", help="A model whose states to show; without it, find them.")
     ] = None,
-    oracle: Annotated[Oracle, choice(get_args(Oracle), "Find states with hmm or change-point.")] = "hmm",
+    oracle: Annotated[Oracle, choice(Oracle, "Find states with hmm or change-point.")] = "hmm",
     states: States = "auto",
     rewards: Annotated[
-        Rewards, choice(get_args(Rewards), "Model rewards as gaussian or bernoulli; auto decides (hmm only).")
+        Rewards, choice(Rewards, "Model rewards as gaussian or bernoulli; auto decides (hmm only).")
     ] = "auto",
     figure: Annotated[Path | None, option("FILE.png", "Draw the states into a PNG file.")] = None,
     out: Annotated[
