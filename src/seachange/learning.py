@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from typing import Any
 
 import numpy as np
 
@@ -58,18 +59,19 @@ def learn(
             f"all propensities are 1, yet {n_taken} actions were taken: they look filled in. Log the real ones, or "
             "leave them out and estimate them (sc.estimate_propensities, --estimate-propensities)."
         )
-    state_oracle = oracle_named(oracle, n_states, seed, align_to) if isinstance(oracle, str) else oracle
+    if isinstance(oracle, str):
+        oracle = oracle_named(oracle, n_states=n_states, seed=seed, align_to=align_to)
     learner = LEARNERS.by_name(objective, "a learner object")() if isinstance(objective, str) else objective
     if not isinstance(learner, DMLearner) and getattr(learner, "objective", None) != "dm":
         without = Fix('objective="dm" needs none.', "--objective dm needs none.")
         require_propensities(log, "learning", without)
         warn_of_estimates(log, "learning")
-    labels, choice = state_oracle.fit(log).predict(log), None
+    labels, choice = oracle.fit(log).predict(log), None
     if objective == "auto":
         learner, choice = choose_objective(log, np.ascontiguousarray(labels.weights(soft=False).T))
-    policies = learn_per_state(log, labels, learner, reward_models=reward_models_of(state_oracle))
+    policies = learn_per_state(log, labels, learner, reward_models=reward_models_of(oracle))
     return SwitchingModel(
-        policies=policies, oracle=state_oracle, labels=labels, learner=learner, provenance=Provenance.of(log),
+        policies=policies, oracle=oracle, labels=labels, learner=learner, provenance=Provenance.of(log),
         choice=choice, features=log.features,
     )  # fmt: skip
 
@@ -83,9 +85,8 @@ def reward_models_of(oracle: StateOracle) -> list[RewardModel] | None:
     return [RewardModel(coefs, kind) for coefs in model.reward_coefs]
 
 
-def oracle_named(name: str, n_states: int | Auto, seed: int, align_to: SwitchingModel | None = None) -> StateOracle:
+def oracle_named(name: str, **settings: Any) -> StateOracle:
     """The registered oracle ``name``, with those of the settings that it has."""
     cls = ORACLES.by_name(name, "an oracle object")
-    given = {"n_states": n_states, "seed": seed, "align_to": align_to}
-    oracle: StateOracle = cls(**{field.name: given[field.name] for field in fields(cls) if field.name in given})
+    oracle: StateOracle = cls(**{field.name: settings[field.name] for field in fields(cls) if field.name in settings})
     return oracle

@@ -128,10 +128,9 @@ def periods_table(past: ValuesOverTime) -> Group:
     rows, periods = [], periods_document(past)
     for each in periods[-SHOWN:]:
         known = np.isfinite(each["std_error"]) and each["effective_samples"] >= LEAST_EFFECTIVE
-        value = (
-            (f"{each['value']:.4f}", f"{each['low']:.4f} to {each['high']:.4f}") if known else ("-", "too few rounds")
-        )
-        rows.append((each["period"], each["until"] or "", *value, f"{each['effective_samples']:,.0f}"))
+        value = f"{each['value']:.4f}" if known else "-"
+        interval = f"{each['low']:.4f} to {each['high']:.4f}" if known else "too few rounds"
+        rows.append((each["period"], each["until"] or "", value, interval, f"{each['effective_samples']:,.0f}"))
     shown = f", the last {len(rows)} of {len(periods):,}" if len(rows) < len(periods) else ""
     title = f"Mean reward per round ({past.estimator}), {past.reason}{shown}"
     return table(title, ("", "until", "value", f"{past.confidence:.0%} interval", "eff. sample size"), rows, n_text=2)
