@@ -84,27 +84,6 @@ class Provenance:
             remembered=remembered(log),
         )
 
-    def require_valid(self) -> None:
-        """Raise a ``ModelFileError`` unless this can be the provenance of a model."""
-        joint, (low, high) = self.joint, self.reward_range
-        try:
-            dated = self.seconds is None or bool(np.isfinite(self.seconds).all())
-        except (ValueError, OverflowError):
-            dated = False
-        _require_all(
-            {
-                f"n_rounds must be from 1 to {MOST_ROUNDS}": 1 <= self.n_rounds <= MOST_ROUNDS,
-                "action_names must name every action": len(self.action_names) == joint.n_actions >= 1,
-                "context_names must name every feature": len(self.context_names) == joint.n_features
-                and (joint.n_features == 0) == (joint.kind == "none"),
-                "reward_range must rise and contain mean_reward": -LARGEST <= low <= self.mean_reward <= high <= LARGEST
-                and low < high,
-                "time_range must hold two moments": dated,
-                "remembered must hold hashes of 64 bits": len(self.remembered) <= REMEMBERED
-                and all(0 <= each < 1 << 64 for each in self.remembered),
-            }
-        )
-
     def overlap(self, log: BanditLog) -> str | None:
         """Which part of ``log`` the model may have learned from; None if there is no sign of any."""
         if log.fingerprint() == self.fingerprint:
@@ -290,18 +269,29 @@ def _labels(manifest: Manifest, part: SavedPart) -> StateLabels:
 
 def _require_consistent(manifest: Manifest) -> None:
     """Check what the types of the manifest leave open."""
-    provenance, choice, stay = manifest.provenance, manifest.choice, manifest.expected_stay
-    joint, features = provenance.joint, manifest.features
-    provenance.require_valid()
-    _require_all(
-        {
-            f"a model must have 1 to {MOST_STATES:,} states": 1 <= len(manifest.policies) <= MOST_STATES,
-            "n_chains must be from 1 to the number of rounds": 1 <= manifest.n_chains <= provenance.n_rounds,
-            "expected_stay must be from 1 to the number of rounds": stay is None or 1 <= stay <= provenance.n_rounds,
-            "the chosen objective must be one of the candidates": choice is None
-            or choice.chosen in [each.name for each in choice.candidates],
-        }
-    )
+    log, choice, stay, features = manifest.provenance, manifest.choice, manifest.expected_stay, manifest.features
+    joint, (low, high) = log.joint, log.reward_range
+    try:
+        dated = log.seconds is None or bool(np.isfinite(log.seconds).all())
+    except (ValueError, OverflowError):
+        dated = False
+    for rule, holds in {
+        f"n_rounds must be from 1 to {MOST_ROUNDS}": 1 <= log.n_rounds <= MOST_ROUNDS,
+        "action_names must name every action": len(log.action_names) == joint.n_actions >= 1,
+        "context_names must name every feature": len(log.context_names) == joint.n_features
+        and (joint.n_features == 0) == (joint.kind == "none"),
+        "reward_range must rise and contain mean_reward": -LARGEST <= low <= log.mean_reward <= high <= LARGEST
+        and low < high,
+        "time_range must hold two moments": dated,
+        "remembered must hold hashes of 64 bits": len(log.remembered) <= REMEMBERED
+        and all(0 <= each < 1 << 64 for each in log.remembered),
+        f"a model must have 1 to {MOST_STATES:,} states": 1 <= len(manifest.policies) <= MOST_STATES,
+        "n_chains must be from 1 to the number of rounds": 1 <= manifest.n_chains <= log.n_rounds,
+        "expected_stay must be from 1 to the number of rounds": stay is None or 1 <= stay <= log.n_rounds,
+        "the chosen objective must be one of the candidates": choice is None
+        or choice.chosen in [each.name for each in choice.candidates],
+    }.items():
+        _require(holds, f"{rule}.")
     if features is None:
         return
     made = (*features.shared, *features.pool)
@@ -312,16 +302,11 @@ def _require_consistent(manifest: Manifest) -> None:
         # Buckets and features are counted before any name is made, because a small file can ask for very many.
         sum(feature.buckets for feature in made if isinstance(feature, Hashed)) <= joint.n_features
         and (joint.kind == "per action") == bool(features.pool)
-        and (features.n_features, features.action_names) == (joint.n_features, provenance.action_names)
-        and features.context_names == provenance.context_names,
+        and (features.n_features, features.action_names) == (joint.n_features, log.action_names)
+        and features.context_names == log.context_names,
         "features must make the contexts and actions that the model was learned with.",
     )
 
 
 def _require(holds: bool, rule: str) -> None:
     require(holds, rule, ModelFileError)
-
-
-def _require_all(rules: dict[str, bool]) -> None:
-    for rule, holds in rules.items():
-        _require(holds, f"{rule}.")

@@ -109,8 +109,7 @@ class BeliefDeployer(ABC):
 
     def update(self, state: DeploymentState, decision: Decision, reward: float | None) -> DeploymentState:
         """The state after a round; a ``reward`` of None means that it has not arrived yet (``amend`` when it does)."""
-        self._require_own(state)
-        self._require_decision(decision)
+        self._require_decision(state, decision)
         if decision.round != state.rounds:
             raise ParameterError(
                 f"the decision is of round {decision.round}, but the deployment is at round {state.rounds}. Update "
@@ -124,12 +123,9 @@ class BeliefDeployer(ABC):
 
     def amend(self, state: DeploymentState, decision: Decision, reward: float) -> DeploymentState:
         """The state after a late reward, which counts as if it had come in its own round."""
-        self._require_own(state)
-        self._require_decision(decision)
-        if decision.round >= state.rounds:
-            raise ParameterError(
-                f"round {decision.round} has not passed yet; call update(state, decision, None) first."
-            )
+        self._require_decision(state, decision)
+        passed = decision.round < state.rounds
+        require(passed, f"round {decision.round} has not passed yet; call update(state, decision, None) first.")
         place = decision.round - (state.rounds - len(state.evidences))
         if place < 0 or not state.waiting[place]:
             late = f", or it passed more than memory={self.memory} rounds ago. Raise memory if rewards come later"
@@ -151,17 +147,16 @@ class BeliefDeployer(ABC):
         return replace(state, anchor=anchor, evidences=evidences, waiting=waiting)
 
     def _require_own(self, state: DeploymentState) -> None:
-        if not isinstance(state, DeploymentState):
-            raise ParameterError(
-                f"state must be what init() or update() returned, a DeploymentState; got a {type(state).__name__}."
-            )
+        kind, n_states = type(state).__name__, len(self.initial_belief)
+        require(isinstance(state, DeploymentState), f"state must be what init() or update() returned; got a {kind}.")
         self._require_states("state", len(state.belief))
-        own = state.fits(len(self.initial_belief)) and is_distribution(state.belief)
+        own = state.fits(n_states) and is_distribution(state.belief)
         require(own, "the state is damaged: restore an earlier one.")
 
-    def _require_decision(self, decision: Decision) -> None:
-        if not isinstance(decision, Decision):
-            raise ParameterError(f"decision must be what act() returned; got a {type(decision).__name__}.")
+    def _require_decision(self, state: DeploymentState, decision: Decision) -> None:
+        self._require_own(state)
+        kind = type(decision).__name__
+        require(isinstance(decision, Decision), f"decision must be what act() returned; got a {kind}.")
         self._require_states("decision", decision.by_state.size)
         require(0 < decision.propensity <= 1, f"propensity must be in (0, 1]; the decision has {decision.propensity}.")
 
