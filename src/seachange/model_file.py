@@ -182,10 +182,8 @@ def read_model(path: str | Path) -> tuple[dict[str, Any], Manifest]:
     except ModelFileError as error:
         raise ModelFileError(f"{str(path)!r} cannot be loaded: {error}") from error
     except Exception as error:  # a damaged zip or manifest can make the libraries that read it raise anything
-        detail = str(error) or type(error).__name__
-        raise ModelFileError(
-            f"{str(path)!r} cannot be loaded: it is damaged or not a model file ({detail})."
-        ) from error
+        detail = f"it is damaged or not a model file ({str(error) or type(error).__name__})"
+        raise ModelFileError(f"{str(path)!r} cannot be loaded: {detail}.") from error
 
 
 class _Archive(zipfile.ZipFile):

@@ -109,10 +109,7 @@ def evaluate(
     names = estimators or (["dr", "snips", "ips", "dm"] if interval in ("normal", "bootstrap") else ["dr", "ips"])
     log = given.read_weighted(console, seed, loaded)
     if overlap := loaded.provenance.overlap(log):
-        note(
-            f"{overlap}, and {IN_SAMPLE_BIAS}. These values use all rounds and may be too high; `seachange report` "
-            "uses held-out rounds."
-        )
+        note(f"{overlap}, and {IN_SAMPLE_BIAS}. These values may be too high; `seachange report` uses held-out rounds.")
     settings: dict[str, Any] = {"interval": interval, "reward_range": reward_range, "seed": seed}
     clipped = {**settings, "clip": clip, "confidence": confidence, "force": force}
     switching = loaded.n_states > 1
@@ -135,10 +132,8 @@ def evaluate(
     console.say(answer_text(who, deployed[-1] if by_rewards and deployed else whole[0], logged), "")
     console.print(estimates_table(title, rows, confidence), "")
     console.say(support_text(found))
-    result: dict[str, Any] = {
-        "estimates": [{"policy": name, **msgspec.to_builtins(estimate)} for name, estimate in rows],
-        "diagnostics": found,
-    }
+    estimates = [{"policy": name, **msgspec.to_builtins(estimate)} for name, estimate in rows]
+    result: dict[str, Any] = {"estimates": estimates, "diagnostics": found}
     if online:
         result["online"] = deployed
         if deployed:

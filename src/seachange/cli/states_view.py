@@ -130,11 +130,9 @@ def _overview(summary: StatesSummary) -> RenderableType:
 
 def _best_actions(summary: StatesSummary, state: int) -> str:
     """The best action with enough rounds, and any better one with few rounds."""
-    cells = summary.cells
+    cells, names = summary.cells, summary.action_names
     best = [action for action in (cells.best[state], cells.best_rare[state]) if action is not None]
-    return ", ".join(
-        shown_name(summary.action_names[action]) + ("*" if cells.rare[state, action] else "") for action in best
-    )
+    return ", ".join(shown_name(names[action]) + "*" * bool(cells.rare[state, action]) for action in best)
 
 
 def _moves(summary: StatesSummary) -> RenderableType:
