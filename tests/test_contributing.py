@@ -38,7 +38,7 @@ EXAMPLES = {block.words[0]: block for block in blocks_of(PAGE) if block.language
 def register():
     """Runs an example, which registers its extension; everything registered is forgotten after the test."""
     lists = [(each, list(each)) for each in (FORMATS, CHECKS, SECTIONS, app.registered_commands)]
-    registries = [(each, dict(each._classes), list(each._named)) for each in (ORACLES, LEARNERS, DEPLOYERS)]
+    registries = [(each, dict(each._classes), list(each.names)) for each in (ORACLES, LEARNERS, DEPLOYERS)]
     estimators = dict(ESTIMATORS)
 
     def run_example(kind):
@@ -49,7 +49,7 @@ def register():
     for each, before in lists:
         each[:] = before
     for each, classes, named in registries:
-        each._classes, each._named = classes, named
+        each._classes, each.names = classes, named
     ESTIMATORS.clear()
     ESTIMATORS.update(estimators)
 

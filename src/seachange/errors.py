@@ -17,6 +17,7 @@ Errors and warnings have two fields, ``problem`` and ``fix``. Their text shows t
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -76,6 +77,17 @@ class SeachangeWarning(_Message, UserWarning):
 
 class NoChangeWarning(SeachangeWarning):
     """One state explains the log as well as several."""
+
+
+def require(holds: bool, rule: str, error: type[SeachangeError] = ParameterError) -> None:
+    """Raise an ``error`` with the text ``rule`` unless it ``holds``."""
+    if not holds:
+        raise error(rule)
+
+
+def warn(problem: str, fix: Fix | None = None) -> None:
+    """Warn at the line that called the function that warns."""
+    warnings.warn(SeachangeWarning(problem, fix), stacklevel=3)
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

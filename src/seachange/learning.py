@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import fields
+from typing import Any
 
 import numpy as np
 
-from seachange.errors import Fix, LogError, ParameterError, SeachangeWarning
+from seachange.errors import Fix, LogError, ParameterError, require, warn
 from seachange.log.bandit_log import BanditLog, require_propensities, warn_of_estimates
 from seachange.model import SwitchingModel
 from seachange.model_file import Provenance
@@ -44,50 +44,36 @@ def learn(
     >>> sc.learn(log, n_states=2, objective="dr")
     SwitchingModel(2 states by HMMOracle, 2 actions, 400 rounds)
     """
-    if not isinstance(log, BanditLog):
-        raise LogError(
-            f"learn needs a BanditLog; got a {type(log).__name__}. Make one with BanditLog.from_frame or read_log."
-        )
+    wrong = f"learn needs a BanditLog; got a {type(log).__name__}. Make one with BanditLog.from_frame or read_log."
+    require(isinstance(log, BanditLog), wrong, LogError)
     require_choices(log)
     if isinstance(objective, type):
         raise ParameterError(f"objective must be a name or a learner object: {objective.__name__}(), not the class.")
     if isinstance(align_to, SwitchingModel):
         align_to.require_own_features(log)
-    _warn_of_useless_columns(log)
-    state_oracle = oracle_named(oracle, n_states, seed, align_to) if isinstance(oracle, str) else oracle
+    rewards, n_taken = log.arrays.rewards, len(np.unique(log.arrays.actions))
+    if rewards.min() == rewards.max():
+        warn(f"all rewards are {rewards[0]:g}: every policy earns the same, and there is nothing to learn.")
+    if log.propensities_known and n_taken > 1 and float(log.arrays.propensities.min()) == 1:
+        warn(
+            f"all propensities are 1, yet {n_taken} actions were taken: they look filled in. Log the real ones, or "
+            "leave them out and estimate them (sc.estimate_propensities, --estimate-propensities)."
+        )
+    if isinstance(oracle, str):
+        oracle = oracle_named(oracle, n_states=n_states, seed=seed, align_to=align_to)
     learner = LEARNERS.by_name(objective, "a learner object")() if isinstance(objective, str) else objective
     if not isinstance(learner, DMLearner) and getattr(learner, "objective", None) != "dm":
         without = Fix('objective="dm" needs none.', "--objective dm needs none.")
         require_propensities(log, "learning", without)
         warn_of_estimates(log, "learning")
-    labels = state_oracle.fit(log).predict(log)
-    choice = None
+    labels, choice = oracle.fit(log).predict(log), None
     if objective == "auto":
         learner, choice = choose_objective(log, np.ascontiguousarray(labels.weights(soft=False).T))
-    policies = learn_per_state(log, labels, learner, reward_models=reward_models_of(state_oracle))
+    policies = learn_per_state(log, labels, learner, reward_models=reward_models_of(oracle))
     return SwitchingModel(
-        policies=policies, oracle=state_oracle, labels=labels, learner=learner, provenance=Provenance.of(log),
+        policies=policies, oracle=oracle, labels=labels, learner=learner, provenance=Provenance.of(log),
         choice=choice, features=log.features,
     )  # fmt: skip
-
-
-def _warn_of_useless_columns(log: BanditLog) -> None:
-    """Warn of rewards that never vary and of propensities that cannot be real."""
-    rewards = log.arrays.rewards
-    if rewards.min() == rewards.max():
-        warnings.warn(
-            f"all rewards are {rewards[0]:g}: every policy earns the same, and there is nothing to learn.",
-            SeachangeWarning,
-            stacklevel=3,
-        )
-    n_taken = len(np.unique(log.arrays.actions))
-    if log.propensities_known and n_taken > 1 and float(log.arrays.propensities.min()) == 1:
-        warnings.warn(
-            f"all propensities are 1, yet {n_taken} actions were taken: they look filled in. Log the real ones, or "
-            "leave them out and estimate them (sc.estimate_propensities, --estimate-propensities).",
-            SeachangeWarning,
-            stacklevel=3,
-        )
 
 
 def reward_models_of(oracle: StateOracle) -> list[RewardModel] | None:
@@ -99,9 +85,8 @@ def reward_models_of(oracle: StateOracle) -> list[RewardModel] | None:
     return [RewardModel(coefs, kind) for coefs in model.reward_coefs]
 
 
-def oracle_named(name: str, n_states: int | Auto, seed: int, align_to: SwitchingModel | None = None) -> StateOracle:
+def oracle_named(name: str, **settings: Any) -> StateOracle:
     """The registered oracle ``name``, with those of the settings that it has."""
     cls = ORACLES.by_name(name, "an oracle object")
-    given = {"n_states": n_states, "seed": seed, "align_to": align_to}
-    oracle: StateOracle = cls(**{field.name: given[field.name] for field in fields(cls) if field.name in given})
+    oracle: StateOracle = cls(**{field.name: settings[field.name] for field in fields(cls) if field.name in settings})
     return oracle

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,13 +12,15 @@ import numpy as np
 import numpy.typing as npt
 
 from seachange.deploy import BeliefDeployer, Decision, DeploymentState
-from seachange.errors import Fix, ParameterError, SeachangeWarning, did_you_mean
+from seachange.errors import Fix, ParameterError, did_you_mean, require, warn
 from seachange.log.bandit_log import BanditLog
-from seachange.log.features import Encoded, FeatureSpec, plain_features
+from seachange.log.features import FeatureSpec, plain_features
 from seachange.log.validation import OnBadRows
-from seachange.model_file import ModelParts, read_parts, write_parts
-from seachange.protocols import Bools
-from seachange.reading import read_log
+from seachange.model_file import Provenance, read_model, write_model
+from seachange.policies.objective_choice import Choice
+from seachange.policies.per_state import PolicySet
+from seachange.protocols import Bools, PolicyLearner, StateOracle
+from seachange.reading import Roles, read_log
 from seachange.registry import DEPLOYERS
 from seachange.states.labels import StateLabels
 
@@ -28,7 +29,7 @@ ActionMask = Collection[str] | Mapping[str, bool] | npt.ArrayLike
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class SwitchingModel(ModelParts):
+class SwitchingModel:
     """One policy per state, and the oracle that distinguishes the states.
 
     >>> import numpy as np
@@ -57,10 +58,23 @@ class SwitchingModel(ModelParts):
     'coats'
     """
 
+    policies: PolicySet
+    oracle: StateOracle
+    labels: StateLabels
+    learner: PolicyLearner
+    provenance: Provenance
+    choice: Choice | None = None  # how the objective was chosen, if it was
+    features: FeatureSpec | None = None  # how raw columns become features; None if the log was made from arrays
+
+    @property
+    def n_states(self) -> int:
+        """L."""
+        return len(self.policies)
+
     def read_log(
         self,
         path: str | Path,
-        columns: Mapping[str, str | Sequence[str]] | None = None,
+        columns: Roles | None = None,
         *,
         format: str | None = None,
         missing_rewards: bool = False,
@@ -70,16 +84,10 @@ class SwitchingModel(ModelParts):
 
         ``columns`` needs to name only the columns whose names have changed.
         """
-        return read_log(
-            path,
-            columns,
-            features=self.encoding,
-            format=format,
-            missing_rewards=missing_rewards,
-            on_bad_rows=on_bad_rows,
-        )
+        settings: dict[str, Any] = {"missing_rewards": missing_rewards, "on_bad_rows": on_bad_rows}
+        return read_log(path, columns, features=self.encoding, format=format, **settings)
 
-    @property
+    @cached_property
     def encoding(self) -> FeatureSpec:
         """How raw columns become features. A model learned from arrays takes numbers as they are."""
         if self.features is not None:
@@ -104,55 +112,38 @@ class SwitchingModel(ModelParts):
         ``action_mask`` restricts the choice: a collection of allowed action names, a mapping of every name to True or
         False, or an array with one flag per action. It is combined with the actions that the record itself lists.
         """
-        if not (
-            isinstance(deployer, BeliefDeployer)
-            and isinstance(state, DeploymentState)
-            and isinstance(record, Mapping)
-            and isinstance(uniform, int | float | np.number)
-        ):
-            given = {"deployer": deployer, "state": state, "record": record, "uniform": uniform}
-            kinds = ", ".join(f"{name} is a {type(value).__name__}" for name, value in given.items())
+        kinds: tuple[Any, ...] = (BeliefDeployer, DeploymentState, Mapping, int | float | np.number)
+        given = (deployer, state, record, uniform)
+        if not all(map(isinstance, given, kinds)):
+            found = ", ".join(type(each).__name__ for each in given)
             raise ParameterError(
                 "decide(deployer, state, record, uniform) takes a deployer of the model, the state that its init() or "
-                f"update() returned, a mapping of columns to values and a number in [0, 1); {kinds}."
+                f"update() returned, a mapping of columns to values and a number in [0, 1); got {found}."
             )
-        context, listed = self._encode_record(record)
+        context, listed = self.encoding.encode_record(record)
         if action_mask is not None:
             allowed = self._mask(action_mask)
             listed = allowed if listed is None else allowed & np.asarray(listed, dtype=bool)
         return deployer.act(state, context, uniform, listed)
 
-    @cached_property
-    def _encode_record(self) -> Callable[[Mapping[str, Any]], Encoded]:
-        return self.encoding.encode_record
-
-    @cached_property
-    def _action_names(self) -> frozenset[str]:
-        return frozenset(self.provenance.action_names)
-
     def _mask(self, given: ActionMask) -> Bools:
         """(K,) whether each action is allowed."""
         names = self.provenance.action_names
-        if isinstance(given, Mapping):
-            allowed = dict(given)
-        elif isinstance(given, Collection) and not isinstance(given, str) and all(isinstance(n, str) for n in given):
-            allowed = dict.fromkeys(given, True)
-        else:
+        listed = isinstance(given, Collection) and not isinstance(given, str) and all(isinstance(n, str) for n in given)
+        if not isinstance(given, Mapping) and not listed:
             flags = np.asarray(given)
             if flags.dtype != bool or flags.shape != (len(names),):
                 raise ParameterError(
-                    f"action_mask must be a collection of action names, a mapping of names to True or False, or one "
+                    "action_mask must be a collection of action names, a mapping of names to True or False, or one "
                     f"True or False for each of the {len(names)} actions; got {given!r}."
                 )
             return flags
-        unknown, missing = (
-            [each for each in allowed if each not in self._action_names],
-            [each for each in names if each not in allowed],
-        )
-        if unknown:
+        allowed = dict(given) if isinstance(given, Mapping) else dict.fromkeys(given, True)  # type: ignore[arg-type]
+        known = set(names)
+        if unknown := [each for each in allowed if each not in known]:
             hint = did_you_mean(str(unknown[0]), names)
             raise ParameterError(f"action_mask names {unknown[0]!r}, which is not an action of the model.{hint}")
-        if missing and isinstance(given, Mapping):
+        if isinstance(given, Mapping) and (missing := [each for each in names if each not in given]):
             raise ParameterError(f"action_mask must map every action to True or False; {missing[0]!r} is missing.")
         return np.array([bool(allowed.get(name, False)) for name in names])
 
@@ -164,11 +155,8 @@ class SwitchingModel(ModelParts):
         """Raise if ``log`` was not encoded with the features of the model."""
         for what in ("action_names", "context_names"):
             ours, theirs = getattr(self.provenance, what), getattr(log, what)
-            if ours != theirs:
-                raise ParameterError(
-                    f"{what} of the log are {', '.join(theirs)}; the model's are {', '.join(ours)}. "
-                    "Read the file with model.read_log."
-                )
+            names = f"{what} of the log are {', '.join(theirs)}; the model's are {', '.join(ours)}"
+            require(ours == theirs, f"{names}. Read the file with model.read_log.")
         if self.features is not None and log.features is not None and not self.features.encodes_like(log.features):
             raise ParameterError(
                 "the log's features are scaled differently from the model's. Read the file with model.read_log, or "
@@ -183,12 +171,11 @@ class SwitchingModel(ModelParts):
         γ / k. Without exploration, the next log can hardly be learned from; it costs γ of the gain from choosing well.
         ``memory`` is the number of rounds within which a late reward still counts at its own round.
         """
-        if kind == "auto":
-            chosen = max((each for each in DEPLOYERS if each.suits(self)), key=lambda each: each.preference)
-        else:
-            chosen = DEPLOYERS.by_name(kind, "auto")
-        made: BeliefDeployer = chosen.from_model(self, exploration=exploration, memory=memory)
-        return made
+        suitable: list[type[BeliefDeployer]] = (
+            [each for each in DEPLOYERS if each.suits(self)] if kind == "auto" else [DEPLOYERS.by_name(kind, "auto")]
+        )
+        chosen = max(suitable, key=lambda each: each.preference)
+        return chosen.from_model(self, exploration=exploration, memory=memory)
 
     def label_ahead(self, log: BanditLog) -> StateLabels:
         """Label ``log`` by what was known before each reward, if the oracle can; else as the oracle predicts.
@@ -198,7 +185,7 @@ class SwitchingModel(ModelParts):
         self.require_own_features(log)
         n_sequences = 1 if log.sequences is None else len(np.unique(log.sequences))
         if self.n_states > 1 and self.labels.n_chains == 1 and n_sequences > 1:
-            _warn(
+            warn(
                 f"the model was learned from one sequence of rounds; this log has {n_sequences:,}, and states start "
                 "anew in each. If the world changes for all users at once, leave sequences out."
             )
@@ -207,7 +194,7 @@ class SwitchingModel(ModelParts):
             return ahead
         labels = self.oracle.predict(log)
         if labels.from_rewards and self.n_states > 1:
-            _warn(
+            warn(
                 f"{type(self.oracle).__name__} uses the rewards to find states, so these values assume a policy that "
                 "knows the states.",
                 # The command line evaluates the deployment itself in this case.
@@ -223,13 +210,9 @@ class SwitchingModel(ModelParts):
 
     def save(self, path: str | Path) -> None:
         """Write the model to one file; ``seachange.load`` reads it. Equal models make equal files."""
-        write_parts(self, path)
+        write_model(self, path)
 
 
 def load(path: str | Path) -> SwitchingModel:
     """Read a model that ``SwitchingModel.save`` wrote; a file from a stranger is safe to load."""
-    return SwitchingModel(**vars(read_parts(path)[0]))
-
-
-def _warn(problem: str, fix: Fix | None = None) -> None:
-    warnings.warn(SeachangeWarning(problem, fix), stacklevel=3)
+    return SwitchingModel(**read_model(path)[0])

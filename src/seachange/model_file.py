@@ -12,13 +12,13 @@ import zipfile
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from seachange.errors import ModelFileError, ParameterError
+from seachange.errors import ModelFileError, require
 from seachange.log.bandit_log import BanditLog, PropensitySource
 from seachange.log.features import FeatureSpec, Hashed, Number
 from seachange.log.fingerprint import REMEMBERED, remembered, share_known
@@ -27,9 +27,12 @@ from seachange.log.validation import LARGEST
 from seachange.outputs import written_whole
 from seachange.policies.objective_choice import Choice
 from seachange.policies.per_state import PolicySet
-from seachange.protocols import Floats, PolicyLearner, StateOracle
+from seachange.protocols import Floats
 from seachange.registry import LEARNERS, ORACLES, POLICIES, Arrays, Description, SavedPart, describe, npy
 from seachange.states.labels import Segments, StateLabels
+
+if TYPE_CHECKING:
+    from seachange.model import SwitchingModel
 
 SCHEMA = 1
 MANIFEST = "manifest.json"
@@ -81,27 +84,6 @@ class Provenance:
             remembered=remembered(log),
         )
 
-    def require_valid(self) -> None:
-        """Raise a ``ModelFileError`` unless this can be the provenance of a model."""
-        joint, (low, high) = self.joint, self.reward_range
-        try:
-            dated = self.seconds is None or bool(np.isfinite(self.seconds).all())
-        except (ValueError, OverflowError):
-            dated = False
-        for rule, holds in {
-            f"n_rounds must be from 1 to {MOST_ROUNDS}": 1 <= self.n_rounds <= MOST_ROUNDS,
-            "action_names must name every action": len(self.action_names) == joint.n_actions >= 1,
-            "context_names must name every feature": len(self.context_names) == joint.n_features
-            and (joint.n_features == 0) == (joint.kind == "none"),
-            "reward_range must rise and contain mean_reward": -LARGEST <= low <= self.mean_reward <= high <= LARGEST
-            and low < high,
-            "time_range must hold two moments": dated,
-            "remembered must hold hashes of 64 bits": len(self.remembered) <= REMEMBERED
-            and all(0 <= each < 1 << 64 for each in self.remembered),
-        }.items():
-            if not holds:
-                raise ModelFileError(f"{rule}.")
-
     def overlap(self, log: BanditLog) -> str | None:
         """Which part of ``log`` the model may have learned from; None if there is no sign of any."""
         if log.fingerprint() == self.fingerprint:
@@ -141,34 +123,11 @@ def seconds_of(times: npt.NDArray[Any]) -> Floats:
     return times.astype("datetime64[us]").astype(np.int64) / 1e6 if times.dtype.kind == "M" else times.astype(float)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class ModelParts:
-    """What a model file holds."""
-
-    policies: PolicySet
-    oracle: StateOracle
-    labels: StateLabels
-    learner: PolicyLearner
-    provenance: Provenance
-    choice: Choice | None = None  # how the objective was chosen, if it was
-    features: FeatureSpec | None = None  # how raw columns become features; None if the log was made from arrays
-
-    @property
-    def n_states(self) -> int:
-        """L."""
-        return len(self.policies)
-
-
-class Written(msgspec.Struct, frozen=True):
-    """Which software wrote a model file."""
+class Manifest(msgspec.Struct, forbid_unknown_fields=True):
+    """Everything in a model file except arrays."""
 
     schema: int
-    versions: dict[str, str]
-
-
-class _Manifest(msgspec.Struct, forbid_unknown_fields=True):
-    schema: int
-    versions: dict[str, str]
+    versions: dict[str, str]  # of the software that wrote it
     provenance: Provenance
     oracle: Description
     learner: Description
@@ -180,37 +139,32 @@ class _Manifest(msgspec.Struct, forbid_unknown_fields=True):
     features: FeatureSpec | None = None
 
 
-def write_parts(model: ModelParts, path: str | Path) -> None:
+def write_model(model: SwitchingModel, path: str | Path) -> None:
     """Write ``model`` to one file, whole or not at all; equal models make equal files."""
-    segments, labels = model.labels.segments, model.labels
-    parts = {"oracle": describe(ORACLES, model.oracle)} | {
-        f"policy{state}": describe(POLICIES, policy) for state, policy in enumerate(model.policies)
-    }
-    manifest = _Manifest(
+    labels = model.labels
+    oracle, oracle_arrays = describe(ORACLES, model.oracle)
+    policies = [describe(POLICIES, policy) for policy in model.policies]
+    manifest = Manifest(
         schema=SCHEMA,
         versions={"python": platform.python_version()}
         | {name: version(name) for name in ("seachange", "numpy", "numba")},
         provenance=model.provenance,
-        oracle=parts["oracle"][0],
+        oracle=oracle,
         learner=describe(LEARNERS, model.learner)[0],
-        policies=[parts[f"policy{state}"][0] for state in range(model.n_states)],
+        policies=[description for description, _ in policies],
         expected_stay=model.policies.expected_stay,
         n_chains=labels.n_chains,
         from_rewards=labels.from_rewards,
         choice=model.choice,
         features=model.features,
     )
-    arrays: Arrays = {
-        "labels.starts": segments.starts,
-        "labels.states": segments.states,
-        "labels.change_points": labels.change_points,
-        **{f"{part}.{name}": array for part, (_, arrays) in parts.items() for name, array in arrays.items()},
-    }
+    segments = {"starts": labels.segments.starts, "states": labels.segments.states}
+    parts: dict[str, Arrays] = {"labels": segments | {"change_points": labels.change_points}, "oracle": oracle_arrays}
+    parts |= {f"policy{state}": learned for state, (_, learned) in enumerate(policies)}
+    arrays = {f"{part}.{name}": array for part, learned in parts.items() for name, array in learned.items()}
     text = msgspec.json.format(msgspec.json.encode(manifest), indent=2)
-    if len(text) > MOST_MANIFEST:
-        raise ParameterError(
-            f"the names of actions and features take {len(text):,} bytes; the limit is {MOST_MANIFEST:,}."
-        )
+    rule = f"the names of actions and features take {len(text):,} bytes; the limit is {MOST_MANIFEST:,}."
+    require(len(text) <= MOST_MANIFEST, rule)
     small = sum(array.nbytes for array in arrays.values()) < MOST_UNPACKED // 2
     entries = {MANIFEST: text} | {f"{name}.npy": npy(arrays[name]) for name in sorted(arrays)}
     with written_whole(path) as beside, zipfile.ZipFile(beside, "w") as archive:
@@ -220,23 +174,16 @@ def write_parts(model: ModelParts, path: str | Path) -> None:
             archive.writestr(entry, content, zipfile.ZIP_DEFLATED if small else zipfile.ZIP_STORED)
 
 
-def read_parts(path: str | Path) -> tuple[ModelParts, Written]:
-    """The model in a file and the software that wrote it."""
+def read_model(path: str | Path) -> tuple[dict[str, Any], Manifest]:
+    """The fields of the model in a file, and its manifest."""
     try:
         with _Archive(path) as archive:
             return _restored(archive)
     except ModelFileError as error:
         raise ModelFileError(f"{str(path)!r} cannot be loaded: {error}") from error
     except Exception as error:  # a damaged zip or manifest can make the libraries that read it raise anything
-        detail = str(error) or type(error).__name__
-        raise ModelFileError(
-            f"{str(path)!r} cannot be loaded: it is damaged or not a model file ({detail})."
-        ) from error
-
-
-def read_written(path: str | Path) -> Written:
-    """The software that wrote the model file at ``path``."""
-    return read_parts(path)[1]
+        detail = f"it is damaged or not a model file ({str(error) or type(error).__name__})"
+        raise ModelFileError(f"{str(path)!r} cannot be loaded: {detail}.") from error
 
 
 class _Archive(zipfile.ZipFile):
@@ -247,28 +194,24 @@ class _Archive(zipfile.ZipFile):
             found = Path(path).stat()
         except FileNotFoundError as error:
             raise ModelFileError("there is no such file.") from error
-        if not stat.S_ISREG(found.st_mode):
-            raise ModelFileError("it is not a regular file.")
+        _require(stat.S_ISREG(found.st_mode), "it is not a regular file.")
         try:
             super().__init__(path)
         except Exception as error:
             raise ModelFileError(f"it is not a complete model file ({error}).") from error
         self.entries = {entry.filename: entry for entry in self.infolist()}
-        if len(self.entries) < len(self.infolist()):
-            raise ModelFileError("an entry of its zip occurs twice.")
-        most = max(MOST_UNPACKED, found.st_size)
-        if sum(entry.file_size for entry in self.entries.values()) > most:
-            raise ModelFileError(f"it would unpack to more than {most:,} bytes.")
+        _require(len(self.entries) == len(self.infolist()), "an entry of its zip occurs twice.")
+        most, unpacked = max(MOST_UNPACKED, found.st_size), sum(entry.file_size for entry in self.infolist())
+        _require(unpacked <= most, f"it would unpack to more than {most:,} bytes.")
 
     def take(self, name: str, most: int | None = None) -> bytearray:
         """The content of an entry of at most ``most`` bytes."""
-        entry = self.entries.pop(name, None)
-        if entry is None:
-            raise ModelFileError(f"it has no {name}.")
+        _require(name in self.entries, f"it has no {name}.")
+        entry = self.entries.pop(name)
         if most is not None and entry.file_size > most:
             raise ModelFileError(f"its {name} has {entry.file_size:,} bytes, more than the {most:,} expected.")
-        if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            raise ModelFileError(f"its {name} is compressed by an unsupported method.")
+        known = entry.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+        _require(known, f"its {name} is compressed by an unsupported method.")
         try:
             with self.open(entry) as file:
                 content = bytearray(file.read(entry.file_size))
@@ -276,23 +219,19 @@ class _Archive(zipfile.ZipFile):
                 complete = len(content) == entry.file_size and not file.read(1)
         except Exception as error:
             raise ModelFileError(f"it is not a complete model file: {name} is damaged ({error}).") from error
-        if not complete:
-            raise ModelFileError(f"it is not a complete model file: {name} is cut short.")
+        _require(complete, f"it is not a complete model file: {name} is cut short.")
         return content
 
 
-def _restored(archive: _Archive) -> tuple[ModelParts, Written]:
+def _restored(archive: _Archive) -> tuple[dict[str, Any], Manifest]:
     encoded = bytes(archive.take(MANIFEST, MOST_MANIFEST))
     schema = bytes(msgspec.json.decode(encoded, type=dict[str, msgspec.Raw]).get("schema", b"null"))
-    if not schema.strip().isdigit():
-        raise ModelFileError("its manifest has no schema version.")
-    if int(schema) != SCHEMA:
-        fix = "upgrade Seachange" if int(schema) > SCHEMA else "learn the model again"
-        raise ModelFileError(f"its schema is {int(schema)} and this Seachange reads {SCHEMA}; {fix}.")
+    _require(schema.strip().isdigit(), "its manifest has no schema version.")
+    fix = "upgrade Seachange" if int(schema) > SCHEMA else "learn the model again"
+    _require(int(schema) == SCHEMA, f"its schema is {int(schema)} and this Seachange reads {SCHEMA}; {fix}.")
     for name in archive.entries:
-        if not name.endswith(".npy"):
-            raise ModelFileError(f"it holds {name!r}; a model file holds only {MANIFEST} and .npy arrays.")
-    manifest = msgspec.json.decode(encoded, type=_Manifest)
+        _require(name.endswith(".npy"), f"it holds {name!r}; a model file holds only {MANIFEST} and .npy arrays.")
+    manifest = msgspec.json.decode(encoded, type=Manifest)
     _require_consistent(manifest)
 
     def part(description: Description, name: str) -> SavedPart:
@@ -304,25 +243,19 @@ def _restored(archive: _Archive) -> tuple[ModelParts, Written]:
         return registry.by_kind(description.kind).restore(part(description, name), joint, labels)
 
     policies = tuple(restore(POLICIES, each, f"policy{state}") for state, each in enumerate(manifest.policies))
-    parts = ModelParts(
-        policies=PolicySet(policies, manifest.expected_stay),
-        oracle=restore(ORACLES, manifest.oracle, "oracle"),
-        labels=labels,
-        learner=restore(LEARNERS, manifest.learner, "learner"),
-        provenance=manifest.provenance,
-        choice=manifest.choice,
-        features=manifest.features,
-    )
-    if archive.entries:
-        raise ModelFileError(f"it holds {next(iter(archive.entries))!r}, which its manifest does not mention.")
-    return parts, Written(manifest.schema, manifest.versions)
+    oracle = restore(ORACLES, manifest.oracle, "oracle")
+    learner = restore(LEARNERS, manifest.learner, "learner")
+    parts = {"policies": PolicySet(policies, manifest.expected_stay), "oracle": oracle, "learner": learner}
+    parts |= {"labels": labels} | {name: getattr(manifest, name) for name in ("provenance", "choice", "features")}
+    for name in archive.entries:
+        raise ModelFileError(f"it holds {name!r}, which its manifest does not mention.")
+    return parts, manifest
 
 
-def _labels(manifest: _Manifest, part: SavedPart) -> StateLabels:
+def _labels(manifest: Manifest, part: SavedPart) -> StateLabels:
     n_states, n_rounds = len(manifest.policies), manifest.provenance.n_rounds
     starts = part.indices("starts", None, 0, n_rounds, rising=True)
-    if len(starts) == 0 or starts[0] != 0:
-        raise ModelFileError("labels.starts must start at round 0.")
+    _require(len(starts) > 0 and starts[0] == 0, "labels.starts must start at round 0.")
     return StateLabels.from_segments(
         Segments(starts, part.indices("states", len(starts), 0, n_states), n_rounds),
         n_states,
@@ -332,35 +265,46 @@ def _labels(manifest: _Manifest, part: SavedPart) -> StateLabels:
     )
 
 
-def _require_consistent(manifest: _Manifest) -> None:
+def _require_consistent(manifest: Manifest) -> None:
     """Check what the types of the manifest leave open."""
-    provenance, choice, stay = manifest.provenance, manifest.choice, manifest.expected_stay
-    joint = provenance.joint
-    provenance.require_valid()
+    log, choice, stay, features = manifest.provenance, manifest.choice, manifest.expected_stay, manifest.features
+    joint, (low, high) = log.joint, log.reward_range
+    try:
+        dated = log.seconds is None or bool(np.isfinite(log.seconds).all())
+    except (ValueError, OverflowError):
+        dated = False
     for rule, holds in {
+        f"n_rounds must be from 1 to {MOST_ROUNDS}": 1 <= log.n_rounds <= MOST_ROUNDS,
+        "action_names must name every action": len(log.action_names) == joint.n_actions >= 1,
+        "context_names must name every feature": len(log.context_names) == joint.n_features
+        and (joint.n_features == 0) == (joint.kind == "none"),
+        "reward_range must rise and contain mean_reward": -LARGEST <= low <= log.mean_reward <= high <= LARGEST
+        and low < high,
+        "time_range must hold two moments": dated,
+        "remembered must hold hashes of 64 bits": len(log.remembered) <= REMEMBERED
+        and all(0 <= each < 1 << 64 for each in log.remembered),
         f"a model must have 1 to {MOST_STATES:,} states": 1 <= len(manifest.policies) <= MOST_STATES,
-        "n_chains must be from 1 to the number of rounds": 1 <= manifest.n_chains <= provenance.n_rounds,
-        "expected_stay must be from 1 to the number of rounds": stay is None or 1 <= stay <= provenance.n_rounds,
+        "n_chains must be from 1 to the number of rounds": 1 <= manifest.n_chains <= log.n_rounds,
+        "expected_stay must be from 1 to the number of rounds": stay is None or 1 <= stay <= log.n_rounds,
         "the chosen objective must be one of the candidates": choice is None
         or choice.chosen in [each.name for each in choice.candidates],
     }.items():
-        if not holds:
-            raise ModelFileError(f"{rule}.")
-    features = manifest.features
+        _require(holds, f"{rule}.")
     if features is None:
         return
     made = (*features.shared, *features.pool)
-    if any(
-        isinstance(each, Number) and not (abs(each.mean) <= LARGEST and 1 / LARGEST <= each.scale <= LARGEST)
-        for each in made
-    ):
-        raise ModelFileError(f"features must have means and scales of at most {LARGEST:g} in size.")
-    # Buckets and features are counted before any name is made, because a small file can ask for very many.
-    buckets = sum(feature.buckets for feature in made if isinstance(feature, Hashed))
-    if (
-        buckets > joint.n_features
-        or (joint.kind == "per action") != bool(features.pool)
-        or (features.n_features, features.action_names) != (joint.n_features, provenance.action_names)
-        or features.context_names != provenance.context_names
-    ):
-        raise ModelFileError("features must make the contexts and actions that the model was learned with.")
+    numbers = [each for each in made if isinstance(each, Number)]
+    sized = all(abs(each.mean) <= LARGEST and 1 / LARGEST <= each.scale <= LARGEST for each in numbers)
+    _require(sized, f"features must have means and scales of at most {LARGEST:g} in size.")
+    _require(
+        # Buckets and features are counted before any name is made, because a small file can ask for very many.
+        sum(feature.buckets for feature in made if isinstance(feature, Hashed)) <= joint.n_features
+        and (joint.kind == "per action") == bool(features.pool)
+        and (features.n_features, features.action_names) == (joint.n_features, log.action_names)
+        and features.context_names == log.context_names,
+        "features must make the contexts and actions that the model was learned with.",
+    )
+
+
+def _require(holds: bool, rule: str) -> None:
+    require(holds, rule, ModelFileError)

@@ -10,7 +10,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from secrets import token_hex
 
-from seachange.errors import Fix, OutputError, SeachangeError
+from seachange.errors import Fix, OutputError, SeachangeError, require
 
 _WRITTEN: ContextVar[list[Path] | None] = ContextVar("_WRITTEN", default=None)
 # Bytes, more than the free part of a disk's last block.
@@ -22,17 +22,15 @@ def claim_file(path: str | Path, *, force: bool, inputs: Iterable[Path] = ()) ->
 
     ``inputs`` are files, folders or glob patterns that are never overwritten, not even with ``force``.
     """
-    target = Path(path)
-    for source in inputs:
-        if target.exists() and _belongs_to(target.resolve(), source):
-            raise OutputError(f"{str(target)!r} is an input and would be overwritten; choose another output file.")
-    if target.is_dir():
-        raise OutputError(f"{str(target)!r} is a folder; choose a file.")
-    if target.exists() and not target.is_file():
+    target, name = Path(path), repr(str(path))
+    if target.exists():
+        given = any(_belongs_to(target.resolve(), source) for source in inputs)
+        require(not given, f"{name} is an input and would be overwritten; choose another output file.", OutputError)
+        require(not target.is_dir(), f"{name} is a folder; choose a file.", OutputError)
         # A file would replace the device or the pipe.
-        raise OutputError(f"{str(target)!r} is not a regular file; choose another output file.")
-    if target.exists() and not force:
-        raise OutputError(f"{str(target)!r} already exists.", _overwrite("Overwrite it"))
+        require(target.is_file(), f"{name} is not a regular file; choose another output file.", OutputError)
+        if not force:
+            raise OutputError(f"{name} already exists.", _overwrite("Overwrite it"))
     _require_writable(target.parent)
     return target
 
@@ -40,8 +38,7 @@ def claim_file(path: str | Path, *, force: bool, inputs: Iterable[Path] = ()) ->
 def claim_folder(path: str | Path, *, force: bool) -> Path:
     """Create the folder ``path`` if needed, and check that files can be written into it."""
     target = Path(path)
-    if target.exists() and not target.is_dir():
-        raise OutputError(f"{str(target)!r} is a file; choose a folder.")
+    require(target.is_dir() or not target.exists(), f"{str(target)!r} is a file; choose a folder.", OutputError)
     if target.is_dir() and any(target.iterdir()) and not force:
         raise OutputError(f"the folder {str(target)!r} is not empty.", _overwrite("Write into it"))
     try:

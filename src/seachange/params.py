@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import MISSING, fields
+from dataclasses import fields
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from seachange.errors import NotFittedError, ParameterError, SeachangeError
+from seachange.errors import NotFittedError
+from seachange.errors import require as require
 from seachange.registry import Arrays, SavedPart
 
 if TYPE_CHECKING:
@@ -29,8 +30,7 @@ class Params(DataclassInstance):
         """Change hyperparameters in place."""
         known = self.get_params()
         for name, value in params.items():
-            if name not in known:
-                raise ParameterError(f"{type(self).__name__} has no parameter {name!r}; it has {', '.join(known)}.")
+            require(name in known, f"{type(self).__name__} has no parameter {name!r}; it has {', '.join(known)}.")
             setattr(self, name, value)
         return self
 
@@ -53,29 +53,17 @@ class Params(DataclassInstance):
 
     def __repr__(self) -> str:
         """Show the hyperparameters that differ from their defaults."""
-        changed = (
-            f"{field.name}={getattr(self, field.name)!r}"
-            for field in fields(self)
-            if field.default is MISSING or _differ(getattr(self, field.name), field.default)
-        )
-        return f"{type(self).__name__}({', '.join(changed)})"
+        texts = {field.name: (repr(getattr(self, field.name)), repr(field.default)) for field in fields(self)}
+        changed = ", ".join(f"{name}={text}" for name, (text, default) in texts.items() if text != default)
+        return f"{type(self).__name__}({changed})"
 
     def __getattr__(self, name: str) -> Any:
         """Explain a missing learned attribute: not fitted yet, or no such attribute."""
-        learned = [each for each in vars(self) if _is_learned(each)]
-        if learned and _is_learned(name):
-            raise AttributeError(f"{type(self).__name__} has no {name}; it has learned {', '.join(learned)}.")
-        if _is_learned(name):
+        learned = [each for each in (*vars(self), name) if each.endswith("_") and not each.startswith("_")]
+        if learned == [name]:
             raise NotFittedError(f"{type(self).__name__} has no {name} yet; call fit(log) first.")
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-
-
-def _is_learned(name: str) -> bool:
-    return name.endswith("_") and not name.startswith("_")
-
-
-def _differ(value: Any, default: Any) -> bool:
-    return type(value) is not type(default) or bool(value != default)
+        known = f"; it has learned {', '.join(learned[:-1])}" if name in learned else ""
+        raise AttributeError(f"{type(self).__name__} has no {name}{known}.")
 
 
 def require_count(name: str, value: Any, *, auto: bool = False) -> None:
@@ -85,22 +73,13 @@ def require_count(name: str, value: Any, *, auto: bool = False) -> None:
     require((auto and value == "auto") or (whole and value >= 1), f"{name} must be at least 1{choices}; got {value!r}.")
 
 
-def require(holds: bool, rule: str, error: type[SeachangeError] = ParameterError) -> None:
-    """Raise an error with the text ``rule`` unless it ``holds``."""
-    if not holds:
-        raise error(rule)
-
-
 def table_of(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """The text of a record: a title and aligned rows, flush left or, if there are headings, flush right."""
     cells = [*([columns] if columns else []), *rows]
     if not cells:
         return title
-    widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
-    lines = []
-    for row in cells:
-        others = row[1:]
-        if columns:
-            others = [cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True)]
-        lines.append("  ".join(["", row[0].ljust(widths[0]), *others]).rstrip())
+    first, *widths = (max(map(len, column)) for column in zip(*cells, strict=True))
+    if not columns:
+        widths = [0] * len(widths)
+    lines = ["  ".join(["", row[0].ljust(first), *map(str.rjust, row[1:], widths)]).rstrip() for row in cells]
     return "\n".join([title, *lines])

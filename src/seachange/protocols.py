@@ -25,11 +25,9 @@ class StateOracle(Protocol):
 
     def fit(self, log: BanditLog) -> Self:
         """Learn what the states are."""
-        ...
 
     def predict(self, log: BanditLog) -> StateLabels:
         """Label every round of ``log``."""
-        ...
 
 
 @runtime_checkable
@@ -38,7 +36,6 @@ class Policy(Protocol):
 
     def predict_proba(self, contexts: npt.ArrayLike, action_mask: npt.ArrayLike | None = None) -> Floats:
         """π(a | x) for every row of ``contexts``; 0 for actions that ``action_mask`` excludes."""
-        ...
 
 
 @runtime_checkable
@@ -49,7 +46,6 @@ class PolicyLearner(Protocol):
 
     def fit(self, log: BanditLog, weights: npt.ArrayLike | None = None) -> Self:
         """Learn ``policy_`` from ``log``; round t counts ``weights[t]`` times."""
-        ...
 
 
 @runtime_checkable
@@ -58,25 +54,20 @@ class Deployer(Protocol):
 
     def init(self) -> DeploymentState:
         """The state before the first round."""
-        ...
 
     def act(
         self, state: DeploymentState, context: npt.ArrayLike | None, uniform: float, action_mask: Any = None
     ) -> Decision:
         """Decide a round; the same state, context and uniform always give the same decision."""
-        ...
 
     def update(self, state: DeploymentState, decision: Decision, reward: float | None) -> DeploymentState:
         """The state after a round; ``reward`` None means that it has not come yet."""
-        ...
 
     def amend(self, state: DeploymentState, decision: Decision, reward: float) -> DeploymentState:
         """The state after a late reward, which counts at its own round."""
-        ...
 
     def state_probs(self, state: DeploymentState) -> Floats:
         """(L,) the probability of each state."""
-        ...
 
 
 class Environment(Protocol):
@@ -85,13 +76,10 @@ class Environment(Protocol):
     @property
     def n_actions(self) -> int:
         """K."""
-        ...
 
     @property
     def horizon(self) -> int:
         """T."""
-        ...
 
     def rounds(self, seed: int, chunk: int) -> Iterator[Rounds]:
         """All rounds of the world, in chunks; the same seed gives the same rounds."""
-        ...

@@ -21,10 +21,11 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from seachange.errors import ModelFileError, ParameterError, did_you_mean
+from seachange.errors import ModelFileError, ParameterError, did_you_mean, require
 
 Array: TypeAlias = npt.NDArray[Any]
 Arrays: TypeAlias = dict[str, Array]
+Shape: TypeAlias = tuple[int | None, ...]
 C = TypeVar("C", bound=type)
 T = TypeVar("T")
 
@@ -44,27 +45,22 @@ class Registry:
 
     def __init__(self, what: str) -> None:
         self.what = what
+        self.names: list[str] = []  # the words that users can give, in the order of registration
         self._classes: dict[str, Any] = {}
-        self._named: list[str] = []
 
     def register(self, kind: str, *, named: bool = True) -> Callable[[C], C]:
         """Register the decorated class as ``kind``; unless ``named``, users cannot ask for it by that word."""
 
         def add(cls: C) -> C:
-            known = self._classes.get(kind)
-            if known is not None and known.__qualname__ != cls.__qualname__:
-                raise ParameterError(f"{self.what} {kind!r} is already registered by {known.__name__}.")
-            if named and kind not in self._named:
-                self._named.append(kind)
+            known = self._classes.get(kind, cls)
+            same = known.__qualname__ == cls.__qualname__
+            require(same, f"{self.what} {kind!r} is already registered by {known.__name__}.")
+            if named and kind not in self.names:
+                self.names.append(kind)
             self._classes[kind] = cls
             return cls
 
         return add
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The words that users can give, in the order of registration."""
-        return tuple(self._named)
 
     def __iter__(self) -> Iterator[Any]:
         """All registered classes."""
@@ -72,15 +68,14 @@ class Registry:
 
     def by_name(self, name: str, choices: str) -> Any:
         """The class for a word of the user's; ``choices`` is what else would be accepted."""
-        if name not in self._named:
-            hint = did_you_mean(name, self._named) if isinstance(name, str) else ""
-            raise ParameterError(f"{self.what} must be {', '.join(self._named)} or {choices}; got {name!r}.{hint}")
+        if name not in self.names:
+            hint = did_you_mean(name, self.names) if isinstance(name, str) else ""
+            raise ParameterError(f"{self.what} must be {', '.join(self.names)} or {choices}; got {name!r}.{hint}")
         return self._classes[name]
 
     def by_kind(self, kind: str) -> Any:
         """The class for the word in a model file."""
-        if kind not in self._classes:
-            raise ModelFileError(f"its {self.what} is of unknown kind {kind!r}.")
+        require(kind in self._classes, f"its {self.what} is of unknown kind {kind!r}.", ModelFileError)
         return self._classes[kind]
 
     def kind_of(self, part: object) -> str:
@@ -132,8 +127,7 @@ class SavedPart:
         """``cls`` with the saved hyperparameters, checked against the types of its fields."""
         params, known = self.description.params, {field.name for field in fields(cls)}  # type: ignore[arg-type]
         for name in params:
-            if name not in known:
-                raise ModelFileError(f"{cls.__name__} has no parameter {name!r}.")
+            require(name in known, f"{cls.__name__} has no parameter {name!r}.", ModelFileError)
         return msgspec.convert({n: math.inf if value == "inf" else value for n, value in params.items()}, cls)
 
     def learned(self, type: type[T]) -> T:
@@ -141,74 +135,65 @@ class SavedPart:
         return msgspec.json.decode(self.description.learned, type=type)
 
     def floats(
-        self,
-        name: str,
-        shape: tuple[int | None, ...],
-        *,
-        low: float = -LARGEST_SAVED,
-        high: float = LARGEST_SAVED,
-        nan: bool = False,
+        self, name: str, shape: Shape, *, low: float = -LARGEST_SAVED, high: float = LARGEST_SAVED, nan: bool = False
     ) -> npt.NDArray[np.float64]:
         """An array of numbers from ``low`` to ``high``; a None in ``shape`` is any length."""
         array = self._array(name, shape, ("<f8",))
         outside = ~(np.abs(array) <= LARGEST_SAVED) | (array < low) | (array > high)
-        if (outside & ~np.isnan(array) if nan else outside).any():
-            raise ModelFileError(f"{self.prefix}{name} must hold finite numbers from {low:g} to {high:g}.")
+        outside &= ~(nan & np.isnan(array))
+        self._require(not outside.any(), name, f"finite numbers from {low:g} to {high:g}")
         return array
 
-    def contexts(self, name: str, shape: tuple[int | None, ...]) -> Array:
+    def contexts(self, name: str, shape: Shape) -> Array:
         """An array of finite numbers in single or double precision."""
         array = self._array(name, shape, ("<f8", "<f4"))
-        if not (np.abs(array) <= LARGEST_SAVED).all():
-            raise ModelFileError(f"{self.prefix}{name} must hold finite numbers.")
+        self._require((np.abs(array) <= LARGEST_SAVED).all(), name, "finite numbers")
         return array
 
-    def distributions(self, name: str, shape: tuple[int | None, ...]) -> npt.NDArray[np.float64]:
+    def distributions(self, name: str, shape: Shape) -> npt.NDArray[np.float64]:
         """An array whose last axis holds probabilities."""
         array = self.floats(name, shape, low=0.0, high=1.0 + SUM_TOLERANCE)
-        if (np.abs(array.sum(axis=-1) - 1) > SUM_TOLERANCE).any():
-            raise ModelFileError(f"{self.prefix}{name} must hold probabilities that sum to 1.")
+        sums = array.sum(axis=-1)
+        self._require((np.abs(sums - 1) <= SUM_TOLERANCE).all(), name, "probabilities that sum to 1")
         return array
 
     def indices(self, name: str, n: int | None, low: int, end: int, *, rising: bool = False) -> npt.NDArray[np.int64]:
         """(n,) whole numbers from ``low`` on and below ``end``, strictly increasing if ``rising``."""
         array = self._array(name, (n,), ("<i8",))
-        if (array < low).any() or (array >= end).any() or (rising and (np.diff(array) <= 0).any()):
-            order = " in increasing order" if rising else ""
-            raise ModelFileError(f"{self.prefix}{name} must hold whole numbers from {low} to {end - 1}{order}.")
+        holds = (array >= low).all() and (array < end).all() and not (rising and (np.diff(array) <= 0).any())
+        order = " in increasing order" if rising else ""
+        self._require(holds, name, f"whole numbers from {low} to {end - 1}{order}")
         return array
 
-    def flags(self, name: str, shape: tuple[int | None, ...]) -> npt.NDArray[np.bool_]:
+    def flags(self, name: str, shape: Shape) -> npt.NDArray[np.bool_]:
         """An array of 0 and 1."""
         array = self._array(name, shape, ("|i1",))
-        if ((array < 0) | (array > 1)).any():
-            raise ModelFileError(f"{self.prefix}{name} must hold 0 and 1.")
+        self._require(((array == 0) | (array == 1)).all(), name, "0 and 1")
         return array.astype(bool)
 
-    def _array(self, name: str, shape: tuple[int | None, ...], dtypes: tuple[str, ...]) -> Array:
+    def _require(self, holds: bool | np.bool_, name: str, content: str) -> None:
+        require(bool(holds), f"{self.prefix}{name} must hold {content}.", ModelFileError)
+
+    def _array(self, name: str, shape: Shape, dtypes: tuple[str, ...]) -> Array:
         name = f"{self.prefix}{name}"
-        sizes = [size for size in shape if size is not None]
-        fixed = len(sizes) == len(shape)
-        data = self.read(f"{name}.npy", 8 * math.prod(sizes) + LONGEST_HEADER if fixed else None)
+        most = None if None in shape else 8 * math.prod(shape) + LONGEST_HEADER  # type: ignore[arg-type]
+        data = self.read(f"{name}.npy", most)
         header = bytes(data[10 : 10 + int.from_bytes(data[8:10], "little")])
         plain = _HEADER.fullmatch(header) if data[:8] == b"\x93NUMPY\x01\x00" and len(header) < LONGEST_HEADER else None
         if plain is None or plain[1].decode() not in dtypes or (10 + len(header)) % 16:
             raise ModelFileError(f"{name}.npy is not a plain array of numbers ({' or '.join(dtypes)}).")
         dtype, lengths = np.dtype(plain[1].decode()), tuple(int(size) for size in re.findall(rb"\d+", plain[2]))
-        if len(lengths) != len(shape) or any(
-            want not in (None, size) for want, size in zip(shape, lengths, strict=True)
-        ):
-            wanted = ", ".join("any" if size is None else str(size) for size in shape)
-            raise ModelFileError(f"{name} has shape {lengths}; it should be ({wanted}).")
-        if math.prod(lengths) * dtype.itemsize != len(data) - 10 - len(header):
-            raise ModelFileError(f"{name}.npy is not as long as its header says.")
+        fits = len(lengths) == len(shape) and all(want in (None, n) for want, n in zip(shape, lengths, strict=True))
+        wanted = ", ".join("any" if size is None else str(size) for size in shape)
+        require(fits, f"{name} has shape {lengths}; it should be ({wanted}).", ModelFileError)
+        whole = math.prod(lengths) * dtype.itemsize == len(data) - 10 - len(header)
+        require(whole, f"{name}.npy is not as long as its header says.", ModelFileError)
         return np.frombuffer(data, dtype=dtype, offset=10 + len(header)).reshape(lengths)
 
 
 def npy(array: Array) -> bytes:
     """``array`` in numpy's file format, in one of the types that ``SavedPart`` reads."""
-    if array.dtype.kind not in "fib":
-        raise ParameterError(f"a model file holds arrays of numbers, not of {array.dtype}.")
+    require(array.dtype.kind in "fib", f"a model file holds arrays of numbers, not of {array.dtype}.")
     dtype = {"f": "<f4" if array.dtype == np.float32 else "<f8", "i": "<i8", "b": "|i1"}[array.dtype.kind]
     plain = np.ascontiguousarray(array, dtype=dtype)
     text = f"{{'descr': '{dtype}', 'fortran_order': False, 'shape': {plain.shape}, }}".encode()

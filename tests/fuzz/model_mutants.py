@@ -19,7 +19,7 @@ import seachange as sc
 from fuzz.mutations import mutations
 from seachange.analysis.states_summary import as_document, summarize_states
 from seachange.cli.tables import model_document
-from seachange.model_file import read_written
+from seachange.model_file import read_model
 
 N, K = 240, 3
 STATES = np.repeat([0, 1], N // 2)
@@ -239,7 +239,7 @@ def use(path: Path, log: sc.BanditLog) -> int:
         lambda model: sc.evaluate(log, model.policies, labels=model.label_ahead(log)),
         lambda model: sc.evaluate_online(log, model.deployer()),
         lambda model: as_document(summarize_states(log, model.oracle, model.oracle.predict(log), fitted_here=False)),
-        lambda model: msgspec.json.encode(model_document(model, read_written(path))),
+        lambda model: msgspec.json.encode(model_document(model, read_model(path)[1])),
         lambda model: (model.provenance.overlap(log), model.provenance.knows(log), repr(model)),
         lambda model: deploy(model, log),
         lambda model: model.save(path.with_suffix(".again")),

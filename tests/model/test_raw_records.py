@@ -134,7 +134,7 @@ def test_arguments_in_each_others_places_are_named(model):
         with pytest.raises(ParameterError) as raised:
             model.decide(*given)
         kinds = [type(value).__name__ for value in given]
-        said = "deployer is a {}, state is a {}, record is a {}, uniform is a {}.".format(*kinds)
+        said = "got {}, {}, {}, {}.".format(*kinds)
         assert str(raised.value).startswith("decide(deployer, state, record, uniform) takes ")
         assert str(raised.value).endswith(said)
     with pytest.raises(ParameterError, match="state must be what init"):

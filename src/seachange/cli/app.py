@@ -111,27 +111,21 @@ def _parameters(made: Any) -> Mapping[str, inspect.Parameter]:
 def _with_options(function: Callable[..., None]) -> Callable[..., None]:
     """The command without its console, with --json and --quiet, and with one parameter per field of a dataclass."""
     _, *own = _parameters(function).values()
-    groups: dict[str, Any] = {
-        each.name: (each.annotation, _parameters(each.annotation)) for each in own if is_dataclass(each.annotation)
-    }
-    keyword = inspect.Parameter.KEYWORD_ONLY
-    parameters = [
-        each.replace(kind=keyword)
-        for group in own
-        for each in (groups[group.name][1].values() if group.name in groups else [group])
-    ]
-    parameters += [
-        inspect.Parameter(name, keyword, default=False, annotation=option)
-        for name, option in (("json", Json), ("quiet", Quiet))
-    ]
+    groups: dict[str, Any] = {each.name: each.annotation for each in own if is_dataclass(each.annotation)}
+    fields = {name: _parameters(made) for name, made in groups.items()}
+    given = [each for group in own for each in (fields[group.name].values() if group.name in fields else [group])]
 
     @wraps(function)
     def command(*, json: bool, quiet: bool, **options: Any) -> None:
-        for name, (made, fields) in groups.items():
-            options[name] = made(**{field: options.pop(field) for field in fields})
+        for name, made in groups.items():
+            options[name] = made(**{field: options.pop(field) for field in fields[name]})
         with prose(json, quiet) as console:
             function(console, **options)
 
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    parameters = [each.replace(kind=keyword) for each in given]
+    for name, option in {"json": Json, "quiet": Quiet}.items():
+        parameters.append(inspect.Parameter(name, keyword, default=False, annotation=option))
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {each.name: each.annotation for each in parameters}
     return command

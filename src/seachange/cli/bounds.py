@@ -31,8 +31,7 @@ def bounds(
 
     loaded = open_model(model, given.log)
     log = given.read_weighted(console, seed, loaded)
-    found = model_bounds(
-        log, loaded, delta=delta, max_ratio=max_ratio, min_change=min_change, wrong_rounds=wrong_rounds
-    )
+    settings = {"max_ratio": max_ratio, "min_change": min_change, "wrong_rounds": wrong_rounds}
+    found = model_bounds(log, loaded, delta=delta, **settings)
     console.print(bounds_view(found))
     console.finish(bounds_document(found))

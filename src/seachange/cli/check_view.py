@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -16,7 +17,7 @@ from seachange.analysis.formatting import count_of, shown_name
 from seachange.check.log_check import learn_command
 from seachange.cli.console import NOT_USABLE, WARNINGS
 from seachange.cli.states_view import HEIGHTS
-from seachange.cli.tables import table
+from seachange.cli.tables import spaced, table
 from seachange.figures import color_of
 
 if TYPE_CHECKING:
@@ -55,9 +56,8 @@ def check_view(check: LogCheck, width: int) -> Group:
     if check.drift is not None and usable:
         parts.append(_over_time(check.drift))
     support = _support(check) if usable else "Nothing until the errors above are fixed."
-    parts.append(Group(Text("What it can support", style="bold"), Text(support)))
-    spaced = [each for part in parts for each in (part, "")]
-    return Group(*spaced[:-1])
+    parts.append(Text.assemble(("What it can support\n", "bold"), support))
+    return spaced(parts)
 
 
 def _verdict(check: LogCheck) -> RenderableType:
@@ -82,13 +82,10 @@ def _finding(finding: Finding, check: LogCheck, width: int) -> RenderableType:
 
 def _places(finding: Finding, check: LogCheck) -> str:
     """The first few lines, grouped by file if there are several."""
-    by_file: dict[str, list[str]] = defaultdict(list)
-    for place in finding.places:
-        by_file[place.source].append(f"{place.line:,}")
-    word = "row" if check.format in ("parquet", "BanditLog") else "line"
-    parts = []
-    for source, lines in by_file.items():
+    word, parts = "row" if check.format in ("parquet", "BanditLog") else "line", []
+    for source, places in groupby(finding.places, key=lambda place: place.source):
         file = "" if check.n_files == 1 else f"{shown_name(source, 40)}: "
+        lines = [f"{place.line:,}" for place in places]
         parts.append(f"{file}{word}{'s' if len(lines) > 1 else ''} {', '.join(lines)}")
     return "; ".join(parts) + (" …" if finding.count > len(finding.places) else "")
 
@@ -149,42 +146,34 @@ def _times(check: LogCheck) -> str:
     return f"{first} to {last}{per_day}"
 
 
-def _actions(check: LogCheck) -> Table:
+def _actions(check: LogCheck) -> Group:
     """Support of the most frequent actions."""
-    rows = [
-        (
-            shown_name(each.action),
-            f"{each.n_rounds:,}",
-            "" if each.mean_reward is None else f"{each.mean_reward:.4g}",
-            "" if each.least_propensity is None else f"{each.least_propensity:.3g}",
-            "" if each.inverse_mean is None else f"{each.inverse_mean:.3f} ± {each.inverse_error:.3f}",
-            f"{each.effective_rounds:,.0f}",
-        )
-        for each in check.actions[:MOST_ACTIONS]
-    ]
-    if check.n_actions > MOST_ACTIONS:
-        rows.append((f"… {check.n_actions - MOST_ACTIONS:,} more", "", "", "", "", ""))
+    rows = []
+    for each in check.actions[:MOST_ACTIONS]:
+        reward = "" if each.mean_reward is None else f"{each.mean_reward:.4g}"
+        least = "" if each.least_propensity is None else f"{each.least_propensity:.3g}"
+        inverse = "" if each.inverse_mean is None else f"{each.inverse_mean:.3f} ± {each.inverse_error:.3f}"
+        effective = f"{each.effective_rounds:,.0f}"
+        rows.append((shown_name(each.action), f"{each.n_rounds:,}", reward, least, inverse, effective))
     columns = ("action", "rounds", "mean reward", "smallest p", "inverse mean (1)", "eff. sample size")
-    return table("Support of actions", columns, rows)
+    return table("Support of actions", columns, [*rows, *_more(check.n_actions - MOST_ACTIONS)])
 
 
-def _contexts(check: LogCheck) -> Table:
+def _contexts(check: LogCheck) -> Group:
     """The context columns, those that drift first."""
-    ordered = sorted(check.contexts, key=lambda each: -(each.moved or 0))
-    rows = [
-        (
-            shown_name(each.name),
-            each.kind,
-            f"{'' if each.distinct_exact else '~'}{each.n_distinct:,}",
-            _share(each.n_missing / check.n_rounds) if each.n_missing else "",
-            "" if each.lowest is None else f"{each.lowest:.3g} to {each.highest:.3g}",
-            "" if each.moved is None else f"{each.moved:.0%} of its variance",
-        )
-        for each in ordered[:MOST_CONTEXTS]
-    ]
-    if len(ordered) > MOST_CONTEXTS:
-        rows.append((f"… {len(ordered) - MOST_CONTEXTS:,} more", "", "", "", "", ""))
-    return table("Contexts", ("context", "kind", "distinct", "missing", "range", "drift over time"), rows, n_text=2)
+    rows = []
+    for each in sorted(check.contexts, key=lambda each: -(each.moved or 0))[:MOST_CONTEXTS]:
+        distinct = f"{'' if each.distinct_exact else '~'}{each.n_distinct:,}"
+        missing = _share(each.n_missing / check.n_rounds) if each.n_missing else ""
+        values = "" if each.lowest is None else f"{each.lowest:.3g} to {each.highest:.3g}"
+        drift = "" if each.moved is None else f"{each.moved:.0%} of its variance"
+        rows.append((shown_name(each.name), each.kind, distinct, missing, values, drift))
+    columns = ("context", "kind", "distinct", "missing", "range", "drift over time")
+    return table("Contexts", columns, [*rows, *_more(len(check.contexts) - MOST_CONTEXTS)], n_text=2)
+
+
+def _more(n: int) -> list[tuple[str]]:
+    return [(f"… {n:,} more",)] if n > 0 else []
 
 
 def _over_time(drift: Drift) -> Text:
@@ -192,13 +181,12 @@ def _over_time(drift: Drift) -> Text:
     result = Text.assemble(("Over time", "bold"), f", in slices of {drift.slice_rounds:,} rounds\n")
     known = [mean for mean in drift.mean_rewards if mean is not None]
     low, high = min(known), max(known)
-    result.append("mean reward".ljust(LABEL))
-    result.append(_bars(drift.mean_rewards, min(low, 0.0), high), style=color_of(0))
-    result.append(f"  {low:.3g} to {high:.3g}\n")
+    bars = (_bars(drift.mean_rewards, min(low, 0.0), high), color_of(0))
+    result.append_text(Text.assemble("mean reward".ljust(LABEL), bars, f"  {low:.3g} to {high:.3g}\n"))
     for i, (name, shares) in enumerate(zip(drift.actions, drift.shares, strict=True)):
-        result.append(f"share of {shown_name(name, LABEL - 11)}".ljust(LABEL))
-        result.append(_bars(shares, 0.0, max(max(each) for each in drift.shares)), style=color_of(i + 1))
-        result.append(f"  {min(shares):.1%} to {max(shares):.1%}\n")
+        label = f"share of {shown_name(name, LABEL - 11)}".ljust(LABEL)
+        bars = (_bars(shares, 0.0, max(max(each) for each in drift.shares)), color_of(i + 1))
+        result.append_text(Text.assemble(label, bars, f"  {min(shares):.1%} to {max(shares):.1%}\n"))
     if not drift.changes:
         return result.append("One state may be enough: the rewards of each action show no change beyond chance.")
     z = max(drift.reward_z, drift.neighbour_z)

@@ -181,8 +181,8 @@ class _Line:
     """The line on the terminal, visible only while a stage is running."""
 
     def __init__(self, console: Console) -> None:
-        self._console, self._lock = console, Lock()
-        self._bar: tuple[Stage, Progress] | None = None  # the stage it shows
+        self._console, self._lock, self._bar = console, Lock(), _new_bar(console)
+        self._stage: Stage | None = None  # the one it shows
 
     def watch(self, root: Stage, over: Event) -> None:
         """Update the line until the work is ``over``."""
@@ -190,36 +190,31 @@ class _Line:
             with self._lock:
                 running = list(root.parts)
                 if running and time.monotonic() - running[0].began >= DELAY:
-                    self._update(_measured(running[0]))
+                    self._show(_measured(running[0]))
 
     def clear(self) -> None:
         """Remove the line."""
         with self._lock:
-            self._stop()
+            self._show(None)
 
-    def _update(self, current: Stage) -> None:
-        if self._bar is None or self._bar[0] is not current:
-            self._stop()
-            self._bar = (current, self._started())
-        bar, text = self._bar[1], f"{current.name}: {current.detail}" if current.detail else current.name
-        total = None if current.total is None else 1.0
-        bar.update(bar.task_ids[0], description=text, completed=current.share or 0.0, total=total, refresh=True)
+    def _show(self, current: Stage | None) -> None:
+        if current is not self._stage:
+            self._bar.stop()
+            self._stage, self._bar = current, _new_bar(self._console)
+        if current is not None:
+            self._bar.start()
+            text, total = f"{current.name}: {current.detail}".removesuffix(": "), None if current.total is None else 1.0
+            task, share = self._bar.task_ids[0], current.share or 0.0
+            self._bar.update(task, description=text, completed=share, total=total, refresh=True)
 
-    def _started(self) -> Progress:
-        text = TextColumn("{task.description}", markup=False, table_column=Column(ratio=1, no_wrap=True))
-        columns = (SpinnerColumn(), text, BarColumn(BAR), TimeRemainingColumn(elapsed_when_finished=False))
-        # Notes are printed above the line; standard output is left alone.
-        bar = Progress(
-            *columns, console=self._console, transient=True, auto_refresh=False, redirect_stdout=False, expand=True
-        )
-        bar.add_task("", total=None)
-        bar.start()
-        return bar
 
-    def _stop(self) -> None:
-        if self._bar is not None:
-            self._bar[1].stop()
-            self._bar = None
+def _new_bar(console: Console) -> Progress:
+    text = TextColumn("{task.description}", markup=False, table_column=Column(ratio=1, no_wrap=True))
+    columns = (SpinnerColumn(), text, BarColumn(BAR), TimeRemainingColumn(elapsed_when_finished=False))
+    # Notes are printed above the line; standard output is left alone.
+    bar = Progress(*columns, console=console, transient=True, auto_refresh=False, redirect_stdout=False, expand=True)
+    bar.add_task("", total=None)
+    return bar
 
 
 def _measured(top: Stage) -> Stage:

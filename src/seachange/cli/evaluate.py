@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 import typer
@@ -24,11 +26,13 @@ from seachange.engine import stage
 from seachange.errors import ParameterError, RefusedError
 
 if TYPE_CHECKING:
+    from seachange.evaluation.future_values import FutureEstimate
     from seachange.evaluation.online import OnlineEstimate
     from seachange.log.bandit_log import BanditLog
 
 METHODS: tuple[Literal["replay", "dr-ns"], ...] = ("replay", "dr-ns")
 Interval = Literal["normal", "bootstrap", "bernstein", "sequence"]
+ESTIMATORS_HELP = "Use ips, snips, dm, dr, sndr, switch-dr, dr-os or mrdr; the first is the headline."
 Recurs = Literal["hour", "weekday", "hour of the week"]
 
 
@@ -51,62 +55,44 @@ def _parse_times(text: str) -> Any:
     from seachange.evaluation.over_time import moments_of
 
     parts = [part.strip() for part in text.split(",")] if text else []
-    try:
-        seconds = np.array(parts, dtype=np.float64)
-        if np.isfinite(seconds).all():
+    with suppress(ValueError):
+        if np.isfinite(seconds := np.array(parts, dtype=np.float64)).all():
             return seconds
-    except ValueError:
-        pass
     try:
         return moments_of(parts)
     except ParameterError as error:
-        raise typer.BadParameter(
-            f"{text!r} should be times such as 2026-02-21T12:00, or seconds since 1970, separated by commas"
-        ) from error
+        expected = "times such as 2026-02-21T12:00, or seconds since 1970, separated by commas"
+        raise typer.BadParameter(f"{text!r} should be {expected}") from error
 
 
 def _parse_range(text: str) -> tuple[float, float] | None:
     """``LOW,HIGH``; None for an empty text."""
-    if not text:
-        return None
     try:
-        low, high = (float(end) for end in text.split(","))
+        low, high = map(float, text.split(",")) if text else (0.0, 0.0)
     except ValueError as error:
         raise typer.BadParameter(f"{text!r} should be LOW,HIGH") from error
-    return low, high
+    return (low, high) if text else None
 
 
 def evaluate(
     console: Prose,
     given: WeightedLogInput,
     model: ModelFile,
-    estimators: Annotated[
-        Any,
-        option(
-            "NAME,…",
-            "Use ips, snips, dm, dr, sndr, switch-dr, dr-os or mrdr; the first is the headline.",
-            parser=_parse_estimators,
-        ),
-    ] = "auto",
+    estimators: Annotated[Any, option("NAME,…", ESTIMATORS_HELP, parser=_parse_estimators)] = "auto",
     clip: Annotated[float, option("M", "Clip importance weights at M.")] = float("inf"),
     online: Annotated[bool, flag("--online", help="Evaluate the deployment as it learns.")] = False,
     over_time: Annotated[
-        Any,
-        option("PERIOD", "Show values per hour, day, week or N rounds, with a forecast.", parser=_parse_period),
+        Any, option("PERIOD", "Show values per hour, day, week or N rounds, with a forecast.", parser=_parse_period)
     ] = "",
     at: Annotated[
-        Any,
-        option("TIME,…", "Predict the value at future times: 2026-02-21T12:00,…", parser=_parse_times),
+        Any, option("TIME,…", "Predict the value at future times: 2026-02-21T12:00,…", parser=_parse_times)
     ] = "",
-    recurs: Annotated[
-        Recurs, choice(get_args(Recurs), "Match --at by hour, weekday or 'hour of the week'.")
-    ] = "weekday",
+    recurs: Annotated[Recurs, choice(Recurs, "Match --at by hour, weekday or 'hour of the week'.")] = "weekday",
     interval: Annotated[
-        Interval, choice(get_args(Interval), "Use normal, bootstrap, bernstein or sequence intervals.")
+        Interval, choice(Interval, "Use normal, bootstrap, bernstein or sequence intervals.")
     ] = "normal",
     reward_range: Annotated[
-        Any,
-        option("LOW,HIGH", "Set the smallest and largest possible reward, as in 0,1.", parser=_parse_range),
+        Any, option("LOW,HIGH", "Set the smallest and largest possible reward, as in 0,1.", parser=_parse_range)
     ] = "",
     confidence: Confidence = 0.95,
     seed: Seed = 0,
@@ -114,7 +100,7 @@ def evaluate(
 ) -> None:
     """Estimate what a model would have earned on a log, with confidence intervals."""
     from seachange.analysis.comparison import IN_SAMPLE_BIAS
-    from seachange.cli.value_tables import answer_text, estimates_table, support_text
+    from seachange.cli.value_tables import answer_text, estimates_table, online_table, support_text
     from seachange.evaluation import diagnose
     from seachange.evaluation.estimators import evaluate as evaluate_policy
     from seachange.evaluation.estimators import evaluate_logging, evaluate_states
@@ -123,10 +109,7 @@ def evaluate(
     names = estimators or (["dr", "snips", "ips", "dm"] if interval in ("normal", "bootstrap") else ["dr", "ips"])
     log = given.read_weighted(console, seed, loaded)
     if overlap := loaded.provenance.overlap(log):
-        note(
-            f"{overlap}, and {IN_SAMPLE_BIAS}. These values use all rounds and may be too high; `seachange report` "
-            "uses held-out rounds."
-        )
+        note(f"{overlap}, and {IN_SAMPLE_BIAS}. These values may be too high; `seachange report` uses held-out rounds.")
     settings: dict[str, Any] = {"interval": interval, "reward_range": reward_range, "seed": seed}
     clipped = {**settings, "clip": clip, "confidence": confidence, "force": force}
     switching = loaded.n_states > 1
@@ -149,12 +132,14 @@ def evaluate(
     console.say(answer_text(who, deployed[-1] if by_rewards and deployed else whole[0], logged), "")
     console.print(estimates_table(title, rows, confidence), "")
     console.say(support_text(found))
-    result: dict[str, Any] = {
-        "estimates": [{"policy": name, **msgspec.to_builtins(estimate)} for name, estimate in rows],
-        "diagnostics": found,
-    }
+    estimates = [{"policy": name, **msgspec.to_builtins(estimate)} for name, estimate in rows]
+    result: dict[str, Any] = {"estimates": estimates, "diagnostics": found}
     if online:
-        result["online"] = _show_online(console, deployed)
+        result["online"] = deployed
+        if deployed:
+            console.print("", online_table(deployed))
+        for text in dict.fromkeys(f"{each.estimator}: {text}" for each in deployed for text in each.notes):
+            note(text)
     timed: dict[str, Any] = {"labels": labels, "confidence": confidence, "force": force}
     if over_time:
         result |= _evaluate_over_time(console, log, loaded, over_time, {**timed, "clip": clip})
@@ -167,31 +152,16 @@ def _evaluate_online(log: BanditLog, model: Any, confidence: float, seed: int, f
     """Evaluate the model's deployer by each method that the log supports."""
     from seachange.evaluation.online import evaluate_online
 
+    settings: dict[str, Any] = {"confidence": confidence, "seed": seed, "force": force}
     found = []
     with stage("Evaluating the deployment"):
         for method in METHODS:
-            try:
-                estimate = evaluate_online(log, model.deployer(), method, confidence=confidence, seed=seed, force=force)
-            except RefusedError as refusal:
-                note(f"{method}: {refusal.shell_text}")
-            else:
-                found.append(estimate)
+            with _noted_refusal(f"{method}: "):
+                found.append(evaluate_online(log, model.deployer(), method, **settings))
     return found
 
 
-def _show_online(console: Prose, found: list[OnlineEstimate]) -> list[Any]:
-    from seachange.cli.value_tables import online_table
-
-    if found:
-        console.print("", online_table(found))
-    for text in dict.fromkeys(f"{each.estimator}: {text}" for each in found for text in each.notes):
-        note(text)
-    return [msgspec.to_builtins(each) for each in found]
-
-
-def _evaluate_over_time(
-    console: Prose, log: BanditLog, model: Any, period: Any, settings: dict[str, Any]
-) -> dict[str, Any]:
+def _evaluate_over_time(console: Prose, log: BanditLog, model: Any, period: Any, settings: Any) -> dict[str, Any]:
     """Show values by period and, if there are enough periods, a forecast."""
     from seachange.cli.value_tables import forecast_text, periods_document, periods_table
     from seachange.evaluation.future_values import forecast
@@ -199,27 +169,31 @@ def _evaluate_over_time(
 
     past = evaluate_by_period(log, model.policies, period, **settings)
     console.print("", periods_table(past))
-    result = {"over_time": periods_document(past), "forecast": None}
-    try:
-        predicted = forecast(past, confidence=settings["confidence"])
-    except RefusedError as refusal:
-        note(refusal.shell_text)
-        return result
-    console.say(f"\n{forecast_text(predicted)}")
-    return result | {"forecast": msgspec.to_builtins(predicted)}
+    result: dict[str, Any] = {"over_time": periods_document(past), "forecast": None}
+    with _noted_refusal():
+        result["forecast"] = forecast(past, confidence=settings["confidence"])
+        console.say(f"\n{forecast_text(result['forecast'])}")
+    return result
 
 
-def _evaluate_future(console: Prose, log: BanditLog, model: Any, at: Any, settings: dict[str, Any]) -> Any:
+def _evaluate_future(console: Prose, log: BanditLog, model: Any, at: Any, settings: Any) -> FutureEstimate | None:
     """Show the value at future times; None if the log cannot support one."""
     from seachange.cli.value_tables import future_text
     from seachange.evaluation.future_values import evaluate_future
 
-    try:
+    with _noted_refusal():
         found = evaluate_future(log, model.policies, at, **settings)
+        console.say(f"\n{future_text(found, at, settings['recurs'])}")
+        for text in found.notes:
+            note(text)
+        return found
+    return None
+
+
+@contextmanager
+def _noted_refusal(subject: str = "") -> Iterator[None]:
+    """Turn a refusal into a note."""
+    try:
+        yield
     except RefusedError as refusal:
-        note(refusal.shell_text)
-        return None
-    console.say(f"\n{future_text(found, at, settings['recurs'])}")
-    for text in found.notes:
-        note(text)
-    return msgspec.to_builtins(found)
+        note(f"{subject}{refusal.shell_text}")

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated
-
-import msgspec
 
 from seachange.cli.console import Prose, next_steps
 from seachange.cli.options import Force, Seed, States, WeightedLogInput, choice, option
@@ -14,29 +13,25 @@ from seachange.engine import stage
 from seachange.outputs import claim_file
 
 
-def _oracles() -> Sequence[str]:
-    import seachange.learning  # noqa: F401 - registers them
-    from seachange.registry import ORACLES
+def _names(registry: str) -> Sequence[str]:
+    import seachange.learning  # noqa: F401 - fills the registries
+    from seachange import registry as registries
 
-    return ORACLES.names
+    names: list[str] = getattr(registries, registry).names
+    return names
 
 
-def _objectives() -> Sequence[str]:
-    import seachange.learning  # noqa: F401 - registers them
-    from seachange.registry import LEARNERS
-
-    return LEARNERS.names
+_ORACLES, _OBJECTIVES = partial(_names, "ORACLES"), partial(_names, "LEARNERS")
 
 
 def learn(
     console: Prose,
     given: WeightedLogInput,
     out: Annotated[Path, option("MODEL", "Write the model to this file.", "--out", "-o")],
-    oracle: Annotated[str, choice(_oracles, "Find states with hmm, change-point, or none (one state).")] = "hmm",
+    oracle: Annotated[str, choice(_ORACLES, "Find states with hmm, change-point, or none (one state).")] = "hmm",
     states: States = "auto",
     objective: Annotated[
-        str,
-        choice(_objectives, "Maximize ips, snips, dm, dr, mrdr, poem or cross-entropy; auto picks the best."),
+        str, choice(_OBJECTIVES, "Maximize ips, snips, dm, dr, mrdr, poem or cross-entropy; auto picks the best.")
     ] = "auto",
     seed: Seed = 0,
     force: Force = False,
@@ -58,13 +53,10 @@ def learn(
     if model.choice is not None:
         console.say(f"\nObjective: {model.choice.reason}")
     model.save(target)
-    result = {
-        "model": str(target), "n_states": model.n_states, "changes": len(model.labels.change_points),
-        "clock": msgspec.to_builtins(clock), "choice": msgspec.to_builtins(model.choice),
-    }  # fmt: skip
+    result = {"model": str(target), "n_states": model.n_states, "changes": len(model.labels.change_points)}
     steps = next_steps(
         ("report", given.log, target, *given.options(columns=False), "-o", target.with_suffix(".html")),
         ("evaluate", "LATER_LOG", target),
         ("inspect", target),
     )
-    console.finish(result, f"Wrote {target}.\n{steps}")
+    console.finish({**result, "clock": clock, "choice": model.choice}, f"Wrote {target}.\n{steps}")

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 from zipfile import BadZipFile, ZipFile, is_zipfile
 
 import typer
 
 from seachange.cli.console import Prose, note
 from seachange.engine import cores, stage
-from seachange.errors import LogError, ModelFileError, did_you_mean
+from seachange.errors import LogError, ModelFileError, did_you_mean, require
 from seachange.outputs import claim_file
 
 if TYPE_CHECKING:
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
 
 THE_LOG, OUTPUT = "The log", "Output"
 CORES = cores()
+COLUMNS = (
+    "Map roles to columns, as in action=item,contexts=age+hour. Roles: action, reward, propensity, time, sequence, "
+    "contexts. Columns with common names are detected; all others become contexts."
+)
 
 
 def listed(words: Iterable[str]) -> str:
@@ -31,17 +36,10 @@ def listed(words: Iterable[str]) -> str:
     return " or ".join(", ".join(repr(word) if " " in word else word for word in words).rsplit(", ", 1))
 
 
-def option(
-    metavar: str,
-    help: str,
-    *names: str,
-    panel: str | None = None,
-    parser: Callable[[str], Any] | None = None,
-    min: int | None = None,
-) -> Any:
+def option(metavar: str, help: str, *names: str, panel: str | None = None, parser: Any = None, **settings: Any) -> Any:
     """An option with a value, which ``parser`` makes of its text if it is given."""
-    shared: dict[str, Any] = {"metavar": metavar, "help": help, "rich_help_panel": panel}
-    return typer.Option(*names, **shared, parser=parser, min=min, show_default=parser is None)
+    settings |= {"metavar": metavar, "help": help, "rich_help_panel": panel, "parser": parser}
+    return typer.Option(*names, show_default=parser is None, **settings)
 
 
 def flag(*names: str, help: str, panel: str | None = None) -> Any:
@@ -49,9 +47,11 @@ def flag(*names: str, help: str, panel: str | None = None) -> Any:
     return typer.Option(*names, help=help, rich_help_panel=panel)
 
 
-def choice(known: Callable[[], Sequence[str]] | Sequence[str], help: str, panel: str | None = None) -> Any:
-    """An option that takes one of the ``known`` words, in any case."""
-    words = known if callable(known) else lambda: known
+def choice(known: Any, help: str, panel: str | None = None) -> Any:
+    """An option that takes one of the ``known`` words, in any case: a ``Literal``, or a function that returns them."""
+
+    def words() -> Sequence[str]:
+        return get_args(known) or known()
 
     def parse(text: str) -> str:
         return known_word(text, words())
@@ -86,11 +86,6 @@ def parse_columns(text: str) -> dict[str, str | Sequence[str]]:
     return columns
 
 
-def parse_states(text: str) -> Any:
-    """A number of states, or ``auto``."""
-    return word_or_count(text, ("auto",), "auto or a number of at least 1")
-
-
 def word_or_count(text: str, words: Sequence[str], expected: str) -> Any:
     """One of ``words``, in any case, or a number of at least 1."""
     if text.lower() in words:
@@ -101,9 +96,8 @@ def word_or_count(text: str, words: Sequence[str], expected: str) -> Any:
 
 
 ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="A model file written by `seachange learn`.")]
-States = Annotated[
-    Any, option("N", "Set the number of states (default: auto, chosen by evidence).", parser=parse_states)
-]
+COUNT = partial(word_or_count, words=("auto",), expected="auto or a number of at least 1")
+States = Annotated[Any, option("N", "Set the number of states (default: auto, chosen by evidence).", parser=COUNT)]
 Workers = Annotated[int, option("N", "Run this many processes; results do not change.", min=1)]
 Confidence = Annotated[float, option("SHARE", "Set the confidence level of intervals.")]
 Seed = Annotated[int, option("N", "Set the random seed; results are reproducible.", panel=OUTPUT)]
@@ -119,16 +113,7 @@ class RawLogInput:
     log: Annotated[
         Path, typer.Argument(metavar="LOG", help="A log in time order: a file, a folder, or a quoted pattern.")
     ]
-    columns: Annotated[
-        str,
-        typer.Option(
-            metavar="ROLE=COL,…",
-            help="Map roles to columns, as in action=item,contexts=age+hour. Roles: action, reward, propensity, time, "
-            "sequence, contexts. Columns with common names are detected; all others become contexts.",
-            rich_help_panel=THE_LOG,
-            show_default=False,
-        ),
-    ] = ""
+    columns: Annotated[str, option("ROLE=COL,…", COLUMNS, panel=THE_LOG, parser=str)] = ""
     format: Annotated[
         str | None, option("NAME", "Set the format: csv, json-lines, dsjson, vw, … (default: detect).", panel=THE_LOG)
     ] = None
@@ -194,10 +179,10 @@ class WeightedLogInput(LogInput):
 
     def options(self, *, columns: bool = True) -> list[str]:
         """These options, for the next command."""
-        options = ["--columns", self.columns] if columns and self.columns else []
-        options += ["--format", self.format] if self.format else []
-        options += ["--estimate-propensities"] if self.estimate_propensities else []
-        return [*options, "--drop-bad-rows"] if self.drop_bad_rows else options
+        values = {"--columns": self.columns if columns else "", "--format": self.format}
+        flags = {"--estimate-propensities": self.estimate_propensities, "--drop-bad-rows": self.drop_bad_rows}
+        given = [word for name, value in values.items() if value for word in (name, value)]
+        return [*given, *(name for name, wanted in flags.items() if wanted)]
 
 
 def open_model(path: Path, log: Path | None = None) -> SwitchingModel:
@@ -205,17 +190,14 @@ def open_model(path: Path, log: Path | None = None) -> SwitchingModel:
     from seachange.formats.sources import near_file
     from seachange.model import load
 
-    if path.is_dir():
-        raise ModelFileError(f"{str(path)!r} is a folder; a model is one file.")
-    if near := near_file(path):
-        raise ModelFileError(f"there is no file {str(path)!r}.{near}")
+    name, near = repr(str(path)), near_file(path)
+    require(not path.is_dir(), f"{name} is a folder; a model is one file.", ModelFileError)
+    require(not near, f"there is no file {name}.{near}", ModelFileError)
     if path.is_file() and not is_zipfile(path):
         if log is not None and _is_model(log):
-            raise ModelFileError(
-                f"the log and the model are swapped: {str(path)!r} is a log and {str(log)!r} is a model. "
-                f"Use {shlex.join([str(path), str(log)])}."
-            )
-        raise ModelFileError(f"{str(path)!r} is not a model file. `seachange learn LOG -o MODEL` writes one.")
+            swapped = f"the log and the model are swapped: {name} is a log and {str(log)!r} is a model"
+            raise ModelFileError(f"{swapped}. Use {shlex.join([str(path), str(log)])}.")
+        raise ModelFileError(f"{name} is not a model file. `seachange learn LOG -o MODEL` writes one.")
     return load(path)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -61,12 +61,10 @@ def obp_synthetic(
     seed: PublishedSeed = 0,
 ) -> None:
     """Measure the errors of seven estimators on Open Bandit Pipeline's synthetic data."""
-    from seachange.analysis.formatting import count_of
     from seachange.experiments import obp_synthetic as experiment
 
     done = list(tracked(experiment.replicate(range(seed, seed + runs), workers), runs, "Runs"))
-    title = f"A soft policy over 30 actions, {count_of(runs, 'world')}"
-    _show_errors(console, "obp-synthetic", title, done, experiment, seed)
+    _show_errors(console, "obp-synthetic", "A soft policy over 30 actions", "world", done, experiment, seed)
 
 
 @replicate.command("open-bandit")
@@ -78,24 +76,22 @@ def open_bandit(
     seed: PublishedSeed = 0,
 ) -> None:
     """Measure the errors of seven estimators on Open Bandit's sample."""
-    from seachange.analysis.formatting import count_of
     from seachange.experiments import obp_open_bandit as experiment
 
     sample = experiment.read_sample(data)
     done = list(tracked(experiment.replicate(sample, range(seed, seed + runs), workers), runs, "Bootstraps"))
-    title = f"Thompson sampling, evaluated on uniform random actions, {count_of(runs, 'bootstrap')}"
-    _show_errors(console, "open-bandit", title, done, experiment, seed)
+    policy = "Thompson sampling, evaluated on uniform random actions"
+    _show_errors(console, "open-bandit", policy, "bootstrap", done, experiment, seed)
 
 
-def _show_errors(
-    console: Prose, name: str, title: str, done: list[dict[str, float]], experiment: Any, seed: int
-) -> None:
+def _show_errors(console: Prose, name: str, policy: str, run: str, done: list[Any], experiment: Any, seed: int) -> None:
     """Print the published errors of estimators and ours."""
+    from seachange.analysis.formatting import count_of
     from seachange.cli.value_tables import errors_table
     from seachange.experiments.obp_synthetic import summarize_errors
 
     rows = summarize_errors(done, experiment.PUBLISHED, experiment.PUBLISHED_RUNS)
-    console.print(errors_table(title, rows, len(done), experiment.PUBLISHED_RUNS))
+    console.print(errors_table(f"{policy}, {count_of(len(done), run)}", rows, len(done), experiment.PUBLISHED_RUNS))
     console.finish({"experiment": name, "runs": len(done), "seed": seed, "rows": rows})
 
 
@@ -116,12 +112,7 @@ def yahoo(
     next_days: Annotated[int, option("N", "Deploy on the N days after them.", min=1)] = 4,
     documents: Annotated[int, option("N", "Choose among N documents of each pool.", min=2, panel=OPEN)] = 10,
     features: Annotated[
-        Features,
-        choice(
-            get_args(Features),
-            "Use document features (documents), times user features (crossed), or identity.",
-            OPEN,
-        ),
+        Features, choice(Features, "Use features of documents, times those of users (crossed), or identity.", OPEN)
     ] = "documents",
     window: Annotated[float, option("HOURS", "Average click rates over this window.", panel=OPEN)] = 12.0,
     smoothing: Annotated[float, option("N", "Add N impressions at the average rate.", min=0, panel=OPEN)] = 100.0,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -21,10 +21,10 @@ def states(
     model: Annotated[
         Path | None, typer.Argument(metavar="MODEL", help="A model whose states to show; without it, find them.")
     ] = None,
-    oracle: Annotated[Oracle, choice(get_args(Oracle), "Find states with hmm or change-point.")] = "hmm",
+    oracle: Annotated[Oracle, choice(Oracle, "Find states with hmm or change-point.")] = "hmm",
     states: States = "auto",
     rewards: Annotated[
-        Rewards, choice(get_args(Rewards), "Model rewards as gaussian or bernoulli; auto decides (hmm only).")
+        Rewards, choice(Rewards, "Model rewards as gaussian or bernoulli; auto decides (hmm only).")
     ] = "auto",
     figure: Annotated[Path | None, option("FILE.png", "Draw the states into a PNG file.")] = None,
     out: Annotated[
@@ -37,6 +37,7 @@ def states(
     force: Force = False,
 ) -> None:
     """Show when the world changed, how certain that is, and how the states differ."""
+    from seachange import learning
     from seachange.analysis.states_summary import as_document, summarize_states
     from seachange.cli.states_view import states_view, write_states
     from seachange.figures import draw_states
@@ -46,7 +47,10 @@ def states(
     if out is not None:
         claim_output(out, (".csv", ".parquet"), "--out", force, inputs=[given.log])
     loaded = None if model is None else open_model(model, given.log)
-    finder = _new_oracle(oracle, states, rewards, seed) if loaded is None else loaded.oracle
+    if oracle != "hmm" and rewards != "auto":
+        raise typer.BadParameter("only --oracle hmm models the distribution of rewards", param_hint="--rewards")
+    settings: dict[str, Any] = {"n_states": states, "rewards": rewards, "seed": seed}
+    finder: Any = learning.oracle_named(oracle, **settings) if loaded is None else loaded.oracle
     if loaded is not None and (oracle, states, rewards) != ("hmm", "auto", "auto"):
         note("the states are the model's; --oracle, --states and --rewards have no effect.")
     log = given.read(loaded, missing_rewards=missing_rewards)
@@ -63,14 +67,3 @@ def states(
         write_states(out, log, labels)
     written = " and ".join(str(path) for path in (figure, out) if path is not None)
     console.finish(as_document(summary), f"Wrote {written}." if written else "")
-
-
-def _new_oracle(oracle: str, count: Any, rewards: Any, seed: int) -> Any:
-    from seachange import learning
-    from seachange.states import HMMOracle
-
-    if oracle == "hmm":
-        return HMMOracle(n_states=count, rewards=rewards, seed=seed)
-    if rewards != "auto":
-        raise typer.BadParameter("only --oracle hmm models the distribution of rewards", param_hint="--rewards")
-    return learning.oracle_named(oracle, count, seed)

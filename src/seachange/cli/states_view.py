@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +12,7 @@ from rich.text import Text
 
 from seachange.analysis.formatting import count_of, decimals_for, describe_contexts, describe_contrast, shown_name
 from seachange.analysis.states_summary import Evidence, StatesSummary
-from seachange.cli.tables import dim, titled
+from seachange.cli.tables import spaced, table
 from seachange.figures import color_of, ink_on
 from seachange.log.joint_features import JointFeatures
 from seachange.outputs import written_whole
@@ -42,16 +41,12 @@ def state_strip(summary: StatesSummary, width: int) -> Text:
     shares = summary.bands.coarser(n_columns).shares
     result = Text()
     if summary.n_chains == 1:
-        result.append("segments".ljust(LABEL))
-        for column in shares:
-            result.append_text(_strip_cell(column))
-        result.append("\n")
+        result = Text.assemble("segments".ljust(LABEL), *map(_strip_cell, shares), "\n")
     if (summary.has_probs or summary.n_chains > 1) and summary.n_states > 1:
         most_rounds = np.argsort(-summary.counts, kind="stable")[: min(MOST_LINES, len(summary.in_use))]
         for state in sorted(most_rounds.tolist()):
-            result.append(f"state {state}".ljust(LABEL))
-            result.append("".join(_height(share) for share in shares[:, state]), style=color_of(state))
-            result.append("\n")
+            heights = "".join(map(_height, shares[:, state]))
+            result.append(Text.assemble(f"state {state}".ljust(LABEL), (heights, color_of(state)), "\n"))
     result.append(" " * LABEL + _ticks(summary, n_columns), style="dim")
     return result
 
@@ -68,9 +63,7 @@ def _strip_cell(shares: Floats) -> Text:
 
 
 def _height(share: float) -> str:
-    if np.isnan(share):
-        return " "
-    return HEIGHTS[int(np.ceil(share * 8 - 1e-3)) if share > 0.02 else 0]
+    return HEIGHTS[int(np.ceil(share * 8 - 1e-3))] if share > 0.02 else " "
 
 
 def _ticks(summary: StatesSummary, n_columns: int) -> str:
@@ -103,7 +96,7 @@ def states_view(summary: StatesSummary, width: int) -> Group:
         parts.append(_differences(summary))
     if summary.evidence is not None:
         parts.append(_evidence(summary, summary.evidence))
-    return Group(*(each for part in parts for each in (part, "")))
+    return spaced([*parts, ""])
 
 
 def _headline(summary: StatesSummary) -> RenderableType:
@@ -117,7 +110,7 @@ def _headline(summary: StatesSummary) -> RenderableType:
     contexts = describe_contexts(joint, summary.context_names)
     return Group(
         Text.assemble((found, "bold"), f" {where}{how[summary.oracle]}{kind}"),
-        dim(contexts if joint.kind == "none" else f"contexts {contexts}"),
+        Text(contexts if joint.kind == "none" else f"contexts {contexts}", style="dim"),
     )
 
 
@@ -130,21 +123,16 @@ def _overview(summary: StatesSummary) -> RenderableType:
         share = f"{count / summary.n_rounds:.1%}"
         rows.append((f"state {state}", f"{count:,}", share, f"{int(summary.visits[state]):,}", *earned))
     columns = ("", "rounds", "share", "segments", "mean reward", "best action")
-    notes = []
-    if empty := summary.n_states - len(summary.in_use):
-        notes.append(dim(f"{count_of(empty, 'more state')} without rounds."))
-    if any(row[-1].endswith("*") for row in rows):
-        notes.append(dim(FEW))
-    return Group(titled("States", columns, rows), *notes)
+    empty, few = summary.n_states - len(summary.in_use), any(row[-1].endswith("*") for row in rows)
+    notes = ([f"{count_of(empty, 'more state')} without rounds."] if empty else []) + [FEW] * few
+    return table("States", columns, rows, note=" ".join(notes))
 
 
 def _best_actions(summary: StatesSummary, state: int) -> str:
     """The best action with enough rounds, and any better one with few rounds."""
-    cells = summary.cells
+    cells, names = summary.cells, summary.action_names
     best = [action for action in (cells.best[state], cells.best_rare[state]) if action is not None]
-    return ", ".join(
-        shown_name(summary.action_names[action]) + ("*" if cells.rare[state, action] else "") for action in best
-    )
+    return ", ".join(shown_name(names[action]) + "*" * bool(cells.rare[state, action]) for action in best)
 
 
 def _moves(summary: StatesSummary) -> RenderableType:
@@ -152,7 +140,7 @@ def _moves(summary: StatesSummary) -> RenderableType:
     shown, timed = summary.in_use, summary.axis.timed
     two, empty = summary.n_states == 2, summary.n_states > len(summary.in_use)
     wide = not two and len(shown) <= MOST_TARGETS
-    rows: list[Sequence[object]] = []
+    rows = []
     for state in shown:
         stay, to = summary.transitions.expected_stays[state], summary.transitions.leaving[state]
         duration = (f"{stay:,.0f}", summary.axis.format_duration(float(stay)))
@@ -169,7 +157,7 @@ def _moves(summary: StatesSummary) -> RenderableType:
     heads = [f"→ {i}" for i in shown] + ["→ others"] * empty if wide else [] if two else ["next state"]
     source = "from the model" if summary.oracle == "hmm" else "as counted"
     title = f"Expected duration{'' if two else ', and the state that follows'} ({source})"
-    return titled(title, ("", "rounds", *(("time",) if timed else ()), *heads), rows)
+    return table(title, ("", "rounds", *(("time",) if timed else ()), *heads), rows)
 
 
 def _changes(summary: StatesSummary) -> RenderableType:
@@ -193,7 +181,7 @@ def _changes(summary: StatesSummary) -> RenderableType:
     if hidden := len(summary.changes) - len(changes):
         title += f" (the first {MOST_CHANGES}; {hidden:,} more with --json)"
     counted = f"Rounds are numbered from 0{', without dropped rows' if summary.n_dropped else ''}."
-    return Group(titled(title, [*columns], zip(*columns.values(), strict=True), n_text=0), dim(counted))
+    return table(title, [*columns], zip(*columns.values(), strict=True), n_text=0, note=counted)
 
 
 def _changes_per_sequence(summary: StatesSummary) -> RenderableType:
@@ -203,7 +191,7 @@ def _changes_per_sequence(summary: StatesSummary) -> RenderableType:
     if (rest := int(counts[4:].sum())) > 0:
         parts.append(f"{rest:,} with more")
     mean = len(summary.change_points) / summary.n_chains
-    return Group(Text("Sequences", style="bold"), Text(f"{', '.join(parts)} ({mean:.2f} changes on average)"))
+    return Text.assemble(("Sequences\n", "bold"), f"{', '.join(parts)} ({mean:.2f} changes on average)")
 
 
 def _rewards(summary: StatesSummary, width: int) -> RenderableType:
@@ -218,15 +206,14 @@ def _rewards(summary: StatesSummary, width: int) -> RenderableType:
     title = f"Mean reward by action, {summary.confidence:.0%} intervals"
     if len(actions) < summary.n_actions:
         title += f" (the {len(actions)} most frequent of {summary.n_actions} actions)"
-    parts: list[RenderableType] = []
+    any_rare = (cells.rare & (cells.rounds >= 1))[summary.in_use].any()
+    averages = "" if summary.contexts == "none" else "Averages over the contexts in which the action was taken."
+    note, parts = " ".join(filter(None, (FEW if any_rare else "", averages))), []
     for first in range(0, len(texts), per_table):
         shown = summary.in_use[first : first + per_table]
         rows = [(name, *(texts[state][i] for state in shown)) for i, name in enumerate(names)]
-        parts.append(titled(title if first == 0 else "", ("", *(f"state {state}" for state in shown)), rows))
-    any_rare = (cells.rare & (cells.rounds >= 1))[summary.in_use].any()
-    averages = "" if summary.contexts == "none" else "Averages over the contexts in which the action was taken."
-    if note := " ".join(filter(None, (FEW if any_rare else "", averages))):
-        parts.append(dim(note))
+        last = note if first + per_table >= len(texts) else ""
+        parts.append(table("" if first else title, ("", *(f"state {state}" for state in shown)), rows, note=last))
     return Group(*parts)
 
 
@@ -244,38 +231,31 @@ def _differences(summary: StatesSummary) -> RenderableType:
     if any(contrast.feature is not None for contrast in summary.contrasts):
         what = "Effect of a feature: for one standard deviation more (shown after +), or for 1 instead of 0."
         averages = "" if summary.contexts == "per action" else " Effect of an action: averaged over contexts."
-        parts.append(dim(what + averages))
+        parts.append(Text(what + averages, style="dim"))
     return Group(*parts)
 
 
 def _evidence(summary: StatesSummary, evidence: Evidence) -> RenderableType:
     """Why this number of states, which log that is from, and why its two columns may disagree."""
+    columns: tuple[str, ...]
+    rows: list[tuple[Any, ...]] = []
     title = "Evidence for the number of states"
-    columns: Sequence[str]
     if evidence.counts:
         title, columns = f"{title}: log-likelihood of held-out rewards", ("states", "gain over fewer", "BIC", "")
-        rows: list[tuple[str, ...]] = [
-            (
-                str(each.n_states),
-                "" if each.n_states == 1 else f"{each.gain:+,.1f} ± {each.gain_error:,.1f}",
-                f"{each.bic:,.1f}",
-                "← chosen" if each.n_states == summary.n_states else "",
-            )
-            for each in evidence.counts
-        ]
+        for each in evidence.counts:
+            gain = "" if each.n_states == 1 else f"{each.gain:+,.1f} ± {each.gain_error:,.1f}"
+            chosen = "← chosen" if each.n_states == summary.n_states else ""
+            rows.append((each.n_states, gain, f"{each.bic:,.1f}", chosen))
     else:
         title, columns = f"{title} (BIC: lower is better)", ("states", "BIC", "")
-        rows = [
-            ("1", f"{evidence.single_state_bic:,.1f}", ""),
-            (str(summary.n_states), f"{evidence.bic:,.1f}", "← given"),
-        ]
+        rows = [(1, f"{evidence.single_state_bic:,.1f}", ""), (summary.n_states, f"{evidence.bic:,.1f}", "← given")]
     notes, bics = [], {count.n_states: count.bic for count in evidence.counts}
     lowest = min(bics, key=lambda n: bics[n], default=0)
     if lowest > summary.n_states and bics[lowest] < bics[summary.n_states] - BIC_MARGIN:
         notes.append(f"BIC alone would choose {lowest}, but the extra states do not predict held-out rewards better.")
     if not evidence.of_this_log:
         notes.append("This evidence is from the log the model was learned from.")
-    return Group(titled(title, columns, rows), *([dim(" ".join(notes))] if notes else []))
+    return table(title, columns, rows, note=" ".join(notes))
 
 
 def _cell(summary: StatesSummary, state: int, action: int, decimals: int) -> Text:
@@ -315,9 +295,6 @@ def write_states(path: Path, log: BanditLog, labels: StateLabels) -> None:
     columns["state"] = labels.states
     if labels.state_probs is not None:
         columns["probability"] = labels.state_probs[np.arange(len(log)), labels.states]
-    table = polars.DataFrame(columns)
+    frame = polars.DataFrame(columns)
     with written_whole(path) as temporary:
-        if path.suffix.lower() == ".csv":
-            table.write_csv(temporary)
-        else:
-            table.write_parquet(temporary)
+        (frame.write_csv if path.suffix.lower() == ".csv" else frame.write_parquet)(temporary)

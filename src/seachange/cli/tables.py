@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-import msgspec
 import numpy as np
 from rich.console import Group, RenderableType
 from rich.markup import escape
@@ -19,7 +18,7 @@ from seachange.params import Params
 if TYPE_CHECKING:
     from seachange.log.bandit_log import BanditLog
     from seachange.model import SwitchingModel
-    from seachange.model_file import Written
+    from seachange.model_file import Manifest
     from seachange.propensities.calibration import PropensityReport
     from seachange.states.labels import StateLabels
 
@@ -31,27 +30,19 @@ CONFIDENCE = 0.95
 SURPRISING = 4.5
 
 
-def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], n_text: int = 1) -> Table:
-    """A plain table; the first ``n_text`` columns are text, the others are numbers."""
-    result = Table(title=title, box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=any(columns))
-    result.title_justify, result.title_style = "left", "bold"
+def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], n_text: int = 1, note: str = "") -> Group:
+    """A plain table between a title and a note; the first ``n_text`` columns are text, the others are numbers."""
+    body = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=any(columns))
     for i, column in enumerate(columns):
-        result.add_column(column, justify="left" if i < n_text else "right", header_style="dim")
+        body.add_column(column, justify="left" if i < n_text else "right", header_style="dim")
     for row in rows:
-        result.add_row(*(cell if isinstance(cell, Text) else escape(str(cell)) for cell in row))
-    return result
+        body.add_row(*(cell if isinstance(cell, Text) else escape(str(cell)) for cell in row))
+    return Group(Text(title, style="bold"), body, *([Text(note, style="dim")] if note else []))
 
 
-def titled(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], n_text: int = 1) -> Group:
-    """A table below a title that may be wider than the table."""
-    body = table("", columns, rows, n_text)
-    body.title = None
-    return Group(Text(title, style="bold"), body)
-
-
-def dim(text: str) -> Text:
-    """A remark."""
-    return Text(text, style="dim")
+def spaced(parts: Iterable[RenderableType]) -> Group:
+    """The parts, with a blank line between them."""
+    return Group(*[each for part in parts for each in (part, "")][:-1])
 
 
 def time_text(time: Any, unit: Literal["m", "s"] = "s") -> str:
@@ -61,7 +52,7 @@ def time_text(time: Any, unit: Literal["m", "s"] = "s") -> str:
     return str(np.datetime_as_string(time, unit=unit)).replace("T", " ")
 
 
-def log_table(log: BanditLog) -> Table:
+def log_table(log: BanditLog) -> Group:
     """A summary of a log."""
     rewards, propensities = log.rewards, "none"
     if log.propensities_known:
@@ -79,7 +70,7 @@ def log_table(log: BanditLog) -> Table:
     return table("Log", ("", ""), rows, n_text=2)
 
 
-def states_table(log: BanditLog, labels: StateLabels) -> Table:
+def states_table(log: BanditLog, labels: StateLabels) -> Group:
     """The share of each state, its mean reward, and its best action."""
     cells, rows = reward_cells(log, labels, CONFIDENCE), []
     for state, count in enumerate(labels.counts):
@@ -95,23 +86,18 @@ def states_table(log: BanditLog, labels: StateLabels) -> Table:
         name = f"{shown_name(log.action_names[best])} ({means[best]:.4f}){' ' if clear else '*'}"
         rows.append([*row, f"{mean:.4f}", name])
     title = f"{count_of(labels.n_states, 'state')}, {count_of(len(labels.change_points), 'change')}"
-    result = table(title, ("", "rounds", "share", "mean reward", "best action (mean reward)"), rows)
-    if any(row[-1].endswith("*") for row in rows):
-        result.caption, result.caption_justify = "* Within two standard errors of another action.", "left"
-    return result
+    note = "* Within two standard errors of another action." if any(row[-1].endswith("*") for row in rows) else ""
+    return table(title, ("", "rounds", "share", "mean reward", "best action (mean reward)"), rows, note=note)
 
 
-def model_view(model: SwitchingModel, written: Written) -> RenderableType:
+def model_view(model: SwitchingModel, written: Manifest) -> RenderableType:
     """The model, its log, its states and its features."""
-    return Group(
-        table("Model", ("", ""), _model_rows(model, written), n_text=2), "",
-        table("Training log", ("", ""), _log_rows(model), n_text=2), "",
-        _states(model), "",
-        _features(model),
-    )  # fmt: skip
+    software = table("Model", ("", ""), _model_rows(model, written), n_text=2)
+    log = table("Training log", ("", ""), _log_rows(model), n_text=2)
+    return spaced([software, log, _states(model), _features(model)])
 
 
-def model_document(model: SwitchingModel, written: Written) -> dict[str, Any]:
+def model_document(model: SwitchingModel, written: Manifest) -> dict[str, Any]:
     """The same as a JSON document."""
     return {
         "schema": written.schema,
@@ -121,14 +107,14 @@ def model_document(model: SwitchingModel, written: Written) -> dict[str, Any]:
         "expected_stay": model.policies.expected_stay,
         "oracle": {"kind": type(model.oracle).__name__, "settings": _settings(model.oracle)},
         "learner": {"kind": type(model.learner).__name__, "settings": _settings(model.learner)},
-        "choice": msgspec.to_builtins(model.choice),
+        "choice": model.choice,
         "deployer": type(model.deployer()).__name__,
-        "log": msgspec.to_builtins(model.provenance),
-        "features": msgspec.to_builtins(model.features),
+        "log": model.provenance,
+        "features": model.features,
     }
 
 
-def _model_rows(model: SwitchingModel, written: Written) -> list[tuple[str, str]]:
+def _model_rows(model: SwitchingModel, written: Manifest) -> list[tuple[str, str]]:
     stay = model.policies.expected_stay
     lasting = "" if stay is None or model.n_states == 1 else f", lasting {stay:,.0f} rounds on average"
     return [
@@ -167,7 +153,7 @@ def _states(model: SwitchingModel) -> RenderableType:
     counts, changes = model.labels.counts, len(model.labels.change_points)
     rows = [(f"state {z}", f"{count:,}", f"{count / max(counts.sum(), 1):.1%}") for z, count in enumerate(counts)]
     title = f"{count_of(model.n_states, 'state')}, {count_of(changes, 'change')} in the training log"
-    return titled(title, ("", "rounds", "share"), rows)
+    return table(title, ("", "rounds", "share"), rows)
 
 
 def _features(model: SwitchingModel) -> RenderableType:
@@ -183,7 +169,7 @@ def _features(model: SwitchingModel) -> RenderableType:
     if features.crossed:
         notes.append("Round features are multiplied with the features of each action.")
     notes += [f"Not used: {column.column} ({column.reason})." for column in features.left_out]
-    return Group(table("Features", ("column", "encoding", "features"), rows, n_text=3), dim(" ".join(notes)))
+    return table("Features", ("column", "encoding", "features"), rows, n_text=3, note=" ".join(notes))
 
 
 def _signature(part: Any) -> str:

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import polars
 from rich.console import Group
-from rich.markup import escape
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from seachange.analysis.formatting import bound_number, bound_probability, count_of
-from seachange.cli.tables import table, time_text
+from seachange.cli.tables import spaced, table, time_text
 from seachange.evaluation.diagnostics import LEAST_EFFECTIVE
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 SHOWN = 30
 
 
-def estimates_table(title: str, estimates: Sequence[tuple[str, ValueEstimate]], confidence: float) -> Table:
+def estimates_table(title: str, estimates: Sequence[tuple[str, ValueEstimate]], confidence: float) -> Group:
     """Values with intervals, one row per policy and estimator."""
     rows = [
         (who, _estimator(e), _value(e.value), f"{_value(e.low)} to {_value(e.high)}", f"{e.effective_samples:,.0f}",
@@ -57,21 +57,16 @@ def answer_text(who: str, estimate: ValueEstimate, logged: ValueEstimate) -> str
 def support_text(found: Diagnostics) -> str:
     """How well the log supports the estimates."""
     row, weight = found.largest_weights[0]
-    parts = [
-        f"effective sample size {found.effective_samples:,.0f} of {found.n_rounds:,} rounds "
-        f"({found.effective_share:.1%})",
-        f"overlap {found.overlap:.1%}",
-        f"largest weight {weight:.4g} (row {row})",
-        f"mean weight {found.mean_weight:.3f} ({found.mean_weight_z:+.1f} standard errors from 1)",
-    ]
-    if found.clipped_mass > 0:
-        parts.append(f"{found.clipped_mass:.1%} of the weight clipped")
-    if found.unseen_mass > 0:
-        parts.append(f"{found.unseen_mass:.1%} of the policy's choices not in the log")
-    return f"Support: {'; '.join(parts)}."
+    clipped = f"; {found.clipped_mass:.1%} of the weight clipped" if found.clipped_mass > 0 else ""
+    unseen = f"; {found.unseen_mass:.1%} of the policy's choices not in the log" if found.unseen_mass > 0 else ""
+    return (
+        f"Support: effective sample size {found.effective_samples:,.0f} of {found.n_rounds:,} rounds "
+        f"({found.effective_share:.1%}); overlap {found.overlap:.1%}; largest weight {weight:.4g} (row {row}); mean "
+        f"weight {found.mean_weight:.3f} ({found.mean_weight_z:+.1f} standard errors from 1){clipped}{unseen}."
+    )
 
 
-def replication_table(results: Sequence[MethodResult], n_runs: int, n_states: int) -> Table:
+def replication_table(results: Sequence[MethodResult], n_runs: int, n_states: int) -> Group:
     """The paper's mean rewards and ours."""
     rows = [
         (r.method, "-" if r.paper is None else f"{r.paper:.3f}", f"{r.paper_like_mean:.3f} ± {r.paper_like_std:.3f}",
@@ -82,7 +77,7 @@ def replication_table(results: Sequence[MethodResult], n_runs: int, n_states: in
     return table(title, ("method", "paper", "paper-like", "our defaults", "of the oracle"), rows)
 
 
-def clicks_table(results: Sequence[ClicksResult], n_runs: int, n_states: int, horizon: str) -> Table:
+def clicks_table(results: Sequence[ClicksResult], n_runs: int, n_states: int, horizon: str) -> Group:
     """The paper's relative click rates and ours, on one horizon."""
     rows = [
         (r.method, "-" if r.paper is None else f"{r.paper:.2f}",
@@ -94,7 +89,7 @@ def clicks_table(results: Sequence[ClicksResult], n_runs: int, n_states: int, ho
     return table(title, ("method", "paper", "ours", "of the oracle"), rows)
 
 
-def errors_table(title: str, results: Sequence[EstimatorResult], n_runs: int, published_runs: int) -> Table:
+def errors_table(title: str, results: Sequence[EstimatorResult], n_runs: int, published_runs: int) -> Group:
     """Published relative errors of estimators and ours, mean ± standard error."""
     rows = [
         (r.estimator, f"{r.published:.4f} ± {r.published_std / published_runs**0.5:.4f}",
@@ -116,7 +111,7 @@ def _value(value: float) -> str:
     return f"{value:.4f}" if abs(value) < 100 else f"{value:,.0f}"
 
 
-def online_table(estimates: Sequence[OnlineEstimate]) -> Table:
+def online_table(estimates: Sequence[OnlineEstimate]) -> Group:
     """What a deployment would have earned, and on how many accepted rounds."""
     rows = [
         (e.estimator, f"{e.value:.4f}", f"{e.low:.4f} to {e.high:.4f}", f"{e.acceptance_rate:.1%}",
@@ -128,18 +123,14 @@ def online_table(estimates: Sequence[OnlineEstimate]) -> Table:
     return table("Mean reward per round of the deployment as it learns", columns, rows)
 
 
-def periods_table(past: ValuesOverTime) -> Table:
+def periods_table(past: ValuesOverTime) -> Group:
     """Values by period, one row for each of the last ones."""
-    periods, rows = past.periods, []
-    assert periods is not None, "values by period"
-    for i in range(max(len(periods) - SHOWN, 0), len(periods)):
-        known = np.isfinite(past.std_errors[i]) and past.effective_samples[i] >= LEAST_EFFECTIVE
-        rows.append((
-            f"{periods[i]}", "" if past.times is None else time_text(past.times[i], "m"),
-            f"{past.values[i]:.4f}" if known else "-",
-            f"{past.low[i]:.4f} to {past.high[i]:.4f}" if known else "too few rounds",
-            f"{past.effective_samples[i]:,.0f}",
-        ))  # fmt: skip
+    rows, periods = [], periods_document(past)
+    for each in periods[-SHOWN:]:
+        known = np.isfinite(each["std_error"]) and each["effective_samples"] >= LEAST_EFFECTIVE
+        value = f"{each['value']:.4f}" if known else "-"
+        interval = f"{each['low']:.4f} to {each['high']:.4f}" if known else "too few rounds"
+        rows.append((each["period"], each["until"] or "", value, interval, f"{each['effective_samples']:,.0f}"))
     shown = f", the last {len(rows)} of {len(periods):,}" if len(rows) < len(periods) else ""
     title = f"Mean reward per round ({past.estimator}), {past.reason}{shown}"
     return table(title, ("", "until", "value", f"{past.confidence:.0%} interval", "eff. sample size"), rows, n_text=2)
@@ -173,16 +164,16 @@ def periods_document(past: ValuesOverTime) -> list[dict[str, Any]]:
     """One record per period."""
     assert past.periods is not None, "values by period"
     columns: dict[str, Any] = {
-        "period": past.periods.tolist(),
-        "last_round": past.rounds.tolist(),
-        "until": [None if past.times is None else time_text(past.times[i], "m") for i in range(len(past.periods))],
-        "value": past.values.tolist(),
-        "std_error": past.std_errors.tolist(),
-        "low": past.low.tolist(),
-        "high": past.high.tolist(),
-        "effective_samples": past.effective_samples.tolist(),
+        "period": past.periods,
+        "last_round": past.rounds,
+        "until": [None] * len(past.periods) if past.times is None else [time_text(each, "m") for each in past.times],
+        "value": past.values,
+        "std_error": past.std_errors,
+        "low": past.low,
+        "high": past.high,
+        "effective_samples": past.effective_samples,
     }
-    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    return polars.DataFrame(columns).to_dicts()
 
 
 MARKS = {True: "✓", False: "✗", None: "?"}
@@ -190,22 +181,20 @@ MARKS = {True: "✓", False: "✗", None: "?"}
 
 def bounds_view(found: ModelBounds) -> Group:
     """A summary, the bounds, their quantities, and the conditions of each."""
-    parts: list[Any] = [_summary(found.bounds), "", _bounds(found.bounds), "", _quantities(found.quantities)]
-    for bound in found.bounds:
-        parts += ["", Text(f"{bound.name}: {bound.bounds}", style="bold"), Padding(_sentence(bound), (0, 0, 0, 2))]
-        parts.append(_conditions(bound))
-    return Group(*parts)
-
-
-def _summary(bounds: Sequence[Bound]) -> str:
-    vacuous = sum(bound.vacuous for bound in bounds)
+    vacuous, n_bounds = sum(bound.vacuous for bound in found.bounds), len(found.bounds)
+    which = "All bounds are" if vacuous == n_bounds else f"{vacuous} of {n_bounds} bounds are"
+    summary = f"{which} vacuous for this log: at least as large as the quantity they bound can be."
     if vacuous == 0:
-        return "No bound is vacuous for this log, provided its conditions hold."
-    which = "All bounds are" if vacuous == len(bounds) else f"{vacuous} of {len(bounds)} bounds are"
-    return f"{which} vacuous for this log: at least as large as the quantity they bound can be."
+        summary = "No bound is vacuous for this log, provided its conditions hold."
+    rows = [
+        (b.name, *map(bound_number, (b.printed, b.corrected, b.total)), bound_probability(b), b.verdict)
+        for b in found.bounds
+    ]
+    bounds = table("The paper's bounds", ("bound", "printed", "corrected", "maximum", "holds", ""), rows)
+    return spaced([summary, bounds, _quantities(found.quantities), *map(_conditions, found.bounds)])
 
 
-def _quantities(q: Quantities) -> Table:
+def _quantities(q: Quantities) -> Group:
     low, high = q.reward_range
     rows = [
         ("T", f"{q.n_rounds:,}", "rounds in the training log"),
@@ -223,16 +212,8 @@ def _quantities(q: Quantities) -> Table:
     return table("Quantities", ("", "", ""), rows, n_text=3)
 
 
-def _bounds(bounds: tuple[Bound, ...]) -> Table:
-    rows = [
-        (b.name, *map(bound_number, (b.printed, b.corrected, b.total)), bound_probability(b), b.verdict) for b in bounds
-    ]
-    columns = ("bound", "printed", "corrected", "maximum", "holds", "")
-    return table("The paper's bounds", columns, rows)
-
-
-def _sentence(bound: Bound) -> str:
-    """What the bound amounts to."""
+def _conditions(bound: Bound) -> Group:
+    """What the bound amounts to, and its conditions, each with a mark."""
     value, most = bound_number(bound.corrected), bound_number(bound.total)
     flaw = f" Printed: {bound_number(bound.printed)} ({bound.printed_flaw})." if bound.printed_flaw else ""
     if bound.vacuous:
@@ -241,12 +222,8 @@ def _sentence(bound: Bound) -> str:
         text = f"{value}, but it does not apply: {len(bound.broken)} of its conditions fail."
     else:
         text = f"at most {value} of {most}."
-    return escape(f"{text}{flaw}")
-
-
-def _conditions(bound: Bound) -> Padding:
-    """The conditions, each with a mark."""
     rows = Table.grid(padding=(0, 1, 0, 0))
     for condition in bound.conditions:
-        rows.add_row(MARKS[condition.holds], escape(condition.rule))
-    return Padding(rows, (0, 0, 0, 2))
+        rows.add_row(MARKS[condition.holds], Text(condition.rule))
+    title = Text(f"{bound.name}: {bound.bounds}", style="bold")
+    return Group(title, Padding(Group(Text(f"{text}{flaw}"), rows), (0, 0, 0, 2)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -56,16 +57,22 @@ class BeliefDeployer(ABC):
         """(L,) the belief before the first round."""
 
     @abstractmethod
-    def _by_state(self, contexts: Floats, advice: Floats, action: int) -> Floats:
-        """(L,) what ``Decision.by_state`` keeps of ``action``, given one round's contexts (1, …) and advice (L, K)."""
-
-    @abstractmethod
     def _evidence(self, decision: Decision, reward: float) -> Floats:
         """(L,) evidence of ``reward`` for each state, up to a factor."""
+
+    def _by_state(self, contexts: Floats, advice: Floats, action: int) -> Floats:
+        """(L,) what ``Decision.by_state`` keeps of ``action``, given one round's contexts (1, …) and advice (L, K)."""
+        return np.ascontiguousarray(advice[:, action])
 
     def _settings(self, contexts: Floats, rewards: Floats, n_actions: int) -> tuple[Any, ...]:
         """What the kernels need to turn ``rewards`` into evidence, between the exploration and the transition."""
         return ()
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.policies, PolicySet):
+            object.__setattr__(self, "policies", PolicySet(tuple(self.policies)))
+        require(0 <= self.exploration <= 1, f"exploration must be in [0, 1]; got {self.exploration}.")
+        require(self.memory >= 0, f"memory must be at least 0; got {self.memory}.")
 
     def init(self) -> DeploymentState:
         """The state before the first round."""
@@ -102,8 +109,7 @@ class BeliefDeployer(ABC):
 
     def update(self, state: DeploymentState, decision: Decision, reward: float | None) -> DeploymentState:
         """The state after a round; a ``reward`` of None means that it has not arrived yet (``amend`` when it does)."""
-        self._require_own(state)
-        self._require_decision(decision)
+        self._require_decision(state, decision)
         if decision.round != state.rounds:
             raise ParameterError(
                 f"the decision is of round {decision.round}, but the deployment is at round {state.rounds}. Update "
@@ -117,12 +123,9 @@ class BeliefDeployer(ABC):
 
     def amend(self, state: DeploymentState, decision: Decision, reward: float) -> DeploymentState:
         """The state after a late reward, which counts as if it had come in its own round."""
-        self._require_own(state)
-        self._require_decision(decision)
-        if decision.round >= state.rounds:
-            raise ParameterError(
-                f"round {decision.round} has not passed yet; call update(state, decision, None) first."
-            )
+        self._require_decision(state, decision)
+        passed = decision.round < state.rounds
+        require(passed, f"round {decision.round} has not passed yet; call update(state, decision, None) first.")
         place = decision.round - (state.rounds - len(state.evidences))
         if place < 0 or not state.waiting[place]:
             late = f", or it passed more than memory={self.memory} rounds ago. Raise memory if rewards come later"
@@ -133,12 +136,10 @@ class BeliefDeployer(ABC):
         return self._trimmed(DeploymentState(belief, state.rounds, state.anchor, evidences, waiting))
 
     def _trimmed(self, state: DeploymentState) -> DeploymentState:
-        """The same state without the rounds that late rewards can no longer reach."""
-        known = int(state.waiting.argmax()) if state.waiting.any() else len(state.waiting)
-        forgotten = max(known, len(state.waiting) - self.memory)
-        # Forgetting a round whose reward never arrived may leave complete rounds at the front.
-        still = state.waiting[forgotten:]
-        forgotten += int(still.argmax()) if still.any() else len(still)
+        """The same state without the rounds before the first that a late reward can still reach."""
+        oldest = max(len(state.waiting) - self.memory, 0)
+        reachable = state.waiting[oldest:]
+        forgotten = oldest + (int(reachable.argmax()) if reachable.any() else len(reachable))
         if forgotten == 0:
             return state
         anchor = self._replayed(state.anchor, state.evidences[:forgotten])
@@ -146,26 +147,31 @@ class BeliefDeployer(ABC):
         return replace(state, anchor=anchor, evidences=evidences, waiting=waiting)
 
     def _require_own(self, state: DeploymentState) -> None:
-        if not isinstance(state, DeploymentState):
-            raise ParameterError(
-                f"state must be what init() or update() returned, a DeploymentState; got a {type(state).__name__}."
-            )
-        n_states, count = len(self.initial_belief), len(state.belief)
-        if count != n_states:
-            raise ParameterError(f"the state is of a deployment with {count} states; this one has {n_states}.")
-        require(state.fits(n_states) and is_distribution(state.belief), "the state is damaged: restore an earlier one.")
+        kind, n_states = type(state).__name__, len(self.initial_belief)
+        require(isinstance(state, DeploymentState), f"state must be what init() or update() returned; got a {kind}.")
+        self._require_states("state", len(state.belief))
+        own = state.fits(n_states) and is_distribution(state.belief)
+        require(own, "the state is damaged: restore an earlier one.")
 
-    def _require_decision(self, decision: Decision) -> None:
-        n_states = len(self.initial_belief)
-        if not isinstance(decision, Decision):
-            raise ParameterError(f"decision must be what act() returned; got a {type(decision).__name__}.")
-        count = decision.by_state.size
-        if decision.by_state.shape != (n_states,):
-            raise ParameterError(f"the decision is of a deployment with {count} states; this one has {n_states}.")
+    def _require_decision(self, state: DeploymentState, decision: Decision) -> None:
+        self._require_own(state)
+        kind = type(decision).__name__
+        require(isinstance(decision, Decision), f"decision must be what act() returned; got a {kind}.")
+        self._require_states("decision", decision.by_state.size)
         require(0 < decision.propensity <= 1, f"propensity must be in (0, 1]; the decision has {decision.propensity}.")
 
+    def _require_states(self, what: str, count: int) -> None:
+        n_states = len(self.initial_belief)
+        require(count == n_states, f"the {what} is of a deployment with {count} states; this one has {n_states}.")
+
     def _checked_evidence(self, decision: Decision, reward: float) -> Floats:
-        evidence = self._evidence(decision, _number(reward))
+        try:
+            value = float(reward)
+        except (TypeError, ValueError):
+            value = np.nan
+        rule = f"reward must be a finite number; got {reward!r}. Pass None to update if it has not arrived yet."
+        require(math.isfinite(value), rule)
+        evidence = self._evidence(decision, value)
         require(is_evidence(evidence), f"reward {reward!r} of round {decision.round} gives no finite evidence.")
         return evidence
 
@@ -174,10 +180,6 @@ class BeliefDeployer(ABC):
         replay(after, evidences, self.transition)
         require(is_distribution(after), "the rewards are impossible in every state: the belief is no longer defined.")
         return after
-
-    def _check_settings(self) -> None:
-        require(0 <= self.exploration <= 1, f"exploration must be in [0, 1]; got {self.exploration}.")
-        require(self.memory >= 0, f"memory must be at least 0; got {self.memory}.")
 
     def state_probs(self, state: DeploymentState) -> Floats:
         """(L,) the probability of each state, given all rewards so far."""
@@ -200,28 +202,23 @@ class BeliefDeployer(ABC):
         mask = np.ones((1, n_actions), dtype=bool) if action_mask is None else action_mask
         belief, n_states = state.belief.copy(), len(state.belief)
         trace = Trace(np.empty(n, np.int64), np.empty(n), np.empty(n), np.zeros(n), np.empty((n, n_states)))
-        self._run(belief, contexts, advice, mask, uniforms, mean_rewards, rewards, trace)
-        trace.rewards[:] = rewards[np.arange(n), trace.actions]
-        return DeploymentState(belief, state.rounds + n, belief, state.evidences, state.waiting), trace
-
-    def _run(self, belief: Floats, contexts: Floats, advice: Floats, mask: Bools, uniforms: Floats,
-             mean_rewards: Floats, rewards: Floats, trace: Trace) -> None:  # fmt: skip
-        """Run a chunk of rounds: fill ``trace`` (except rewards) and update ``belief``, both in place."""
         if self.kernels is not None:
             self.kernels[0](
                 belief, advice, mask, uniforms, mean_rewards, rewards, self.exploration,
-                *self._settings(contexts, rewards, rewards.shape[1]), self.transition, trace.state_probs,
+                *self._settings(contexts, rewards, n_actions), self.transition, trace.state_probs,
                 trace.actions, trace.propensities, trace.expected_rewards,
             )  # fmt: skip
-            return
-        probs = np.empty(advice.shape[2])
-        for t, uniform in enumerate(uniforms):
-            trace.state_probs[t], own = belief, advice[t if len(advice) > 1 else 0]
-            mix_advice(belief, own, self.exploration, mask[t if len(mask) > 1 else 0], probs)
-            action = int(draw_action(probs, uniform))
-            trace.actions[t], trace.propensities[t] = action, probs[action]
-            trace.expected_rewards[t] = probs @ mean_rewards[t]
-            belief[:] = self._after(belief, contexts[t], own, probs, action, rewards[t, action])
+        else:
+            probs = np.empty(n_actions)
+            for t, uniform in enumerate(uniforms):
+                trace.state_probs[t], own = belief, advice[t if len(advice) > 1 else 0]
+                mix_advice(belief, own, self.exploration, mask[t if len(mask) > 1 else 0], probs)
+                action = int(draw_action(probs, uniform))
+                trace.actions[t], trace.propensities[t] = action, probs[action]
+                trace.expected_rewards[t] = probs @ mean_rewards[t]
+                belief[:] = self._after(belief, contexts[t], own, probs, action, rewards[t, action])
+        trace.rewards[:] = rewards[np.arange(n), trace.actions]
+        return DeploymentState(belief, state.rounds + n, belief, state.evidences, state.waiting), trace
 
     def follow(self, belief: Floats, contexts: Floats, past: LoggedRounds, acceptance: Acceptance,
                found: Followed) -> None:  # fmt: skip
@@ -243,18 +240,3 @@ class BeliefDeployer(ABC):
         """The belief after a round with this action and reward."""
         decision = Decision(action, float(probs[action]), probs, 0, self._by_state(context[None], advice, action))
         return self._replayed(belief, self._checked_evidence(decision, reward)[None])
-
-
-def as_policy_set(policies: Any) -> PolicySet:
-    """A ``PolicySet`` from a set or a sequence of policies."""
-    return policies if isinstance(policies, PolicySet) else PolicySet(tuple(policies))
-
-
-def _number(reward: float) -> float:
-    try:
-        value = float(reward)
-    except (TypeError, ValueError):
-        value = np.nan
-    rule = f"reward must be a finite number; got {reward!r}. Pass None to update if it has not arrived yet."
-    require(bool(np.isfinite(value)), rule)
-    return value

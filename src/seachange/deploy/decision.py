@@ -44,9 +44,7 @@ class Snapshot:
     def to_bytes(self) -> bytes:
         """The record as bytes, for ``from_bytes``."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
-        return msgspec.msgpack.encode(
-            values, enc_hook=lambda array: _Array(array.dtype.str, array.shape, array.tobytes())
-        )
+        return msgspec.msgpack.encode(values, enc_hook=lambda each: _Array(each.dtype.str, each.shape, each.tobytes()))
 
     @classmethod
     def from_bytes(cls, snapshot: bytes) -> Self:

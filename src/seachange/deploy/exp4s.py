@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 
-from seachange.deploy.belief_deployer import BeliefDeployer, as_policy_set
+from seachange.deploy.belief_deployer import BeliefDeployer
 from seachange.deploy.decision import Decision
 from seachange.errors import ParameterError
 from seachange.kernels.belief_updates import exp4s_evidence, run_exp4s
@@ -59,27 +59,23 @@ class Exp4S(BeliefDeployer):
         return cls(model.policies, reward_range=low_high, mean_reward=mean, exploration=exploration, memory=memory)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "policies", as_policy_set(self.policies))
+        super().__post_init__()
         require(self.mixing in ("corrected", "paper"), f'mixing must be "corrected" or "paper"; got {self.mixing!r}.')
         (low, high), mean = self.reward_range, self.mean_reward
         require(high > low, f"reward_range must be (least, most); got {self.reward_range}.")
         inside = mean is None or low <= mean <= high
         require(inside, f"mean_reward must be within reward_range {self.reward_range}; got {mean}.")
-        self._check_settings()
         require(1 <= self.stay < math.inf, f"expected_stay must be at least 1 round, and finite; got {self.stay}.")
-        given = self.learning_rate
-        require(given == "auto" or 0 < given < math.inf, f"learning_rate must be positive and finite; got {given}.")
+        rate = self.learning_rate
+        require(rate == "auto" or 0 < rate < math.inf, f"learning_rate must be positive and finite; got {rate}.")
 
     @property
     def stay(self) -> float:
         """ℓ."""
-        if self.expected_stay != "auto":
-            return self.expected_stay
-        if self.policies.expected_stay is None:
-            raise ParameterError(
-                'expected_stay="auto" needs policies from learn_per_state; give a number of rounds instead.'
-            )
-        return self.policies.expected_stay
+        stay = self.policies.expected_stay if self.expected_stay == "auto" else self.expected_stay
+        if stay is None:
+            raise ParameterError('expected_stay="auto" needs policies from learn_per_state; give a number of rounds.')
+        return stay
 
     @property
     def share_rate(self) -> float:
@@ -109,10 +105,8 @@ class Exp4S(BeliefDeployer):
     @cached_property
     def _good(self) -> tuple[float, float]:
         """b and v, for rewards scaled to [0, 1]."""
-        low, high = self.reward_range
-        if self.mean_reward is None or self.mixing == "paper":
-            return 1.0, 1.0
-        mean = (self.mean_reward - low) / (high - low)
+        (low, high), given = self.reward_range, self.mean_reward
+        mean = 1.0 if given is None or self.mixing == "paper" else (given - low) / (high - low)
         variance = mean * (1 - mean)
         if variance == 0:  # rewards that never varied do not tell how much they can
             return 1.0, 1.0
@@ -124,9 +118,6 @@ class Exp4S(BeliefDeployer):
         """Offset and span of rewards: the cost of a reward is 1 - (reward - offset) / span."""
         low, high = self.reward_range
         return low - (1 - self._good[0]) * (high - low), high - low
-
-    def _by_state(self, contexts: Floats, advice: Floats, action: int) -> Floats:
-        return np.ascontiguousarray(advice[:, action])
 
     def _evidence(self, decision: Decision, reward: float) -> Floats:
         (low, span), evidence = self._scale, np.empty(len(decision.by_state))

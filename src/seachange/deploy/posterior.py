@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from seachange.deploy.belief_deployer import BeliefDeployer, as_policy_set
+from seachange.deploy.belief_deployer import BeliefDeployer
 from seachange.deploy.decision import Decision
-from seachange.errors import ParameterError
 from seachange.kernels.belief_updates import run_posterior
 from seachange.kernels.emission import reward_evidence, state_scores
 from seachange.kernels.replay_steps import follow_posterior
@@ -43,16 +42,14 @@ class PosteriorSampling(BeliefDeployer):
     @classmethod
     def from_model(cls, model: SwitchingModel, *, exploration: float, memory: int) -> Self:
         """The deployer with the HMM of the model."""
-        if not cls.suits(model):
-            raise ParameterError('kind="posterior" needs a model whose states an HMM found; use "exp4s".')
+        require(cls.suits(model), 'kind="posterior" needs a model whose states an HMM found; use "exp4s".')
         hmm: SwitchingRegression = model.oracle.model_  # type: ignore[attr-defined]
         return cls(model.policies, hmm, exploration=exploration, memory=memory)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "policies", as_policy_set(self.policies))
+        super().__post_init__()
         count, n_states = len(self.policies), self.hmm.n_states
         require(count == n_states, f"the HMM has {n_states} states, but there are {count} policies.")
-        self._check_settings()
         for policy in self.policies:
             joint, own = getattr(policy, "joint", self.hmm.joint), self.hmm.joint
             require(joint == own, f"policies and HMM must be of the same log; got {joint} and {own}.")

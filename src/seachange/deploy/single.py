@@ -9,9 +9,9 @@ import numpy as np
 
 from seachange.deploy.belief_deployer import BeliefDeployer
 from seachange.deploy.decision import Decision
-from seachange.errors import ParameterError
 from seachange.kernels.belief_updates import run_exp4s
 from seachange.kernels.replay_steps import follow_exp4s
+from seachange.params import require
 from seachange.policies.per_state import PolicySet
 from seachange.protocols import Floats, Policy
 from seachange.registry import DEPLOYERS
@@ -39,15 +39,12 @@ class SinglePolicy(BeliefDeployer):
     @classmethod
     def from_model(cls, model: SwitchingModel, *, exploration: float, memory: int) -> Self:
         """The deployer of the model's only policy."""
-        if not cls.suits(model):
-            raise ParameterError(
-                f'kind="single" needs a model of one state; this one has {model.n_states}. Learn with oracle="none", '
-                "or deploy one of its policies: sc.SinglePolicy(model.policies[0])."
-            )
+        require(
+            cls.suits(model),
+            f'kind="single" needs a model of one state; this one has {model.n_states}. Learn with oracle="none", or '
+            "deploy one of its policies: sc.SinglePolicy(model.policies[0]).",
+        )
         return cls(model.policies[0], exploration=exploration, memory=memory)
-
-    def __post_init__(self) -> None:
-        self._check_settings()
 
     @property
     def policies(self) -> PolicySet:  # type: ignore[override]
@@ -63,9 +60,6 @@ class SinglePolicy(BeliefDeployer):
     def initial_belief(self) -> Floats:
         """Certainty."""
         return np.ones(1)
-
-    def _by_state(self, contexts: Floats, advice: Floats, action: int) -> Floats:
-        return np.ascontiguousarray(advice[:, action])
 
     def _evidence(self, decision: Decision, reward: float) -> Floats:
         return np.ones(1)
