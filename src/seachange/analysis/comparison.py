@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal, TypeVar
 
 import numpy as np
@@ -240,23 +241,23 @@ def compare_policies(holdout: Holdout, confidence: float, seed: int) -> Comparis
             except (RefusedError, LogError) as error:
                 return None, refusals_of(error, log)
 
-    def single(baseline: Baseline) -> PolicyValue:
-        def estimate() -> ValueEstimate:
-            return evaluate(log, baseline.policy, ESTIMATORS[:1], labels=baseline.labels, confidence=confidence)[0]
+    def value(role: Role, name: str, estimate: Callable[[], ValueEstimate]) -> PolicyValue:
+        return PolicyValue(role, name, *attempt(name, estimate))
 
-        return PolicyValue("single", baseline.name, *attempt(baseline.name, estimate), baseline.pooled)
+    def single(baseline: Baseline) -> ValueEstimate:
+        return evaluate(log, baseline.policy, ESTIMATORS[:1], labels=baseline.labels, confidence=confidence)[0]
 
     def replay() -> ValueEstimate:
         return evaluate_online(log, holdout.model.deployer(), "dr-ns", confidence=confidence, seed=seed)
 
-    name, replayed = "switching" if holdout.switches else "the policy", "the deployment, replayed on the log"
-    logging = PolicyValue(
-        "logging", "the logging policy", *attempt("the logging policy", lambda: evaluate_logging(log, confidence))
-    )
-    online = PolicyValue("deployment", replayed, *attempt(replayed, replay)) if holdout.switches else None
+    name = "switching" if holdout.switches else "the policy"
+    logging = value("logging", "the logging policy", lambda: evaluate_logging(log, confidence))
+    online = value("deployment", "the deployment, replayed on the log", replay) if holdout.switches else None
     found, refusals = attempt(name, lambda: evaluate(log, policies, ESTIMATORS, confidence=confidence, labels=labels))
     diagnostics, _ = attempt(name, lambda: diagnose(log, policies, labels))
-    singles = tuple(single(each) for each in holdout.baselines)
+    singles = tuple(
+        replace(value("single", each.name, partial(single, each)), pooled=each.pooled) for each in holdout.baselines
+    )
     by_state: list[ValueEstimate | None] | None = None
     if holdout.switches and found and not holdout.hindsight:
         by_state, _ = attempt("", lambda: evaluate_states(log, policies, labels, confidence=confidence))

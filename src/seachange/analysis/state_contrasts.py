@@ -44,13 +44,9 @@ class RewardCells:
     @property
     def best_rare(self) -> list[int | None]:
         """The rare action with a higher mean than that in each state, if any."""
-        found: list[int | None] = []
-        for state, best in enumerate(self.best):
-            shown = self.rare[state] & (self.rounds[state] >= 1)
-            least = -np.inf if best is None else self.means[state, best]
-            with np.errstate(invalid="ignore"):
-                found.append(_largest(np.where(shown & (self.means[state] > least), self.means[state], np.nan)))
-        return found
+        usual = np.where(self.rare, -np.inf, self.means).max(axis=1, keepdims=True)
+        shown = self.rare & (self.rounds >= 1) & (self.means > usual)
+        return [_largest(means) for means in np.where(shown, self.means, np.nan)]
 
 
 def _largest(means: Floats) -> int | None:
@@ -84,15 +80,13 @@ def reward_cells(log: BanditLog, labels: StateLabels, confidence: float) -> Rewa
 
 def _parts(log: BanditLog, labels: StateLabels) -> Iterator[tuple[int, Floats, Ints, Floats]]:
     """State, its probabilities, actions and rewards for every chunk of rounds with a reward, and every state."""
+    every = np.arange(labels.n_states)
     for chunk in log.chunk_slices():
         seen = ~np.isnan(log.rewards[chunk])
-        actions, rewards = log.actions[chunk][seen], log.rewards[chunk][seen]
-        for state in range(labels.n_states):
-            if labels.state_probs is None:
-                probs = (labels.states[chunk][seen] == state).astype(np.float64)
-            else:
-                probs = labels.state_probs[chunk][seen, state]
-            yield state, probs, actions, rewards
+        known = labels.state_probs
+        probs = labels.states[chunk, None] == every if known is None else known[chunk]
+        for state in every:
+            yield state, probs[seen, state].astype(np.float64), log.actions[chunk][seen], log.rewards[chunk][seen]
 
 
 Scale = Literal["reward", "log-odds"]

@@ -181,11 +181,7 @@ class StatesSummary:
 
 
 def summarize_states(
-    log: BanditLog,
-    oracle: Any,
-    labels: StateLabels | None = None,
-    confidence: float = 0.95,
-    fitted_here: bool = True,
+    log: BanditLog, oracle: Any, labels: StateLabels | None = None, confidence: float = 0.95, fitted_here: bool = True
 ) -> StatesSummary:
     """Summarize the states that a fitted ``oracle`` finds in ``log``.
 
@@ -196,10 +192,13 @@ def summarize_states(
     axis = time_axis(log, labels.n_chains)
     cells = reward_cells(log, labels, confidence)
     totals = np.where(cells.rounds > 0, cells.rounds * cells.means, 0.0).sum(axis=1)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        means = totals / cells.rounds.sum(axis=1)
     model, report = getattr(oracle, "model_", None), getattr(oracle, "report_", None)
     starts = np.concatenate([[0], labels.change_points]).astype(np.int64)
+    chain = (
+        np.zeros(len(log), dtype=np.int64)
+        if log.sequences is None
+        else np.unique(log.sequences, return_inverse=True)[1]
+    )
     segments = Segments(starts, np.append(starts[1:], len(log)), labels.states[starts])
     evidence = report and Evidence(
         tuple(report.state_counts), report.bic, report.single_state_bic, report.log_likelihood, fitted_here
@@ -217,14 +216,14 @@ def summarize_states(
         context_names=log.context_names,
         counts=labels.counts,
         visits=_visits(log, labels),
-        mean_rewards=means,
+        mean_rewards=totals / np.where(cells.rounds.any(axis=1), cells.rounds.sum(axis=1), np.nan),
         axis=axis,
         bands=bands(log, labels, axis),
         has_probs=labels.state_probs is not None,
         segments=segments if alone else None,
         changes=changes(log, oracle, labels, confidence) if alone else (),
         change_points=labels.change_points,
-        changes_per_chain=_changes_per_chain(log, labels),
+        changes_per_chain=np.bincount(np.bincount(chain[labels.change_points], minlength=labels.n_chains)),
         cells=cells,
         contrasts=contrasts(log, fits_of(oracle, cells), labels.counts.astype(np.float64)),
         transitions=_transitions(log, labels, model),
@@ -281,13 +280,6 @@ def _visits(log: BanditLog, labels: StateLabels) -> Ints:
     order, starts = chains(log)
     begin = np.union1d(order[starts], labels.change_points)
     return np.bincount(labels.states[begin], minlength=labels.n_states)
-
-
-def _changes_per_chain(log: BanditLog, labels: StateLabels) -> Ints:
-    order, starts = chains(log)
-    place = np.empty(len(log), dtype=np.int64)
-    place[order] = np.cumsum(starts) - 1
-    return np.bincount(np.bincount(place[labels.change_points], minlength=labels.n_chains))
 
 
 def _transitions(log: BanditLog, labels: StateLabels, model: Any) -> Transitions:

@@ -61,7 +61,7 @@ def value_series(holdout: Holdout, best: Baseline | None, confidence: float) -> 
     """
     log, axis = holdout.log, time_axis(holdout.log, holdout.labels.n_chains)
     forecast_refusals: tuple[Reason, ...] = ()
-    next_period, switching = None, None
+    next_period = switching = None
     for period in _periods(log, axis):
         if not holdout.hindsight:
             policies, labels = holdout.model.policies, holdout.labels
@@ -103,7 +103,7 @@ def _periods(log: BanditLog, axis: TimeAxis) -> list[int | Period]:
         span = float(axis.values[-1] - axis.values[0])
         periods: tuple[Period, ...] = ("hour", "day", "week")
         found += [period for period in periods if in_seconds and FEWEST <= span / SECONDS[period] <= MOST]
-    return [*found, *(max(-(-len(log) // count), 1) for count in (USUAL, FEWEST))]
+    return [*found, *(-(-len(log) // count) for count in (USUAL, FEWEST))]
 
 
 def _edges(holdout: Holdout, axis: TimeAxis, last: Ints) -> Floats:
@@ -117,7 +117,7 @@ def _edges(holdout: Holdout, axis: TimeAxis, last: Ints) -> Floats:
 
 def _usable(past: ValuesOverTime) -> Bools:
     """(m,) which periods have enough rounds."""
-    return np.asarray(np.isfinite(past.std_errors) & (past.effective_samples >= LEAST_EFFECTIVE))
+    return np.isfinite(past.std_errors) & (past.effective_samples >= LEAST_EFFECTIVE)
 
 
 def _series(name: str, past: ValuesOverTime) -> Series:

@@ -104,8 +104,7 @@ def learned_probs(known: Rounds, contexts: Floats) -> Floats:
     classifier = LogisticRegression(**CLASSIFIER).fit(known.contexts, known.actions, known.rewards / known.propensities)
     scores = np.zeros((len(contexts), N_ACTIONS))
     scores[:, classifier.classes_] = classifier.predict_proba(contexts)
-    probs: Floats = softmax(scores, axis=1)
-    return probs
+    return np.asarray(softmax(scores, axis=1))
 
 
 def replicate(seeds: Sequence[int], workers: int, n_rounds: int = N_ROUNDS) -> Iterator[dict[str, float]]:
@@ -133,14 +132,12 @@ def cross_fitted_rewards(
     return predicted
 
 
-def _predict(joint: Floats, rewards: Floats, contexts: Floats, action_features: Floats) -> Floats:
+def _predict(joint: Floats, rewards: Floats, contexts: Floats, action_features: Floats) -> Floats | float:
     if rewards.min() == rewards.max():
-        return np.full((len(contexts), len(action_features)), rewards[0])
+        return float(rewards[0])
     model = LogisticRegression(**CLASSIFIER).fit(joint, rewards)
-    coefs, width = model.coef_[0], contexts.shape[1]
-    shared = contexts @ coefs[:width] + model.intercept_[0]
-    scores: Floats = expit(shared[:, None] + action_features @ coefs[width:])
-    return scores
+    own, other = np.split(model.coef_[0], [contexts.shape[1]])
+    return np.asarray(expit((contexts @ own + model.intercept_[0])[:, None] + action_features @ other))
 
 
 @dataclass(frozen=True)
@@ -161,12 +158,11 @@ def relative_errors(log: BanditLog, probs: Floats, predicted: Floats, value: flo
         # Errors are measured even for values that would be refused.
         warnings.simplefilter("ignore", SeachangeWarning)
         found = evaluate(log, probs, PLAIN, modelled=predicted, force=True)
-        for name in TUNED:
-            candidates = [
-                evaluate(log, probs, (name,), modelled=predicted, switch=tuned, shrinkage=tuned, force=True)[0]
-                for tuned in CANDIDATES
-            ]
-            found.append(chosen_by_slope(candidates, len(log)))
+        tuned = [
+            evaluate(log, probs, TUNED, modelled=predicted, switch=each, shrinkage=each, force=True)
+            for each in CANDIDATES
+        ]
+        found += [chosen_by_slope(candidates, len(log)) for candidates in zip(*tuned, strict=True)]
     return {estimate.estimator: abs(estimate.value - value) / value for estimate in found}
 
 

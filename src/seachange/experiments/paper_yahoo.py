@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from functools import lru_cache, partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -116,9 +116,9 @@ def read_days(source: Path, n_days: int, cache: Path, *, features: DocumentFeatu
         raise LogError(f"{str(source)!r} holds R6B, whose documents have no features.", IDENTITY_FIX)
     key = {"files": stamps, "with_users": with_users, "simulated": simulated}
     visits, about = cache / "visits.npz", cache / "visits.json"
-    earlier = json.loads(about.read_text()) if about.exists() and visits.exists() else None
-    if earlier and earlier["key"] == key:
-        return Days(visits, earlier["data"], earlier["summary"])
+    earlier = json.loads(about.read_text()) if about.exists() and visits.exists() else {}
+    if earlier.pop("key", None) == key:
+        return Days(visits, **earlier)
     rejected = Counter[str]()
     with stage("Reading days"):
         found = visits_of(raw, with_users=with_users, rejected=rejected)
@@ -126,13 +126,13 @@ def read_days(source: Path, n_days: int, cache: Path, *, features: DocumentFeatu
     if n_found < n_days:
         raise LogError(f"only {n_found} of the {n_days} files in {str(source)!r} have visits; every day needs some.")
     _require_order(found, files)
-    release = "R6A" if raw.format == R6A else "R6B"
-    days = Days(visits, SIMULATED if simulated else f"Yahoo! {release}", _summary(found, files, rejected))
+    data = SIMULATED if simulated else f"Yahoo! {'R6A' if raw.format == R6A else 'R6B'}"
+    facts = {"data": data, "summary": _summary(found, files, rejected)}
     with written_whole(visits) as temporary:
         found.save(temporary)
     with written_whole(about) as temporary:
-        temporary.write_text(json.dumps({"key": key, "data": days.data, "summary": days.summary}))
-    return days
+        temporary.write_text(json.dumps({"key": key} | facts))
+    return Days(visits, **facts)
 
 
 def files_of(source: Path, n_days: int) -> list[Path]:
@@ -161,12 +161,10 @@ def _date(path: Path) -> dt.date:
 def _require_order(visits: Visits, files: list[Path]) -> None:
     """Raise if the visits contradict the dates of the files; a few on the wrong side of midnight are fine."""
     middles = [float(np.median(visits.times[visits.days == day])) for day in range(len(files))]
-    for early, (before, after) in enumerate(pairwise(middles)):
+    for (early, before), (late, after) in pairwise(zip(files, middles, strict=True)):
         if after <= before:
-            raise LogError(
-                f"most visits in {files[early + 1].name!r} are earlier than those in {files[early].name!r}; files must "
-                "be named after their day."
-            )
+            problem = f"most visits in {late.name!r} are earlier than those in {early.name!r}"
+            raise LogError(f"{problem}; files must be named after their day.")
 
 
 def _summary(visits: Visits, files: list[Path], rejected: Counter[str]) -> str:
@@ -191,15 +189,15 @@ class RunStore:
             with written_whole(settings) as temporary:
                 temporary.write_text(json.dumps(experiment, indent=1))
             return
-        earlier, changes = json.loads(settings.read_text()), []
-        for name in sorted({*earlier, *experiment}):
-            theirs, ours = earlier.get(name), experiment.get(name)
-            if theirs != ours:
-                listed = isinstance(theirs, list) or isinstance(ours, list)
-                changes.append(f"different {name}" if listed else f"{name} is {theirs} there and {ours} here")
+        earlier = json.loads(settings.read_text())
+        both = [(name, earlier.get(name), experiment.get(name)) for name in sorted({*earlier, *experiment})]
+        changes = "; ".join(
+            f"different {name}" if isinstance(theirs, list) else f"{name} is {theirs} there and {ours} here"
+            for name, theirs, ours in both
+            if theirs != ours
+        )
         if changes:
-            problem = f"{str(folder)!r} has runs of another experiment ({'; '.join(changes)})."
-            raise OutputError(f"{problem} Use another folder.")
+            raise OutputError(f"{str(folder)!r} has runs of another experiment ({changes}). Use another folder.")
 
     def done(self) -> dict[str, Any]:
         """The results so far, by the name of the run."""
@@ -310,33 +308,21 @@ class Result:
 
 def summarize(store: RunStore, seeds: Sequence[int], counts: Sequence[int], data: str) -> list[Result]:
     """All methods on both horizons, those with states for every k in ``counts``."""
-    done = store.done()
-    oracle = np.array([done[name_of((seed, 0))][ORACLE] for seed in seeds])
-    results = []
+    done, results = store.done(), []
+    oracle = np.mean([done[name_of((seed, 0))][ORACLE] for seed in seeds], axis=0)
     for name in METHODS:
-        switching = name in (*SWITCHING, PRINTED)
-        for k in counts if switching else (0,):
+        for k in counts if name in (*SWITCHING, PRINTED) else (0,):
             found = [done[name_of((seed, k))].get(name) for seed in seeds]
             if None in found:
                 continue
-            values = np.array(found)
-            for i, horizon in enumerate(HORIZONS):
-                mean = float(values[:, i].mean())
-                paper = PAPER[name][i] if name in PAPER and k in (0, PAPER_STATES) else None
-                share = float(mean / oracle[:, i].mean())
-                results.append(
-                    Result(name, horizon, k if switching else None, mean, std_of(values[:, i]), share, paper, data)
-                )
+            papers = PAPER[name] if name in PAPER and k in (0, PAPER_STATES) else (None, None)
+            for horizon, values, best, paper in zip(HORIZONS, np.transpose(found), oracle, papers, strict=True):
+                mean = float(values.mean())
+                results.append(Result(name, horizon, k or None, mean, std_of(values), float(mean / best), paper, data))
     return results
 
 
-class Span(NamedTuple):
-    """A state on one day, from hour to hour."""
-
-    day: int
-    first: float
-    end: float
-    state: int
+Span = tuple[int, float, float, int]  # a day, the hours from and to which it was in a state, and that state
 
 
 @dataclass(frozen=True)
@@ -377,7 +363,7 @@ def _spans(hours: Floats, states: Ints) -> list[Span]:
     firsts = np.flatnonzero((np.diff(states, prepend=-1) != 0) | (np.diff(days, prepend=-1) != 0))
     ends = np.append(hours[firsts[1:]], hours[-1])
     spans = zip(days[firsts].tolist(), hours[firsts].tolist(), ends.tolist(), states[firsts].tolist(), strict=True)
-    return [Span(day, first - HOURS * day, min(end - HOURS * day, HOURS), state) for day, first, end, state in spans]
+    return [(day, first - HOURS * day, min(end - HOURS * day, HOURS), state) for day, first, end, state in spans]
 
 
 def _leaders(world: Clickstream, times: Ints, states: Ints, n_states: int) -> list[list[tuple[int, float]]]:

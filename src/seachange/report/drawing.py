@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from markupsafe import Markup
 
 from seachange.analysis.states_summary import StatesSummary
@@ -111,7 +112,8 @@ def _bars(edges: Floats, heights: Floats, bottom: float) -> str:
     """The outline of bars with these heights above ``bottom``; equal neighbors are merged."""
     drawn = np.round(heights, 1)
     starts = np.flatnonzero(np.diff(drawn, prepend=np.nan) != 0)
-    parts = [f"V{number(bottom - drawn[start])}H{number(edges[end])}" for start, end in _runs(starts, len(drawn))]
+    runs = pairwise([*starts, len(drawn)])
+    parts = [f"V{number(bottom - drawn[start])}H{number(edges[end])}" for start, end in runs]
     return f"M{number(edges[0])} {number(bottom)}{''.join(parts)}V{number(bottom)}Z"
 
 
@@ -179,24 +181,16 @@ def _strip(summary: StatesSummary, low: float, high: float) -> list[tuple[float,
         return list(zip(starts.tolist(), ends.tolist(), segments.states.tolist(), strict=True))
     likeliest = np.argmax(np.nan_to_num(summary.bands.shares), axis=1)
     edges = across(summary.bands.edges, low, high)
-    firsts = np.flatnonzero(np.diff(likeliest, prepend=-1))
-    return [(float(edges[a]), float(edges[b]), int(likeliest[a])) for a, b in _runs(firsts, len(likeliest))]
+    runs = pairwise([*np.flatnonzero(np.diff(likeliest, prepend=-1)), len(likeliest)])
+    return [(float(edges[first]), float(edges[end]), int(likeliest[first])) for first, end in runs]
 
 
 def _changes(summary: StatesSummary, low: float, high: float, top: float, bottom: float) -> list[str]:
     """The interval of each change, as a faint column behind the lanes."""
-    if len(summary.changes) > MOST_CHANGES:
-        return []
-    found = []
-    for change in summary.changes:
-        ends = (change.round, change.round) if change.low is None or change.high is None else (change.low, change.high)
-        x, end = across(summary.axis.at(ends), low, high)
-        found.append(_rect("change", x, max(end, x + 0.6), top, bottom))
-    return found
-
-
-def _runs(starts: Any, end: int) -> list[tuple[int, int]]:
-    return list(pairwise([*np.asarray(starts).tolist(), end]))
+    shown = summary.changes if len(summary.changes) <= MOST_CHANGES else ()
+    rounds = [(each.round, each.round) if each.low is None else (each.low, each.high) for each in shown]
+    ends = across(summary.axis.at(np.reshape(rounds, (-1, 2))), low, high)
+    return [_rect("change", x, max(end, x + 0.6), top, bottom) for x, end in ends]
 
 
 def dots(marks: Sequence[tuple[float, float, float, int, bool]], height: float) -> Markup:
@@ -225,7 +219,7 @@ def values_drawing(series: ValueSeries) -> dict[str, Any]:
     edges = across(series.edges, low, high)
     least, most = _range(series)
 
-    def up(values: Floats | float) -> Floats:
+    def up(values: npt.ArrayLike) -> Floats:
         inside = np.clip(np.asarray(values, dtype=np.float64), least, most)
         return np.asarray(HEIGHT - MARGIN - (HEIGHT - 2 * MARGIN) * (inside - least) / (most - least))
 
@@ -238,7 +232,7 @@ def values_drawing(series: ValueSeries) -> dict[str, Any]:
     named = (("logging", series.logging), ("single", series.single), ("switching", series.switching))
     shapes += [_path(kind, _levels(edges, up(each.values))) for kind, each in named if each is not None]
     if coming is not None:
-        x, top, bottom, y = float(edges[-1]), float(up(coming.high)), float(up(coming.low)), float(up(coming.value))
+        x, (top, bottom, y) = edges[-1], up([coming.high, coming.low, coming.value])
         shapes += [_rect("coming", x, WIDTH, top, bottom), _path("forecast", f"M{number(x)} {number(y)}H1000")]
     return {
         "height": HEIGHT,

@@ -130,7 +130,7 @@ class Basis:
 
 def basis_of(content: ReportContent) -> Basis | None:
     """New or held-out rounds; None if there are none."""
-    holdout, n = content.holdout, content.origin.n_rounds
+    holdout, n = content.holdout, content.states.n_rounds
     if holdout.kind is None:
         return None
     if holdout.kind == "unseen":

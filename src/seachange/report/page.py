@@ -1,4 +1,8 @@
-"""The report page: sections, style and script in one HTML file that loads nothing."""
+"""The report page: sections, style and script in one HTML file that loads nothing.
+
+To add a section, write a module with a ``Section`` and list it in ``SECTIONS``. Its contract test is
+``tests/contracts/test_report_sections.py``.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +19,26 @@ from markupsafe import Markup
 from seachange.analysis.formatting import count_of, describe_contexts
 from seachange.analysis.report_content import ReportContent
 from seachange.figures import color_of, ink_on
+from seachange.report import (
+    diagnostics_section,
+    differences_section,
+    over_time_section,
+    policies_section,
+    settings_section,
+    states_section,
+    summary_section,
+)
 from seachange.report.layout import Section, basis_of, signed, time_text
-from seachange.report.sections import SECTIONS
 
+SECTIONS: list[Section] = [
+    summary_section.SECTION,
+    states_section.SECTION,
+    differences_section.SECTION,
+    policies_section.SECTION,
+    over_time_section.SECTION,
+    diagnostics_section.SECTION,
+    settings_section.SECTION,
+]
 # How much white is mixed into colors on a dark page.
 LIGHTER = 0.22
 MACROS = '{% from "macros.html" import chip, tick_labels, scale, basis_line, tools %}\n'
@@ -58,21 +79,22 @@ def _file(name: str) -> str:
 
 def _colors(n_states: int) -> str:
     """A color for each state in shapes (s), in lines (w) and behind text (b), lighter on a dark page."""
-    light, dark, rules = [], [], []
-    for state in range(n_states):
-        color = color_of(state)
-        parts = (int(color[i : i + 2], 16) for i in (1, 3, 5))
-        lighter = "#" + "".join(f"{round(part + LIGHTER * (255 - part)):02x}" for part in parts)
-        light.append(f"--s{state}:{color};--i{state}:{ink_on(color)}")
-        dark.append(f"--s{state}:{lighter};--i{state}:{ink_on(lighter)}")
-        rules.append(
-            f".s{state}{{fill:var(--s{state})}}.w{state}{{stroke:var(--s{state})}}"
-            f".b{state}{{background:var(--s{state});color:var(--i{state})}}"
-        )
-    return (
-        f"\n:root{{{';'.join(light)}}}\n@media screen and (prefers-color-scheme:dark){{:root{{{';'.join(dark)}}}}}\n"
-        + "\n".join(rules)
-    )
+
+    def lighter(color: str) -> str:
+        parts = bytes.fromhex(color[1:])
+        return "#" + bytes(round(part + LIGHTER * (255 - part)) for part in parts).hex()
+
+    def variables(colors: list[str]) -> str:
+        return ";".join(f"--s{z}:{color};--i{z}:{ink_on(color)}" for z, color in enumerate(colors))
+
+    light = [color_of(state) for state in range(n_states)]
+    dark = variables([lighter(color) for color in light])
+    rules = [
+        f".s{z}{{fill:var(--s{z})}}.w{z}{{stroke:var(--s{z})}}.b{z}{{background:var(--s{z});color:var(--i{z})}}"
+        for z in range(n_states)
+    ]
+    root = f":root{{{variables(light)}}}\n@media screen and (prefers-color-scheme:dark){{:root{{{dark}}}}}"
+    return "\n".join(["", root, *rules])
 
 
 def _embedded(figures: dict[str, Any]) -> Markup:

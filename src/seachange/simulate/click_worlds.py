@@ -73,6 +73,10 @@ class _StatefulClicks(ABC):
         return Rounds(contexts, rates, _clicks(rates, generator), states)
 
 
+def _mean_clicks(probs: Floats, rates: Floats) -> float:
+    return float(np.einsum("nk,nk->", probs, rates) / len(rates))
+
+
 def _clicks(rates: Floats, generator: np.random.Generator) -> Floats:
     return (generator.random(rates.shape) < rates).astype(np.float64)
 
@@ -95,12 +99,9 @@ class Shop(_StatefulClicks):
     greed = 1.0
 
     def __post_init__(self) -> None:
-        most_items, most_features = len(ITEMS), len(FEATURES)
-        require(2 <= self.n_actions <= most_items, f"n_actions must be from 2 to {most_items}; got {self.n_actions}.")
-        require(
-            0 <= self.n_features <= most_features,
-            f"n_features must be from 0 to {most_features}; got {self.n_features}.",
-        )
+        for name, least, most in (("n_actions", 2, len(ITEMS)), ("n_features", 0, len(FEATURES))):
+            value = getattr(self, name)
+            require(least <= value <= most, f"{name} must be from {least} to {most}; got {value}.")
         require(self.n_states >= 1 and self.horizon >= 1, "n_states and horizon must be at least 1.")
         require(self.expected_stay > 1, f"expected_stay must be more than 1 round; got {self.expected_stay}.")
 
@@ -176,8 +177,7 @@ class Weekly(_StatefulClicks):
     def value(self, policy: Policy, weekday: int, seed: int = 0, n: int = 200_000) -> float:
         """Mean reward of ``policy`` on a weekday, over ``n`` visitors."""
         contexts = np.random.default_rng([seed, 4]).normal(size=(n, self.n_features))
-        rates = self.click_rates(contexts, np.full(n, weekday))
-        return float(np.einsum("nk,nk->", policy.predict_proba(contexts), rates) / n)
+        return _mean_clicks(policy.predict_proba(contexts), self.click_rates(contexts, np.full(n, weekday)))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -233,7 +233,7 @@ class Clicks:
 
     def value(self, probs: Floats, contexts: Floats) -> float:
         """Clicks per round of a policy with probabilities ``probs`` (n, K) on ``contexts``."""
-        return float(np.einsum("nk,nk->", probs, self.click_rates(contexts)) / len(contexts))
+        return _mean_clicks(probs, self.click_rates(contexts))
 
     def best_linear_actions(self, contexts: Floats) -> Floats:
         """(n,) the best action by a least-squares fit to the true click rates on ``contexts``."""
