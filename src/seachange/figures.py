@@ -26,8 +26,7 @@ COLORS = (
     "#332288", "#999933", "#882255", "#44AA99", "#F0E442", "#999999",
 )  # fmt: skip
 GRAY = "#555555"
-# A different number than colors, so that states that share a color have different markers.
-MARKERS = "osD^vPX<>*h"
+MARKERS = "osD^vPX<>*h"  # a different number than colors, so that states that share a color have different markers
 
 
 def color_of(state: int) -> str:
@@ -176,16 +175,13 @@ def draw_states_by_hour(path: Path, found: StatesByHour, note: str) -> None:
 
 # The states of a log
 
-# At most this many actions are shown, those taken most often.
-MOST_ACTIONS = 15
+MOST_ACTIONS = 15  # at most this many actions are shown, those taken most often
 # A column of the strip belongs to a state with at least this share of it; with two states, one always has.
 MOSTLY = 0.49
-# Height of the panels over time, in inches.
-OVER_TIME = 3.4
+OVER_TIME = 3.4  # height of the panels over time, in inches
 EMPTY = "#bbbbbb"
 TITLE: dict[str, Any] = {"loc": "left", "fontsize": 10, "fontweight": "bold"}
-# With more states, the transition matrix shows colors without numbers.
-MOST_WRITTEN = 12
+MOST_WRITTEN = 12  # with more states, the transition matrix shows colors without numbers
 
 
 def draw_states(path: Path, summary: StatesSummary) -> None:
@@ -193,9 +189,8 @@ def draw_states(path: Path, summary: StatesSummary) -> None:
     n_actions = min(summary.n_actions, MOST_ACTIONS)
     below = float(np.clip(0.32 * n_actions * max(1.0, len(summary.in_use) / 4), 3.4, 9))
     figure = _canvas((11, OVER_TIME + below))
-    grid = figure.add_gridspec(
-        3, 2, height_ratios=[0.35 if summary.n_chains == 1 else 0.01, 1.7, below], width_ratios=[1.5, 1]
-    )
+    heights = [0.35 if summary.n_chains == 1 else 0.01, 1.7, below]
+    grid = figure.add_gridspec(3, 2, height_ratios=heights, width_ratios=[1.5, 1])
     strip, over_time = figure.add_subplot(grid[0, :]), figure.add_subplot(grid[1, :])
     _draw_segments(strip, summary)
     _draw_bands(over_time, summary)

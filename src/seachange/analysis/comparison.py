@@ -37,16 +37,14 @@ from seachange.states.labels import KnownStates, StateLabels, labels_from_states
 
 # If a model was learned from the whole log, a similar one is learned from this share and evaluated on the rest.
 TRAINING_SHARE = 0.6
-# Blocks of time; a policy without states is learned from all but one of them and evaluated on that one.
-BLOCKS = 3
+BLOCKS = 3  # blocks of time; a policy without states is learned from all but one of them and evaluated on that one
 # Why nothing is evaluated on its own training data.
 IN_SAMPLE_BIAS = "policies look better than they are on the rounds they were learned from"
 
 POOLED = "one policy, learned without states"
 
 HoldoutKind = Literal["unseen", "rest", "held out"]
-# The first one gives the headline; the others are listed beside it.
-ESTIMATORS = ("dr", "snips", "ips", "dm")
+ESTIMATORS = ("dr", "snips", "ips", "dm")  # the first one gives the headline; the others are listed beside it
 NO_PROPENSITIES = Reason(
     "propensities",
     "The log has no propensities, and estimating the value of another policy needs them.",
@@ -241,8 +239,8 @@ def compare_policies(holdout: Holdout, confidence: float, seed: int) -> Comparis
             except (RefusedError, LogError) as error:
                 return None, refusals_of(error, log)
 
-    def value(role: Role, name: str, estimate: Callable[[], ValueEstimate]) -> PolicyValue:
-        return PolicyValue(role, name, *attempt(name, estimate))
+    def value(role: Role, name: str, estimate: Callable[[], ValueEstimate], pooled: bool = False) -> PolicyValue:
+        return PolicyValue(role, name, *attempt(name, estimate), pooled)
 
     def single(baseline: Baseline) -> ValueEstimate:
         return evaluate(log, baseline.policy, ESTIMATORS[:1], labels=baseline.labels, confidence=confidence)[0]
@@ -250,14 +248,23 @@ def compare_policies(holdout: Holdout, confidence: float, seed: int) -> Comparis
     def replay() -> ValueEstimate:
         return evaluate_online(log, holdout.model.deployer(), "dr-ns", confidence=confidence, seed=seed)
 
+    def difference(other: PolicyValue, baseline: Baseline | None) -> Difference | None:
+        """How much more switching would earn than a ``baseline``, or than the log did."""
+        if switching.estimate is None or other.estimate is None:
+            return None
+        if holdout.hindsight:
+            return worst_case_difference(switching.estimate, other.estimate)
+        policy, blocks = (baseline.policy, baseline.labels) if baseline else (None, None)
+        with collect_notes([]):  # the estimates already have these notes
+            return evaluate_difference(log, policies, policy, labels=labels, other_labels=blocks, confidence=confidence)
+
     name = "switching" if holdout.switches else "the policy"
     logging = value("logging", "the logging policy", lambda: evaluate_logging(log, confidence))
     online = value("deployment", "the deployment, replayed on the log", replay) if holdout.switches else None
     found, refusals = attempt(name, lambda: evaluate(log, policies, ESTIMATORS, confidence=confidence, labels=labels))
     diagnostics, _ = attempt(name, lambda: diagnose(log, policies, labels))
-    singles = tuple(
-        replace(value("single", each.name, partial(single, each)), pooled=each.pooled) for each in holdout.baselines
-    )
+    baselines = holdout.baselines
+    singles = tuple(value("single", each.name, partial(single, each), each.pooled) for each in baselines)
     by_state: list[ValueEstimate | None] | None = None
     if holdout.switches and found and not holdout.hindsight:
         by_state, _ = attempt("", lambda: evaluate_states(log, policies, labels, confidence=confidence))
@@ -271,32 +278,14 @@ def compare_policies(holdout: Holdout, confidence: float, seed: int) -> Comparis
         logging=logging,
         singles=singles,
         best_single=best,
-        over_logging=_difference(holdout, switching, logging, None, confidence),
-        over_single=None
-        if best is None
-        else _difference(holdout, switching, singles[best], holdout.baselines[best], confidence),
+        over_logging=difference(logging, None),
+        over_single=None if best is None else difference(singles[best], baselines[best]),
         others=tuple(found or ()) if not holdout.hindsight else (),
         by_state=tuple(by_state or ()),
         online=online,
         diagnostics=diagnostics,
         notes=merge_notes(notes),
     )
-
-
-def _difference(
-    holdout: Holdout, switching: PolicyValue, other: PolicyValue, baseline: Baseline | None, confidence: float
-) -> Difference | None:
-    """How much more switching would earn than a ``baseline``, or than the log did."""
-    if switching.estimate is None or other.estimate is None:
-        return None
-    if holdout.hindsight:
-        return worst_case_difference(switching.estimate, other.estimate)
-    policies, labels = holdout.model.policies, holdout.labels
-    policy, blocks = (baseline.policy, baseline.labels) if baseline else (None, None)
-    with collect_notes([]):  # the estimates already have these notes
-        return evaluate_difference(
-            holdout.log, policies, policy, labels=labels, other_labels=blocks, confidence=confidence
-        )
 
 
 def refusals_of(error: RefusedError | LogError, log: BanditLog) -> tuple[Reason, ...]:

@@ -38,10 +38,8 @@ from seachange.model_file import Provenance
 from seachange.params import Params
 from seachange.protocols import Floats
 
-# The state of a round is clear from this probability on.
-CLEAR = 0.9
-# The mean reward over time is smoothed over one in this many columns of the figure.
-SMOOTHED_OVER = 60
+CLEAR = 0.9  # the state of a round is clear from this probability on
+SMOOTHED_OVER = 60  # the mean reward over time is smoothed over one in this many columns of the figure
 PACKAGES = ("seachange", "numpy", "scipy", "numba", "scikit-learn", "polars")
 
 

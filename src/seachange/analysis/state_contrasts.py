@@ -17,8 +17,7 @@ from seachange.propensities.calibration import wilson_interval
 from seachange.protocols import Bools, Floats, Ints
 from seachange.states.labels import StateLabels
 
-# With fewer rounds, the mean reward of an action in a state is unreliable.
-FEW_ROUNDS = 20.0
+FEW_ROUNDS = 20.0  # with fewer rounds, the mean reward of an action in a state is unreliable
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,21 +79,19 @@ def reward_cells(log: BanditLog, labels: StateLabels, confidence: float) -> Rewa
 
 def _parts(log: BanditLog, labels: StateLabels) -> Iterator[tuple[int, Floats, Ints, Floats]]:
     """State, its probabilities, actions and rewards for every chunk of rounds with a reward, and every state."""
-    every = np.arange(labels.n_states)
+    known = labels.state_probs
     for chunk in log.chunk_slices():
         seen = ~np.isnan(log.rewards[chunk])
-        known = labels.state_probs
-        probs = labels.states[chunk, None] == every if known is None else known[chunk]
-        for state in every:
-            yield state, probs[seen, state].astype(np.float64), log.actions[chunk][seen], log.rewards[chunk][seen]
+        actions, rewards = log.actions[chunk][seen], log.rewards[chunk][seen]
+        for state in range(labels.n_states):
+            probs = labels.states[chunk] == state if known is None else known[chunk, state]
+            yield state, probs[seen].astype(np.float64), actions, rewards
 
 
 Scale = Literal["reward", "log-odds"]
 Unit = Literal["", "0 to 1", "standard deviation"]
-# Averages over contexts use at most this many rounds.
-MOST_ROWS = 10_000
-# Differences that chance would produce anywhere in the table with a higher probability are left out.
-CHANCE = 0.05
+MOST_ROWS = 10_000  # averages over contexts use at most this many rounds
+CHANCE = 0.05  # differences that chance would produce anywhere in the table with a higher probability are left out
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,8 +19,7 @@ from seachange.states.labels import Clock, StateLabels, chains, clock_of
 from seachange.states.state_count import StateCount
 from seachange.states.switching_regression import SwitchingRegression
 
-# From this probability on, the state of a round is certain.
-CERTAIN = 0.999
+CERTAIN = 0.999  # from this probability on, the state of a round is certain
 # Fields that have another name or form in the JSON document.
 RENAMED = {"n_chains", "action_names", "changes_per_chain", "axis", "bands", "has_probs", "cells", "contrasts"}
 
@@ -105,15 +104,6 @@ OracleKind = Literal["hmm", "change-point", "other"]
 
 
 @dataclass(frozen=True, eq=False)
-class Segments:
-    """Runs of rounds between changes, for a log of one chain."""
-
-    starts: Ints  # (S,)
-    ends: Ints  # (S,) first round after each
-    states: Ints  # (S,)
-
-
-@dataclass(frozen=True, eq=False)
 class Transitions:
     """Transitions between states: those of the model if there is one, else counted in the labels."""
 
@@ -158,7 +148,7 @@ class StatesSummary:
     axis: TimeAxis
     bands: Bands
     has_probs: bool  # whether the bands are posteriors, not just labels
-    segments: Segments | None  # None with several sequences
+    segments: dict[str, Ints] | None  # "starts", "ends" and "states"; None with several sequences
     changes: tuple[Change, ...]  # empty with several sequences
     change_points: Ints
     changes_per_chain: Ints  # (m,) how many sequences have 0, 1, … changes
@@ -194,12 +184,9 @@ def summarize_states(
     totals = np.where(cells.rounds > 0, cells.rounds * cells.means, 0.0).sum(axis=1)
     model, report = getattr(oracle, "model_", None), getattr(oracle, "report_", None)
     starts = np.concatenate([[0], labels.change_points]).astype(np.int64)
-    chain = (
-        np.zeros(len(log), dtype=np.int64)
-        if log.sequences is None
-        else np.unique(log.sequences, return_inverse=True)[1]
-    )
-    segments = Segments(starts, np.append(starts[1:], len(log)), labels.states[starts])
+    sequences = np.zeros(len(log)) if log.sequences is None else log.sequences
+    chain = np.unique(sequences, return_inverse=True)[1]
+    segments = {"starts": starts, "ends": np.append(starts[1:], len(log)), "states": labels.states[starts]}
     evidence = report and Evidence(
         tuple(report.state_counts), report.bic, report.single_state_bic, report.log_likelihood, fitted_here
     )

@@ -19,8 +19,7 @@ from seachange.protocols import Bools, Floats, Ints
 # A figure needs at least and at most this many periods; without dates, the log is cut into the usual number.
 FEWEST, MOST = 8, 60
 USUAL = 20
-# Share of periods that must have a value; otherwise longer periods are tried.
-MOSTLY = 0.8
+MOSTLY = 0.8  # share of periods that must have a value; otherwise longer periods are tried
 NO_VALUES = Reason("values by period", "The log has too few rounds for values by period.")
 HINDSIGHT = Reason(
     "hindsight",

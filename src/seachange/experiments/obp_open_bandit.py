@@ -40,8 +40,7 @@ SKIPS = (
 )
 # fmt: on
 GRID = 4001
-# The upper tail of every distribution that is ignored.
-TAIL = 1e-12
+TAIL = 1e-12  # the upper tail of every distribution that is ignored
 
 
 def place_probs(clicks: npt.ArrayLike, skips: npt.ArrayLike, n_places: int) -> Floats:

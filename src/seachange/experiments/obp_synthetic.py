@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import expit, softmax
@@ -40,8 +40,7 @@ PUBLISHED = {
 }
 PUBLISHED_RUNS = 20
 N_ROUNDS, N_ACTIONS, N_FEATURES = 10_000, 30, 5
-# β: the logging policy prefers actions with low rewards.
-INVERSE_TEMPERATURE = -3.0
+INVERSE_TEMPERATURE = -3.0  # β: the logging policy prefers actions with low rewards
 
 # Reward models and policies of the published script.
 CLASSIFIER = {"C": 100.0, "max_iter": 10_000}
@@ -50,10 +49,8 @@ PLAIN = ("dm", "ips", "snips", "dr", "sndr")
 TUNED = ("switch-dr", "dr-os")
 # The candidates of Open Bandit Pipeline's examples, for both τ and λ.
 CANDIDATES = (10.0, 50.0, 100.0, 500.0, 1000.0, 5000.0, 10000.0, math.inf)
-# δ of SLOPE's one-sided intervals when the numbers were published; newer versions use 0.1.
-SLOPE_DELTA = 0.05
-# Standard errors within which two numbers count as equal.
-CLOSE = 3.0
+SLOPE_DELTA = 0.05  # δ of SLOPE's one-sided intervals when the numbers were published; newer versions use 0.1
+CLOSE = 3.0  # standard errors within which two numbers count as equal
 
 
 class Rounds(NamedTuple):
@@ -157,11 +154,9 @@ def relative_errors(log: BanditLog, probs: Floats, predicted: Floats, value: flo
     with warnings.catch_warnings():
         # Errors are measured even for values that would be refused.
         warnings.simplefilter("ignore", SeachangeWarning)
-        found = evaluate(log, probs, PLAIN, modelled=predicted, force=True)
-        tuned = [
-            evaluate(log, probs, TUNED, modelled=predicted, switch=each, shrinkage=each, force=True)
-            for each in CANDIDATES
-        ]
+        given: dict[str, Any] = {"modelled": predicted, "force": True}
+        found = evaluate(log, probs, PLAIN, **given)
+        tuned = [evaluate(log, probs, TUNED, switch=each, shrinkage=each, **given) for each in CANDIDATES]
         found += [chosen_by_slope(candidates, len(log)) for candidates in zip(*tuned, strict=True)]
     return {estimate.estimator: abs(estimate.value - value) / value for estimate in found}
 

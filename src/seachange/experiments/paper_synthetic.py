@@ -36,9 +36,7 @@ def _single(learner: Any, log: BanditLog, n_states: int) -> BeliefDeployer:
     return SinglePolicy(learner.fit(log).policy_)
 
 
-def _change_points(
-    learner: Any, oracle: ChangePointOracle, mixing: Any, log: BanditLog, n_states: int
-) -> BeliefDeployer:
+def _change_points(learner: Any, oracle: Any, mixing: Any, log: BanditLog, n_states: int) -> BeliefDeployer:
     labels = oracle.clone().set_params(n_states=n_states).fit(log).predict(log)
     rewards = log.rewards
     mean = float(rewards.mean()) if rewards.min() >= 0 and rewards.max() <= 1 else None
@@ -53,9 +51,8 @@ def _hmm(learner: Any, oracle: HMMOracle, log: BanditLog, n_states: int) -> Beli
 def paper_detector(horizon: int) -> ChangePointOracle:
     """The detector with the paper's constants: w = 4,000 (less in a shorter world), c = √(2 log(8 T²) / w)."""
     window = min(4_000, horizon // 25)
-    return ChangePointOracle(
-        statistic="reward", window=window, threshold=math.sqrt(2 * math.log(8 * horizon**2) / window)
-    )
+    threshold = math.sqrt(2 * math.log(8 * horizon**2) / window)
+    return ChangePointOracle(statistic="reward", window=window, threshold=threshold)
 
 
 def default_methods(horizon: int, hmm: HMMOracle | None = None) -> dict[str, Build]:

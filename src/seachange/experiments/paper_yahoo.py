@@ -46,18 +46,15 @@ HORIZONS = ("same days", "next days")
 # Relative click rates in the paper's table, on the same six days and on the next four.
 PAPER = {"IPS": (1.13, 1.12), "DR": (1.16, 1.17), "POEM": (1.13, 1.13), "k-CD": (1.21, 1.21), "k-HMM": (1.25, 1.24)}
 PAPER_STATES = 10
-# Increase it when a method changes: runs of different versions do not belong in one table.
-METHODS_VERSION = 1
+METHODS_VERSION = 1  # increase it when a method changes: runs of different versions do not belong in one table
 PRINTED, ORACLE = "k-CD (as printed)", "oracle"
 METHODS = (*STATIONARY, "k-CD", PRINTED, "k-HMM", ORACLE)
 
 DATE = re.compile(r"\.(\d{4})(\d{2})(\d{2})(\.gz)?$")
 SIMULATED = "a simulated front page (not Yahoo!'s data)"
-# A file next to simulated days, so that nobody mistakes them for real ones.
-MARK = "NOT YAHOO'S DATA.txt"
+MARK = "NOT YAHOO'S DATA.txt"  # a file next to simulated days, so that nobody mistakes them for real ones
 HOUR, HOURS = 3_600, 24
-# Documents listed for each state.
-LEADERS = 3
+LEADERS = 3  # documents listed for each state
 
 
 @dataclass(frozen=True, kw_only=True)

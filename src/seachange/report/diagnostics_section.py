@@ -13,12 +13,9 @@ Mark = Literal["good", "caution", "problem"]
 Verdict = tuple[Mark, str, str]  # the verdict on a diagnostic, its name, and a sentence
 # This many times the minimum effective sample size is plenty: the standard error is then known to about 4%.
 PLENTY = 10
-# Overlap of two policies: much, and hardly any.
-COMMON, RARE = 0.2, 0.05
-# Share of rounds whose state must be clear for the states to be clear overall.
-MOSTLY_CLEAR = 0.8
-# More standard errors than this are not printed as a number.
-FAR = 100
+COMMON, RARE = 0.2, 0.05  # overlap of two policies: much, and hardly any
+MOSTLY_CLEAR = 0.8  # share of rounds whose state must be clear for the states to be clear overall
+FAR = 100  # more standard errors than this are not printed as a number
 PROPENSITIES: dict[str, tuple[Mark, str]] = {
     "logged": ("good", "The log has the propensity of each action."),
     "estimated": (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -94,18 +93,15 @@ def _next_states(leaving: Floats) -> list[tuple[int, float]]:
 def _cards(summary: StatesSummary) -> list[dict[str, Any]]:
     """The contrasts of each state as sentences; with two states, each difference once, where it is larger."""
     used, cards = summary.in_use, []
-    if len(used) < 2:
-        return []
-    for state in used:
-        contrasts = [each for each in summary.contrasts if each.state == state][:MOST_CONTRASTS]
+    for state in used if len(used) > 1 else []:
+        contrasts = [each for each in summary.contrasts if each.state == state]
         elsewhere, empty = "elsewhere", "No significant differences from the other states."
         if len(used) == 2:
-            both = [each for each in summary.contrasts if each.state == used[0]]
-            other = used[0] if state == used[1] else used[1]
-            seen = both if state == used[0] else [_seen_from(state, each) for each in both]
-            contrasts = [each for each in seen if _larger_here(each)]
-            elsewhere = f"in state {other}"
-            empty = f"All differences are listed under state {other}." if both else empty
+            other = f"state {sum(used) - state}"
+            elsewhere, empty = f"in {other}", f"All differences are listed under {other}." if contrasts else empty
+            contrasts = [each for each in contrasts if _larger_here(each)]
+        else:
+            contrasts = contrasts[:MOST_CONTRASTS]
         texts = [describe_contrast(each, elsewhere, LONG_NAME, MINUS) for each in contrasts]
         with_features = any(each.feature is not None for each in contrasts)
         cards.append({"state": state, "contrasts": texts, "empty": empty, "features": with_features})
@@ -114,15 +110,8 @@ def _cards(summary: StatesSummary) -> list[dict[str, Any]]:
 
 def _larger_here(contrast: Contrast) -> bool:
     """Whether the reward, or the effect of the feature, is larger in this state."""
-    if contrast.feature is None:
-        return contrast.here >= contrast.elsewhere
-    return abs(contrast.here) >= abs(contrast.elsewhere)
-
-
-def _seen_from(state: int, contrast: Contrast) -> Contrast:
-    """The same difference from the other state's side."""
-    here, elsewhere, errors = contrast.elsewhere, contrast.here, -contrast.std_errors
-    return replace(contrast, state=state, here=here, elsewhere=elsewhere, std_errors=errors)
+    here, elsewhere = contrast.here, contrast.elsewhere
+    return here >= elsewhere if contrast.feature is None else abs(here) >= abs(elsewhere)
 
 
 def _rewards(summary: StatesSummary) -> dict[str, Any] | None:

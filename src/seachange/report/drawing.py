@@ -17,11 +17,9 @@ from seachange.analysis.value_series import ValueSeries
 from seachange.evaluation.future_values import Forecast
 from seachange.protocols import Floats
 
-# Ticks that fit on a phone.
-TICKS = 5
+TICKS = 5  # ticks that fit on a phone
 DAY = 86_400
-# The range of Python dates.
-CALENDAR = (-62_135_596_800, 253_402_300_799)
+CALENDAR = (-62_135_596_800, 253_402_300_799)  # the range of Python dates
 # Formats of dates by the number of days between ticks.
 DATE_FORMATS = {365: "%Y", 28: "%b %Y", 1: "%b %d", 1 / 1440: "%H:%M", 0: "%H:%M:%S"}
 
@@ -80,8 +78,7 @@ WIDTH = 1000.0
 # Heights of the strip of segments, of a lane's label, of the lane, and of the gap below it.
 STRIP, LABEL, LANE, GAP = 22, 20, 30, 8
 REWARD_LANE = 64
-# Up to this many segments are drawn one by one; more are drawn by column.
-MOST_SEGMENTS = 1500
+MOST_SEGMENTS = 1500  # up to this many segments are drawn one by one; more are drawn by column
 MOST_CHANGES = 80
 
 
@@ -174,11 +171,11 @@ def states_drawing(summary: StatesSummary, mean_rewards: Floats | None) -> dict[
 
 def _strip(summary: StatesSummary, low: float, high: float) -> list[tuple[float, float, int]]:
     """Start, end and state of every segment in the box, by column if there are too many."""
-    segments = summary.segments
-    assert segments is not None, "there is one chain"
-    if len(segments.starts) <= MOST_SEGMENTS:
-        starts, ends = (across(summary.axis.at(each), low, high) for each in (segments.starts, segments.ends))
-        return list(zip(starts.tolist(), ends.tolist(), segments.states.tolist(), strict=True))
+    assert summary.segments is not None, "there is one chain"
+    starts, ends, states = summary.segments.values()
+    if len(starts) <= MOST_SEGMENTS:
+        places = (across(summary.axis.at(each), low, high).tolist() for each in (starts, ends))
+        return list(zip(*places, states.tolist(), strict=True))
     likeliest = np.argmax(np.nan_to_num(summary.bands.shares), axis=1)
     edges = across(summary.bands.edges, low, high)
     runs = pairwise([*np.flatnonzero(np.diff(likeliest, prepend=-1)), len(likeliest)])
@@ -188,7 +185,7 @@ def _strip(summary: StatesSummary, low: float, high: float) -> list[tuple[float,
 def _changes(summary: StatesSummary, low: float, high: float, top: float, bottom: float) -> list[str]:
     """The interval of each change, as a faint column behind the lanes."""
     shown = summary.changes if len(summary.changes) <= MOST_CHANGES else ()
-    rounds = [(each.round, each.round) if each.low is None else (each.low, each.high) for each in shown]
+    rounds: Any = [(each.round, each.round) if each.low is None else (each.low, each.high) for each in shown]
     ends = across(summary.axis.at(np.reshape(rounds, (-1, 2))), low, high)
     return [_rect("change", x, max(end, x + 0.6), top, bottom) for x, end in ends]
 
@@ -205,8 +202,7 @@ def dots(marks: Sequence[tuple[float, float, float, int, bool]], height: float) 
 
 
 HEIGHT, MARGIN = 240.0, 10.0
-# Intervals that reach further than this many times the spread of all values are cut off.
-FURTHEST = 1.5
+FURTHEST = 1.5  # intervals that reach further than this many times the spread of all values are cut off
 # Space for the numbers beside the figure: per character, and between them and the figure, in rem.
 CHARACTER, BESIDE = 0.46, 0.6
 

@@ -18,8 +18,7 @@ from seachange.evaluation.value_estimate import ValueEstimate
 
 MINUS = "−"
 MOST_DECIMALS = 6
-# Longer names are truncated within sentences.
-LONG_NAME = 48
+LONG_NAME = 48  # longer names are truncated within sentences
 
 
 @dataclass(frozen=True)
@@ -155,10 +154,8 @@ def _new_rounds(content: ReportContent) -> str:
     n = content.holdout.n_rounds
     which = "this one round" if n == 1 else f"any of these {n:,} rounds"
     if not content.holdout.certain:
-        return (
-            f"The log has no times, and its rounds are too similar to tell whether the model was learned from {which}. "
-            "They are treated as new."
-        )
+        similar = "The log has no times, and its rounds are too similar to tell whether the model was learned from"
+        return f"{similar} {which}. They are treated as new."
     by = "times and contents" if content.states.axis.timed else "contents"
     return f"Judging by the {by} of the log, the model was not learned from {which}."
 
@@ -171,8 +168,6 @@ def _exceptions(content: ReportContent) -> str:
     if content.holdout.kind != "held out" and any(each.estimate and each.pooled for each in comparison.singles):
         text += " Only the policy without states was learned from this log: for each block of time, from the others."
     if comparison.switching.estimate is not None and comparison.switching.estimate.estimator == "dr-ns":
-        text += (
-            " States of this kind are found using rewards, including later ones. The deployment itself, which knows "
-        )
-        text += "only earlier rewards, was therefore replayed on the log (dr-ns)."
+        text += " States of this kind are found using rewards, including later ones. The deployment itself, which "
+        text += "knows only earlier rewards, was therefore replayed on the log (dr-ns)."
     return text

@@ -39,27 +39,21 @@ SECTIONS: list[Section] = [
     diagnostics_section.SECTION,
     settings_section.SECTION,
 ]
-# How much white is mixed into colors on a dark page.
-LIGHTER = 0.22
+LIGHTER = 0.22  # how much white is mixed into colors on a dark page
 MACROS = '{% from "macros.html" import chip, tick_labels, scale, basis_line, tools %}\n'
 
 
 def page_of(content: ReportContent, sections: Sequence[Section] = SECTIONS) -> str:
     """The page, as text."""
+    loader = PackageLoader("seachange.report", ".")
     environment = Environment(
-        loader=PackageLoader("seachange.report", "."),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
+        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters |= {"time_text": time_text, "signed": signed}
     shared = {"content": content, "states": content.states, "basis": basis_of(content), "count_of": count_of}
     views = {section.id: section.view(content) for section in sections}
-    parts = {
-        section.id: Markup(environment.from_string(MACROS + section.template).render(shared | views[section.id]))
-        for section in sections
-    }
+    templates = {section.id: environment.from_string(MACROS + section.template) for section in sections}
+    parts = {name: Markup(template.render(shared | views[name])) for name, template in templates.items()}
     script = _file("figures.js")
     return environment.get_template("report.html").render(
         **shared,

@@ -13,8 +13,7 @@ from seachange.report.drawing import axis_ticks, states_drawing
 from seachange.report.layout import LONG_NAME, Section, reward_numbers, rounded, share_text, short_edges
 
 MOST_CHANGES = 200
-# Means closer than this many standard errors are not distinguished.
-DISTINCT_ERRORS = 2
+DISTINCT_ERRORS = 2  # means closer than this many standard errors are not distinguished
 FOUND_BY = {"hmm": ", found by a hidden Markov model", "change-point": ", found by change-point detection"}
 
 TEMPLATE = """

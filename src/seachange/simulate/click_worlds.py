@@ -19,11 +19,9 @@ from seachange.simulate.rollout import Rounds
 
 ITEMS = ("boots", "coats", "lamps", "books", "games", "plants", "bikes", "tents", "wines", "rugs")
 FEATURES = ("returning", "basket_size", "on_phone", "hour_of_day")
-# A Monday.
 FIRST_MONDAY = np.datetime64("2026-01-05T00:00:00")
 ROUNDS_PER_DAY = 200
-# Standard deviation of w_a · x in ``Clicks``.
-SLOPE = 0.9
+SLOPE = 0.9  # standard deviation of w_a · x in ``Clicks``
 
 
 class _StatefulClicks(ABC):

@@ -25,8 +25,7 @@ from seachange.simulate.rollout import Rounds
 Codes = npt.NDArray[np.int32]
 DocumentFeatures = Literal["documents", "crossed", "identity"]
 STEP = 60  # seconds between the centers of windows
-# Random features of a document's identity, enough to tell the documents of a few pools apart.
-IDENTITY = 15
+IDENTITY = 15  # random features of a document's identity, enough to tell the documents of a few pools apart
 IDENTITY_FIX = Fix('Use features="identity".', "Use --features identity.")
 
 

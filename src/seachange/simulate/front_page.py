@@ -14,23 +14,18 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
+import polars
 
 from seachange.outputs import written_whole
 from seachange.params import require
 from seachange.protocols import Bools, Floats, Ints
 from seachange.simulate.clickstream import Codes, Visits, padded
 
-if TYPE_CHECKING:
-    import polars
-
-
 DAY, HOUR = 86_400, 3_600
-# Midnight of May 1, 2009, in California.
-FIRST_SECOND = 1_241_161_200
+FIRST_SECOND = 1_241_161_200  # midnight of May 1, 2009, in California
 N_TOPICS = 5
 FIRST_ID = 900_001
 N_SLOTS = 21  # of the page; a slot is empty for a while between two documents
@@ -203,11 +198,8 @@ def write_days(visits: Visits, folder: Path, *, broken: float = 1e-4, seed: int 
 
 def _lines(visits: Visits) -> polars.Series:
     """One line per visit."""
-    import polars
-
-    documents = [
-        f"|{name} {words}" for name, words in zip(visits.document_ids, _words(visits.document_features), strict=True)
-    ]
+    features = _words(visits.document_features)
+    documents = [f"|{name} {words}" for name, words in zip(visits.document_ids, features, strict=True)]
     pools = [" ".join(documents[i] for i in pool if i >= 0) for pool in visits.pool_documents.tolist()]
     users, which = np.unique(visits.users, axis=0, return_inverse=True)
     frame = polars.DataFrame({

@@ -56,10 +56,8 @@ def rollout(env: Environment, deployer: BeliefDeployer, seed: int) -> Trace:
     """
     generator = np.random.default_rng([seed, 4])
     state, traces = deployer.init(), []
-    for rounds in env.rounds(seed, CHUNK_ROUNDS):
-        uniforms = generator.random(len(rounds))
-        state, trace = deployer.run(
-            state, rounds.contexts, rounds.mean_rewards, rounds.rewards, uniforms, rounds.action_mask
-        )
+    for each in env.rounds(seed, CHUNK_ROUNDS):
+        uniforms = generator.random(len(each))
+        state, trace = deployer.run(state, each.contexts, each.mean_rewards, each.rewards, uniforms, each.action_mask)
         traces.append(trace)
     return Trace(*(np.concatenate([getattr(trace, field.name) for trace in traces]) for field in fields(Trace)))
