@@ -12,11 +12,11 @@ import numpy as np
 import polars
 
 from seachange.analysis.formatting import count_of, shown_name, stay_text
+from seachange.analysis.states_summary import StatesSummary
 from seachange.outputs import written_whole
 from seachange.protocols import Floats, Ints
 
 if TYPE_CHECKING:
-    from seachange.analysis.states_summary import StatesSummary
     from seachange.experiments.paper_synthetic import StatesResult
     from seachange.experiments.paper_yahoo import Result, StatesByHour
 
@@ -129,11 +129,10 @@ def draw_relative_rates(path: Path, results: Sequence[Result], n_runs: int, note
         mine = [result for result in results if result.horizon == horizon and result.method != "oracle"]
         for method in dict.fromkeys(result.method for result in mine):
             points = [result for result in mine if result.method == method]
-            if method in switching and len(points) > 1:
-                _draw_band_of_runs(axes, points, COLORS[switching.index(method)])
-            elif method not in switching:
-                style = {"IPS": ":", "DR": "--", "POEM": "-."}[method]
+            if style := {"IPS": ":", "DR": "--", "POEM": "-."}.get(method):
                 axes.axhline(points[0].mean, color=GRAY, ls=style, lw=1.2, label=f"{method}, one policy")
+            elif len(points) > 1:
+                _draw_band_of_runs(axes, points, COLORS[switching.index(method)])
         axes.set(title=horizon, xlabel="number of states k")
         axes.set_xticks(sorted({result.n_states for result in mine if result.n_states is not None}))
     runs = f"{n_runs} runs, band: ± 1 standard deviation" if n_runs > 1 else "1 run"
@@ -272,7 +271,9 @@ def _draw_rewards(axes: Any, summary: StatesSummary, inches: float) -> None:
             axes.errorbar(means[shown], heights[shown], xerr=bars[:, shown], **style)
     for line in np.arange(len(actions) - 1) + 0.5:
         axes.axhline(line, color="#dddddd", lw=0.7, zorder=0)
-    axes.set_yticks(np.arange(len(actions)), [_text(summary.action_names[action]) for action in actions])
+    # Matplotlib reads dollars as formulas.
+    names = [shown_name(summary.action_names[action]).replace("$", r"\$") for action in actions]
+    axes.set_yticks(np.arange(len(actions)), names)
     axes.set_ylim(len(actions) - 0.5, -0.5)
     axes.tick_params(axis="y", length=0)
     axes.spines[["top", "right", "left"]].set_visible(False)
@@ -340,8 +341,7 @@ def _draw_evidence(axes: Any, summary: StatesSummary) -> None:
     axes.set_title("How many states?", **TITLE)
     if evidence is None or len(evidence.counts) < 2:
         axes.axis("off")
-        source = "from change-point detection" if summary.oracle == "change-point" else "given"
-        text = f"{summary.n_states} ({source})"
+        text = f"{summary.n_states} ({'from change-point detection' if summary.oracle == 'change-point' else 'given'})"
         if evidence is not None:
             text = f"{summary.n_states} ({'too few rounds for more' if evidence.counts else 'given'})."
             text += f"\nBIC: {evidence.bic:,.0f}; with one state: {evidence.single_state_bic:,.0f}\n(lower is better)."
@@ -368,8 +368,3 @@ def _draw_evidence(axes: Any, summary: StatesSummary) -> None:
     axes.set_xlabel(f"states, {where}" if where else "states", fontsize=9)
     axes.set_ylabel("gain over one state\n(log-likelihood)", fontsize=9)
     axes.spines[["top", "right"]].set_visible(False)
-
-
-def _text(name: str) -> str:
-    """A name as plain text: matplotlib reads dollars as formulas."""
-    return shown_name(name).replace("$", r"\$")

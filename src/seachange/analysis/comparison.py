@@ -105,10 +105,8 @@ def holdout_of(log: BanditLog, model: SwitchingModel) -> Holdout:
     try:
         return _relearned(log, model, round(TRAINING_SHARE * len(log)))
     except SeachangeError as error:
-        problem = (
-            "The model was learned from these rounds, and a similar model cannot be learned from the first "
-            f"{TRAINING_SHARE:.0%} of them: {str(error).rstrip('.')}."
-        )
+        problem = "The model was learned from these rounds, and a similar model cannot be learned from the first "
+        problem += f"{TRAINING_SHARE:.0%} of them: {str(error).rstrip('.')}."
         raise NoEstimateError((Reason("holdout", problem, ("use a later log",)),), can_force=False) from error
 
 
@@ -232,15 +230,12 @@ def compare_policies(holdout: Holdout, confidence: float, seed: int) -> Comparis
     notes: list[Note] = []
     log, policies, labels = holdout.log, holdout.model.policies, holdout.labels
 
-    def attempt(subject: str, estimate: Callable[[], Result]) -> tuple[Result | None, tuple[Reason, ...]]:
+    def noted(subject: str, estimate: Callable[[], Result]) -> tuple[Result | None, tuple[Reason, ...]]:
         with collect_notes(notes, subject):
-            try:
-                return estimate(), ()
-            except (RefusedError, LogError) as error:
-                return None, refusals_of(error, log)
+            return attempt(log, estimate)
 
     def value(role: Role, name: str, estimate: Callable[[], ValueEstimate], pooled: bool = False) -> PolicyValue:
-        return PolicyValue(role, name, *attempt(name, estimate), pooled)
+        return PolicyValue(role, name, *noted(name, estimate), pooled)
 
     def single(baseline: Baseline) -> ValueEstimate:
         return evaluate(log, baseline.policy, ESTIMATORS[:1], labels=baseline.labels, confidence=confidence)[0]
@@ -261,13 +256,13 @@ def compare_policies(holdout: Holdout, confidence: float, seed: int) -> Comparis
     name = "switching" if holdout.switches else "the policy"
     logging = value("logging", "the logging policy", lambda: evaluate_logging(log, confidence))
     online = value("deployment", "the deployment, replayed on the log", replay) if holdout.switches else None
-    found, refusals = attempt(name, lambda: evaluate(log, policies, ESTIMATORS, confidence=confidence, labels=labels))
-    diagnostics, _ = attempt(name, lambda: diagnose(log, policies, labels))
+    found, refusals = noted(name, lambda: evaluate(log, policies, ESTIMATORS, confidence=confidence, labels=labels))
+    diagnostics, _ = noted(name, lambda: diagnose(log, policies, labels))
     baselines = holdout.baselines
     singles = tuple(value("single", each.name, partial(single, each), each.pooled) for each in baselines)
     by_state: list[ValueEstimate | None] | None = None
     if holdout.switches and found and not holdout.hindsight:
-        by_state, _ = attempt("", lambda: evaluate_states(log, policies, labels, confidence=confidence))
+        by_state, _ = noted("", lambda: evaluate_states(log, policies, labels, confidence=confidence))
     switching = PolicyValue("switching", name, found[0] if found else None, refusals)
     if holdout.hindsight and online is not None:
         switching = replace(online, role="switching", name=name)
@@ -286,6 +281,14 @@ def compare_policies(holdout: Holdout, confidence: float, seed: int) -> Comparis
         diagnostics=diagnostics,
         notes=merge_notes(notes),
     )
+
+
+def attempt(log: BanditLog, estimate: Callable[[], Result]) -> tuple[Result | None, tuple[Reason, ...]]:
+    """An estimate, or the reasons why ``log`` does not support it."""
+    try:
+        return estimate(), ()
+    except (RefusedError, LogError) as error:
+        return None, refusals_of(error, log)
 
 
 def refusals_of(error: RefusedError | LogError, log: BanditLog) -> tuple[Reason, ...]:

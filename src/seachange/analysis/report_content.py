@@ -6,6 +6,7 @@ import platform
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from typing import Any
 
@@ -16,6 +17,7 @@ from seachange.analysis.comparison import (
     Holdout,
     HoldoutKind,
     Note,
+    attempt,
     collect_notes,
     compare_policies,
     holdout_of,
@@ -29,7 +31,7 @@ from seachange.analysis.states_summary import as_document as states_document
 from seachange.analysis.timeline import dates_or_seconds
 from seachange.analysis.value_series import ValueSeries, value_series
 from seachange.engine import stage
-from seachange.errors import LogError, RefusedError, SeachangeError
+from seachange.errors import RefusedError, SeachangeError
 from seachange.evaluation.diagnostics import Reason
 from seachange.evaluation.theorems import ModelBounds, model_bounds
 from seachange.log.bandit_log import BanditLog
@@ -98,8 +100,12 @@ def report_content(
         refusals = refusals_of(error, log)
     with stage("Evaluating the policies"):
         comparison = None if holdout is None else compare_policies(holdout, confidence, seed)
-    with stage("Evaluating the policies over time"):
-        values, values_refusals = _values(holdout, comparison, confidence)
+    values: ValueSeries | None = None
+    values_refusals: tuple[Reason, ...] = ()
+    if holdout is not None and comparison is not None:
+        best = None if comparison.best_single is None else holdout.baselines[comparison.best_single]
+        with stage("Evaluating the policies over time"), collect_notes([]):  # the comparison already has these notes
+            values, values_refusals = attempt(log, partial(value_series, holdout, best, confidence))
     with stage("Summarizing the states"):
         labels = model.oracle.predict(log)
         fitted_here = log.fingerprint() == model.provenance.fingerprint
@@ -143,19 +149,6 @@ def as_document(content: ReportContent) -> dict[str, Any]:
     if content.values:
         document["values_over_time"]["axis"] = content.values.axis.kind
     return document | {"states": states_document(content.states) | {"clear_share": content.clear_share}}
-
-
-def _values(
-    holdout: Holdout | None, comparison: Comparison | None, confidence: float
-) -> tuple[ValueSeries | None, tuple[Reason, ...]]:
-    if holdout is None or comparison is None:
-        return None, ()
-    best = None if comparison.best_single is None else holdout.baselines[comparison.best_single]
-    try:
-        with collect_notes([]):  # the comparison already has these notes
-            return value_series(holdout, best, confidence), ()
-    except (RefusedError, LogError) as error:
-        return None, refusals_of(error, holdout.log)
 
 
 def _mean_rewards(log: BanditLog, states: StatesSummary) -> Floats | None:

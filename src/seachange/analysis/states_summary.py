@@ -51,10 +51,11 @@ def changes(log: BanditLog, oracle: Any, labels: StateLabels, confidence: float)
         probabilities = change_probabilities(labels.state_probs, labels)
     if cut is not None and np.array_equal(cut.change_points, rounds):
         p_values, low, high = cut.p_values, cut.low, cut.high
-    times = [None] * len(rounds) if log.times is None else [_json_time(log.times[t]) for t in rounds]
-    columns = (rounds, states[rounds - 1], states[rounds], low, high, probabilities, p_values)
-    first, *others = (column.tolist() for column in columns)
-    return tuple(map(Change, first, times, *others))
+    times: Any = np.full(len(rounds), None) if log.times is None else log.times[rounds]
+    if times.dtype.kind == "M":
+        times = np.datetime_as_string(times, unit="auto")
+    columns = (rounds, times, states[rounds - 1], states[rounds], low, high, probabilities, p_values)
+    return tuple(map(Change, *(column.tolist() for column in columns)))
 
 
 def change_intervals(
@@ -94,10 +95,6 @@ def change_probabilities(posteriors: Floats, labels: StateLabels) -> Floats:
     own = posteriors[np.arange(len(posteriors)), labels.states]
     largest = np.maximum.reduceat(own, edges)
     return np.asarray(np.clip(largest[:-1] + largest[1:] - 1, 0.0, 1.0))
-
-
-def _json_time(moment: Any) -> str | float:
-    return str(np.datetime_as_string(moment, unit="auto")) if isinstance(moment, np.datetime64) else moment.item()
 
 
 OracleKind = Literal["hmm", "change-point", "other"]
@@ -183,9 +180,9 @@ def summarize_states(
     cells = reward_cells(log, labels, confidence)
     totals = np.where(cells.rounds > 0, cells.rounds * cells.means, 0.0).sum(axis=1)
     model, report = getattr(oracle, "model_", None), getattr(oracle, "report_", None)
-    starts = np.concatenate([[0], labels.change_points]).astype(np.int64)
-    sequences = np.zeros(len(log)) if log.sequences is None else log.sequences
-    chain = np.unique(sequences, return_inverse=True)[1]
+    order, first = chains(log)
+    chain = np.cumsum(first)[np.argsort(order)] - 1
+    starts = np.union1d(order[first], labels.change_points)
     segments = {"starts": starts, "ends": np.append(starts[1:], len(log)), "states": labels.states[starts]}
     evidence = report and Evidence(
         tuple(report.state_counts), report.bic, report.single_state_bic, report.log_likelihood, fitted_here
@@ -202,7 +199,7 @@ def summarize_states(
         contexts=log.joint.kind,
         context_names=log.context_names,
         counts=labels.counts,
-        visits=_visits(log, labels),
+        visits=np.bincount(labels.states[starts], minlength=labels.n_states),
         mean_rewards=totals / np.where(cells.rounds.any(axis=1), cells.rounds.sum(axis=1), np.nan),
         axis=axis,
         bands=bands(log, labels, axis),
@@ -260,13 +257,6 @@ def as_document(summary: StatesSummary) -> dict[str, Any]:
 def json_value(value: Any) -> Any:
     """A value as JSON has it: lists for arrays, objects for records, null for NaN and infinity."""
     return msgspec.json.decode(msgspec.json.encode(value, enc_hook=lambda array: array.tolist()))
-
-
-def _visits(log: BanditLog, labels: StateLabels) -> Ints:
-    """(L,) how many segments each state has."""
-    order, starts = chains(log)
-    begin = np.union1d(order[starts], labels.change_points)
-    return np.bincount(labels.states[begin], minlength=labels.n_states)
 
 
 def _transitions(log: BanditLog, labels: StateLabels, model: Any) -> Transitions:

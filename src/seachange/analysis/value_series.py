@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
-from seachange.analysis.comparison import Baseline, Holdout, refusals_of
+from seachange.analysis.comparison import Baseline, Holdout, attempt
 from seachange.analysis.timeline import TimeAxis, dates_or_seconds, time_axis
 from seachange.errors import LogError, RefusedError
 from seachange.evaluation.diagnostics import LEAST_EFFECTIVE, NoEstimateError, Reason
@@ -59,8 +60,7 @@ def value_series(holdout: Holdout, best: Baseline | None, confidence: float) -> 
     Raises ``RefusedError`` or ``LogError`` if the log supports neither policy.
     """
     log, axis = holdout.log, time_axis(holdout.log, holdout.labels.n_chains)
-    forecast_refusals: tuple[Reason, ...] = ()
-    next_period = switching = None
+    switching = None
     for period in _periods(log, axis):
         if not holdout.hindsight:
             policies, labels = holdout.model.policies, holdout.labels
@@ -74,11 +74,10 @@ def value_series(holdout: Holdout, best: Baseline | None, confidence: float) -> 
             break
     if past is None:
         raise NoEstimateError((NO_VALUES,), can_force=False)
+    next_period: Forecast | None = None
+    forecast_refusals: tuple[Reason, ...] = ()
     if switching is not None:
-        try:
-            next_period = forecast(switching, confidence=confidence)
-        except RefusedError as error:
-            forecast_refusals = refusals_of(error, log)
+        next_period, forecast_refusals = attempt(log, partial(forecast, switching, confidence=confidence))
     return ValueSeries(
         axis=axis,
         period=past.reason,

@@ -122,7 +122,11 @@ def read_days(source: Path, n_days: int, cache: Path, *, features: DocumentFeatu
     n_found = int(found.days.max()) + 1
     if n_found < n_days:
         raise LogError(f"only {n_found} of the {n_days} files in {str(source)!r} have visits; every day needs some.")
-    _require_order(found, files)
+    middles = [float(np.median(found.times[found.days == day])) for day in range(n_days)]
+    for (early, before), (late, after) in pairwise(zip(files, middles, strict=True)):
+        if after <= before:  # a few visits on the wrong side of midnight are fine
+            problem = f"most visits in {late.name!r} are earlier than those in {early.name!r}"
+            raise LogError(f"{problem}; files must be named after their day.")
     data = SIMULATED if simulated else f"Yahoo! {'R6A' if raw.format == R6A else 'R6B'}"
     facts = {"data": data, "summary": _summary(found, files, rejected)}
     with written_whole(visits) as temporary:
@@ -141,9 +145,9 @@ def files_of(source: Path, n_days: int) -> list[Path]:
     have = f"{str(source)!r} has {count_of(len(files), 'day')}, {dates[0]} to {dates[-1]}"
     if len(files) < n_days:
         raise LogError(f"the experiment needs {n_days} days; {have}. Use fewer with --days and --next-days.")
-    for earlier, later in pairwise(dates[:n_days]):
-        if later != earlier + dt.timedelta(1):
-            raise LogError(f"days must be consecutive; {have}, but {earlier + dt.timedelta(1)} is missing.")
+    for i, date in enumerate(dates[:n_days]):
+        if date != (expected := dates[0] + dt.timedelta(i)):
+            raise LogError(f"days must be consecutive; {have}, but {expected} is missing.")
     return files[:n_days]
 
 
@@ -153,15 +157,6 @@ def _date(path: Path) -> dt.date:
         return dt.date(*(int(word) for word in found.groups()[:3]))  # type: ignore[union-attr]
     except ValueError as error:
         raise LogError(f"the name {path.name!r} has no valid date: {error}.") from error
-
-
-def _require_order(visits: Visits, files: list[Path]) -> None:
-    """Raise if the visits contradict the dates of the files; a few on the wrong side of midnight are fine."""
-    middles = [float(np.median(visits.times[visits.days == day])) for day in range(len(files))]
-    for (early, before), (late, after) in pairwise(zip(files, middles, strict=True)):
-        if after <= before:
-            problem = f"most visits in {late.name!r} are earlier than those in {early.name!r}"
-            raise LogError(f"{problem}; files must be named after their day.")
 
 
 def _summary(visits: Visits, files: list[Path], rejected: Counter[str]) -> str:
@@ -227,12 +222,9 @@ def identity(settings: Settings, files: Sequence[Path], printed: int) -> dict[st
 def worlds(visits: Visits, settings: Settings) -> tuple[Clickstream, Clickstream]:
     """The days to learn from, and the next days."""
     rates = ClickRates.of(visits, window=settings.window, smoothing=settings.smoothing)
-
-    def world(first: int, end: int) -> Clickstream:
-        days, n_documents = visits.of_days(first, end), settings.n_documents
-        return Clickstream(visits=days, click_rates=rates, n_documents=n_documents, features=settings.features)
-
-    return world(0, settings.days), world(settings.days, settings.days + settings.next_days)
+    shared: dict[str, Any] = {"click_rates": rates, "n_documents": settings.n_documents, "features": settings.features}
+    parts = visits.of_days(0, settings.days), visits.of_days(settings.days, settings.days + settings.next_days)
+    return Clickstream(visits=parts[0], **shared), Clickstream(visits=parts[1], **shared)
 
 
 Run = tuple[int, int]  # seed and k; k = 0 stands for the methods without states and the oracle
@@ -342,8 +334,7 @@ def states_of(visits: Path, settings: Settings, seed: int, n_states: int) -> Sta
         states = settings.hmm.set_params(n_states=n_states).fit(log).predict(log).states
     times = np.asarray(log.times)
     hours, n_states = (times - times[0]) / HOUR, int(states.max()) + 1
-    counts = np.zeros((HOURS, n_states))
-    np.add.at(counts, (hours.astype(np.int64) % HOURS, states), 1)
+    counts = np.histogram2d(hours % HOURS, states, bins=(range(HOURS + 1), range(n_states + 1)))[0]
     return StatesByHour(
         n_days=int(hours[-1] // HOURS) + 1,
         n_states=n_states,

@@ -78,16 +78,13 @@ def view(content: ReportContent) -> dict[str, Any]:
         "rewards": _rewards(states),
         "numbers": Numbers([], states.mean_rewards.tolist()),
         "stays": [stay_text(states, state) for state in range(states.n_states)],
-        "next_states": [_next_states(row) for row in states.transitions.leaving],
+        "next_states": [
+            [(z, row[z]) for z in np.argsort(-np.nan_to_num(row), kind="stable")[:3].tolist() if row[z] > 0.005]
+            for row in states.transitions.leaving
+        ],
         "evidence": evidence if counts or states.n_states > 1 else None,
         "largest_gain": max((abs(count.gain) + count.gain_error for count in counts[1:]), default=1.0) or 1.0,
     }
-
-
-def _next_states(leaving: Floats) -> list[tuple[int, float]]:
-    """The likeliest next states and their probabilities."""
-    order = np.argsort(-np.nan_to_num(leaving), kind="stable")[:3].tolist()
-    return [(z, leaving[z]) for z in order if leaving[z] > 0.005]
 
 
 def _cards(summary: StatesSummary) -> list[dict[str, Any]]:

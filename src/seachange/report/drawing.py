@@ -155,7 +155,11 @@ def states_drawing(summary: StatesSummary, mean_rewards: Floats | None) -> dict[
         middles = (edges[:-1] + edges[1:]) / 2
         shapes += [_level("floor", bottom), _path("line", _line(middles, heights))]
         rewards, y = {"top": y, "least": least, "most": most}, bottom + GAP
-    changes = _changes(summary, low, high, first_lane, y - GAP)
+    # The interval of each change, as a faint column behind the lanes.
+    shown = summary.changes if len(summary.changes) <= MOST_CHANGES else ()
+    rounds: Any = [(each.round, each.round) if each.low is None else (each.low, each.high) for each in shown]
+    ends = across(summary.axis.at(np.reshape(rounds, (-1, 2))), low, high)
+    changes = [_rect("change", x, max(end, x + 0.6), first_lane, y - GAP) for x, end in ends]
     return {
         "height": y - GAP,
         "svg": Markup("".join([*changes, *shapes])),
@@ -180,14 +184,6 @@ def _strip(summary: StatesSummary, low: float, high: float) -> list[tuple[float,
     edges = across(summary.bands.edges, low, high)
     runs = pairwise([*np.flatnonzero(np.diff(likeliest, prepend=-1)), len(likeliest)])
     return [(float(edges[first]), float(edges[end]), int(likeliest[first])) for first, end in runs]
-
-
-def _changes(summary: StatesSummary, low: float, high: float, top: float, bottom: float) -> list[str]:
-    """The interval of each change, as a faint column behind the lanes."""
-    shown = summary.changes if len(summary.changes) <= MOST_CHANGES else ()
-    rounds: Any = [(each.round, each.round) if each.low is None else (each.low, each.high) for each in shown]
-    ends = across(summary.axis.at(np.reshape(rounds, (-1, 2))), low, high)
-    return [_rect("change", x, max(end, x + 0.6), top, bottom) for x, end in ends]
 
 
 def dots(marks: Sequence[tuple[float, float, float, int, bool]], height: float) -> Markup:

@@ -102,8 +102,7 @@ def refusals_of(content: ReportContent) -> tuple[Reason, ...]:
 
 def further_reasons(reasons: Sequence[Reason], content: ReportContent) -> str:
     """Reasons as sentences; empty if they are those of the model itself, which the page already shows."""
-    shown = refusals_of(content)
-    return "" if tuple(reasons) == shown else reasons_text(reasons)
+    return "" if tuple(reasons) == refusals_of(content) else reasons_text(reasons)
 
 
 def rounded(values: Any, decimals: int) -> list[float | None]:
@@ -133,7 +132,13 @@ def basis_of(content: ReportContent) -> Basis | None:
     if holdout.kind is None:
         return None
     if holdout.kind == "unseen":
-        return Basis("New rounds", f"{_new_rounds(content)}{_exceptions(content)}")
+        which = "this one round" if holdout.n_rounds == 1 else f"any of these {holdout.n_rounds:,} rounds"
+        by = "times and contents" if content.states.axis.timed else "contents"
+        text = f"Judging by the {by} of the log, the model was not learned from {which}."
+        if not holdout.certain:
+            text = "The log has no times, and its rounds are too similar to tell whether the model was learned from "
+            text += f"{which}. They are treated as new."
+        return Basis("New rounds", f"{text}{_exceptions(content)}")
     everything = f"All {n:,} rounds, with this model."
     last = f"the last {count_of(holdout.n_rounds, 'round')}"
     span = f"Held-out rounds {holdout.first_round:,} to {n - 1:,}"
@@ -148,16 +153,6 @@ def basis_of(content: ReportContent) -> Basis | None:
     text += f"policies are those of this model, on the whole log.{_exceptions(content)}"
     of_values = f"{span}, with policies relearned from the rounds before."
     return Basis("Held-out rounds, relearned policies", text, of_values, everything)
-
-
-def _new_rounds(content: ReportContent) -> str:
-    n = content.holdout.n_rounds
-    which = "this one round" if n == 1 else f"any of these {n:,} rounds"
-    if not content.holdout.certain:
-        similar = "The log has no times, and its rounds are too similar to tell whether the model was learned from"
-        return f"{similar} {which}. They are treated as new."
-    by = "times and contents" if content.states.axis.timed else "contents"
-    return f"Judging by the {by} of the log, the model was not learned from {which}."
 
 
 def _exceptions(content: ReportContent) -> str:

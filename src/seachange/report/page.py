@@ -11,7 +11,6 @@ import hashlib
 import json
 from collections.abc import Sequence
 from importlib.resources import files
-from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
@@ -54,7 +53,9 @@ def page_of(content: ReportContent, sections: Sequence[Section] = SECTIONS) -> s
     views = {section.id: section.view(content) for section in sections}
     templates = {section.id: environment.from_string(MACROS + section.template) for section in sections}
     parts = {name: Markup(template.render(shared | views[name])) for name, template in templates.items()}
-    script = _file("figures.js")
+    data = {name: view["figure"] for name, view in views.items() if "figure" in view}
+    # Escaped below, so that nothing in the JSON can end its script element.
+    figures, script = json.dumps(data, allow_nan=False, separators=(",", ":")), _file("figures.js")
     return environment.get_template("report.html").render(
         **shared,
         parts=parts,
@@ -62,7 +63,7 @@ def page_of(content: ReportContent, sections: Sequence[Section] = SECTIONS) -> s
         style=Markup(_file("style.css") + _colors(content.states.n_states)),
         script=Markup(script),
         script_digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-        figures=_embedded({name: view["figure"] for name, view in views.items() if "figure" in view}),
+        figures=Markup(figures.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")),
         contexts=describe_contexts(content.learned_from.joint, content.learned_from.context_names),
     )
 
@@ -89,9 +90,3 @@ def _colors(n_states: int) -> str:
     ]
     root = f":root{{{variables(light)}}}\n@media screen and (prefers-color-scheme:dark){{:root{{{dark}}}}}"
     return "\n".join(["", root, *rules])
-
-
-def _embedded(figures: dict[str, Any]) -> Markup:
-    """JSON inside a script element, escaped so that nothing in it can end the element."""
-    text = json.dumps(figures, allow_nan=False, separators=(",", ":"))
-    return Markup(text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"))

@@ -67,16 +67,11 @@ class _StatefulClicks(ABC):
 
     def _rounds(self, states: Ints, generator: np.random.Generator) -> Rounds:
         contexts = generator.normal(size=(len(states), self.n_features))
-        rates = self.click_rates(contexts, states)
-        return Rounds(contexts, rates, _clicks(rates, generator), states)
+        return Rounds.with_clicks(contexts, self.click_rates(contexts, states), generator, states)
 
 
 def _mean_clicks(probs: Floats, rates: Floats) -> float:
     return float(np.einsum("nk,nk->", probs, rates) / len(rates))
-
-
-def _clicks(rates: Floats, generator: np.random.Generator) -> Floats:
-    return (generator.random(rates.shape) < rates).astype(np.float64)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -225,9 +220,8 @@ class Clicks:
         """A log of uniform random actions."""
         generator = np.random.default_rng([seed, 2])
         contexts = self.contexts(self.horizon, generator)
-        rates = self.click_rates(contexts)
-        rounds = Rounds(contexts, rates, _clicks(rates, generator), np.zeros(self.horizon, dtype=np.int64))
-        return rounds.logged_by(np.full(rates.shape, 1 / self.n_actions), generator.random(self.horizon))
+        rounds = Rounds.with_clicks(contexts, self.click_rates(contexts), generator)
+        return rounds.logged_by(np.full(rounds.rewards.shape, 1 / self.n_actions), generator.random(self.horizon))
 
     def value(self, probs: Floats, contexts: Floats) -> float:
         """Clicks per round of a policy with probabilities ``probs`` (n, K) on ``contexts``."""

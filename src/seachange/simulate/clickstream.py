@@ -273,9 +273,7 @@ class Clickstream:
         visits, documents, _ = self._sampled(generator)
         for start in range(0, len(visits), chunk):
             part, mine = visits.where(slice(start, start + chunk)), documents[start : start + chunk]
-            rates = self.click_rates.at(mine, part.times)
-            clicks = (generator.random(rates.shape) < rates).astype(np.float64)
-            yield Rounds(self._features(part, mine), rates, clicks, np.zeros(len(part), dtype=np.int64))
+            yield Rounds.with_clicks(self._features(part, mine), self.click_rates.at(mine, part.times), generator)
 
     def logging_value(self, seed: int) -> float:
         """Clicks per round in ``rounds(seed, …)`` of documents shown at random."""

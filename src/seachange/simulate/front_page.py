@@ -112,8 +112,7 @@ class FrontPage:
         """b."""
         generator = np.random.default_rng([self.seed, 2])
         times = generator.integers(self.seconds, size=100_000)
-        pools, pool_documents = self._pools(times)
-        shown = _one_of(pool_documents[pools], generator.random(len(times)))
+        shown = self._shown(times, generator)[0]
         return float(np.log(CLICK_RATE / np.exp(self.log_rates(shown, times)).mean()))
 
     def click_rates(self, documents: Ints, times: Ints) -> Floats:
@@ -124,8 +123,7 @@ class FrontPage:
         """One visit per second."""
         generator = np.random.default_rng([self.seed, 3])
         times, every = np.arange(self.seconds), self.documents
-        pools, pool_documents = self._pools(times)
-        shown = _one_of(pool_documents[pools], generator.random(len(times)))
+        shown, pools, pool_documents = self._shown(times, generator)
         visitors = _six_decimals(generator.dirichlet(np.full(N_TOPICS, 0.6), size=N_VISITORS))
         visitor = generator.integers(N_VISITORS, size=len(times))
         liking = TASTE * np.einsum("nm,nm->n", visitors[visitor], every.memberships[shown])
@@ -144,21 +142,17 @@ class FrontPage:
             document_features=_with_constant(every.memberships),
         )
 
-    def _pools(self, times: Ints) -> tuple[Ints, Codes]:
-        """(n,) the pool at ``times``, and the documents of all pools as ``Visits`` stores them."""
+    def _shown(self, times: Ints, generator: np.random.Generator) -> tuple[Ints, Ints, Codes]:
+        """(n,) a random document of the page at ``times``, its pool, and all pools as ``Visits`` stores them."""
         first, last = self.documents.first, self.documents.last
         changes = np.unique(np.concatenate([[0], first, last[last < self.seconds]]))
         there: Bools = (first <= changes[:, None]) & (last > changes[:, None])
         numbers: dict[bytes, int] = {}  # a pool recurs if a document came and went
         pools = np.array([numbers.setdefault(members.tobytes(), len(numbers)) for members in there])
-        members = [np.flatnonzero(np.frombuffer(pool, dtype=bool)).tolist() for pool in numbers]
-        return pools[np.searchsorted(changes, times, side="right") - 1], padded(members)
-
-
-def _one_of(pools: Codes, uniforms: Floats) -> Ints:
-    """A random document of each pool."""
-    sizes = (pools >= 0).sum(axis=1)
-    return np.asarray(pools[np.arange(len(pools)), (uniforms * sizes).astype(np.int64)], dtype=np.int64)
+        documents = padded([np.flatnonzero(np.frombuffer(pool, dtype=bool)).tolist() for pool in numbers])
+        pools = pools[np.searchsorted(changes, times, side="right") - 1]
+        places = generator.random(len(times)) * (documents >= 0).sum(axis=1)[pools]
+        return documents[pools, places.astype(np.int64)].astype(np.int64), pools, documents
 
 
 def _six_decimals(memberships: Floats) -> Floats:

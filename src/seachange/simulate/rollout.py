@@ -23,6 +23,14 @@ class Rounds:
     states: Ints  # (n,) z_t
     action_mask: Bools | None = None  # (n, K)
 
+    @classmethod
+    def with_clicks(
+        cls, contexts: Floats, rates: Floats, generator: np.random.Generator, states: Ints | None = None
+    ) -> Rounds:
+        """Rounds with clicks drawn at ``rates`` (n, K); without ``states``, all of them are in state 0."""
+        clicks = (generator.random(rates.shape) < rates).astype(np.float64)
+        return cls(contexts, rates, clicks, np.zeros(len(rates), dtype=np.int64) if states is None else states)
+
     def __len__(self) -> int:
         """Number of rounds."""
         return len(self.states)
