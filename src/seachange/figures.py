@@ -100,9 +100,8 @@ def draw_reward_by_states(path: Path, rows: Sequence[StatesResult], n_runs: int)
 
 def _draw_band_of_runs(axes: Any, rows: Sequence[StatesResult | Result], color: str) -> None:
     """One method's mean against the number of states, and one standard deviation around it."""
-    counts, method = [row.n_states for row in rows], rows[0].method
-    means, spread = np.array([row.mean for row in rows]), np.array([row.std for row in rows])
-    axes.plot(counts, means, color=color, marker="o", ms=4, label=method)
+    counts, means, spread = np.array([(row.n_states, row.mean, row.std) for row in rows], dtype=np.float64).T
+    axes.plot(counts, means, color=color, marker="o", ms=4, label=rows[0].method)
     axes.fill_between(counts, means - spread, means + spread, color=color, alpha=0.15, lw=0)
 
 
@@ -160,10 +159,10 @@ def draw_states_by_hour(path: Path, found: StatesByHour, note: str) -> None:
     for state, leaders in enumerate(found.leaders):
         start = 0.0
         for i, (name, share) in enumerate(leaders):
-            below.barh(state, share, left=start, height=0.78, color=color_of(state), alpha=1 - 0.27 * i, lw=0)
-            ink = ink_on(color_of(state)) if i == 0 else "black"
+            bar = below.barh(state, share, left=start, height=0.78, color=color_of(state), alpha=1 - 0.27 * i, lw=0)
             if share > 0.06:
-                below.text(start + share / 2, state, f"{name}", ha="center", va="center", fontsize=7, color=ink)
+                ink = ink_on(color_of(state)) if i == 0 else "black"
+                below.bar_label(bar, [name], label_type="center", fontsize=7, color=ink)
             start += share
     below.set_yticks(range(n_states), [f"state {state}" for state in range(n_states)])
     below.set(xlim=(0, 1), ylim=(n_states - 0.5, -0.5))

@@ -64,9 +64,8 @@ def decimals_for(summary: StatesSummary) -> int:
     halves = (summary.cells.high - summary.cells.low) / 2
     usable = np.isfinite(halves) & (halves > 0)
     usual = usable & ~summary.cells.rare
-    if not usable.any():
-        return 3
-    return int(np.clip(1 - np.floor(np.log10(np.median(halves[usual if usual.any() else usable]))), 0, 9))
+    half = np.median(halves[usual if usual.any() else usable]) if usable.any() else 0.01
+    return int(np.clip(1 - np.floor(np.log10(half)), 0, 9))
 
 
 def stay_text(summary: StatesSummary, state: int) -> tuple[str, str]:

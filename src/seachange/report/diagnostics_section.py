@@ -55,8 +55,7 @@ def view(content: ReportContent) -> dict[str, Any]:
     if comparison is not None and not refused:
         if comparison.diagnostics is not None:
             refusals += [reason.text(shell=True) for reason in comparison.diagnostics.refusals]
-        online = comparison.online
-        if online is not None and (text := further_reasons(online.refusals, content)):
+        if comparison.online is not None and (text := further_reasons(comparison.online.refusals, content)):
             refusals.append(f"The deployment itself, replayed on the log, has no estimate. {text}")
     verdicts = _verdicts(content)
     return {"refused": bool(refused), "refusals": refusals, "verdicts": verdicts, "bound_number": bound_number}

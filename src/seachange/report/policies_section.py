@@ -89,20 +89,15 @@ def view(content: ReportContent) -> dict[str, Any]:
 
 def _effect_rows(effects: list[Effect], largest: float) -> list[dict[str, Any]]:
     """What a policy responds to; if a feature swaps one action for another, both effects are one row."""
-    by_feature: dict[str, list[Effect]] = {}
-    for effect in effects:
-        by_feature.setdefault(effect.feature, []).append(effect)
     rows = []
     for effect in effects:
-        both = by_feature[effect.feature]
-        instead = None
-        if len(both) == 2 and abs(both[0].effect + both[1].effect) < MIRRORED:
-            if effect.effect < 0:
-                continue
-            instead = next(each.action for each in both if each is not effect)
+        others = [each for each in effects if each.feature == effect.feature and each is not effect]
+        swapped = len(others) == 1 and abs(effect.effect + others[0].effect) < MIRRORED
+        if swapped and effect.effect < 0:
+            continue
         rows.append({
             "action": effect.action,
-            "instead": instead,
+            "instead": others[0].action if swapped else None,
             "feature": effect.feature,
             "text": f"{100 * effect.effect:+.0f}".replace("-", MINUS),
             "width": 50 * abs(effect.effect) / largest,
