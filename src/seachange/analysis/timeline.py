@@ -136,6 +136,4 @@ def _ages(log: BanditLog) -> Ints:
     """(n,) how many rounds of the same sequence came before each round."""
     order, starts = chains(log)
     positions = np.arange(len(log))
-    ages = np.empty(len(log), dtype=np.int64)
-    ages[order] = positions - np.maximum.accumulate(np.where(starts, positions, 0))
-    return ages
+    return (positions - np.maximum.accumulate(np.where(starts, positions, 0)))[np.argsort(order)]

@@ -29,17 +29,9 @@ from seachange.log.bandit_log import BanditLog
 from seachange.outputs import written_whole
 from seachange.params import require
 from seachange.protocols import Floats, Ints
-from seachange.simulate.clickstream import (
-    IDENTITY_FIX,
-    STEP,
-    ClickRates,
-    Clickstream,
-    DocumentFeatures,
-    Visits,
-    visits_of,
-)
-from seachange.simulate.front_page import FrontPage, write_days
-from seachange.simulate.rollout import rollout
+from seachange.simulate import ClickRates, Clickstream, FrontPage, Visits, rollout
+from seachange.simulate.clickstream import IDENTITY_FIX, STEP, DocumentFeatures, visits_of
+from seachange.simulate.front_page import write_days
 from seachange.states.hmm import HMMOracle
 
 HORIZONS = ("same days", "next days")

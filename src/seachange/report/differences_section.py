@@ -120,18 +120,14 @@ def _rewards(summary: StatesSummary) -> dict[str, Any] | None:
     if len(taken) == 0:
         return None
     shown = np.array(sorted(taken.tolist(), key=lambda action: -_spread(steady[:, action]))[:MOST_ACTIONS])
+    low, high = (np.where(np.isnan(end), means, end) for end in (cells.low, cells.high))
     # The scale covers the intervals of reliable cells, and only the means of the others.
-    reliable = np.isfinite(cells.low) & ~cells.rare
-    ends = [np.where(reliable, end, means)[used][:, shown] for end in (cells.low, cells.high)]
+    ends = [np.where(cells.rare, means, end)[used][:, shown] for end in (low, high)]
     scale, rows, decimals = Scale(np.array(ends), 0.04), [], decimals_for(summary)
     for action in shown.tolist():
         marks, texts = [], []
-        for state in used:
-            mean = float(means[state, action])
-            if np.isnan(mean):
-                continue
-            interval = (float(cells.low[state, action]), float(cells.high[state, action]))
-            left, right = (mean if np.isnan(end) else end for end in interval)
+        for state in (z for z in used if not np.isnan(means[z, action])):
+            left, mean, right = (float(each[state, action]) for each in (low, means, high))
             marks.append((scale.at(left), scale.at(mean), scale.at(right), state, bool(cells.rare[state, action])))
             texts.append(f"state {state}: {mean:z,.{decimals}f} ({cells.rounds[state, action]:,.0f} rounds)")
         rows.append({

@@ -290,16 +290,14 @@ class Clickstream:
     def _sampled(self, generator: np.random.Generator) -> tuple[Visits, Codes, Ints]:
         """One visit per second, its documents (n, K) and the index of the one that was shown (n,)."""
         visits = self._usable.one_per_second(generator)
-        documents = np.empty((len(visits), self.n_documents), dtype=np.int32)
-        actions = np.empty(len(visits), dtype=np.int64)
-        uniforms = generator.random(documents.shape)
+        uniforms = generator.random((len(visits), self.n_documents))
+        documents, actions = np.empty(uniforms.shape, dtype=np.int32), np.empty(len(visits), dtype=np.int64)
         draw_documents(visits.pool_documents, visits.pools, visits.shown, uniforms, documents, actions)
         return visits, documents, actions
 
     def _features(self, visits: Visits, documents: Codes) -> Any:
         """(n, K, d) features of every document of a round, in single precision."""
         own = self._document_rows[documents]
-        if self.features != "crossed":
-            return own
-        crossed = own[:, :, None, :] * visits.users[:, None, :, None]
-        return crossed.reshape(*documents.shape, -1)
+        if self.features == "crossed":
+            own = own[:, :, None, :] * visits.users[:, None, :, None]
+        return own.reshape(*documents.shape, -1)
