@@ -96,7 +96,7 @@ def holdout_of(log: BanditLog, model: SwitchingModel) -> Holdout:
     """
     if not isinstance(model.oracle, KnownStates):
         model.require_own_features(log)
-    seen = rounds_seen(log, model)
+    seen = _rounds_seen(log, model)
     if seen == 0:
         return Holdout("unseen", model, log, _labels_ahead(model, log), 0, _baselines(model, log))
     if seen < len(log):
@@ -128,7 +128,7 @@ def _relearned(log: BanditLog, model: SwitchingModel, cut: int) -> Holdout:
     return Holdout("held out", similar, later, _from_round(labels, log, cut), cut, baselines)
 
 
-def rounds_seen(log: BanditLog, model: SwitchingModel) -> int:
+def _rounds_seen(log: BanditLog, model: SwitchingModel) -> int:
     """How many rounds, counted from the first, the model may have been learned from."""
     provenance, n = model.provenance, model.provenance.n_rounds
     if len(log) > n and log[:n].fingerprint() == provenance.fingerprint:

@@ -94,8 +94,9 @@ def _cards(summary: StatesSummary) -> list[dict[str, Any]]:
         contrasts = [each for each in summary.contrasts if each.state == state]
         elsewhere, empty = "elsewhere", "No significant differences from the other states."
         if len(used) == 2:
-            other = f"state {sum(used) - state}"
-            elsewhere, empty = f"in {other}", f"All differences are listed under {other}." if contrasts else empty
+            other = next(each for each in used if each != state)
+            elsewhere = f"in state {other}"
+            empty = f"All differences are listed under state {other}." if contrasts else empty
             contrasts = [each for each in contrasts if _larger_here(each)]
         else:
             contrasts = contrasts[:MOST_CONTRASTS]

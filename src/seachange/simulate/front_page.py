@@ -54,9 +54,8 @@ class _Documents:
 class FrontPage:
     """log rate = b + appeal + Σ_m membership_m (topic_m + swing cos(2π (hour - peak_m) / 24)) - aging days.
 
-    A user's click rate is exp(taste u · membership) times that, relative to the average user.
-
-    ``seed`` draws the documents, the users and the clicks.
+    A user's click rate is exp(taste u · membership) times that, relative to the average user. ``seed`` draws the
+    documents, the users and the clicks.
     """
 
     seed: int = 0
@@ -148,9 +147,9 @@ class FrontPage:
         changes = np.unique(np.concatenate([[0], first, last[last < self.seconds]]))
         there: Bools = (first <= changes[:, None]) & (last > changes[:, None])
         numbers: dict[bytes, int] = {}  # a pool recurs if a document came and went
-        pools = np.array([numbers.setdefault(members.tobytes(), len(numbers)) for members in there])
+        at_changes = np.array([numbers.setdefault(members.tobytes(), len(numbers)) for members in there])
         documents = padded([np.flatnonzero(np.frombuffer(pool, dtype=bool)).tolist() for pool in numbers])
-        pools = pools[np.searchsorted(changes, times, side="right") - 1]
+        pools = at_changes[np.searchsorted(changes, times, side="right") - 1]
         places = generator.random(len(times)) * (documents >= 0).sum(axis=1)[pools]
         return documents[pools, places.astype(np.int64)].astype(np.int64), pools, documents
 
