@@ -103,12 +103,9 @@ def _candidates(policies: PolicySet, spreads: Floats) -> Ints:
 
 def _siblings(part: BanditLog) -> list[list[int]]:
     """For every feature, those it excludes: the other values of its category, and that the value is missing."""
-    spec = part.features
     found: list[list[int]] = [[] for _ in part.context_names]
-    if spec is None:
-        return found
     first = 0
-    for feature in spec.pool or spec.shared:
+    for feature in () if part.features is None else part.features.pool or part.features.shared:
         columns = range(first, first + len(feature.names))
         if isinstance(feature, Category | Hashed) and not feature.several:
             for column in columns:

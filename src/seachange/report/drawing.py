@@ -234,7 +234,6 @@ def values_drawing(series: ValueSeries) -> dict[str, Any]:
         "gaps": main is not None and bool(np.isnan(main.values).any()),
         "low": low,
         "high": high,
-        "end": end,
     }
 
 
