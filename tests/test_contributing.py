@@ -26,8 +26,7 @@ from seachange.cli.commands import app
 from seachange.evaluation.formulas import ESTIMATORS
 from seachange.reading import FORMATS
 from seachange.registry import DEPLOYERS, LEARNERS, ORACLES
-from seachange.report.page import page_of
-from seachange.report.sections import SECTIONS
+from seachange.report.page import SECTIONS, page_of
 
 KINDS = ("none", "shared", "per action")
 PAGE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")

@@ -12,11 +12,11 @@ import numpy as np
 import polars
 
 from seachange.analysis.formatting import count_of, shown_name, stay_text
+from seachange.analysis.states_summary import StatesSummary
 from seachange.outputs import written_whole
 from seachange.protocols import Floats, Ints
 
 if TYPE_CHECKING:
-    from seachange.analysis.states_summary import StatesSummary
     from seachange.experiments.paper_synthetic import StatesResult
     from seachange.experiments.paper_yahoo import Result, StatesByHour
 
@@ -26,8 +26,7 @@ COLORS = (
     "#332288", "#999933", "#882255", "#44AA99", "#F0E442", "#999999",
 )  # fmt: skip
 GRAY = "#555555"
-# A different number than colors, so that states that share a color have different markers.
-MARKERS = "osD^vPX<>*h"
+MARKERS = "osD^vPX<>*h"  # a different number than colors, so that states that share a color have different markers
 
 
 def color_of(state: int) -> str:
@@ -37,17 +36,14 @@ def color_of(state: int) -> str:
 
 def ink_on(color: str) -> str:
     """Black or white, whichever is more readable on ``color``."""
-    red, green, blue = (int(color[i : i + 2], 16) for i in (1, 3, 5))
+    red, green, blue = bytes.fromhex(color[1:])
     return "#000000" if 0.299 * red + 0.587 * green + 0.114 * blue > 140 else "#ffffff"
 
 
 def _canvas(size: tuple[float, float]) -> Any:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=size, dpi=140, layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure
+    return Figure(figsize=size, dpi=140, layout="constrained")
 
 
 def _panels(size: tuple[float, float], rows: int = 1, columns: int = 1, **options: Any) -> tuple[Any, Any]:
@@ -74,24 +70,18 @@ def draw_recovery(
     ``rewards`` are expected rewards by name, in order; the first is emphasized, the last is a dashed reference.
     """
     figure, (above, below) = _panels((9, 5), rows=2, sharex=True, height_ratios=[3, 1])
-    changes = np.flatnonzero(np.diff(states)) + 1
     for i, (name, series) in enumerate(rewards.items()):
         color = GRAY if i == len(rewards) - 1 else COLORS[i]
         line = {"color": color, "lw": 2.2 if i == 0 else 1.3, "ls": "--" if color == GRAY else "-", "zorder": 9 - i}
         above.plot(*_running_mean(series, smoothing), label=name, **line)
-    for change in changes:
-        above.axvline(change, color="#bbbbbb", lw=0.8, zorder=0)
-    above.set_ylabel(f"{unit}\n(mean of {smoothing:,} rounds)")
     above.legend(loc="lower left", bbox_to_anchor=(0, 1.0), ncols=len(rewards), frameon=False, fontsize=9)
-    step = max(1, len(states) // 2000)
-    shown = np.arange(0, len(states), step)
-    below.stackplot(shown, state_probs[shown].T, colors=[*COLORS][: state_probs.shape[1]], alpha=0.75)
-    for change in changes:
+    shown = np.arange(0, len(states), max(1, len(states) // 2000))
+    below.stackplot(shown, state_probs[shown].T, colors=COLORS[: state_probs.shape[1]], alpha=0.75)
+    for change in np.flatnonzero(np.diff(states)) + 1:
+        above.axvline(change, color="#bbbbbb", lw=0.8, zorder=0)
         below.axvline(change, color="black", lw=0.8)
-    below.set_ylim(0, 1)
-    below.set_ylabel("belief")
-    below.set_xlabel("round (lines: changes of the world)")
-    above.set_xlim(0, len(states))
+    above.set(xlim=(0, len(states)), ylabel=f"{unit}\n(mean of {smoothing:,} rounds)")
+    below.set(ylim=(0, 1), ylabel="belief", xlabel="round (lines: changes of the world)")
     _save(figure, path)
 
 
@@ -102,8 +92,7 @@ def draw_reward_by_states(path: Path, rows: Sequence[StatesResult], n_runs: int)
         _draw_band_of_runs(axes, [row for row in rows if row.method == method], color)
     oracle = rows[0].mean / rows[0].oracle_share
     axes.axhline(oracle, color=GRAY, ls="--", lw=1, label="all states and means known")
-    axes.set_xlabel("number of states k")
-    axes.set_ylabel(f"mean reward ({n_runs} runs, band: ± 1 standard deviation)")
+    axes.set(xlabel="number of states k", ylabel=f"mean reward ({n_runs} runs, band: ± 1 standard deviation)")
     axes.set_xticks(sorted({row.n_states for row in rows}))
     axes.legend(frameon=False, loc="lower right")
     _save(figure, path)
@@ -111,9 +100,8 @@ def draw_reward_by_states(path: Path, rows: Sequence[StatesResult], n_runs: int)
 
 def _draw_band_of_runs(axes: Any, rows: Sequence[StatesResult | Result], color: str) -> None:
     """One method's mean against the number of states, and one standard deviation around it."""
-    counts, method = [row.n_states for row in rows], rows[0].method
-    means, spread = np.array([row.mean for row in rows]), np.array([row.std for row in rows])
-    axes.plot(counts, means, color=color, marker="o", ms=4, label=method)
+    counts, means, spread = np.array([(row.n_states, row.mean, row.std) for row in rows], dtype=np.float64).T
+    axes.plot(counts, means, color=color, marker="o", ms=4, label=rows[0].method)
     axes.fill_between(counts, means - spread, means + spread, color=color, alpha=0.15, lw=0)
 
 
@@ -140,13 +128,11 @@ def draw_relative_rates(path: Path, results: Sequence[Result], n_runs: int, note
         mine = [result for result in results if result.horizon == horizon and result.method != "oracle"]
         for method in dict.fromkeys(result.method for result in mine):
             points = [result for result in mine if result.method == method]
-            if method in switching and len(points) > 1:
-                _draw_band_of_runs(axes, points, COLORS[switching.index(method)])
-            elif method not in switching:
-                style = {"IPS": ":", "DR": "--", "POEM": "-."}[method]
+            if style := {"IPS": ":", "DR": "--", "POEM": "-."}.get(method):
                 axes.axhline(points[0].mean, color=GRAY, ls=style, lw=1.2, label=f"{method}, one policy")
-        axes.set_title(horizon)
-        axes.set_xlabel("number of states k")
+            elif len(points) > 1:
+                _draw_band_of_runs(axes, points, COLORS[switching.index(method)])
+        axes.set(title=horizon, xlabel="number of states k")
         axes.set_xticks(sorted({result.n_states for result in mine if result.n_states is not None}))
     runs = f"{n_runs} runs, band: ± 1 standard deviation" if n_runs > 1 else "1 run"
     every[0].set_ylabel(f"click rate relative to random\n({runs})")
@@ -157,15 +143,13 @@ def draw_relative_rates(path: Path, results: Sequence[Result], n_runs: int, note
 
 def draw_states_by_hour(path: Path, found: StatesByHour, note: str) -> None:
     """The state in each hour of each day, and the leading documents in each state."""
-    n_days, n_states, n_hours = found.n_days, found.n_states, 24
+    n_days, n_states = found.n_days, found.n_states
     heights = [max(2, n_days), max(2.5, 0.62 * n_states)]
     figure, (above, below) = _panels((10.5, 6.2), rows=2, height_ratios=heights)
-    for span in found.spans:
-        above.barh(span.day, span.end - span.first, left=span.first, height=0.82, color=color_of(span.state), lw=0)
-    above.set_ylim(n_days - 0.5, -0.5)
+    for day, first, end, state in found.spans:
+        above.barh(day, end - first, left=first, height=0.82, color=color_of(state), lw=0)
     above.set_yticks(range(n_days), [f"day {day + 1}" for day in range(n_days)])
-    above.set_xlim(0, n_hours)
-    above.set_xticks(range(0, n_hours + 1, 3))
+    above.set(xlim=(0, 24), ylim=(n_days - 0.5, -0.5), xticks=range(0, 25, 3))
     above.set_xlabel("hour since the first visit of the day")
     above.set_title(
         f"{found.hour_share:.0%} of rounds are in the likeliest state of their hour "
@@ -175,14 +159,13 @@ def draw_states_by_hour(path: Path, found: StatesByHour, note: str) -> None:
     for state, leaders in enumerate(found.leaders):
         start = 0.0
         for i, (name, share) in enumerate(leaders):
-            below.barh(state, share, left=start, height=0.78, color=color_of(state), alpha=1 - 0.27 * i, lw=0)
-            ink = ink_on(color_of(state)) if i == 0 else "black"
+            bar = below.barh(state, share, left=start, height=0.78, color=color_of(state), alpha=1 - 0.27 * i, lw=0)
             if share > 0.06:
-                below.text(start + share / 2, state, f"{name}", ha="center", va="center", fontsize=7, color=ink)
+                ink = ink_on(color_of(state)) if i == 0 else "black"
+                below.bar_label(bar, [name], label_type="center", fontsize=7, color=ink)
             start += share
-    below.set_ylim(n_states - 0.5, -0.5)
     below.set_yticks(range(n_states), [f"state {state}" for state in range(n_states)])
-    below.set_xlim(0, 1)
+    below.set(xlim=(0, 1), ylim=(n_states - 0.5, -0.5))
     below.set_xlabel("share of the state's time in which a document had the highest click rate (top three)")
     figure.supxlabel(note, fontsize=8, color=GRAY)
     _save(figure, path)
@@ -190,16 +173,13 @@ def draw_states_by_hour(path: Path, found: StatesByHour, note: str) -> None:
 
 # The states of a log
 
-# At most this many actions are shown, those taken most often.
-MOST_ACTIONS = 15
+MOST_ACTIONS = 15  # at most this many actions are shown, those taken most often
 # A column of the strip belongs to a state with at least this share of it; with two states, one always has.
 MOSTLY = 0.49
-# Height of the panels over time, in inches.
-OVER_TIME = 3.4
+OVER_TIME = 3.4  # height of the panels over time, in inches
 EMPTY = "#bbbbbb"
 TITLE: dict[str, Any] = {"loc": "left", "fontsize": 10, "fontweight": "bold"}
-# With more states, the transition matrix shows colors without numbers.
-MOST_WRITTEN = 12
+MOST_WRITTEN = 12  # with more states, the transition matrix shows colors without numbers
 
 
 def draw_states(path: Path, summary: StatesSummary) -> None:
@@ -207,9 +187,8 @@ def draw_states(path: Path, summary: StatesSummary) -> None:
     n_actions = min(summary.n_actions, MOST_ACTIONS)
     below = float(np.clip(0.32 * n_actions * max(1.0, len(summary.in_use) / 4), 3.4, 9))
     figure = _canvas((11, OVER_TIME + below))
-    grid = figure.add_gridspec(
-        3, 2, height_ratios=[0.35 if summary.n_chains == 1 else 0.01, 1.7, below], width_ratios=[1.5, 1]
-    )
+    heights = [0.35 if summary.n_chains == 1 else 0.01, 1.7, below]
+    grid = figure.add_gridspec(3, 2, height_ratios=heights, width_ratios=[1.5, 1])
     strip, over_time = figure.add_subplot(grid[0, :]), figure.add_subplot(grid[1, :])
     _draw_segments(strip, summary)
     _draw_bands(over_time, summary)
@@ -235,10 +214,9 @@ def _draw_segments(axes: Any, summary: StatesSummary) -> None:
         where += f" of {summary.n_chains:,} sequences"
     axes.set_title(f"{found} {where}", loc="left", fontsize=12, fontweight="bold")
     axes.axis("off")
-    bands = summary.bands
     if summary.n_chains > 1:
         return
-    shares = np.nan_to_num(bands.shares)
+    bands, shares = summary.bands, np.nan_to_num(summary.bands.shares)
     likeliest = np.where(shares.max(axis=1) >= MOSTLY, np.argmax(shares, axis=1), -1)
     edges = np.flatnonzero(np.diff(likeliest, prepend=-2, append=-2))
     whole = bands.edges[-1] - bands.edges[0]
@@ -246,26 +224,23 @@ def _draw_segments(axes: Any, summary: StatesSummary) -> None:
         state, low, high = int(likeliest[first]), bands.edges[first], bands.edges[last]
         if state < 0:
             continue
-        low_high = _positions(summary, np.array([low, high, (low + high) / 2]))
-        axes.axvspan(low_high[0], low_high[1], color=color_of(state), lw=0)
+        left, right, middle = _positions(summary, np.array([low, high, (low + high) / 2]))
+        axes.axvspan(left, right, color=color_of(state), lw=0)
         if high - low > 0.012 * whole:
-            ink = ink_on(color_of(state))
             place = {"ha": "center", "va": "center", "transform": axes.get_xaxis_transform()}
-            axes.text(low_high[2], 0.45, str(state), fontsize=9, color=ink, **place)
+            axes.text(middle, 0.45, str(state), fontsize=9, color=ink_on(color_of(state)), **place)
 
 
 def _draw_bands(axes: Any, summary: StatesSummary) -> None:
     """Probability of each state, stacked; states without rounds are combined in gray."""
-    bands = summary.bands
+    bands, used = summary.bands, summary.in_use
     edges = _positions(summary, np.repeat(bands.edges, 2)[1:-1])
     steps = np.repeat(np.nan_to_num(bands.shares), 2, axis=0)
-    used = summary.in_use
     others = np.delete(steps, used, axis=1).sum(axis=1)
     colors = [*(color_of(state) for state in used), EMPTY]
     axes.stackplot(edges, np.vstack([steps[:, used].T, others]), colors=colors, lw=0, alpha=0.75)
-    axes.set_ylim(0, 1)
-    axes.set_xlim(edges[0], edges[-1])
-    axes.set_yticks([0, 0.5, 1] if summary.has_probs or summary.n_chains > 1 else [])
+    ticks = [0, 0.5, 1] if summary.has_probs or summary.n_chains > 1 else []
+    axes.set(xlim=(edges[0], edges[-1]), ylim=(0, 1), yticks=ticks)
     axes.set_ylabel("share of rounds" if summary.n_chains > 1 else "probability of state" if summary.has_probs else "")
     axes.set_xlabel({"date": "", "seconds": "time, seconds"}.get(summary.axis.kind, summary.axis.kind))
     axes.spines[["top", "right"]].set_visible(False)
@@ -281,13 +256,11 @@ def _draw_bands(axes: Any, summary: StatesSummary) -> None:
 
 def _draw_rewards(axes: Any, summary: StatesSummary, inches: float) -> None:
     """Mean reward of each action in each state; hollow marks have few rounds."""
-    cells = summary.cells
+    cells, used = summary.cells, summary.in_use
     actions = np.sort(np.argsort(-cells.rounds.sum(axis=0), kind="stable")[:MOST_ACTIONS])
-    used = summary.in_use
-    spread = 0.7 / len(used)
     for place, state in enumerate(used):
         color, marker = color_of(state), MARKERS[state % len(MARKERS)]
-        heights = np.arange(len(actions)) + (place - (len(used) - 1) / 2) * spread
+        heights = np.arange(len(actions)) + (place - (len(used) - 1) / 2) * (0.7 / len(used))
         means = cells.means[state, actions]
         bars = np.maximum(np.nan_to_num([means - cells.low[state, actions], cells.high[state, actions] - means]), 0)
         for rare in (False, True):
@@ -297,7 +270,9 @@ def _draw_rewards(axes: Any, summary: StatesSummary, inches: float) -> None:
             axes.errorbar(means[shown], heights[shown], xerr=bars[:, shown], **style)
     for line in np.arange(len(actions) - 1) + 0.5:
         axes.axhline(line, color="#dddddd", lw=0.7, zorder=0)
-    axes.set_yticks(np.arange(len(actions)), [_text(summary.action_names[action]) for action in actions])
+    # Matplotlib reads dollars as formulas.
+    names = [shown_name(summary.action_names[action]).replace("$", r"\$") for action in actions]
+    axes.set_yticks(np.arange(len(actions)), names)
     axes.set_ylim(len(actions) - 0.5, -0.5)
     axes.tick_params(axis="y", length=0)
     axes.spines[["top", "right", "left"]].set_visible(False)
@@ -324,12 +299,10 @@ def _draw_transitions(axes: Any, summary: StatesSummary) -> None:
         leaving, names = np.column_stack([leaving, 1 - leaving.sum(axis=1)]), [*names, "others"]
     axes.set_title("Next state", **TITLE)
     axes.imshow(np.nan_to_num(leaving), cmap="Greys", vmin=0, vmax=1.25, aspect="auto")
-    for i in range(size if size <= MOST_WRITTEN else 0):
-        for j in range(len(names)):
-            share = leaving[i, j]
-            if i != j and not np.isnan(share):
-                color = "white" if share > 0.6 else "black"
-                axes.text(j, i, f"{share:.0%}", ha="center", va="center", fontsize=8, color=color)
+    for (i, j), share in np.ndenumerate(leaving) if size <= MOST_WRITTEN else ():
+        if i != j and not np.isnan(share):
+            color = "white" if share > 0.6 else "black"
+            axes.text(j, i, f"{share:.0%}", ha="center", va="center", fontsize=8, color=color)
     stays = {state: _stay(summary, state) for state in used}
     axes.set_yticks(np.arange(size), [f"{state}  ({stay})" if stay else str(state) for state, stay in stays.items()])
     axes.set_xticks(np.arange(len(names)), names)
@@ -350,9 +323,7 @@ def _draw_stays(axes: Any, summary: StatesSummary) -> None:
         axes.annotate(_stay(summary, state), (shown[place], place), (5, 0), textcoords="offset points", va="center",
                       fontsize=9)  # fmt: skip
     axes.set_yticks(places, [f"state {state}" for state in used])
-    axes.set_ylim(len(used) - 0.4, -0.6)
-    axes.set_xlim(0, 1.35 * max(shown.max(), 1.0))
-    axes.set_xticks([])
+    axes.set(xlim=(0, 1.35 * max(shown.max(), 1.0)), ylim=(len(used) - 0.4, -0.6), xticks=[])
     axes.tick_params(length=0, labelsize=9)
     axes.spines[["top", "right", "bottom"]].set_visible(False)
 
@@ -369,8 +340,7 @@ def _draw_evidence(axes: Any, summary: StatesSummary) -> None:
     axes.set_title("How many states?", **TITLE)
     if evidence is None or len(evidence.counts) < 2:
         axes.axis("off")
-        source = "from change-point detection" if summary.oracle == "change-point" else "given"
-        text = f"{summary.n_states} ({source})"
+        text = f"{summary.n_states} ({'from change-point detection' if summary.oracle == 'change-point' else 'given'})"
         if evidence is not None:
             text = f"{summary.n_states} ({'too few rounds for more' if evidence.counts else 'given'})."
             text += f"\nBIC: {evidence.bic:,.0f}; with one state: {evidence.single_state_bic:,.0f}\n(lower is better)."
@@ -384,8 +354,8 @@ def _draw_evidence(axes: Any, summary: StatesSummary) -> None:
     axes.plot(numbers, by_bic, color=GRAY, lw=1, ls="--", marker="x", ms=4)
     axes.errorbar(numbers, held_out, yerr=errors, color="black", marker="o", ms=4, lw=1.3, elinewidth=1.2)
     if summary.n_states in numbers:
-        chosen = numbers.index(summary.n_states)
-        axes.plot(summary.n_states, held_out[chosen], "o", ms=11, mfc="none", color="black")
+        chosen = held_out[numbers.index(summary.n_states)]
+        axes.plot(summary.n_states, chosen, "o", ms=11, mfc="none", color="black")
     above, below = ("bottom", "top") if held_out[-1] >= by_bic[-1] else ("top", "bottom")
     aside = {"textcoords": "offset points", "fontsize": 8}
     axes.annotate("held out", (numbers[-1], held_out[-1]), (6, 0), va=above, **aside)
@@ -397,8 +367,3 @@ def _draw_evidence(axes: Any, summary: StatesSummary) -> None:
     axes.set_xlabel(f"states, {where}" if where else "states", fontsize=9)
     axes.set_ylabel("gain over one state\n(log-likelihood)", fontsize=9)
     axes.spines[["top", "right"]].set_visible(False)
-
-
-def _text(name: str) -> str:
-    """A name as plain text: matplotlib reads dollars as formulas."""
-    return shown_name(name).replace("$", r"\$")

@@ -13,8 +13,7 @@ from report.pages import Elements, learned, two_worlds, words
 from seachange.analysis.report_content import report_content
 from seachange.errors import SeachangeWarning
 from seachange.report.layout import Section
-from seachange.report.page import page_of
-from seachange.report.sections import SECTIONS
+from seachange.report.page import SECTIONS, page_of
 
 
 def later(**asked):
@@ -86,10 +85,10 @@ def test_a_new_section_needs_no_change_of_the_page(content):
     section = Section(
         "sizes",
         lambda _: "Sizes",
-        lambda content: {"n_rounds": content.origin.n_rounds, "figure": {"points": [1, 2]}},
+        lambda content: {"n_rounds": content.states.n_rounds, "figure": {"points": [1, 2]}},
         '<h2>Sizes</h2><p>{{ count_of(n_rounds, "round") }}, {{ chip(0) }}</p>',
     )
     page = page_of(content, (*SECTIONS, section))
-    assert f"Sizes {content.origin.n_rounds:,} round" in words(page)
+    assert f"Sizes {content.states.n_rounds:,} round" in words(page)
     assert '"sizes":{"points":[1,2]}' in page
     assert page.count("<section ") == len(SECTIONS) + 1

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal, TypeVar
 
 import numpy as np
@@ -36,16 +37,14 @@ from seachange.states.labels import KnownStates, StateLabels, labels_from_states
 
 # If a model was learned from the whole log, a similar one is learned from this share and evaluated on the rest.
 TRAINING_SHARE = 0.6
-# Blocks of time; a policy without states is learned from all but one of them and evaluated on that one.
-BLOCKS = 3
+BLOCKS = 3  # blocks of time; a policy without states is learned from all but one of them and evaluated on that one
 # Why nothing is evaluated on its own training data.
 IN_SAMPLE_BIAS = "policies look better than they are on the rounds they were learned from"
 
 POOLED = "one policy, learned without states"
 
 HoldoutKind = Literal["unseen", "rest", "held out"]
-# The first one gives the headline; the others are listed beside it.
-ESTIMATORS = ("dr", "snips", "ips", "dm")
+ESTIMATORS = ("dr", "snips", "ips", "dm")  # the first one gives the headline; the others are listed beside it
 NO_PROPENSITIES = Reason(
     "propensities",
     "The log has no propensities, and estimating the value of another policy needs them.",
@@ -97,7 +96,7 @@ def holdout_of(log: BanditLog, model: SwitchingModel) -> Holdout:
     """
     if not isinstance(model.oracle, KnownStates):
         model.require_own_features(log)
-    seen = rounds_seen(log, model)
+    seen = _rounds_seen(log, model)
     if seen == 0:
         return Holdout("unseen", model, log, _labels_ahead(model, log), 0, _baselines(model, log))
     if seen < len(log):
@@ -106,10 +105,8 @@ def holdout_of(log: BanditLog, model: SwitchingModel) -> Holdout:
     try:
         return _relearned(log, model, round(TRAINING_SHARE * len(log)))
     except SeachangeError as error:
-        problem = (
-            "The model was learned from these rounds, and a similar model cannot be learned from the first "
-            f"{TRAINING_SHARE:.0%} of them: {str(error).rstrip('.')}."
-        )
+        problem = "The model was learned from these rounds, and a similar model cannot be learned from the first "
+        problem += f"{TRAINING_SHARE:.0%} of them: {str(error).rstrip('.')}."
         raise NoEstimateError((Reason("holdout", problem, ("use a later log",)),), can_force=False) from error
 
 
@@ -131,7 +128,7 @@ def _relearned(log: BanditLog, model: SwitchingModel, cut: int) -> Holdout:
     return Holdout("held out", similar, later, _from_round(labels, log, cut), cut, baselines)
 
 
-def rounds_seen(log: BanditLog, model: SwitchingModel) -> int:
+def _rounds_seen(log: BanditLog, model: SwitchingModel) -> int:
     """How many rounds, counted from the first, the model may have been learned from."""
     provenance, n = model.provenance, model.provenance.n_rounds
     if len(log) > n and log[:n].fingerprint() == provenance.fingerprint:
@@ -233,33 +230,39 @@ def compare_policies(holdout: Holdout, confidence: float, seed: int) -> Comparis
     notes: list[Note] = []
     log, policies, labels = holdout.log, holdout.model.policies, holdout.labels
 
-    def attempt(subject: str, estimate: Callable[[], Result]) -> tuple[Result | None, tuple[Reason, ...]]:
+    def noted(subject: str, estimate: Callable[[], Result]) -> tuple[Result | None, tuple[Reason, ...]]:
         with collect_notes(notes, subject):
-            try:
-                return estimate(), ()
-            except (RefusedError, LogError) as error:
-                return None, refusals_of(error, log)
+            return attempt(log, estimate)
 
-    def single(baseline: Baseline) -> PolicyValue:
-        def estimate() -> ValueEstimate:
-            return evaluate(log, baseline.policy, ESTIMATORS[:1], labels=baseline.labels, confidence=confidence)[0]
+    def value(role: Role, name: str, estimate: Callable[[], ValueEstimate], pooled: bool = False) -> PolicyValue:
+        return PolicyValue(role, name, *noted(name, estimate), pooled)
 
-        return PolicyValue("single", baseline.name, *attempt(baseline.name, estimate), baseline.pooled)
+    def single(baseline: Baseline) -> ValueEstimate:
+        return evaluate(log, baseline.policy, ESTIMATORS[:1], labels=baseline.labels, confidence=confidence)[0]
 
     def replay() -> ValueEstimate:
         return evaluate_online(log, holdout.model.deployer(), "dr-ns", confidence=confidence, seed=seed)
 
-    name, replayed = "switching" if holdout.switches else "the policy", "the deployment, replayed on the log"
-    logging = PolicyValue(
-        "logging", "the logging policy", *attempt("the logging policy", lambda: evaluate_logging(log, confidence))
-    )
-    online = PolicyValue("deployment", replayed, *attempt(replayed, replay)) if holdout.switches else None
-    found, refusals = attempt(name, lambda: evaluate(log, policies, ESTIMATORS, confidence=confidence, labels=labels))
-    diagnostics, _ = attempt(name, lambda: diagnose(log, policies, labels))
-    singles = tuple(single(each) for each in holdout.baselines)
+    def difference(other: PolicyValue, baseline: Baseline | None) -> Difference | None:
+        """How much more switching would earn than a ``baseline``, or than the log did."""
+        if switching.estimate is None or other.estimate is None:
+            return None
+        if holdout.hindsight:
+            return worst_case_difference(switching.estimate, other.estimate)
+        policy, blocks = (baseline.policy, baseline.labels) if baseline else (None, None)
+        with collect_notes([]):  # the estimates already have these notes
+            return evaluate_difference(log, policies, policy, labels=labels, other_labels=blocks, confidence=confidence)
+
+    name = "switching" if holdout.switches else "the policy"
+    logging = value("logging", "the logging policy", lambda: evaluate_logging(log, confidence))
+    online = value("deployment", "the deployment, replayed on the log", replay) if holdout.switches else None
+    found, refusals = noted(name, lambda: evaluate(log, policies, ESTIMATORS, confidence=confidence, labels=labels))
+    diagnostics, _ = noted(name, lambda: diagnose(log, policies, labels))
+    baselines = holdout.baselines
+    singles = tuple(value("single", each.name, partial(single, each), each.pooled) for each in baselines)
     by_state: list[ValueEstimate | None] | None = None
     if holdout.switches and found and not holdout.hindsight:
-        by_state, _ = attempt("", lambda: evaluate_states(log, policies, labels, confidence=confidence))
+        by_state, _ = noted("", lambda: evaluate_states(log, policies, labels, confidence=confidence))
     switching = PolicyValue("switching", name, found[0] if found else None, refusals)
     if holdout.hindsight and online is not None:
         switching = replace(online, role="switching", name=name)
@@ -270,10 +273,8 @@ def compare_policies(holdout: Holdout, confidence: float, seed: int) -> Comparis
         logging=logging,
         singles=singles,
         best_single=best,
-        over_logging=_difference(holdout, switching, logging, None, confidence),
-        over_single=None
-        if best is None
-        else _difference(holdout, switching, singles[best], holdout.baselines[best], confidence),
+        over_logging=difference(logging, None),
+        over_single=None if best is None else difference(singles[best], baselines[best]),
         others=tuple(found or ()) if not holdout.hindsight else (),
         by_state=tuple(by_state or ()),
         online=online,
@@ -282,20 +283,12 @@ def compare_policies(holdout: Holdout, confidence: float, seed: int) -> Comparis
     )
 
 
-def _difference(
-    holdout: Holdout, switching: PolicyValue, other: PolicyValue, baseline: Baseline | None, confidence: float
-) -> Difference | None:
-    """How much more switching would earn than a ``baseline``, or than the log did."""
-    if switching.estimate is None or other.estimate is None:
-        return None
-    if holdout.hindsight:
-        return worst_case_difference(switching.estimate, other.estimate)
-    policies, labels = holdout.model.policies, holdout.labels
-    policy, blocks = (baseline.policy, baseline.labels) if baseline else (None, None)
-    with collect_notes([]):  # the estimates already have these notes
-        return evaluate_difference(
-            holdout.log, policies, policy, labels=labels, other_labels=blocks, confidence=confidence
-        )
+def attempt(log: BanditLog, estimate: Callable[[], Result]) -> tuple[Result | None, tuple[Reason, ...]]:
+    """An estimate, or the reasons why ``log`` does not support it."""
+    try:
+        return estimate(), ()
+    except (RefusedError, LogError) as error:
+        return None, refusals_of(error, log)
 
 
 def refusals_of(error: RefusedError | LogError, log: BanditLog) -> tuple[Reason, ...]:

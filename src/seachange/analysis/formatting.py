@@ -44,9 +44,8 @@ def describe_contrast(contrast: Contrast, elsewhere: str = "elsewhere", longest:
     action = None if contrast.action is None else f"'{shown_name(contrast.action, longest)}'"
     if contrast.feature is None:
         gap, own, other = _same_decimals(abs(here - there), here, there, figures=2, minus=minus)
-        return (
-            f"{action} earns {gap} {'more' if here > there else 'less'} than {elsewhere} ({own} vs. {other}, {errors})"
-        )
+        more = "more" if here > there else "less"
+        return f"{action} earns {gap} {more} than {elsewhere} ({own} vs. {other}, {errors})"
     step = "" if contrast.step is None else f" +{contrast.step:.3g}"
     feature = f"'{shown_name(contrast.feature, longest)}'{step}"
     if contrast.scale == "log-odds":
@@ -65,9 +64,8 @@ def decimals_for(summary: StatesSummary) -> int:
     halves = (summary.cells.high - summary.cells.low) / 2
     usable = np.isfinite(halves) & (halves > 0)
     usual = usable & ~summary.cells.rare
-    if not usable.any():
-        return 3
-    return int(np.clip(1 - np.floor(np.log10(np.median(halves[usual if usual.any() else usable]))), 0, 9))
+    half = np.median(halves[usual if usual.any() else usable]) if usable.any() else 0.01
+    return int(np.clip(1 - np.floor(np.log10(half)), 0, 9))
 
 
 def stay_text(summary: StatesSummary, state: int) -> tuple[str, str]:

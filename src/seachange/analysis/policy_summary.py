@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -48,18 +48,15 @@ class PolicySummary:
 def summarize_policies(log: BanditLog, policies: PolicySet, learned_from: Ints) -> PolicySummary:
     """Means over rounds spread evenly over ``log``; ``learned_from`` (L,) is stored beside them."""
     most = max(min(MOST_ROWS, MOST_ENTRIES // (len(policies) * log.n_actions)), 1)
-    rounds = _spread_evenly(len(log), most)
-    part = log.take(rounds)
-    probs = policies.advice(part.contexts, part.action_mask).mean(axis=0)
-    first = policies[0]
+    part, first = log.take(_spread_evenly(len(log), most)), policies[0]
     return PolicySummary(
         action_names=log.action_names,
-        probs=np.asarray(probs),
+        probs=np.asarray(policies.advice(part.contexts, part.action_mask).mean(axis=0)),
         logging=np.bincount(log.actions, minlength=log.n_actions) / len(log),
         effects=_effects(part, policies),
         n_situations=len(first.contexts) if isinstance(first, TabularPolicy) else None,
-        n_sampled=len(rounds),
-        n_effect_rows=len(_spread_evenly(len(rounds), MOST_EFFECT_ROWS)),
+        n_sampled=len(part),
+        n_effect_rows=len(_spread_evenly(len(part), MOST_EFFECT_ROWS)),
         learned_from=tuple(learned_from.tolist()),
     )
 
@@ -82,9 +79,8 @@ def _effects(part: BanditLog, policies: PolicySet) -> tuple[Effect, ...]:
     flat = part.contexts.reshape(-1, part.joint.n_features)
     binary, spreads = ((flat == 0) | (flat == 1)).all(axis=0), flat.std(axis=0)
     low, high = (np.where(binary, end, flat.mean(axis=0) + sign * spreads) for end, sign in ((0.0, -1), (1.0, 1)))
-    tables = {
-        i: _effect_of(part, policies, i, low[i], high[i], siblings[i]) for i in _candidates(policies, spreads).tolist()
-    }
+    features = _candidates(policies, spreads).tolist()
+    tables = {i: _effect_of(part, policies, i, (low[i], high[i]), siblings[i]) for i in features}
     found: list[Effect] = []
     for state in range(len(policies)):
         mine = [(i, block, float(e)) for i, table in tables.items() for block, e in enumerate(table[state])]
@@ -107,12 +103,9 @@ def _candidates(policies: PolicySet, spreads: Floats) -> Ints:
 
 def _siblings(part: BanditLog) -> list[list[int]]:
     """For every feature, those it excludes: the other values of its category, and that the value is missing."""
-    spec = part.features
     found: list[list[int]] = [[] for _ in part.context_names]
-    if spec is None:
-        return found
     first = 0
-    for feature in spec.pool or spec.shared:
+    for feature in () if part.features is None else part.features.pool or part.features.shared:
         columns = range(first, first + len(feature.names))
         if isinstance(feature, Category | Hashed) and not feature.several:
             for column in columns:
@@ -121,10 +114,8 @@ def _siblings(part: BanditLog) -> list[list[int]]:
     return found
 
 
-def _effect_of(
-    part: BanditLog, policies: PolicySet, feature: int, low: float, high: float, siblings: Sequence[int]
-) -> Floats:
-    """(L, K) how much more often each action is taken at ``high`` than at ``low``.
+def _effect_of(part: BanditLog, policies: PolicySet, feature: int, ends: Any, siblings: list[int]) -> Floats:
+    """(L, K) how much more often each action is taken at the second of two ``ends`` than at the first.
 
     (L, 1) if features belong to actions: how much more often an action is taken if its own feature is high. Values of a
     category exclude each other: rounds with another value are given this one and compared with what they were.
@@ -136,12 +127,11 @@ def _effect_of(
         before = policies.advice(contexts).mean(axis=0)
         contexts[:, siblings], contexts[:, feature] = 0.0, 1.0
         return np.asarray(policies.advice(contexts).mean(axis=0) - before)
-    ends = []
-    shared, rows = part.joint.kind == "shared", np.arange(len(part))
+    taken, shared, rows = [], part.joint.kind == "shared", np.arange(len(part))
     own = (rows * part.n_actions) // len(part)
-    for end in (low, high):
+    for end in ends:
         contexts = part.contexts.copy()
         contexts[(rows, feature) if shared else (rows, own, feature)] = end
         probs = policies.advice(contexts, part.action_mask)
-        ends.append(probs.mean(axis=0) if shared else probs[rows, :, own].mean(axis=0)[:, None])
-    return np.asarray(ends[1] - ends[0])
+        taken.append(probs.mean(axis=0) if shared else probs[rows, :, own].mean(axis=0)[:, None])
+    return np.asarray(taken[1] - taken[0])

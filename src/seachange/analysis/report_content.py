@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from typing import Any
 
@@ -15,6 +17,7 @@ from seachange.analysis.comparison import (
     Holdout,
     HoldoutKind,
     Note,
+    attempt,
     collect_notes,
     compare_policies,
     holdout_of,
@@ -28,7 +31,7 @@ from seachange.analysis.states_summary import as_document as states_document
 from seachange.analysis.timeline import dates_or_seconds
 from seachange.analysis.value_series import ValueSeries, value_series
 from seachange.engine import stage
-from seachange.errors import LogError, RefusedError, SeachangeError
+from seachange.errors import RefusedError, SeachangeError
 from seachange.evaluation.diagnostics import Reason
 from seachange.evaluation.theorems import ModelBounds, model_bounds
 from seachange.log.bandit_log import BanditLog
@@ -37,10 +40,8 @@ from seachange.model_file import Provenance
 from seachange.params import Params
 from seachange.protocols import Floats
 
-# The state of a round is clear from this probability on.
-CLEAR = 0.9
-# The mean reward over time is smoothed over one in this many columns of the figure.
-SMOOTHED_OVER = 60
+CLEAR = 0.9  # the state of a round is clear from this probability on
+SMOOTHED_OVER = 60  # the mean reward over time is smoothed over one in this many columns of the figure
 PACKAGES = ("seachange", "numpy", "scipy", "numba", "scikit-learn", "polars")
 
 
@@ -56,32 +57,11 @@ class HoldoutSummary:
     certain: bool = True  # whether it is known which rounds the model was learned from
 
 
-@dataclass(frozen=True)
-class Origin:
-    """Where a report comes from."""
-
-    log: str
-    model: str
-    commands: tuple[str, ...]  # the command that made the report, and others to try
-    propensity_source: str
-    n_rounds: int
-    n_dropped: int
-    time_range: tuple[str, str] | None
-    reward_range: tuple[float, float]
-    fingerprint: str
-    oracle: str
-    oracle_settings: dict[str, Any]
-    learner: str
-    learner_settings: dict[str, Any]
-    choice: str | None
-    versions: dict[str, str]
-
-
 @dataclass(frozen=True, eq=False)
 class ReportContent:
     """The content of a report."""
 
-    origin: Origin
+    origin: dict[str, Any]  # names, commands, settings and versions, as in the JSON document
     learned_from: Provenance
     holdout: HoldoutSummary
     comparison: Comparison | None
@@ -92,7 +72,7 @@ class ReportContent:
     policies: PolicySummary
     values: ValueSeries | None
     values_refusals: tuple[Reason, ...]
-    bounds: ModelBounds | None
+    bounds: ModelBounds | None  # None if the log supports none
 
 
 def report_content(
@@ -105,10 +85,14 @@ def report_content(
     confidence: float = 0.95,
     seed: int = 0,
 ) -> ReportContent:
-    """Compute the content of a report; estimates that the log cannot support come with reasons instead."""
+    """Compute the content of a report; estimates that the log cannot support come with reasons instead.
+
+    ``commands`` are the one that makes the report, and others to try.
+    """
     holdout: Holdout | None = None
     refusals: tuple[Reason, ...] = ()
     notes: list[Note] = []
+    bounds: ModelBounds | None = None
     try:
         with stage("Preparing held-out rounds"), collect_notes(notes):
             holdout = holdout_of(log, model)
@@ -116,16 +100,20 @@ def report_content(
         refusals = refusals_of(error, log)
     with stage("Evaluating the policies"):
         comparison = None if holdout is None else compare_policies(holdout, confidence, seed)
-    with stage("Evaluating the policies over time"):
-        values, values_refusals = _values(holdout, comparison, confidence)
+    values: ValueSeries | None = None
+    values_refusals: tuple[Reason, ...] = ()
+    if holdout is not None and comparison is not None:
+        best = None if comparison.best_single is None else holdout.baselines[comparison.best_single]
+        with stage("Evaluating the policies over time"), collect_notes([]):  # the comparison already has these notes
+            values, values_refusals = attempt(log, partial(value_series, holdout, best, confidence))
     with stage("Summarizing the states"):
         labels = model.oracle.predict(log)
         fitted_here = log.fingerprint() == model.provenance.fingerprint
-        states = summarize_states(log, model.oracle, labels, confidence, fitted_here)
-        probs = labels.state_probs
-        clear_share = None if probs is None else float((probs.max(axis=1) >= CLEAR).mean())
+        states, probs = summarize_states(log, model.oracle, labels, confidence, fitted_here), labels.state_probs
+    with suppress(SeachangeError):
+        bounds = model_bounds(log, model)
     return ReportContent(
-        origin=_origin(log, model, log_name, model_name, tuple(commands)),
+        origin={"log": log_name, "model": model_name, "commands": tuple(commands)} | _origin(log, model),
         learned_from=model.provenance,
         holdout=HoldoutSummary(
             kind=None if holdout is None else holdout.kind,
@@ -138,54 +126,29 @@ def report_content(
         comparison=comparison,
         notes=(*merge_notes(notes), *(comparison.notes if comparison is not None else ())),
         states=states,
-        clear_share=clear_share,
+        clear_share=None if probs is None else float((probs.max(axis=1) >= CLEAR).mean()),
         mean_rewards=_mean_rewards(log, states),
         policies=summarize_policies(log, model.policies, model.labels.counts),
         values=values,
         values_refusals=values_refusals,
-        bounds=_bounds(log, model),
+        bounds=bounds,
     )
 
 
 def as_document(content: ReportContent) -> dict[str, Any]:
     """The content as JSON values, with null for NaN."""
-    values, bounds = content.values, content.bounds
+    names = ("origin", "learned_from", "holdout", "comparison", "notes", "policies")
     document: dict[str, Any] = json_value(
-        {
-            "origin": content.origin,
-            "learned_from": content.learned_from,
-            "holdout": content.holdout,
-            "comparison": content.comparison,
-            "notes": content.notes,
-            "policies": content.policies,
-            "values_over_time": values,
+        {name: getattr(content, name) for name in names}
+        | {
+            "values_over_time": content.values,
             "values_over_time_refusals": content.values_refusals,
-            "bounds": bounds and bounds_document(bounds),
+            "bounds": content.bounds and bounds_document(content.bounds),
         }
     )
-    if values:
-        document["values_over_time"]["axis"] = values.axis.kind
+    if content.values:
+        document["values_over_time"]["axis"] = content.values.axis.kind
     return document | {"states": states_document(content.states) | {"clear_share": content.clear_share}}
-
-
-def _values(
-    holdout: Holdout | None, comparison: Comparison | None, confidence: float
-) -> tuple[ValueSeries | None, tuple[Reason, ...]]:
-    if holdout is None or comparison is None:
-        return None, ()
-    best = None if comparison.best_single is None else holdout.baselines[comparison.best_single]
-    try:
-        with collect_notes([]):  # the comparison already has these notes
-            return value_series(holdout, best, confidence), ()
-    except (RefusedError, LogError) as error:
-        return None, refusals_of(error, holdout.log)
-
-
-def _bounds(log: BanditLog, model: SwitchingModel) -> ModelBounds | None:
-    try:
-        return model_bounds(log, model)
-    except SeachangeError:
-        return None
 
 
 def _mean_rewards(log: BanditLog, states: StatesSummary) -> Floats | None:
@@ -205,25 +168,22 @@ def _mean_rewards(log: BanditLog, states: StatesSummary) -> Floats | None:
     return np.asarray(np.divide(totals, counts, out=np.full(n_columns, np.nan), where=counts > 0))
 
 
-def _origin(log: BanditLog, model: SwitchingModel, log_name: str, model_name: str, commands: tuple[str, ...]) -> Origin:
-    rewards = log.rewards
-    return Origin(
-        log=log_name,
-        model=model_name,
-        commands=commands,
-        propensity_source=log.propensity_source,
-        n_rounds=len(log),
-        n_dropped=sum(count for _, count in log.dropped),
-        time_range=None if log.times is None else (str(log.times.min()), str(log.times.max())),
-        reward_range=(float(np.nanmin(rewards)), float(np.nanmax(rewards))),
-        fingerprint=log.fingerprint(),
-        oracle=type(model.oracle).__name__,
-        oracle_settings=_settings(model.oracle),
-        learner=type(model.learner).__name__,
-        learner_settings=_settings(model.learner),
-        choice=None if model.choice is None else model.choice.reason,
-        versions={"python": platform.python_version(), **{name: version(name) for name in PACKAGES}},
-    )
+def _origin(log: BanditLog, model: SwitchingModel) -> dict[str, Any]:
+    """Facts about the log, and how the model was made."""
+    return {
+        "propensity_source": log.propensity_source,
+        "n_rounds": len(log),
+        "n_dropped": sum(count for _, count in log.dropped),
+        "time_range": None if log.times is None else (str(log.times.min()), str(log.times.max())),
+        "reward_range": (float(np.nanmin(log.rewards)), float(np.nanmax(log.rewards))),
+        "fingerprint": log.fingerprint(),
+        "oracle": type(model.oracle).__name__,
+        "oracle_settings": _settings(model.oracle),
+        "learner": type(model.learner).__name__,
+        "learner_settings": _settings(model.learner),
+        "choice": None if model.choice is None else model.choice.reason,
+        "versions": {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}},
+    }
 
 
 def _settings(part: Any) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 from scipy.special import expit
@@ -17,8 +17,7 @@ from seachange.propensities.calibration import wilson_interval
 from seachange.protocols import Bools, Floats, Ints
 from seachange.states.labels import StateLabels
 
-# With fewer rounds, the mean reward of an action in a state is unreliable.
-FEW_ROUNDS = 20.0
+FEW_ROUNDS = 20.0  # with fewer rounds, the mean reward of an action in a state is unreliable
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,13 +43,9 @@ class RewardCells:
     @property
     def best_rare(self) -> list[int | None]:
         """The rare action with a higher mean than that in each state, if any."""
-        found: list[int | None] = []
-        for state, best in enumerate(self.best):
-            shown = self.rare[state] & (self.rounds[state] >= 1)
-            least = -np.inf if best is None else self.means[state, best]
-            with np.errstate(invalid="ignore"):
-                found.append(_largest(np.where(shown & (self.means[state] > least), self.means[state], np.nan)))
-        return found
+        usual = np.where(self.rare, -np.inf, self.means).max(axis=1, keepdims=True)
+        shown = self.rare & (self.rounds >= 1) & (self.means > usual)
+        return [_largest(means) for means in np.where(shown, self.means, np.nan)]
 
 
 def _largest(means: Floats) -> int | None:
@@ -72,10 +67,9 @@ def reward_cells(log: BanditLog, labels: StateLabels, confidence: float) -> Rewa
         means = np.where(rounds > 0, sums / rounds, np.nan)
     for part, probs, actions, rewards in _parts(log, labels):
         squares[part] += np.bincount(actions, probs * np.square(rewards - means[part][actions]), log.n_actions)
-    clicks = np.isin(log.rewards[~np.isnan(log.rewards)], (0, 1)).all()
     enough = np.where(rounds >= 2, rounds, np.nan)
     errors = np.sqrt(squares / (enough - 1) / enough)
-    if clicks:
+    if np.isin(log.rewards[~np.isnan(log.rewards)], (0, 1)).all():
         low, high = wilson_interval(np.clip(means, 0.0, 1.0), enough, float(norm.ppf(0.5 + confidence / 2)))
         return RewardCells(rounds, means, errors, low, high)
     half = student.ppf(0.5 + confidence / 2, enough - 1) * errors
@@ -84,23 +78,19 @@ def reward_cells(log: BanditLog, labels: StateLabels, confidence: float) -> Rewa
 
 def _parts(log: BanditLog, labels: StateLabels) -> Iterator[tuple[int, Floats, Ints, Floats]]:
     """State, its probabilities, actions and rewards for every chunk of rounds with a reward, and every state."""
+    known = labels.state_probs
     for chunk in log.chunk_slices():
         seen = ~np.isnan(log.rewards[chunk])
         actions, rewards = log.actions[chunk][seen], log.rewards[chunk][seen]
         for state in range(labels.n_states):
-            if labels.state_probs is None:
-                probs = (labels.states[chunk][seen] == state).astype(np.float64)
-            else:
-                probs = labels.state_probs[chunk][seen, state]
-            yield state, probs, actions, rewards
+            probs = labels.states[chunk] == state if known is None else known[chunk, state]
+            yield state, probs[seen].astype(np.float64), actions, rewards
 
 
 Scale = Literal["reward", "log-odds"]
 Unit = Literal["", "0 to 1", "standard deviation"]
-# Averages over contexts use at most this many rounds.
-MOST_ROWS = 10_000
-# Differences that chance would produce anywhere in the table with a higher probability are left out.
-CHANCE = 0.05
+MOST_ROWS = 10_000  # averages over contexts use at most this many rounds
+CHANCE = 0.05  # differences that chance would produce anywhere in the table with a higher probability are left out
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,9 +140,7 @@ def contrasts(log: BanditLog, fits: StateFits, rounds: Floats, most: int = 5) ->
     known = (rounds > 0) & ~np.isnan(fits.coefs).any(axis=(1, 2)) if len(rounds) > 1 else np.zeros(1, dtype=bool)
     if known.sum() < 2:
         return ()
-    columns = _effects(log, fits)
-    effects = np.stack([each.sizes for each in columns], axis=2)
-    variances = np.stack([each.variances for each in columns], axis=2)
+    effects, variances, columns = _effects(log, fits)
     actions = log.action_names if len(log.action_names) == effects.shape[1] else (None,)
     found: list[Contrast] = []
     cutoff = float(norm.isf(CHANCE / 2 / effects[known].size))
@@ -166,38 +154,33 @@ def contrasts(log: BanditLog, fits: StateFits, rounds: Floats, most: int = 5) ->
         largest = np.argsort(-np.abs(errors), axis=None, kind="stable")[:most]
         for block, column in zip(*np.unravel_index(largest, errors.shape), strict=True):
             if abs(errors[block, column]) >= cutoff:
-                effect = columns[column]
-                feature, distance = effect.feature, float(errors[block, column])
+                feature, unit, step = columns[column]
                 scale: Scale = "log-odds" if fits.logistic and feature is not None else "reward"
-                sizes = float(effects[state, block, column]), float(others[block, column]), distance
-                found.append(Contrast(int(state), actions[block], feature, *sizes, scale, effect.unit, effect.step))
+                here, elsewhere, gap = (float(each[block, column]) for each in (effects[state], others, errors))
+                found.append(Contrast(int(state), actions[block], feature, here, elsewhere, gap, scale, unit, step))
     return tuple(found)
 
 
-class _Effect(NamedTuple):
-    """The mean reward of every action in every state, or the effect of one unit of a feature on it."""
-
-    sizes: Floats  # (L, B)
-    variances: Floats  # (L, B)
-    feature: str | None = None
-    unit: Unit = ""
-    step: float | None = None
-
-
-def _effects(log: BanditLog, fits: StateFits) -> list[_Effect]:
-    found = []
+def _effects(log: BanditLog, fits: StateFits) -> tuple[Floats, Floats, list[tuple[str | None, Unit, float | None]]]:
+    """(L, B, m) mean rewards or effects, their variances, and the feature, unit and step of each of the m columns."""
+    parts: list[tuple[Floats, Floats]] = []
+    columns: list[tuple[str | None, Unit, float | None]] = []
     if len(log.action_names) == fits.coefs.shape[1]:
-        found.append(_Effect(*_levels(_sample(log, fits), fits)))
+        # Rounds spread evenly over the log; a single 1 if there are no features.
+        shared = log.joint.kind == "shared" and fits.coefs.shape[2] > 1
+        rows = log.arrays.rows[:: -(-len(log) // MOST_ROWS), 0].astype(np.float64) if shared else np.ones((1, 1))
+        parts.append(_levels(rows, fits))
+        columns.append((None, "", None))
     if log.joint.kind != "none" and fits.coefs.shape[1:] == log.joint.shape:
         deviations, binary = _spreads(log)
         for i in np.flatnonzero(deviations > 0):
             name, size = log.context_names[i], 1.0 if binary[i] else float(deviations[i])
             raw = 1.0 if log.features is None else log.features.unit_of(name)
-            unit: Unit = "0 to 1" if binary[i] else "standard deviation"
             step = None if binary[i] or raw is None else float(raw * size)
-            sizes, variances = size * fits.coefs[:, :, i], size**2 * fits.covariances[:, :, i, i]
-            found.append(_Effect(sizes, variances, name, unit, step))
-    return found
+            parts.append((size * fits.coefs[:, :, i], size**2 * fits.covariances[:, :, i, i]))
+            columns.append((name, "0 to 1" if binary[i] else "standard deviation", step))
+    effects, variances = (np.stack(each, axis=2) for each in zip(*parts, strict=True))
+    return effects, variances, columns
 
 
 def _levels(rows: Floats, fits: StateFits) -> tuple[Floats, Floats]:
@@ -212,13 +195,6 @@ def _levels(rows: Floats, fits: StateFits) -> tuple[Floats, Floats]:
         rates = expit(np.einsum("md,zbd->zbm", rows, fits.coefs))
         levels, slopes = rates.mean(axis=2), (rates * (1 - rates)) @ rows / len(rows)
     return np.asarray(levels), np.einsum("zbi,zbij,zbj->zb", slopes, fits.covariances, slopes)
-
-
-def _sample(log: BanditLog, fits: StateFits) -> Floats:
-    """(m, D) feature rows of rounds spread evenly over the log; a single 1 if there are no features."""
-    if log.joint.kind != "shared" or fits.coefs.shape[2] == 1:
-        return np.ones((1, 1))
-    return log.arrays.rows[:: -(-len(log) // MOST_ROWS), 0].astype(np.float64)
 
 
 def _spreads(log: BanditLog) -> tuple[Floats, Bools]:

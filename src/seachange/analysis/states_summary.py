@@ -19,8 +19,7 @@ from seachange.states.labels import Clock, StateLabels, chains, clock_of
 from seachange.states.state_count import StateCount
 from seachange.states.switching_regression import SwitchingRegression
 
-# From this probability on, the state of a round is certain.
-CERTAIN = 0.999
+CERTAIN = 0.999  # from this probability on, the state of a round is certain
 # Fields that have another name or form in the JSON document.
 RENAMED = {"n_chains", "action_names", "changes_per_chain", "axis", "bands", "has_probs", "cells", "contrasts"}
 
@@ -52,10 +51,11 @@ def changes(log: BanditLog, oracle: Any, labels: StateLabels, confidence: float)
         probabilities = change_probabilities(labels.state_probs, labels)
     if cut is not None and np.array_equal(cut.change_points, rounds):
         p_values, low, high = cut.p_values, cut.low, cut.high
-    times = [None] * len(rounds) if log.times is None else [_json_time(log.times[t]) for t in rounds]
-    columns = (rounds, states[rounds - 1], states[rounds], low, high, probabilities, p_values)
-    first, *others = (column.tolist() for column in columns)
-    return tuple(map(Change, first, times, *others))
+    times: Any = np.full(len(rounds), None) if log.times is None else log.times[rounds]
+    if times.dtype.kind == "M":
+        times = np.datetime_as_string(times, unit="auto")
+    columns = (rounds, times, states[rounds - 1], states[rounds], low, high, probabilities, p_values)
+    return tuple(map(Change, *(column.tolist() for column in columns)))
 
 
 def change_intervals(
@@ -97,20 +97,7 @@ def change_probabilities(posteriors: Floats, labels: StateLabels) -> Floats:
     return np.asarray(np.clip(largest[:-1] + largest[1:] - 1, 0.0, 1.0))
 
 
-def _json_time(moment: Any) -> str | float:
-    return str(np.datetime_as_string(moment, unit="auto")) if isinstance(moment, np.datetime64) else moment.item()
-
-
 OracleKind = Literal["hmm", "change-point", "other"]
-
-
-@dataclass(frozen=True, eq=False)
-class Segments:
-    """Runs of rounds between changes, for a log of one chain."""
-
-    starts: Ints  # (S,)
-    ends: Ints  # (S,) first round after each
-    states: Ints  # (S,)
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,7 +145,7 @@ class StatesSummary:
     axis: TimeAxis
     bands: Bands
     has_probs: bool  # whether the bands are posteriors, not just labels
-    segments: Segments | None  # None with several sequences
+    segments: dict[str, Ints] | None  # "starts", "ends" and "states"; None with several sequences
     changes: tuple[Change, ...]  # empty with several sequences
     change_points: Ints
     changes_per_chain: Ints  # (m,) how many sequences have 0, 1, … changes
@@ -181,11 +168,7 @@ class StatesSummary:
 
 
 def summarize_states(
-    log: BanditLog,
-    oracle: Any,
-    labels: StateLabels | None = None,
-    confidence: float = 0.95,
-    fitted_here: bool = True,
+    log: BanditLog, oracle: Any, labels: StateLabels | None = None, confidence: float = 0.95, fitted_here: bool = True
 ) -> StatesSummary:
     """Summarize the states that a fitted ``oracle`` finds in ``log``.
 
@@ -196,11 +179,11 @@ def summarize_states(
     axis = time_axis(log, labels.n_chains)
     cells = reward_cells(log, labels, confidence)
     totals = np.where(cells.rounds > 0, cells.rounds * cells.means, 0.0).sum(axis=1)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        means = totals / cells.rounds.sum(axis=1)
     model, report = getattr(oracle, "model_", None), getattr(oracle, "report_", None)
-    starts = np.concatenate([[0], labels.change_points]).astype(np.int64)
-    segments = Segments(starts, np.append(starts[1:], len(log)), labels.states[starts])
+    order, first = chains(log)
+    chain = np.cumsum(first)[np.argsort(order)] - 1
+    starts = np.union1d(order[first], labels.change_points)
+    segments = {"starts": starts, "ends": np.append(starts[1:], len(log)), "states": labels.states[starts]}
     evidence = report and Evidence(
         tuple(report.state_counts), report.bic, report.single_state_bic, report.log_likelihood, fitted_here
     )
@@ -216,15 +199,15 @@ def summarize_states(
         contexts=log.joint.kind,
         context_names=log.context_names,
         counts=labels.counts,
-        visits=_visits(log, labels),
-        mean_rewards=means,
+        visits=np.bincount(labels.states[starts], minlength=labels.n_states),
+        mean_rewards=totals / np.where(cells.rounds.any(axis=1), cells.rounds.sum(axis=1), np.nan),
         axis=axis,
         bands=bands(log, labels, axis),
         has_probs=labels.state_probs is not None,
         segments=segments if alone else None,
         changes=changes(log, oracle, labels, confidence) if alone else (),
         change_points=labels.change_points,
-        changes_per_chain=_changes_per_chain(log, labels),
+        changes_per_chain=np.bincount(np.bincount(chain[labels.change_points], minlength=labels.n_chains)),
         cells=cells,
         contrasts=contrasts(log, fits_of(oracle, cells), labels.counts.astype(np.float64)),
         transitions=_transitions(log, labels, model),
@@ -274,20 +257,6 @@ def as_document(summary: StatesSummary) -> dict[str, Any]:
 def json_value(value: Any) -> Any:
     """A value as JSON has it: lists for arrays, objects for records, null for NaN and infinity."""
     return msgspec.json.decode(msgspec.json.encode(value, enc_hook=lambda array: array.tolist()))
-
-
-def _visits(log: BanditLog, labels: StateLabels) -> Ints:
-    """(L,) how many segments each state has."""
-    order, starts = chains(log)
-    begin = np.union1d(order[starts], labels.change_points)
-    return np.bincount(labels.states[begin], minlength=labels.n_states)
-
-
-def _changes_per_chain(log: BanditLog, labels: StateLabels) -> Ints:
-    order, starts = chains(log)
-    place = np.empty(len(log), dtype=np.int64)
-    place[order] = np.cumsum(starts) - 1
-    return np.bincount(np.bincount(place[labels.change_points], minlength=labels.n_chains))
 
 
 def _transitions(log: BanditLog, labels: StateLabels, model: Any) -> Transitions:

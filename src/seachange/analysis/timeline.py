@@ -14,13 +14,11 @@ from seachange.protocols import Floats, Ints
 from seachange.states.labels import StateLabels, chains
 
 AxisKind = Literal["date", "seconds", "round", "round of its sequence"]
-# More columns than this cannot be seen in a figure.
-MOST_COLUMNS = 2000
+MOST_COLUMNS = 2000  # more columns than this cannot be seen in a figure
 # Numbers in this range are read as Unix time in seconds (1985 to 2128), and similarly in smaller units.
 UNIX_SECONDS = (5e8, 5e9)
 UNIX_UNITS = (1.0, 1e3, 1e6, 1e9)
-# Larger numbers of seconds are printed in scientific notation.
-LONG_SECONDS = 1e8
+LONG_SECONDS = 1e8  # larger numbers of seconds are printed in scientific notation
 UNITS = ((86400 * 365.25, "years"), (86400.0, "days"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
 
 
@@ -94,17 +92,15 @@ def dates_or_seconds(times: npt.NDArray[Any]) -> tuple[Literal["date", "seconds"
     seconds = seconds_of(times)
     if times.dtype.kind == "M":
         return "date", seconds
-    for unit in UNIX_UNITS:
-        if seconds.min() >= unit * UNIX_SECONDS[0] and seconds.max() <= unit * UNIX_SECONDS[1]:
-            return "date", seconds / unit
-    return "seconds", seconds
+    low, high = seconds.min() / UNIX_SECONDS[0], seconds.max() / UNIX_SECONDS[1]
+    unit = next((unit for unit in UNIX_UNITS if low >= unit >= high), None)
+    return ("seconds", seconds) if unit is None else ("date", seconds / unit)
 
 
 def time_axis(log: BanditLog, n_chains: int) -> TimeAxis:
     """The axis of a log; with several sequences and no times, rounds are counted within each sequence."""
     if log.times is None:
-        longest = len(log) if n_chains == 1 else int(_ages(log).max()) + 1
-        knots = np.array([0.0, longest])
+        knots = np.array([0.0, _ages(log).max() + 1])
         return TimeAxis("round" if n_chains == 1 else "round of its sequence", knots, knots, None)
     kind, seconds = dates_or_seconds(log.times)
     order, starts = chains(log)
@@ -128,13 +124,10 @@ def bands(log: BanditLog, labels: StateLabels, axis: TimeAxis, most: int = MOST_
         widest = most // 5 if log.times is not None else min(most // 5, int(high - low))
         edges = np.linspace(low, high, max(1, min(widest, n // 20)) + 1)
         columns = np.clip(np.searchsorted(edges, positions, side="right") - 1, 0, len(edges) - 2)
-    n_columns, n_states = len(edges) - 1, labels.n_states
-    counts = np.bincount(columns, minlength=n_columns)
-    if labels.state_probs is None:
-        cells = np.bincount(columns * n_states + labels.states, minlength=n_columns * n_states)
-        sums = cells.reshape(n_columns, n_states)
-    else:
-        sums = np.stack([np.bincount(columns, probs, n_columns) for probs in labels.state_probs.T], axis=1)
+    n_columns = len(edges) - 1
+    counts, probs = np.bincount(columns, minlength=n_columns), labels.state_probs
+    parts = (labels.states == z if probs is None else probs[:, z] for z in range(labels.n_states))
+    sums = np.stack([np.bincount(columns, part, n_columns) for part in parts], axis=1)
     with np.errstate(invalid="ignore", divide="ignore"):
         return Bands(edges, sums / counts[:, None], counts)
 
@@ -143,6 +136,4 @@ def _ages(log: BanditLog) -> Ints:
     """(n,) how many rounds of the same sequence came before each round."""
     order, starts = chains(log)
     positions = np.arange(len(log))
-    ages = np.empty(len(log), dtype=np.int64)
-    ages[order] = positions - np.maximum.accumulate(np.where(starts, positions, 0))
-    return ages
+    return (positions - np.maximum.accumulate(np.where(starts, positions, 0)))[np.argsort(order)]

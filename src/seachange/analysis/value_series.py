@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
-from seachange.analysis.comparison import Baseline, Holdout, refusals_of
+from seachange.analysis.comparison import Baseline, Holdout, attempt
 from seachange.analysis.timeline import TimeAxis, dates_or_seconds, time_axis
 from seachange.errors import LogError, RefusedError
 from seachange.evaluation.diagnostics import LEAST_EFFECTIVE, NoEstimateError, Reason
@@ -19,8 +20,7 @@ from seachange.protocols import Bools, Floats, Ints
 # A figure needs at least and at most this many periods; without dates, the log is cut into the usual number.
 FEWEST, MOST = 8, 60
 USUAL = 20
-# Share of periods that must have a value; otherwise longer periods are tried.
-MOSTLY = 0.8
+MOSTLY = 0.8  # share of periods that must have a value; otherwise longer periods are tried
 NO_VALUES = Reason("values by period", "The log has too few rounds for values by period.")
 HINDSIGHT = Reason(
     "hindsight",
@@ -60,8 +60,7 @@ def value_series(holdout: Holdout, best: Baseline | None, confidence: float) -> 
     Raises ``RefusedError`` or ``LogError`` if the log supports neither policy.
     """
     log, axis = holdout.log, time_axis(holdout.log, holdout.labels.n_chains)
-    forecast_refusals: tuple[Reason, ...] = ()
-    next_period, switching = None, None
+    switching = None
     for period in _periods(log, axis):
         if not holdout.hindsight:
             policies, labels = holdout.model.policies, holdout.labels
@@ -75,11 +74,10 @@ def value_series(holdout: Holdout, best: Baseline | None, confidence: float) -> 
             break
     if past is None:
         raise NoEstimateError((NO_VALUES,), can_force=False)
+    next_period: Forecast | None = None
+    forecast_refusals: tuple[Reason, ...] = ()
     if switching is not None:
-        try:
-            next_period = forecast(switching, confidence=confidence)
-        except RefusedError as error:
-            forecast_refusals = refusals_of(error, log)
+        next_period, forecast_refusals = attempt(log, partial(forecast, switching, confidence=confidence))
     return ValueSeries(
         axis=axis,
         period=past.reason,
@@ -103,7 +101,7 @@ def _periods(log: BanditLog, axis: TimeAxis) -> list[int | Period]:
         span = float(axis.values[-1] - axis.values[0])
         periods: tuple[Period, ...] = ("hour", "day", "week")
         found += [period for period in periods if in_seconds and FEWEST <= span / SECONDS[period] <= MOST]
-    return [*found, *(max(-(-len(log) // count), 1) for count in (USUAL, FEWEST))]
+    return [*found, *(-(-len(log) // count) for count in (USUAL, FEWEST))]
 
 
 def _edges(holdout: Holdout, axis: TimeAxis, last: Ints) -> Floats:
@@ -117,7 +115,7 @@ def _edges(holdout: Holdout, axis: TimeAxis, last: Ints) -> Floats:
 
 def _usable(past: ValuesOverTime) -> Bools:
     """(m,) which periods have enough rounds."""
-    return np.asarray(np.isfinite(past.std_errors) & (past.effective_samples >= LEAST_EFFECTIVE))
+    return np.isfinite(past.std_errors) & (past.effective_samples >= LEAST_EFFECTIVE)
 
 
 def _series(name: str, past: ValuesOverTime) -> Series:

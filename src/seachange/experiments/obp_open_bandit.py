@@ -15,6 +15,7 @@ import numpy.typing as npt
 import polars as pl
 from scipy.integrate import trapezoid
 from scipy.stats import beta
+from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder
 
 from seachange.datasets.open_bandit import OpenBanditLog
 from seachange.engine import map_in_order
@@ -39,8 +40,7 @@ SKIPS = (
 )
 # fmt: on
 GRID = 4001
-# The upper tail of every distribution that is ignored.
-TAIL = 1e-12
+TAIL = 1e-12  # the upper tail of every distribution that is ignored
 
 
 def place_probs(clicks: npt.ArrayLike, skips: npt.ArrayLike, n_places: int) -> Floats:
@@ -48,9 +48,9 @@ def place_probs(clicks: npt.ArrayLike, skips: npt.ArrayLike, n_places: int) -> F
 
     ∫ f_a(x) P(exactly k - 1 of the others exceed x) dx, by the trapezoid rule.
     """
-    first, second = np.asarray(clicks, dtype=np.float64)[:, None], np.asarray(skips, dtype=np.float64)[:, None]
-    draws = np.linspace(0.0, float(beta.isf(TAIL, first, second).max()), GRID)
-    densities, exceeding = beta.pdf(draws, first, second), beta.sf(draws, first, second)
+    posterior = beta(np.asarray(clicks)[:, None], np.asarray(skips)[:, None])
+    draws = np.linspace(0.0, float(posterior.isf(TAIL).max()), GRID)
+    densities, exceeding = posterior.pdf(draws), posterior.sf(draws)
     others = (_counts(np.delete(exceeding, action, axis=0), n_places) for action in range(len(exceeding)))
     return np.array([trapezoid(own * each, draws) for own, each in zip(densities, others, strict=True)])
 
@@ -97,17 +97,17 @@ def read_sample(folder: Path) -> Sample:
     """Read the small sample, with the folders random/all and bts/all."""
     ours, theirs = OpenBanditLog(folder / "random" / CAMPAIGN), OpenBanditLog(folder / "bts" / CAMPAIGN)
     rounds, items = _rounds(ours), ours.items
-    users = [name for name in rounds.columns if name.startswith("user_feature")]
-    categories = [name for name in items.columns if name != "item_feature_0"]
+    users = rounds.select(pl.col("^user_feature.*$"))
+    price, categories = items["item_feature_0"], items.drop("item_feature_0")
     if len(items) != len(CLICKS):
         raise LogError(f"campaign {CAMPAIGN!r} has {len(CLICKS)} items; item_context.csv has {len(items)}.")
     if rounds["position"].n_unique() != N_PLACES:
         raise LogError(f"the page has {N_PLACES} positions; the log has {rounds['position'].n_unique()}.")
     return Sample(
-        contexts=np.concatenate([_one_hot(rounds[name])[:, 1:] for name in users], axis=1),
-        item_features=np.stack([*(_numbered(items[name]) for name in categories), items["item_feature_0"]], axis=1),
+        contexts=OneHotEncoder(drop="first", sparse_output=False).fit_transform(users.to_numpy()),
+        item_features=np.column_stack([OrdinalEncoder().fit_transform(categories.to_numpy()), price]),
         actions=rounds["action"].to_numpy(),
-        positions=_numbered(rounds["position"]),
+        positions=np.unique(rounds["position"], return_inverse=True)[1],
         rewards=rounds["reward"].to_numpy(),
         propensities=rounds["propensity"].to_numpy(),
         value=float(_rounds(theirs)["reward"].to_numpy().mean()),
@@ -139,13 +139,3 @@ def _rounds(log: OpenBanditLog) -> pl.DataFrame:
     if not parts:
         raise LogError(f"{str(path)!r} has no rounds.")
     return pl.concat([part.features.with_columns(part.action, part.reward, part.propensity) for part in parts])
-
-
-def _numbered(column: pl.Series) -> Ints:
-    """Values as indexes into the sorted distinct values."""
-    return np.unique(column.to_numpy(), return_inverse=True)[1].astype(np.int64)
-
-
-def _one_hot(column: pl.Series) -> Floats:
-    numbers = _numbered(column)
-    return np.eye(numbers.max() + 1)[numbers]

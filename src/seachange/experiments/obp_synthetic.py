@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import expit, softmax
@@ -40,8 +40,7 @@ PUBLISHED = {
 }
 PUBLISHED_RUNS = 20
 N_ROUNDS, N_ACTIONS, N_FEATURES = 10_000, 30, 5
-# β: the logging policy prefers actions with low rewards.
-INVERSE_TEMPERATURE = -3.0
+INVERSE_TEMPERATURE = -3.0  # β: the logging policy prefers actions with low rewards
 
 # Reward models and policies of the published script.
 CLASSIFIER = {"C": 100.0, "max_iter": 10_000}
@@ -50,10 +49,8 @@ PLAIN = ("dm", "ips", "snips", "dr", "sndr")
 TUNED = ("switch-dr", "dr-os")
 # The candidates of Open Bandit Pipeline's examples, for both τ and λ.
 CANDIDATES = (10.0, 50.0, 100.0, 500.0, 1000.0, 5000.0, 10000.0, math.inf)
-# δ of SLOPE's one-sided intervals when the numbers were published; newer versions use 0.1.
-SLOPE_DELTA = 0.05
-# Standard errors within which two numbers count as equal.
-CLOSE = 3.0
+SLOPE_DELTA = 0.05  # δ of SLOPE's one-sided intervals when the numbers were published; newer versions use 0.1
+CLOSE = 3.0  # standard errors within which two numbers count as equal
 
 
 class Rounds(NamedTuple):
@@ -104,8 +101,7 @@ def learned_probs(known: Rounds, contexts: Floats) -> Floats:
     classifier = LogisticRegression(**CLASSIFIER).fit(known.contexts, known.actions, known.rewards / known.propensities)
     scores = np.zeros((len(contexts), N_ACTIONS))
     scores[:, classifier.classes_] = classifier.predict_proba(contexts)
-    probs: Floats = softmax(scores, axis=1)
-    return probs
+    return np.asarray(softmax(scores, axis=1))
 
 
 def replicate(seeds: Sequence[int], workers: int, n_rounds: int = N_ROUNDS) -> Iterator[dict[str, float]]:
@@ -133,14 +129,12 @@ def cross_fitted_rewards(
     return predicted
 
 
-def _predict(joint: Floats, rewards: Floats, contexts: Floats, action_features: Floats) -> Floats:
+def _predict(joint: Floats, rewards: Floats, contexts: Floats, action_features: Floats) -> Floats | float:
     if rewards.min() == rewards.max():
-        return np.full((len(contexts), len(action_features)), rewards[0])
+        return float(rewards[0])
     model = LogisticRegression(**CLASSIFIER).fit(joint, rewards)
-    coefs, width = model.coef_[0], contexts.shape[1]
-    shared = contexts @ coefs[:width] + model.intercept_[0]
-    scores: Floats = expit(shared[:, None] + action_features @ coefs[width:])
-    return scores
+    own, other = np.split(model.coef_[0], [contexts.shape[1]])
+    return np.asarray(expit((contexts @ own + model.intercept_[0])[:, None] + action_features @ other))
 
 
 @dataclass(frozen=True)
@@ -160,13 +154,10 @@ def relative_errors(log: BanditLog, probs: Floats, predicted: Floats, value: flo
     with warnings.catch_warnings():
         # Errors are measured even for values that would be refused.
         warnings.simplefilter("ignore", SeachangeWarning)
-        found = evaluate(log, probs, PLAIN, modelled=predicted, force=True)
-        for name in TUNED:
-            candidates = [
-                evaluate(log, probs, (name,), modelled=predicted, switch=tuned, shrinkage=tuned, force=True)[0]
-                for tuned in CANDIDATES
-            ]
-            found.append(chosen_by_slope(candidates, len(log)))
+        given: dict[str, Any] = {"modelled": predicted, "force": True}
+        found = evaluate(log, probs, PLAIN, **given)
+        tuned = [evaluate(log, probs, TUNED, switch=each, shrinkage=each, **given) for each in CANDIDATES]
+        found += [chosen_by_slope(candidates, len(log)) for candidates in zip(*tuned, strict=True)]
     return {estimate.estimator: abs(estimate.value - value) / value for estimate in found}
 
 

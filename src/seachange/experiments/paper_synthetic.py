@@ -36,9 +36,7 @@ def _single(learner: Any, log: BanditLog, n_states: int) -> BeliefDeployer:
     return SinglePolicy(learner.fit(log).policy_)
 
 
-def _change_points(
-    learner: Any, oracle: ChangePointOracle, mixing: Any, log: BanditLog, n_states: int
-) -> BeliefDeployer:
+def _change_points(learner: Any, oracle: Any, mixing: Any, log: BanditLog, n_states: int) -> BeliefDeployer:
     labels = oracle.clone().set_params(n_states=n_states).fit(log).predict(log)
     rewards = log.rewards
     mean = float(rewards.mean()) if rewards.min() >= 0 and rewards.max() <= 1 else None
@@ -53,9 +51,8 @@ def _hmm(learner: Any, oracle: HMMOracle, log: BanditLog, n_states: int) -> Beli
 def paper_detector(horizon: int) -> ChangePointOracle:
     """The detector with the paper's constants: w = 4,000 (less in a shorter world), c = √(2 log(8 T²) / w)."""
     window = min(4_000, horizon // 25)
-    return ChangePointOracle(
-        statistic="reward", window=window, threshold=math.sqrt(2 * math.log(8 * horizon**2) / window)
-    )
+    threshold = math.sqrt(2 * math.log(8 * horizon**2) / window)
+    return ChangePointOracle(statistic="reward", window=window, threshold=threshold)
 
 
 def default_methods(horizon: int, hmm: HMMOracle | None = None) -> dict[str, Build]:
@@ -122,28 +119,34 @@ class StatesResult:
 
 def run_methods(seed: int, n_states: int, horizon: int = 100_000) -> dict[str, tuple[float, float]]:
     """One run: mean expected reward of every method, with our defaults and paper-like."""
-    env, log = _world(seed, horizon)
+    best, value = _world(seed, horizon)
     ours, theirs = default_methods(horizon), paper_like_methods(horizon)
-    values = {
-        name: (_value(env, ours[name], log, n_states, seed), _value(env, theirs[name], log, n_states, seed))
-        for name in ours
-    }
-    return {**values, "oracle": (env.oracle_value(), env.oracle_value())}
+    values = {name: (value(ours[name], n_states), value(theirs[name], n_states)) for name in ours}
+    return {**values, "oracle": (best, best)}
 
 
 def run_states(seed: int, counts: Sequence[int], horizon: int = 100_000) -> dict[str, list[float]]:
     """One run: mean expected reward of the switching methods for every number of states, and of the oracle."""
-    env, log = _world(seed, horizon)
+    best, value = _world(seed, horizon)
     methods = default_methods(horizon)
-    values = {name: [_value(env, methods[name], log, k, seed) for k in counts] for name in SWITCHING}
-    return {**values, "oracle": [env.oracle_value()] * len(counts)}
+    return {name: [value(methods[name], k) for k in counts] for name in SWITCHING} | {"oracle": [best] * len(counts)}
+
+
+def _world(seed: int, horizon: int) -> tuple[float, Callable[[Build, int], float]]:
+    """The oracle's mean reward in the world of a run, and a function for that of a method with k states."""
+    env = Synthetic(seed=seed, horizon=horizon, segment_length=horizon // 10)
+    log = env.log(seed)
+
+    def value(build: Build, n_states: int) -> float:
+        return float(rollout(env, build_quietly(build, log, n_states), seed).expected_rewards.mean())
+
+    return env.oracle_value(), value
 
 
 def replicate(seeds: Sequence[int], n_states: int, workers: int, horizon: int = 100_000) -> Iterator[dict[str, Any]]:
     """``run_methods`` for every seed, in order."""
-    return map_in_order(
-        partial(run_methods, n_states=n_states, horizon=horizon), seeds, workers=workers, kind="processes"
-    )
+    run = partial(run_methods, n_states=n_states, horizon=horizon)
+    return map_in_order(run, seeds, workers=workers, kind="processes")
 
 
 def replicate_states(
@@ -180,15 +183,6 @@ def build_quietly(build: Build, log: BanditLog, n_states: int) -> BeliefDeployer
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SeachangeWarning)
         return build(log, n_states)
-
-
-def _world(seed: int, horizon: int) -> tuple[Synthetic, BanditLog]:
-    env = Synthetic(seed=seed, horizon=horizon, segment_length=horizon // 10)
-    return env, env.log(seed)
-
-
-def _value(env: Synthetic, build: Build, log: BanditLog, n_states: int, seed: int) -> float:
-    return float(rollout(env, build_quietly(build, log, n_states), seed).expected_rewards.mean())
 
 
 def std_of(values: Floats | Sequence[float]) -> float:

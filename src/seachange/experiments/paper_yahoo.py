@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from functools import lru_cache, partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -29,35 +29,24 @@ from seachange.log.bandit_log import BanditLog
 from seachange.outputs import written_whole
 from seachange.params import require
 from seachange.protocols import Floats, Ints
-from seachange.simulate.clickstream import (
-    IDENTITY_FIX,
-    STEP,
-    ClickRates,
-    Clickstream,
-    DocumentFeatures,
-    Visits,
-    visits_of,
-)
-from seachange.simulate.front_page import FrontPage, write_days
-from seachange.simulate.rollout import rollout
+from seachange.simulate import ClickRates, Clickstream, FrontPage, Visits, rollout
+from seachange.simulate.clickstream import IDENTITY_FIX, STEP, DocumentFeatures, visits_of
+from seachange.simulate.front_page import write_days
 from seachange.states.hmm import HMMOracle
 
 HORIZONS = ("same days", "next days")
 # Relative click rates in the paper's table, on the same six days and on the next four.
 PAPER = {"IPS": (1.13, 1.12), "DR": (1.16, 1.17), "POEM": (1.13, 1.13), "k-CD": (1.21, 1.21), "k-HMM": (1.25, 1.24)}
 PAPER_STATES = 10
-# Increase it when a method changes: runs of different versions do not belong in one table.
-METHODS_VERSION = 1
+METHODS_VERSION = 1  # increase it when a method changes: runs of different versions do not belong in one table
 PRINTED, ORACLE = "k-CD (as printed)", "oracle"
 METHODS = (*STATIONARY, "k-CD", PRINTED, "k-HMM", ORACLE)
 
 DATE = re.compile(r"\.(\d{4})(\d{2})(\d{2})(\.gz)?$")
 SIMULATED = "a simulated front page (not Yahoo!'s data)"
-# A file next to simulated days, so that nobody mistakes them for real ones.
-MARK = "NOT YAHOO'S DATA.txt"
+MARK = "NOT YAHOO'S DATA.txt"  # a file next to simulated days, so that nobody mistakes them for real ones
 HOUR, HOURS = 3_600, 24
-# Documents listed for each state.
-LEADERS = 3
+LEADERS = 3  # documents listed for each state
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,23 +105,27 @@ def read_days(source: Path, n_days: int, cache: Path, *, features: DocumentFeatu
         raise LogError(f"{str(source)!r} holds R6B, whose documents have no features.", IDENTITY_FIX)
     key = {"files": stamps, "with_users": with_users, "simulated": simulated}
     visits, about = cache / "visits.npz", cache / "visits.json"
-    earlier = json.loads(about.read_text()) if about.exists() and visits.exists() else None
-    if earlier and earlier["key"] == key:
-        return Days(visits, earlier["data"], earlier["summary"])
+    earlier = json.loads(about.read_text()) if about.exists() and visits.exists() else {}
+    if earlier.pop("key", None) == key:
+        return Days(visits, **earlier)
     rejected = Counter[str]()
     with stage("Reading days"):
         found = visits_of(raw, with_users=with_users, rejected=rejected)
     n_found = int(found.days.max()) + 1
     if n_found < n_days:
         raise LogError(f"only {n_found} of the {n_days} files in {str(source)!r} have visits; every day needs some.")
-    _require_order(found, files)
-    release = "R6A" if raw.format == R6A else "R6B"
-    days = Days(visits, SIMULATED if simulated else f"Yahoo! {release}", _summary(found, files, rejected))
+    middles = [float(np.median(found.times[found.days == day])) for day in range(n_days)]
+    for (early, before), (late, after) in pairwise(zip(files, middles, strict=True)):
+        if after <= before:  # a few visits on the wrong side of midnight are fine
+            problem = f"most visits in {late.name!r} are earlier than those in {early.name!r}"
+            raise LogError(f"{problem}; files must be named after their day.")
+    data = SIMULATED if simulated else f"Yahoo! {'R6A' if raw.format == R6A else 'R6B'}"
+    facts = {"data": data, "summary": _summary(found, files, rejected)}
     with written_whole(visits) as temporary:
         found.save(temporary)
     with written_whole(about) as temporary:
-        temporary.write_text(json.dumps({"key": key, "data": days.data, "summary": days.summary}))
-    return days
+        temporary.write_text(json.dumps({"key": key} | facts))
+    return Days(visits, **facts)
 
 
 def files_of(source: Path, n_days: int) -> list[Path]:
@@ -144,9 +137,9 @@ def files_of(source: Path, n_days: int) -> list[Path]:
     have = f"{str(source)!r} has {count_of(len(files), 'day')}, {dates[0]} to {dates[-1]}"
     if len(files) < n_days:
         raise LogError(f"the experiment needs {n_days} days; {have}. Use fewer with --days and --next-days.")
-    for earlier, later in pairwise(dates[:n_days]):
-        if later != earlier + dt.timedelta(1):
-            raise LogError(f"days must be consecutive; {have}, but {earlier + dt.timedelta(1)} is missing.")
+    for i, date in enumerate(dates[:n_days]):
+        if date != (expected := dates[0] + dt.timedelta(i)):
+            raise LogError(f"days must be consecutive; {have}, but {expected} is missing.")
     return files[:n_days]
 
 
@@ -156,17 +149,6 @@ def _date(path: Path) -> dt.date:
         return dt.date(*(int(word) for word in found.groups()[:3]))  # type: ignore[union-attr]
     except ValueError as error:
         raise LogError(f"the name {path.name!r} has no valid date: {error}.") from error
-
-
-def _require_order(visits: Visits, files: list[Path]) -> None:
-    """Raise if the visits contradict the dates of the files; a few on the wrong side of midnight are fine."""
-    middles = [float(np.median(visits.times[visits.days == day])) for day in range(len(files))]
-    for early, (before, after) in enumerate(pairwise(middles)):
-        if after <= before:
-            raise LogError(
-                f"most visits in {files[early + 1].name!r} are earlier than those in {files[early].name!r}; files must "
-                "be named after their day."
-            )
 
 
 def _summary(visits: Visits, files: list[Path], rejected: Counter[str]) -> str:
@@ -191,15 +173,15 @@ class RunStore:
             with written_whole(settings) as temporary:
                 temporary.write_text(json.dumps(experiment, indent=1))
             return
-        earlier, changes = json.loads(settings.read_text()), []
-        for name in sorted({*earlier, *experiment}):
-            theirs, ours = earlier.get(name), experiment.get(name)
-            if theirs != ours:
-                listed = isinstance(theirs, list) or isinstance(ours, list)
-                changes.append(f"different {name}" if listed else f"{name} is {theirs} there and {ours} here")
+        earlier = json.loads(settings.read_text())
+        both = [(name, earlier.get(name), experiment.get(name)) for name in sorted({*earlier, *experiment})]
+        changes = "; ".join(
+            f"different {name}" if isinstance(theirs, list) else f"{name} is {theirs} there and {ours} here"
+            for name, theirs, ours in both
+            if theirs != ours
+        )
         if changes:
-            problem = f"{str(folder)!r} has runs of another experiment ({'; '.join(changes)})."
-            raise OutputError(f"{problem} Use another folder.")
+            raise OutputError(f"{str(folder)!r} has runs of another experiment ({changes}). Use another folder.")
 
     def done(self) -> dict[str, Any]:
         """The results so far, by the name of the run."""
@@ -232,12 +214,9 @@ def identity(settings: Settings, files: Sequence[Path], printed: int) -> dict[st
 def worlds(visits: Visits, settings: Settings) -> tuple[Clickstream, Clickstream]:
     """The days to learn from, and the next days."""
     rates = ClickRates.of(visits, window=settings.window, smoothing=settings.smoothing)
-
-    def world(first: int, end: int) -> Clickstream:
-        days, n_documents = visits.of_days(first, end), settings.n_documents
-        return Clickstream(visits=days, click_rates=rates, n_documents=n_documents, features=settings.features)
-
-    return world(0, settings.days), world(settings.days, settings.days + settings.next_days)
+    shared: dict[str, Any] = {"click_rates": rates, "n_documents": settings.n_documents, "features": settings.features}
+    parts = visits.of_days(0, settings.days), visits.of_days(settings.days, settings.days + settings.next_days)
+    return Clickstream(visits=parts[0], **shared), Clickstream(visits=parts[1], **shared)
 
 
 Run = tuple[int, int]  # seed and k; k = 0 stands for the methods without states and the oracle
@@ -310,33 +289,21 @@ class Result:
 
 def summarize(store: RunStore, seeds: Sequence[int], counts: Sequence[int], data: str) -> list[Result]:
     """All methods on both horizons, those with states for every k in ``counts``."""
-    done = store.done()
-    oracle = np.array([done[name_of((seed, 0))][ORACLE] for seed in seeds])
-    results = []
+    done, results = store.done(), []
+    oracle = np.mean([done[name_of((seed, 0))][ORACLE] for seed in seeds], axis=0)
     for name in METHODS:
-        switching = name in (*SWITCHING, PRINTED)
-        for k in counts if switching else (0,):
+        for k in counts if name in (*SWITCHING, PRINTED) else (0,):
             found = [done[name_of((seed, k))].get(name) for seed in seeds]
             if None in found:
                 continue
-            values = np.array(found)
-            for i, horizon in enumerate(HORIZONS):
-                mean = float(values[:, i].mean())
-                paper = PAPER[name][i] if name in PAPER and k in (0, PAPER_STATES) else None
-                share = float(mean / oracle[:, i].mean())
-                results.append(
-                    Result(name, horizon, k if switching else None, mean, std_of(values[:, i]), share, paper, data)
-                )
+            papers = PAPER[name] if name in PAPER and k in (0, PAPER_STATES) else (None, None)
+            for horizon, values, best, paper in zip(HORIZONS, np.transpose(found), oracle, papers, strict=True):
+                mean = float(values.mean())
+                results.append(Result(name, horizon, k or None, mean, std_of(values), float(mean / best), paper, data))
     return results
 
 
-class Span(NamedTuple):
-    """A state on one day, from hour to hour."""
-
-    day: int
-    first: float
-    end: float
-    state: int
+Span = tuple[int, float, float, int]  # a day, the hours from and to which it was in a state, and that state
 
 
 @dataclass(frozen=True)
@@ -359,8 +326,7 @@ def states_of(visits: Path, settings: Settings, seed: int, n_states: int) -> Sta
         states = settings.hmm.set_params(n_states=n_states).fit(log).predict(log).states
     times = np.asarray(log.times)
     hours, n_states = (times - times[0]) / HOUR, int(states.max()) + 1
-    counts = np.zeros((HOURS, n_states))
-    np.add.at(counts, (hours.astype(np.int64) % HOURS, states), 1)
+    counts = np.histogram2d(hours % HOURS, states, bins=(range(HOURS + 1), range(n_states + 1)))[0]
     return StatesByHour(
         n_days=int(hours[-1] // HOURS) + 1,
         n_states=n_states,
@@ -377,7 +343,7 @@ def _spans(hours: Floats, states: Ints) -> list[Span]:
     firsts = np.flatnonzero((np.diff(states, prepend=-1) != 0) | (np.diff(days, prepend=-1) != 0))
     ends = np.append(hours[firsts[1:]], hours[-1])
     spans = zip(days[firsts].tolist(), hours[firsts].tolist(), ends.tolist(), states[firsts].tolist(), strict=True)
-    return [Span(day, first - HOURS * day, min(end - HOURS * day, HOURS), state) for day, first, end, state in spans]
+    return [(day, first - HOURS * day, min(end - HOURS * day, HOURS), state) for day, first, end, state in spans]
 
 
 def _leaders(world: Clickstream, times: Ints, states: Ints, n_states: int) -> list[list[tuple[int, float]]]:

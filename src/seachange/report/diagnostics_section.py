@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from seachange.analysis.formatting import bound_number, count_of
@@ -11,14 +10,12 @@ from seachange.evaluation.diagnostics import DOMINANT, LEAST_EFFECTIVE, MOST_MIS
 from seachange.report.layout import Section, further_reasons, refusals_of, share_text, signed
 
 Mark = Literal["good", "caution", "problem"]
+Verdict = tuple[Mark, str, str]  # the verdict on a diagnostic, its name, and a sentence
 # This many times the minimum effective sample size is plenty: the standard error is then known to about 4%.
 PLENTY = 10
-# Overlap of two policies: much, and hardly any.
-COMMON, RARE = 0.2, 0.05
-# Share of rounds whose state must be clear for the states to be clear overall.
-MOSTLY_CLEAR = 0.8
-# More standard errors than this are not printed as a number.
-FAR = 100
+COMMON, RARE = 0.2, 0.05  # overlap of two policies: much, and hardly any
+MOSTLY_CLEAR = 0.8  # share of rounds whose state must be clear for the states to be clear overall
+FAR = 100  # more standard errors than this are not printed as a number
 PROPENSITIES: dict[str, tuple[Mark, str]] = {
     "logged": ("good", "The log has the propensity of each action."),
     "estimated": (
@@ -35,8 +32,8 @@ TEMPLATE = """
 <div class="refusal">{% for text in refusals %}<p>{{ text }}</p>{% endfor %}</div>
 {% endif %}
 <dl class="verdicts">
-  {% for verdict in verdicts %}
-  <div><dt><span class="mark {{ verdict.mark }}">{{ verdict.mark }}</span>{{ verdict.name }}</dt><dd>{{ verdict.text }}</dd></div>
+  {% for mark, name, text in verdicts %}
+  <div><dt><span class="mark {{ mark }}">{{ mark }}</span>{{ name }}</dt><dd>{{ text }}</dd></div>
   {% endfor %}
 </dl>
 {% if content.bounds and content.bounds.bounds %}
@@ -51,15 +48,6 @@ TEMPLATE = """
 """
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """A diagnostic and its verdict."""
-
-    mark: Mark
-    name: str
-    text: str
-
-
 def view(content: ReportContent) -> dict[str, Any]:
     """Verdicts, further refusals and bounds."""
     comparison, refused = content.comparison, refusals_of(content)
@@ -67,30 +55,25 @@ def view(content: ReportContent) -> dict[str, Any]:
     if comparison is not None and not refused:
         if comparison.diagnostics is not None:
             refusals += [reason.text(shell=True) for reason in comparison.diagnostics.refusals]
-        online = comparison.online
-        if online is not None and (text := further_reasons(online.refusals, content)):
+        if comparison.online is not None and (text := further_reasons(comparison.online.refusals, content)):
             refusals.append(f"The deployment itself, replayed on the log, has no estimate. {text}")
-    return {
-        "refused": bool(refused),
-        "refusals": refusals,
-        "verdicts": verdicts_of(content),
-        "bound_number": bound_number,
-    }
+    verdicts = _verdicts(content)
+    return {"refused": bool(refused), "refusals": refusals, "verdicts": verdicts, "bound_number": bound_number}
 
 
-def verdicts_of(content: ReportContent) -> list[Verdict]:
+def _verdicts(content: ReportContent) -> list[Verdict]:
     """All verdicts: on weights, on the log, on the states."""
     found = None if content.comparison is None else content.comparison.diagnostics
     verdicts = [] if found is None else _on_weights(found, content.holdout.first_round)
-    mark, text = PROPENSITIES[content.origin.propensity_source]
-    verdicts.append(Verdict(mark, "Propensities", text))
-    if content.origin.n_dropped:
-        rows = count_of(content.origin.n_dropped, "row")
-        verdicts.append(Verdict("caution", "Dropped rows", f"{rows} broke a rule and were dropped."))
+    mark, text = PROPENSITIES[content.origin["propensity_source"]]
+    verdicts.append((mark, "Propensities", text))
+    if content.states.n_dropped:
+        rows = count_of(content.states.n_dropped, "row")
+        verdicts.append(("caution", "Dropped rows", f"{rows} broke a rule and were dropped."))
     share = content.clear_share
     if share is not None and content.states.n_states > 1:
         text = f"The likeliest state has a probability of at least {CLEAR:.0%} in {share_text(share, 1)} of the rounds."
-        verdicts.append(Verdict(_mark(share >= MOSTLY_CLEAR, share >= 0.5), "Clear states", text))
+        verdicts.append((_mark(share >= MOSTLY_CLEAR, share >= 0.5), "Clear states", text))
     return verdicts
 
 
@@ -114,11 +97,11 @@ def _on_weights(found: Diagnostics, first_round: int) -> list[Verdict]:
     if missing:
         support = f"In {share_text(missing, 1)} of rounds, the policy takes actions that the log never took or could not take."
     return [
-        Verdict(_mark(size >= PLENTY * LEAST_EFFECTIVE, size >= LEAST_EFFECTIVE), "Effective sample size", sample),
-        Verdict(_mark(found.overlap >= COMMON, found.overlap >= RARE), "Overlap", overlap),
-        Verdict(_mark(0 < heaviest <= DOMINANT, 0 < heaviest <= 0.5), "Largest weight", largest),
-        Verdict(_mark(explained, abs(found.mean_weight - 1) <= MOST_MISSING), "Mean weight", mean),
-        Verdict(_mark(missing == 0, missing <= MOST_MISSING), "Support", support),
+        (_mark(size >= PLENTY * LEAST_EFFECTIVE, size >= LEAST_EFFECTIVE), "Effective sample size", sample),
+        (_mark(found.overlap >= COMMON, found.overlap >= RARE), "Overlap", overlap),
+        (_mark(0 < heaviest <= DOMINANT, 0 < heaviest <= 0.5), "Largest weight", largest),
+        (_mark(explained, abs(found.mean_weight - 1) <= MOST_MISSING), "Mean weight", mean),
+        (_mark(missing == 0, missing <= MOST_MISSING), "Support", support),
     ]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -79,33 +78,28 @@ def view(content: ReportContent) -> dict[str, Any]:
         "rewards": _rewards(states),
         "numbers": Numbers([], states.mean_rewards.tolist()),
         "stays": [stay_text(states, state) for state in range(states.n_states)],
-        "next_states": [_next_states(row) for row in states.transitions.leaving],
+        "next_states": [
+            [(z, row[z]) for z in np.argsort(-np.nan_to_num(row), kind="stable")[:3].tolist() if row[z] > 0.005]
+            for row in states.transitions.leaving
+        ],
         "evidence": evidence if counts or states.n_states > 1 else None,
         "largest_gain": max((abs(count.gain) + count.gain_error for count in counts[1:]), default=1.0) or 1.0,
     }
 
 
-def _next_states(leaving: Floats) -> list[tuple[int, float]]:
-    """The likeliest next states and their probabilities."""
-    order = np.argsort(-np.nan_to_num(leaving), kind="stable")[:3].tolist()
-    return [(z, leaving[z]) for z in order if leaving[z] > 0.005]
-
-
 def _cards(summary: StatesSummary) -> list[dict[str, Any]]:
     """The contrasts of each state as sentences; with two states, each difference once, where it is larger."""
     used, cards = summary.in_use, []
-    if len(used) < 2:
-        return []
-    for state in used:
-        contrasts = [each for each in summary.contrasts if each.state == state][:MOST_CONTRASTS]
+    for state in used if len(used) > 1 else []:
+        contrasts = [each for each in summary.contrasts if each.state == state]
         elsewhere, empty = "elsewhere", "No significant differences from the other states."
         if len(used) == 2:
-            both = [each for each in summary.contrasts if each.state == used[0]]
-            other = used[0] if state == used[1] else used[1]
-            seen = both if state == used[0] else [_seen_from(state, each) for each in both]
-            contrasts = [each for each in seen if _larger_here(each)]
+            other = next(each for each in used if each != state)
             elsewhere = f"in state {other}"
-            empty = f"All differences are listed under state {other}." if both else empty
+            empty = f"All differences are listed under state {other}." if contrasts else empty
+            contrasts = [each for each in contrasts if _larger_here(each)]
+        else:
+            contrasts = contrasts[:MOST_CONTRASTS]
         texts = [describe_contrast(each, elsewhere, LONG_NAME, MINUS) for each in contrasts]
         with_features = any(each.feature is not None for each in contrasts)
         cards.append({"state": state, "contrasts": texts, "empty": empty, "features": with_features})
@@ -114,15 +108,8 @@ def _cards(summary: StatesSummary) -> list[dict[str, Any]]:
 
 def _larger_here(contrast: Contrast) -> bool:
     """Whether the reward, or the effect of the feature, is larger in this state."""
-    if contrast.feature is None:
-        return contrast.here >= contrast.elsewhere
-    return abs(contrast.here) >= abs(contrast.elsewhere)
-
-
-def _seen_from(state: int, contrast: Contrast) -> Contrast:
-    """The same difference from the other state's side."""
-    here, elsewhere, errors = contrast.elsewhere, contrast.here, -contrast.std_errors
-    return replace(contrast, state=state, here=here, elsewhere=elsewhere, std_errors=errors)
+    here, elsewhere = contrast.here, contrast.elsewhere
+    return here >= elsewhere if contrast.feature is None else abs(here) >= abs(elsewhere)
 
 
 def _rewards(summary: StatesSummary) -> dict[str, Any] | None:
@@ -134,18 +121,14 @@ def _rewards(summary: StatesSummary) -> dict[str, Any] | None:
     if len(taken) == 0:
         return None
     shown = np.array(sorted(taken.tolist(), key=lambda action: -_spread(steady[:, action]))[:MOST_ACTIONS])
+    low, high = (np.where(np.isnan(end), means, end) for end in (cells.low, cells.high))
     # The scale covers the intervals of reliable cells, and only the means of the others.
-    reliable = np.isfinite(cells.low) & ~cells.rare
-    ends = [np.where(reliable, end, means)[used][:, shown] for end in (cells.low, cells.high)]
+    ends = [np.where(cells.rare, means, end)[used][:, shown] for end in (low, high)]
     scale, rows, decimals = Scale(np.array(ends), 0.04), [], decimals_for(summary)
     for action in shown.tolist():
         marks, texts = [], []
-        for state in used:
-            mean = float(means[state, action])
-            if np.isnan(mean):
-                continue
-            interval = (float(cells.low[state, action]), float(cells.high[state, action]))
-            left, right = (mean if np.isnan(end) else end for end in interval)
+        for state in (z for z in used if not np.isnan(means[z, action])):
+            left, mean, right = (float(each[state, action]) for each in (low, means, high))
             marks.append((scale.at(left), scale.at(mean), scale.at(right), state, bool(cells.rare[state, action])))
             texts.append(f"state {state}: {mean:z,.{decimals}f} ({cells.rounds[state, action]:,.0f} rounds)")
         rows.append({

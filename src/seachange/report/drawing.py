@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from markupsafe import Markup
 
 from seachange.analysis.states_summary import StatesSummary
@@ -16,11 +17,9 @@ from seachange.analysis.value_series import ValueSeries
 from seachange.evaluation.future_values import Forecast
 from seachange.protocols import Floats
 
-# Ticks that fit on a phone.
-TICKS = 5
+TICKS = 5  # ticks that fit on a phone
 DAY = 86_400
-# The range of Python dates.
-CALENDAR = (-62_135_596_800, 253_402_300_799)
+CALENDAR = (-62_135_596_800, 253_402_300_799)  # the range of Python dates
 # Formats of dates by the number of days between ticks.
 DATE_FORMATS = {365: "%Y", 28: "%b %Y", 1: "%b %d", 1 / 1440: "%H:%M", 0: "%H:%M:%S"}
 
@@ -79,8 +78,7 @@ WIDTH = 1000.0
 # Heights of the strip of segments, of a lane's label, of the lane, and of the gap below it.
 STRIP, LABEL, LANE, GAP = 22, 20, 30, 8
 REWARD_LANE = 64
-# Up to this many segments are drawn one by one; more are drawn by column.
-MOST_SEGMENTS = 1500
+MOST_SEGMENTS = 1500  # up to this many segments are drawn one by one; more are drawn by column
 MOST_CHANGES = 80
 
 
@@ -111,7 +109,8 @@ def _bars(edges: Floats, heights: Floats, bottom: float) -> str:
     """The outline of bars with these heights above ``bottom``; equal neighbors are merged."""
     drawn = np.round(heights, 1)
     starts = np.flatnonzero(np.diff(drawn, prepend=np.nan) != 0)
-    parts = [f"V{number(bottom - drawn[start])}H{number(edges[end])}" for start, end in _runs(starts, len(drawn))]
+    runs = pairwise([*starts, len(drawn)])
+    parts = [f"V{number(bottom - drawn[start])}H{number(edges[end])}" for start, end in runs]
     return f"M{number(edges[0])} {number(bottom)}{''.join(parts)}V{number(bottom)}Z"
 
 
@@ -156,7 +155,11 @@ def states_drawing(summary: StatesSummary, mean_rewards: Floats | None) -> dict[
         middles = (edges[:-1] + edges[1:]) / 2
         shapes += [_level("floor", bottom), _path("line", _line(middles, heights))]
         rewards, y = {"top": y, "least": least, "most": most}, bottom + GAP
-    changes = _changes(summary, low, high, first_lane, y - GAP)
+    # The interval of each change, as a faint column behind the lanes.
+    shown = summary.changes if len(summary.changes) <= MOST_CHANGES else ()
+    rounds: Any = [(each.round, each.round) if each.low is None else (each.low, each.high) for each in shown]
+    ends = across(summary.axis.at(np.reshape(rounds, (-1, 2))), low, high)
+    changes = [_rect("change", x, max(end, x + 0.6), first_lane, y - GAP) for x, end in ends]
     return {
         "height": y - GAP,
         "svg": Markup("".join([*changes, *shapes])),
@@ -172,31 +175,15 @@ def states_drawing(summary: StatesSummary, mean_rewards: Floats | None) -> dict[
 
 def _strip(summary: StatesSummary, low: float, high: float) -> list[tuple[float, float, int]]:
     """Start, end and state of every segment in the box, by column if there are too many."""
-    segments = summary.segments
-    assert segments is not None, "there is one chain"
-    if len(segments.starts) <= MOST_SEGMENTS:
-        starts, ends = (across(summary.axis.at(each), low, high) for each in (segments.starts, segments.ends))
-        return list(zip(starts.tolist(), ends.tolist(), segments.states.tolist(), strict=True))
+    assert summary.segments is not None, "there is one chain"
+    starts, ends, states = summary.segments.values()
+    if len(starts) <= MOST_SEGMENTS:
+        places = (across(summary.axis.at(each), low, high).tolist() for each in (starts, ends))
+        return list(zip(*places, states.tolist(), strict=True))
     likeliest = np.argmax(np.nan_to_num(summary.bands.shares), axis=1)
     edges = across(summary.bands.edges, low, high)
-    firsts = np.flatnonzero(np.diff(likeliest, prepend=-1))
-    return [(float(edges[a]), float(edges[b]), int(likeliest[a])) for a, b in _runs(firsts, len(likeliest))]
-
-
-def _changes(summary: StatesSummary, low: float, high: float, top: float, bottom: float) -> list[str]:
-    """The interval of each change, as a faint column behind the lanes."""
-    if len(summary.changes) > MOST_CHANGES:
-        return []
-    found = []
-    for change in summary.changes:
-        ends = (change.round, change.round) if change.low is None or change.high is None else (change.low, change.high)
-        x, end = across(summary.axis.at(ends), low, high)
-        found.append(_rect("change", x, max(end, x + 0.6), top, bottom))
-    return found
-
-
-def _runs(starts: Any, end: int) -> list[tuple[int, int]]:
-    return list(pairwise([*np.asarray(starts).tolist(), end]))
+    runs = pairwise([*np.flatnonzero(np.diff(likeliest, prepend=-1)), len(likeliest)])
+    return [(float(edges[first]), float(edges[end]), int(likeliest[first])) for first, end in runs]
 
 
 def dots(marks: Sequence[tuple[float, float, float, int, bool]], height: float) -> Markup:
@@ -211,8 +198,7 @@ def dots(marks: Sequence[tuple[float, float, float, int, bool]], height: float) 
 
 
 HEIGHT, MARGIN = 240.0, 10.0
-# Intervals that reach further than this many times the spread of all values are cut off.
-FURTHEST = 1.5
+FURTHEST = 1.5  # intervals that reach further than this many times the spread of all values are cut off
 # Space for the numbers beside the figure: per character, and between them and the figure, in rem.
 CHARACTER, BESIDE = 0.46, 0.6
 
@@ -225,7 +211,7 @@ def values_drawing(series: ValueSeries) -> dict[str, Any]:
     edges = across(series.edges, low, high)
     least, most = _range(series)
 
-    def up(values: Floats | float) -> Floats:
+    def up(values: npt.ArrayLike) -> Floats:
         inside = np.clip(np.asarray(values, dtype=np.float64), least, most)
         return np.asarray(HEIGHT - MARGIN - (HEIGHT - 2 * MARGIN) * (inside - least) / (most - least))
 
@@ -238,7 +224,7 @@ def values_drawing(series: ValueSeries) -> dict[str, Any]:
     named = (("logging", series.logging), ("single", series.single), ("switching", series.switching))
     shapes += [_path(kind, _levels(edges, up(each.values))) for kind, each in named if each is not None]
     if coming is not None:
-        x, top, bottom, y = float(edges[-1]), float(up(coming.high)), float(up(coming.low)), float(up(coming.value))
+        x, (top, bottom, y) = edges[-1], up([coming.high, coming.low, coming.value])
         shapes += [_rect("coming", x, WIDTH, top, bottom), _path("forecast", f"M{number(x)} {number(y)}H1000")]
     return {
         "height": HEIGHT,
@@ -248,7 +234,6 @@ def values_drawing(series: ValueSeries) -> dict[str, Any]:
         "gaps": main is not None and bool(np.isnan(main.values).any()),
         "low": low,
         "high": high,
-        "end": end,
     }
 
 

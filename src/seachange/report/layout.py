@@ -18,8 +18,7 @@ from seachange.evaluation.value_estimate import ValueEstimate
 
 MINUS = "−"
 MOST_DECIMALS = 6
-# Longer names are truncated within sentences.
-LONG_NAME = 48
+LONG_NAME = 48  # longer names are truncated within sentences
 
 
 @dataclass(frozen=True)
@@ -103,8 +102,7 @@ def refusals_of(content: ReportContent) -> tuple[Reason, ...]:
 
 def further_reasons(reasons: Sequence[Reason], content: ReportContent) -> str:
     """Reasons as sentences; empty if they are those of the model itself, which the page already shows."""
-    shown = refusals_of(content)
-    return "" if tuple(reasons) == shown else reasons_text(reasons)
+    return "" if tuple(reasons) == refusals_of(content) else reasons_text(reasons)
 
 
 def rounded(values: Any, decimals: int) -> list[float | None]:
@@ -130,11 +128,17 @@ class Basis:
 
 def basis_of(content: ReportContent) -> Basis | None:
     """New or held-out rounds; None if there are none."""
-    holdout, n = content.holdout, content.origin.n_rounds
+    holdout, n = content.holdout, content.states.n_rounds
     if holdout.kind is None:
         return None
     if holdout.kind == "unseen":
-        return Basis("New rounds", f"{_new_rounds(content)}{_exceptions(content)}")
+        which = "this one round" if holdout.n_rounds == 1 else f"any of these {holdout.n_rounds:,} rounds"
+        by = "times and contents" if content.states.axis.timed else "contents"
+        text = f"Judging by the {by} of the log, the model was not learned from {which}."
+        if not holdout.certain:
+            text = "The log has no times, and its rounds are too similar to tell whether the model was learned from "
+            text += f"{which}. They are treated as new."
+        return Basis("New rounds", f"{text}{_exceptions(content)}")
     everything = f"All {n:,} rounds, with this model."
     last = f"the last {count_of(holdout.n_rounds, 'round')}"
     span = f"Held-out rounds {holdout.first_round:,} to {n - 1:,}"
@@ -151,18 +155,6 @@ def basis_of(content: ReportContent) -> Basis | None:
     return Basis("Held-out rounds, relearned policies", text, of_values, everything)
 
 
-def _new_rounds(content: ReportContent) -> str:
-    n = content.holdout.n_rounds
-    which = "this one round" if n == 1 else f"any of these {n:,} rounds"
-    if not content.holdout.certain:
-        return (
-            f"The log has no times, and its rounds are too similar to tell whether the model was learned from {which}. "
-            "They are treated as new."
-        )
-    by = "times and contents" if content.states.axis.timed else "contents"
-    return f"Judging by the {by} of the log, the model was not learned from {which}."
-
-
 def _exceptions(content: ReportContent) -> str:
     """Policies that were learned or evaluated in another way."""
     text, comparison = "", content.comparison
@@ -171,8 +163,6 @@ def _exceptions(content: ReportContent) -> str:
     if content.holdout.kind != "held out" and any(each.estimate and each.pooled for each in comparison.singles):
         text += " Only the policy without states was learned from this log: for each block of time, from the others."
     if comparison.switching.estimate is not None and comparison.switching.estimate.estimator == "dr-ns":
-        text += (
-            " States of this kind are found using rewards, including later ones. The deployment itself, which knows "
-        )
-        text += "only earlier rewards, was therefore replayed on the log (dr-ns)."
+        text += " States of this kind are found using rewards, including later ones. The deployment itself, which "
+        text += "knows only earlier rewards, was therefore replayed on the log (dr-ns)."
     return text

@@ -39,12 +39,8 @@ def view(content: ReportContent) -> dict[str, Any]:
     if values is None:
         return {"drawing": None, "refusal": further_reasons(content.values_refusals, content)}
     drawing = values_drawing(values)
-    return {
-        "drawing": drawing,
-        "ticks": axis_ticks(values.axis.kind, drawing),
-        "lead": _lead(values),
-        "figure": _figure(values, drawing),
-    }
+    ticks = axis_ticks(values.axis.kind, drawing)
+    return {"drawing": drawing, "ticks": ticks, "lead": _lead(values), "figure": _figure(values, drawing)}
 
 
 def _lead(values: ValueSeries) -> str:
@@ -65,15 +61,13 @@ def _lead(values: ValueSeries) -> str:
 
 
 def _figure(values: ValueSeries, drawing: dict[str, Any]) -> dict[str, Any]:
-    switching = "Switching" if values.switching is not None and values.switching.name == "switching" else "The policy"
-    everything = (
-        ("Logging policy", values.logging),
-        ("Best single policy", values.single),
-        (switching, values.switching),
-    )
-    series = [(name, each) for name, each in everything if each is not None]
+    series = [("Logging policy", values.logging)]
+    if values.single is not None:
+        series.append(("Best single policy", values.single))
+    if values.switching is not None:
+        series.append((values.switching.name.capitalize(), values.switching))
     errors = [float(e) for _, each in series for e in (each.high - each.low) / 4 if np.isfinite(e)]
-    decimals = Numbers(np.quantile(errors, [0.5]).tolist() if errors else [], values.logging.values.tolist()).decimals
+    decimals = Numbers(errors and [np.median(errors)], values.logging.values.tolist()).decimals
     found = values.forecast
     return {
         "kind": values.axis.kind,

@@ -13,14 +13,10 @@ from seachange.analysis.report_content import ReportContent
 from seachange.report.layout import LONG_NAME, MINUS, Section
 
 MOST_ACTIONS = 12
-# Policies described in a sentence; the others are in the table.
-MOST_HABITS = 4
-# Actions named in a sentence: those taken at least this often, and at most this many.
-OFTEN, MOST_NAMED = 0.1, 3
-# From these shares on, an action is taken always, and almost always.
-ALWAYS, ALMOST = 1 - 1e-6, 0.995
-# Two effects of a feature are shown as one swap of actions if they differ by less than this.
-MIRRORED = 0.015
+MOST_HABITS = 4  # policies described in a sentence; the others are in the table
+OFTEN, MOST_NAMED = 0.1, 3  # actions named in a sentence: those taken at least this often, and at most this many
+ALWAYS, ALMOST = 1 - 1e-6, 0.995  # from these shares on, an action is taken always, and almost always
+MIRRORED = 0.015  # two effects of a feature are shown as one swap of actions if they differ by less than this
 
 TEMPLATE = """
 <h2>{{ "What each policy does" if states.n_states > 1 else "What the policy does" }}</h2>
@@ -93,20 +89,15 @@ def view(content: ReportContent) -> dict[str, Any]:
 
 def _effect_rows(effects: list[Effect], largest: float) -> list[dict[str, Any]]:
     """What a policy responds to; if a feature swaps one action for another, both effects are one row."""
-    by_feature: dict[str, list[Effect]] = {}
-    for effect in effects:
-        by_feature.setdefault(effect.feature, []).append(effect)
     rows = []
     for effect in effects:
-        both = by_feature[effect.feature]
-        instead = None
-        if len(both) == 2 and abs(both[0].effect + both[1].effect) < MIRRORED:
-            if effect.effect < 0:
-                continue
-            instead = next(each.action for each in both if each is not effect)
+        others = [each for each in effects if each.feature == effect.feature and each is not effect]
+        swapped = len(others) == 1 and abs(effect.effect + others[0].effect) < MIRRORED
+        if swapped and effect.effect < 0:
+            continue
         rows.append({
             "action": effect.action,
-            "instead": instead,
+            "instead": others[0].action if swapped else None,
             "feature": effect.feature,
             "text": f"{100 * effect.effect:+.0f}".replace("-", MINUS),
             "width": 50 * abs(effect.effect) / largest,
@@ -117,19 +108,15 @@ def _effect_rows(effects: list[Effect], largest: float) -> list[dict[str, Any]]:
 
 def _habit(summary: PolicySummary, state: int) -> Markup:
     """What a policy does most, as the end of a sentence."""
-    row = summary.probs[state]
+    row, name_of = summary.probs[state], Markup('<span class="name">{}</span>')
     order = np.argsort(-row, kind="stable")[:MOST_NAMED].tolist()
-    template = Markup('<span class="name">{}</span>')
-    names = [template.format(shown_name(summary.action_names[action], LONG_NAME)) for action in order]
+    names = [name_of.format(shown_name(summary.action_names[action], LONG_NAME)) for action in order]
     if row[order[0]] >= ALMOST:
         return Markup("{} takes {}").format("always" if row[order[0]] >= ALWAYS else "almost always", names[0])
-    often = [
-        Markup("{} ({})").format(name, _percent(row[a]))
-        for name, a in zip(names, order, strict=True)
-        if row[a] >= OFTEN
-    ]
+    shares = [Markup("{} ({})").format(name, _percent(row[a])) for name, a in zip(names, order, strict=True)]
+    often = shares[: np.count_nonzero(row[order] >= OFTEN)]
     if not often:
-        return Markup("takes no action often; its most frequent is {} ({})").format(names[0], _percent(row[order[0]]))
+        return Markup("takes no action often; its most frequent is {}").format(shares[0])
     if len(often) == 1:
         return Markup("{} takes {}").format("mostly" if row[order[0]] > 0.5 else "most often", often[0])
     return Markup("takes {} or {}").format(Markup(", ").join(often[:-1]), often[-1])

@@ -29,7 +29,7 @@ def view(content: ReportContent) -> dict[str, Any]:
     return {
         "origin": content.origin,
         "learned_from": content.learned_from,
-        "reward_range": " to ".join(f"{end:.4g}".replace("-", MINUS) for end in content.origin.reward_range),
+        "reward_range": " to ".join(f"{end:.4g}".replace("-", MINUS) for end in content.origin["reward_range"]),
     }
 
 

@@ -13,8 +13,7 @@ from seachange.report.drawing import axis_ticks, states_drawing
 from seachange.report.layout import LONG_NAME, Section, reward_numbers, rounded, share_text, short_edges
 
 MOST_CHANGES = 200
-# Means closer than this many standard errors are not distinguished.
-DISTINCT_ERRORS = 2
+DISTINCT_ERRORS = 2  # means closer than this many standard errors are not distinguished
 FOUND_BY = {"hmm": ", found by a hidden Markov model", "change-point": ", found by change-point detection"}
 
 TEMPLATE = """
@@ -26,8 +25,8 @@ TEMPLATE = """
   <div class="plot" style="height:{{ drawing.height }}px" tabindex="0" role="slider" aria-label="Position in time: arrow keys move, plus and minus zoom, 0 shows the whole log" aria-valuemin="0" aria-valuemax="100" aria-valuenow="0" aria-valuetext="the whole log">
     <svg viewBox="0 0 1000 {{ drawing.height }}" preserveAspectRatio="none" aria-hidden="true">{{ drawing.svg }}</svg>
     <div class="numbers" aria-hidden="true">{% for mark in drawing.numbers %}<span class="b{{ mark.state }}" data-x="{{ "%.3f" % mark.x }}" data-width="{{ "%.3f" % mark.width }}" style="left:{{ "%.2f" % mark.x }}%">{{ mark.state }}</span>{% endfor %}</div>
-    {% for lane in lanes %}
-    <div class="lane" style="top:{{ lane.top }}px"><span>{{ chip(lane.state) }} state {{ lane.state }} <small>{{ lane.share }} of rounds{% if lane.best %}, <span class="name">{{ lane.best[0] }}</span> {{ lane.best[1] }}{% endif %}</small></span></div>
+    {% for lane in drawing.lanes %}
+    <div class="lane" style="top:{{ lane.top }}px"><span>{{ chip(lane.state) }} state {{ lane.state }} <small>{{ shares[lane.state] }} of rounds{% if best[lane.state] %}, <span class="name">{{ best[lane.state][0] }}</span> {{ best[lane.state][1] }}{% endif %}</small></span></div>
     {% endfor %}
     {% if drawing.rewards %}
     <div class="lane" style="top:{{ drawing.rewards.top }}px"><span>mean reward <small>smoothed, from {{ numbers.format(drawing.rewards.least) }} to {{ numbers.format(drawing.rewards.most) }}</small></span></div>
@@ -68,11 +67,8 @@ def view(content: ReportContent) -> dict[str, Any]:
     return {
         "lead": _lead(content),
         "drawing": drawing,
-        "lanes": [
-            lane | {"share": f"{states.counts[z] / states.n_rounds:.1%}", "best": _best(states, z)}
-            for lane in drawing["lanes"]
-            for z in [lane["state"]]
-        ],
+        "shares": [f"{count / states.n_rounds:.1%}" for count in states.counts],
+        "best": [_best(states, z) for z in range(states.n_states)],
         "numbers": numbers,
         "ticks": axis_ticks(states.axis.kind, drawing),
         "certainties": [_certainty(change) for change in states.changes[:MOST_CHANGES]],
@@ -97,14 +93,11 @@ def _lead(content: ReportContent) -> str:
     by, n_used = FOUND_BY.get(states.oracle, ""), len(states.in_use)
     if states.n_states == 1:
         return "The model has one state, so it has one policy and never switches."
+    some = f"{n_used} of the model's {states.n_states} states" if n_used < states.n_states else f"{n_used} states"
+    changes = "" if states.n_chains > 1 else f" and {count_of(len(states.change_points), 'change')}"
+    text = f"{some}{changes} in {count_of(states.n_rounds, 'round')}{by}."
     if n_used == 1:
         text = f"Of the model's {states.n_states} states, only state {states.in_use[0]} occurs in this log."
-    else:
-        some = f"{states.n_states} states"
-        if n_used < states.n_states:
-            some = f"{n_used} of the model's {states.n_states} states"
-        changes = "" if states.n_chains > 1 else f" and {count_of(len(states.change_points), 'change')}"
-        text = f"{some}{changes} in {count_of(states.n_rounds, 'round')}{by}."
     if states.clock is not None and states.clock.followed:
         text = f"{text} {states.clock}"
     if content.clear_share is None:

@@ -91,13 +91,10 @@ def headline(content: ReportContent) -> list[str]:
     who = f"Switching between {n_states} policies" if n_states > 1 else "This policy"
     interval = f"{estimate.confidence:.0%} interval {numbers.interval(estimate)}"
     first = f"{who} would earn {numbers.format(estimate.value)} per round ({interval})."
-    differences = ((comparison.over_logging, "the logging policy"), (comparison.over_single, "the best single policy"))
-    clear: list[str] = []
-    unclear: list[str] = []
-    for difference, than in differences:
-        if difference is not None:
-            (clear if difference.significant else unclear).append(_compared(difference, than, numbers))
-    if unclear:
+    both = ((comparison.over_logging, "the logging policy"), (comparison.over_single, "the best single policy"))
+    known = [(each, _compared(each, than, numbers)) for each, than in both if each is not None]
+    clear = [text for each, text in known if each.significant]
+    if unclear := [text for each, text in known if not each.significant]:
         clear.append(f"not significantly different from {' or '.join(unclear)}")
     return [first, f"That is {' and '.join(clear)}."] if clear else [first]
 
@@ -140,11 +137,8 @@ def _values(content: ReportContent) -> dict[str, Any] | None:
     online = None if comparison.online is None else comparison.online.estimate
     if comparison.online is not None and online is not None and comparison.others:
         table.append(comparison.online)
-    table += [
-        PolicyValue("switching", f"in the rounds of state {z}", each)
-        for z, each in enumerate(comparison.by_state)
-        if each
-    ]
+    by_state = [(f"in the rounds of state {z}", each) for z, each in enumerate(comparison.by_state) if each]
+    table += [PolicyValue("switching", name, each) for name, each in by_state]
     return {
         "shown": shown,
         "scale": Scale(ends, 0.06),

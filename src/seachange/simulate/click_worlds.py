@@ -19,11 +19,9 @@ from seachange.simulate.rollout import Rounds
 
 ITEMS = ("boots", "coats", "lamps", "books", "games", "plants", "bikes", "tents", "wines", "rugs")
 FEATURES = ("returning", "basket_size", "on_phone", "hour_of_day")
-# A Monday.
 FIRST_MONDAY = np.datetime64("2026-01-05T00:00:00")
 ROUNDS_PER_DAY = 200
-# Standard deviation of w_a · x in ``Clicks``.
-SLOPE = 0.9
+SLOPE = 0.9  # standard deviation of w_a · x in ``Clicks``
 
 
 class _StatefulClicks(ABC):
@@ -69,12 +67,11 @@ class _StatefulClicks(ABC):
 
     def _rounds(self, states: Ints, generator: np.random.Generator) -> Rounds:
         contexts = generator.normal(size=(len(states), self.n_features))
-        rates = self.click_rates(contexts, states)
-        return Rounds(contexts, rates, _clicks(rates, generator), states)
+        return Rounds.with_clicks(contexts, self.click_rates(contexts, states), generator, states)
 
 
-def _clicks(rates: Floats, generator: np.random.Generator) -> Floats:
-    return (generator.random(rates.shape) < rates).astype(np.float64)
+def _mean_clicks(probs: Floats, rates: Floats) -> float:
+    return float(np.einsum("nk,nk->", probs, rates) / len(rates))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -95,12 +92,9 @@ class Shop(_StatefulClicks):
     greed = 1.0
 
     def __post_init__(self) -> None:
-        most_items, most_features = len(ITEMS), len(FEATURES)
-        require(2 <= self.n_actions <= most_items, f"n_actions must be from 2 to {most_items}; got {self.n_actions}.")
-        require(
-            0 <= self.n_features <= most_features,
-            f"n_features must be from 0 to {most_features}; got {self.n_features}.",
-        )
+        for name, least, most in (("n_actions", 2, len(ITEMS)), ("n_features", 0, len(FEATURES))):
+            value = getattr(self, name)
+            require(least <= value <= most, f"{name} must be from {least} to {most}; got {value}.")
         require(self.n_states >= 1 and self.horizon >= 1, "n_states and horizon must be at least 1.")
         require(self.expected_stay > 1, f"expected_stay must be more than 1 round; got {self.expected_stay}.")
 
@@ -176,8 +170,7 @@ class Weekly(_StatefulClicks):
     def value(self, policy: Policy, weekday: int, seed: int = 0, n: int = 200_000) -> float:
         """Mean reward of ``policy`` on a weekday, over ``n`` visitors."""
         contexts = np.random.default_rng([seed, 4]).normal(size=(n, self.n_features))
-        rates = self.click_rates(contexts, np.full(n, weekday))
-        return float(np.einsum("nk,nk->", policy.predict_proba(contexts), rates) / n)
+        return _mean_clicks(policy.predict_proba(contexts), self.click_rates(contexts, np.full(n, weekday)))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -227,13 +220,12 @@ class Clicks:
         """A log of uniform random actions."""
         generator = np.random.default_rng([seed, 2])
         contexts = self.contexts(self.horizon, generator)
-        rates = self.click_rates(contexts)
-        rounds = Rounds(contexts, rates, _clicks(rates, generator), np.zeros(self.horizon, dtype=np.int64))
-        return rounds.logged_by(np.full(rates.shape, 1 / self.n_actions), generator.random(self.horizon))
+        rounds = Rounds.with_clicks(contexts, self.click_rates(contexts), generator)
+        return rounds.logged_by(np.full(rounds.rewards.shape, 1 / self.n_actions), generator.random(self.horizon))
 
     def value(self, probs: Floats, contexts: Floats) -> float:
         """Clicks per round of a policy with probabilities ``probs`` (n, K) on ``contexts``."""
-        return float(np.einsum("nk,nk->", probs, self.click_rates(contexts)) / len(contexts))
+        return _mean_clicks(probs, self.click_rates(contexts))
 
     def best_linear_actions(self, contexts: Floats) -> Floats:
         """(n,) the best action by a least-squares fit to the true click rates on ``contexts``."""

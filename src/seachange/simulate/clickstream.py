@@ -25,8 +25,7 @@ from seachange.simulate.rollout import Rounds
 Codes = npt.NDArray[np.int32]
 DocumentFeatures = Literal["documents", "crossed", "identity"]
 STEP = 60  # seconds between the centers of windows
-# Random features of a document's identity, enough to tell the documents of a few pools apart.
-IDENTITY = 15
+IDENTITY = 15  # random features of a document's identity, enough to tell the documents of a few pools apart
 IDENTITY_FIX = Fix('Use features="identity".', "Use --features identity.")
 
 
@@ -85,33 +84,38 @@ def visits_of(raw: RawLog, *, with_users: bool = True, rejected: Counter[str] | 
 
     Without user features, visits need at most a tenth of the memory. ``rejected`` counts rejected lines by reason.
     """
-    pools, parts = _Pools(with_users), []
+    pools, parts = _Pools(), []
     for part in raw.parts():
         if rejected is not None:
             rejected.update(line.reason for line in part.rejected)
         if len(part):
-            parts.append(pools.take(part))
+            parts.append(pools.take(part, with_users))
     if not parts:
         raise LogError("this log has no visits.")
     columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     if (np.diff(columns["times"]) < 0).any():
         order = np.argsort(columns["times"], kind="stable")
         columns = {name: column[order] for name, column in columns.items()}
-    return Visits(**columns, **pools.tables())
+    ids, features = zip(*pools.documents, strict=True)
+    return Visits(
+        **columns,
+        pool_documents=padded(pools.members),
+        document_ids=np.array(ids, dtype=np.int64),
+        document_features=np.array(features, dtype=np.float64),
+    )
 
 
 class _Pools:
     """The pools and documents so far; each pool recurs thousands of times and is parsed once."""
 
-    def __init__(self, with_users: bool) -> None:
-        self._with_users = with_users
+    def __init__(self) -> None:
+        self.members: list[list[int]] = []  # the documents of each pool
+        self.documents: list[tuple[int, list[float]]] = []  # id and features of each document
         self._days: dict[str, int] = {}
-        self._pools: dict[int, int] = {}
-        self._members: list[list[int]] = []
-        self._documents: dict[int, int] = {}
-        self._rows: list[tuple[int, list[float]]] = []  # id and features of each document
+        self._pool_numbers: dict[int, int] = {}
+        self._document_numbers: dict[int, int] = {}
 
-    def take(self, rounds: RawRounds) -> dict[str, Any]:
+    def take(self, rounds: RawRounds, with_users: bool) -> dict[str, Any]:
         """The visits of one part of the log."""
         pool = rounds.pool
         if pool is None or pool.names is None or rounds.time is None:
@@ -124,38 +128,27 @@ class _Pools:
                 marks = mixed(marks ^ np.ascontiguousarray(column).view(np.uint64))
             sums = np.add.reduceat(marks, first)  # the order on the line does not matter
 
+        def document_number(entry: int) -> int:
+            number = self._document_numbers.setdefault(int(marks[entry]), len(self.documents))
+            if number == len(self.documents):
+                self.documents.append((int(ids[entry]), features[entry].tolist()))
+            return number
+
         def pool_number(mark: int, row: int) -> int:
-            if mark not in self._pools:
-                self._pools[mark] = len(self._pools)
-                entries = range(pool.offsets[row], pool.offsets[row + 1])
-                self._members.append(
-                    sorted(self._document(int(marks[i]), int(ids[i]), features[i].tolist()) for i in entries)
-                )
-            return self._pools[mark]
+            number = self._pool_numbers.setdefault(mark, len(self.members))
+            if number == len(self.members):
+                self.members.append(sorted(map(document_number, range(pool.offsets[row], pool.offsets[row + 1]))))
+            return number
 
         shown = marks[first + rounds.action.to_numpy()]
-        users = rounds.features.to_numpy() if self._with_users else np.empty((len(rounds), 0))
+        users = rounds.features.to_numpy() if with_users else np.empty((len(rounds), 0))
         return {
             "times": rounds.time.to_numpy().astype(np.int64),
             "days": np.full(len(rounds), self._days.setdefault(rounds.source, len(self._days)), dtype=np.int16),
             "pools": _numbered(sums, pool_number),
-            "shown": _numbered(shown, lambda mark, row: self._documents[mark]),
+            "shown": _numbered(shown, lambda mark, row: self._document_numbers[mark]),
             "clicks": rounds.reward.to_numpy() == 1,
             "users": users.astype(np.float32),
-        }
-
-    def _document(self, mark: int, name: int, features: list[float]) -> int:
-        if mark not in self._documents:
-            self._documents[mark] = len(self._documents)
-            self._rows.append((name, features))
-        return self._documents[mark]
-
-    def tables(self) -> dict[str, Any]:
-        """Pools and documents, as ``Visits`` stores them."""
-        return {
-            "pool_documents": padded(self._members),
-            "document_ids": np.array([name for name, _ in self._rows], dtype=np.int64),
-            "document_features": np.array([features for _, features in self._rows], dtype=np.float64),
         }
 
 
@@ -167,9 +160,8 @@ def padded(pools: Sequence[Sequence[int]]) -> Codes:
 def _numbered(marks: Hashes, number: Callable[[int, int], int]) -> Codes:
     """The number of each mark; ``number`` is called once per mark, in order of first appearance."""
     different, rows, which = np.unique(marks, return_index=True, return_inverse=True)
-    numbers = np.empty(len(different), dtype=np.int32)
-    for i in np.argsort(rows):
-        numbers[i] = number(int(different[i]), int(rows[i]))
+    numbers, order = np.empty(len(different), dtype=np.int32), np.argsort(rows)
+    numbers[order] = list(map(number, different[order].tolist(), rows[order].tolist()))
     return numbers[which]
 
 
@@ -193,22 +185,21 @@ class ClickRates:
         ids, rows = np.unique(visits.document_ids, return_inverse=True)
         start = int(visits.times[0])
         minutes = (visits.times - start) // STEP
-        n_minutes = int(minutes[-1]) + 1
-        places = rows[visits.shown] * n_minutes + minutes
-        half = max(1, round(window / STEP / 2))
+        shape = len(ids), int(minutes[-1]) + 1
+        places, half = rows[visits.shown] * shape[1] + minutes, max(1, round(window / STEP / 2))
+        begins, ends = (np.clip(np.arange(shape[1]) + offset, 0, shape[1]) for offset in (-half, half))
 
-        def around(weights: npt.NDArray[np.bool_] | None) -> Floats:
-            sums = np.bincount(places, weights, minlength=len(ids) * n_minutes).reshape(len(ids), n_minutes)
-            before = np.concatenate([np.zeros((len(ids), 1)), np.cumsum(sums, axis=1)], axis=1)
-            ends = np.minimum(np.arange(n_minutes) + half, n_minutes)
-            return np.asarray(before[:, ends] - before[:, np.maximum(np.arange(n_minutes) - half, 0)])
+        def around(weights: Bools | None) -> Floats:
+            sums = np.bincount(places, weights, minlength=shape[0] * shape[1]).reshape(shape)
+            before = np.insert(np.cumsum(sums, axis=1, dtype=np.float64), 0, 0.0, axis=1)
+            return np.asarray(before[:, ends] - before[:, begins])
 
         overall, shows, clicks = float(visits.clicks.mean()), around(None), around(visits.clicks)
         rates = np.divide(clicks + smoothing * overall, shows + smoothing, where=shows + smoothing > 0,
                           out=np.full(shows.shape, overall))  # fmt: skip
         return cls(start, rows, rates.astype(np.float32))
 
-    def at(self, documents: npt.NDArray[np.int32], times: Ints) -> Floats:
+    def at(self, documents: Codes, times: Ints) -> Floats:
         """(n, K) the rates of ``documents`` (n, K) at ``times`` (n,)."""
         minutes = np.clip((times - self.start) // STEP, 0, self.rates.shape[1] - 1)
         return self.rates[self.document_rows[documents], minutes[:, None]].astype(np.float64)
@@ -282,9 +273,7 @@ class Clickstream:
         visits, documents, _ = self._sampled(generator)
         for start in range(0, len(visits), chunk):
             part, mine = visits.where(slice(start, start + chunk)), documents[start : start + chunk]
-            rates = self.click_rates.at(mine, part.times)
-            clicks = (generator.random(rates.shape) < rates).astype(np.float64)
-            yield Rounds(self._features(part, mine), rates, clicks, np.zeros(len(part), dtype=np.int64))
+            yield Rounds.with_clicks(self._features(part, mine), self.click_rates.at(mine, part.times), generator)
 
     def logging_value(self, seed: int) -> float:
         """Clicks per round in ``rounds(seed, …)`` of documents shown at random."""
@@ -298,19 +287,17 @@ class Clickstream:
         visits, documents, _ = self._sampled(np.random.default_rng([seed, 1]))
         return self.click_rates.at(documents, visits.times)
 
-    def _sampled(self, generator: np.random.Generator) -> tuple[Visits, npt.NDArray[np.int32], Ints]:
+    def _sampled(self, generator: np.random.Generator) -> tuple[Visits, Codes, Ints]:
         """One visit per second, its documents (n, K) and the index of the one that was shown (n,)."""
         visits = self._usable.one_per_second(generator)
-        documents = np.empty((len(visits), self.n_documents), dtype=np.int32)
-        actions = np.empty(len(visits), dtype=np.int64)
-        uniforms = generator.random(documents.shape)
+        uniforms = generator.random((len(visits), self.n_documents))
+        documents, actions = np.empty(uniforms.shape, dtype=np.int32), np.empty(len(visits), dtype=np.int64)
         draw_documents(visits.pool_documents, visits.pools, visits.shown, uniforms, documents, actions)
         return visits, documents, actions
 
-    def _features(self, visits: Visits, documents: npt.NDArray[np.int32]) -> Any:
+    def _features(self, visits: Visits, documents: Codes) -> Any:
         """(n, K, d) features of every document of a round, in single precision."""
         own = self._document_rows[documents]
-        if self.features != "crossed":
-            return own
-        crossed = own[:, :, None, :] * visits.users[:, None, :, None]
-        return crossed.reshape(*documents.shape, -1)
+        if self.features == "crossed":
+            own = own[:, :, None, :] * visits.users[:, None, :, None]
+        return own.reshape(*documents.shape, -1)

@@ -14,23 +14,18 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
+import polars
 
 from seachange.outputs import written_whole
 from seachange.params import require
 from seachange.protocols import Bools, Floats, Ints
 from seachange.simulate.clickstream import Codes, Visits, padded
 
-if TYPE_CHECKING:
-    import polars
-
-
 DAY, HOUR = 86_400, 3_600
-# Midnight of May 1, 2009, in California.
-FIRST_SECOND = 1_241_161_200
+FIRST_SECOND = 1_241_161_200  # midnight of May 1, 2009, in California
 N_TOPICS = 5
 FIRST_ID = 900_001
 N_SLOTS = 21  # of the page; a slot is empty for a while between two documents
@@ -59,9 +54,8 @@ class _Documents:
 class FrontPage:
     """log rate = b + appeal + Σ_m membership_m (topic_m + swing cos(2π (hour - peak_m) / 24)) - aging days.
 
-    A user's click rate is exp(taste u · membership) times that, relative to the average user.
-
-    ``seed`` draws the documents, the users and the clicks.
+    A user's click rate is exp(taste u · membership) times that, relative to the average user. ``seed`` draws the
+    documents, the users and the clicks.
     """
 
     seed: int = 0
@@ -117,8 +111,7 @@ class FrontPage:
         """b."""
         generator = np.random.default_rng([self.seed, 2])
         times = generator.integers(self.seconds, size=100_000)
-        pools, pool_documents = self._pools(times)
-        shown = _one_of(pool_documents[pools], generator.random(len(times)))
+        shown = self._shown(times, generator)[0]
         return float(np.log(CLICK_RATE / np.exp(self.log_rates(shown, times)).mean()))
 
     def click_rates(self, documents: Ints, times: Ints) -> Floats:
@@ -129,8 +122,7 @@ class FrontPage:
         """One visit per second."""
         generator = np.random.default_rng([self.seed, 3])
         times, every = np.arange(self.seconds), self.documents
-        pools, pool_documents = self._pools(times)
-        shown = _one_of(pool_documents[pools], generator.random(len(times)))
+        shown, pools, pool_documents = self._shown(times, generator)
         visitors = _six_decimals(generator.dirichlet(np.full(N_TOPICS, 0.6), size=N_VISITORS))
         visitor = generator.integers(N_VISITORS, size=len(times))
         liking = TASTE * np.einsum("nm,nm->n", visitors[visitor], every.memberships[shown])
@@ -149,21 +141,17 @@ class FrontPage:
             document_features=_with_constant(every.memberships),
         )
 
-    def _pools(self, times: Ints) -> tuple[Ints, Codes]:
-        """(n,) the pool at ``times``, and the documents of all pools as ``Visits`` stores them."""
+    def _shown(self, times: Ints, generator: np.random.Generator) -> tuple[Ints, Ints, Codes]:
+        """(n,) a random document of the page at ``times``, its pool, and all pools as ``Visits`` stores them."""
         first, last = self.documents.first, self.documents.last
         changes = np.unique(np.concatenate([[0], first, last[last < self.seconds]]))
         there: Bools = (first <= changes[:, None]) & (last > changes[:, None])
         numbers: dict[bytes, int] = {}  # a pool recurs if a document came and went
-        pools = np.array([numbers.setdefault(members.tobytes(), len(numbers)) for members in there])
-        members = [np.flatnonzero(np.frombuffer(pool, dtype=bool)).tolist() for pool in numbers]
-        return pools[np.searchsorted(changes, times, side="right") - 1], padded(members)
-
-
-def _one_of(pools: Codes, uniforms: Floats) -> Ints:
-    """A random document of each pool."""
-    sizes = (pools >= 0).sum(axis=1)
-    return np.asarray(pools[np.arange(len(pools)), (uniforms * sizes).astype(np.int64)], dtype=np.int64)
+        at_changes = np.array([numbers.setdefault(members.tobytes(), len(numbers)) for members in there])
+        documents = padded([np.flatnonzero(np.frombuffer(pool, dtype=bool)).tolist() for pool in numbers])
+        pools = at_changes[np.searchsorted(changes, times, side="right") - 1]
+        places = generator.random(len(times)) * (documents >= 0).sum(axis=1)[pools]
+        return documents[pools, places.astype(np.int64)].astype(np.int64), pools, documents
 
 
 def _six_decimals(memberships: Floats) -> Floats:
@@ -203,11 +191,8 @@ def write_days(visits: Visits, folder: Path, *, broken: float = 1e-4, seed: int 
 
 def _lines(visits: Visits) -> polars.Series:
     """One line per visit."""
-    import polars
-
-    documents = [
-        f"|{name} {words}" for name, words in zip(visits.document_ids, _words(visits.document_features), strict=True)
-    ]
+    features = _words(visits.document_features)
+    documents = [f"|{name} {words}" for name, words in zip(visits.document_ids, features, strict=True)]
     pools = [" ".join(documents[i] for i in pool if i >= 0) for pool in visits.pool_documents.tolist()]
     users, which = np.unique(visits.users, axis=0, return_inverse=True)
     frame = polars.DataFrame({

@@ -23,6 +23,14 @@ class Rounds:
     states: Ints  # (n,) z_t
     action_mask: Bools | None = None  # (n, K)
 
+    @classmethod
+    def with_clicks(
+        cls, contexts: Floats, rates: Floats, generator: np.random.Generator, states: Ints | None = None
+    ) -> Rounds:
+        """Rounds with clicks drawn at ``rates`` (n, K); without ``states``, all of them are in state 0."""
+        clicks = (generator.random(rates.shape) < rates).astype(np.float64)
+        return cls(contexts, rates, clicks, np.zeros(len(rates), dtype=np.int64) if states is None else states)
+
     def __len__(self) -> int:
         """Number of rounds."""
         return len(self.states)
@@ -56,10 +64,8 @@ def rollout(env: Environment, deployer: BeliefDeployer, seed: int) -> Trace:
     """
     generator = np.random.default_rng([seed, 4])
     state, traces = deployer.init(), []
-    for rounds in env.rounds(seed, CHUNK_ROUNDS):
-        uniforms = generator.random(len(rounds))
-        state, trace = deployer.run(
-            state, rounds.contexts, rounds.mean_rewards, rounds.rewards, uniforms, rounds.action_mask
-        )
+    for each in env.rounds(seed, CHUNK_ROUNDS):
+        uniforms = generator.random(len(each))
+        state, trace = deployer.run(state, each.contexts, each.mean_rewards, each.rewards, uniforms, each.action_mask)
         traces.append(trace)
     return Trace(*(np.concatenate([getattr(trace, field.name) for trace in traces]) for field in fields(Trace)))

@@ -40,12 +40,9 @@ class Synthetic:
 
     def __post_init__(self) -> None:
         require(self.horizon >= 1 and self.n_actions >= 1 and self.n_states >= 1, "sizes must be at least 1.")
-        states, means = self.state_sequence, self.state_means
-        require(states.shape == (self.horizon,), f"states must have shape ({self.horizon},); got {states.shape}.")
-        require(
-            means.shape == (self.n_states, self.n_actions),
-            f"mean_rewards must have shape ({self.n_states}, {self.n_actions}); got {means.shape}.",
-        )
+        states, sizes = self.state_sequence, (self.n_states, self.n_actions)
+        for name, array, shape in (("states", states, (self.horizon,)), ("mean_rewards", self.state_means, sizes)):
+            require(array.shape == shape, f"{name} must have shape {shape}; got {array.shape}.")
         require(states.min() >= 0 and states.max() < self.n_states, f"states must be from 0 to {self.n_states - 1}.")
 
     @cached_property
