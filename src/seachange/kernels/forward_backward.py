@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from seachange.kernels.belief_updates import move, weigh
 from seachange.kernels.compiler import compiled, fused, reordered
 from seachange.kernels.emission import HALF_LOG_2_PI, click_block, click_rate, gaussian_block, n_missing
 from seachange.kernels.lanes import LANES, add_dots, column_buffer, own_row, sum_of, weighted_sum
@@ -31,22 +32,11 @@ def filter_rounds(evidence, starts, initial, transition, belief, filtered):
     ``belief`` is p(z | rewards before this chunk) and is updated for the next chunk. A new chain begins from
     ``initial`` in every round with ``starts``.
     """
-    n_states = belief.size
     for t in range(evidence.shape[0]):
         if starts[t]:
             belief[:] = initial
-        total = 0.0
-        for z in range(n_states):
-            filtered[t, z] = belief[z] * evidence[t, z]
-            total += filtered[t, z]
-        inverse = 1.0 / total
-        for z in range(n_states):
-            filtered[t, z] *= inverse
-        for j in range(n_states):
-            moved = 0.0
-            for i in range(n_states):
-                moved += filtered[t, i] * transition[i, j]
-            belief[j] = moved
+        weigh(belief, evidence[t], filtered[t])
+        move(filtered[t], transition, belief)
 
 
 @compiled

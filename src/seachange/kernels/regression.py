@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 import numpy as np
+from scipy.special import expit
 
 from seachange.kernels.compiler import compiled, reordered
 from seachange.kernels.emission import click_rate
@@ -31,8 +32,16 @@ def regression_sums(rows, actions, rewards, weights, n_blocks, scores=NO_SCORES)
     f], p = 1 / (1 + exp(-score)).
     """
     if without_contexts(rows):
-        *sums, totals = table_sums(actions, rewards, weights, n_blocks)
-        return *table_grams(rows, *(table_click_terms(actions, scores, *sums) if scores.size else sums)), totals
+        curvatures, slopes, squares = np.swapaxes(table_sums(actions, rewards, weights, n_blocks), 1, 2)
+        totals = np.stack([squares.sum(axis=1), curvatures.sum(axis=1)], axis=1)
+        if scores.size:
+            # Every round of an action has the same scores.
+            levels = np.zeros((n_blocks, weights.shape[1]))
+            levels[np.minimum(actions, n_blocks - 1)] = scores
+            rates = expit(levels.T)
+            curvatures, slopes = curvatures * rates * (1 - rates), slopes - curvatures * rates
+        feature = rows[0, 0, 0]
+        return curvatures[:, :, None, None] * feature**2, slopes[:, :, None] * feature, totals
     curvatures, slopes, totals = round_terms(rewards, weights, scores)
     n_columns, n_features = weights.shape[1], rows.shape[2]
     sums = np.zeros((n_columns, n_blocks, n_features * (n_features + 3) // 2))
@@ -65,46 +74,19 @@ def round_terms(rewards, weights, scores):
 
 @compiled
 def table_sums(actions, rewards, weights, n_blocks):
-    """(L, B) sums of weights and of weighted rewards by action, and totals (L, 2) of u r² and u."""
+    """(3, B, L) sums of u, u r and u r² by action, for a log without contexts."""
     n_columns = weights.shape[1]
-    counts, sums, totals = np.zeros((n_blocks, n_columns)), np.zeros((n_blocks, n_columns)), np.zeros((n_columns, 2))
-    squares = np.zeros(n_columns)
+    totals = np.zeros((3, n_blocks, n_columns))
+    counts, sums, squares = totals[0], totals[1], totals[2]
     for t in range(actions.size):
-        reward = rewards[t]
-        if np.isnan(reward):
-            continue
-        b = actions[t] if n_blocks > 1 else 0
-        for z in range(n_columns):
-            weighted = weights[t, z] * reward
-            counts[b, z] += weights[t, z]
-            sums[b, z] += weighted
-            squares[z] += weighted * reward
-    for z in range(n_columns):
-        totals[z, 0] = squares[z]
-        for b in range(n_blocks):
-            totals[z, 1] += counts[b, z]
-    return counts.T.copy(), sums.T.copy(), totals
-
-
-@compiled
-def table_click_terms(actions, scores, counts, sums):
-    """Curvatures and slopes (L, B) of clicks, from the sums and scores (n, L) of a log without contexts."""
-    levels, curvatures, slopes = np.zeros(counts.shape), np.empty(counts.shape), np.empty(counts.shape)
-    for t in range(actions.size):
-        for z in range(counts.shape[0]):
-            levels[z, actions[t] if counts.shape[1] > 1 else 0] = scores[t, z]
-    for z in range(counts.shape[0]):
-        for b in range(counts.shape[1]):
-            p = click_rate(levels[z, b])
-            curvatures[z, b] = counts[z, b] * p * (1.0 - p)
-            slopes[z, b] = sums[z, b] - counts[z, b] * p
-    return curvatures, slopes
-
-
-def table_grams(rows, curvatures, slopes):
-    """Sums (L, B) of a log without contexts, in the general shapes (L, B, 1, 1) and (L, B, 1)."""
-    feature = rows[0, 0, 0]
-    return curvatures[:, :, None, None] * feature**2, slopes[:, :, None] * feature
+        reward, b = rewards[t], actions[t] if n_blocks > 1 else 0
+        if not np.isnan(reward):
+            for z in range(n_columns):
+                weighted = weights[t, z] * reward
+                counts[b, z] += weights[t, z]
+                sums[b, z] += weighted
+                squares[b, z] += weighted * reward
+    return totals
 
 
 @compiled

@@ -85,7 +85,7 @@ class Starts:
 
     def _stride(self, n: int) -> int:
         """The step with which to choose a subset of ``n`` windows."""
-        n_blocks, n_features = self.chain.joint.shape
+        n_blocks, n_features = self.chain.log.joint.shape
         return -(-n // max(min(MAX_WINDOWS, MAX_NUMBERS // (n_blocks * n_features**2)), 1))
 
     def from_windows(self, width: int, n_states: int, prior: Prior, attempt: int = 0) -> SwitchingRegression | None:
@@ -128,7 +128,7 @@ class Starts:
 
     def single(self, prior: Prior) -> SwitchingRegression:
         """The initial model with one state: the regression of the whole log."""
-        shape = self.chain.joint.shape
+        shape = self.chain.log.joint.shape
         return self._model_of(np.zeros((1, *shape, shape[1])), np.zeros((1, *shape)), prior)
 
     def _model_of(self, grams: Floats, moments: Floats, prior: Prior) -> SwitchingRegression:
@@ -146,7 +146,7 @@ class Starts:
             reward_coefs=prior.center + solve_ridge(grams, moments, prior.penalties),
             reward_precisions=penalized_gram(grams, prior.penalties),
             noise_variances=np.empty(0) if self.rewards == "bernoulli" else np.full(n_states, self.spread),
-            joint=self.chain.joint,
+            joint=self.chain.log.joint,
             rewards=self.rewards,
         )
 
@@ -156,7 +156,7 @@ class Starts:
         In the coordinates of the points, the distance of two fits is the root mean square difference of their
         predictions over the log, so the scale of a feature does not matter.
         """
-        arrays, n_blocks = self.chain.log.arrays, self.chain.joint.shape[0]
+        arrays, n_blocks = self.chain.log.arrays, self.chain.log.joint.shape[0]
         grams, moments, _, rounds = segment_sums(arrays.rows, arrays.actions, self.residuals, begins, ends, n_blocks)
         counts = rounds.sum(axis=1)
         scale = grams.sum(axis=0) / max(int(counts.sum()), 1)

@@ -120,6 +120,14 @@ def chains(log: BanditLog) -> tuple[Ints, Bools]:
     return order, starts
 
 
+def in_chains(log: BanditLog) -> tuple[BanditLog, Ints | None, Bools]:
+    """The log with each sequence contiguous, the order of its rounds (None: unchanged), and which start a sequence."""
+    order, starts = chains(log)
+    if log.sequences is None or (np.diff(order) > 0).all():
+        return log, None, starts
+    return log.take(order), order, starts
+
+
 def by_first_appearance(states: Ints, n_states: int) -> Ints:
     """States in order of first appearance; those that never occur come last."""
     found = (states == state for state in range(n_states))

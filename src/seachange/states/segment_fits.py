@@ -15,7 +15,7 @@ from seachange.kernels.emission import round_scores
 from seachange.kernels.regression import regression_sums
 from seachange.log.bandit_log import BanditLog
 from seachange.protocols import Floats, Ints
-from seachange.states.labels import chains
+from seachange.states.labels import in_chains
 
 # A block needs this many rounds on each side to count in a difference.
 LEAST_ROUNDS = 5
@@ -163,11 +163,9 @@ class Metric:
 
 def series_of(log: BanditLog, by_action: bool = True) -> Series:
     """The series of a log; without ``by_action``, of its rewards alone."""
-    found, starts = chains(log)
-    order = None if (np.diff(found) == 1).all() else found
+    ordered, order, starts = in_chains(log)
     begins = np.flatnonzero(starts)
     ends = np.append(begins[1:], len(log))
-    ordered = log if order is None else log.take(order)
     rows, _, actions, rewards, _ = ordered.arrays
     if not by_action:
         rows, actions = np.ones((1, 1, 1)), np.zeros(len(log), dtype=np.int64)

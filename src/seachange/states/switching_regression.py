@@ -192,7 +192,8 @@ class SwitchingRegression:
             joined = np.concatenate([before, filtered])[-(len(filtered) + ahead) :]
             missing = len(filtered) + ahead - len(joined)
             known = np.concatenate([np.zeros((missing, self.n_states)), joined])[: len(filtered)] @ moves
-            age = chain.ages(rounds)
+            each = np.arange(rounds.start, rounds.stop)
+            age = each - chain.firsts[np.searchsorted(chain.firsts, each, side="right") - 1]
             known[age < ahead] = young[age[age < ahead]]
             before = joined
             yield rounds, known
