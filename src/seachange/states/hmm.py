@@ -16,7 +16,7 @@ from seachange.log.joint_features import JointFeatures
 from seachange.params import Auto, Params, require, require_count
 from seachange.protocols import Floats, Ints
 from seachange.registry import ORACLES, Arrays, SavedPart
-from seachange.states.hmm_fitting import Fit, Fitter, Initial
+from seachange.states.hmm_fitting import Fit, Fitter, Initial, squared_gaps
 from seachange.states.labels import StateLabels, by_first_appearance, labels_from_states
 from seachange.states.state_count import StateCount, choose_n_states
 from seachange.states.switching_regression import Rewards, SwitchingRegression
@@ -252,9 +252,9 @@ def aligned_order(old: SwitchingRegression, new: SwitchingRegression, states: In
 
     if old.joint != new.joint:
         raise ParameterError(f"align_to was fitted with {old.joint}; the log has {new.joint}.")
-    distances = _distances(old, new, gram)
+    distances = squared_gaps(old.reward_coefs, new.reward_coefs, gram)
     rows, matched = linear_sum_assignment(distances)
-    apart = _distances(old, old, gram)
+    apart = squared_gaps(old.reward_coefs, old.reward_coefs, gram)
     np.fill_diagonal(apart, np.inf)
     # A match must be closer than any other old state.
     same = rows[distances[rows, matched] <= apart[rows].min(axis=1)]
@@ -268,9 +268,3 @@ def aligned_order(old: SwitchingRegression, new: SwitchingRegression, states: In
         )
     rest = [state for state in by_first_appearance(states, new.n_states) if state not in matched]
     return np.array([*matched, *rest], dtype=np.int64)
-
-
-def _distances(some: SwitchingRegression, others: SwitchingRegression, gram: Floats) -> Floats:
-    """(L, L') mean squared differences of the predictions of two states."""
-    gaps = some.reward_coefs[:, None] - others.reward_coefs[None, :]
-    return np.asarray(np.einsum("yzbi,bij,yzbj->yz", gaps, gram, gaps))

@@ -21,6 +21,7 @@ from seachange.states import pooled_regression
 from seachange.states.clustering import cluster
 from seachange.states.em import EM, EMRun, Prior
 from seachange.states.expectation import Chain, LikeliestStates, expectation
+from seachange.states.labels import places_in_chains
 from seachange.states.switching_regression import Rewards, SwitchingRegression
 
 if TYPE_CHECKING:
@@ -76,10 +77,7 @@ class Starts:
     def windows_of(self, width: int) -> WindowFits:
         """Windows of ``width`` rounds within chains; an evenly spaced subset if there are too many."""
         firsts, n = self.chain.firsts, len(self.chain.log)
-        counts = -(-np.diff(firsts, append=n) // width)
-        begins = np.repeat(firsts, counts) + width * (
-            np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-        )
+        begins = np.flatnonzero(places_in_chains(firsts, n) % width == 0)
         used = slice(None, None, self._stride(len(begins)))
         return self._fits_of(begins[used], np.append(begins[1:], n)[used])
 
@@ -169,11 +167,16 @@ class Starts:
         return WindowFits(grams, moments, counts, scale, points)
 
 
+def squared_gaps(some: Floats, others: Floats, gram: Floats) -> Floats:
+    """(L, L') squared differences of predictions with coefficients (L, B, D), summed over a log with Σ f f' = gram."""
+    gaps = some[:, None] - others[None, :]
+    return np.asarray(np.einsum("yzbi,bij,yzbj->yz", gaps, gram, gaps))
+
+
 def _most_similar(coefs: Floats, counts: Ints, scale: Floats) -> tuple[int, int]:
     """The two states that are cheapest to merge: their predictions differ least, weighted by their rounds."""
-    gaps = coefs[:, None] - coefs[None, :]
-    both = np.maximum(counts[:, None] + counts[None, :], 1)
-    costs = np.einsum("yzbi,bij,yzbj->yz", gaps, scale, gaps) * (counts[:, None] * counts[None, :] / both)
+    both = np.maximum(np.add.outer(counts, counts), 1)
+    costs = squared_gaps(coefs, coefs, scale) * (np.multiply.outer(counts, counts) / both)
     np.fill_diagonal(costs, np.inf)
     first, second = np.unravel_index(int(np.argmin(costs)), costs.shape)
     return int(first), int(second)

@@ -128,6 +128,11 @@ def in_chains(log: BanditLog) -> tuple[BanditLog, Ints | None, Bools]:
     return log.take(order), order, starts
 
 
+def places_in_chains(firsts: Ints, n: int) -> Ints:
+    """(n,) number of earlier rounds in the chain of each round, if chains begin at ``firsts``."""
+    return np.asarray(np.arange(n) - np.repeat(firsts, np.diff(firsts, append=n)))
+
+
 def by_first_appearance(states: Ints, n_states: int) -> Ints:
     """States in order of first appearance; those that never occur come last."""
     found = (states == state for state in range(n_states))
