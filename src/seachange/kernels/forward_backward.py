@@ -143,15 +143,22 @@ def viterbi_backward(origins, next_starts, path):
 
 @compiled
 def run_groups(
-    rows, actions, rewards, firsts, widths, plain, subtractable, coefs, halves, log_deviations, initial, transition,
-    arrivals, features, seen, evidence, filtered, inverses, scores, own, posteriors, first_states, pairs, sums, totals,
-):  # fmt: skip
-    """The E-step over groups of ``LANES`` chains: adds to the last four arguments and returns the log-likelihood.
+    rows, actions, rewards, firsts, widths, plain, subtractable, coefs, variances, initial, transition, posteriors
+):
+    """The E-step over groups of ``LANES`` chains: log-likelihood, first states, pairs, packed sums and totals.
 
     ``widths`` (m, longest) is the number of chains of a group that have a round t. ``posteriors`` (n, L) receives
-    p(z_t | all rewards), unless its shape is (0, L). The arguments from ``features`` to ``own`` are buffers.
+    p(z_t | all rewards), unless its shape is (0, L).
     """
-    likelihood = 0.0
+    n_states, n_features, longest = initial.size, rows.shape[2], widths.shape[1]
+    halves, log_deviations, arrivals = 0.5 / variances, 0.5 * np.log(variances), transition.T.copy()
+    features, filtered = column_buffer(n_features, longest), column_buffer(n_states, longest)
+    seen, inverses = column_buffer(1, longest)[0], np.empty((longest, LANES))
+    evidence = np.empty((longest, n_states, LANES))
+    scores = np.empty((longest if variances.size == 0 else 0, n_states, LANES))
+    likelihood, first_states, pairs = 0.0, np.zeros(n_states), np.zeros((n_states, n_states))
+    sums, totals = np.zeros((n_states, n_features * (n_features + 3) // 2)), np.zeros((n_states, 2))
+    own = np.empty(sums.shape)
     for g in range(subtractable.size):
         n_rounds = 0
         while n_rounds < widths.shape[1] and widths[g, n_rounds] > 0:
@@ -166,10 +173,10 @@ def run_groups(
         backward_group(own_widths, transition, evidence, filtered, inverses, first_states, pairs)
         for t in range(n_rounds if posteriors.shape[0] > 0 else 0):
             for i in range(own_widths[t]):
-                for z in range(initial.size):
+                for z in range(n_states):
                     posteriors[heads[i] + t, z] = filtered[z, t * LANES + i]
         sum_group(features, seen, own_widths, filtered, scores, plain[g], subtractable[g], own, sums, totals)
-    return likelihood
+    return likelihood, first_states, pairs, sums, totals
 
 
 @compiled

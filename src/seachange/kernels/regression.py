@@ -18,7 +18,7 @@ UNSHARED = 1e-6
 # Sums may be obtained by subtraction if no squared feature exceeds this many times its mean.
 MAX_SQUARE_RATIO = 64.0
 # Rounds per block of precomputed sums, and blocks processed at a time.
-BLOCK, BLOCKS_PER_PASS = 256, 16
+BLOCK, BLOCKS_PER_PASS = 256, 8
 # A feature with a smaller sum of squares counts as unobserved.
 NOTHING = 1e-200
 NO_SCORES = np.empty((0, 0))
@@ -242,52 +242,27 @@ def blocked_sums(rows, actions, rewards, weights, block_sums, subtractable):
     return *unpacked(sums, rows.shape[2]), totals
 
 
-@compiled
 def split_weights(rewards, weights, subtractable):
     """Split weights into shares of whole blocks (m, L) and weights of single rounds (n, L), u and u r.
 
     Returns curvatures, slopes, shares, and totals (L, 2) of u r² and u.
     """
-    n, n_columns = weights.shape
-    curvatures, slopes = np.zeros((n, n_columns)), np.zeros((n, n_columns))
-    shares, totals = np.zeros((subtractable.size, n_columns)), np.zeros((n_columns, 2))
-    for part in range(subtractable.size):
-        start, stop = part * BLOCK, min((part + 1) * BLOCK, n)
-        for t in range(start, stop):
-            if not np.isnan(rewards[t]):
-                for z in range(n_columns):
-                    shares[part, z] += weights[t, z]
-                    totals[z, 0] += weights[t, z] * rewards[t] * rewards[t]
-        dominant, mass = 0, 0.0
-        for z in range(n_columns):
-            totals[z, 1] += shares[part, z]
-            mass += shares[part, z]
-            if shares[part, z] > shares[part, dominant]:
-                dominant = z
-        # If no state dominates the block, direct sums are cheaper.
-        whole = subtractable[part] and shares[part, dominant] > 0.5 * mass
-        for z in range(n_columns):
-            shares[part, z] = 0.0
-        for t in range(start, stop):
-            if np.isnan(rewards[t]):
-                continue
-            moved = 0.0
-            for z in range(n_columns):
-                if whole and z == dominant:
-                    continue
-                if whole and weights[t, z] <= UNSHARED:
-                    shares[part, z] += weights[t, z] / mass
-                else:
-                    curvatures[t, z], slopes[t, z] = weights[t, z], weights[t, z] * rewards[t]
-                    moved += weights[t, z]
-            if whole:
-                curvatures[t, dominant], slopes[t, dominant] = -moved, -moved * rewards[t]
-        if whole:
-            left = 1.0
-            for z in range(n_columns):
-                left -= shares[part, z]
-            shares[part, dominant] = left
-    return curvatures, slopes, shares, totals
+    firsts, blocks = np.arange(0, len(rewards), BLOCK), np.arange(len(rewards)) // BLOCK
+    filled, weights = np.nan_to_num(rewards), weights * np.isfinite(rewards)[:, None]
+    masses = np.add.reduceat(weights, firsts)
+    totals = np.stack([np.square(filled) @ weights, masses.sum(axis=0)], axis=1)
+    dominant, mass = masses.argmax(axis=1), masses.sum(axis=1)
+    # If no state dominates the block, direct sums are cheaper.
+    whole = subtractable & (masses.max(axis=1) > 0.5 * mass)
+    rounds, parts = np.flatnonzero(whole[blocks]), np.flatnonzero(whole)
+    traces = np.where(whole[blocks, None] & (weights <= UNSHARED), weights, 0.0)
+    traces[rounds, dominant[blocks[rounds]]] = 0.0
+    shares = np.add.reduceat(traces, firsts) / np.maximum(mass, NOTHING)[:, None]
+    shares[parts, dominant[parts]] = 1.0 - shares[parts].sum(axis=1)
+    curvatures = weights - traces
+    curvatures[rounds, dominant[blocks[rounds]]] = 0.0
+    curvatures[rounds, dominant[blocks[rounds]]] = -(curvatures @ np.ones(weights.shape[1]))[rounds]
+    return curvatures, curvatures * filled[:, None], shares, totals
 
 
 def modeled_rewards(rows, coefs):

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from seachange.engine import map_in_order
 from seachange.kernels.emission import evidences
 from seachange.kernels.forward_backward import backward, forward, run_groups
-from seachange.kernels.lanes import LANES, column_buffer
+from seachange.kernels.lanes import LANES
 from seachange.kernels.regression import BLOCK, blocked_sums, blocks_of, regression_sums, unpacked, unweighted_sums
 from seachange.log.bandit_log import BanditLog, require_rounds
 from seachange.log.joint_features import LogArrays
@@ -241,30 +241,6 @@ def expectation(
     return reduce(add, map(e_step.over, chain.spans))
 
 
-def short_chains(model: SwitchingRegression, arrays: LogArrays, chains: ShortChains, posteriors: Floats) -> Expectation:
-    """The E-step over whole chains of features in one block (B = 1).
-
-    ``posteriors`` (n, L) receives p(z_t | all rewards), unless its shape is (0, L).
-    """
-    n_states, n_features = model.n_states, model.joint.shape[1]
-    longest, variances = chains.widths.shape[1], model.noise_variances
-    features, filtered = column_buffer(n_features, longest), column_buffer(n_states, longest)
-    seen, inverses = column_buffer(1, longest)[0], np.empty((longest, LANES))
-    evidence = np.empty((longest, n_states, LANES))
-    scores = np.empty((longest if model.rewards == "bernoulli" else 0, n_states, LANES))
-    first_states, pairs = np.zeros(n_states), np.zeros((n_states, n_states))
-    sums, totals = np.zeros((n_states, n_features * (n_features + 3) // 2)), np.zeros((n_states, 2))
-    likelihood = run_groups(
-        arrays.rows, arrays.actions, arrays.rewards, *chains, model.reward_coefs, 0.5 / variances,
-        0.5 * np.log(variances), model.initial_probs, model.transition_matrix, model.transition_matrix.T.copy(),
-        features, seen, evidence, filtered, inverses, scores, np.empty(sums.shape), posteriors, first_states, pairs,
-        sums, totals,
-    )  # fmt: skip
-    grams, moments = unpacked(sums, n_features)
-    transitions = pairs * model.transition_matrix
-    return Expectation(likelihood, first_states, transitions, grams[:, None], moments[:, None], totals)
-
-
 def emit(model: SwitchingRegression, arrays: LogArrays, buffers: Workspace) -> float:
     """Write the evidence of these rounds to ``buffers``; return the sum of the log factors left out."""
     data = arrays.rows, arrays.actions, arrays.rewards
@@ -304,11 +280,16 @@ class _EStep:
 
     def short_tile(self, tile: slice) -> Expectation:
         """Statistics of a tile of short chains."""
-        posteriors = np.empty((0 if self.posteriors is None else tile.stop - tile.start, self.model.n_states))
-        found = short_chains(self.model, self.chain.arrays(tile), self.chain.short_chains(tile), posteriors)
+        model, arrays = self.model, self.chain.arrays(tile)
+        posteriors = np.empty((0 if self.posteriors is None else tile.stop - tile.start, model.n_states))
+        likelihood, first_states, pairs, sums, totals = run_groups(
+            arrays.rows, arrays.actions, arrays.rewards, *self.chain.short_chains(tile), model.reward_coefs,
+            model.noise_variances, model.initial_probs, model.transition_matrix, posteriors,
+        )  # fmt: skip
         if self.posteriors is not None:
             self.posteriors[tile] = posteriors
-        return found
+        grams, moments = (each[:, None] for each in unpacked(sums, model.joint.shape[1]))
+        return Expectation(likelihood, first_states, pairs * model.transition_matrix, grams, moments, totals)
 
     def forward(self, section: Section, belief: Floats) -> float:
         """Forward recursion: updates ``belief``, returns the log-likelihood. Threads emit later tiles meanwhile."""
