@@ -201,7 +201,7 @@ def locate(series: Series, changes: Ints, windows: Ints) -> Ints:
     for batch in _batches(len(changes), series):
         fits, variances = _side_fits(series, *_side_sums(series, begins[batch], changes[batch], ends[batch]))
         coefs, data = series.coefs + fits / series.scales, (series.rows, series.actions, series.rewards)
-        moved[batch] = change_scans.best_positions(*data, spans[batch], coefs, variances, _clip(series))
+        moved[batch] = change_scans.best_positions(*data, spans[batch], coefs, variances, series.clip)
     return moved
 
 
@@ -219,7 +219,7 @@ def intervals(series: Series, changes: Ints, windows: Ints) -> tuple[Ints, Ints]
     # Neighbors may have moved closer since the change was located.
     spans = np.stack([np.minimum(spans[:, 0], changes), np.maximum(spans[:, 1], changes)], axis=1)
     found = np.empty((len(changes), 2), dtype=np.int64)
-    clip, scales = _clip(series), np.multiply.outer(series.scales, series.scales)
+    clip, scales = series.clip, np.multiply.outer(series.scales, series.scales)
     data = series.rows, series.actions, series.rewards, series.residuals
     for batch in _batches(len(changes), series):
         middles = changes[batch]
@@ -263,14 +263,6 @@ def _side_fits(series: Series, one: Sums, other: Sums) -> tuple[Floats, Floats]:
     left = one.squares_about(sides[0]) + other.squares_about(sides[1])
     variances = (left + common) / (one.counts + other.counts + 1)
     return np.stack(sides, axis=1), np.maximum(variances, 1e-9 * common + 1e-300)
-
-
-def _clip(series: Series) -> float:
-    """Least distance of a click probability from 0 and 1; 0 if rewards are not clicks."""
-    if not series.clicks:
-        return 0.0
-    rate = float(np.nanmean(series.rewards))
-    return max(0.05 * min(rate, 1 - rate), 1e-9)
 
 
 def p_values_of(series: Series, changes: Ints, windows: Ints) -> Floats:

@@ -96,16 +96,10 @@ def labels_from_states(
     """Labels; change points, unless given, are the rounds whose state differs from the previous one in their chain."""
     require_rounds(log, "an oracle")
     order, starts = chains(log)
-    changed = states[order][1:] != states[order][:-1]
-    found = np.sort(order[1:][changed & ~starts[1:]])
-    return StateLabels(
-        states,
-        n_states,
-        found if change_points is None else change_points,
-        int(starts.sum()),
-        state_probs,
-        from_rewards,
-    )
+    if change_points is None:
+        changed = states[order][1:] != states[order][:-1]
+        change_points = np.sort(order[1:][changed & ~starts[1:]])
+    return StateLabels(states, n_states, change_points, int(starts.sum()), state_probs, from_rewards)
 
 
 def chains(log: BanditLog) -> tuple[Ints, Bools]:
