@@ -19,8 +19,6 @@ from seachange.kernels.emission import HALF_LOG_2_PI, click_block, click_rate, g
 from seachange.kernels.lanes import LANES, add_dots, column_buffer, own_row, sum_of, weighted_sum
 from seachange.kernels.regression import add_products
 
-# Rounds of a group of short chains whose products are summed at a time.
-ROUNDS_PER_PASS = 4
 # Short chains read at a time.
 CHAINS_PER_READ = 8
 
@@ -282,7 +280,7 @@ def sum_group(features, seen, widths, posteriors, scores, plain, subtractable, o
     rounds, the sums of the dominant state are the ``plain`` sums minus those of the other states.
     """
     n_states, n_features = posteriors.shape[0], features.shape[0]
-    slope, n_pairs = np.empty(ROUNDS_PER_PASS * LANES), sums.shape[1] - n_features
+    slope, n_pairs = np.empty(LANES), sums.shape[1] - n_features
     own[:] = 0.0
     clicks, rest, most = scores.shape[0] > 0, -1, -1.0
     for z in range(n_states if subtractable and not clicks else 0):
@@ -291,13 +289,8 @@ def sum_group(features, seen, widths, posteriors, scores, plain, subtractable, o
             mass += sum_of(posteriors[z, t * LANES :], widths[t])
         if mass > most:
             rest, most = z, mass
-    t = 0
-    while t < widths.size:
-        # Sums over more columns are faster: include the next rounds while all chains are still running.
-        start, size, together = t * LANES, widths[t], 1
-        while together < ROUNDS_PER_PASS and size == together * LANES and t + together < widths.size:
-            size += widths[t + together]
-            together += 1
+    for t in range(widths.size):
+        start, size = t * LANES, widths[t]
         columns = slice(start, start + size)
         rewards = seen[columns]
         for i in range(size):
@@ -308,14 +301,12 @@ def sum_group(features, seen, widths, posteriors, scores, plain, subtractable, o
         for z in range(n_states):
             weights = posteriors[z, columns]
             if clicks:
-                for i in range(size):
-                    slope[i] = scores[t + i // LANES, z, i % LANES]
+                slope[:size] = scores[t, z, :size]
                 click_slopes(weights, rewards, size, slope, totals[z])
             else:
                 gaussian_slopes(weights, rewards, size, slope, totals[z])
             if z != rest:
                 add_products(features, columns, weights, slope, own[z, :n_pairs], own[z, n_pairs:])
-        t += together
     for z in range(n_states):
         for pair in range(sums.shape[1]):
             sums[z, pair] += own[z, pair]

@@ -12,9 +12,9 @@ from typing import NamedTuple
 import numpy as np
 from scipy import special
 
-from seachange.errors import ParameterError
 from seachange.kernels import change_scans
 from seachange.log.bandit_log import BanditLog
+from seachange.params import require
 from seachange.protocols import Bools, Floats, Ints
 from seachange.states.labels import places_in_chains
 from seachange.states.segment_fits import LEAST_ROUNDS, Series, Sums, chain_lengths, difference, log_tail
@@ -319,10 +319,9 @@ def find_reward_changes(series: Series, window: int, threshold: float, length: f
 
 def require_length(log: BanditLog, window: int) -> None:
     """Raise if no chain of ``log`` has at least two windows."""
-    longest = int(chain_lengths(log).max())
-    if 2 * window > longest:
-        what = "the log" if log.sequences is None else "the longest sequence"
-        raise ParameterError(
-            f"window={window} needs at least {2 * window} rounds; {what} has {longest}. "
-            "Use a shorter window or a larger min_change."
-        )
+    longest, what = int(chain_lengths(log).max()), "the log" if log.sequences is None else "the longest sequence"
+    require(
+        2 * window <= longest,
+        f"window={window} needs at least {2 * window} rounds; {what} has {longest}. Use a shorter window or a larger "
+        "min_change.",
+    )

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 
 from seachange.engine import stage
-from seachange.errors import ParameterError
 from seachange.kernels.change_scans import segment_sums
 from seachange.kernels.regression import penalized_gram, solve_ridge
 from seachange.log.bandit_log import BanditLog
 from seachange.log.column_statistics import moments_of
+from seachange.params import require
 from seachange.protocols import Floats, Ints
 from seachange.states import pooled_regression
 from seachange.states.clustering import cluster
@@ -279,11 +279,11 @@ class Fitter:
             tries.append((widths[-1], replace(prior, stay=SHORT_STAY)))
         starts = [self.starts.from_windows(width, n_states, own, i) for i, (width, own) in enumerate(tries)]
         runs = em.run_all([start for start in starts if start is not None], workers)
-        if not runs:
-            raise ParameterError(
-                f"n_states={n_states} is too many for this log: windows of its {n} rounds have fewer distinct fits. "
-                "Use fewer states."
-            )
+        require(
+            len(runs) > 0,
+            f"n_states={n_states} is too many for this log: windows of its {n} rounds have fewer distinct fits. Use "
+            "fewer states.",
+        )
         for _ in range(MAX_REGROUPINGS):
             regrouped = self.starts.regrouped(runs[0].model, widths[-1], prior)
             best, runs = runs[0], [*runs, *em.run_all(regrouped, workers)]

@@ -188,7 +188,7 @@ def series_of(log: BanditLog, by_action: bool = True) -> Series:
 
 def _contextual(rows: Floats) -> bool:
     """Whether there are features other than the action."""
-    return rows.shape[0] > 1 or rows.shape[2] > 1
+    return bool(rows.shape[0] > 1 or rows.shape[2] > 1)
 
 
 def chain_lengths(log: BanditLog) -> Ints:
