@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from seachange.evaluation.support import Distribution, Range, Support, SupportSums, slices_of, support_of
-from seachange.kernels.action_probs import add_own_features, add_own_scores, expect
+from seachange.kernels.action_probs import add_own_features
+from seachange.kernels.emission import round_scores
 from seachange.kernels.regression import modeled_rewards, regression_sums, solve_ridge
 from seachange.log.bandit_log import BanditLog
 from seachange.log.clusters import Clusters
@@ -80,8 +81,10 @@ class CrossFit:
         errors = np.zeros(len(self.log))
         for rounds, rows, actions, rewards in self._chunks():
             for fold, state, share in self._shares(rounds):
-                add_own_scores(rows, actions, share * residuals[rounds], through[fold, state], errors[rounds])
-                errors[rounds] += share * (slopes[fold, state] * rewards - levels[fold, state])
+                scores = np.empty((len(actions), 1))
+                round_scores(rows, actions, through[fold, state][None], scores)
+                own = slopes[fold, state] * rewards - levels[fold, state]
+                errors[rounds] += share * (residuals[rounds] * scores[:, 0] + own)
         return errors
 
     def _chunks(self) -> Iterator[tuple[slice, Floats, Ints, Floats]]:
@@ -185,7 +188,8 @@ class Predictions:
     def add(self, rounds: slice, probs: Floats) -> None:
         """Predict ``rounds``, where the policy's probabilities are ``probs``."""
         everything, actions = self.predict(rounds), self.log.arrays.actions[rounds]
-        expect(probs, everything, actions, self.direct[rounds], self.predicted[rounds])
+        np.einsum("ta,ta->t", probs, everything, out=self.direct[rounds])
+        self.predicted[rounds] = everything[np.arange(len(actions)), actions]
 
 
 def terms_of(

@@ -116,33 +116,12 @@ def weigh(probs, actions, propensities, unseen, rounding, weights):
 
 
 @reordered
-def expect(probs, predicted, actions, direct, modeled):
-    """Σ_a π(a | x_t) r̂(x_t, a), and r̂(x_t, a_t)."""
-    for t in range(actions.size):
-        total = 0.0
-        for a in range(probs.shape[1]):
-            total += probs[t, a] * predicted[t, a]
-        direct[t] = total
-        modeled[t] = predicted[t, actions[t]]
-
-
-@reordered
 def add_own_features(rows, actions, shares, totals):
     """Add Σ_t s_t f(x_t, a_t) to ``totals`` (B, D)."""
     for t in range(actions.size):
         row, total = own_row(rows, t, actions[t]), totals[actions[t] if totals.shape[0] > 1 else 0]
         for j in range(row.size):
             total[j] += shares[t] * row[j]
-
-
-@reordered
-def add_own_scores(rows, actions, shares, coefs, scores):
-    """Add s_t c · f(x_t, a_t) to ``scores`` (n,)."""
-    for t in range(actions.size):
-        row, own, score = own_row(rows, t, actions[t]), coefs[actions[t] if coefs.shape[0] > 1 else 0], 0.0
-        for j in range(row.size):
-            score += own[j] * row[j]
-        scores[t] += shares[t] * score
 
 
 @compiled

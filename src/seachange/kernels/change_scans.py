@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from seachange.kernels.compiler import compiled
-from seachange.kernels.lanes import own_row, without_contexts
+from seachange.kernels.lanes import own_row
 
 
 @compiled
@@ -58,11 +58,6 @@ def bin_scores(rows, actions, residuals, whitening, begins, ends, scores, square
                 continue
             b = actions[t] if n_blocks > 1 else 0
             counts[i, b] += 1.0
-            if n_features == 1 and rows.shape[0] == 1:
-                # The scale of a single feature cancels in every statistic.
-                scores[i, b, 0] += residual
-                squares[i, b] += residual * residual
-                continue
             row = own_row(rows, t, actions[t])
             total = 0.0
             for j in range(n_features):
@@ -151,8 +146,6 @@ def segment_sums(rows, actions, rewards, begins, ends, n_blocks):
     grams = np.zeros((n_segments, n_blocks, n_features, n_features))
     moments = np.zeros((n_segments, n_blocks, n_features))
     squares, counts = np.zeros((n_segments, n_blocks)), np.zeros((n_segments, n_blocks))
-    # Without contexts the only feature is a constant: counting is enough.
-    counted = without_contexts(rows)
     for p in range(n_segments):
         for t in range(begins[p], ends[p]):
             reward = rewards[t]
@@ -161,18 +154,12 @@ def segment_sums(rows, actions, rewards, begins, ends, n_blocks):
             b = actions[t] if n_blocks > 1 else 0
             counts[p, b] += 1.0
             squares[p, b] += reward * reward
-            if counted:
-                moments[p, b, 0] += reward
-                continue
             row = own_row(rows, t, actions[t])
             for i in range(n_features):
                 moments[p, b, i] += row[i] * reward
                 for j in range(i + 1):
                     grams[p, b, i, j] += row[i] * row[j]
         for b in range(n_blocks):
-            if counted:
-                moments[p, b, 0] *= rows[0, 0, 0]
-                grams[p, b, 0, 0] = counts[p, b] * rows[0, 0, 0] * rows[0, 0, 0]
             for i in range(n_features):
                 for j in range(i):
                     grams[p, b, j, i] = grams[p, b, i, j]

@@ -47,7 +47,11 @@ class KernelCache(FunctionCache):
             return super().load_overload(sig, target_context)
         except Exception as error:
             _warn_of_cache(self._cache_path, type(error).__name__)
-            self._forget()
+            try:
+                # An empty index can be written again.
+                self.flush()
+            except Exception:
+                self.disable()
             return None
 
     def save_overload(self, sig, data):
@@ -56,13 +60,6 @@ class KernelCache(FunctionCache):
             super().save_overload(sig, data)
         except Exception as error:
             _warn_of_cache(self._cache_path, getattr(error, "strerror", None) or type(error).__name__)
-
-    def _forget(self):
-        """Empty a damaged index, so that it can be written again."""
-        try:
-            self.flush()
-        except Exception:
-            self.disable()
 
 
 @cache

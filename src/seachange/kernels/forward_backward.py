@@ -13,13 +13,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from seachange.kernels.belief_updates import move, weigh
 from seachange.kernels.compiler import compiled, fused, reordered
 from seachange.kernels.emission import HALF_LOG_2_PI, click_block, click_rate, gaussian_block, n_missing
 from seachange.kernels.lanes import LANES, add_dots, column_buffer, own_row, sum_of, weighted_sum
 from seachange.kernels.regression import add_products
 
-# Rounds of a group of short chains whose products are summed at a time.
-ROUNDS_PER_PASS = 4
 # Short chains read at a time.
 CHAINS_PER_READ = 8
 
@@ -31,22 +30,11 @@ def filter_rounds(evidence, starts, initial, transition, belief, filtered):
     ``belief`` is p(z | rewards before this chunk) and is updated for the next chunk. A new chain begins from
     ``initial`` in every round with ``starts``.
     """
-    n_states = belief.size
     for t in range(evidence.shape[0]):
         if starts[t]:
             belief[:] = initial
-        total = 0.0
-        for z in range(n_states):
-            filtered[t, z] = belief[z] * evidence[t, z]
-            total += filtered[t, z]
-        inverse = 1.0 / total
-        for z in range(n_states):
-            filtered[t, z] *= inverse
-        for j in range(n_states):
-            moved = 0.0
-            for i in range(n_states):
-                moved += filtered[t, i] * transition[i, j]
-            belief[j] = moved
+        weigh(belief, evidence[t], filtered[t])
+        move(filtered[t], transition, belief)
 
 
 @compiled
@@ -153,15 +141,22 @@ def viterbi_backward(origins, next_starts, path):
 
 @compiled
 def run_groups(
-    rows, actions, rewards, firsts, widths, plain, subtractable, coefs, halves, log_deviations, initial, transition,
-    arrivals, features, seen, evidence, filtered, inverses, scores, own, posteriors, first_states, pairs, sums, totals,
-):  # fmt: skip
-    """The E-step over groups of ``LANES`` chains: adds to the last four arguments and returns the log-likelihood.
+    rows, actions, rewards, firsts, widths, plain, subtractable, coefs, variances, initial, transition, posteriors
+):
+    """The E-step over groups of ``LANES`` chains: log-likelihood, first states, pairs, packed sums and totals.
 
     ``widths`` (m, longest) is the number of chains of a group that have a round t. ``posteriors`` (n, L) receives
-    p(z_t | all rewards), unless its shape is (0, L). The arguments from ``features`` to ``own`` are buffers.
+    p(z_t | all rewards), unless its shape is (0, L).
     """
-    likelihood = 0.0
+    n_states, n_features, longest = initial.size, rows.shape[2], widths.shape[1]
+    halves, log_deviations, arrivals = 0.5 / variances, 0.5 * np.log(variances), transition.T.copy()
+    features, filtered = column_buffer(n_features, longest), column_buffer(n_states, longest)
+    seen, inverses = column_buffer(1, longest)[0], np.empty((longest, LANES))
+    evidence = np.empty((longest, n_states, LANES))
+    scores = np.empty((longest if variances.size == 0 else 0, n_states, LANES))
+    likelihood, first_states, pairs = 0.0, np.zeros(n_states), np.zeros((n_states, n_states))
+    sums, totals = np.zeros((n_states, n_features * (n_features + 3) // 2)), np.zeros((n_states, 2))
+    own = np.empty(sums.shape)
     for g in range(subtractable.size):
         n_rounds = 0
         while n_rounds < widths.shape[1] and widths[g, n_rounds] > 0:
@@ -176,10 +171,10 @@ def run_groups(
         backward_group(own_widths, transition, evidence, filtered, inverses, first_states, pairs)
         for t in range(n_rounds if posteriors.shape[0] > 0 else 0):
             for i in range(own_widths[t]):
-                for z in range(initial.size):
+                for z in range(n_states):
                     posteriors[heads[i] + t, z] = filtered[z, t * LANES + i]
         sum_group(features, seen, own_widths, filtered, scores, plain[g], subtractable[g], own, sums, totals)
-    return likelihood
+    return likelihood, first_states, pairs, sums, totals
 
 
 @compiled
@@ -285,7 +280,7 @@ def sum_group(features, seen, widths, posteriors, scores, plain, subtractable, o
     rounds, the sums of the dominant state are the ``plain`` sums minus those of the other states.
     """
     n_states, n_features = posteriors.shape[0], features.shape[0]
-    slope, n_pairs = np.empty(ROUNDS_PER_PASS * LANES), sums.shape[1] - n_features
+    slope, n_pairs = np.empty(LANES), sums.shape[1] - n_features
     own[:] = 0.0
     clicks, rest, most = scores.shape[0] > 0, -1, -1.0
     for z in range(n_states if subtractable and not clicks else 0):
@@ -294,13 +289,8 @@ def sum_group(features, seen, widths, posteriors, scores, plain, subtractable, o
             mass += sum_of(posteriors[z, t * LANES :], widths[t])
         if mass > most:
             rest, most = z, mass
-    t = 0
-    while t < widths.size:
-        # Sums over more columns are faster: include the next rounds while all chains are still running.
-        start, size, together = t * LANES, widths[t], 1
-        while together < ROUNDS_PER_PASS and size == together * LANES and t + together < widths.size:
-            size += widths[t + together]
-            together += 1
+    for t in range(widths.size):
+        start, size = t * LANES, widths[t]
         columns = slice(start, start + size)
         rewards = seen[columns]
         for i in range(size):
@@ -311,14 +301,12 @@ def sum_group(features, seen, widths, posteriors, scores, plain, subtractable, o
         for z in range(n_states):
             weights = posteriors[z, columns]
             if clicks:
-                for i in range(size):
-                    slope[i] = scores[t + i // LANES, z, i % LANES]
+                slope[:size] = scores[t, z, :size]
                 click_slopes(weights, rewards, size, slope, totals[z])
             else:
                 gaussian_slopes(weights, rewards, size, slope, totals[z])
             if z != rest:
                 add_products(features, columns, weights, slope, own[z, :n_pairs], own[z, n_pairs:])
-        t += together
     for z in range(n_states):
         for pair in range(sums.shape[1]):
             sums[z, pair] += own[z, pair]

@@ -37,22 +37,13 @@ def action_rows(rows, actions, rounds):
     return own.reshape(-1, rows.shape[2])
 
 
-@compiled
 def group_by_block(actions, n_blocks):
     """Rounds sorted by block of coefficients, and the (B + 1,) bounds of the blocks."""
-    order, bounds = np.arange(actions.size), np.zeros(n_blocks + 1, np.int64)
     if n_blocks == 1:
-        bounds[1] = actions.size
-        return order, bounds
-    for t in range(actions.size):
-        bounds[actions[t] + 1] += 1
-    for b in range(n_blocks):
-        bounds[b + 1] += bounds[b]
-    next_index = bounds.copy()
-    for t in range(actions.size):
-        order[next_index[actions[t]]] = t
-        next_index[actions[t]] += 1
-    return order, bounds
+        return np.arange(actions.size), np.array([0, actions.size])
+    # Integers of one or two bytes are sorted in linear time.
+    order = np.argsort(actions.astype(np.min_scalar_type(n_blocks)), kind="stable")
+    return order, np.append(0, np.cumsum(np.bincount(actions, minlength=n_blocks)))
 
 
 @compiled

@@ -91,33 +91,25 @@ def scores_of(features, coefs, scores):
 
 @fused
 def odds_of(scores, allowed, modeled, highest, totals, direct):
-    """Replace scores (K, S) by odds exp(score - max), 0 if not ``allowed``; write their sum and Σ odds m."""
+    """Replace scores (K, S) by odds exp(score - max), nearly 0 if not ``allowed``; write their sum and Σ odds m."""
     masked, known = allowed.shape[0] > 0, modeled.shape[0] > 0
     highest[:], totals[:], direct[:] = -np.inf, 0.0, 0.0
     for a in range(scores.shape[0]):
         row = scores[a]
         if masked:
             for i in range(LANES):
-                if allowed[0, a, i]:
-                    highest[i] = max(highest[i], row[i])
-        else:
-            for i in range(LANES):
-                highest[i] = max(highest[i], row[i])
+                row[i] = row[i] if allowed[0, a, i] else -np.inf
+        for i in range(LANES):
+            highest[i] = max(highest[i], row[i])
     for a in range(scores.shape[0]):
         row = scores[a]
         exp_below(row, highest)
-        if masked:
-            for i in range(LANES):
-                if not allowed[0, a, i]:
-                    row[i] = 0.0
+        for i in range(LANES):
+            totals[i] += row[i]
         if known:
             model = modeled[0, a]
             for i in range(LANES):
-                totals[i] += row[i]
                 direct[i] += row[i] * model[i]
-        else:
-            for i in range(LANES):
-                totals[i] += row[i]
 
 
 @fused

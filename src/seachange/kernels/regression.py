@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 import numpy as np
+from scipy.special import expit
 
 from seachange.kernels.compiler import compiled, reordered
 from seachange.kernels.emission import click_rate
@@ -17,7 +18,7 @@ UNSHARED = 1e-6
 # Sums may be obtained by subtraction if no squared feature exceeds this many times its mean.
 MAX_SQUARE_RATIO = 64.0
 # Rounds per block of precomputed sums, and blocks processed at a time.
-BLOCK, BLOCKS_PER_PASS = 256, 16
+BLOCK, BLOCKS_PER_PASS = 256, 8
 # A feature with a smaller sum of squares counts as unobserved.
 NOTHING = 1e-200
 NO_SCORES = np.empty((0, 0))
@@ -31,8 +32,16 @@ def regression_sums(rows, actions, rewards, weights, n_blocks, scores=NO_SCORES)
     f], p = 1 / (1 + exp(-score)).
     """
     if without_contexts(rows):
-        *sums, totals = table_sums(actions, rewards, weights, n_blocks)
-        return *table_grams(rows, *(table_click_terms(actions, scores, *sums) if scores.size else sums)), totals
+        curvatures, slopes, squares = np.swapaxes(table_sums(actions, rewards, weights, n_blocks), 1, 2)
+        totals = np.stack([squares.sum(axis=1), curvatures.sum(axis=1)], axis=1)
+        if scores.size:
+            # Every round of an action has the same scores.
+            levels = np.zeros((n_blocks, weights.shape[1]))
+            levels[np.minimum(actions, n_blocks - 1)] = scores
+            rates = expit(levels.T)
+            curvatures, slopes = curvatures * rates * (1 - rates), slopes - curvatures * rates
+        feature = rows[0, 0, 0]
+        return curvatures[:, :, None, None] * feature**2, slopes[:, :, None] * feature, totals
     curvatures, slopes, totals = round_terms(rewards, weights, scores)
     n_columns, n_features = weights.shape[1], rows.shape[2]
     sums = np.zeros((n_columns, n_blocks, n_features * (n_features + 3) // 2))
@@ -65,46 +74,19 @@ def round_terms(rewards, weights, scores):
 
 @compiled
 def table_sums(actions, rewards, weights, n_blocks):
-    """(L, B) sums of weights and of weighted rewards by action, and totals (L, 2) of u r² and u."""
+    """(3, B, L) sums of u, u r and u r² by action, for a log without contexts."""
     n_columns = weights.shape[1]
-    counts, sums, totals = np.zeros((n_blocks, n_columns)), np.zeros((n_blocks, n_columns)), np.zeros((n_columns, 2))
-    squares = np.zeros(n_columns)
+    totals = np.zeros((3, n_blocks, n_columns))
+    counts, sums, squares = totals[0], totals[1], totals[2]
     for t in range(actions.size):
-        reward = rewards[t]
-        if np.isnan(reward):
-            continue
-        b = actions[t] if n_blocks > 1 else 0
-        for z in range(n_columns):
-            weighted = weights[t, z] * reward
-            counts[b, z] += weights[t, z]
-            sums[b, z] += weighted
-            squares[z] += weighted * reward
-    for z in range(n_columns):
-        totals[z, 0] = squares[z]
-        for b in range(n_blocks):
-            totals[z, 1] += counts[b, z]
-    return counts.T.copy(), sums.T.copy(), totals
-
-
-@compiled
-def table_click_terms(actions, scores, counts, sums):
-    """Curvatures and slopes (L, B) of clicks, from the sums and scores (n, L) of a log without contexts."""
-    levels, curvatures, slopes = np.zeros(counts.shape), np.empty(counts.shape), np.empty(counts.shape)
-    for t in range(actions.size):
-        for z in range(counts.shape[0]):
-            levels[z, actions[t] if counts.shape[1] > 1 else 0] = scores[t, z]
-    for z in range(counts.shape[0]):
-        for b in range(counts.shape[1]):
-            p = click_rate(levels[z, b])
-            curvatures[z, b] = counts[z, b] * p * (1.0 - p)
-            slopes[z, b] = sums[z, b] - counts[z, b] * p
-    return curvatures, slopes
-
-
-def table_grams(rows, curvatures, slopes):
-    """Sums (L, B) of a log without contexts, in the general shapes (L, B, 1, 1) and (L, B, 1)."""
-    feature = rows[0, 0, 0]
-    return curvatures[:, :, None, None] * feature**2, slopes[:, :, None] * feature
+        reward, b = rewards[t], actions[t] if n_blocks > 1 else 0
+        if not np.isnan(reward):
+            for z in range(n_columns):
+                weighted = weights[t, z] * reward
+                counts[b, z] += weights[t, z]
+                sums[b, z] += weighted
+                squares[b, z] += weighted * reward
+    return totals
 
 
 @compiled
@@ -260,52 +242,27 @@ def blocked_sums(rows, actions, rewards, weights, block_sums, subtractable):
     return *unpacked(sums, rows.shape[2]), totals
 
 
-@compiled
 def split_weights(rewards, weights, subtractable):
     """Split weights into shares of whole blocks (m, L) and weights of single rounds (n, L), u and u r.
 
     Returns curvatures, slopes, shares, and totals (L, 2) of u r² and u.
     """
-    n, n_columns = weights.shape
-    curvatures, slopes = np.zeros((n, n_columns)), np.zeros((n, n_columns))
-    shares, totals = np.zeros((subtractable.size, n_columns)), np.zeros((n_columns, 2))
-    for part in range(subtractable.size):
-        start, stop = part * BLOCK, min((part + 1) * BLOCK, n)
-        for t in range(start, stop):
-            if not np.isnan(rewards[t]):
-                for z in range(n_columns):
-                    shares[part, z] += weights[t, z]
-                    totals[z, 0] += weights[t, z] * rewards[t] * rewards[t]
-        dominant, mass = 0, 0.0
-        for z in range(n_columns):
-            totals[z, 1] += shares[part, z]
-            mass += shares[part, z]
-            if shares[part, z] > shares[part, dominant]:
-                dominant = z
-        # If no state dominates the block, direct sums are cheaper.
-        whole = subtractable[part] and shares[part, dominant] > 0.5 * mass
-        for z in range(n_columns):
-            shares[part, z] = 0.0
-        for t in range(start, stop):
-            if np.isnan(rewards[t]):
-                continue
-            moved = 0.0
-            for z in range(n_columns):
-                if whole and z == dominant:
-                    continue
-                if whole and weights[t, z] <= UNSHARED:
-                    shares[part, z] += weights[t, z] / mass
-                else:
-                    curvatures[t, z], slopes[t, z] = weights[t, z], weights[t, z] * rewards[t]
-                    moved += weights[t, z]
-            if whole:
-                curvatures[t, dominant], slopes[t, dominant] = -moved, -moved * rewards[t]
-        if whole:
-            left = 1.0
-            for z in range(n_columns):
-                left -= shares[part, z]
-            shares[part, dominant] = left
-    return curvatures, slopes, shares, totals
+    firsts, blocks = np.arange(0, len(rewards), BLOCK), np.arange(len(rewards)) // BLOCK
+    filled, weights = np.nan_to_num(rewards), weights * np.isfinite(rewards)[:, None]
+    masses = np.add.reduceat(weights, firsts)
+    totals = np.stack([np.square(filled) @ weights, masses.sum(axis=0)], axis=1)
+    dominant, mass = masses.argmax(axis=1), masses.sum(axis=1)
+    # If no state dominates the block, direct sums are cheaper.
+    whole = subtractable & (masses.max(axis=1) > 0.5 * mass)
+    rounds, parts = np.flatnonzero(whole[blocks]), np.flatnonzero(whole)
+    traces = np.where(whole[blocks, None] & (weights <= UNSHARED), weights, 0.0)
+    traces[rounds, dominant[blocks[rounds]]] = 0.0
+    shares = np.add.reduceat(traces, firsts) / np.maximum(mass, NOTHING)[:, None]
+    shares[parts, dominant[parts]] = 1.0 - shares[parts].sum(axis=1)
+    curvatures = weights - traces
+    curvatures[rounds, dominant[blocks[rounds]]] = 0.0
+    curvatures[rounds, dominant[blocks[rounds]]] = -(curvatures @ np.ones(weights.shape[1]))[rounds]
+    return curvatures, curvatures * filled[:, None], shares, totals
 
 
 def modeled_rewards(rows, coefs):

@@ -10,7 +10,7 @@ from typing import Annotated, Literal, Self
 import msgspec
 import numpy as np
 
-from seachange.errors import ModelFileError, NoChangeWarning, ParameterError, SeachangeWarning
+from seachange.errors import ModelFileError, NoChangeWarning, SeachangeWarning
 from seachange.log.bandit_log import BanditLog, require_rewards, require_rounds
 from seachange.log.joint_features import JointFeatures
 from seachange.params import Auto, Params, require, require_count
@@ -184,11 +184,12 @@ class ChangePointOracle(Params):
         fitted = self.segmentation_
         _require_usable(log, fitted.statistic)
         series = series_of(log, by_action=fitted.statistic == "fit")
-        if series.coefs.shape != fitted.state_coefs.shape[1:]:
-            raise ParameterError(
-                f"the oracle was fitted with coefficients of shape {fitted.state_coefs.shape[1:]}, but this log, with "
-                f"{log.joint.description} and {log.n_actions} actions, needs {series.coefs.shape}."
-            )
+        shape = fitted.state_coefs.shape[1:]
+        require(
+            series.coefs.shape == shape,
+            f"the oracle was fitted with coefficients of shape {shape}, but this log, with {log.joint.description} and "
+            f"{log.n_actions} actions, needs {series.coefs.shape}.",
+        )
         if fitted.statistic == "reward":
             detector.require_length(log, int(fitted.windows[0]))
         changes = self._changes(fitted.statistic, series, fitted.windows, fitted.threshold)
@@ -315,17 +316,14 @@ def _means_by(states: Ints, values: Floats, n_states: int, weights: Floats | Non
 
 
 def _no_change(series: Series, statistic: Statistic, windows: Ints, threshold: float) -> str:
-    spread = float(np.ptp(series.rewards)) if statistic == "reward" else 0.0
+    spread, longest = float(np.ptp(series.rewards)) if statistic == "reward" else 0.0, series.ends - series.begins
     if 0 < spread < threshold:
         return (
             f"no evidence of change: with {len(series.rewards)} rounds, the log is too short for delta. The threshold "
             f"on the mean reward is {threshold:.3g}, but rewards vary by only {spread:.3g}. Set a threshold."
         )
     if len(windows) == 0:
-        return (
-            f"no evidence of change: {(series.ends - series.begins).max()} consecutive rounds are too few for delta. "
-            "Set a window."
-        )
+        return f"no evidence of change: {longest.max()} consecutive rounds are too few for delta. Set a window."
     reach = f"{windows[0]}" if len(windows) == 1 else f"{windows[0]} to {windows[-1]}"
     difference = (
         f"mean rewards of the {reach} rounds before and after differ by {threshold:.3g}"

@@ -12,10 +12,11 @@ from typing import NamedTuple
 import numpy as np
 from scipy import special
 
-from seachange.errors import ParameterError
 from seachange.kernels import change_scans
 from seachange.log.bandit_log import BanditLog
+from seachange.params import require
 from seachange.protocols import Bools, Floats, Ints
+from seachange.states.labels import places_in_chains
 from seachange.states.segment_fits import LEAST_ROUNDS, Series, Sums, chain_lengths, difference, log_tail
 
 # The window grid grows by factors of 3/2 and 4/3.
@@ -102,33 +103,16 @@ class Changes(NamedTuple):
 def find_changes(series: Series, windows: Ints, threshold: float) -> Changes:
     """Changes of ``series`` with a p-value of at most exp(-threshold), given all other changes."""
     found = scan(series, windows, threshold)
-    log_ps = np.zeros(len(found))
-    # Only changes that moved, or whose neighbors changed, are updated.
-    stale = np.ones(len(found), dtype=bool)
-    while stale.any():
-        moving = stale.copy()
+    while True:
         for _ in range(MAX_MOVES):
-            which = np.flatnonzero(moving)
-            moved = found.copy()
-            moved[which] = locate(series, found, which, windows)
-            moving = _with_neighbors(moved != found)
-            stale |= moving
-            found = moved
-            if not moving.any():
+            before, found = found, locate(series, found, windows)
+            if np.array_equal(before, found):
                 break
-        which = np.flatnonzero(stale)
-        log_ps[which] = p_values_of(series, found, which, windows)
+        log_ps = p_values_of(series, found, windows)
         keep = _significant(log_ps, -threshold)
-        stale = _with_neighbors(~keep)[keep]
-        found, log_ps = found[keep], log_ps[keep]
-    return Changes(found, log_ps, *intervals(series, found, windows))
-
-
-def _with_neighbors(changed: Bools) -> Bools:
-    near = changed.copy()
-    near[1:] |= changed[:-1]
-    near[:-1] |= changed[1:]
-    return near
+        if keep.all():
+            return Changes(found, log_ps, *intervals(series, found, windows))
+        found = found[keep]
 
 
 def scan(series: Series, windows: Ints, threshold: float) -> Ints:
@@ -188,8 +172,7 @@ def _binned(series: Series, window: int, width: int) -> _Bins:
     counts = -(-lengths[long] * width // window)
     ends = np.cumsum(counts)
     begins = ends - counts
-    within = np.arange(ends[-1]) - np.repeat(begins, counts)
-    starts = np.repeat(series.begins[long], counts) + within * window // width
+    starts = np.repeat(series.begins[long], counts) + places_in_chains(begins, ends[-1]) * window // width
     stops = np.append(starts[1:], 0)
     stops[ends - 1] = series.ends[long]
     n_blocks, n_features = series.coefs.shape
@@ -199,10 +182,8 @@ def _binned(series: Series, window: int, width: int) -> _Bins:
 
 
 def _paired(bins: _Bins) -> _Bins:
-    counts = bins.ends - bins.begins
-    within = np.arange(bins.ends[-1]) - np.repeat(bins.begins, counts)
-    first = np.flatnonzero(within % 2 == 0)
-    ends = np.cumsum(-(-counts // 2))
+    first = np.flatnonzero(places_in_chains(bins.begins, bins.ends[-1]) % 2 == 0)
+    ends = np.cumsum(-(-(bins.ends - bins.begins) // 2))
     sums = [np.add.reduceat(array, first) for array in bins.sums]
     return _Bins(bins.starts[first], np.append(0, ends[:-1]), ends, sums)
 
@@ -213,15 +194,14 @@ def segments_of(series: Series, changes: Ints) -> tuple[Ints, Ints]:
     return begins, np.append(begins[1:], len(series.rewards))
 
 
-def locate(series: Series, changes: Ints, which: Ints, windows: Ints) -> Ints:
-    """The most likely positions of ``which`` changes between their neighbors, given the fits on both sides."""
+def locate(series: Series, changes: Ints, windows: Ints) -> Ints:
+    """The most likely positions of changes between their neighbors, given the fits on both sides."""
     begins, ends, spans = _neighborhoods(series, changes, windows)
-    moved = np.empty(len(which), dtype=np.int64)
-    for batch in _batches(len(which), series):
-        each = which[batch]
-        fits, variances = _side_fits(series, *_side_sums(series, begins[each], changes[each], ends[each]))
+    moved = np.empty(len(changes), dtype=np.int64)
+    for batch in _batches(len(changes), series):
+        fits, variances = _side_fits(series, *_side_sums(series, begins[batch], changes[batch], ends[batch]))
         coefs, data = series.coefs + fits / series.scales, (series.rows, series.actions, series.rewards)
-        moved[batch] = change_scans.best_positions(*data, spans[each], coefs, variances, _clip(series))
+        moved[batch] = change_scans.best_positions(*data, spans[batch], coefs, variances, series.clip)
     return moved
 
 
@@ -239,7 +219,7 @@ def intervals(series: Series, changes: Ints, windows: Ints) -> tuple[Ints, Ints]
     # Neighbors may have moved closer since the change was located.
     spans = np.stack([np.minimum(spans[:, 0], changes), np.maximum(spans[:, 1], changes)], axis=1)
     found = np.empty((len(changes), 2), dtype=np.int64)
-    clip, scales = _clip(series), np.multiply.outer(series.scales, series.scales)
+    clip, scales = series.clip, np.multiply.outer(series.scales, series.scales)
     data = series.rows, series.actions, series.rewards, series.residuals
     for batch in _batches(len(changes), series):
         middles = changes[batch]
@@ -285,21 +265,12 @@ def _side_fits(series: Series, one: Sums, other: Sums) -> tuple[Floats, Floats]:
     return np.stack(sides, axis=1), np.maximum(variances, 1e-9 * common + 1e-300)
 
 
-def _clip(series: Series) -> float:
-    """Least distance of a click probability from 0 and 1; 0 if rewards are not clicks."""
-    if not series.clicks:
-        return 0.0
-    rate = float(np.nanmean(series.rewards))
-    return max(0.05 * min(rate, 1 - rate), 1e-9)
-
-
-def p_values_of(series: Series, changes: Ints, which: Ints, windows: Ints) -> Floats:
-    """log p-value of ``which`` changes: the smallest over all windows, each cut to the adjacent segments.
+def p_values_of(series: Series, changes: Ints, windows: Ints) -> Floats:
+    """log p-value of each change: the smallest over all windows, each cut to the adjacent segments.
 
     At most a third of a window may be cut off.
     """
     begins, ends = segments_of(series, changes)
-    changes = changes[which]
     right = np.searchsorted(begins, changes)
     before, after = changes - begins[right - 1], ends[right] - changes
     each, rung = np.nonzero(windows <= 1.5 * np.minimum(before, after)[:, None])
@@ -348,10 +319,9 @@ def find_reward_changes(series: Series, window: int, threshold: float, length: f
 
 def require_length(log: BanditLog, window: int) -> None:
     """Raise if no chain of ``log`` has at least two windows."""
-    longest = int(chain_lengths(log).max())
-    if 2 * window > longest:
-        what = "the log" if log.sequences is None else "the longest sequence"
-        raise ParameterError(
-            f"window={window} needs at least {2 * window} rounds; {what} has {longest}. "
-            "Use a shorter window or a larger min_change."
-        )
+    longest, what = int(chain_lengths(log).max()), "the log" if log.sequences is None else "the longest sequence"
+    require(
+        2 * window <= longest,
+        f"window={window} needs at least {2 * window} rounds; {what} has {longest}. Use a shorter window or a larger "
+        "min_change.",
+    )

@@ -128,10 +128,18 @@ class EM:
                 progress.reach(min((run.progress(self.least_gain) for run in running), default=1.0))
         return sorted(ended, key=attrgetter("objective"), reverse=True)
 
-    def start(self, start: SwitchingRegression, workers: int = 1) -> EMRun:
-        """A run without iterations."""
-        statistics = expectation(start, self.chain, workers=workers)
-        return self._run(start, statistics, (self._objective(start, statistics),))
+    def start(
+        self,
+        model: SwitchingRegression,
+        workers: int = 1,
+        workspace: Workspace | None = None,
+        before: tuple[float, ...] = (),
+    ) -> EMRun:
+        """A run at ``model``, with the precisions of its own statistics; ``before`` are the objectives so far."""
+        statistics = expectation(model, self.chain, workspace=workspace, workers=workers)
+        precisions = penalized_gram(statistics.grams, self.prior.penalties)
+        objective = statistics.log_likelihood + self.prior.log_density(model)
+        return EMRun(replace(model, reward_precisions=precisions), statistics, (*before, objective))
 
     def iterate(self, run: EMRun, iterations: int, workers: int = 1) -> EMRun:
         """The run after at most ``iterations`` more."""
@@ -150,24 +158,12 @@ class EM:
         model = maximization(run.model, run.statistics, self.prior, self._noise_floor)
         # For clicks the M-step is a Newton step, which may overshoot.
         for _ in range(1 + (MAX_HALVINGS if model.rewards == "bernoulli" else 0)):
-            statistics = expectation(model, self.chain, workspace=workspace, workers=workers)
-            objective = self._objective(model, statistics)
-            if objective >= run.objective:
-                gain = objective - run.objective
-                return self._run(model, statistics, (*run.objectives, objective), gain <= self.least_gain)
+            after = self.start(model, workers, workspace, run.objectives)
+            if after.objective >= run.objective:
+                return replace(after, converged=after.objective - run.objective <= self.least_gain)
             model = replace(model, reward_coefs=0.5 * (model.reward_coefs + run.model.reward_coefs))
         # Rounding, or halving did not help: keep the previous model.
         return replace(run, objectives=(*run.objectives, run.objective), converged=True)
-
-    def _run(
-        self, model: SwitchingRegression, statistics: Expectation, objectives: Sequence[float], converged: bool = False
-    ) -> EMRun:
-        """A run whose model has the coefficient precisions of its own statistics."""
-        precisions = penalized_gram(statistics.grams, self.prior.penalties)
-        return EMRun(replace(model, reward_precisions=precisions), statistics, tuple(objectives), converged)
-
-    def _objective(self, model: SwitchingRegression, statistics: Expectation) -> float:
-        return statistics.log_likelihood + self.prior.log_density(model)
 
     @cached_property
     def least_gain(self) -> float:
@@ -202,23 +198,17 @@ def maximization(
         variances = model.noise_variances
     else:
         coefs = solve_ridge(statistics.grams, statistics.moments + prior.penalties * prior.center, prior.penalties)
-        variances = _noise_variances(model, coefs, statistics, prior, floor)
+        fitted = np.einsum("zbij,zbj->zbi", statistics.grams, coefs)
+        explained = np.sum(coefs * (2 * statistics.moments - fitted), axis=(1, 2))
+        squares, rounds = statistics.totals[:, 0] - explained + prior.squares(coefs), statistics.totals[:, 1]
+        if model.rewards == "gaussian":
+            squares, rounds = np.full_like(squares, squares.sum()), rounds.sum()
+        else:
+            squares, rounds = squares + prior.noise[0] * prior.noise[1], rounds + prior.noise[0]
+        variances = np.maximum(squares / np.maximum(rounds, 1e-300), floor)
     return replace(
         model, initial_probs=initial, transition_matrix=transition, reward_coefs=coefs, noise_variances=variances
     )
-
-
-def _noise_variances(
-    model: SwitchingRegression, coefs: Floats, statistics: Expectation, prior: Prior, floor: float
-) -> Floats:
-    """(L,) mean squared residuals, per state or common."""
-    fitted = np.einsum("zbij,zbj->zbi", statistics.grams, coefs)
-    explained = np.sum(coefs * (2 * statistics.moments - fitted), axis=(1, 2))
-    squares, rounds = statistics.totals[:, 0] - explained + prior.squares(coefs), statistics.totals[:, 1]
-    if model.rewards == "gaussian":
-        return np.full(model.n_states, max(float(squares.sum() / max(rounds.sum(), 1e-300)), floor))
-    pseudo, variance = prior.noise
-    return np.asarray(np.maximum((squares + pseudo * variance) / np.maximum(rounds + pseudo, 1e-300), floor))
 
 
 def probabilities(counts: Floats) -> Floats:

@@ -16,10 +16,10 @@ from seachange.log.joint_features import JointFeatures
 from seachange.params import Auto, Params, require, require_count
 from seachange.protocols import Floats, Ints
 from seachange.registry import ORACLES, Arrays, SavedPart
-from seachange.states.hmm_fitting import Fit, Fitter, Initial
+from seachange.states.hmm_fitting import Fit, Fitter, Initial, squared_gaps
 from seachange.states.labels import StateLabels, by_first_appearance, labels_from_states
 from seachange.states.state_count import StateCount, choose_n_states
-from seachange.states.switching_regression import Rewards, SwitchingRegression
+from seachange.states.switching_regression import Rewards, SwitchingRegression, regression_of
 
 # Restarts agree if their objectives differ by less than this per round.
 SAME_OBJECTIVE = 1e-6
@@ -111,7 +111,9 @@ class HMMOracle(Params):
         if self.align_to is None:
             order = by_first_appearance(states, model.n_states)
         else:
-            order = aligned_order(regression_of(self.align_to), model, states, run.statistics.grams.sum(axis=0))
+            order = aligned_order(
+                regression_of(self.align_to, "align_to must be"), model, states, run.statistics.grams.sum(axis=0)
+            )
         self.model_: SwitchingRegression = model.reordered(order)
         best, rounds = fit.runs[0].objective, moments_of(log.arrays.rewards).n_seen
         self.report_ = HMMReport(
@@ -214,9 +216,8 @@ class HMMOracle(Params):
             given = getattr(self, name)
             require(given in choices, f"{name} must be one of {', '.join(choices)}; got {given!r}.")
         require_count("n_states", self.n_states, auto=True)
-        require_count("restarts", self.restarts)
-        require_count("max_iterations", self.max_iterations)
-        require_count("workers", self.workers)
+        for name in ("restarts", "max_iterations", "workers"):
+            require_count(name, getattr(self, name))
         require(
             self.expected_stay == "auto" or self.expected_stay > 1,
             f"expected_stay must be more than 1 round; got {self.expected_stay}.",
@@ -233,14 +234,6 @@ class HMMOracle(Params):
         return self.rewards
 
 
-def regression_of(old: Any) -> SwitchingRegression:
-    """The switching regression of a model or an oracle, or ``old`` itself."""
-    found = getattr(getattr(old, "oracle", old), "model_", old)
-    if not isinstance(found, SwitchingRegression):
-        raise ParameterError(f"align_to must be a model with HMM states, or a fitted HMMOracle; got {old!r}.")
-    return found
-
-
 def aligned_order(old: SwitchingRegression, new: SwitchingRegression, states: Ints, gram: Floats) -> Ints:
     """An order of the new states: first those that match an old state, in the old order, then the rest by appearance.
 
@@ -252,9 +245,9 @@ def aligned_order(old: SwitchingRegression, new: SwitchingRegression, states: In
 
     if old.joint != new.joint:
         raise ParameterError(f"align_to was fitted with {old.joint}; the log has {new.joint}.")
-    distances = _distances(old, new, gram)
+    distances = squared_gaps(old.reward_coefs, new.reward_coefs, gram)
     rows, matched = linear_sum_assignment(distances)
-    apart = _distances(old, old, gram)
+    apart = squared_gaps(old.reward_coefs, old.reward_coefs, gram)
     np.fill_diagonal(apart, np.inf)
     # A match must be closer than any other old state.
     same = rows[distances[rows, matched] <= apart[rows].min(axis=1)]
@@ -268,9 +261,3 @@ def aligned_order(old: SwitchingRegression, new: SwitchingRegression, states: In
         )
     rest = [state for state in by_first_appearance(states, new.n_states) if state not in matched]
     return np.array([*matched, *rest], dtype=np.int64)
-
-
-def _distances(some: SwitchingRegression, others: SwitchingRegression, gram: Floats) -> Floats:
-    """(L, L') mean squared differences of the predictions of two states."""
-    gaps = some.reward_coefs[:, None] - others.reward_coefs[None, :]
-    return np.asarray(np.einsum("yzbi,bij,yzbj->yz", gaps, gram, gaps))

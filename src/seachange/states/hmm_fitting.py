@@ -11,16 +11,17 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 
 from seachange.engine import stage
-from seachange.errors import ParameterError
 from seachange.kernels.change_scans import segment_sums
 from seachange.kernels.regression import penalized_gram, solve_ridge
 from seachange.log.bandit_log import BanditLog
 from seachange.log.column_statistics import moments_of
+from seachange.params import require
 from seachange.protocols import Floats, Ints
 from seachange.states import pooled_regression
 from seachange.states.clustering import cluster
 from seachange.states.em import EM, EMRun, Prior
 from seachange.states.expectation import Chain, LikeliestStates, expectation
+from seachange.states.labels import places_in_chains
 from seachange.states.switching_regression import Rewards, SwitchingRegression
 
 if TYPE_CHECKING:
@@ -76,16 +77,13 @@ class Starts:
     def windows_of(self, width: int) -> WindowFits:
         """Windows of ``width`` rounds within chains; an evenly spaced subset if there are too many."""
         firsts, n = self.chain.firsts, len(self.chain.log)
-        counts = -(-np.diff(firsts, append=n) // width)
-        begins = np.repeat(firsts, counts) + width * (
-            np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-        )
+        begins = np.flatnonzero(places_in_chains(firsts, n) % width == 0)
         used = slice(None, None, self._stride(len(begins)))
         return self._fits_of(begins[used], np.append(begins[1:], n)[used])
 
     def _stride(self, n: int) -> int:
         """The step with which to choose a subset of ``n`` windows."""
-        n_blocks, n_features = self.chain.joint.shape
+        n_blocks, n_features = self.chain.log.joint.shape
         return -(-n // max(min(MAX_WINDOWS, MAX_NUMBERS // (n_blocks * n_features**2)), 1))
 
     def from_windows(self, width: int, n_states: int, prior: Prior, attempt: int = 0) -> SwitchingRegression | None:
@@ -128,7 +126,7 @@ class Starts:
 
     def single(self, prior: Prior) -> SwitchingRegression:
         """The initial model with one state: the regression of the whole log."""
-        shape = self.chain.joint.shape
+        shape = self.chain.log.joint.shape
         return self._model_of(np.zeros((1, *shape, shape[1])), np.zeros((1, *shape)), prior)
 
     def _model_of(self, grams: Floats, moments: Floats, prior: Prior) -> SwitchingRegression:
@@ -146,7 +144,7 @@ class Starts:
             reward_coefs=prior.center + solve_ridge(grams, moments, prior.penalties),
             reward_precisions=penalized_gram(grams, prior.penalties),
             noise_variances=np.empty(0) if self.rewards == "bernoulli" else np.full(n_states, self.spread),
-            joint=self.chain.joint,
+            joint=self.chain.log.joint,
             rewards=self.rewards,
         )
 
@@ -156,7 +154,7 @@ class Starts:
         In the coordinates of the points, the distance of two fits is the root mean square difference of their
         predictions over the log, so the scale of a feature does not matter.
         """
-        arrays, n_blocks = self.chain.log.arrays, self.chain.joint.shape[0]
+        arrays, n_blocks = self.chain.log.arrays, self.chain.log.joint.shape[0]
         grams, moments, _, rounds = segment_sums(arrays.rows, arrays.actions, self.residuals, begins, ends, n_blocks)
         counts = rounds.sum(axis=1)
         scale = grams.sum(axis=0) / max(int(counts.sum()), 1)
@@ -169,11 +167,16 @@ class Starts:
         return WindowFits(grams, moments, counts, scale, points)
 
 
+def squared_gaps(some: Floats, others: Floats, gram: Floats) -> Floats:
+    """(L, L') squared differences of predictions with coefficients (L, B, D), summed over a log with Σ f f' = gram."""
+    gaps = some[:, None] - others[None, :]
+    return np.asarray(np.einsum("yzbi,bij,yzbj->yz", gaps, gram, gaps))
+
+
 def _most_similar(coefs: Floats, counts: Ints, scale: Floats) -> tuple[int, int]:
     """The two states that are cheapest to merge: their predictions differ least, weighted by their rounds."""
-    gaps = coefs[:, None] - coefs[None, :]
-    both = np.maximum(counts[:, None] + counts[None, :], 1)
-    costs = np.einsum("yzbi,bij,yzbj->yz", gaps, scale, gaps) * (counts[:, None] * counts[None, :] / both)
+    both = np.maximum(np.add.outer(counts, counts), 1)
+    costs = squared_gaps(coefs, coefs, scale) * (np.multiply.outer(counts, counts) / both)
     np.fill_diagonal(costs, np.inf)
     first, second = np.unravel_index(int(np.argmin(costs)), costs.shape)
     return int(first), int(second)
@@ -276,11 +279,11 @@ class Fitter:
             tries.append((widths[-1], replace(prior, stay=SHORT_STAY)))
         starts = [self.starts.from_windows(width, n_states, own, i) for i, (width, own) in enumerate(tries)]
         runs = em.run_all([start for start in starts if start is not None], workers)
-        if not runs:
-            raise ParameterError(
-                f"n_states={n_states} is too many for this log: windows of its {n} rounds have fewer distinct fits. "
-                "Use fewer states."
-            )
+        require(
+            len(runs) > 0,
+            f"n_states={n_states} is too many for this log: windows of its {n} rounds have fewer distinct fits. Use "
+            "fewer states.",
+        )
         for _ in range(MAX_REGROUPINGS):
             regrouped = self.starts.regrouped(runs[0].model, widths[-1], prior)
             best, runs = runs[0], [*runs, *em.run_all(regrouped, workers)]

@@ -96,16 +96,10 @@ def labels_from_states(
     """Labels; change points, unless given, are the rounds whose state differs from the previous one in their chain."""
     require_rounds(log, "an oracle")
     order, starts = chains(log)
-    changed = states[order][1:] != states[order][:-1]
-    found = np.sort(order[1:][changed & ~starts[1:]])
-    return StateLabels(
-        states,
-        n_states,
-        found if change_points is None else change_points,
-        int(starts.sum()),
-        state_probs,
-        from_rewards,
-    )
+    if change_points is None:
+        changed = states[order][1:] != states[order][:-1]
+        change_points = np.sort(order[1:][changed & ~starts[1:]])
+    return StateLabels(states, n_states, change_points, int(starts.sum()), state_probs, from_rewards)
 
 
 def chains(log: BanditLog) -> tuple[Ints, Bools]:
@@ -118,6 +112,19 @@ def chains(log: BanditLog) -> tuple[Ints, Bools]:
     ordered = log.sequences[order]
     starts[1:] = ordered[1:] != ordered[:-1]
     return order, starts
+
+
+def in_chains(log: BanditLog) -> tuple[BanditLog, Ints | None, Bools]:
+    """The log with each sequence contiguous, the order of its rounds (None: unchanged), and which start a sequence."""
+    order, starts = chains(log)
+    if log.sequences is None or (np.diff(order) > 0).all():
+        return log, None, starts
+    return log.take(order), order, starts
+
+
+def places_in_chains(firsts: Ints, n: int) -> Ints:
+    """(n,) number of earlier rounds in the chain of each round, if chains begin at ``firsts``."""
+    return np.asarray(np.arange(n) - np.repeat(firsts, np.diff(firsts, append=n)))
 
 
 def by_first_appearance(states: Ints, n_states: int) -> Ints:

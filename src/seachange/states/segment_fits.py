@@ -15,7 +15,7 @@ from seachange.kernels.emission import round_scores
 from seachange.kernels.regression import regression_sums
 from seachange.log.bandit_log import BanditLog
 from seachange.protocols import Floats, Ints
-from seachange.states.labels import chains
+from seachange.states.labels import in_chains
 
 # A block needs this many rounds on each side to count in a difference.
 LEAST_ROUNDS = 5
@@ -99,15 +99,13 @@ class Series:
         """Rows, actions and residuals."""
         return self.rows, self.actions, self.residuals
 
-    @property
-    def contextual(self) -> bool:
-        """Whether there are features other than the action."""
-        return bool(self.rows.shape[0] > 1 or self.rows.shape[2] > 1)
-
     @cached_property
-    def clicks(self) -> bool:
-        """Whether rewards are 0 or 1."""
-        return bool(((self.rewards == 0) | (self.rewards == 1) | np.isnan(self.rewards)).all())
+    def clip(self) -> float:
+        """Least distance of a click probability from 0 and 1; 0 if rewards are not clicks."""
+        if not ((self.rewards == 0) | (self.rewards == 1) | np.isnan(self.rewards)).all():
+            return 0.0
+        rate = float(np.nanmean(self.rewards))
+        return max(0.05 * min(rate, 1 - rate), 1e-9)
 
     @cached_property
     def whole(self) -> Sums:
@@ -127,7 +125,7 @@ class Series:
     def metric(self) -> Metric:
         """Scatter of the scores of each block."""
         n_blocks, n_features = self.coefs.shape
-        if not self.contextual:
+        if not _contextual(self.rows):
             return Metric(np.ones((n_blocks, 1, 1)), np.ones(n_blocks), np.ones(n_blocks))
         counts = np.maximum(self.whole.counts[0], 1)
         values, vectors = np.linalg.eigh(self.whole.grams[0] / counts[:, None, None])
@@ -163,11 +161,9 @@ class Metric:
 
 def series_of(log: BanditLog, by_action: bool = True) -> Series:
     """The series of a log; without ``by_action``, of its rewards alone."""
-    found, starts = chains(log)
-    order = None if (np.diff(found) == 1).all() else found
+    ordered, order, starts = in_chains(log)
     begins = np.flatnonzero(starts)
     ends = np.append(begins[1:], len(log))
-    ordered = log if order is None else log.take(order)
     rows, _, actions, rewards, _ = ordered.arrays
     if not by_action:
         rows, actions = np.ones((1, 1, 1)), np.zeros(len(log), dtype=np.int64)
@@ -177,7 +173,7 @@ def series_of(log: BanditLog, by_action: bool = True) -> Series:
     level = float(np.nanmean(rewards)) if not np.isnan(rewards).all() else 0.0
     residuals = rewards - level
     coefs = np.full((n_blocks, rows.shape[2]), level)
-    if rows.shape[0] > 1 or rows.shape[2] > 1:
+    if _contextual(rows):
         # Sums of squares of residuals, unlike those of rewards, do not cancel.
         coefs = np.zeros((n_blocks, rows.shape[2]))
         unfitted = Series(rows, actions, rewards, rewards, coefs, scales, begins, ends, order)
@@ -188,6 +184,11 @@ def series_of(log: BanditLog, by_action: bool = True) -> Series:
     # Read-only like a log's columns, so that kernels are compiled for one kind of array.
     residuals.flags.writeable = False
     return Series(rows, actions, rewards, residuals, coefs, scales, begins, ends, order)
+
+
+def _contextual(rows: Floats) -> bool:
+    """Whether there are features other than the action."""
+    return bool(rows.shape[0] > 1 or rows.shape[2] > 1)
 
 
 def chain_lengths(log: BanditLog) -> Ints:

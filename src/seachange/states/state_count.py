@@ -8,6 +8,7 @@ only fit noise do not improve these predictions.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,7 +19,7 @@ from seachange.errors import ParameterError
 from seachange.log.bandit_log import BanditLog
 from seachange.protocols import Floats
 from seachange.states.hmm_fitting import Fit, Fitter
-from seachange.states.labels import chains
+from seachange.states.labels import chains, places_in_chains
 
 MOST_STATES = 12
 # The search stops after this many larger numbers in a row without a better held-out likelihood.
@@ -58,8 +59,8 @@ def choose_n_states(log: BanditLog, fitter: Fitter) -> tuple[Fit, tuple[StateCou
         rewarded[blocks[rounds][np.isfinite(log.arrays.rewards[rounds])]] = True
     if np.count_nonzero(rewarded) < FEWEST_BLOCKS:
         return chosen, (StateCount(1, chosen.run.log_likelihood, chosen.bic, 0.0, 0.0, 0.0),)
-    held_out = _HeldOut.of(log, fitter, blocks)
-    best = held_out.scores(1)
+    held_out_scores = _held_out_scores(log, fitter, blocks)
+    best = held_out_scores(1)
     counts = [StateCount(1, chosen.run.log_likelihood, chosen.bic, float(best.sum()), 0.0, 0.0)]
     with stage("Finding the states") as search:
         for n_states in range(2, MOST_STATES + 1):
@@ -71,7 +72,7 @@ def choose_n_states(log: BanditLog, fitter: Fitter) -> tuple[Fit, tuple[StateCou
                     fit = fitter.fit(n_states)
                     fits.advance()
                     fits.step = FOLDS
-                    scores = held_out.scores(n_states)
+                    scores = held_out_scores(n_states)
             except ParameterError:
                 break
             search.advance(n_states)
@@ -85,67 +86,48 @@ def choose_n_states(log: BanditLog, fitter: Fitter) -> tuple[Fit, tuple[StateCou
     return chosen, tuple(counts)
 
 
-@dataclass(frozen=True)
-class _HeldOut:
-    """The log with different blocks held out in each fold."""
+def _held_out_scores(log: BanditLog, fitter: Fitter, blocks: npt.NDArray[np.int32]) -> Callable[[int], Floats]:
+    """A function of the number of states: the log-likelihood of each block's rewards, by the fold without them."""
+    workers, clicks = fitter.settings.workers, fitter.starts.rewards == "bernoulli"
+    settings = replace(fitter.settings, workers=1, tolerance=max(fitter.settings.tolerance, FOLD_TOLERANCE))
+    ahead = max(1, min(HORIZON, len(log) // len(fitter.chain.firsts) // HORIZONS_PER_SEQUENCE))
 
-    log: BanditLog
-    folds: tuple[Fitter, ...]
-    blocks: npt.NDArray[np.int32]  # (n,) block of each round
-    noise: float  # residual variance of the fit with one state
-    ahead: int  # rounds that rewards are predicted ahead
-    workers: int
+    def fold(number: int) -> Fitter:
+        rewards = log.new_array(len(log))
+        for rounds in log.chunk_slices():
+            rewards[rounds] = np.where(blocks[rounds] % FOLDS == number, np.nan, log.arrays.rewards[rounds])
+        return Fitter.of(log.with_rewards(rewards), fitter.starts.rewards, settings)
 
-    @classmethod
-    def of(cls, log: BanditLog, fitter: Fitter, blocks: npt.NDArray[np.int32]) -> _HeldOut:
-        """Fitters of the folds."""
-        settings = replace(fitter.settings, workers=1, tolerance=max(fitter.settings.tolerance, FOLD_TOLERANCE))
+    folds = list(map_in_order(fold, range(FOLDS), workers=workers))
 
-        def fold(number: int) -> Fitter:
-            rewards = log.new_array(len(log))
-            for rounds in log.chunk_slices():
-                rewards[rounds] = np.where(blocks[rounds] % FOLDS == number, np.nan, log.arrays.rewards[rounds])
-            return Fitter.of(log.with_rewards(rewards), fitter.starts.rewards, settings)
-
-        folds = tuple(map_in_order(fold, range(FOLDS), workers=fitter.settings.workers))
-        length = len(log) // len(fitter.chain.firsts)
-        ahead = max(1, min(HORIZON, length // HORIZONS_PER_SEQUENCE))
-        return cls(log, folds, blocks, fitter.starts.spread, ahead, fitter.settings.workers)
-
-    def scores(self, n_states: int) -> Floats:
-        """The log-likelihood of each block's rewards, predicted by the fold that held them out."""
-
-        def forecast(fold: Fitter) -> Floats:
-            return fold.fit(n_states).model.predict_rewards(self.log, self.ahead)
-
-        scores = np.zeros(int(self.blocks.max()) + 1)
-        with stage("", FOLDS) as folds:
-            for number, expected in enumerate(map_in_order(forecast, self.folds, workers=self.workers)):
-                folds.advance()
-                for rounds in self.log.chunk_slices():
-                    blocks, rewards = self.blocks[rounds], self.log.arrays.rewards[rounds]
-                    held_out = (blocks % FOLDS == number) & np.isfinite(rewards)
-                    scored = self._score(rewards[held_out], expected[rounds][held_out])
-                    scores += np.bincount(blocks[held_out], scored, len(scores))
-        return scores
-
-    def _score(self, rewards: Floats, expected: Floats) -> Floats:
+    def score(rewards: Floats, expected: Floats) -> Floats:
         """log p(r) for clicks, else the squared error in units of the noise, for noise of any distribution."""
-        if self.folds[0].starts.rewards == "bernoulli":
+        if clicks:
             return np.asarray(np.log(np.maximum(np.where(rewards > 0.5, expected, 1 - expected), 1e-300)))
-        return np.asarray(-np.square(rewards - expected) / (2 * self.noise))
+        return np.asarray(-np.square(rewards - expected) / (2 * fitter.starts.spread))
+
+    def scores(n_states: int) -> Floats:
+        totals = np.zeros(int(blocks.max()) + 1)
+        forecasts = map_in_order(
+            lambda fold: fold.fit(n_states).model.predict_rewards(log, ahead), folds, workers=workers
+        )
+        with stage("", FOLDS) as progress:
+            for number, expected in enumerate(forecasts):
+                progress.advance()
+                for rounds in log.chunk_slices():
+                    rewards = log.arrays.rewards[rounds]
+                    held_out = (blocks[rounds] % FOLDS == number) & np.isfinite(rewards)
+                    scored = score(rewards[held_out], expected[rounds][held_out])
+                    totals += np.bincount(blocks[rounds][held_out], scored, len(totals))
+        return totals
+
+    return scores
 
 
 def _blocks(log: BanditLog) -> npt.NDArray[np.int32]:
     """(n,) block of each round: consecutive rounds of one sequence."""
     order, starts = chains(log)
     length = max(len(log) // BLOCKS, min(SHORTEST_BLOCK, len(log) // (2 * FEWEST_BLOCKS)), 1)
-    firsts = np.flatnonzero(starts)
-    lengths = np.diff(firsts, append=len(log))
-    counts = -(-lengths // length)
-    sizes = np.full(int(counts.sum()), length)
-    sizes[np.cumsum(counts) - 1] = lengths - (counts - 1) * length
-    blocks = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
-    in_log_order = np.empty_like(blocks)
-    in_log_order[order] = blocks
-    return in_log_order
+    blocks = np.empty(len(log), dtype=np.int32)
+    blocks[order] = np.cumsum(places_in_chains(np.flatnonzero(starts), len(log)) % length == 0, dtype=np.int32) - 1
+    return blocks

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any, Literal
 
 import numpy as np
@@ -192,7 +193,8 @@ class SwitchingRegression:
             joined = np.concatenate([before, filtered])[-(len(filtered) + ahead) :]
             missing = len(filtered) + ahead - len(joined)
             known = np.concatenate([np.zeros((missing, self.n_states)), joined])[: len(filtered)] @ moves
-            age = chain.ages(rounds)
+            each = np.arange(rounds.start, rounds.stop)
+            age = each - chain.firsts[np.searchsorted(chain.firsts, each, side="right") - 1]
             known[age < ahead] = young[age[age < ahead]]
             before = joined
             yield rounds, known
@@ -204,6 +206,14 @@ def _collected(chain: Chain, parts: Iterable[tuple[slice, Floats]], *shape: int)
     for rounds, values in parts:
         found[rounds] = values
     return chain.in_log_order(found)
+
+
+def regression_of(given: Any, needed: str) -> SwitchingRegression:
+    """The switching regression of a model or an oracle, or ``given`` itself."""
+    found = getattr(getattr(given, "oracle", given), "model_", given)
+    if not isinstance(found, SwitchingRegression):
+        raise ParameterError(f"{needed} a model with HMM states, or a fitted HMMOracle; got {given!r}.")
+    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -227,13 +237,7 @@ class LiveFilter:
     hmm: SwitchingRegression  # or a fitted HMMOracle
 
     def __post_init__(self) -> None:
-        given: Any = self.hmm
-        found = getattr(given, "model_", given)
-        require(
-            isinstance(found, SwitchingRegression),
-            f"LiveFilter needs oracle.model_ or a fitted HMMOracle; got {given!r}.",
-        )
-        object.__setattr__(self, "hmm", found)
+        object.__setattr__(self, "hmm", regression_of(self.hmm, "LiveFilter needs"))
 
     def init(self) -> LiveState:
         """The state before the first round."""
@@ -250,7 +254,8 @@ class LiveFilter:
             isinstance(action, int | Integral) and 0 <= action < n_actions,
             f"action must be an index into the log's action_names, 0 to {n_actions - 1}; got {action!r}.",
         )
-        require(reward is None or _is_finite(reward), f"reward must be a finite number or None; got {reward}.")
+        finite = isinstance(reward, Real) and math.isfinite(reward)
+        require(reward is None or finite, f"reward must be a finite number or None; got {reward}.")
         require(
             reward is None or self.hmm.rewards != "bernoulli" or reward in (0, 1),
             f"the model expects rewards of 0 or 1; got {reward}.",
@@ -267,10 +272,3 @@ class LiveFilter:
         weigh(state.forecast, evidence, probs)
         move(probs, self.hmm.transition_matrix, forecast)
         return LiveState(probs, forecast, state.rounds + 1)
-
-
-def _is_finite(reward: Any) -> bool:
-    try:
-        return bool(np.isfinite(float(reward)))
-    except (TypeError, ValueError):
-        return False
