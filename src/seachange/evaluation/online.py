@@ -353,7 +353,7 @@ def _follow_by_hand(
         require(np.shape(probs) == expected, f"decisions must have probs of shape {expected}; got {np.shape(probs)}.")
         all_probs[t] = probs
         replay.chosen[t], replay.rates[t] = probs[action], acceptance.rate[0]
-        replay.direct[t] = probs @ past.modelled[t if len(past.modelled) > 1 else 0]
+        replay.direct[t] = probs @ past.predicted_rewards[t if len(past.predicted_rewards) > 1 else 0]
         replay.beyond[t] = probs @ past.beyond[t if len(past.beyond) > 1 else 0]
         replay.accepted[t] = past.uniforms[t] * past.propensities[t] < acceptance.rate[0] * probs[action]
         if replay.accepted[t]:

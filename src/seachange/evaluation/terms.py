@@ -194,21 +194,20 @@ def terms_of(
     membership: Floats,
     clip: float,
     needs: Set[Need],
-    modelled: npt.ArrayLike | None = None,
+    predicted_rewards: npt.ArrayLike | None = None,
     limits: Range | None = None,
     *,
     forward: bool = False,
 ) -> tuple[Terms, Support]:
     """The terms listed in ``needs``, and the log's support for the policy.
 
-    ``modelled`` (n, K) replaces our r̂, otherwise fitted on other folds (if ``forward``, on earlier folds, which do not
-    change as the log grows) and clipped to ``limits``. The r̂ of MRDR is least squares with ``robust_weights``
-    (Farajtabar et al. 2018).
+    r̂ is ``predicted_rewards`` (n, K) or, by default, fitted on other folds (if ``forward``, on earlier folds, which do
+    not change as the log grows) and clipped to ``limits``; for MRDR, with ``robust_weights`` (Farajtabar et al. 2018).
     """
     sums, zero = SupportSums(log), np.broadcast_to(0.0, len(log))
     plain = robust = fit = targets = None
-    if modelled is not None:
-        plain = robust = Predictions(log, _given(log, modelled, limits))
+    if predicted_rewards is not None:
+        plain = robust = Predictions(log, _given(log, predicted_rewards, limits))
     elif needs:
         folds = Clusters(log).growing_folds() if forward else Clusters(log).folds(FOLDS)
         if "model" in needs:
@@ -243,14 +242,17 @@ def terms_of(
     return terms, support
 
 
-def _given(log: BanditLog, modelled: npt.ArrayLike, limits: Range | None) -> Callable[[slice], Floats]:
-    predicted, expected = np.asarray(modelled, dtype=np.float64), (len(log), log.n_actions)
-    require(predicted.shape == expected, f"modelled must have shape {expected}; got {predicted.shape}.")
+def _given(log: BanditLog, predicted_rewards: npt.ArrayLike, limits: Range | None) -> Callable[[slice], Floats]:
+    predicted, expected = np.asarray(predicted_rewards, dtype=np.float64), (len(log), log.n_actions)
+    require(predicted.shape == expected, f"predicted_rewards must have shape {expected}; got {predicted.shape}.")
     low, high = float(predicted.min()), float(predicted.max())
-    require(np.isfinite(low) and np.isfinite(high), "modelled must be finite.")
+    require(np.isfinite(low) and np.isfinite(high), "predicted_rewards must be finite.")
     if limits is not None:
         inside = limits[0] <= low and high <= limits[1]
-        require(inside, f"this interval needs modelled within reward_range={limits}; it ranges from {low} to {high}.")
+        require(
+            inside,
+            f"this interval needs predicted_rewards within reward_range={limits}; it ranges from {low} to {high}.",
+        )
     return lambda rounds: np.ascontiguousarray(predicted[rounds])
 
 

@@ -160,10 +160,10 @@ def relative_errors(log: BanditLog, probs: Floats, predicted: Floats, value: flo
     with warnings.catch_warnings():
         # Errors are measured even for values that would be refused.
         warnings.simplefilter("ignore", SeachangeWarning)
-        found = evaluate(log, probs, PLAIN, modelled=predicted, force=True)
+        found = evaluate(log, probs, PLAIN, predicted_rewards=predicted, force=True)
         for name in TUNED:
             candidates = [
-                evaluate(log, probs, (name,), modelled=predicted, switch=tuned, shrinkage=tuned, force=True)[0]
+                evaluate(log, probs, (name,), predicted_rewards=predicted, switch=tuned, shrinkage=tuned, force=True)[0]
                 for tuned in CANDIDATES
             ]
             found.append(chosen_by_slope(candidates, len(log)))
