@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -98,11 +98,8 @@ def forecast(past: ValuesOverTime, ahead: int = 1, *, season: int | None = None,
     require(season is None or season >= 2, f"season must be at least 2 periods; got {season}.")
     require_confidence(confidence)
     known = np.isfinite(past.std_errors)
-    periods, values, variances = (
-        past.periods[known].astype(np.float64),
-        past.values[known],
-        np.square(past.std_errors[known]),
-    )
+    periods, values = past.periods[known].astype(np.float64), past.values[known]
+    variances = np.square(past.std_errors[known])
     tried = [(degree, fade) for degree in DEGREES for fade in FADES]
     # All are compared on the same periods: those after enough periods to fit the richest model, plus one.
     first = _features(periods, max(DEGREES), season).shape[1] + 1
@@ -174,12 +171,13 @@ def _forecast_errors(
     periods: Floats, values: Floats, degree: int, fade: float, season: int | None, ahead: int, first: int
 ) -> Floats:
     """Errors of forecasts of past periods, each made ``ahead`` periods before."""
-    errors = []
-    for i in range(first + ahead - 1, len(values)):
+
+    def error(i: int) -> float:
         before = i - ahead + 1
         weights = _fit_weights(periods[:before], degree, fade, season, float(periods[i]))
-        errors.append(values[i] - weights @ values[:before])
-    return np.array(errors)
+        return float(values[i] - weights @ values[:before])
+
+    return np.array([error(i) for i in range(first + ahead - 1, len(values))])
 
 
 def _errors_of_choices(misses: Floats) -> Floats:
@@ -200,28 +198,10 @@ class FutureEstimate(ValueEstimate):
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, eq=False)
-class _Times:
-    """Which rounds are at times like the future ones."""
-
-    cells: Ints  # (n,) the index of φ(t_i)
-    future: Floats  # (C,) frequency of each φ at the future times
-    seen: Floats  # (C,) frequency of each φ in the log
-
-    @property
-    def weights(self) -> Floats:
-        """(n,) 1{φ(t_i) = φ(t')} / p(φ(t')); the mean over several future times."""
-        return np.asarray((self.future / self.seen)[self.cells])
-
-
-@dataclass(frozen=True, eq=False)
-class _Terms:
-    """The terms of V̂."""
-
+class _Terms(NamedTuple):
     weights: Floats  # (n,) w_i
     residuals: Floats  # (n,) r_i - f̂(x_i, t_i, a_i)
     direct: Floats  # (n,) Σ_a π(a | x_i) f̂(x_i, t', a)
-    alike: Floats  # (n,) 1{φ(t_i) = φ(t')} / p̂(φ(t'))
     support: Support  # of the rounds at similar times
 
 
@@ -255,24 +235,24 @@ def evaluate_future(
     require(contexts in ("all", "alike"), f'contexts must be "all" or "alike"; got {contexts!r}.')
     require_evaluable(log, confidence, "evaluating a policy at a future time")
     logged = times_of(log, "a value at a future time")
-    times = _similar_times(logged, moments_of(at), recurs)
-    terms = _terms(log, distribution_of(log, policy, labels), membership_of(log, labels), times)
-    alike, weights, direct = terms.alike, terms.alike * terms.weights, terms.direct
-    effective = effective_samples(weights)
-    _require_support(log, terms, effective, recurs, force)
-    clusters, notes = Clusters(log), []
+    cells, future, alike = _similar_times(logged, moments_of(at), recurs)
+    terms = _terms(log, distribution_of(log, policy, labels), membership_of(log, labels), cells, future, alike)
+    weights, direct, here = alike * terms.weights, terms.direct, alike > 0
+    effective, clusters, notes = effective_samples(weights), Clusters(log), []
+    if effective < LEAST_EFFECTIVE and not force:
+        raise NoEstimateError((_too_few_similar(effective, len(log), recurs),))
+    require_sound(diagnostics_of(log.take(np.flatnonzero(here)), terms.support, np.inf, clips=False), force)
     own, apart = Parts(None, alike * direct, alike), Parts(direct, -alike * direct, alike)
     gap = standard_error(influences(apart, clusters))
     if contexts == "all" and abs(apart.value) > max(SURPRISING * gap, ROUNDING * abs(own.value)):
         notes.append('Contexts at that time differ from those of all rounds; contexts="alike" uses only theirs.')
-    here = (alike[np.argsort(logged, kind="stable")] > 0).astype(np.int64)
-    n_times = int((np.diff(here, prepend=0) > 0).sum())
+    n_times = int((np.diff(here[np.argsort(logged, kind="stable")].astype(np.int64), prepend=0) > 0).sum())
     if n_times < FEW_TIMES:
         notes.append(
             f"The log has {n_times} similar time{'' if n_times == 1 else 's'}, too few to measure how they differ from "
             "each other; the interval covers only the noise of rewards. Use a longer log."
         )
-    corrections, n_alike = weights * terms.residuals, int((alike > 0).sum())
+    corrections, n_alike = weights * terms.residuals, int(here.sum())
     parts = Parts(corrections + direct) if contexts == "all" else Parts(corrections, alike * direct, alike)
     known = min(effective, float(weights.sum())) >= FEWEST
     error = standard_error(influences(parts, clusters)) if known else np.inf
@@ -283,24 +263,26 @@ def evaluate_future(
     )
 
 
-def _require_support(log: BanditLog, terms: _Terms, effective: float, recurs: TimeFeature, force: bool) -> None:
-    if effective < LEAST_EFFECTIVE and not force:
-        fixes = ["use a longer log", "use a policy closer to the logging policy"]
-        if recurs != "hour":
-            fixes.insert(1, "use times that recur more often")
-        problem = (
-            f"Only {effective:.1f} effective rounds of {len(log):,} are at similar times; at least "
-            f"{LEAST_EFFECTIVE:.0f} are needed."
-        )
-        none = ("use a policy whose actions the log took at similar times",)
-        numbers = {"effective_samples": effective, "needed": LEAST_EFFECTIVE}
-        reason = Reason("effective sample size", problem, tuple(fixes) if effective > 0 else none, numbers)
-        raise NoEstimateError((reason,))
-    part = log.take(np.flatnonzero(terms.alike))
-    require_sound(diagnostics_of(part, terms.support, np.inf, clips=False), force)
+def _too_few_similar(effective: float, n_rounds: int, recurs: TimeFeature) -> Reason:
+    fixes = ("use a longer log", "use times that recur more often", "use a policy closer to the logging policy")
+    if effective == 0:
+        fixes = ("use a policy whose actions the log took at similar times",)
+    elif recurs == "hour":
+        fixes = (fixes[0], fixes[2])
+    return Reason(
+        "effective sample size",
+        f"Only {effective:.1f} effective rounds of {n_rounds:,} are at similar times; at least {LEAST_EFFECTIVE:.0f} "
+        "are needed.",
+        fixes,
+        {"effective_samples": effective, "needed": LEAST_EFFECTIVE},
+    )
 
 
-def _similar_times(times: npt.NDArray[Any], at: npt.NDArray[Any], recurs: TimeFeature) -> _Times:
+def _similar_times(times: npt.NDArray[Any], at: npt.NDArray[Any], recurs: TimeFeature) -> tuple[Ints, Floats, Floats]:
+    """(n,) the index of φ(t_i), (C,) the frequency of each φ at the future times, (n,) 1{φ(t_i) = φ(t')} / p̂(φ(t')).
+
+    With several future times, the last is a mean.
+    """
     labels, cells = np.unique(features_of(times, recurs), return_inverse=True)
     cells, requested = cells.reshape(-1), features_of(at, recurs)
     missing = requested[~np.isin(requested, labels)]
@@ -311,23 +293,24 @@ def _similar_times(times: npt.NDArray[Any], at: npt.NDArray[Any], recurs: TimeFe
         reason = Reason("similar times", problem, ("use a longer log", "use a coarser recurs"))
         raise NoEstimateError((reason,), can_force=False)
     future = np.bincount(np.searchsorted(labels, requested), minlength=len(labels)) / len(requested)
-    return _Times(cells, future, np.bincount(cells, minlength=len(labels)) / len(cells))
+    return cells, future, (future * len(cells) / np.bincount(cells))[cells]
 
 
-def _terms(log: BanditLog, probs_of: Distribution, membership: Floats, times: _Times) -> _Terms:
-    arrays, folds, alike = log.arrays, Clusters(log).folds(FOLDS), times.weights
+def _terms(
+    log: BanditLog, probs_of: Distribution, membership: Floats, cells: Ints, future: Floats, alike: Floats
+) -> _Terms:
+    actions, folds = log.arrays.actions, Clusters(log).folds(FOLDS)
     terms, _ = terms_of(log, probs_of, membership, np.inf, {"model"})
     residuals, direct = terms.rewards - terms.predicted, terms.direct.copy()
-    extra = _extra_rewards(residuals, folds, times.cells, arrays.actions, len(times.seen), log.n_actions)
+    extra = _extra_rewards(residuals, folds, cells, actions, len(future), log.n_actions)
     # f̂(x, t', a) = r̂(x, a) + the extra reward of a at the future times.
-    expected = np.einsum("c,fca->fa", times.future, extra)
+    expected = np.einsum("c,fca->fa", future, extra)
     sums, before = SupportSums(log.take(np.flatnonzero(alike))), np.concatenate([[0], np.cumsum(alike > 0)])
     for rounds in slices_of(log):
         probs = probs_of(rounds)
         direct[rounds] += np.einsum("ta,ta->t", probs, expected[folds[rounds]])
-        within = slice(int(before[rounds.start]), int(before[rounds.stop]))
-        sums.add(within, probs[alike[rounds] > 0])
-    return _Terms(terms.weights, residuals - extra[folds, times.cells, arrays.actions], direct, alike, sums.total())
+        sums.add(slice(int(before[rounds.start]), int(before[rounds.stop])), probs[alike[rounds] > 0])
+    return _Terms(terms.weights, residuals - extra[folds, cells, actions], direct, sums.total())
 
 
 def _extra_rewards(residuals: Floats, folds: Ints, cells: Ints, actions: Ints, n_cells: int, n_actions: int) -> Floats:

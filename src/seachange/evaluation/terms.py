@@ -163,7 +163,7 @@ Need = Literal["model", "fit error", "robust model"]
 
 @dataclass(frozen=True, eq=False)
 class Terms:
-    """Everything an estimator may need from a log and a policy; terms that no estimator asked for are 0."""
+    """Everything an estimator may need from a log and a policy; predictions that no estimator needs are 0."""
 
     weights: Floats  # (n,) w_t = min{M, π(a_t | x_t) / p_t}
     clipped: bool  # whether M reduced any of them
@@ -173,19 +173,6 @@ class Terms:
     fit_errors: Callable[[Floats], Floats]  # weights w -> (n,) errors that the fits add to Σ direct + w (r - r̂)
     robust_predicted: Floats  # (n,) the same two with the r̂ of MRDR
     robust_direct: Floats
-
-
-class Predictions:
-    """Predictions of a reward model along the log."""
-
-    def __init__(self, log: BanditLog, predict: Callable[[slice], Floats]) -> None:
-        self.log, self.predict = log, predict
-        self.predicted, self.direct = np.empty(len(log)), np.empty(len(log))
-
-    def add(self, rounds: slice, probs: Floats) -> None:
-        """Predict ``rounds``, where the policy's probabilities are ``probs``."""
-        everything, actions = self.predict(rounds), self.log.arrays.actions[rounds]
-        expect(probs, everything, actions, self.direct[rounds], self.predicted[rounds])
 
 
 def terms_of(
@@ -204,42 +191,40 @@ def terms_of(
     r̂ is ``predicted_rewards`` (n, K) or, by default, fitted on other folds (if ``forward``, on earlier folds, which do
     not change as the log grows) and clipped to ``limits``; for MRDR, with ``robust_weights`` (Farajtabar et al. 2018).
     """
-    sums, zero = SupportSums(log), np.broadcast_to(0.0, len(log))
-    plain = robust = fit = targets = None
+    n, zero, sums = len(log), np.broadcast_to(0.0, len(log)), SupportSums(log)
+    models: dict[Need, Callable[[slice], Floats]] = {}
+    fit = targets = None
     if predicted_rewards is not None:
-        plain = robust = Predictions(log, _given(log, predicted_rewards, limits))
+        models["model"] = _given(log, predicted_rewards, limits)
     elif needs:
         folds = Clusters(log).growing_folds() if forward else Clusters(log).folds(FOLDS)
         if "model" in needs:
             fit = fit_across(log, membership, folds, forward=forward)
-            plain = Predictions(log, _within(fit, limits))
+            models["model"] = _within(fit, limits)
             targets = np.zeros_like(fit.coefs) if "fit error" in needs else None
         if "robust model" in needs:
             p = log.arrays.propensities
             importance = robust_weights(support_of(log, probs_of).weights * p, p)
-            robust = Predictions(log, _within(fit_across(log, membership, folds, importance, forward=forward), limits))
+            robust = fit_across(log, membership, folds, importance, forward=forward)
+            models["robust model"] = _within(robust, limits)
+    predictions = {need: (np.empty(n), np.empty(n)) for need in models}
     for rounds in slices_of(log):
         probs = probs_of(rounds)
         sums.add(rounds, probs)
-        if plain is not None:
-            plain.add(rounds, probs)
-        if robust is not None and robust is not plain:
-            robust.add(rounds, probs)
+        for need, (predicted, direct) in predictions.items():
+            expect(probs, models[need](rounds), log.arrays.actions[rounds], direct[rounds], predicted[rounds])
         if fit is not None and targets is not None:
             fit.add_targets(targets, rounds, probs)
     support, rewards = sums.total(), log.arrays.rewards
+    plain = predictions.get("model", (zero, zero))
 
     def fit_errors(weights: Floats) -> Floats:
-        if fit is None or plain is None or targets is None:
+        if fit is None or targets is None:
             return zero
-        return fit.fit_errors(targets, weights, rewards - plain.predicted)
+        return fit.fit_errors(targets, weights, rewards - plain[0])
 
     clipped, weights = bool(support.weights.max() > clip), np.minimum(clip, support.weights)
-    (predicted, direct), (robust_predicted, robust_direct) = (
-        (each.predicted, each.direct) if each else (zero, zero) for each in (plain, robust)
-    )
-    terms = Terms(weights, clipped, rewards, predicted, direct, fit_errors, robust_predicted, robust_direct)
-    return terms, support
+    return Terms(weights, clipped, rewards, *plain, fit_errors, *predictions.get("robust model", plain)), support
 
 
 def _given(log: BanditLog, predicted_rewards: npt.ArrayLike, limits: Range | None) -> Callable[[slice], Floats]:
@@ -257,7 +242,4 @@ def _given(log: BanditLog, predicted_rewards: npt.ArrayLike, limits: Range | Non
 
 
 def _within(fit: CrossFit, limits: Range | None) -> Callable[[slice], Floats]:
-    if limits is None:
-        return fit.predict
-    low, high = limits
-    return lambda rounds: np.clip(fit.predict(rounds), low, high)
+    return fit.predict if limits is None else lambda rounds: np.clip(fit.predict(rounds), *limits)
