@@ -264,16 +264,14 @@ def evaluate_future(
 
 
 def _too_few_similar(effective: float, n_rounds: int, recurs: TimeFeature) -> Reason:
-    fixes = ("use a longer log", "use times that recur more often", "use a policy closer to the logging policy")
-    if effective == 0:
-        fixes = ("use a policy whose actions the log took at similar times",)
-    elif recurs == "hour":
-        fixes = (fixes[0], fixes[2])
+    often = ("use times that recur more often",) if recurs != "hour" else ()
+    fixes = ("use a longer log", *often, "use a policy closer to the logging policy")
+    never = ("use a policy whose actions the log took at similar times",)
     return Reason(
         "effective sample size",
         f"Only {effective:.1f} effective rounds of {n_rounds:,} are at similar times; at least {LEAST_EFFECTIVE:.0f} "
         "are needed.",
-        fixes,
+        fixes if effective > 0 else never,
         {"effective_samples": effective, "needed": LEAST_EFFECTIVE},
     )
 

@@ -212,14 +212,12 @@ def _estimate(
     would be Σ_ti (e_ti - ē_t)² / (replays - 1); any excess comes from their beliefs. In the worst case both errors have
     the same sign, so they are added.
     """
-    pairs = list(zip(counts, np.broadcast_to(terms, counts.shape), strict=True))
-    values = np.array([count @ term / count.sum() for count, term in pairs])
-    errors = [c * (term - value) / c.sum() for (c, term), value in zip(pairs, values, strict=True)]
-    n_replays, of_beliefs = len(counts), 0.0
-    mean_errors = sum((each / n_replays for each in errors), np.zeros(len(log)))
-    if n_replays > 1:
-        squares = sum(float(each @ each) for each in errors)
-        explained = (squares - n_replays * float(mean_errors @ mean_errors)) / (n_replays - 1)
+    totals, of_beliefs = counts.sum(axis=1, keepdims=True), 0.0
+    values = (counts * terms).sum(axis=1) / totals[:, 0]
+    errors = counts * (terms - values[:, None]) / totals
+    mean_errors = errors.mean(axis=0)
+    if len(values) > 1:
+        explained = float(np.square(errors - mean_errors).sum()) / (len(values) - 1)
         of_beliefs = max(float(values.var(ddof=1)) - explained, 0.0)
     clusters, accepted = Clusters(log), float(replays.accepted.sum(axis=1).mean())
     # A single sequence has nothing to be compared with: its rounds are treated as independent.
@@ -230,9 +228,9 @@ def _estimate(
     error = float(np.sqrt(of_rewards) + np.sqrt(of_beliefs)) if effective >= FEWEST else np.inf
     reach = float(student.ppf(0.5 + confidence / 2, degrees)) * error
     numbers = (value, error, value - reach, value + reach, effective, float(weights.max()))
-    rate, n_accepted, caveats = accepted / len(log), round(accepted), tuple(notes)
+    rate, n_accepted = accepted / len(log), round(accepted)
     return OnlineEstimate(
-        name, *numbers, confidence=confidence, acceptance_rate=rate, n_accepted=n_accepted, notes=caveats
+        name, *numbers, confidence=confidence, acceptance_rate=rate, n_accepted=n_accepted, notes=tuple(notes)
     )
 
 

@@ -152,7 +152,9 @@ def evaluate_by_period(
     """
     terms = _terms(log, policy, estimator, labels, clip, confidence, force)
     if isinstance(period, str):
-        numbers = period_of(log, period)[terms.order]
+        require(period in SECONDS, f"period must be a number of rounds or one of {', '.join(SECONDS)}; got {period!r}.")
+        seconds = seconds_of(times_of(log, f'period="{period}"'))[terms.order]
+        numbers = (seconds + (FROM_MONDAY if period == "week" else 0)) // SECONDS[period]
     else:
         require_count("period", period)
         numbers = np.arange(len(log)) // period
@@ -200,23 +202,16 @@ def _result(
     window: int | None = None, half_life: float | None = None, periods: Ints | None = None,
     influences: Influences | None = None,
 ) -> ValuesOverTime:  # fmt: skip
+    """V̂ ± t s, s = √(squares m / (m - 1)) for m independent units; infinite if m is below ``FEWEST``."""
     times = None if log.times is None else log.times[terms.order][rounds]
     values, squares, effective, independent = series
-    errors, reach = intervals_of(squares, independent, confidence)
+    degrees = np.maximum(independent, FEWEST) - 1
+    errors = np.where(independent < FEWEST, np.inf, np.sqrt(squares * (degrees + 1) / degrees))
+    reach = student.ppf(0.5 + confidence / 2, degrees) * errors
     ends = (values - reach, values + reach, effective)
     return ValuesOverTime(
         estimator, rounds, times, values, errors, *ends, window, half_life, reason, confidence, periods, influences
     )
-
-
-def intervals_of(squares: Floats, independent: Floats, confidence: float) -> tuple[Floats, Floats]:
-    """s = √(squares m / (m - 1)) for a mean of m independent units, and t s, t with m - 1 degrees of freedom.
-
-    Both are infinite if m is below ``FEWEST``.
-    """
-    degrees = np.maximum(independent, FEWEST) - 1
-    errors = np.where(independent < FEWEST, np.inf, np.sqrt(squares * (degrees + 1) / degrees))
-    return errors, student.ppf(0.5 + confidence / 2, degrees) * errors
 
 
 def _period_values(terms: _Terms, starts: Ints) -> tuple[_Values, Influences]:
@@ -284,23 +279,23 @@ def _choose(terms: _Terms, fades: bool) -> tuple[int, str]:
     start, name = max(int(WARM_UP * n), 1), "half-life" if fades else "window"
     if n - start < 2:
         return lengths[0], f"a {name} of all rounds: too few to compare"
-    losses = []
-    for length in lengths:
+
+    def loss(length: int) -> Floats:
         values = _window_means(terms, length, fades)[start - 1 : -1]
-        losses.append(np.square(terms.numerator[start:] - values * terms.denominator[start:]))
-    best = int(np.argmin([loss.mean() for loss in losses]))
-    excesses = [loss - losses[best] for loss in losses]
-    longest = next(i for i, e in enumerate(excesses) if i == best or e.mean() <= _error(e, terms.sequences[start:]))
+        return np.square(terms.numerator[start:] - values * terms.denominator[start:])
+
+    def about_as_good(excess: Floats) -> bool:
+        """Whether the mean is within one standard error of 0; sequences are clusters."""
+        sums = _totals(terms.sequences[start:], excess - excess.mean())
+        return bool(excess.mean() <= np.sqrt(sums @ sums) / len(excess))
+
+    losses = [loss(length) for length in lengths]
+    best = int(np.argmin([each.mean() for each in losses]))
+    longest = next(i for i, each in enumerate(losses) if i == best or about_as_good(each - losses[best]))
     gain = "as well as any other"
     if longest > 0:
         gain = f"{1 - losses[longest].mean() / losses[0].mean():.2%} better than the whole log"
     return lengths[longest], f"a {name} of {lengths[longest]:,} rounds predicts the next round {gain}"
-
-
-def _error(terms: Floats, groups: Ints) -> float:
-    """The standard error of a mean whose terms are clustered by group."""
-    sums = _totals(groups, terms - terms.mean())
-    return float(np.sqrt(sums @ sums)) / len(terms)
 
 
 def moments_of(times: npt.ArrayLike) -> npt.NDArray[Any]:
@@ -308,25 +303,21 @@ def moments_of(times: npt.ArrayLike) -> npt.NDArray[Any]:
 
     A date with a time zone is converted to UTC; one without is used as is.
     """
+
+    def moment(time: Any) -> np.datetime64:
+        try:
+            read = datetime.fromisoformat(time) if isinstance(time, str) else time
+            if isinstance(read, datetime) and read.tzinfo is not None:
+                read = read.astimezone(UTC).replace(tzinfo=None)
+            found = np.datetime64(read, "us")
+        except (TypeError, ValueError):
+            found = np.datetime64("NaT", "us")
+        rule = "times must be dates such as 2026-03-28T12:00, datetime64, or seconds since 1970"
+        require(not np.isnat(found), f"{rule}; got {time!r}.")
+        return found
+
     array = np.atleast_1d(np.asarray(times))
-    if array.dtype.kind not in "UO":
-        return array
-    return np.array([_moment(time) for time in array.tolist()], dtype="datetime64[us]")
-
-
-def _moment(time: Any) -> np.datetime64:
-    try:
-        read = datetime.fromisoformat(time) if isinstance(time, str) else time
-        if isinstance(read, datetime) and read.tzinfo is not None:
-            read = read.astimezone(UTC).replace(tzinfo=None)
-        moment = np.datetime64(read, "us")
-        if np.isnat(moment):
-            raise ValueError("not a time")
-        return moment
-    except (TypeError, ValueError) as error:
-        raise ParameterError(
-            f"times must be dates such as 2026-03-28T12:00, datetime64, or seconds since 1970; got {time!r}."
-        ) from error
+    return np.array([moment(time) for time in array.tolist()]) if array.dtype.kind in "UO" else array
 
 
 def seconds_of(times: npt.ArrayLike) -> Ints:
@@ -344,14 +335,6 @@ def times_of(log: BanditLog, purpose: str) -> npt.NDArray[Any]:
     if log.times is None:
         raise LogError(f"{purpose} needs the times of the rounds; this log has none. Add times to the log.")
     return log.times
-
-
-def period_of(log: BanditLog, period: Period) -> Ints:
-    """(n,) the number of the period each round lies in."""
-    known = period in SECONDS
-    require(known, f"period must be a number of rounds or one of {', '.join(SECONDS)}; got {period!r}.")
-    seconds = seconds_of(times_of(log, f'period="{period}"'))
-    return (seconds + (FROM_MONDAY if period == "week" else 0)) // SECONDS[period]
 
 
 def features_of(times: npt.ArrayLike, feature: TimeFeature) -> npt.NDArray[Any]:

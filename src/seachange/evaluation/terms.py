@@ -205,8 +205,7 @@ def terms_of(
         if "robust model" in needs:
             p = log.arrays.propensities
             importance = robust_weights(support_of(log, probs_of).weights * p, p)
-            robust = fit_across(log, membership, folds, importance, forward=forward)
-            models["robust model"] = _within(robust, limits)
+            models["robust model"] = _within(fit_across(log, membership, folds, importance, forward=forward), limits)
     predictions = {need: (np.empty(n), np.empty(n)) for need in models}
     for rounds in slices_of(log):
         probs = probs_of(rounds)
@@ -224,7 +223,8 @@ def terms_of(
         return fit.fit_errors(targets, weights, rewards - plain[0])
 
     clipped, weights = bool(support.weights.max() > clip), np.minimum(clip, support.weights)
-    return Terms(weights, clipped, rewards, *plain, fit_errors, *predictions.get("robust model", plain)), support
+    robust = predictions.get("robust model", plain)
+    return Terms(weights, clipped, rewards, plain[0], plain[1], fit_errors, robust[0], robust[1]), support
 
 
 def _given(log: BanditLog, predicted_rewards: npt.ArrayLike, limits: Range | None) -> Callable[[slice], Floats]:
