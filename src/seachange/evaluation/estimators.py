@@ -102,8 +102,10 @@ def watch(
     (name,), settings = _names(estimator), {"switch": switch, "shrinkage": shrinkage}
     request = interval_request(log, "sequence", confidence, reward_range)
     terms, support = _terms(log, policy, (name,), request, clip, labels, soft, predicted_rewards, settings, force)
-    bounds = np.minimum(clip, request.clusters.largest_so_far(support.round_bounds(log.arrays.propensities)))
-    return request.running(name, _parts(name, terms, settings), bounds)
+    ratios = 1 / log.arrays.propensities if support.largest_ratios is None else support.largest_ratios
+    # Rounding can put a weight above its bound.
+    bounds = request.clusters.largest_so_far(np.maximum(ratios, support.weights))
+    return request.running(name, _parts(name, terms, settings), np.minimum(clip, bounds))
 
 
 def _parts(name: str, terms: Terms, settings: dict[str, Setting]) -> Parts:

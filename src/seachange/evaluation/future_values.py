@@ -106,12 +106,23 @@ def forecast(past: ValuesOverTime, ahead: int = 1, *, season: int | None = None,
     needed = first + ahead - 1 + LEAST_FORECASTS
     if len(values) < needed:
         raise NoEstimateError((_too_few(past, len(values), needed, season),), what="forecast", can_force=False)
-    misses = np.stack([_forecast_errors(periods, values, *each, season, ahead, first) for each in tried])
+    later = range(first + ahead - 1, len(values))
+
+    def error(i: int, degree: int, fade: float) -> float:
+        """The error of a forecast of period i, made ``ahead`` periods before."""
+        before = i - ahead + 1
+        weights = _fit_weights(periods[:before], degree, fade, season, periods[i])
+        return float(values[i] - weights @ values[:before])
+
+    misses = np.array([[error(i, *each) for i in later] for each in tried])
     degree, fade = tried[int(np.argmin(np.square(misses).sum(axis=1)))]
-    errors, later = _errors_of_choices(misses), variances[first + ahead - 1 :]
+    # The errors of the kind chosen in the end would be too small: it was chosen for them. Instead, each forecast is of
+    # the kind with the smallest error before it.
+    before = np.cumsum(np.square(misses), axis=1) - np.square(misses)
+    errors = misses[np.argmin(before, axis=0), np.arange(len(later))]
     weights = _fit_weights(periods, degree, fade, season, float(periods[-1] + ahead))
     value, shared = float(weights @ values), _shared_variance(past, known, weights)
-    square, noise = float(np.mean(errors**2)), max(float(later.mean()) - shared, 0.0)
+    square, noise = float(np.mean(errors**2)), max(float(variances[later.start :].mean()) - shared, 0.0)
     variance = max(square - noise, LEAST_SHARE * square, float(weights**2 @ variances)) + shared
     spread, past_error = float(np.sqrt(variance)), float(np.sqrt(square))
     reach = float(student.ppf(0.5 + confidence / 2, len(errors))) * spread
@@ -165,28 +176,6 @@ def _shared_variance(past: ValuesOverTime, known: Bools, weights: Floats) -> flo
     weighted = of_period[past.influences.values[kept]] * past.influences.influences[kept]
     sums = np.bincount(past.influences.sequences[kept], weighted)
     return max(float(sums @ sums - weighted @ weighted), 0.0)
-
-
-def _forecast_errors(
-    periods: Floats, values: Floats, degree: int, fade: float, season: int | None, ahead: int, first: int
-) -> Floats:
-    """Errors of forecasts of past periods, each made ``ahead`` periods before."""
-
-    def error(i: int) -> float:
-        before = i - ahead + 1
-        weights = _fit_weights(periods[:before], degree, fade, season, float(periods[i]))
-        return float(values[i] - weights @ values[:before])
-
-    return np.array([error(i) for i in range(first + ahead - 1, len(values))])
-
-
-def _errors_of_choices(misses: Floats) -> Floats:
-    """(m,) errors of always using the kind of forecast, of (kinds, m), with the smallest error so far.
-
-    The errors of the kind chosen in the end would be too small: it was chosen for them.
-    """
-    before = np.cumsum(np.square(misses), axis=1) - np.square(misses)
-    return np.asarray(misses[np.argmin(before, axis=0), np.arange(misses.shape[1])])
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -300,7 +289,11 @@ def _terms(
     actions, folds = log.arrays.actions, Clusters(log).folds(FOLDS)
     terms, _ = terms_of(log, probs_of, membership, np.inf, {"model"})
     residuals, direct = terms.rewards - terms.predicted, terms.direct.copy()
-    extra = _extra_rewards(residuals, folds, cells, actions, len(future), log.n_actions)
+    # (folds, C, K) what an action earns at φ beyond its usual reward, from other folds; shrunk toward 0.
+    shape = (int(folds.max()) + 1, len(future), log.n_actions)
+    places = np.ravel_multi_index((folds, cells, actions), shape)
+    earned, counts = (np.bincount(places, each, np.prod(shape)).reshape(shape) for each in (residuals, None))
+    extra = (earned.sum(axis=0) - earned) / (counts.sum(axis=0) - counts + SHRINKAGE)
     # f̂(x, t', a) = r̂(x, a) + the extra reward of a at the future times.
     expected = np.einsum("c,fca->fa", future, extra)
     sums, before = SupportSums(log.take(np.flatnonzero(alike))), np.concatenate([[0], np.cumsum(alike > 0)])
@@ -309,11 +302,3 @@ def _terms(
         direct[rounds] += np.einsum("ta,ta->t", probs, expected[folds[rounds]])
         sums.add(slice(int(before[rounds.start]), int(before[rounds.stop])), probs[alike[rounds] > 0])
     return _Terms(terms.weights, residuals - extra[folds, cells, actions], direct, sums.total())
-
-
-def _extra_rewards(residuals: Floats, folds: Ints, cells: Ints, actions: Ints, n_cells: int, n_actions: int) -> Floats:
-    """(folds, C, K) what an action earns at φ beyond its usual reward, from other folds; shrunk toward 0."""
-    shape = (int(folds.max()) + 1, n_cells, n_actions)
-    places = np.ravel_multi_index((folds, cells, actions), shape)
-    sums, counts = (np.bincount(places, each, np.prod(shape)).reshape(shape) for each in (residuals, None))
-    return np.asarray((sums.sum(axis=0) - sums) / (counts.sum(axis=0) - counts + SHRINKAGE))

@@ -34,11 +34,6 @@ class Support:
     unsupported_mass: float | None  # mean probability of actions that it could not take, if known
     largest_ratios: Floats | None = None  # (n,) the largest π / π_0 among a round's actions, if known
 
-    def round_bounds(self, propensities: Floats) -> Floats:
-        """(n,) upper bound on each round's weight, given its own propensities."""
-        bounds = 1 / propensities if self.largest_ratios is None else self.largest_ratios
-        return np.maximum(bounds, self.weights)  # rounding can put a weight above its bound
-
 
 def membership_of(log: BanditLog, labels: StateLabels | None, soft: bool = False) -> Floats:
     """(n, L) q_t(z): 0 or 1 unless ``soft``; one state without labels."""
@@ -76,34 +71,34 @@ def distribution_of(
 
 
 def _unchecked(log: BanditLog, policy: PolicyLike, labels: StateLabels | None, soft: bool) -> Distribution:
-    if isinstance(policy, PolicySet):
-        if labels is None:
-            raise ParameterError("a PolicySet needs labels: the state of each round.")
-        count = labels.n_states
-        require(count <= len(policy), f"{count} states need {count} policies; there are {len(policy)}.")
-        membership = membership_of(log, labels, soft)
-        return lambda rounds: _mixture(log[rounds], policy, membership[rounds])
     if isinstance(policy, np.ndarray):
         expected = (len(log), log.n_actions)
         require(policy.shape == expected, f"probabilities must have shape {expected}; got {policy.shape}.")
         return lambda rounds: policy[rounds]
     if isinstance(policy, Policy):
         return lambda rounds: policy.predict_proba(log[rounds].contexts, log[rounds].action_mask)
-    raise ParameterError(
-        "a policy must have predict_proba(contexts, action_mask) or be an array of probabilities (n, K). "
-        "For a model, call evaluate(log, model.policies, labels=model.label_ahead(log))."
-    )
+    if not isinstance(policy, PolicySet):
+        raise ParameterError(
+            "a policy must have predict_proba(contexts, action_mask) or be an array of probabilities (n, K). "
+            "For a model, call evaluate(log, model.policies, labels=model.label_ahead(log))."
+        )
+    if labels is None:
+        raise ParameterError("a PolicySet needs labels: the state of each round.")
+    count, membership = labels.n_states, membership_of(log, labels, soft)
+    require(count <= len(policy), f"{count} states need {count} policies; there are {len(policy)}.")
 
+    def mixture(rounds: slice) -> Floats:
+        """Σ_z q_t(z) π_z(a | x_t); each policy is called only for the rounds it has a share in."""
+        contexts, mask = log[rounds].contexts, log[rounds].action_mask
+        mixed = np.zeros((rounds.stop - rounds.start, log.n_actions))
+        for state, share in enumerate(membership[rounds].T):
+            members = np.flatnonzero(share)
+            if len(members) > 0:
+                probs = policy[state].predict_proba(contexts[members], None if mask is None else mask[members])
+                mixed[members] += share[members, None] * probs
+        return mixed
 
-def _mixture(part: BanditLog, policies: PolicySet, membership: Floats) -> Floats:
-    """Σ_z q_t(z) π_z(a | x_t); each policy is called only for the rounds it has a share in."""
-    mixed, contexts, mask = np.zeros((len(part), part.n_actions)), part.contexts, part.action_mask
-    for state, share in enumerate(membership.T):
-        members = np.flatnonzero(share)
-        if len(members) > 0:
-            probs = policies[state].predict_proba(contexts[members], None if mask is None else mask[members])
-            mixed[members] += share[members, None] * probs
-    return mixed
+    return mixture
 
 
 def slices_of(log: BanditLog) -> list[slice]:

@@ -86,13 +86,11 @@ class Situations(NamedTuple):
 def situations_of(log: BanditLog) -> Situations:
     """The distinct pairs of a context and a set of available actions."""
     contexts = flattened(log.contexts, len(log))
-    if not log.masked:
-        distinct, indices = np.unique(contexts, axis=0, return_inverse=True)
-        return Situations(distinct, np.ones((len(distinct), log.n_actions), dtype=bool), indices.ravel())
+    mask = np.broadcast_to(log.arrays.mask, (len(log), log.n_actions))
     _, of_context = np.unique(contexts, axis=0, return_inverse=True)
-    keys = np.column_stack([of_context.ravel(), log.arrays.mask]).astype(np.int64)
+    keys = np.column_stack([of_context.ravel(), *(mask.T if log.masked else ())])
     _, first, indices = np.unique(keys, axis=0, return_index=True, return_inverse=True)
-    return Situations(contexts[first], log.arrays.mask[first], indices.ravel())
+    return Situations(contexts[first], mask[first], indices.ravel())
 
 
 def flattened(contexts: Floats, n: int) -> Floats:
@@ -161,14 +159,11 @@ class TabularLearner(Params):
         if self.clip is not None and self.objective != "dm":
             warn_about_clipping(log, counts, self.clip, stacklevel=3)
         program = self._program(log, counts, situations)
-        anywhere = np.ones((1, log.n_actions), dtype=bool), np.zeros(len(log), dtype=np.int64)
         # For unseen contexts: the best policy that ignores the context.
-        fallback = self._program(log, counts, Situations(situations.contexts[:1, :0], *anywhere), pooled=True).solve()[
-            0
-        ]
-        probs = program.solve()
+        rounds, mask = np.zeros(len(log), dtype=np.int64), np.ones((1, log.n_actions), dtype=bool)
+        (fallback,) = self._program(log, counts, Situations(np.empty((1, 0)), mask, rounds), pooled=True).solve()
+        probs, idle = program.solve(), program.indifferent
         self.optimum_ = program.value(probs)
-        idle = program.indifferent
         probs[idle] = restricted(fallback, situations.masks[idle])
         self.policy_ = TabularPolicy(situations.contexts, situations.masks, probs, fallback, log.joint)
         return self
