@@ -175,8 +175,7 @@ def _refusals(
         yield Reason(
             "effective sample size",
             f"Too few rounds carry weight for this policy: {measures.effective_samples:.1f} effective rounds of "
-            f"{measures.n_rounds:,}; at least {LEAST_EFFECTIVE:.0f} are needed (largest weight: {weight:.4g}, row "
-            f"{row}).",
+            f"{len(log):,}; at least {LEAST_EFFECTIVE:.0f} are needed (largest weight: {weight:.4g}, row {row}).",
             _more_samples(measures, weights, clip, clips),
             {"effective_samples": measures.effective_samples, "needed": LEAST_EFFECTIVE, "largest_weight": weight},
         )
@@ -238,10 +237,8 @@ def _weight_cause(log: BanditLog, measures: Diagnostics, error: float) -> tuple[
     cause = "the propensities are too small, or they do not belong to the logged actions"
     fixes: tuple[str, ...] = ("check how the propensities were recorded",)
     if log.propensities_estimated:
-        cause = (
-            "the estimated propensities are too small. The logging policy changed over time, or it used features that "
-            "the contexts lack; sc.propensity_report shows how far off the estimates are"
-        )
+        cause = "the estimated propensities are too small (see sc.propensity_report). The logging policy changed over "
+        cause += "time, or it used features that the contexts lack"
         fixes = ("estimate propensities for each period separately", "add the missing features to the contexts")
     if log.dropped:
         count = sum(count for _, count in log.dropped)

@@ -93,11 +93,9 @@ def evaluate_online(
     require(valid, f'highest_rate must be "auto" or positive; got {highest_rate}.')
     require_count("repeats", repeats)
     require_evaluable(log, confidence, "evaluating a deployment")
-    if not isinstance(deployer, Deployer):
-        raise ParameterError(
-            f"evaluate_online needs a deployer with init, act and update; got a {type(deployer).__name__}. "
-            "Wrap a policy in SinglePolicy(policy), or call model.deployer()."
-        )
+    rule = f"evaluate_online needs a deployer with init, act and update; got a {type(deployer).__name__}. "
+    valid = isinstance(deployer, Deployer)
+    require(valid, f"{rule}Wrap a policy in SinglePolicy(policy), or call model.deployer().")
     log, seeds = in_sequence(log), np.random.SeedSequence(seed).generate_state(repeats + 1).tolist()
     if method == "replay":
         return _replay(log, deployer, seeds[1:], bound, confidence, force)
@@ -118,16 +116,12 @@ def _replay(
     require_sound(_diagnostics(log, replays, weights, [(text, 1 / common)] if common < used else []), force)
     counts, notes = np.where(replays.accepted, np.maximum(weights / used, 1.0), 0.0), _notes(replays, deployer)
     if bound == "auto" and used > WORTH_BOUNDING * common:
-        notes.append(
-            f"Few rounds are accepted because a few π / p are large: up to {largest:.3g}, while {COMMON:.1%} are below "
-            f"{common:.3g}. bound={common:.3g} accepts more rounds, but makes beliefs approximate."
-        )
+        few = f"A few π / p are up to {largest:.3g}, but {COMMON:.1%} are below {common:.3g}"
+        notes.append(f"{few}: bound={common:.3g} accepts more rounds, but makes beliefs approximate.")
     exceeded = float((counts > 1 + ROUNDING).sum() / replays.accepted.sum())
     if exceeded > 0:
-        notes.append(
-            f"{exceeded:.2%} of the accepted rounds have π / p above bound={used:.3g}; they count more than once, and "
-            "the beliefs after them are approximate."
-        )
+        above = f"{exceeded:.2%} of the accepted rounds have π / p above bound={used:.3g}"
+        notes.append(f"{above}; they count more than once, and the beliefs after them are approximate.")
     return _estimate("replay", log, log.rewards, counts, counts, replays, notes, confidence)
 
 
@@ -148,9 +142,9 @@ def _dr_ns(
     terms, notes = replays.direct + weights * (log.rewards - predicted), _notes(replays, deployer)
     lost = np.mean(np.maximum(rates * weights - 1, 0).sum(axis=1) / rates.sum(axis=1))
     if lost > NOTABLE_LOSS:
+        missing = f"{lost:.1%} of its decisions are missing from its history, because the log rarely took those actions"
         notes.append(
-            f"{lost:.1%} of the deployment's decisions are missing from its history, because the log rarely took those "
-            "actions, so its beliefs are approximate. quantile=0 keeps them exact but accepts fewer rounds."
+            f"{missing}, so its beliefs are approximate. quantile=0 keeps them exact but accepts fewer rounds."
         )
     return _estimate("dr-ns", log, terms, rates, weights, replays, notes, confidence)
 
@@ -327,11 +321,8 @@ def _advice(deployer: BeliefDeployer, rounds: slice, sums: SupportSums) -> Float
     chunk = sums.log[rounds]
     advice = np.ascontiguousarray(deployer.policies.advice(chunk.contexts, chunk.action_mask), dtype=np.float64)
     expected = (len(chunk), len(deployer.initial_belief), chunk.n_actions)
-    if advice.shape != expected:
-        raise ParameterError(
-            f"the deployer's policies must give advice of shape {expected} for this log; got {advice.shape}. "
-            "Use a deployer learned from a log with the same actions."
-        )
+    rule = f"the deployer's policies must give advice of shape {expected} for this log; got {advice.shape}. "
+    require(advice.shape == expected, f"{rule}Use a deployer learned from a log with the same actions.")
     for state in range(advice.shape[1]):
         sums.add(rounds, np.ascontiguousarray(advice[:, state]))
     return advice

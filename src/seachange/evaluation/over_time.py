@@ -170,12 +170,7 @@ def along_time(log: BanditLog) -> Ints:
     """(n,) the rounds in time order: that of the log, unless sequences overlap in time."""
     if log.sequences is None:
         return np.arange(len(log))
-    if log.times is None:
-        raise LogError(
-            "values over time need times if the log has sequences, to know which rounds came first. "
-            "Add times, or drop the sequences if the log is in time order."
-        )
-    return np.argsort(log.times, kind="stable")
+    return np.argsort(times_of(log, "a value over time of a log with sequences"), kind="stable")
 
 
 def _terms(
@@ -342,9 +337,8 @@ def features_of(times: npt.ArrayLike, feature: TimeFeature) -> npt.NDArray[Any]:
     array = np.atleast_1d(np.asarray(times))
     if callable(feature):
         labels = np.asarray(feature(array))
-        require(
-            labels.shape == array.shape, f"recurs must return one label per time, {array.shape}; got {labels.shape}."
-        )
+        rule = f"recurs must return one label per time, {array.shape}; got {labels.shape}."
+        require(labels.shape == array.shape, rule)
         return labels
     known = '"hour", "weekday", "hour of the week" or a function'
     require(feature in RECURRENCES, f"recurs must be {known}; got {feature!r}.")

@@ -54,17 +54,15 @@ def distribution_of(
     def checked(rounds: slice) -> Floats:
         probs: Floats = np.ascontiguousarray(unchecked(rounds), dtype=np.float64)
         expected = (rounds.stop - rounds.start, log.n_actions)
-        require(
-            probs.shape == expected, f"the policy must return probabilities of shape {expected}; got {probs.shape}."
-        )
+        rule = f"the policy must return probabilities of shape {expected}; got {probs.shape}."
+        require(probs.shape == expected, rule)
         if (mask := log[rounds].action_mask) is not None:
             masked = np.where(mask, 0.0, probs).sum(axis=1)
             row = int(masked.argmax())
-            require(
-                not masked[row] > ROUNDING,
+            rule = (
                 f"the policy must not take masked actions; in row {rounds.start + row} it gives them {masked[row]:g}. "
-                "predict_proba receives the action_mask: return 0 where it is False.",
             )
+            require(not masked[row] > ROUNDING, f"{rule}Return 0 where the action_mask of predict_proba is False.")
         return probs
 
     return checked

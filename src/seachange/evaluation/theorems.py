@@ -34,12 +34,6 @@ class PolicyClass:
     choice_price: float = 0.0  # added to log(1 / δ) if the class itself was chosen after seeing the log
 
 
-def finite_class(n_policies: int) -> PolicyClass:
-    """N switching policies fixed before the log was seen."""
-    require_count("n_policies", n_policies)
-    return PolicyClass(f"{n_policies:,} policies", math.log(n_policies))
-
-
 def table_class(*, n_contexts: int, n_actions: int, n_states: int, capped: bool) -> PolicyClass:
     """All stochastic policies on finitely many contexts, one per state.
 

@@ -101,10 +101,8 @@ class IntervalRequest:
         else:
             low, high = self._interval(name, parts, value, error, weight_bound)
         if few and self.kind == "normal":
-            problem = (
-                f"Fewer than {LEAST_IN_SPREAD:.0f} effective rounds account for all of an estimate's spread, so normal "
-                "intervals are too short."
-            )
+            rounds = f"Fewer than {LEAST_IN_SPREAD:.0f} effective rounds"
+            problem = f"{rounds} account for all of an estimate's spread, so normal intervals are too short."
             fix = Fix('pass interval="bootstrap"', "pass --interval bootstrap to seachange evaluate")
             warnings.warn(EstimateWarning((Reason("few rewards", problem, (fix,)),)), stacklevel=4)
         numbers = (value, error, low, high, effective, float(weights.max()))

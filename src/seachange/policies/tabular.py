@@ -12,7 +12,7 @@ from scipy.optimize import linprog
 from scipy.sparse import coo_array
 
 from seachange.engine import one_thread
-from seachange.errors import LogError, ModelFileError, ParameterError, SeachangeWarning
+from seachange.errors import LogError, ModelFileError, SeachangeWarning
 from seachange.log.bandit_log import BanditLog, require_propensities
 from seachange.log.joint_features import JointFeatures
 from seachange.params import Auto, Params, require
@@ -144,18 +144,13 @@ class TabularLearner(Params):
         """Learn ``policy_`` and ``optimum_``, its value per round; round t has weight ``weights[t]``."""
         self._check(log)
         counts, situations = checked_weights(log, weights), situations_of(log)
-        require(
-            situations.masks.size <= MAX_CELLS,
-            f"TabularLearner needs few distinct contexts; the log has {len(situations.masks):,} in {len(log):,} "
-            "rounds. Round or group the contexts, or learn a softmax policy (IPSLearner, DRLearner).",
-        )
-        if situations.masks.size > max(len(log), log.n_actions):
-            warnings.warn(
-                f"a table of {len(situations.masks):,} contexts and {log.n_actions} actions has more cells than the "
-                f"{len(log):,} rounds can fill and will overfit. Group contexts, or learn a softmax policy.",
-                SeachangeWarning,
-                stacklevel=2,
-            )
+        n_contexts, n_cells, n = len(situations.masks), situations.masks.size, len(log)
+        advice = "Group contexts, or learn a softmax policy (IPSLearner, DRLearner)."
+        rule = f"TabularLearner needs few distinct contexts; the log has {n_contexts:,} in {n:,} rounds."
+        require(n_cells <= MAX_CELLS, f"{rule} {advice}")
+        if n_cells > max(n, log.n_actions):
+            problem = f"a table of {n_contexts:,} contexts and {log.n_actions} actions will overfit {n:,} rounds."
+            warnings.warn(f"{problem} {advice}", SeachangeWarning, stacklevel=2)
         if self.clip is not None and self.objective != "dm":
             warn_about_clipping(log, counts, self.clip, stacklevel=3)
         program = self._program(log, counts, situations)
@@ -172,18 +167,14 @@ class TabularLearner(Params):
         known = ("ips", "dm", "dr")
         require(self.objective in known, f"objective must be one of {', '.join(known)}; got {self.objective!r}.")
         require(self.clip is None or self.clip > 0, f"clip must be positive or None; got {self.clip}.")
-        require(
-            self.max_ratio is None or self.max_ratio >= 1,
-            f"max_ratio must be None or at least 1 (1 allows only the logging policy); got {self.max_ratio}.",
-        )
+        rule = f"max_ratio must be None or at least 1 (1 allows only the logging policy); got {self.max_ratio}."
+        require(self.max_ratio is None or self.max_ratio >= 1, rule)
         require_choices(log)
         if self.objective != "dm":
             require_propensities(log, 'TabularLearner (objective="dm" needs none)')
-        require(
-            self.max_ratio is None or log.logging_probs is not None,
-            "max_ratio needs the whole logging distribution, and this log has none. Pass logging_probs, or estimate "
-            "them: log.with_propensities(sc.estimate_logging_probs(log), estimated=True).",
-        )
+        rule = "max_ratio needs the whole logging distribution, and this log has none. Pass logging_probs, or estimate "
+        rule += "them: log.with_propensities(sc.estimate_logging_probs(log), estimated=True)."
+        require(self.max_ratio is None or log.logging_probs is not None, rule)
 
     def _program(self, log: BanditLog, counts: Floats, situations: Situations, pooled: bool = False) -> _Program:
         n_cells, total = situations.masks.size, float(counts.sum())
@@ -203,7 +194,14 @@ class TabularLearner(Params):
             np.minimum.at(least, situations.of_round, log.logging_probs)
             logging = log.logging_probs.mean(axis=0)[None] if pooled else least
             caps = np.minimum(caps, self.max_ratio * logging.ravel())
-            _require_feasible(caps.reshape(situations.masks.shape), self.max_ratio)
+            sums = caps.reshape(situations.masks.shape).sum(axis=1)
+            row, infeasible = int(sums.argmin()), sums < 1 - 1e-9
+            enough = f"at least {self.max_ratio / sums[row]:.3g}" if sums[row] > 0 else "infinity"
+            rule = f"max_ratio={self.max_ratio:g} allows no policy if the logging policy differs between rounds of one "
+            rule += (
+                f"context (context {row} of the table; {int(infeasible.sum())} such contexts). Use {enough}, or add "
+            )
+            require(not infeasible.any(), f"{rule}context that distinguishes those rounds.")
         groups, slopes = np.empty((2, 0)), np.empty(0)
         if self.objective != "dm":
             limits = (np.inf if self.clip is None else self.clip) * log.propensities
@@ -269,15 +267,3 @@ class _Program:
         """The objective at a policy."""
         clipped = np.minimum(self.limits, probs.ravel()[self.cells])
         return float(np.sum(self.gains * probs) + self.slopes @ clipped)
-
-
-def _require_feasible(caps: Floats, max_ratio: float) -> None:
-    sums = caps.sum(axis=1)
-    if (sums < 1 - 1e-9).any():
-        row = int(sums.argmin())
-        enough = f"at least {max_ratio / sums[row]:.3g}" if sums[row] > 0 else "infinity"
-        raise ParameterError(
-            f"max_ratio={max_ratio:g} allows no policy if the logging policy differs between rounds of one context "
-            f"(context {row} of the table; {int((sums < 1 - 1e-9).sum())} such contexts). Use {enough}, or add context "
-            "that distinguishes those rounds."
-        )

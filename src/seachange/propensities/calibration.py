@@ -92,11 +92,9 @@ def propensity_report(log: BanditLog, probs: npt.ArrayLike, *, bins: int = 10) -
     require_rounds(log, "a propensity report")
     require_count("bins", bins)
     given = np.asarray(probs, dtype=np.float64)
-    if given.shape != (len(log), log.n_actions):
-        raise LogError(
-            f"a propensity report needs the whole logging distribution, shape ({len(log)}, {log.n_actions}); "
-            f"got {given.shape}. Estimate it with sc.estimate_logging_probs."
-        )
+    if given.shape != (expected := (len(log), log.n_actions)):
+        rule = f"a propensity report needs the whole logging distribution, shape {expected}; got {given.shape}."
+        raise LogError(f"{rule} Estimate it with sc.estimate_logging_probs.")
     sample = ChoiceSample(log, np.arange(len(log)))
     taken = given[sample.rounds, log.actions]
     require_probabilities(taken, given)

@@ -357,10 +357,8 @@ def _sharpness(losses: list[Callable[[float], float]]) -> float:
 
 def _warn_of_signature(log: BanditLog) -> None:
     if columns := unnamed_propensities(log):
-        problem = (
-            f"column {' and '.join(map(repr, columns))} behaves like the propensity of the action taken, and the "
-            "estimates learn from it."
-        )
+        names = " and ".join(map(repr, columns))
+        problem = f"column {names} behaves like the propensity of the action taken, and the estimates learn from it."
         fix = Fix(
             f'If it is, pass columns={{"propensity": {columns[0]!r}}}; if not, leave it out of the contexts.',
             f"If it is, pass --columns propensity={columns[0]}; if not, leave it out of the contexts.",
