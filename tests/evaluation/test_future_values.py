@@ -123,11 +123,10 @@ def test_the_estimate_is_its_formula():
             alike = (cells[i] == wanted) / (cells == wanted).mean()
             terms[i] = alike * probs[a] / 0.5 * (rewards[i] - mean[a] - more(cells[i], a)) + direct
     from seachange.evaluation.future_values import _similar_times, _terms
-    from seachange.evaluation.support import distribution_of
 
     tiled = np.tile(probs, (n, 1))
     cells, future, alike = _similar_times(log.times, np.array([times[-1] + 86_400]), "weekday")
-    found = _terms(log, distribution_of(log, tiled, None, False), np.ones((n, 1)), cells, future, alike)
+    found = _terms(log, tiled, None, cells, future, alike)
     ours = alike * found.weights * found.residuals + found.direct
     np.testing.assert_allclose(ours[::50], terms[::50], atol=1e-10)
     assert sc.evaluate_future(log, tiled, times[-1] + 86_400).value == pytest.approx(ours.mean(), abs=1e-12)

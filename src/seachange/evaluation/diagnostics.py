@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from seachange.errors import Fix, RefusedError, SeachangeWarning
-from seachange.evaluation.support import PolicyLike, Support, distribution_of, effective_samples, support_of
+from seachange.evaluation.terms import PolicyLike, Support, distribution_of, effective_samples, support_of
 from seachange.log.bandit_log import BanditLog, require_propensities, require_rounds
 from seachange.params import require, table_of
 from seachange.protocols import Floats
@@ -54,14 +54,10 @@ class NoEstimateError(RefusedError):
     """The log cannot support an estimate; ``reasons`` say why and what would help."""
 
     def __init__(self, reasons: tuple[Reason, ...], *, what: str = "estimate", can_force: bool = True) -> None:
-        self.reasons, self.what = reasons, what
-        super().__init__(f"No {what}. {' '.join(map(str, reasons))}", FORCE if can_force else None)
-
-    @property
-    def shell_text(self) -> str:
-        """The message for users of the command line."""
-        reasons = " ".join(reason.text(shell=True) for reason in self.reasons)
-        return f"No {self.what}. {reasons}" + (f" {self.fix.shell}" if self.fix else "")
+        self.reasons = reasons
+        texts = (*reasons, Reason("force", "", hint=FORCE)) if can_force else reasons
+        python, shell = (" ".join(reason.text(shell=form) for reason in texts) for form in (False, True))
+        super().__init__(f"No {what}.", Fix(python, shell))
 
 
 class EstimateWarning(SeachangeWarning):

@@ -14,8 +14,7 @@ from seachange.engine import one_thread
 from seachange.errors import SeachangeWarning
 from seachange.evaluation.diagnostics import EstimateWarning, NoEstimateError, Reason, diagnostics_of, require_sound
 from seachange.evaluation.formulas import ESTIMATORS, Parts, Setting
-from seachange.evaluation.support import PolicyLike, Range, Support, distribution_of, membership_of
-from seachange.evaluation.terms import Need, Terms, terms_of
+from seachange.evaluation.terms import Need, PolicyLike, Range, Support, Terms, terms_of
 from seachange.evaluation.value_estimate import ConfidenceSequence, IntervalRequest, interval_request
 from seachange.evaluation.value_estimate import IntervalKind as IntervalKind
 from seachange.evaluation.value_estimate import ValueEstimate as ValueEstimate
@@ -129,10 +128,9 @@ def _terms(
     needs: frozenset[Need] = frozenset().union(*(each.needs for each in chosen))
     if request.bounded or (all(each.full_weights for each in chosen) and np.isinf(clip)):
         needs -= {"fit error"}  # full weights cancel the noise of the fits
-    probs_of, membership = distribution_of(log, policy, labels, soft), membership_of(log, labels, soft)
     limits, forward = request.reward_range if request.bounded else None, request.kind == "sequence"
     with one_thread():
-        terms, support = terms_of(log, probs_of, membership, clip, needs, predicted_rewards, limits, forward=forward)
+        terms, support = terms_of(log, policy, needs, labels, soft, clip, predicted_rewards, limits, forward=forward)
     require_sound(diagnostics_of(log, support, clip), force)
     return terms, support
 
@@ -254,8 +252,7 @@ def worst_case_difference(one: ValueEstimate, other: ValueEstimate) -> Differenc
 
 def _difference_terms(log: BanditLog, policy: PolicyLike, labels: StateLabels | None) -> tuple[Floats, Floats]:
     """(n,) the doubly robust terms of a policy, and its weights."""
-    probs_of, membership = distribution_of(log, policy, labels), membership_of(log, labels)
     with one_thread():
-        terms, support = terms_of(log, probs_of, membership, np.inf, {"model"})
+        terms, support = terms_of(log, policy, {"model"}, labels)
     require_sound(diagnostics_of(log, support, np.inf), False)
     return terms.direct + terms.weights * (terms.rewards - terms.predicted), terms.weights

@@ -20,17 +20,16 @@ from seachange.evaluation.diagnostics import (
 )
 from seachange.evaluation.formulas import Parts
 from seachange.evaluation.over_time import TimeFeature, ValuesOverTime, features_of, moments_of, times_of
-from seachange.evaluation.support import (
-    Distribution,
+from seachange.evaluation.terms import (
+    FOLDS,
     PolicyLike,
     Support,
     SupportSums,
     distribution_of,
     effective_samples,
-    membership_of,
     slices_of,
+    terms_of,
 )
-from seachange.evaluation.terms import FOLDS, terms_of
 from seachange.evaluation.value_estimate import (
     FEWEST,
     ValueEstimate,
@@ -225,7 +224,7 @@ def evaluate_future(
     require_evaluable(log, confidence, "evaluating a policy at a future time")
     logged = times_of(log, "a value at a future time")
     cells, future, alike = _similar_times(logged, moments_of(at), recurs)
-    terms = _terms(log, distribution_of(log, policy, labels), membership_of(log, labels), cells, future, alike)
+    terms = _terms(log, policy, labels, cells, future, alike)
     weights, direct, here = alike * terms.weights, terms.direct, alike > 0
     effective, clusters, notes = effective_samples(weights), Clusters(log), []
     if effective < LEAST_EFFECTIVE and not force:
@@ -284,10 +283,10 @@ def _similar_times(times: npt.NDArray[Any], at: npt.NDArray[Any], recurs: TimeFe
 
 
 def _terms(
-    log: BanditLog, probs_of: Distribution, membership: Floats, cells: Ints, future: Floats, alike: Floats
+    log: BanditLog, policy: PolicyLike, labels: StateLabels | None, cells: Ints, future: Floats, alike: Floats
 ) -> _Terms:
     actions, folds = log.arrays.actions, Clusters(log).folds(FOLDS)
-    terms, _ = terms_of(log, probs_of, membership, np.inf, {"model"})
+    probs_of, (terms, _) = distribution_of(log, policy, labels), terms_of(log, policy, {"model"}, labels)
     residuals, direct = terms.rewards - terms.predicted, terms.direct.copy()
     # (folds, C, K) what an action earns at φ beyond its usual reward, from other folds; shrunk toward 0.
     shape = (int(folds.max()) + 1, len(future), log.n_actions)

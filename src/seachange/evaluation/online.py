@@ -20,8 +20,7 @@ from seachange.evaluation.diagnostics import (
     diagnostics_of,
     require_sound,
 )
-from seachange.evaluation.support import Support, SupportSums, effective_samples
-from seachange.evaluation.terms import FOLDS, CrossFit, fit_across
+from seachange.evaluation.terms import FOLDS, CrossFit, Support, SupportSums, effective_samples, fit_across
 from seachange.evaluation.value_estimate import FEWEST, ValueEstimate, require_evaluable
 from seachange.kernels.replay_steps import Acceptance, Followed, LoggedRounds, include, largest_ratios
 from seachange.log.bandit_log import BanditLog

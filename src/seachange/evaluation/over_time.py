@@ -14,8 +14,7 @@ from scipy.stats import t as student
 
 from seachange.errors import LogError, ParameterError
 from seachange.evaluation.diagnostics import diagnostics_of, require_sound
-from seachange.evaluation.support import PolicyLike, distribution_of, membership_of
-from seachange.evaluation.terms import Need, terms_of
+from seachange.evaluation.terms import Need, PolicyLike, terms_of
 from seachange.evaluation.value_estimate import FEWEST, require_evaluable
 from seachange.kernels.action_probs import clustered_products
 from seachange.log.bandit_log import BanditLog
@@ -183,7 +182,7 @@ def _terms(
     require_evaluable(log, confidence, "evaluating a policy over time")
     order, clusters = along_time(log), Clusters(log).places
     needs: set[Need] = {"model"} if estimator == "dr" else set()
-    terms, support = terms_of(log, distribution_of(log, policy, labels), membership_of(log, labels), clip, needs)
+    terms, support = terms_of(log, policy, needs, labels=labels, clip=clip)
     require_sound(diagnostics_of(log, support, clip), force)
     numerator, denominator = terms.weights * (terms.rewards - terms.predicted) + terms.direct, np.ones(len(log))
     if estimator == "snips":

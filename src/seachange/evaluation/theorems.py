@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from seachange.deploy.exp4s import Exp4S
-from seachange.evaluation.support import Range
+from seachange.evaluation.terms import Range
 from seachange.log.bandit_log import BanditLog, require_propensities, require_rewards
 from seachange.params import require, require_count
 from seachange.policies.learners import IPSLearner
@@ -457,7 +457,7 @@ def _wrong_rounds(
         if found.statistic == "reward":
             wrong, why = len(found.change_points) * float(found.windows[0]), "by the detector theorem, if it applies"
         else:
-            wrong, why = float((found.high - found.low).sum()), "if no change was missed or is outside its interval"
+            wrong, why = float((found.high - found.low).sum()), "if every change is in its interval and none was missed"
     return wrong, Condition(f"at most {wrong:,.0f} rounds have a wrong state ({why})", None)
 
 

@@ -20,7 +20,7 @@ from scipy.stats import t as student
 from seachange.errors import Fix
 from seachange.evaluation.diagnostics import EstimateWarning, Reason
 from seachange.evaluation.formulas import ESTIMATORS, Level, Parts
-from seachange.evaluation.support import Range, effective_samples
+from seachange.evaluation.terms import Range, effective_samples
 from seachange.log.bandit_log import BanditLog, require_propensities, require_rewards
 from seachange.log.clusters import Clusters
 from seachange.params import require

@@ -222,11 +222,9 @@ class SoftmaxLearner(Params):
 
     def _checked_weights(self, log: BanditLog, weights: npt.ArrayLike | None) -> Floats:
         require(self.clip > 0, f"clip must be positive; got {self.clip}.")
-        require(self.temperature >= 0, f"temperature must be at least 0; got {self.temperature}.")
-        require(self.l2 == "auto" or self.l2 >= 0, f'l2 must be "auto" or at least 0; got {self.l2}.')
-        strength = self.regularization
-        require(strength == "auto" or strength >= 0, f'regularization must be "auto" or at least 0; got {strength}.')
-        require(self.pooling_rounds >= 0, f"pooling_rounds must be at least 0; got {self.pooling_rounds}.")
+        for name, auto in (("temperature", False), ("l2", True), ("regularization", True), ("pooling_rounds", False)):
+            value, choices = getattr(self, name), '"auto" or ' if auto else ""
+            require((auto and value == "auto") or value >= 0, f"{name} must be {choices}at least 0; got {value}.")
         valid = self.steepness == "auto" or 0 < self.steepness < np.inf
         require(valid, f'steepness must be "auto" or positive; got {self.steepness}.')
         require_count("max_iterations", self.max_iterations)

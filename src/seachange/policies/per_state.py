@@ -83,12 +83,9 @@ def policies_of(log: BanditLog, memberships: Sequence[Floats], learner: PolicyLe
     policies: list[Policy] = []
     with stage("Learning the policies", len(memberships) + 1) as learning:
         pooled = copy(learner).fit(log, np.sum(memberships, axis=0)) if pools or any(empty) else None
+        toward = (pooled,) if pools else ()
         for is_empty, weights in zip(empty, memberships, strict=True):
             learning.advance()
-            if is_empty:
-                policies.append(pooled.policy_)  # type: ignore[union-attr]
-            elif pools:
-                policies.append(copy(learner).fit(log, weights, pooled).policy_)  # type: ignore[call-arg]
-            else:
-                policies.append(copy(learner).fit(log, weights).policy_)
+            learned = pooled if is_empty else copy(learner).fit(log, weights, *toward)
+            policies.append(learned.policy_)  # type: ignore[union-attr]
     return tuple(policies)
