@@ -192,7 +192,7 @@ def test_time_features():
     assert features_of(monday, "hour").tolist() == [13]
     assert features_of(monday + np.timedelta64(6, "D"), "hour of the week").tolist() == [6 * 24 + 13]
     assert features_of(0, "weekday").tolist() == [3]
-    with pytest.raises(ParameterError, match='recurs must be "hour", "weekday"'):
+    with pytest.raises(ParameterError, match="recurs must be a function or one of hour, weekday"):
         features_of(0, "month")
     with pytest.raises(ParameterError, match="one label per time"):
         features_of([0, 1], lambda times: 3)

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from scipy.signal import lfilter
 from scipy.stats import t as student
 
-from seachange.errors import LogError, ParameterError
+from seachange.errors import LogError
 from seachange.evaluation.diagnostics import diagnostics_of, require_sound
 from seachange.evaluation.terms import Need, PolicyLike, terms_of
 from seachange.evaluation.value_estimate import FEWEST, require_evaluable
@@ -319,8 +319,8 @@ def seconds_of(times: npt.ArrayLike) -> Ints:
     array = np.asarray(times)
     if array.dtype.kind == "M":
         return array.astype("datetime64[s]").astype(np.int64)
-    if array.dtype.kind not in "iuf" or not np.isfinite(array).all():
-        raise ParameterError(f"times must be datetime64 or seconds since 1970; got {array.dtype}.")
+    valid = array.dtype.kind in "iuf" and bool(np.isfinite(array).all())
+    require(valid, f"times must be datetime64 or seconds since 1970; got {array.dtype}.")
     return np.asarray(np.floor(array), dtype=np.int64)
 
 
@@ -339,7 +339,6 @@ def features_of(times: npt.ArrayLike, feature: TimeFeature) -> npt.NDArray[Any]:
         rule = f"recurs must return one label per time, {array.shape}; got {labels.shape}."
         require(labels.shape == array.shape, rule)
         return labels
-    known = '"hour", "weekday", "hour of the week" or a function'
-    require(feature in RECURRENCES, f"recurs must be {known}; got {feature!r}.")
+    require(feature in RECURRENCES, f"recurs must be a function or one of {', '.join(RECURRENCES)}; got {feature!r}.")
     unit, count = RECURRENCES[feature]
     return (seconds_of(array) + FROM_MONDAY) // unit % count

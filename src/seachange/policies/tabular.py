@@ -66,13 +66,11 @@ class TabularPolicy:
 
     def _rows(self, contexts: Floats, mask: Bools) -> tuple[Ints, Bools]:
         """(n,) rows of the table, and whether the context is in it."""
-        known, given = _numbered(self.contexts, contexts)
         # Of a context's rows, the widest mask comes last.
         by_width = np.argsort(self.masks.sum(axis=1), kind="stable")
-        widest = _last_index(known[by_width], given)
-        rows = np.where(widest >= 0, by_width[widest], -1)
-        exact = _last_index(*_numbered(np.column_stack([known, self.masks]), np.column_stack([given, mask])))
-        return np.where(exact >= 0, exact, np.maximum(rows, 0)), rows >= 0
+        widest = _last_match(self.contexts[by_width], contexts)
+        exact = _last_match(np.column_stack([self.contexts, self.masks]), np.column_stack([contexts, mask]))
+        return np.where(exact >= 0, exact, by_width[widest]), widest >= 0
 
 
 class Situations(NamedTuple):
@@ -100,17 +98,13 @@ def flattened(contexts: Floats, n: int) -> Floats:
     return np.ascontiguousarray(contexts.reshape(n, int(np.prod(contexts.shape[1:]))) + np.zeros((), contexts.dtype))
 
 
-def _numbered(table: npt.NDArray[Any], rows: npt.NDArray[Any]) -> tuple[Ints, Ints]:
-    """Numbers for the rows of both arrays, equal if the rows are."""
-    _, same = np.unique(np.concatenate([table, rows]), axis=0, return_inverse=True)
-    return same.ravel()[: len(table)], same.ravel()[len(table) :]
-
-
-def _last_index(table: Ints, numbers: Ints) -> Ints:
-    """(n,) the last place of each number in ``table``; -1 if it is not there."""
-    indices = np.full(max(table.max(initial=0), numbers.max(initial=0)) + 1, -1)
-    indices[table] = np.arange(len(table))
-    return np.asarray(indices[numbers])
+def _last_match(table: npt.NDArray[Any], rows: npt.NDArray[Any]) -> Ints:
+    """(n,) the last row of ``table`` that equals each of ``rows``; -1 if none does."""
+    _, numbers = np.unique(np.concatenate([table, rows]), axis=0, return_inverse=True)
+    known, given = np.split(numbers.ravel(), [len(table)])
+    indices = np.full(numbers.max(initial=0) + 1, -1)
+    indices[known] = np.arange(len(table))
+    return np.asarray(indices[given])
 
 
 def restricted(probs: Floats, mask: Bools) -> Floats:
@@ -198,10 +192,8 @@ class TabularLearner(Params):
             row, infeasible = int(sums.argmin()), sums < 1 - 1e-9
             enough = f"at least {self.max_ratio / sums[row]:.3g}" if sums[row] > 0 else "infinity"
             rule = f"max_ratio={self.max_ratio:g} allows no policy if the logging policy differs between rounds of one "
-            rule += (
-                f"context (context {row} of the table; {int(infeasible.sum())} such contexts). Use {enough}, or add "
-            )
-            require(not infeasible.any(), f"{rule}context that distinguishes those rounds.")
+            rule += f"context, as in context {row} of the table ({int(infeasible.sum())} in all). Use {enough}, or "
+            require(not infeasible.any(), f"{rule}add context that distinguishes those rounds.")
         groups, slopes = np.empty((2, 0)), np.empty(0)
         if self.objective != "dm":
             limits = (np.inf if self.clip is None else self.clip) * log.propensities
