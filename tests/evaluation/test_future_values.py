@@ -126,8 +126,8 @@ def test_the_estimate_is_its_formula():
 
     tiled = np.tile(probs, (n, 1))
     cells, future, alike = _similar_times(log.times, np.array([times[-1] + 86_400]), "weekday")
-    found = _terms(log, tiled, None, cells, future, alike)
-    ours = alike * found.weights * found.residuals + found.direct
+    weights, residuals, direct, _ = _terms(log, tiled, None, cells, future, alike)
+    ours = alike * weights * residuals + direct
     np.testing.assert_allclose(ours[::50], terms[::50], atol=1e-10)
     assert sc.evaluate_future(log, tiled, times[-1] + 86_400).value == pytest.approx(ours.mean(), abs=1e-12)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -186,13 +186,6 @@ class FutureEstimate(ValueEstimate):
     notes: tuple[str, ...] = ()
 
 
-class _Terms(NamedTuple):
-    weights: Floats  # (n,) w_i
-    residuals: Floats  # (n,) r_i - f̂(x_i, t_i, a_i)
-    direct: Floats  # (n,) Σ_a π(a | x_i) f̂(x_i, t', a)
-    support: Support  # of the rounds at similar times
-
-
 def evaluate_future(
     log: BanditLog,
     policy: PolicyLike,
@@ -224,12 +217,12 @@ def evaluate_future(
     require_evaluable(log, confidence, "evaluating a policy at a future time")
     logged = times_of(log, "a value at a future time")
     cells, future, alike = _similar_times(logged, moments_of(at), recurs)
-    terms = _terms(log, policy, labels, cells, future, alike)
-    weights, direct, here = alike * terms.weights, terms.direct, alike > 0
+    weights, residuals, direct, support = _terms(log, policy, labels, cells, future, alike)
+    weights, here = alike * weights, alike > 0
     effective, clusters, notes = effective_samples(weights), Clusters(log), []
     if effective < LEAST_EFFECTIVE and not force:
         raise NoEstimateError((_too_few_similar(effective, len(log), recurs),))
-    require_sound(diagnostics_of(log.take(np.flatnonzero(here)), terms.support, np.inf, clips=False), force)
+    require_sound(diagnostics_of(log.take(np.flatnonzero(here)), support, np.inf, clips=False), force)
     own, apart = Parts(None, alike * direct, alike), Parts(direct, -alike * direct, alike)
     gap = standard_error(influences(apart, clusters))
     if contexts == "all" and abs(apart.value) > max(SURPRISING * gap, ROUNDING * abs(own.value)):
@@ -240,7 +233,7 @@ def evaluate_future(
             f"The log has {n_times} similar time{'' if n_times == 1 else 's'}, too few to measure how they differ from "
             "each other; the interval covers only the noise of rewards. Use a longer log."
         )
-    corrections, n_alike = weights * terms.residuals, int(here.sum())
+    corrections, n_alike = weights * residuals, int(here.sum())
     parts = Parts(corrections + direct) if contexts == "all" else Parts(corrections, alike * direct, alike)
     known = min(effective, float(weights.sum())) >= FEWEST
     error = standard_error(influences(parts, clusters)) if known else np.inf
@@ -284,7 +277,8 @@ def _similar_times(times: npt.NDArray[Any], at: npt.NDArray[Any], recurs: TimeFe
 
 def _terms(
     log: BanditLog, policy: PolicyLike, labels: StateLabels | None, cells: Ints, future: Floats, alike: Floats
-) -> _Terms:
+) -> tuple[Floats, Floats, Floats, Support]:
+    """(n,) w_i, r_i - f̂(x_i, t_i, a_i), and Σ_a π(a | x_i) f̂(x_i, t', a); the support of rounds at similar times."""
     actions, folds = log.arrays.actions, Clusters(log).folds(FOLDS)
     probs_of, (terms, _) = distribution_of(log, policy, labels), terms_of(log, policy, {"model"}, labels)
     residuals, direct = terms.rewards - terms.predicted, terms.direct.copy()
@@ -300,4 +294,4 @@ def _terms(
         probs = probs_of(rounds)
         direct[rounds] += np.einsum("ta,ta->t", probs, expected[folds[rounds]])
         sums.add(slice(int(before[rounds.start]), int(before[rounds.stop])), probs[alike[rounds] > 0])
-    return _Terms(terms.weights, residuals - extra[folds, cells, actions], direct, sums.total())
+    return terms.weights, residuals - extra[folds, cells, actions], direct, sums.total()
