@@ -404,8 +404,10 @@ def model_bounds(
     # No bound on a reward is worth more than the log's mean absolute reward times its rounds.
     earned = float(np.abs(log.rewards).mean())
     quantities = Quantities(
-        n, n_segments, shortest, model.n_states, log.n_actions, ratio, change, window, wrong, policy_class.name,
-        policy_class.log_size, own.expected_stay, (low, high), delta, len(log),
+        n_rounds=n, n_segments=n_segments, shortest_segment=shortest, n_states=model.n_states, n_actions=log.n_actions,
+        max_ratio=ratio, min_change=change, window=window, wrong_rounds=wrong, policy_class=policy_class.name,
+        log_class_size=policy_class.log_size, expected_stay=own.expected_stay, reward_range=(low, high), delta=delta,
+        deployed_rounds=len(log),
     )  # fmt: skip
     limited = (replace(each, total=min(each.total, each.n_rounds * earned)) for each in in_rewards)
     return ModelBounds(quantities, (detector, *limited))
@@ -448,10 +450,8 @@ def _wrong_rounds(
     elif isinstance(oracle, HMMOracle) and here.state_probs is not None:
         share = float(1 - here.state_probs.max(axis=1).mean())
         # Markov's inequality on the number of wrong rounds.
-        wrong, why = (
-            min(share * n / delta, float(n)),
-            f"the HMM expects a share of {share:.2g}, if the model is correct",
-        )
+        wrong = min(share * n / delta, float(n))
+        why = f"the HMM expects a share of {share:.2g}, if the model is correct"
     elif isinstance(oracle, ChangePointOracle):
         found = oracle.segmentation_
         if found.statistic == "reward":

@@ -171,10 +171,8 @@ def interval_request(
     least, most = float(rewards.min()), float(rewards.max())
     if reward_range is None:
         known = kind in ("normal", "bootstrap") or bool(((rewards == 0) | (rewards == 1)).all())
-        rule = (
-            f'interval="{kind}" needs reward_range=(least, most), the range of possible rewards. It is known only if '
-        )
-        require(known, f"{rule}all rewards are 0 or 1; these range from {least:g} to {most:g}.")
+        rule = f'interval="{kind}" needs reward_range=(least, most), the possible rewards, unless all are 0 or 1; '
+        require(known, f"{rule}these range from {least:g} to {most:g}.")
         return IntervalRequest(kind, confidence, Clusters(log), (0.0, 1.0), seed)
     low, high = map(float, reward_range)
     require(low < high, f"reward_range must be (least, most); got {reward_range}.")
