@@ -68,7 +68,7 @@ def world(n_rounds: int) -> dict[str, np.ndarray]:
         "rewards": (generator.random(n_rounds) < means[everyone, actions]).astype(np.float64),
         "propensities": logging_probs[everyone, actions],
         "probs": softmax(2.0 * scores, axis=1),
-        "modelled": 0.9 * means,
+        "predicted_rewards": 0.9 * means,
     }
 
 
@@ -78,7 +78,9 @@ def compare(
     """Time both of our intervals and the peer's, in turn."""
 
     def ours(interval: Any) -> sc.ValueEstimate:
-        (estimate,) = sc.evaluate(log, arrays["probs"], (estimator,), interval=interval, modelled=arrays["modelled"])
+        (estimate,) = sc.evaluate(
+            log, arrays["probs"], (estimator,), interval=interval, predicted_rewards=arrays["predicted_rewards"]
+        )
         return estimate
 
     found = {interval: ours(interval) for interval in INTERVALS}

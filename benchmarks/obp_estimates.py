@@ -41,7 +41,7 @@ def estimates(given: Inputs) -> dict[str, float]:
         "action": given.actions,
         "pscore": given.propensities,
         "action_dist": given.probs[:, :, None],
-        "estimated_rewards_by_reg_model": given.modelled[:, :, None],
+        "estimated_rewards_by_reg_model": given.predicted_rewards[:, :, None],
         "position": np.zeros(len(given.actions), dtype=int),
     }
     sides = {

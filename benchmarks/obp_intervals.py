@@ -33,7 +33,7 @@ def main(path: str, estimator: str, resamples: int) -> None:
         "position": np.zeros(len(problem["actions"]), dtype=int),
     }
     if estimator == "dr":
-        arrays["estimated_rewards_by_reg_model"] = problem["modelled"][:, :, None]
+        arrays["estimated_rewards_by_reg_model"] = problem["predicted_rewards"][:, :, None]
 
     def run() -> dict[str, float]:
         interval: dict[str, float] = side.estimate_interval(

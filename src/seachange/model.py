@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from seachange.deploy import BeliefDeployer, Decision, DeploymentState
 from seachange.errors import Fix, ParameterError, did_you_mean, require, warn
+from seachange.formats.column_roles import Columns
 from seachange.log.bandit_log import BanditLog
 from seachange.log.features import FeatureSpec, plain_features
 from seachange.log.validation import OnBadRows
@@ -20,7 +21,7 @@ from seachange.model_file import Provenance, read_model, write_model
 from seachange.policies.objective_choice import Choice
 from seachange.policies.per_state import PolicySet
 from seachange.protocols import Bools, PolicyLearner, StateOracle
-from seachange.reading import Roles, read_log
+from seachange.reading import read_log
 from seachange.registry import DEPLOYERS
 from seachange.states.labels import StateLabels
 
@@ -74,7 +75,7 @@ class SwitchingModel:
     def read_log(
         self,
         path: str | Path,
-        columns: Roles | None = None,
+        columns: Columns | None = None,
         *,
         format: str | None = None,
         missing_rewards: bool = False,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import seachange as sc
 from seachange.errors import ParameterError, RefusedError, SeachangeWarning
 from seachange.evaluation.diagnostics import diagnostics_of, highest_clip
-from seachange.evaluation.support import effective_samples, support_of
+from seachange.evaluation.terms import effective_samples, support_of
 
 pytestmark = pytest.mark.small
 

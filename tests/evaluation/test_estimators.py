@@ -81,8 +81,8 @@ def test_dr_with_any_reward_model_is_unbiased_by_enumeration():
     exact = np.sum(CONTEXT_PROBS[:, None] * TARGET.probs * CLICK)
     expected = 0.0
     for p, log in every_log(2):
-        modelled = guess[log.contexts[:, 0].astype(int)]
-        expected += p * sc.evaluate(log, TARGET, ("dr",), modelled=modelled, **TINY)[0].value
+        predicted_rewards = guess[log.contexts[:, 0].astype(int)]
+        expected += p * sc.evaluate(log, TARGET, ("dr",), predicted_rewards=predicted_rewards, **TINY)[0].value
     assert expected == pytest.approx(exact, abs=1e-14)
 
 
@@ -120,9 +120,9 @@ def test_mrdr_is_dr_with_the_fits_of_its_own_weights(interval):
 def test_every_estimator_is_its_formula():
     log = sampled_log(400, 5)
     x, everyone = log.contexts[:, 0].astype(int), np.arange(400)
-    probs, modelled = TARGET.probs[x], np.random.default_rng(0).random((400, 2))
-    w, r, m = probs[everyone, log.actions] / log.propensities, log.rewards, modelled[everyone, log.actions]
-    d = (probs * modelled).sum(axis=1)
+    probs, predicted_rewards = TARGET.probs[x], np.random.default_rng(0).random((400, 2))
+    w, r, m = probs[everyone, log.actions] / log.propensities, log.rewards, predicted_rewards[everyone, log.actions]
+    d = (probs * predicted_rewards).sum(axis=1)
     expected = {
         "ips": np.mean(w * r),
         "snips": np.sum(w * r) / np.sum(w),
@@ -134,9 +134,11 @@ def test_every_estimator_is_its_formula():
         "mrdr": np.mean(d + w * (r - m)),
     }
     for policy in (TARGET, probs):
-        found = sc.evaluate(log, policy, tuple(expected), modelled=modelled, switch=1.7, shrinkage=0.9)
+        found = sc.evaluate(
+            log, policy, tuple(expected), predicted_rewards=predicted_rewards, switch=1.7, shrinkage=0.9
+        )
         assert {e.estimator: e.value for e in found} == pytest.approx(expected, abs=1e-12)
-    clipped = sc.evaluate(log, TARGET, ("ips", "dr"), modelled=modelled, clip=3.0)
+    clipped = sc.evaluate(log, TARGET, ("ips", "dr"), predicted_rewards=predicted_rewards, clip=3.0)
     assert clipped[0].value == pytest.approx(np.mean(np.minimum(w, 3.0) * r), abs=1e-12)
     assert clipped[1].value == pytest.approx(np.mean(d + np.minimum(w, 3.0) * (r - m)), abs=1e-12)
 

@@ -152,11 +152,13 @@ def test_bernstein_counts_on_what_a_setting_leaves_of_any_weight(name, left):
     actions = (generator.random(n) > first).astype(int)
     propensities = np.where(actions == 0, first, 1 - first)
     log = sc.BanditLog.from_arrays(actions, (generator.random(n) < 0.4).astype(float), propensities, n_actions=2)
-    probs, modelled = mostly(0, n), generator.random((n, 2))
-    (found,) = sc.evaluate(log, probs, (name,), interval="bernstein", modelled=modelled, switch=1.7, shrinkage=7.0)
+    probs, predicted_rewards = mostly(0, n), generator.random((n, 2))
+    (found,) = sc.evaluate(
+        log, probs, (name,), interval="bernstein", predicted_rewards=predicted_rewards, switch=1.7, shrinkage=7.0
+    )
     everyone = np.arange(n)
     w = left(probs[everyone, log.actions] / propensities)
-    terms = (probs * modelled).sum(axis=1) + w * (log.rewards - modelled[everyone, log.actions])
+    terms = (probs * predicted_rewards).sum(axis=1) + w * (log.rewards - predicted_rewards[everyone, log.actions])
     most = left(np.linspace(0, 8, 800_001)).max()
     depth = np.log(4 / 0.05)
     radius = np.sqrt(2 * terms.var(ddof=1) * depth / n) + 7 * (1 + 2 * most) * depth / (3 * (n - 1))
@@ -234,8 +236,8 @@ def test_the_last_of_what_is_watched_is_the_interval():
         ({"interval": "bernstein", "reward_range": (0, 1), "estimators": ("dm",)}, "not available for dm"),
         ({"interval": "bernstein", "reward_range": (0, 1), "estimators": ("dr-os",)}, "pass shrinkage as a number"),
         (
-            {"interval": "bernstein", "reward_range": (0, 1), "modelled": np.full((50, 2), 2.0)},
-            "needs modelled within reward_range",
+            {"interval": "bernstein", "reward_range": (0, 1), "predicted_rewards": np.full((50, 2), 2.0)},
+            "needs predicted_rewards within reward_range",
         ),
     ],
 )

@@ -261,7 +261,7 @@ def test_time_decides_the_order_where_sequences_lie_side_by_side(make_log):
     apart = np.argsort(np.arange(300) % 2, kind="stable")
     mixed = replace(log, times=times, sequences=np.arange(300) % 2).take(apart)
     assert np.array_equal(sc.evaluate_over_time(mixed, POLICY, "ips", window=30).values, plain.values)
-    with pytest.raises(LogError, match="need times if the log has sequences"):
+    with pytest.raises(LogError, match="with sequences needs the times of the rounds"):
         sc.evaluate_over_time(replace(log, sequences=np.arange(300) % 2), POLICY)
 
 

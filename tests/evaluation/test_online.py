@@ -244,7 +244,7 @@ def test_thinning_is_said_where_there_is_a_belief(deployers, make_log):
     assert any("repeats=2" in n for n in sc.evaluate_online(log, deployers["single", "none"], repeats=1).notes)
 
 
-def listing(log, deployer, modelled, uniforms, quantile, c_max, every_round=False):
+def listing(log, deployer, predicted_rewards, uniforms, quantile, c_max, every_round=False):
     """V / C by the listing of DR-ns (Dudík, Erhan, Langford, Li 2012), line by line; T is the length of the log.
 
     Where ``every_round``, c follows each round, as ours does, and not accepted rounds only.
@@ -254,7 +254,7 @@ def listing(log, deployer, modelled, uniforms, quantile, c_max, every_round=Fals
         action, reward, p = log.actions[k], log.rewards[k], log.propensities[k]
         context = None if log.joint.kind == "none" else log.contexts[k]
         probs = deployer.act(state, context, 0.5).probs
-        r_k = probs @ modelled[k] + probs[action] / p * (reward - modelled[k, action])
+        r_k = probs @ predicted_rewards[k] + probs[action] / p * (reward - predicted_rewards[k, action])
         total, weight = total + c * r_k, weight + c
         ratios.append(p / probs[action] if probs[action] > 0 else np.inf)
         accepted = uniforms[k] <= c * probs[action] / p
@@ -272,13 +272,13 @@ def test_dr_ns_is_the_listing(deployers, make_log, name, kind):
     seed = np.random.SeedSequence(4).generate_state(2)[1]
     uniforms = np.random.default_rng([seed, 5]).random(400)
     fit = fit_across(log, np.ones((400, 1)), Clusters(log).folds(FOLDS))
-    modelled = fit.predict(slice(0, 400))
+    predicted_rewards = fit.predict(slice(0, 400))
     # No p / π is below 1/3: c stays at c_max, whenever it is set.
     ours = sc.evaluate_online(log, deployer, "dr-ns", highest_rate=0.3, quantile=0.0, repeats=1, seed=4)
-    assert ours.value == pytest.approx(listing(log, deployer, modelled, uniforms, 0.0, 0.3), abs=1e-12)
+    assert ours.value == pytest.approx(listing(log, deployer, predicted_rewards, uniforms, 0.0, 0.3), abs=1e-12)
     # Where c moves, it does so after every round.
     ours = sc.evaluate_online(log, deployer, "dr-ns", highest_rate=1.0, quantile=0.05, repeats=1, seed=4)
-    assert ours.value == pytest.approx(listing(log, deployer, modelled, uniforms, 0.05, 1.0, True), abs=1e-12)
+    assert ours.value == pytest.approx(listing(log, deployer, predicted_rewards, uniforms, 0.05, 1.0, True), abs=1e-12)
 
 
 def test_walks_that_differ_by_their_beliefs_widen_the_error(make_log):

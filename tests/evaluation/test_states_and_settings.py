@@ -92,8 +92,8 @@ def test_chosen_settings_trust_weights_where_the_model_is_wrong_and_cost_nothing
     for seed in range(40):
         log, means = heavy_log(seed)
         truth = probs[0] @ means
-        bad = sc.evaluate(log, probs, (estimator,), modelled=np.full((3000, 3), 5.0))[0]
-        good = sc.evaluate(log, probs, (estimator, "dr"), modelled=np.tile(means, (3000, 1)))
+        bad = sc.evaluate(log, probs, (estimator,), predicted_rewards=np.full((3000, 3), 5.0))[0]
+        good = sc.evaluate(log, probs, (estimator, "dr"), predicted_rewards=np.tile(means, (3000, 1)))
         wrong.append(bad.setting)
         right.append(good[0].value - truth)
         dr.append(good[1].value - truth)

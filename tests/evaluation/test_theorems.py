@@ -13,9 +13,9 @@ from seachange.errors import ParameterError
 from seachange.evaluation.theorems import (
     Bound,
     Condition,
+    PolicyClass,
     corollary_bound,
     detector_bound,
-    finite_class,
     interval_regret_bound,
     ips_error_bound,
     least_window,
@@ -27,6 +27,7 @@ from seachange.evaluation.theorems import (
     table_class,
 )
 
+ONE_POLICY = PolicyClass("one policy", 0.0)
 DELTAS = {"delta_states": 0.05, "delta_rewards": 0.1}
 
 
@@ -36,12 +37,10 @@ def test_the_printed_formulas_are_the_papers():
     assert ips_error_bound(wrong_rounds=100, **common).printed == pytest.approx(
         200 + 2 * math.sqrt(20_000 * math.log(40))
     )
-    gap = optimality_gap_bound(wrong_rounds=100, policy_class=finite_class(1), **common)
+    gap = optimality_gap_bound(wrong_rounds=100, policy_class=ONE_POLICY, **common)
     assert gap.printed == pytest.approx(400 + 4 * math.sqrt(20_000 * math.log(40)))
     assert "unproved" in gap.printed_flaw
-    corollary = corollary_bound(
-        n_segments=4, shortest_segment=2_000, min_change=0.5, policy_class=finite_class(1), **common
-    )
+    corollary = corollary_bound(n_segments=4, shortest_segment=2_000, min_change=0.5, policy_class=ONE_POLICY, **common)
     assert corollary.printed == pytest.approx(
         16 * 2 * 4 * math.log(160_000 / 0.05) / 0.25 + 4 * math.sqrt(20_000 * math.log(40))
     )
@@ -56,7 +55,7 @@ def test_the_printed_formulas_are_the_papers():
 
 
 def test_one_fixed_policy_gives_the_pointwise_bound_twice():
-    gap = optimality_gap_bound(n_rounds=400, max_ratio=3.0, wrong_rounds=0, policy_class=finite_class(1), **DELTAS)
+    gap = optimality_gap_bound(n_rounds=400, max_ratio=3.0, wrong_rounds=0, policy_class=ONE_POLICY, **DELTAS)
     error = ips_error_bound(n_rounds=400, max_ratio=3.0, wrong_rounds=0, **DELTAS)
     assert gap.corrected == pytest.approx(2 * error.corrected)
     assert error.corrected == pytest.approx(3 * math.sqrt(200 * math.log(20)))
@@ -88,7 +87,7 @@ def test_what_is_at_stake_decides_whether_a_bound_says_anything():
 
 
 def test_an_infinite_quantity_gives_an_infinite_bound_not_nan():
-    gap = optimality_gap_bound(n_rounds=10, max_ratio=math.inf, wrong_rounds=0, policy_class=finite_class(1), **DELTAS)
+    gap = optimality_gap_bound(n_rounds=10, max_ratio=math.inf, wrong_rounds=0, policy_class=ONE_POLICY, **DELTAS)
     error = ips_error_bound(n_rounds=10, max_ratio=math.inf, wrong_rounds=0, **DELTAS)
     assert gap.corrected == error.corrected == math.inf
     none = detector_bound(

@@ -1,5 +1,7 @@
 """The logit model of the action taken: its gradient, its peers, and what it makes of chance."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -14,12 +16,12 @@ def test_the_gradient_is_that_of_the_log_likelihood(kind):
     log, _ = logged_by_softmax(kind, 40)
     sample = ChoiceSample(log, np.arange(0, 40, 2))
     start = ChoiceModel.plain(sample, sample.prior)
-    flat = np.random.default_rng(0).normal(size=len(start.intercepts) + start.slopes.size)
-    _, slope = start._with(flat)._loss(sample)
+    flat = np.random.default_rng(0).normal(size=len(start.coefs))
+    _, slope = replace(start, coefs=flat)._loss(sample)
     for i in range(len(flat)):
         step = np.zeros_like(flat)
         step[i] = 1e-5
-        higher, lower = (start._with(flat + sign * step)._loss(sample)[0] for sign in (1, -1))
+        higher, lower = (replace(start, coefs=flat + sign * step)._loss(sample)[0] for sign in (1, -1))
         assert slope[i] == pytest.approx((higher - lower) / 2e-5, rel=1e-5, abs=1e-6)
 
 
@@ -84,5 +86,5 @@ def test_what_contexts_leave_to_chance():
     probs = fitted.probs(sample)
     expected = [sum(p * (1 - p) for p in probs[:, a]) / (40 * f * (1 - f)) for a, f in enumerate(plain.frequencies)]
     np.testing.assert_allclose(fitted.chance(sample), np.minimum(expected, 1), rtol=1e-6)
-    sure = plain._with(1e3 * np.random.default_rng(0).normal(size=K + plain.slopes.size))
+    sure = replace(plain, coefs=1e3 * np.random.default_rng(0).normal(size=len(plain.coefs)))
     assert sure.chance(sample).max() < 0.2

@@ -16,7 +16,7 @@ class Inputs:
     rewards: np.ndarray  # (n,)
     propensities: np.ndarray  # (n,)
     probs: np.ndarray  # (n, K): the policy
-    modelled: np.ndarray  # (n, K): r̂
+    predicted_rewards: np.ndarray  # (n, K): r̂
 
 
 @dataclass(frozen=True)
@@ -59,8 +59,8 @@ def inputs(name: str) -> Inputs:
         "revenue": lambda: generator.exponential(20.0, N_ROUNDS),
         "signed": lambda: generator.standard_normal(N_ROUNDS),
     }[case.rewards]()
-    modelled = rewards.mean() + rewards.std() * generator.standard_normal(shape)
-    return Inputs(actions, rewards, logging_probs[np.arange(N_ROUNDS), actions], probs, modelled)
+    predicted_rewards = rewards.mean() + rewards.std() * generator.standard_normal(shape)
+    return Inputs(actions, rewards, logging_probs[np.arange(N_ROUNDS), actions], probs, predicted_rewards)
 
 
 def _softmax(scores: np.ndarray) -> np.ndarray:

@@ -32,7 +32,9 @@ def our_estimates(name):
     log = sc.BanditLog.from_arrays(given.actions, given.rewards, given.propensities, n_actions=given.probs.shape[1])
 
     def value(estimator, **settings):
-        (estimate,) = sc.evaluate(log, given.probs, (estimator,), modelled=given.modelled, force=True, **settings)
+        (estimate,) = sc.evaluate(
+            log, given.probs, (estimator,), predicted_rewards=given.predicted_rewards, force=True, **settings
+        )
         return estimate.value
 
     ours = {each: value(each) for each in ("ips", "snips", "dm", "dr", "sndr")}

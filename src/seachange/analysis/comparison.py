@@ -23,7 +23,7 @@ from seachange.evaluation.estimators import (
     worst_case_difference,
 )
 from seachange.evaluation.online import evaluate_online
-from seachange.evaluation.support import PolicyLike
+from seachange.evaluation.terms import PolicyLike
 from seachange.evaluation.value_estimate import ValueEstimate
 from seachange.learning import learn
 from seachange.log.bandit_log import BanditLog

@@ -7,16 +7,17 @@ from pathlib import Path
 from seachange.check.log_check import Finding, LogCheck
 from seachange.check.numeric_rounds import MemoryLog
 from seachange.check.tally import assessed
+from seachange.formats.column_roles import Columns
 from seachange.log.bandit_log import BanditLog
 from seachange.log.raw import RawLog
-from seachange.reading import Roles, open_raw
+from seachange.reading import open_raw
 
 __all__ = ["Finding", "LogCheck", "check_log"]
 
 
 def check_log(
     log: str | Path | BanditLog | RawLog,
-    columns: Roles | None = None,
+    columns: Columns | None = None,
     *,
     format: str | None = None,
     name: str | None = None,

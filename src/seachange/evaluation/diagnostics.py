@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from seachange.errors import Fix, RefusedError, SeachangeWarning
-from seachange.evaluation.support import PolicyLike, Support, distribution_of, effective_samples, support_of
+from seachange.evaluation.terms import PolicyLike, Support, distribution_of, effective_samples, support_of
 from seachange.log.bandit_log import BanditLog, require_propensities, require_rounds
 from seachange.params import require, table_of
 from seachange.protocols import Floats
@@ -54,14 +54,10 @@ class NoEstimateError(RefusedError):
     """The log cannot support an estimate; ``reasons`` say why and what would help."""
 
     def __init__(self, reasons: tuple[Reason, ...], *, what: str = "estimate", can_force: bool = True) -> None:
-        self.reasons, self.what = reasons, what
-        super().__init__(f"No {what}. {' '.join(map(str, reasons))}", FORCE if can_force else None)
-
-    @property
-    def shell_text(self) -> str:
-        """The message for users of the command line."""
-        reasons = " ".join(reason.text(shell=True) for reason in self.reasons)
-        return f"No {self.what}. {reasons}" + (f" {self.fix.shell}" if self.fix else "")
+        self.reasons = reasons
+        texts = (*reasons, Reason("force", "", hint=FORCE)) if can_force else reasons
+        python, shell = (" ".join(reason.text(shell=form) for reason in texts) for form in (False, True))
+        super().__init__(f"No {what}.", Fix(python, shell))
 
 
 class EstimateWarning(SeachangeWarning):
@@ -175,8 +171,7 @@ def _refusals(
         yield Reason(
             "effective sample size",
             f"Too few rounds carry weight for this policy: {measures.effective_samples:.1f} effective rounds of "
-            f"{measures.n_rounds:,}; at least {LEAST_EFFECTIVE:.0f} are needed (largest weight: {weight:.4g}, row "
-            f"{row}).",
+            f"{len(log):,}; at least {LEAST_EFFECTIVE:.0f} are needed (largest weight: {weight:.4g}, row {row}).",
             _more_samples(measures, weights, clip, clips),
             {"effective_samples": measures.effective_samples, "needed": LEAST_EFFECTIVE, "largest_weight": weight},
         )
@@ -238,10 +233,8 @@ def _weight_cause(log: BanditLog, measures: Diagnostics, error: float) -> tuple[
     cause = "the propensities are too small, or they do not belong to the logged actions"
     fixes: tuple[str, ...] = ("check how the propensities were recorded",)
     if log.propensities_estimated:
-        cause = (
-            "the estimated propensities are too small. The logging policy changed over time, or it used features that "
-            "the contexts lack; sc.propensity_report shows how far off the estimates are"
-        )
+        cause = "the estimated propensities are too small (see sc.propensity_report). The logging policy changed over "
+        cause += "time, or it used features that the contexts lack"
         fixes = ("estimate propensities for each period separately", "add the missing features to the contexts")
     if log.dropped:
         count = sum(count for _, count in log.dropped)

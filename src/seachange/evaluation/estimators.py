@@ -14,8 +14,7 @@ from seachange.engine import one_thread
 from seachange.errors import SeachangeWarning
 from seachange.evaluation.diagnostics import EstimateWarning, NoEstimateError, Reason, diagnostics_of, require_sound
 from seachange.evaluation.formulas import ESTIMATORS, Parts, Setting
-from seachange.evaluation.support import PolicyLike, Range, Support, distribution_of, membership_of
-from seachange.evaluation.terms import Need, Terms, terms_of
+from seachange.evaluation.terms import Need, PolicyLike, Range, Support, Terms, terms_of
 from seachange.evaluation.value_estimate import ConfidenceSequence, IntervalRequest, interval_request
 from seachange.evaluation.value_estimate import IntervalKind as IntervalKind
 from seachange.evaluation.value_estimate import ValueEstimate as ValueEstimate
@@ -37,7 +36,7 @@ def evaluate(
     soft: bool = False,
     interval: IntervalKind = "normal",
     reward_range: Range | None = None,
-    modelled: npt.ArrayLike | None = None,
+    predicted_rewards: npt.ArrayLike | None = None,
     switch: Setting = "auto",
     shrinkage: Setting = "auto",
     force: bool = False,
@@ -60,7 +59,7 @@ def evaluate(
 
     ``clip`` is M: ``inf`` is unbiased; lower values trade bias for variance, as do ``switch`` (τ) and ``shrinkage``
     (λ), which "auto" chooses by estimated mean squared error. r̂ is least squares fitted on other blocks of time (per
-    state with labels), unless ``modelled`` (n, K) gives it.
+    state with labels), unless ``predicted_rewards`` (n, K) gives it.
 
     ``interval`` is "normal", "bootstrap", "bernstein" or "sequence", which stays valid under continuous monitoring;
     docs/evaluation.md lists what each guarantees. The last two need ``reward_range`` unless all rewards are 0 or 1. If
@@ -71,7 +70,7 @@ def evaluate(
     names, settings = _names(estimators), {"switch": switch, "shrinkage": shrinkage}
     warn_of_estimates(log, "evaluating a policy")
     request = interval_request(log, interval, confidence, reward_range, seed)
-    terms, support = _terms(log, policy, names, request, clip, labels, soft, modelled, settings, force)
+    terms, support = _terms(log, policy, names, request, clip, labels, soft, predicted_rewards, settings, force)
     bound = min(clip, support.weight_bound)
     latent = isinstance(policy, PolicySet) and labels is not None and labels.from_rewards
     with one_thread():
@@ -88,7 +87,7 @@ def watch(
     labels: StateLabels | None = None,
     soft: bool = False,
     reward_range: Range | None = None,
-    modelled: npt.ArrayLike | None = None,
+    predicted_rewards: npt.ArrayLike | None = None,
     switch: Setting = "auto",
     shrinkage: Setting = "auto",
     force: bool = False,
@@ -101,9 +100,11 @@ def watch(
     """
     (name,), settings = _names(estimator), {"switch": switch, "shrinkage": shrinkage}
     request = interval_request(log, "sequence", confidence, reward_range)
-    terms, support = _terms(log, policy, (name,), request, clip, labels, soft, modelled, settings, force)
-    bounds = np.minimum(clip, request.clusters.largest_so_far(support.round_bounds(log.arrays.propensities)))
-    return request.running(name, _parts(name, terms, settings), bounds)
+    terms, support = _terms(log, policy, (name,), request, clip, labels, soft, predicted_rewards, settings, force)
+    ratios = 1 / log.arrays.propensities if support.largest_ratios is None else support.largest_ratios
+    # Rounding can put a weight above its bound.
+    bounds = request.clusters.largest_so_far(np.maximum(ratios, support.weights))
+    return request.running(name, _parts(name, terms, settings), np.minimum(clip, bounds))
 
 
 def _parts(name: str, terms: Terms, settings: dict[str, Setting]) -> Parts:
@@ -113,7 +114,7 @@ def _parts(name: str, terms: Terms, settings: dict[str, Setting]) -> Parts:
 
 def _terms(
     log: BanditLog, policy: PolicyLike, names: Sequence[str], request: IntervalRequest, clip: float, labels: StateLabels
-    | None, soft: bool, modelled: npt.ArrayLike | None, settings: dict[str, Setting], force: bool
+    | None, soft: bool, predicted_rewards: npt.ArrayLike | None, settings: dict[str, Setting], force: bool
 ) -> tuple[Terms, Support]:  # fmt: skip
     """The terms of these estimators and the log's support for the policy; raises if the support is too weak."""
     chosen = [ESTIMATORS[name] for name in names]
@@ -127,10 +128,9 @@ def _terms(
     needs: frozenset[Need] = frozenset().union(*(each.needs for each in chosen))
     if request.bounded or (all(each.full_weights for each in chosen) and np.isinf(clip)):
         needs -= {"fit error"}  # full weights cancel the noise of the fits
-    probs_of, membership = distribution_of(log, policy, labels, soft), membership_of(log, labels, soft)
     limits, forward = request.reward_range if request.bounded else None, request.kind == "sequence"
     with one_thread():
-        terms, support = terms_of(log, probs_of, membership, clip, needs, modelled, limits, forward=forward)
+        terms, support = terms_of(log, policy, needs, labels, soft, clip, predicted_rewards, limits, forward=forward)
     require_sound(diagnostics_of(log, support, clip), force)
     return terms, support
 
@@ -252,8 +252,7 @@ def worst_case_difference(one: ValueEstimate, other: ValueEstimate) -> Differenc
 
 def _difference_terms(log: BanditLog, policy: PolicyLike, labels: StateLabels | None) -> tuple[Floats, Floats]:
     """(n,) the doubly robust terms of a policy, and its weights."""
-    probs_of, membership = distribution_of(log, policy, labels), membership_of(log, labels)
     with one_thread():
-        terms, support = terms_of(log, probs_of, membership, np.inf, {"model"})
+        terms, support = terms_of(log, policy, {"model"}, labels)
     require_sound(diagnostics_of(log, support, np.inf), False)
     return terms.direct + terms.weights * (terms.rewards - terms.predicted), terms.weights

@@ -146,10 +146,6 @@ def _least_error(terms: Terms, settings: Floats, changed: Callable[[float], Floa
     return best
 
 
-def _weighted_limits(weight: Level, low: float, high: float) -> tuple[Level, Level]:
-    return weight * min(low, 0.0), weight * max(high, 0.0)
-
-
 def _corrected_limits(weight: Level, low: float, high: float) -> tuple[Level, Level]:
     """Bounds on d + w (r - r̂), with r̂ in the reward range."""
     return low - weight * (high - low), high + weight * (high - low)
@@ -158,7 +154,7 @@ def _corrected_limits(weight: Level, low: float, high: float) -> tuple[Level, Le
 _MODEL: frozenset[Need] = frozenset({"model"})
 _MODEL_AND_ERROR: frozenset[Need] = frozenset({"model", "fit error"})
 ESTIMATORS = {
-    "ips": Estimator(ips, limits=_weighted_limits),
+    "ips": Estimator(ips, limits=lambda weight, low, high: (weight * min(low, 0.0), weight * max(high, 0.0))),
     "snips": Estimator(snips, ratio=True),
     "dm": Estimator(dm, _MODEL_AND_ERROR, full_weights=False),
     "dr": Estimator(dr, _MODEL_AND_ERROR, limits=_corrected_limits),

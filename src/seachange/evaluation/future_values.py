@@ -20,17 +20,16 @@ from seachange.evaluation.diagnostics import (
 )
 from seachange.evaluation.formulas import Parts
 from seachange.evaluation.over_time import TimeFeature, ValuesOverTime, features_of, moments_of, times_of
-from seachange.evaluation.support import (
-    Distribution,
+from seachange.evaluation.terms import (
+    FOLDS,
     PolicyLike,
     Support,
     SupportSums,
     distribution_of,
     effective_samples,
-    membership_of,
     slices_of,
+    terms_of,
 )
-from seachange.evaluation.terms import FOLDS, terms_of
 from seachange.evaluation.value_estimate import (
     FEWEST,
     ValueEstimate,
@@ -98,23 +97,31 @@ def forecast(past: ValuesOverTime, ahead: int = 1, *, season: int | None = None,
     require(season is None or season >= 2, f"season must be at least 2 periods; got {season}.")
     require_confidence(confidence)
     known = np.isfinite(past.std_errors)
-    periods, values, variances = (
-        past.periods[known].astype(np.float64),
-        past.values[known],
-        np.square(past.std_errors[known]),
-    )
+    periods, values = past.periods[known].astype(np.float64), past.values[known]
+    variances = np.square(past.std_errors[known])
     tried = [(degree, fade) for degree in DEGREES for fade in FADES]
     # All are compared on the same periods: those after enough periods to fit the richest model, plus one.
     first = _features(periods, max(DEGREES), season).shape[1] + 1
     needed = first + ahead - 1 + LEAST_FORECASTS
     if len(values) < needed:
         raise NoEstimateError((_too_few(past, len(values), needed, season),), what="forecast", can_force=False)
-    misses = np.stack([_forecast_errors(periods, values, *each, season, ahead, first) for each in tried])
+    later = range(first + ahead - 1, len(values))
+
+    def error(i: int, degree: int, fade: float) -> float:
+        """The error of a forecast of period i, made ``ahead`` periods before."""
+        before = i - ahead + 1
+        weights = _fit_weights(periods[:before], degree, fade, season, periods[i])
+        return float(values[i] - weights @ values[:before])
+
+    misses = np.array([[error(i, *each) for i in later] for each in tried])
     degree, fade = tried[int(np.argmin(np.square(misses).sum(axis=1)))]
-    errors, later = _errors_of_choices(misses), variances[first + ahead - 1 :]
+    # The errors of the kind chosen in the end would be too small: it was chosen for them. Instead, each forecast is of
+    # the kind with the smallest error before it.
+    before = np.cumsum(np.square(misses), axis=1) - np.square(misses)
+    errors = misses[np.argmin(before, axis=0), np.arange(len(later))]
     weights = _fit_weights(periods, degree, fade, season, float(periods[-1] + ahead))
     value, shared = float(weights @ values), _shared_variance(past, known, weights)
-    square, noise = float(np.mean(errors**2)), max(float(later.mean()) - shared, 0.0)
+    square, noise = float(np.mean(errors**2)), max(float(variances[later.start :].mean()) - shared, 0.0)
     variance = max(square - noise, LEAST_SHARE * square, float(weights**2 @ variances)) + shared
     spread, past_error = float(np.sqrt(variance)), float(np.sqrt(square))
     reach = float(student.ppf(0.5 + confidence / 2, len(errors))) * spread
@@ -170,27 +177,6 @@ def _shared_variance(past: ValuesOverTime, known: Bools, weights: Floats) -> flo
     return max(float(sums @ sums - weighted @ weighted), 0.0)
 
 
-def _forecast_errors(
-    periods: Floats, values: Floats, degree: int, fade: float, season: int | None, ahead: int, first: int
-) -> Floats:
-    """Errors of forecasts of past periods, each made ``ahead`` periods before."""
-    errors = []
-    for i in range(first + ahead - 1, len(values)):
-        before = i - ahead + 1
-        weights = _fit_weights(periods[:before], degree, fade, season, float(periods[i]))
-        errors.append(values[i] - weights @ values[:before])
-    return np.array(errors)
-
-
-def _errors_of_choices(misses: Floats) -> Floats:
-    """(m,) errors of always using the kind of forecast, of (kinds, m), with the smallest error so far.
-
-    The errors of the kind chosen in the end would be too small: it was chosen for them.
-    """
-    before = np.cumsum(np.square(misses), axis=1) - np.square(misses)
-    return np.asarray(misses[np.argmin(before, axis=0), np.arange(misses.shape[1])])
-
-
 @dataclass(frozen=True, kw_only=True, repr=False)
 class FutureEstimate(ValueEstimate):
     """A policy's mean reward per round at a future time."""
@@ -198,31 +184,6 @@ class FutureEstimate(ValueEstimate):
     share: float  # of the log's rounds that are at similar times
     n_alike: int  # how many those are
     notes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, eq=False)
-class _Times:
-    """Which rounds are at times like the future ones."""
-
-    cells: Ints  # (n,) the index of φ(t_i)
-    future: Floats  # (C,) frequency of each φ at the future times
-    seen: Floats  # (C,) frequency of each φ in the log
-
-    @property
-    def weights(self) -> Floats:
-        """(n,) 1{φ(t_i) = φ(t')} / p(φ(t')); the mean over several future times."""
-        return np.asarray((self.future / self.seen)[self.cells])
-
-
-@dataclass(frozen=True, eq=False)
-class _Terms:
-    """The terms of V̂."""
-
-    weights: Floats  # (n,) w_i
-    residuals: Floats  # (n,) r_i - f̂(x_i, t_i, a_i)
-    direct: Floats  # (n,) Σ_a π(a | x_i) f̂(x_i, t', a)
-    alike: Floats  # (n,) 1{φ(t_i) = φ(t')} / p̂(φ(t'))
-    support: Support  # of the rounds at similar times
 
 
 def evaluate_future(
@@ -255,24 +216,24 @@ def evaluate_future(
     require(contexts in ("all", "alike"), f'contexts must be "all" or "alike"; got {contexts!r}.')
     require_evaluable(log, confidence, "evaluating a policy at a future time")
     logged = times_of(log, "a value at a future time")
-    times = _similar_times(logged, moments_of(at), recurs)
-    terms = _terms(log, distribution_of(log, policy, labels), membership_of(log, labels), times)
-    alike, weights, direct = terms.alike, terms.alike * terms.weights, terms.direct
-    effective = effective_samples(weights)
-    _require_support(log, terms, effective, recurs, force)
-    clusters, notes = Clusters(log), []
+    cells, future, alike = _similar_times(logged, moments_of(at), recurs)
+    weights, residuals, direct, support = _terms(log, policy, labels, cells, future, alike)
+    weights, here = alike * weights, alike > 0
+    effective, clusters, notes = effective_samples(weights), Clusters(log), []
+    if effective < LEAST_EFFECTIVE and not force:
+        raise NoEstimateError((_too_few_similar(effective, len(log), recurs),))
+    require_sound(diagnostics_of(log.take(np.flatnonzero(here)), support, np.inf, clips=False), force)
     own, apart = Parts(None, alike * direct, alike), Parts(direct, -alike * direct, alike)
     gap = standard_error(influences(apart, clusters))
     if contexts == "all" and abs(apart.value) > max(SURPRISING * gap, ROUNDING * abs(own.value)):
         notes.append('Contexts at that time differ from those of all rounds; contexts="alike" uses only theirs.')
-    here = (alike[np.argsort(logged, kind="stable")] > 0).astype(np.int64)
-    n_times = int((np.diff(here, prepend=0) > 0).sum())
+    n_times = int((np.diff(here[np.argsort(logged, kind="stable")].astype(np.int64), prepend=0) > 0).sum())
     if n_times < FEW_TIMES:
         notes.append(
             f"The log has {n_times} similar time{'' if n_times == 1 else 's'}, too few to measure how they differ from "
             "each other; the interval covers only the noise of rewards. Use a longer log."
         )
-    corrections, n_alike = weights * terms.residuals, int((alike > 0).sum())
+    corrections, n_alike = weights * residuals, int(here.sum())
     parts = Parts(corrections + direct) if contexts == "all" else Parts(corrections, alike * direct, alike)
     known = min(effective, float(weights.sum())) >= FEWEST
     error = standard_error(influences(parts, clusters)) if known else np.inf
@@ -283,24 +244,24 @@ def evaluate_future(
     )
 
 
-def _require_support(log: BanditLog, terms: _Terms, effective: float, recurs: TimeFeature, force: bool) -> None:
-    if effective < LEAST_EFFECTIVE and not force:
-        fixes = ["use a longer log", "use a policy closer to the logging policy"]
-        if recurs != "hour":
-            fixes.insert(1, "use times that recur more often")
-        problem = (
-            f"Only {effective:.1f} effective rounds of {len(log):,} are at similar times; at least "
-            f"{LEAST_EFFECTIVE:.0f} are needed."
-        )
-        none = ("use a policy whose actions the log took at similar times",)
-        numbers = {"effective_samples": effective, "needed": LEAST_EFFECTIVE}
-        reason = Reason("effective sample size", problem, tuple(fixes) if effective > 0 else none, numbers)
-        raise NoEstimateError((reason,))
-    part = log.take(np.flatnonzero(terms.alike))
-    require_sound(diagnostics_of(part, terms.support, np.inf, clips=False), force)
+def _too_few_similar(effective: float, n_rounds: int, recurs: TimeFeature) -> Reason:
+    often = ("use times that recur more often",) if recurs != "hour" else ()
+    fixes = ("use a longer log", *often, "use a policy closer to the logging policy")
+    never = ("use a policy whose actions the log took at similar times",)
+    return Reason(
+        "effective sample size",
+        f"Only {effective:.1f} effective rounds of {n_rounds:,} are at similar times; at least {LEAST_EFFECTIVE:.0f} "
+        "are needed.",
+        fixes if effective > 0 else never,
+        {"effective_samples": effective, "needed": LEAST_EFFECTIVE},
+    )
 
 
-def _similar_times(times: npt.NDArray[Any], at: npt.NDArray[Any], recurs: TimeFeature) -> _Times:
+def _similar_times(times: npt.NDArray[Any], at: npt.NDArray[Any], recurs: TimeFeature) -> tuple[Ints, Floats, Floats]:
+    """(n,) the index of φ(t_i), (C,) the frequency of each φ at the future times, (n,) 1{φ(t_i) = φ(t')} / p̂(φ(t')).
+
+    With several future times, the last is a mean.
+    """
     labels, cells = np.unique(features_of(times, recurs), return_inverse=True)
     cells, requested = cells.reshape(-1), features_of(at, recurs)
     missing = requested[~np.isin(requested, labels)]
@@ -311,28 +272,26 @@ def _similar_times(times: npt.NDArray[Any], at: npt.NDArray[Any], recurs: TimeFe
         reason = Reason("similar times", problem, ("use a longer log", "use a coarser recurs"))
         raise NoEstimateError((reason,), can_force=False)
     future = np.bincount(np.searchsorted(labels, requested), minlength=len(labels)) / len(requested)
-    return _Times(cells, future, np.bincount(cells, minlength=len(labels)) / len(cells))
+    return cells, future, (future * len(cells) / np.bincount(cells))[cells]
 
 
-def _terms(log: BanditLog, probs_of: Distribution, membership: Floats, times: _Times) -> _Terms:
-    arrays, folds, alike = log.arrays, Clusters(log).folds(FOLDS), times.weights
-    terms, _ = terms_of(log, probs_of, membership, np.inf, {"model"})
+def _terms(
+    log: BanditLog, policy: PolicyLike, labels: StateLabels | None, cells: Ints, future: Floats, alike: Floats
+) -> tuple[Floats, Floats, Floats, Support]:
+    """(n,) w_i, r_i - f̂(x_i, t_i, a_i), and Σ_a π(a | x_i) f̂(x_i, t', a); the support of rounds at similar times."""
+    actions, folds = log.arrays.actions, Clusters(log).folds(FOLDS)
+    probs_of, (terms, _) = distribution_of(log, policy, labels), terms_of(log, policy, {"model"}, labels)
     residuals, direct = terms.rewards - terms.predicted, terms.direct.copy()
-    extra = _extra_rewards(residuals, folds, times.cells, arrays.actions, len(times.seen), log.n_actions)
+    # (folds, C, K) what an action earns at φ beyond its usual reward, from other folds; shrunk toward 0.
+    shape = (int(folds.max()) + 1, len(future), log.n_actions)
+    places = np.ravel_multi_index((folds, cells, actions), shape)
+    earned, counts = (np.bincount(places, each, np.prod(shape)).reshape(shape) for each in (residuals, None))
+    extra = (earned.sum(axis=0) - earned) / (counts.sum(axis=0) - counts + SHRINKAGE)
     # f̂(x, t', a) = r̂(x, a) + the extra reward of a at the future times.
-    expected = np.einsum("c,fca->fa", times.future, extra)
+    expected = np.einsum("c,fca->fa", future, extra)
     sums, before = SupportSums(log.take(np.flatnonzero(alike))), np.concatenate([[0], np.cumsum(alike > 0)])
     for rounds in slices_of(log):
         probs = probs_of(rounds)
         direct[rounds] += np.einsum("ta,ta->t", probs, expected[folds[rounds]])
-        within = slice(int(before[rounds.start]), int(before[rounds.stop]))
-        sums.add(within, probs[alike[rounds] > 0])
-    return _Terms(terms.weights, residuals - extra[folds, times.cells, arrays.actions], direct, alike, sums.total())
-
-
-def _extra_rewards(residuals: Floats, folds: Ints, cells: Ints, actions: Ints, n_cells: int, n_actions: int) -> Floats:
-    """(folds, C, K) what an action earns at φ beyond its usual reward, from other folds; shrunk toward 0."""
-    shape = (int(folds.max()) + 1, n_cells, n_actions)
-    places = np.ravel_multi_index((folds, cells, actions), shape)
-    sums, counts = (np.bincount(places, each, np.prod(shape)).reshape(shape) for each in (residuals, None))
-    return np.asarray((sums.sum(axis=0) - sums) / (counts.sum(axis=0) - counts + SHRINKAGE))
+        sums.add(slice(int(before[rounds.start]), int(before[rounds.stop])), probs[alike[rounds] > 0])
+    return terms.weights, residuals - extra[folds, cells, actions], direct, sums.total()

@@ -20,8 +20,7 @@ from seachange.evaluation.diagnostics import (
     diagnostics_of,
     require_sound,
 )
-from seachange.evaluation.support import Support, SupportSums, effective_samples
-from seachange.evaluation.terms import FOLDS, CrossFit, fit_across
+from seachange.evaluation.terms import FOLDS, CrossFit, Support, SupportSums, effective_samples, fit_across
 from seachange.evaluation.value_estimate import FEWEST, ValueEstimate, require_evaluable
 from seachange.kernels.replay_steps import Acceptance, Followed, LoggedRounds, include, largest_ratios
 from seachange.log.bandit_log import BanditLog
@@ -93,11 +92,9 @@ def evaluate_online(
     require(valid, f'highest_rate must be "auto" or positive; got {highest_rate}.')
     require_count("repeats", repeats)
     require_evaluable(log, confidence, "evaluating a deployment")
-    if not isinstance(deployer, Deployer):
-        raise ParameterError(
-            f"evaluate_online needs a deployer with init, act and update; got a {type(deployer).__name__}. "
-            "Wrap a policy in SinglePolicy(policy), or call model.deployer()."
-        )
+    rule = f"evaluate_online needs a deployer with init, act and update; got a {type(deployer).__name__}. "
+    valid = isinstance(deployer, Deployer)
+    require(valid, f"{rule}Wrap a policy in SinglePolicy(policy), or call model.deployer().")
     log, seeds = in_sequence(log), np.random.SeedSequence(seed).generate_state(repeats + 1).tolist()
     if method == "replay":
         return _replay(log, deployer, seeds[1:], bound, confidence, force)
@@ -118,16 +115,12 @@ def _replay(
     require_sound(_diagnostics(log, replays, weights, [(text, 1 / common)] if common < used else []), force)
     counts, notes = np.where(replays.accepted, np.maximum(weights / used, 1.0), 0.0), _notes(replays, deployer)
     if bound == "auto" and used > WORTH_BOUNDING * common:
-        notes.append(
-            f"Few rounds are accepted because a few π / p are large: up to {largest:.3g}, while {COMMON:.1%} are below "
-            f"{common:.3g}. bound={common:.3g} accepts more rounds, but makes beliefs approximate."
-        )
+        few = f"A few π / p are up to {largest:.3g}, but {COMMON:.1%} are below {common:.3g}"
+        notes.append(f"{few}: bound={common:.3g} accepts more rounds, but makes beliefs approximate.")
     exceeded = float((counts > 1 + ROUNDING).sum() / replays.accepted.sum())
     if exceeded > 0:
-        notes.append(
-            f"{exceeded:.2%} of the accepted rounds have π / p above bound={used:.3g}; they count more than once, and "
-            "the beliefs after them are approximate."
-        )
+        above = f"{exceeded:.2%} of the accepted rounds have π / p above bound={used:.3g}"
+        notes.append(f"{above}; they count more than once, and the beliefs after them are approximate.")
     return _estimate("replay", log, log.rewards, counts, counts, replays, notes, confidence)
 
 
@@ -148,9 +141,9 @@ def _dr_ns(
     terms, notes = replays.direct + weights * (log.rewards - predicted), _notes(replays, deployer)
     lost = np.mean(np.maximum(rates * weights - 1, 0).sum(axis=1) / rates.sum(axis=1))
     if lost > NOTABLE_LOSS:
+        missing = f"{lost:.1%} of its decisions are missing from its history, because the log rarely took those actions"
         notes.append(
-            f"{lost:.1%} of the deployment's decisions are missing from its history, because the log rarely took those "
-            "actions, so its beliefs are approximate. quantile=0 keeps them exact but accepts fewer rounds."
+            f"{missing}, so its beliefs are approximate. quantile=0 keeps them exact but accepts fewer rounds."
         )
     return _estimate("dr-ns", log, terms, rates, weights, replays, notes, confidence)
 
@@ -212,14 +205,12 @@ def _estimate(
     would be Σ_ti (e_ti - ē_t)² / (replays - 1); any excess comes from their beliefs. In the worst case both errors have
     the same sign, so they are added.
     """
-    pairs = list(zip(counts, np.broadcast_to(terms, counts.shape), strict=True))
-    values = np.array([count @ term / count.sum() for count, term in pairs])
-    errors = [c * (term - value) / c.sum() for (c, term), value in zip(pairs, values, strict=True)]
-    n_replays, of_beliefs = len(counts), 0.0
-    mean_errors = sum((each / n_replays for each in errors), np.zeros(len(log)))
-    if n_replays > 1:
-        squares = sum(float(each @ each) for each in errors)
-        explained = (squares - n_replays * float(mean_errors @ mean_errors)) / (n_replays - 1)
+    totals, of_beliefs = counts.sum(axis=1, keepdims=True), 0.0
+    values = (counts * terms).sum(axis=1) / totals[:, 0]
+    errors = counts * (terms - values[:, None]) / totals
+    mean_errors = errors.mean(axis=0)
+    if len(values) > 1:
+        explained = float(np.square(errors - mean_errors).sum()) / (len(values) - 1)
         of_beliefs = max(float(values.var(ddof=1)) - explained, 0.0)
     clusters, accepted = Clusters(log), float(replays.accepted.sum(axis=1).mean())
     # A single sequence has nothing to be compared with: its rounds are treated as independent.
@@ -230,9 +221,9 @@ def _estimate(
     error = float(np.sqrt(of_rewards) + np.sqrt(of_beliefs)) if effective >= FEWEST else np.inf
     reach = float(student.ppf(0.5 + confidence / 2, degrees)) * error
     numbers = (value, error, value - reach, value + reach, effective, float(weights.max()))
-    rate, n_accepted, caveats = accepted / len(log), round(accepted), tuple(notes)
+    rate, n_accepted = accepted / len(log), round(accepted)
     return OnlineEstimate(
-        name, *numbers, confidence=confidence, acceptance_rate=rate, n_accepted=n_accepted, notes=caveats
+        name, *numbers, confidence=confidence, acceptance_rate=rate, n_accepted=n_accepted, notes=tuple(notes)
     )
 
 
@@ -329,11 +320,8 @@ def _advice(deployer: BeliefDeployer, rounds: slice, sums: SupportSums) -> Float
     chunk = sums.log[rounds]
     advice = np.ascontiguousarray(deployer.policies.advice(chunk.contexts, chunk.action_mask), dtype=np.float64)
     expected = (len(chunk), len(deployer.initial_belief), chunk.n_actions)
-    if advice.shape != expected:
-        raise ParameterError(
-            f"the deployer's policies must give advice of shape {expected} for this log; got {advice.shape}. "
-            "Use a deployer learned from a log with the same actions."
-        )
+    rule = f"the deployer's policies must give advice of shape {expected} for this log; got {advice.shape}. "
+    require(advice.shape == expected, f"{rule}Use a deployer learned from a log with the same actions.")
     for state in range(advice.shape[1]):
         sums.add(rounds, np.ascontiguousarray(advice[:, state]))
     return advice
@@ -353,7 +341,7 @@ def _follow_by_hand(
         require(np.shape(probs) == expected, f"decisions must have probs of shape {expected}; got {np.shape(probs)}.")
         all_probs[t] = probs
         replay.chosen[t], replay.rates[t] = probs[action], acceptance.rate[0]
-        replay.direct[t] = probs @ past.modelled[t if len(past.modelled) > 1 else 0]
+        replay.direct[t] = probs @ past.predicted_rewards[t if len(past.predicted_rewards) > 1 else 0]
         replay.beyond[t] = probs @ past.beyond[t if len(past.beyond) > 1 else 0]
         replay.accepted[t] = past.uniforms[t] * past.propensities[t] < acceptance.rate[0] * probs[action]
         if replay.accepted[t]:

@@ -12,10 +12,9 @@ import numpy.typing as npt
 from scipy.signal import lfilter
 from scipy.stats import t as student
 
-from seachange.errors import LogError, ParameterError
+from seachange.errors import LogError
 from seachange.evaluation.diagnostics import diagnostics_of, require_sound
-from seachange.evaluation.support import PolicyLike, distribution_of, membership_of
-from seachange.evaluation.terms import Need, terms_of
+from seachange.evaluation.terms import Need, PolicyLike, terms_of
 from seachange.evaluation.value_estimate import FEWEST, require_evaluable
 from seachange.kernels.action_probs import clustered_products
 from seachange.log.bandit_log import BanditLog
@@ -152,7 +151,9 @@ def evaluate_by_period(
     """
     terms = _terms(log, policy, estimator, labels, clip, confidence, force)
     if isinstance(period, str):
-        numbers = period_of(log, period)[terms.order]
+        require(period in SECONDS, f"period must be a number of rounds or one of {', '.join(SECONDS)}; got {period!r}.")
+        seconds = seconds_of(times_of(log, f'period="{period}"'))[terms.order]
+        numbers = (seconds + (FROM_MONDAY if period == "week" else 0)) // SECONDS[period]
     else:
         require_count("period", period)
         numbers = np.arange(len(log)) // period
@@ -168,12 +169,7 @@ def along_time(log: BanditLog) -> Ints:
     """(n,) the rounds in time order: that of the log, unless sequences overlap in time."""
     if log.sequences is None:
         return np.arange(len(log))
-    if log.times is None:
-        raise LogError(
-            "values over time need times if the log has sequences, to know which rounds came first. "
-            "Add times, or drop the sequences if the log is in time order."
-        )
-    return np.argsort(log.times, kind="stable")
+    return np.argsort(times_of(log, "a value over time of a log with sequences"), kind="stable")
 
 
 def _terms(
@@ -186,7 +182,7 @@ def _terms(
     require_evaluable(log, confidence, "evaluating a policy over time")
     order, clusters = along_time(log), Clusters(log).places
     needs: set[Need] = {"model"} if estimator == "dr" else set()
-    terms, support = terms_of(log, distribution_of(log, policy, labels), membership_of(log, labels), clip, needs)
+    terms, support = terms_of(log, policy, needs, labels=labels, clip=clip)
     require_sound(diagnostics_of(log, support, clip), force)
     numerator, denominator = terms.weights * (terms.rewards - terms.predicted) + terms.direct, np.ones(len(log))
     if estimator == "snips":
@@ -200,23 +196,16 @@ def _result(
     window: int | None = None, half_life: float | None = None, periods: Ints | None = None,
     influences: Influences | None = None,
 ) -> ValuesOverTime:  # fmt: skip
+    """V̂ ± t s, s = √(squares m / (m - 1)) for m independent units; infinite if m is below ``FEWEST``."""
     times = None if log.times is None else log.times[terms.order][rounds]
     values, squares, effective, independent = series
-    errors, reach = intervals_of(squares, independent, confidence)
+    degrees = np.maximum(independent, FEWEST) - 1
+    errors = np.where(independent < FEWEST, np.inf, np.sqrt(squares * (degrees + 1) / degrees))
+    reach = student.ppf(0.5 + confidence / 2, degrees) * errors
     ends = (values - reach, values + reach, effective)
     return ValuesOverTime(
         estimator, rounds, times, values, errors, *ends, window, half_life, reason, confidence, periods, influences
     )
-
-
-def intervals_of(squares: Floats, independent: Floats, confidence: float) -> tuple[Floats, Floats]:
-    """s = √(squares m / (m - 1)) for a mean of m independent units, and t s, t with m - 1 degrees of freedom.
-
-    Both are infinite if m is below ``FEWEST``.
-    """
-    degrees = np.maximum(independent, FEWEST) - 1
-    errors = np.where(independent < FEWEST, np.inf, np.sqrt(squares * (degrees + 1) / degrees))
-    return errors, student.ppf(0.5 + confidence / 2, degrees) * errors
 
 
 def _period_values(terms: _Terms, starts: Ints) -> tuple[_Values, Influences]:
@@ -284,23 +273,23 @@ def _choose(terms: _Terms, fades: bool) -> tuple[int, str]:
     start, name = max(int(WARM_UP * n), 1), "half-life" if fades else "window"
     if n - start < 2:
         return lengths[0], f"a {name} of all rounds: too few to compare"
-    losses = []
-    for length in lengths:
+
+    def loss(length: int) -> Floats:
         values = _window_means(terms, length, fades)[start - 1 : -1]
-        losses.append(np.square(terms.numerator[start:] - values * terms.denominator[start:]))
-    best = int(np.argmin([loss.mean() for loss in losses]))
-    excesses = [loss - losses[best] for loss in losses]
-    longest = next(i for i, e in enumerate(excesses) if i == best or e.mean() <= _error(e, terms.sequences[start:]))
+        return np.square(terms.numerator[start:] - values * terms.denominator[start:])
+
+    def about_as_good(excess: Floats) -> bool:
+        """Whether the mean is within one standard error of 0; sequences are clusters."""
+        sums = _totals(terms.sequences[start:], excess - excess.mean())
+        return bool(excess.mean() <= np.sqrt(sums @ sums) / len(excess))
+
+    losses = [loss(length) for length in lengths]
+    best = int(np.argmin([each.mean() for each in losses]))
+    longest = next(i for i, each in enumerate(losses) if i == best or about_as_good(each - losses[best]))
     gain = "as well as any other"
     if longest > 0:
         gain = f"{1 - losses[longest].mean() / losses[0].mean():.2%} better than the whole log"
     return lengths[longest], f"a {name} of {lengths[longest]:,} rounds predicts the next round {gain}"
-
-
-def _error(terms: Floats, groups: Ints) -> float:
-    """The standard error of a mean whose terms are clustered by group."""
-    sums = _totals(groups, terms - terms.mean())
-    return float(np.sqrt(sums @ sums)) / len(terms)
 
 
 def moments_of(times: npt.ArrayLike) -> npt.NDArray[Any]:
@@ -308,25 +297,21 @@ def moments_of(times: npt.ArrayLike) -> npt.NDArray[Any]:
 
     A date with a time zone is converted to UTC; one without is used as is.
     """
+
+    def moment(time: Any) -> np.datetime64:
+        try:
+            read = datetime.fromisoformat(time) if isinstance(time, str) else time
+            if isinstance(read, datetime) and read.tzinfo is not None:
+                read = read.astimezone(UTC).replace(tzinfo=None)
+            found = np.datetime64(read, "us")
+        except (TypeError, ValueError):
+            found = np.datetime64("NaT", "us")
+        rule = "times must be dates such as 2026-03-28T12:00, datetime64, or seconds since 1970"
+        require(not np.isnat(found), f"{rule}; got {time!r}.")
+        return found
+
     array = np.atleast_1d(np.asarray(times))
-    if array.dtype.kind not in "UO":
-        return array
-    return np.array([_moment(time) for time in array.tolist()], dtype="datetime64[us]")
-
-
-def _moment(time: Any) -> np.datetime64:
-    try:
-        read = datetime.fromisoformat(time) if isinstance(time, str) else time
-        if isinstance(read, datetime) and read.tzinfo is not None:
-            read = read.astimezone(UTC).replace(tzinfo=None)
-        moment = np.datetime64(read, "us")
-        if np.isnat(moment):
-            raise ValueError("not a time")
-        return moment
-    except (TypeError, ValueError) as error:
-        raise ParameterError(
-            f"times must be dates such as 2026-03-28T12:00, datetime64, or seconds since 1970; got {time!r}."
-        ) from error
+    return np.array([moment(time) for time in array.tolist()]) if array.dtype.kind in "UO" else array
 
 
 def seconds_of(times: npt.ArrayLike) -> Ints:
@@ -334,8 +319,8 @@ def seconds_of(times: npt.ArrayLike) -> Ints:
     array = np.asarray(times)
     if array.dtype.kind == "M":
         return array.astype("datetime64[s]").astype(np.int64)
-    if array.dtype.kind not in "iuf" or not np.isfinite(array).all():
-        raise ParameterError(f"times must be datetime64 or seconds since 1970; got {array.dtype}.")
+    valid = array.dtype.kind in "iuf" and bool(np.isfinite(array).all())
+    require(valid, f"times must be datetime64 or seconds since 1970; got {array.dtype}.")
     return np.asarray(np.floor(array), dtype=np.int64)
 
 
@@ -346,24 +331,14 @@ def times_of(log: BanditLog, purpose: str) -> npt.NDArray[Any]:
     return log.times
 
 
-def period_of(log: BanditLog, period: Period) -> Ints:
-    """(n,) the number of the period each round lies in."""
-    known = period in SECONDS
-    require(known, f"period must be a number of rounds or one of {', '.join(SECONDS)}; got {period!r}.")
-    seconds = seconds_of(times_of(log, f'period="{period}"'))
-    return (seconds + (FROM_MONDAY if period == "week" else 0)) // SECONDS[period]
-
-
 def features_of(times: npt.ArrayLike, feature: TimeFeature) -> npt.NDArray[Any]:
     """φ(t) for every time: a label that is equal for times expected to behave alike."""
     array = np.atleast_1d(np.asarray(times))
     if callable(feature):
         labels = np.asarray(feature(array))
-        require(
-            labels.shape == array.shape, f"recurs must return one label per time, {array.shape}; got {labels.shape}."
-        )
+        rule = f"recurs must return one label per time, {array.shape}; got {labels.shape}."
+        require(labels.shape == array.shape, rule)
         return labels
-    known = '"hour", "weekday", "hour of the week" or a function'
-    require(feature in RECURRENCES, f"recurs must be {known}; got {feature!r}.")
+    require(feature in RECURRENCES, f"recurs must be a function or one of {', '.join(RECURRENCES)}; got {feature!r}.")
     unit, count = RECURRENCES[feature]
     return (seconds_of(array) + FROM_MONDAY) // unit % count

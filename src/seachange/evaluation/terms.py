@@ -1,26 +1,167 @@
-"""Per-round terms of the estimators: weights, rewards, and predictions of cross-fitted reward models."""
+"""Per-round terms of the estimators: action probabilities, weights, and predictions of cross-fitted reward models."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from seachange.evaluation.support import Distribution, Range, Support, SupportSums, slices_of, support_of
-from seachange.kernels.action_probs import add_own_features
+from seachange.errors import ParameterError
+from seachange.kernels.action_probs import add_own_features, weigh
 from seachange.kernels.emission import round_scores
 from seachange.kernels.regression import modeled_rewards, regression_sums, solve_ridge
 from seachange.log.bandit_log import BanditLog
 from seachange.log.clusters import Clusters
+from seachange.log.validation import LEAST_PROPENSITY
 from seachange.params import require
+from seachange.policies.per_state import PolicySet
 from seachange.policies.reward_models import robust_weights
-from seachange.protocols import Bools, Floats, Ints
+from seachange.protocols import Bools, Floats, Ints, Policy
+from seachange.states.labels import StateLabels
 
+PolicyLike: TypeAlias = Policy | PolicySet | Floats
+Distribution: TypeAlias = Callable[[slice], Floats]
+Range: TypeAlias = tuple[float, float]
+ENTRIES = 1 << 17  # probabilities kept in memory at a time
+ROUNDING = 1e-6  # how far from 1 the probabilities of a round may sum
 RIDGE = 1.0  # pseudo-rounds that shrink the reward model toward the mean reward
 FOLDS = 5
+
+
+@dataclass(frozen=True, eq=False)
+class Support:
+    """Importance weights of a policy on a log, and the part of the policy that the log does not cover."""
+
+    weights: Floats  # (n,) π(a_t | x_t) / p_t
+    weight_bound: float  # upper bound on any weight, given the log's propensities
+    unseen_mass: float  # mean probability of actions that the log never took
+    unsupported_mass: float | None  # mean probability of actions that it could not take, if known
+    largest_ratios: Floats | None = None  # (n,) the largest π / π_0 among a round's actions, if known
+
+
+def membership_of(log: BanditLog, labels: StateLabels | None, soft: bool = False) -> Floats:
+    """(n, L) q_t(z): 0 or 1 unless ``soft``; one state without labels."""
+    if labels is None:
+        return np.ones((len(log), 1))
+    count = len(labels.states)
+    require(count == len(log), f"labels must have one entry per round; they have {count} for {len(log)} rounds.")
+    require(not soft or labels.state_probs is not None, "soft=True needs labels with state_probs; these have none.")
+    return np.ascontiguousarray(labels.weights(soft).T)
+
+
+def distribution_of(
+    log: BanditLog, policy: PolicyLike, labels: StateLabels | None = None, soft: bool = False
+) -> Distribution:
+    """π(a | x_t) for a slice of rounds, (m, K), validated; for a ``PolicySet``: Σ_z q_t(z) π_z(a | x_t)."""
+    unchecked = _unchecked(log, policy, labels, soft)
+
+    def checked(rounds: slice) -> Floats:
+        probs: Floats = np.ascontiguousarray(unchecked(rounds), dtype=np.float64)
+        expected = (rounds.stop - rounds.start, log.n_actions)
+        rule = f"the policy must return probabilities of shape {expected}; got {probs.shape}."
+        require(probs.shape == expected, rule)
+        if (mask := log[rounds].action_mask) is not None:
+            masked = np.where(mask, 0.0, probs).sum(axis=1)
+            row = int(masked.argmax())
+            rule = (
+                f"the policy must not take masked actions; in row {rounds.start + row} it gives them {masked[row]:g}. "
+            )
+            require(not masked[row] > ROUNDING, f"{rule}Return 0 where the action_mask of predict_proba is False.")
+        return probs
+
+    return checked
+
+
+def _unchecked(log: BanditLog, policy: PolicyLike, labels: StateLabels | None, soft: bool) -> Distribution:
+    if isinstance(policy, np.ndarray):
+        expected = (len(log), log.n_actions)
+        require(policy.shape == expected, f"probabilities must have shape {expected}; got {policy.shape}.")
+        return lambda rounds: policy[rounds]
+    if isinstance(policy, Policy):
+        return lambda rounds: policy.predict_proba(log[rounds].contexts, log[rounds].action_mask)
+    if not isinstance(policy, PolicySet):
+        raise ParameterError(
+            "a policy must have predict_proba(contexts, action_mask) or be an array of probabilities (n, K). "
+            "For a model, call evaluate(log, model.policies, labels=model.label_ahead(log))."
+        )
+    if labels is None:
+        raise ParameterError("a PolicySet needs labels: the state of each round.")
+    count, membership = labels.n_states, membership_of(log, labels, soft)
+    require(count <= len(policy), f"{count} states need {count} policies; there are {len(policy)}.")
+
+    def mixture(rounds: slice) -> Floats:
+        """Σ_z q_t(z) π_z(a | x_t); each policy is called only for the rounds it has a share in."""
+        contexts, mask = log[rounds].contexts, log[rounds].action_mask
+        mixed = np.zeros((rounds.stop - rounds.start, log.n_actions))
+        for state, share in enumerate(membership[rounds].T):
+            members = np.flatnonzero(share)
+            if len(members) > 0:
+                probs = policy[state].predict_proba(contexts[members], None if mask is None else mask[members])
+                mixed[members] += share[members, None] * probs
+        return mixed
+
+    return mixture
+
+
+def slices_of(log: BanditLog) -> list[slice]:
+    """Slices of rounds whose probabilities fit in memory."""
+    return log.chunk_slices(max(ENTRIES // log.n_actions, 1))
+
+
+class SupportSums:
+    """``Support``, accumulated slice by slice."""
+
+    def __init__(self, log: BanditLog) -> None:
+        self.log = log
+        self.weights = np.empty(len(log))
+        self.never_taken = (np.bincount(log.arrays.actions, minlength=log.n_actions) == 0).astype(np.float64)
+        self.largest_ratios = None if log.logging_probs is None else np.empty(len(log))
+        self.unseen, self.unsupported = 0.0, 0.0
+
+    def add(self, rounds: slice, probs: Floats) -> None:
+        """Add ``rounds``, whose probabilities are ``probs`` (m, K)."""
+        _, _, actions, _, propensities = self.log[rounds].arrays
+        unseen, row = weigh(probs, actions, propensities, self.never_taken, ROUNDING, self.weights[rounds])
+        if row >= 0:
+            raise ParameterError(
+                f"the policy's probabilities must be at least 0 and sum to 1; in row {rounds.start + row} the smallest "
+                f"is {probs[row].min():g} and they sum to {probs[row].sum():g}."
+            )
+        self.unseen += unseen
+        if self.log.logging_probs is not None and self.largest_ratios is not None:
+            logging = self.log.logging_probs[rounds]
+            possible = logging >= LEAST_PROPENSITY
+            self.unsupported += float(probs[~possible].sum())
+            ratios = np.divide(probs, logging, out=np.zeros_like(probs), where=possible)
+            self.largest_ratios[rounds] = ratios.max(axis=1)
+
+    def total(self) -> Support:
+        """The support over all rounds."""
+        n, ratios = len(self.log), self.largest_ratios
+        # Without logging_probs, assume the logging policy never went below the smallest logged propensity.
+        bound = 1 / float(self.log.arrays.propensities.min()) if ratios is None else float(ratios.max())
+        unsupported = None if ratios is None else self.unsupported / n
+        return Support(self.weights, max(bound, float(self.weights.max())), self.unseen / n, unsupported, ratios)
+
+
+def support_of(log: BanditLog, probs_of: Distribution) -> Support:
+    """The support that ``log`` gives to the policy with probabilities ``probs_of``."""
+    sums = SupportSums(log)
+    for rounds in slices_of(log):
+        sums.add(rounds, probs_of(rounds))
+    return sums.total()
+
+
+def effective_samples(weights: Floats) -> float:
+    """(Σ w)² / Σ w² of weights ≥ 0, in units of the largest so that squares do not overflow."""
+    largest = float(weights.max())
+    if not largest > 0:
+        return 0.0
+    shares = weights / largest
+    return float(shares.sum()) ** 2 / float(shares @ shares)
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +209,8 @@ class CrossFit:
         the ridge shrinks. h is ``targets`` minus Σ_t q_t(z) w_t f(x_t, a_t), which averages 0 for unmodified weights.
         """
         left = np.zeros_like(targets)
-        for rounds, rows, actions, _ in self._chunks():
+        for rounds in self.log.chunk_slices():
+            rows, _, actions, _, _ = self.log[rounds].arrays
             for fold, state, share in self._shares(rounds):
                 add_own_features(rows, actions, share * weights[rounds], left[fold, state])
         directions = _solved(self.grams, targets - left, self.penalties)
@@ -79,18 +221,14 @@ class CrossFit:
             np.divide(shrunk, self.counts, out=by_mean, where=self.counts > 0)
         slopes, levels = self.seen.T @ by_mean, self.seen.T @ (by_mean * self.offsets)
         errors = np.zeros(len(self.log))
-        for rounds, rows, actions, rewards in self._chunks():
+        for rounds in self.log.chunk_slices():
+            rows, _, actions, rewards, _ = self.log[rounds].arrays
             for fold, state, share in self._shares(rounds):
                 scores = np.empty((len(actions), 1))
                 round_scores(rows, actions, through[fold, state][None], scores)
                 own = slopes[fold, state] * rewards - levels[fold, state]
                 errors[rounds] += share * (residuals[rounds] * scores[:, 0] + own)
         return errors
-
-    def _chunks(self) -> Iterator[tuple[slice, Floats, Ints, Floats]]:
-        for rounds in self.log.chunk_slices():
-            arrays = self.log[rounds].arrays
-            yield rounds, arrays.rows, arrays.actions, arrays.rewards
 
     def _shares(self, rounds: slice) -> Iterator[tuple[int, int, Floats]]:
         """Fold, state and (m,) each round's membership in both, skipping empty pairs."""
@@ -166,7 +304,7 @@ Need = Literal["model", "fit error", "robust model"]
 
 @dataclass(frozen=True, eq=False)
 class Terms:
-    """Everything an estimator may need from a log and a policy; terms that no estimator asked for are 0."""
+    """Everything an estimator may need from a log and a policy; predictions that no estimator needs are 0."""
 
     weights: Floats  # (n,) w_t = min{M, π(a_t | x_t) / p_t}
     clipped: bool  # whether M reduced any of them
@@ -178,88 +316,75 @@ class Terms:
     robust_direct: Floats
 
 
-class Predictions:
-    """Predictions of a reward model along the log."""
-
-    def __init__(self, log: BanditLog, predict: Callable[[slice], Floats]) -> None:
-        self.log, self.predict = log, predict
-        self.predicted, self.direct = np.empty(len(log)), np.empty(len(log))
-
-    def add(self, rounds: slice, probs: Floats) -> None:
-        """Predict ``rounds``, where the policy's probabilities are ``probs``."""
-        everything, actions = self.predict(rounds), self.log.arrays.actions[rounds]
-        np.einsum("ta,ta->t", probs, everything, out=self.direct[rounds])
-        self.predicted[rounds] = everything[np.arange(len(actions)), actions]
-
-
 def terms_of(
     log: BanditLog,
-    probs_of: Distribution,
-    membership: Floats,
-    clip: float,
+    policy: PolicyLike,
     needs: Set[Need],
-    modelled: npt.ArrayLike | None = None,
+    labels: StateLabels | None = None,
+    soft: bool = False,
+    clip: float = np.inf,
+    predicted_rewards: npt.ArrayLike | None = None,
     limits: Range | None = None,
     *,
     forward: bool = False,
 ) -> tuple[Terms, Support]:
     """The terms listed in ``needs``, and the log's support for the policy.
 
-    ``modelled`` (n, K) replaces our r̂, otherwise fitted on other folds (if ``forward``, on earlier folds, which do not
-    change as the log grows) and clipped to ``limits``. The r̂ of MRDR is least squares with ``robust_weights``
-    (Farajtabar et al. 2018).
+    r̂ is ``predicted_rewards`` (n, K) or, by default, fitted on other folds (if ``forward``, on earlier folds, which do
+    not change as the log grows) and clipped to ``limits``; for MRDR, with ``robust_weights`` (Farajtabar et al. 2018).
     """
-    sums, zero = SupportSums(log), np.broadcast_to(0.0, len(log))
-    plain = robust = fit = targets = None
-    if modelled is not None:
-        plain = robust = Predictions(log, _given(log, modelled, limits))
+    probs_of, membership = distribution_of(log, policy, labels, soft), membership_of(log, labels, soft)
+    n, zero, sums = len(log), np.broadcast_to(0.0, len(log)), SupportSums(log)
+    models: dict[Need, Callable[[slice], Floats]] = {}
+    fit = targets = None
+    if predicted_rewards is not None:
+        models["model"] = _given(log, predicted_rewards, limits)
     elif needs:
         folds = Clusters(log).growing_folds() if forward else Clusters(log).folds(FOLDS)
         if "model" in needs:
             fit = fit_across(log, membership, folds, forward=forward)
-            plain = Predictions(log, _within(fit, limits))
+            models["model"] = _within(fit, limits)
             targets = np.zeros_like(fit.coefs) if "fit error" in needs else None
         if "robust model" in needs:
             p = log.arrays.propensities
             importance = robust_weights(support_of(log, probs_of).weights * p, p)
-            robust = Predictions(log, _within(fit_across(log, membership, folds, importance, forward=forward), limits))
+            models["robust model"] = _within(fit_across(log, membership, folds, importance, forward=forward), limits)
+    predictions = {need: (np.empty(n), np.empty(n)) for need in models}
     for rounds in slices_of(log):
         probs = probs_of(rounds)
         sums.add(rounds, probs)
-        if plain is not None:
-            plain.add(rounds, probs)
-        if robust is not None and robust is not plain:
-            robust.add(rounds, probs)
+        for need, (predicted, direct) in predictions.items():
+            rewards, actions = models[need](rounds), log.arrays.actions[rounds]
+            np.einsum("ta,ta->t", probs, rewards, out=direct[rounds])
+            predicted[rounds] = rewards[np.arange(len(actions)), actions]
         if fit is not None and targets is not None:
             fit.add_targets(targets, rounds, probs)
     support, rewards = sums.total(), log.arrays.rewards
+    plain = predictions.get("model", (zero, zero))
 
     def fit_errors(weights: Floats) -> Floats:
-        if fit is None or plain is None or targets is None:
+        if fit is None or targets is None:
             return zero
-        return fit.fit_errors(targets, weights, rewards - plain.predicted)
+        return fit.fit_errors(targets, weights, rewards - plain[0])
 
     clipped, weights = bool(support.weights.max() > clip), np.minimum(clip, support.weights)
-    (predicted, direct), (robust_predicted, robust_direct) = (
-        (each.predicted, each.direct) if each else (zero, zero) for each in (plain, robust)
-    )
-    terms = Terms(weights, clipped, rewards, predicted, direct, fit_errors, robust_predicted, robust_direct)
-    return terms, support
+    robust = predictions.get("robust model", plain)
+    return Terms(weights, clipped, rewards, plain[0], plain[1], fit_errors, robust[0], robust[1]), support
 
 
-def _given(log: BanditLog, modelled: npt.ArrayLike, limits: Range | None) -> Callable[[slice], Floats]:
-    predicted, expected = np.asarray(modelled, dtype=np.float64), (len(log), log.n_actions)
-    require(predicted.shape == expected, f"modelled must have shape {expected}; got {predicted.shape}.")
+def _given(log: BanditLog, predicted_rewards: npt.ArrayLike, limits: Range | None) -> Callable[[slice], Floats]:
+    predicted, expected = np.asarray(predicted_rewards, dtype=np.float64), (len(log), log.n_actions)
+    require(predicted.shape == expected, f"predicted_rewards must have shape {expected}; got {predicted.shape}.")
     low, high = float(predicted.min()), float(predicted.max())
-    require(np.isfinite(low) and np.isfinite(high), "modelled must be finite.")
+    require(np.isfinite(low) and np.isfinite(high), "predicted_rewards must be finite.")
     if limits is not None:
         inside = limits[0] <= low and high <= limits[1]
-        require(inside, f"this interval needs modelled within reward_range={limits}; it ranges from {low} to {high}.")
+        require(
+            inside,
+            f"this interval needs predicted_rewards within reward_range={limits}; it ranges from {low} to {high}.",
+        )
     return lambda rounds: np.ascontiguousarray(predicted[rounds])
 
 
 def _within(fit: CrossFit, limits: Range | None) -> Callable[[slice], Floats]:
-    if limits is None:
-        return fit.predict
-    low, high = limits
-    return lambda rounds: np.clip(fit.predict(rounds), low, high)
+    return fit.predict if limits is None else lambda rounds: np.clip(fit.predict(rounds), *limits)

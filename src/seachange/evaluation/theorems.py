@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from seachange.deploy.exp4s import Exp4S
-from seachange.evaluation.support import Range
+from seachange.evaluation.terms import Range
 from seachange.log.bandit_log import BanditLog, require_propensities, require_rewards
 from seachange.params import require, require_count
 from seachange.policies.learners import IPSLearner
@@ -31,12 +32,6 @@ class PolicyClass:
     log_size: float  # log N
     slack: float = 0.0  # s: how far other members may differ from those, in units of M ρ over all rounds
     choice_price: float = 0.0  # added to log(1 / δ) if the class itself was chosen after seeing the log
-
-
-def finite_class(n_policies: int) -> PolicyClass:
-    """N switching policies fixed before the log was seen."""
-    require_count("n_policies", n_policies)
-    return PolicyClass(f"{n_policies:,} policies", math.log(n_policies))
 
 
 def table_class(*, n_contexts: int, n_actions: int, n_states: int, capped: bool) -> PolicyClass:
@@ -131,23 +126,21 @@ def detector_bound(
     """
     _require_valid(n_rounds, n_segments, delta)
     least = reward_length * math.sqrt(math.log(4 * n_rounds / delta) / window) if window > 0 else math.inf
-    flaw = "there are S - 1 changes, not S; only for rewards in [0, 1]"
-    corrected = (n_segments - 1) * window if n_segments > 1 else 0.0
-    rule = f"every change shifts the logging policy's mean reward by at least 2 c = {2 * threshold:.3g}"
-    return Bound(
-        "detector error",
-        "mislabeled rounds",
-        n_segments * window,
-        flaw,
-        corrected,
-        n_rounds,
-        float(n_rounds),
-        1 - delta,
-    ).under(
+    conditions = (
         _long_segments(shortest_segment, window),
         Condition(f"the threshold c = {threshold:.3g} is at least {least:.3g}", threshold >= least),
-        Condition(rule, None if min_change >= 2 * threshold else False),
+        Condition(
+            f"every change shifts the logging policy's mean reward by at least 2 c = {2 * threshold:.3g}",
+            None if min_change >= 2 * threshold else False,
+        ),
     )
+    flaw = "there are S - 1 changes, not S; only for rewards in [0, 1]"
+    numbers = (n_segments * window, flaw, _mislabeled(n_segments, window), n_rounds, float(n_rounds), 1 - delta)
+    return Bound("detector error", "mislabeled rounds", *numbers, conditions)
+
+
+def _mislabeled(n_segments: int, window: float) -> float:
+    return (n_segments - 1) * window if n_segments > 1 else 0.0
 
 
 def _long_segments(shortest: int, window: float) -> Condition:
@@ -164,13 +157,12 @@ def ips_error_bound(
     """
     _require_valid(n_rounds, 1, delta_states, delta_rewards)
     require(max_ratio > 0, f"max_ratio must be positive; got {max_ratio}.")
-    name, bounded = "IPS error", "|V - V̂| for a fixed policy, in total reward"
     printed = max_ratio * (wrong_rounds + math.sqrt(2 * n_rounds * math.log(4 / delta_rewards)))
     flaw = "the second term is more than twice as large as needed; only for rewards in [0, 1]"
-    span, probability = _span(reward_range), 1 - (delta_states + delta_rewards)
-    statistical = span * math.sqrt(n_rounds * math.log(2 / delta_rewards) / 2)
-    corrected = max_ratio * (_largest(reward_range) * wrong_rounds + statistical)
-    return Bound(name, bounded, printed, flaw, corrected, n_rounds, n_rounds * span, probability)
+    (span, largest), probability = _scales(reward_range), 1 - (delta_states + delta_rewards)
+    corrected = max_ratio * (largest * wrong_rounds + span * math.sqrt(n_rounds * math.log(2 / delta_rewards) / 2))
+    bounded = "|V - V̂| for a fixed policy, in total reward"
+    return Bound("IPS error", bounded, printed, flaw, corrected, n_rounds, n_rounds * span, probability)
 
 
 def optimality_gap_bound(
@@ -187,17 +179,15 @@ def optimality_gap_bound(
         n_rounds=n_rounds, max_ratio=max_ratio, wrong_rounds=wrong_rounds,
         delta_states=delta_states, delta_rewards=delta_rewards, reward_range=reward_range,
     )  # fmt: skip
-    span, size = _span(reward_range), _largest(reward_range)
-    certainty = math.log(2 / delta_rewards) + policy_class.choice_price
-    pointwise = math.sqrt(n_rounds * certainty / 2)
-    uniform = math.sqrt(n_rounds * (certainty + policy_class.log_size) / 2)
+    (span, largest), certainty = _scales(reward_range), math.log(2 / delta_rewards) + policy_class.choice_price
+    pointwise, uniform = (math.sqrt(n_rounds * depth / 2) for depth in (certainty, certainty + policy_class.log_size))
     return replace(
         one,
         name="optimality gap",
         bounds="V(Π*) - V(Π̂) with known states, in total reward",
         printed=2 * one.printed,
         printed_flaw="unproved: it applies a lemma for fixed policies to the learned policy",
-        corrected=max_ratio * (size * (2 * wrong_rounds + policy_class.slack) + span * (pointwise + uniform)),
+        corrected=max_ratio * (largest * (2 * wrong_rounds + policy_class.slack) + span * (pointwise + uniform)),
         total=n_rounds * (reward_range[1] - reward_range[0]),
     )
 
@@ -211,18 +201,16 @@ def corollary_bound(
     Printed: 16 M S log(16 T / δ₁) / Δ² + 2 M √(2 T log(4 / δ₂)).
     """
     window = least_window(n_rounds, min_change, delta_states, reward_range[1] - reward_range[0])
-    wrong = (n_segments - 1) * window if n_segments > 1 else 0.0
     gap = optimality_gap_bound(
-        n_rounds=n_rounds, max_ratio=max_ratio, wrong_rounds=wrong, policy_class=policy_class,
+        n_rounds=n_rounds, max_ratio=max_ratio, wrong_rounds=_mislabeled(n_segments, window), policy_class=policy_class,
         delta_states=delta_states, delta_rewards=delta_rewards, reward_range=reward_range,
     )  # fmt: skip
     logarithm = math.log(16 * n_rounds / delta_states)
     states = 16 * max_ratio * n_segments * logarithm / min_change**2 if min_change > 0 else math.inf
     printed = states + 2 * max_ratio * math.sqrt(2 * n_rounds * math.log(4 / delta_rewards))
     bounded = "V(Π*) - V(Π̂) with the paper's detector, in total reward"
-    return replace(gap, name="corollary", bounds=bounded, printed=printed).under(
-        _long_segments(shortest_segment, window)
-    )
+    conditions = (_long_segments(shortest_segment, window),)
+    return replace(gap, name="corollary", bounds=bounded, printed=printed, conditions=conditions)
 
 
 def interval_regret_bound(
@@ -234,10 +222,10 @@ def interval_regret_bound(
     R ((log(L / β) + ℓ log(1 / (1 - β))) / η + η K ℓ / (2 (1 - γ)) + γ ℓ); with β = 1 / ℓ and the η of ``Exp4S``, it is
     below 2 R √(K ℓ (log(L ℓ) + 2)). Printed: √(2 ℓ K log L).
     """
-    name, bounded = "Exp4.S, one interval", f"expected regret against the best expert over {length:,.0f} rounds"
-    regret = _regret(length, 1, 0, n_states, n_actions, learning_rate, share_rate, exploration)
+    regret = reward_length * _regret(length, 1, 0, n_states, n_actions, learning_rate, share_rate, exploration)
+    bounded = f"expected regret against the best expert over {length:,.0f} rounds"
     printed, flaw = math.sqrt(2 * length * n_actions * math.log(n_states)), "does not follow under either reading of β"
-    return Bound(name, bounded, printed, flaw, reward_length * regret, length, length * reward_length)
+    return Bound("Exp4.S, one interval", bounded, printed, flaw, regret, length, length * reward_length)
 
 
 def switching_regret_bound(
@@ -250,11 +238,12 @@ def switching_regret_bound(
     Printed: 2 √(S T K log L).
     """
     _require_valid(n_rounds, n_segments)
-    name, bounded = "Exp4.S, all segments", "expected regret against the best expert in every segment"
-    regret = _regret(n_rounds, n_segments - 1, 1, n_states, n_actions, learning_rate, share_rate, exploration)
+    rates = (learning_rate, share_rate, exploration)
+    regret = reward_length * _regret(n_rounds, n_segments - 1, 1, n_states, n_actions, *rates)
+    bounded = "expected regret against the best expert in every segment"
     printed = 2 * math.sqrt(n_segments * n_rounds * n_actions * math.log(n_states))
     flaw = "the printed lemma gives 2 √(2 S T K log L), and the lemma itself does not follow"
-    return Bound(name, bounded, printed, flaw, reward_length * regret, n_rounds, n_rounds * reward_length)
+    return Bound("Exp4.S, all segments", bounded, printed, flaw, regret, n_rounds, n_rounds * reward_length)
 
 
 def regret_bound(gap: Bound, switching: Bound) -> Bound:
@@ -271,7 +260,7 @@ def regret_bound(gap: Bound, switching: Bound) -> Bound:
 
 
 def other_states_bound(
-    gap: Bound, *, counts: tuple[int, ...], other_counts: tuple[int, ...], reward_length: float = 1.0
+    gap: Bound, *, counts: Sequence[int], other_counts: Sequence[int], reward_length: float = 1.0
 ) -> Bound:
     """The optimality gap if the states occur T'_z times instead of T_z, as in the log.
 
@@ -280,18 +269,16 @@ def other_states_bound(
     """
     require(len(counts) == len(other_counts) > 0, "counts and other_counts must both have one entry per state.")
     pairs = list(zip(counts, other_counts, strict=True))
-    more = sum(max(other - own, 0) for own, other in pairs)
-    squares = sum((other - own) ** 2 for own, other in pairs)
-    new = any(own == 0 < other for own, other in pairs)
-    shares = [other / own for own, other in pairs if own > 0]
-    stretched = math.inf if new or not shares else gap.corrected * max(shares)
+    changes = [other - own for own, other in pairs]
+    more = reward_length * sum(max(change, 0) for change in changes)
+    new, shares = any(own == 0 < other for own, other in pairs), [other / own for own, other in pairs if own > 0]
     return replace(
         gap,
         name="other states",
         bounds="V'(Π*) - V'(Π̂) on a different sequence of states, in total reward",
-        printed=gap.printed + math.sqrt(len(counts) * squares),
+        printed=gap.printed + math.sqrt(len(counts) * sum(change**2 for change in changes)),
         printed_flaw="unproved, like the gap; the added term is right, but at least twice as large as needed",
-        corrected=min(gap.corrected + reward_length * more, stretched),
+        corrected=min(gap.corrected + more, math.inf if new or not shares else gap.corrected * max(shares)),
         n_rounds=sum(other_counts),
         total=sum(other_counts) * reward_length,
     )
@@ -314,16 +301,11 @@ def _regret(
     return divergence / rate + rate * n_actions * length / (2 * (1 - explore)) + explore * length
 
 
-def _span(reward_range: Range) -> float:
-    """B: the length of the smallest interval that contains the reward range and 0."""
+def _scales(reward_range: Range) -> tuple[float, float]:
+    """B, the length of the smallest interval that contains the reward range and 0, and ρ, the largest |r|."""
     low, high = reward_range
     require(high > low, f"reward_range must be (least, most); got {reward_range}.")
-    return max(high, 0.0) - min(low, 0.0)
-
-
-def _largest(reward_range: Range) -> float:
-    """ρ: the largest |r|."""
-    return max(abs(reward_range[0]), abs(reward_range[1]))
+    return max(high, 0.0) - min(low, 0.0), max(abs(low), abs(high))
 
 
 def _require_valid(n_rounds: int, n_segments: int, *deltas: float) -> None:
@@ -395,11 +377,10 @@ def model_bounds(
     if log.propensities_estimated:
         common.append(Condition("the estimated propensities are correct", None))
     offline = [*common, ratio_rule, _maximizes(model)]
-    required = least_window(n, change, delta, high - low)
-    detector, window, rule = _detector(model, n_segments, shortest, change, delta, required)
+    detector, window, rule = _detector(model, n_segments, shortest, change, delta)
 
-    deltas = {"delta_states": delta, "delta_rewards": delta}
-    shared: dict[str, Any] = {"max_ratio": ratio, "reward_range": (low, high), **deltas}
+    shared: dict[str, Any] = {"max_ratio": ratio, "reward_range": (low, high)}
+    shared |= {"delta_states": delta, "delta_rewards": delta}
     gap = optimality_gap_bound(n_rounds=n, wrong_rounds=wrong, policy_class=policy_class, **shared)
     gap = gap.under(*offline, wrong_rule)
     corollary = corollary_bound(
@@ -409,25 +390,27 @@ def model_bounds(
     new = Condition("the policy was not learned from this log", log.fingerprint() != source.fingerprint)
     ips = ips_error_bound(n_rounds=len(log), wrong_rounds=wrong * len(log) / n, **shared)
     ips = ips.under(*common, ratio_rule, wrong_rule, new)
-    exp4s, settings = _exp4s_settings(model, log.n_actions)
-    deployed = (bounded, Condition('Exp4.S is deployed: model.deployer("exp4s")', None))
-    interval = interval_regret_bound(length=exp4s.stay, **settings).under(*deployed)
-    switching = switching_regret_bound(n_rounds=n, n_segments=n_segments, **settings).under(*deployed)
-    counts, others = (tuple(int(count) for count in labels.counts) for labels in (own, here))
-    others += (0,) * (len(counts) - len(others))
+    exp4s = Exp4S(model.policies, reward_range=(low, high))
+    deployed = Condition('Exp4.S is deployed: model.deployer("exp4s")', None)
+    rate = exp4s.rate(log.n_actions) if model.n_states > 1 else 1.0
+    settings: dict[str, Any] = {"n_states": model.n_states, "n_actions": log.n_actions, "reward_length": high - low}
+    settings |= {"learning_rate": rate, "share_rate": exp4s.share_rate, "exploration": exp4s.exploration}
+    interval = interval_regret_bound(length=exp4s.stay, **settings).under(bounded, deployed)
+    switching = switching_regret_bound(n_rounds=n, n_segments=n_segments, **settings).under(bounded, deployed)
+    counts, others = own.counts.tolist(), here.counts.tolist()
+    others += [0] * (len(counts) - len(others))
     other = other_states_bound(gap, counts=counts, other_counts=others, reward_length=high - low)
     in_rewards = (ips, gap, corollary, interval, switching, regret_bound(gap, switching), other)
     # No bound on a reward is worth more than the log's mean absolute reward times its rounds.
     earned = float(np.abs(log.rewards).mean())
-    return ModelBounds(
-        Quantities(
-            n_rounds=n, n_segments=n_segments, shortest_segment=shortest, n_states=model.n_states,
-            n_actions=log.n_actions, max_ratio=ratio, min_change=change, window=window, wrong_rounds=wrong,
-            policy_class=policy_class.name, log_class_size=policy_class.log_size, expected_stay=own.expected_stay,
-            reward_range=(low, high), delta=delta, deployed_rounds=len(log),
-        ),
-        (detector, *(replace(each, total=min(each.total, each.n_rounds * earned)) for each in in_rewards)),
+    quantities = Quantities(
+        n_rounds=n, n_segments=n_segments, shortest_segment=shortest, n_states=model.n_states, n_actions=log.n_actions,
+        max_ratio=ratio, min_change=change, window=window, wrong_rounds=wrong, policy_class=policy_class.name,
+        log_class_size=policy_class.log_size, expected_stay=own.expected_stay, reward_range=(low, high), delta=delta,
+        deployed_rounds=len(log),
     )  # fmt: skip
+    limited = (replace(each, total=min(each.total, each.n_rounds * earned)) for each in in_rewards)
+    return ModelBounds(quantities, (detector, *limited))
 
 
 def _least_change(log: BanditLog, labels: StateLabels) -> float:
@@ -469,49 +452,36 @@ def _wrong_rounds(
         # Markov's inequality on the number of wrong rounds.
         wrong = min(share * n / delta, float(n))
         why = f"the HMM expects a share of {share:.2g}, if the model is correct"
-    elif isinstance(oracle, ChangePointOracle) and oracle.segmentation_.statistic == "reward":
-        wrong = float(len(oracle.segmentation_.change_points) * oracle.segmentation_.windows[0])
-        why = "by the detector theorem, if it applies"
     elif isinstance(oracle, ChangePointOracle):
-        wrong = float((oracle.segmentation_.high - oracle.segmentation_.low).sum())
-        why = "if every change is inside its interval and none was missed"
+        found = oracle.segmentation_
+        if found.statistic == "reward":
+            wrong, why = len(found.change_points) * float(found.windows[0]), "by the detector theorem, if it applies"
+        else:
+            wrong, why = float((found.high - found.low).sum()), "if every change is in its interval and none was missed"
     return wrong, Condition(f"at most {wrong:,.0f} rounds have a wrong state ({why})", None)
 
 
 def _detector(
-    model: SwitchingModel, n_segments: int, shortest: int, change: float, delta: float, required: float
+    model: SwitchingModel, n_segments: int, shortest: int, change: float, delta: float
 ) -> tuple[Bound, float, Condition]:
     """The detector's theorem, its window, and the corollary's condition that the detector has the required settings.
 
-    Window and threshold are the model's or, if the paper's detector did not find its states, those the theorem
-    requires.
+    Window and threshold are those the theorem requires, unless the paper's detector found the model's states.
     """
-    oracle, (low, high) = model.oracle, model.provenance.reward_range
-    window, threshold, paper = required, change / 2, False
+    oracle, n, (low, high) = model.oracle, model.provenance.n_rounds, model.provenance.reward_range
+    required = window = least_window(n, change, delta, high - low)
+    threshold, paper = change / 2, False
     if isinstance(oracle, ChangePointOracle) and oracle.segmentation_.statistic == "reward":
         window, threshold = float(oracle.segmentation_.windows[0]), float(oracle.segmentation_.threshold)
         paper = model.n_states == n_segments
     bound = detector_bound(
-        n_rounds=model.provenance.n_rounds, n_segments=n_segments, window=window, threshold=threshold,
-        min_change=change, shortest_segment=shortest, delta=delta, reward_length=high - low,
+        n_rounds=n, n_segments=n_segments, window=window, threshold=threshold, min_change=change,
+        shortest_segment=shortest, delta=delta, reward_length=high - low,
     )  # fmt: skip
     rule = "the paper's detector finds the states, one per segment"
     as_required = paper and bool(window == required and np.isclose(threshold, change / 2))
     settings = Condition(f"{rule}, with w = {required:,.0f} and c = {change / 2:.3g}", as_required)
     return bound.under(Condition(rule, paper)), window, settings
-
-
-def _exp4s_settings(model: SwitchingModel, n_actions: int) -> tuple[Exp4S, dict[str, Any]]:
-    low, high = model.provenance.reward_range
-    deployer = Exp4S(model.policies, reward_range=(low, high))
-    return deployer, {
-        "n_states": model.n_states,
-        "n_actions": n_actions,
-        "learning_rate": deployer.rate(n_actions) if model.n_states > 1 else 1.0,
-        "share_rate": deployer.share_rate,
-        "exploration": deployer.exploration,
-        "reward_length": high - low,
-    }
 
 
 def _policy_class(log: BanditLog, model: SwitchingModel) -> PolicyClass:
@@ -523,7 +493,7 @@ def _policy_class(log: BanditLog, model: SwitchingModel) -> PolicyClass:
         return table_class(n_contexts=n_contexts, n_actions=joint.n_actions, n_states=n_states, capped=capped)
     norms = [float(np.linalg.norm(policy.coefs)) for policy in policies if isinstance(policy, SoftmaxPolicy)]
     if len(norms) < n_states:
-        return replace(finite_class(1), name="policies from an unknown class")
+        return PolicyClass("policies from an unknown class", 0.0)
     rows, n = log.arrays.rows, model.provenance.n_rounds
     longest = float(np.sqrt(np.einsum("nrd,nrd->nr", rows, rows, dtype=np.float64).max()))
     # f(x, a) and f(x, a') lie in separate blocks, or are any two vectors of that length.

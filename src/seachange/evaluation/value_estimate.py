@@ -20,7 +20,7 @@ from scipy.stats import t as student
 from seachange.errors import Fix
 from seachange.evaluation.diagnostics import EstimateWarning, Reason
 from seachange.evaluation.formulas import ESTIMATORS, Level, Parts
-from seachange.evaluation.support import Range, effective_samples
+from seachange.evaluation.terms import Range, effective_samples
 from seachange.log.bandit_log import BanditLog, require_propensities, require_rewards
 from seachange.log.clusters import Clusters
 from seachange.params import require
@@ -82,17 +82,11 @@ class IntervalRequest:
         if not self.bounded:
             return
         possible = [each for each, one in ESTIMATORS.items() if one.limits or (self.kind == "bernstein" and one.ratio)]
-        require(
-            name in possible,
-            f'interval="{self.kind}" is not available for {name}. Use one of {", ".join(possible)}, or '
-            'interval="bootstrap", which works for every estimator.',
-        )
+        rule = f'interval="{self.kind}" is not available for {name}. Use one of {", ".join(possible)}, or '
+        require(name in possible, f'{rule}interval="bootstrap", which works for every estimator.')
         setting = ESTIMATORS[name].setting
-        require(
-            not automatic,
-            f'interval="{self.kind}" is not valid if {setting} is chosen from the same rewards; pass {setting} as a '
-            "number.",
-        )
+        rule = f'interval="{self.kind}" is not valid if {setting} is chosen from the same rewards; '
+        require(not automatic, f"{rule}pass {setting} as a number.")
 
     def estimate(
         self, name: str, parts: Parts, weights: Floats, weight_bound: float = np.inf, latent: bool = False
@@ -107,10 +101,8 @@ class IntervalRequest:
         else:
             low, high = self._interval(name, parts, value, error, weight_bound)
         if few and self.kind == "normal":
-            problem = (
-                f"Fewer than {LEAST_IN_SPREAD:.0f} effective rounds account for all of an estimate's spread, so normal "
-                "intervals are too short."
-            )
+            rounds = f"Fewer than {LEAST_IN_SPREAD:.0f} effective rounds"
+            problem = f"{rounds} account for all of an estimate's spread, so normal intervals are too short."
             fix = Fix('pass interval="bootstrap"', "pass --interval bootstrap to seachange evaluate")
             warnings.warn(EstimateWarning((Reason("few rewards", problem, (fix,)),)), stacklevel=4)
         numbers = (value, error, low, high, effective, float(weights.max()))
@@ -127,8 +119,9 @@ class IntervalRequest:
         if parts.terms is None:
             return bernstein_ratio(parts, weight_bound, self.reward_range, self.clusters, self.confidence)
         terms, (least, most) = self._terms(name, parts, weight_bound)
-        low, high = bernstein_interval(terms, (float(least), float(most)), self.clusters, self.confidence)
-        return float(self._possible(low)), float(self._possible(high))
+        ends = bernstein_interval(terms, (float(least), float(most)), self.clusters, self.confidence)
+        low, high = self._possible(ends).tolist()
+        return low, high
 
     def _possible(self, values: npt.ArrayLike) -> Floats:
         """Values clipped to what a policy can earn: its rewards, some of them clipped to 0, stay in their range."""
@@ -176,21 +169,16 @@ def interval_request(
     require_confidence(confidence)
     rewards = log.arrays.rewards
     least, most = float(rewards.min()), float(rewards.max())
-    known = kind in ("normal", "bootstrap") or bool(((rewards == 0) | (rewards == 1)).all())
-    require(
-        reward_range is not None or known,
-        f'interval="{kind}" needs reward_range=(least, most), the range of possible rewards. It is known only if '
-        f"all rewards are 0 or 1; these range from {least:g} to {most:g}.",
-    )
-    if reward_range is not None:
-        low, high = reward_range
-        require(low < high, f"reward_range must be (least, most); got {reward_range}.")
-        require(
-            low <= least and most <= high,
-            f"reward_range={reward_range} must contain all rewards; they range from {least:g} to {most:g}.",
-        )
-    low, high = reward_range or (0.0, 1.0)
-    return IntervalRequest(kind, confidence, Clusters(log), (float(low), float(high)), seed)
+    if reward_range is None:
+        known = kind in ("normal", "bootstrap") or bool(((rewards == 0) | (rewards == 1)).all())
+        rule = f'interval="{kind}" needs reward_range=(least, most), the possible rewards, unless all are 0 or 1; '
+        require(known, f"{rule}these range from {least:g} to {most:g}.")
+        return IntervalRequest(kind, confidence, Clusters(log), (0.0, 1.0), seed)
+    low, high = map(float, reward_range)
+    require(low < high, f"reward_range must be (least, most); got {reward_range}.")
+    rule = f"reward_range={reward_range} must contain all rewards; they range from {least:g} to {most:g}."
+    require(low <= least and most <= high, rule)
+    return IntervalRequest(kind, confidence, Clusters(log), (low, high), seed)
 
 
 def influences(parts: Parts, clusters: Clusters) -> Floats:
@@ -359,22 +347,16 @@ def _resampled(ratios: list[tuple[Floats, Floats]], counts: Floats) -> tuple[Flo
     s*² = G / (G - 1) Σ_g m_g ψ_g², m the counts and ψ_g the sum over ratios of (a - (Σ m a / Σ m b) b) / Σ m b. The
     squares are multiplied out, so that every sum over groups is a column of one matrix product.
     """
-    columns = [column for ratio in ratios for column in ratio]
-    pairs = [(i, j) for i in range(len(columns)) for j in range(i, len(columns))]
-    products = [columns[i] * columns[j] for i, j in pairs]
-    sums = counts @ np.stack([*columns, *products], axis=1)
-    square = {pair: sums[:, len(columns) + place] for place, pair in enumerate(pairs)}
+    columns = np.stack([column for ratio in ratios for column in ratio], axis=1)
+    n_groups, n_columns = columns.shape
+    products = (columns[:, :, None] * columns[:, None, :]).reshape(n_groups, -1)
+    sums = counts @ np.concatenate([columns, products], axis=1)
+    above, below, squares = sums[:, :n_columns:2], sums[:, 1:n_columns:2], sums[:, n_columns:]
+    scales = np.divide(1.0, below, out=np.zeros_like(below), where=below > 0)
     # ψ = Σ_i c_i column_i, with one c for each a and b.
-    shifts, factors = np.zeros(len(counts)), []
-    for place in range(0, len(columns), 2):
-        above, below = sums[:, place], sums[:, place + 1]
-        scale = np.divide(1.0, below, out=np.zeros(len(below)), where=below > 0)
-        shifts += above * scale
-        factors += [scale, -above * scale**2]
-    squares, n_groups = np.zeros(len(counts)), counts.shape[1]
-    for i, j in pairs:
-        squares += (1.0 if i == j else 2.0) * factors[i] * factors[j] * square[i, j]
-    return shifts, np.sqrt(np.maximum(squares, 0.0) * n_groups / (n_groups - 1))
+    factors = np.stack([scales, -above * scales**2], axis=2).reshape(len(counts), -1)
+    squares = np.einsum("ri,rj,rij->r", factors, factors, squares.reshape(-1, n_columns, n_columns))
+    return (above * scales).sum(axis=1), np.sqrt(np.maximum(squares, 0.0) * n_groups / (n_groups - 1))
 
 
 # η and s of the stitched boundary: the ratio of successive variance epochs, and the decay of their error shares.

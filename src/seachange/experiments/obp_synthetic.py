@@ -154,7 +154,7 @@ def relative_errors(log: BanditLog, probs: Floats, predicted: Floats, value: flo
     with warnings.catch_warnings():
         # Errors are measured even for values that would be refused.
         warnings.simplefilter("ignore", SeachangeWarning)
-        given: dict[str, Any] = {"modelled": predicted, "force": True}
+        given: dict[str, Any] = {"predicted_rewards": predicted, "force": True}
         found = evaluate(log, probs, PLAIN, **given)
         tuned = [evaluate(log, probs, TUNED, switch=each, shrinkage=each, **given) for each in CANDIDATES]
         found += [chosen_by_slope(candidates, len(log)) for candidates in zip(*tuned, strict=True)]

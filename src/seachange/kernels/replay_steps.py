@@ -27,7 +27,7 @@ class LoggedRounds(NamedTuple):
     rewards: npt.NDArray[np.float64]  # (n,)
     propensities: npt.NDArray[np.float64]  # (n,)
     uniforms: npt.NDArray[np.float64]  # (n,) u_t
-    modelled: npt.NDArray[np.float64]  # (n or 1, K) r̂(x_t, a)
+    predicted_rewards: npt.NDArray[np.float64]  # (n or 1, K) r̂(x_t, a)
     beyond: npt.NDArray[np.float64]  # (n or 1, K) 1 if the log could not take an action, else 0
 
 
@@ -106,10 +106,10 @@ def accept_round(t, belief, initial, past, acceptance, found, exploration, probs
     action, propensity = past.actions[t], past.propensities[t]
     mix_advice(belief, past.advice[t], exploration, past.mask[t if past.mask.shape[0] > 1 else 0], probs)
     found.chosen[t], found.rates[t] = probs[action], acceptance.rate[0]
-    modelled = past.modelled[t if past.modelled.shape[0] > 1 else 0]
+    predicted_rewards = past.predicted_rewards[t if past.predicted_rewards.shape[0] > 1 else 0]
     beyond = past.beyond[t if past.beyond.shape[0] > 1 else 0]
     for a in range(probs.size):
-        found.direct[t] += probs[a] * modelled[a]
+        found.direct[t] += probs[a] * predicted_rewards[a]
         found.beyond[t] += probs[a] * beyond[a]
     accepted = past.uniforms[t] * propensity < acceptance.rate[0] * probs[action]
     found.accepted[t] = accepted

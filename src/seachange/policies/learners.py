@@ -120,18 +120,12 @@ def best_strength(objective: Objective, surrogate: Objective, start: Floats, cli
         center = reached = STEEPER_THAN_SURROGATE * climb(own, start / STEEPER_THAN_SURROGATE)[0]
         for each, strength in enumerate(STRENGTHS):
             reached = climb(regularized(scores, center, strength), reached)[0]
-            earned[each, held_out] = _scores(objective, reached, rewarded[held_out])
+            rounds, policy = rewarded[held_out], SoftmaxPolicy(reached, log.joint)
+            ratios = logged_action_probs(log, policy, rounds, greedy=True) / log.arrays.propensities[rounds]
+            earned[each, held_out] = weights[rounds] * np.minimum(objective.clip, ratios) * log.arrays.rewards[rounds]
     gaps = earned.sum(axis=1).max() - earned.sum(axis=1)
     errors = np.sqrt(np.square(earned[np.argmin(gaps)] - earned).sum(axis=1))
     return STRENGTHS[int(np.argmax(gaps <= errors))]
-
-
-def _scores(objective: Objective, coefs: Floats, rounds: Ints) -> Floats:
-    """u min{M, π(a_t | x_t) / p_t} r_t of ``rounds``, π the greedy policy of ``coefs``."""
-    log = objective.log
-    chosen = logged_action_probs(log, SoftmaxPolicy(coefs, log.joint), rounds, greedy=True)
-    ratios = np.minimum(objective.clip, chosen / log.arrays.propensities[rounds])
-    return np.asarray(objective.weights[rounds] * ratios * log.arrays.rewards[rounds])
 
 
 @dataclass(frozen=True)
@@ -228,11 +222,9 @@ class SoftmaxLearner(Params):
 
     def _checked_weights(self, log: BanditLog, weights: npt.ArrayLike | None) -> Floats:
         require(self.clip > 0, f"clip must be positive; got {self.clip}.")
-        require(self.temperature >= 0, f"temperature must be at least 0; got {self.temperature}.")
-        require(self.l2 == "auto" or self.l2 >= 0, f'l2 must be "auto" or at least 0; got {self.l2}.')
-        strength = self.regularization
-        require(strength == "auto" or strength >= 0, f'regularization must be "auto" or at least 0; got {strength}.')
-        require(self.pooling_rounds >= 0, f"pooling_rounds must be at least 0; got {self.pooling_rounds}.")
+        for name, auto in (("temperature", False), ("l2", True), ("regularization", True), ("pooling_rounds", False)):
+            value, choices = getattr(self, name), '"auto" or ' if auto else ""
+            require((auto and value == "auto") or value >= 0, f"{name} must be {choices}at least 0; got {value}.")
         valid = self.steepness == "auto" or 0 < self.steepness < np.inf
         require(valid, f'steepness must be "auto" or positive; got {self.steepness}.')
         require_count("max_iterations", self.max_iterations)

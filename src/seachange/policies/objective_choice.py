@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import stdtrit
 
-from seachange.engine import Stage, stage
+from seachange.engine import stage
 from seachange.errors import SeachangeWarning
 from seachange.log.bandit_log import BanditLog, require_propensities
 from seachange.log.clusters import Clusters
@@ -27,8 +27,8 @@ from seachange.policies.learners import (
     require_choices,
 )
 from seachange.policies.per_state import policies_of
-from seachange.policies.reward_models import RewardModel, fit_rewards, folds_of, reward_kind
-from seachange.protocols import Floats, Policy
+from seachange.policies.reward_models import Fold, RewardModel, fit_rewards, folds_of, reward_kind
+from seachange.protocols import Floats
 from seachange.registry import LEARNERS
 
 Learner = SoftmaxLearner | DMLearner
@@ -131,15 +131,28 @@ def choose_objective(
     require_count("n_folds", n_folds)
     require(n_folds >= 2, "n_folds must be at least 2, to compare objectives on held-out time.")
     require_propensities(log, "choosing an objective (DMLearner needs none)")
+    learners: dict[str, Learner] = {}
+    values: dict[str, Floats] = {}
     with stage("Choosing the objective") as progress:
-        trial = _Trial(log, membership, n_folds, progress)
-        trial.add(sensible_candidates(log) if candidates is None else candidates)
+        folds, kind = folds_of(log, membership.sum(axis=1), n_folds), reward_kind(log, "auto")
+        models = [fit_rewards(log, fold.without(membership), "auto", kind) for fold in folds]
+
+        def add(more: dict[str, Learner]) -> None:
+            learners.update(more)
+            for name, learner in more.items():
+                progress.expect(len(learners) * len(folds), step=1.0, detail=name)
+                values[name] = np.zeros(len(log))
+                for fold, of_fold in zip(folds, models, strict=True):
+                    values[name][fold.span] += _held_out_values(log, membership, fold, learner, of_fold)
+                    progress.advance()
+
+        add(sensible_candidates(log) if candidates is None else candidates)
         if candidates is None:
-            chosen = trial.choice.chosen
-            trial.add(variants(chosen, trial.learners[chosen], log))
-    choice = trial.choice
-    trial.warn_if_below_log(choice.candidates[0])
-    return copy(trial.learners[choice.chosen]), choice
+            chosen = _choice(log, membership, values, len(folds)).chosen
+            add(variants(chosen, learners[chosen], log))
+    choice = _choice(log, membership, values, len(folds))
+    _warn_if_below_log(log, membership, values[choice.candidates[0].name])
+    return copy(learners[choice.chosen]), choice
 
 
 def variants(name: str, learner: Learner, log: BanditLog) -> dict[str, Learner]:
@@ -154,77 +167,47 @@ def variants(name: str, learner: Learner, log: BanditLog) -> dict[str, Learner]:
     return candidates | {f"{name}, not rescaled": replace(learner, steepness=1.0)}
 
 
-class _Trial:
-    """Candidates on the same held-out blocks."""
-
-    def __init__(self, log: BanditLog, membership: Floats, n_folds: int, progress: Stage) -> None:
-        self.progress = progress
-        self.log, self.membership, self.clusters = log, membership, Clusters(log)
-        self.folds = folds_of(log, membership.sum(axis=1), n_folds)
-        self.learners: dict[str, Learner] = {}
-        self.values: dict[str, Floats] = {}
-        kind = reward_kind(log, "auto")
-        self.models = [fit_rewards(log, fold.without(membership), "auto", kind) for fold in self.folds]
-
-    def add(self, learners: dict[str, Learner]) -> None:
-        """Estimate the held-out values of more candidates."""
-        total = sum(map(_effort, [*self.learners.values(), *learners.values()])) * len(self.folds)
-        for name, learner in learners.items():
-            self.progress.expect(total, step=_effort(learner), detail=name)
-            values = np.zeros(len(self.log))
-            for fold, models in zip(self.folds, self.models, strict=True):
-                outside = np.ascontiguousarray(fold.without(self.membership).T)
-                with warnings.catch_warnings():
-                    # Warnings come when the chosen learner learns from the whole log.
-                    warnings.simplefilter("ignore", SeachangeWarning)
-                    policies = policies_of(self.log, list(outside), learner)
-                for z, (policy, model) in enumerate(zip(policies, models, strict=True)):
-                    share = self.membership[fold.span, z] * fold.inside
-                    values[fold.span] += share * _doubly_robust(self.log[fold.span], policy, model)
-                self.progress.advance(_effort(learner))
-            self.learners[name], self.values[name] = learner, values
-
-    @property
-    def choice(self) -> Choice:
-        """The candidates so far, and which one to use."""
-        total, best = self.membership.sum(), max(self.values.values(), key=np.sum)
-        candidates = []
-        for name, values in self.values.items():
-            gaps = self.clusters.sums(best - values)
-            error = float(np.sqrt(len(gaps)) * gaps.std() / total)
-            candidates.append(Candidate(name, float(values.sum() / total), float(gaps.sum() / total), error))
-        chosen = next(each.name for each in candidates if each.gap <= each.gap_error)
-        return Choice(chosen, tuple(sorted(candidates, key=lambda each: each.gap)), len(self.folds))
-
-    def warn_if_below_log(self, best: Candidate) -> None:
-        """Warn if even the best candidate clearly earns less than the log did."""
-        total = self.membership.sum()
-        earned = self.membership.sum(axis=1) * self.log.arrays.rewards
-        losses = self.clusters.sums(earned - self.values[best.name])
-        if len(losses) < 2:
-            return
-        loss, error = float(losses.sum() / total), float(np.sqrt(len(losses)) * losses.std(ddof=1) / total)
-        if loss > stdtrit(len(losses) - 1, LOSS_CONFIDENCE) * error > 0:
-            warnings.warn(
-                f"the learned policy earns less than the log did: {best.value:.4g} per round on held-out time, against "
-                f"{earned.sum() / total:.4g} in the log ({loss:.2g} ± {error:.2g} less). The logging policy may use "
-                "information that is not in this log: log that too, or keep the current policy.",
-                SeachangeWarning,
-                stacklevel=4,
-            )
+def _held_out_values(
+    log: BanditLog, membership: Floats, fold: Fold, learner: Learner, models: list[RewardModel]
+) -> Floats:
+    """(m,) y_t for the rounds of the fold's span; 0 outside the fold."""
+    with warnings.catch_warnings():
+        # Warnings come when the chosen learner learns from the whole log.
+        warnings.simplefilter("ignore", SeachangeWarning)
+        policies = policies_of(log, list(np.ascontiguousarray(fold.without(membership).T)), learner)
+    part, values = log[fold.span], np.zeros(len(fold.inside))
+    for policy, model, share in zip(policies, models, membership[fold.span].T, strict=True):
+        probs, rounds = policy.predict_proba(part.contexts, part.action_mask), np.arange(len(part))
+        predicted = np.broadcast_to(model.predict(part), probs.shape)
+        ratios = np.minimum(probs[rounds, part.arrays.actions] / part.arrays.propensities, MAX_WEIGHT)
+        residuals = part.arrays.rewards - predicted[rounds, part.arrays.actions]
+        values += share * fold.inside * (np.einsum("ta,ta->t", probs, predicted) + ratios * residuals)
+    return values
 
 
-def _effort(learner: Learner) -> float:
-    """Rough learning time relative to the direct method; used only for the progress display."""
-    if isinstance(learner, DMLearner | CrossEntropyLearner):
-        return 1.0
-    return 5.0 if isinstance(learner, DRLearner) else 2.0
+def _choice(log: BanditLog, membership: Floats, values: dict[str, Floats], n_blocks: int) -> Choice:
+    total, best, clusters = membership.sum(), max(values.values(), key=np.sum), Clusters(log)
+    candidates = []
+    for name, each in values.items():
+        gaps = clusters.sums(best - each)
+        error = float(np.sqrt(len(gaps)) * gaps.std() / total)
+        candidates.append(Candidate(name, float(each.sum() / total), float(gaps.sum() / total), error))
+    chosen = next(each.name for each in candidates if each.gap <= each.gap_error)
+    return Choice(chosen, tuple(sorted(candidates, key=lambda each: each.gap)), n_blocks)
 
 
-def _doubly_robust(log: BanditLog, policy: Policy, model: RewardModel) -> Floats:
-    """(n,) each round's doubly robust contribution to the value of ``policy``."""
-    probs, rounds = policy.predict_proba(log.contexts, log.action_mask), np.arange(len(log))
-    predicted = np.broadcast_to(model.predict(log), probs.shape)
-    ratios = np.minimum(probs[rounds, log.arrays.actions] / log.arrays.propensities, MAX_WEIGHT)
-    residuals = log.arrays.rewards - predicted[rounds, log.arrays.actions]
-    return np.asarray(np.einsum("ta,ta->t", probs, predicted) + ratios * residuals)
+def _warn_if_below_log(log: BanditLog, membership: Floats, values: Floats) -> None:
+    """Warn if even the best candidate, with these ``values``, clearly earns less than the log did."""
+    total, earned = membership.sum(), membership.sum(axis=1) * log.arrays.rewards
+    losses = Clusters(log).sums(earned - values)
+    if len(losses) < 2:
+        return
+    loss, error = float(losses.sum() / total), float(np.sqrt(len(losses)) * losses.std(ddof=1) / total)
+    if loss > stdtrit(len(losses) - 1, LOSS_CONFIDENCE) * error > 0:
+        warnings.warn(
+            f"the learned policy earns less than the log did: {values.sum() / total:.4g} per round on held-out time, "
+            f"against {earned.sum() / total:.4g} in the log ({loss:.2g} ± {error:.2g} less). The logging policy may "
+            "use information that is not in this log: log that too, or keep the current policy.",
+            SeachangeWarning,
+            stacklevel=4,
+        )

@@ -39,12 +39,10 @@ class PolicySet:
 
     def advice(self, contexts: npt.ArrayLike, action_mask: npt.ArrayLike | None = None) -> Floats:
         """(n, L, K): every state's distribution over actions."""
-        first = self.policies[0]
-        if isinstance(first, SoftmaxPolicy) and all(
-            isinstance(policy, SoftmaxPolicy) and policy.joint == first.joint for policy in self.policies
-        ):
-            coefs = np.stack([policy.coefs for policy in self.policies])  # type: ignore[attr-defined]
-            return advice_of(coefs, first.joint, contexts, action_mask)
+        linear = [policy for policy in self.policies if isinstance(policy, SoftmaxPolicy)]
+        if len(linear) == len(self) and all(policy.joint == linear[0].joint for policy in linear):
+            coefs = np.stack([policy.coefs for policy in linear])
+            return advice_of(coefs, linear[0].joint, contexts, action_mask)
         return np.stack([policy.predict_proba(contexts, action_mask) for policy in self.policies], axis=1)
 
 
@@ -83,12 +81,9 @@ def policies_of(log: BanditLog, memberships: Sequence[Floats], learner: PolicyLe
     policies: list[Policy] = []
     with stage("Learning the policies", len(memberships) + 1) as learning:
         pooled = copy(learner).fit(log, np.sum(memberships, axis=0)) if pools or any(empty) else None
+        toward = (pooled,) if pools else ()
         for is_empty, weights in zip(empty, memberships, strict=True):
             learning.advance()
-            if is_empty:
-                policies.append(pooled.policy_)  # type: ignore[union-attr]
-            elif pools:
-                policies.append(copy(learner).fit(log, weights, pooled).policy_)  # type: ignore[call-arg]
-            else:
-                policies.append(copy(learner).fit(log, weights).policy_)
+            learned = pooled if is_empty else copy(learner).fit(log, weights, *toward)
+            policies.append(learned.policy_)  # type: ignore[union-attr]
     return tuple(policies)

@@ -25,9 +25,9 @@ class RewardModel:
     coefs: Floats  # (B, D)
     kind: RewardKind = "gaussian"
 
-    def predict(self, log: BanditLog) -> Floats:
-        """r̂(x_t, a) of every round and action: (n, K), or (1, K) for a log without contexts."""
-        scores = np.ascontiguousarray(modeled_rewards(log.arrays.rows, self.coefs), dtype=np.float64)
+    def predict(self, log: BanditLog, rounds: Bools | slice = slice(None)) -> Floats:
+        """r̂(x_t, a) of all ``rounds`` and actions: (n, K), or (1, K) for a log without contexts."""
+        scores = np.ascontiguousarray(modeled_rewards(log.arrays.rows[rounds], self.coefs), dtype=np.float64)
         return np.asarray(expit(scores)) if self.kind == "bernoulli" else scores
 
 
@@ -135,12 +135,13 @@ def cross_fitted(
         inside = fold.inside if needed is None else fold.inside & needed[fold.span]
         if kind == "bernoulli":
             coefs = click_fit(log, log.scales, seen, click_center(log, seen), whole.ridge, start=whole.coefs).coefs
-            rows = held_out.arrays.rows
-            if len(rows) > 1 and log.disk is None and not inside.all():
-                predicted[fold.span][inside] = expit(modeled_rewards(rows[inside], coefs))
-                continue
-            modeled = expit(modeled_rewards(rows, coefs))
+            model = RewardModel(coefs, "bernoulli")
         else:
-            modeled = fit_rewards(log, seen[:, None], ridge)[0].predict(held_out)
-        predicted[fold.span][inside] = np.broadcast_to(modeled, (len(held_out), log.n_actions))[inside]
+            (model,) = fit_rewards(log, seen[:, None], ridge)
+        if len(held_out.arrays.rows) > 1 and log.disk is None and not inside.all():
+            predicted[fold.span][inside] = model.predict(held_out, inside)
+        else:
+            predicted[fold.span][inside] = np.broadcast_to(model.predict(held_out), (len(inside), log.n_actions))[
+                inside
+            ]
     return predicted

@@ -12,7 +12,7 @@ from scipy.optimize import linprog
 from scipy.sparse import coo_array
 
 from seachange.engine import one_thread
-from seachange.errors import LogError, ModelFileError, ParameterError, SeachangeWarning
+from seachange.errors import LogError, ModelFileError, SeachangeWarning
 from seachange.log.bandit_log import BanditLog, require_propensities
 from seachange.log.joint_features import JointFeatures
 from seachange.params import Auto, Params, require
@@ -66,13 +66,11 @@ class TabularPolicy:
 
     def _rows(self, contexts: Floats, mask: Bools) -> tuple[Ints, Bools]:
         """(n,) rows of the table, and whether the context is in it."""
-        known, given = _numbered(self.contexts, contexts)
         # Of a context's rows, the widest mask comes last.
         by_width = np.argsort(self.masks.sum(axis=1), kind="stable")
-        widest = _last_index(known[by_width], given)
-        rows = np.where(widest >= 0, by_width[widest], -1)
-        exact = _last_index(*_numbered(np.column_stack([known, self.masks]), np.column_stack([given, mask])))
-        return np.where(exact >= 0, exact, np.maximum(rows, 0)), rows >= 0
+        widest = _last_match(self.contexts[by_width], contexts)
+        exact = _last_match(np.column_stack([self.contexts, self.masks]), np.column_stack([contexts, mask]))
+        return np.where(exact >= 0, exact, by_width[widest]), widest >= 0
 
 
 class Situations(NamedTuple):
@@ -86,13 +84,11 @@ class Situations(NamedTuple):
 def situations_of(log: BanditLog) -> Situations:
     """The distinct pairs of a context and a set of available actions."""
     contexts = flattened(log.contexts, len(log))
-    if not log.masked:
-        distinct, indices = np.unique(contexts, axis=0, return_inverse=True)
-        return Situations(distinct, np.ones((len(distinct), log.n_actions), dtype=bool), indices.ravel())
+    mask = np.broadcast_to(log.arrays.mask, (len(log), log.n_actions))
     _, of_context = np.unique(contexts, axis=0, return_inverse=True)
-    keys = np.column_stack([of_context.ravel(), log.arrays.mask]).astype(np.int64)
+    keys = np.column_stack([of_context.ravel(), *(mask.T if log.masked else ())])
     _, first, indices = np.unique(keys, axis=0, return_index=True, return_inverse=True)
-    return Situations(contexts[first], log.arrays.mask[first], indices.ravel())
+    return Situations(contexts[first], mask[first], indices.ravel())
 
 
 def flattened(contexts: Floats, n: int) -> Floats:
@@ -102,17 +98,13 @@ def flattened(contexts: Floats, n: int) -> Floats:
     return np.ascontiguousarray(contexts.reshape(n, int(np.prod(contexts.shape[1:]))) + np.zeros((), contexts.dtype))
 
 
-def _numbered(table: npt.NDArray[Any], rows: npt.NDArray[Any]) -> tuple[Ints, Ints]:
-    """Numbers for the rows of both arrays, equal if the rows are."""
-    _, same = np.unique(np.concatenate([table, rows]), axis=0, return_inverse=True)
-    return same.ravel()[: len(table)], same.ravel()[len(table) :]
-
-
-def _last_index(table: Ints, numbers: Ints) -> Ints:
-    """(n,) the last place of each number in ``table``; -1 if it is not there."""
-    indices = np.full(max(table.max(initial=0), numbers.max(initial=0)) + 1, -1)
-    indices[table] = np.arange(len(table))
-    return np.asarray(indices[numbers])
+def _last_match(table: npt.NDArray[Any], rows: npt.NDArray[Any]) -> Ints:
+    """(n,) the last row of ``table`` that equals each of ``rows``; -1 if none does."""
+    _, numbers = np.unique(np.concatenate([table, rows]), axis=0, return_inverse=True)
+    known, given = np.split(numbers.ravel(), [len(table)])
+    indices = np.full(numbers.max(initial=0) + 1, -1)
+    indices[known] = np.arange(len(table))
+    return np.asarray(indices[given])
 
 
 def restricted(probs: Floats, mask: Bools) -> Floats:
@@ -146,29 +138,21 @@ class TabularLearner(Params):
         """Learn ``policy_`` and ``optimum_``, its value per round; round t has weight ``weights[t]``."""
         self._check(log)
         counts, situations = checked_weights(log, weights), situations_of(log)
-        require(
-            situations.masks.size <= MAX_CELLS,
-            f"TabularLearner needs few distinct contexts; the log has {len(situations.masks):,} in {len(log):,} "
-            "rounds. Round or group the contexts, or learn a softmax policy (IPSLearner, DRLearner).",
-        )
-        if situations.masks.size > max(len(log), log.n_actions):
-            warnings.warn(
-                f"a table of {len(situations.masks):,} contexts and {log.n_actions} actions has more cells than the "
-                f"{len(log):,} rounds can fill and will overfit. Group contexts, or learn a softmax policy.",
-                SeachangeWarning,
-                stacklevel=2,
-            )
+        n_contexts, n_cells, n = len(situations.masks), situations.masks.size, len(log)
+        advice = "Group contexts, or learn a softmax policy (IPSLearner, DRLearner)."
+        rule = f"TabularLearner needs few distinct contexts; the log has {n_contexts:,} in {n:,} rounds."
+        require(n_cells <= MAX_CELLS, f"{rule} {advice}")
+        if n_cells > max(n, log.n_actions):
+            problem = f"a table of {n_contexts:,} contexts and {log.n_actions} actions will overfit {n:,} rounds."
+            warnings.warn(f"{problem} {advice}", SeachangeWarning, stacklevel=2)
         if self.clip is not None and self.objective != "dm":
             warn_about_clipping(log, counts, self.clip, stacklevel=3)
         program = self._program(log, counts, situations)
-        anywhere = np.ones((1, log.n_actions), dtype=bool), np.zeros(len(log), dtype=np.int64)
         # For unseen contexts: the best policy that ignores the context.
-        fallback = self._program(log, counts, Situations(situations.contexts[:1, :0], *anywhere), pooled=True).solve()[
-            0
-        ]
-        probs = program.solve()
+        rounds, mask = np.zeros(len(log), dtype=np.int64), np.ones((1, log.n_actions), dtype=bool)
+        (fallback,) = self._program(log, counts, Situations(np.empty((1, 0)), mask, rounds), pooled=True).solve()
+        probs, idle = program.solve(), program.indifferent
         self.optimum_ = program.value(probs)
-        idle = program.indifferent
         probs[idle] = restricted(fallback, situations.masks[idle])
         self.policy_ = TabularPolicy(situations.contexts, situations.masks, probs, fallback, log.joint)
         return self
@@ -177,18 +161,14 @@ class TabularLearner(Params):
         known = ("ips", "dm", "dr")
         require(self.objective in known, f"objective must be one of {', '.join(known)}; got {self.objective!r}.")
         require(self.clip is None or self.clip > 0, f"clip must be positive or None; got {self.clip}.")
-        require(
-            self.max_ratio is None or self.max_ratio >= 1,
-            f"max_ratio must be None or at least 1 (1 allows only the logging policy); got {self.max_ratio}.",
-        )
+        rule = f"max_ratio must be None or at least 1 (1 allows only the logging policy); got {self.max_ratio}."
+        require(self.max_ratio is None or self.max_ratio >= 1, rule)
         require_choices(log)
         if self.objective != "dm":
             require_propensities(log, 'TabularLearner (objective="dm" needs none)')
-        require(
-            self.max_ratio is None or log.logging_probs is not None,
-            "max_ratio needs the whole logging distribution, and this log has none. Pass logging_probs, or estimate "
-            "them: log.with_propensities(sc.estimate_logging_probs(log), estimated=True).",
-        )
+        rule = "max_ratio needs the whole logging distribution, and this log has none. Pass logging_probs, or estimate "
+        rule += "them: log.with_propensities(sc.estimate_logging_probs(log), estimated=True)."
+        require(self.max_ratio is None or log.logging_probs is not None, rule)
 
     def _program(self, log: BanditLog, counts: Floats, situations: Situations, pooled: bool = False) -> _Program:
         n_cells, total = situations.masks.size, float(counts.sum())
@@ -208,7 +188,12 @@ class TabularLearner(Params):
             np.minimum.at(least, situations.of_round, log.logging_probs)
             logging = log.logging_probs.mean(axis=0)[None] if pooled else least
             caps = np.minimum(caps, self.max_ratio * logging.ravel())
-            _require_feasible(caps.reshape(situations.masks.shape), self.max_ratio)
+            sums = caps.reshape(situations.masks.shape).sum(axis=1)
+            row, infeasible = int(sums.argmin()), sums < 1 - 1e-9
+            enough = f"at least {self.max_ratio / sums[row]:.3g}" if sums[row] > 0 else "infinity"
+            rule = f"max_ratio={self.max_ratio:g} allows no policy if the logging policy differs between rounds of one "
+            rule += f"context, as in context {row} of the table ({int(infeasible.sum())} in all). Use {enough}, or "
+            require(not infeasible.any(), f"{rule}add context that distinguishes those rounds.")
         groups, slopes = np.empty((2, 0)), np.empty(0)
         if self.objective != "dm":
             limits = (np.inf if self.clip is None else self.clip) * log.propensities
@@ -274,15 +259,3 @@ class _Program:
         """The objective at a policy."""
         clipped = np.minimum(self.limits, probs.ravel()[self.cells])
         return float(np.sum(self.gains * probs) + self.slopes @ clipped)
-
-
-def _require_feasible(caps: Floats, max_ratio: float) -> None:
-    sums = caps.sum(axis=1)
-    if (sums < 1 - 1e-9).any():
-        row = int(sums.argmin())
-        enough = f"at least {max_ratio / sums[row]:.3g}" if sums[row] > 0 else "infinity"
-        raise ParameterError(
-            f"max_ratio={max_ratio:g} allows no policy if the logging policy differs between rounds of one context "
-            f"(context {row} of the table; {int((sums < 1 - 1e-9).sum())} such contexts). Use {enough}, or add context "
-            "that distinguishes those rounds."
-        )

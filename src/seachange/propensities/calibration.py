@@ -12,7 +12,7 @@ from seachange.log.bandit_log import BanditLog, require_rounds
 from seachange.log.validation import require_probabilities
 from seachange.params import require_count, table_of
 from seachange.propensities.estimation import ChoiceModel, ChoiceSample
-from seachange.protocols import Bools, Floats
+from seachange.protocols import Bools, Floats, Ints
 
 REACH = 1.959963984540054  # normal quantile of 95% intervals
 SHOWN = 10  # actions printed in a report
@@ -92,11 +92,9 @@ def propensity_report(log: BanditLog, probs: npt.ArrayLike, *, bins: int = 10) -
     require_rounds(log, "a propensity report")
     require_count("bins", bins)
     given = np.asarray(probs, dtype=np.float64)
-    if given.shape != (len(log), log.n_actions):
-        raise LogError(
-            f"a propensity report needs the whole logging distribution, shape ({len(log)}, {log.n_actions}); "
-            f"got {given.shape}. Estimate it with sc.estimate_logging_probs."
-        )
+    if given.shape != (expected := (len(log), log.n_actions)):
+        rule = f"a propensity report needs the whole logging distribution, shape {expected}; got {given.shape}."
+        raise LogError(f"{rule} Estimate it with sc.estimate_logging_probs.")
     sample = ChoiceSample(log, np.arange(len(log)))
     taken = given[sample.rounds, log.actions]
     require_probabilities(taken, given)
@@ -120,23 +118,21 @@ def propensity_report(log: BanditLog, probs: npt.ArrayLike, *, bins: int = 10) -
 
 
 def _reliability(probs: Floats, hits: Bools, n_bins: int) -> tuple[ReliabilityBin, ...]:
-    ordered = np.sort(probs)
-    mass = np.cumsum(ordered)
+    order = np.argsort(probs, kind="stable")
+    ordered, mass = probs[order], np.cumsum(probs[order])
     cuts = np.searchsorted(mass, mass[-1] * np.arange(1, n_bins) / n_bins)
-    edges = np.unique(ordered[np.minimum(cuts, len(ordered) - 1)])
-    bin_of = np.searchsorted(edges, probs, side="left")  # equal propensities share a bin
-    counts = np.bincount(bin_of, minlength=len(edges) + 1)
-    sums, taken = np.bincount(bin_of, probs, len(counts)), np.bincount(bin_of, hits, len(counts))
-    rows = []
-    for i in np.flatnonzero(counts):
-        members, share = probs[bin_of == i], taken[i] / counts[i]
-        low, high = wilson_interval(np.asarray(share), np.asarray(counts[i], np.float64), REACH)
-        ends, limits = (float(members.min()), float(members.max())), (max(float(low), 0.0), min(float(high), 1.0))
-        rows.append(ReliabilityBin(*ends, int(counts[i]), float(sums[i] / counts[i]), float(share), *limits))
-    return tuple(rows)
+    # Equal propensities share a bin.
+    ends = np.searchsorted(ordered, ordered[np.minimum(cuts, len(ordered) - 1)], side="right")
+    starts = np.unique(np.concatenate([[0], ends[ends < len(ordered)]]))
+    counts = np.diff(starts, append=len(ordered))
+    predicted, observed = (np.add.reduceat(each, starts) / counts for each in (ordered, hits[order].astype(float)))
+    low, high = wilson_interval(observed, counts, REACH)
+    columns = (ordered[starts], ordered[starts + counts - 1], counts, predicted, observed)
+    limits = (np.maximum(low, 0.0), np.minimum(high, 1.0))
+    return tuple(ReliabilityBin(*row) for row in zip(*(each.tolist() for each in (*columns, *limits)), strict=True))
 
 
-def wilson_interval(shares: Floats, counts: Floats, z: float) -> tuple[Floats, Floats]:
+def wilson_interval(shares: Floats, counts: Floats | Ints, z: float) -> tuple[Floats, Floats]:
     """Intervals for shares of ``counts`` trials, ``z`` the normal quantile."""
     center = (shares + z**2 / (2 * counts)) / (1 + z**2 / counts)
     half = z * np.sqrt(shares * (1 - shares) / counts + z**2 / (4 * counts**2)) / (1 + z**2 / counts)

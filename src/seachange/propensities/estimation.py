@@ -142,23 +142,20 @@ class ChoiceModel:
     frequencies: Floats  # (K,)
     means: Floats  # (d,)
     scales: Floats  # (d,)
-    intercepts: Floats  # (K,) b
-    slopes: Floats  # (K, d), or (1, d) if actions have their own features
+    coefs: Floats  # b (K,), followed by θ: (K, d), or (1, d) if actions have their own features, flattened
 
     @classmethod
     def plain(cls, sample: ChoiceSample, prior: RatePrior) -> Self:
         """The model of frequencies alone, shrunk by ``prior``."""
-        joint = sample.log.joint
-        means, scales = sample.feature_moments()
-        slopes = np.zeros((joint.shape[0], joint.n_features))
-        rates = prior.means(sample.taken, sample.shown)
+        (means, scales), rates = sample.feature_moments(), prior.means(sample.taken, sample.shown)
         # Scaled so that the expected number of rounds is right.
         frequencies = rates * (len(sample) / (rates @ sample.shown) if len(sample) else 1.0)
-        return cls(frequencies, means, scales, np.zeros(joint.n_actions), slopes)
+        n_slopes = sample.log.joint.shape[0] * sample.log.joint.n_features
+        return cls(frequencies, means, scales, np.zeros(len(frequencies) + n_slopes))
 
     def without_contexts(self) -> ChoiceModel:
         """The frequencies that the model is based on."""
-        return replace(self, intercepts=np.zeros_like(self.intercepts), slopes=np.zeros_like(self.slopes))
+        return replace(self, coefs=np.zeros_like(self.coefs))
 
     def fit(self, sample: ChoiceSample, ridge: float, chance: Floats | float = 1.0) -> ChoiceModel:
         """Maximize Σ_t log π_0(a_t | x_t) - (ridge / 2) (|θ|² + |b|²), starting here; ``ridge`` is in rounds.
@@ -171,53 +168,46 @@ class ChoiceModel:
 
         if len(sample) == 0 or sample.log.n_actions == 1:
             return self
-        surplus = np.zeros(len(self.intercepts) + self.slopes.size)
-        surplus[: len(self.intercepts)] = chance * (sample.taken - self.frequencies * sample.shown)
+        surplus = np.zeros_like(self.coefs)
+        surplus[: len(self.frequencies)] = chance * (sample.taken - self.frequencies * sample.shown)
 
         def descend(flat: Floats) -> tuple[float, Floats]:
-            loss, slope = self._with(flat)._loss(sample)
+            loss, slope = replace(self, coefs=flat)._loss(sample)
             loss, slope = loss + float(surplus @ flat), slope + surplus
             return (loss + ridge / 2 * float(flat @ flat)) / len(sample), (slope + ridge * flat) / len(sample)
 
-        start = np.concatenate([self.intercepts, self.slopes.ravel()])
         options = {"maxiter": 300, "ftol": 1e-9, "gtol": 1e-5}
         with one_thread():
-            result = minimize(descend, start, jac=True, method="L-BFGS-B", options=options)
-        return self._with(result.x)
+            result = minimize(descend, self.coefs, jac=True, method="L-BFGS-B", options=options)
+        return replace(self, coefs=result.x)
 
     def probs(self, sample: ChoiceSample) -> Floats:
         """(m, K) π_0(a | x_t)."""
-        (rows, mask, *_), probs = sample.log.arrays, np.empty((len(sample), len(self.intercepts)))
+        (rows, mask, *_), probs = sample.log.arrays, np.empty((len(sample), len(self.frequencies)))
         choice_probs(rows, mask, sample.rounds, *self._raw(sample), probs)
         return probs
 
     def chance(self, sample: ChoiceSample) -> Floats:
         """(K,) Σ_t π (1 - π) over Σ_t f (1 - f): the share of an action's variance that contexts leave to chance."""
-        left, total = (model._variances(sample) for model in (self, self.without_contexts()))
+        left, total = np.zeros_like(self.frequencies), np.zeros_like(self.frequencies)
+        for rounds in sample.parts(max(CELLS // len(total), 1)):
+            for variances, model in ((left, self), (total, self.without_contexts())):
+                probs = model.probs(ChoiceSample(sample.log, rounds))
+                variances += (probs * (1 - probs)).sum(axis=0)
         return np.asarray(np.minimum(left / np.maximum(total, np.finfo(float).tiny), 1.0))
 
     def log_loss(self, sample: ChoiceSample) -> float:
         """Σ_t -log π_0(a_t | x_t)."""
         return self._loss(sample)[0]
 
-    def _variances(self, sample: ChoiceSample) -> Floats:
-        """(K,) Σ_t π_0(a | x_t) (1 - π_0(a | x_t))."""
-        total = np.zeros(len(self.intercepts))
-        for rounds in sample.parts(max(CELLS // len(total), 1)):
-            probs = self.probs(ChoiceSample(sample.log, rounds))
-            total += (probs * (1 - probs)).sum(axis=0)
-        return total
-
-    def _with(self, flat: Floats) -> ChoiceModel:
-        n_actions = len(self.intercepts)
-        return replace(self, intercepts=flat[:n_actions], slopes=flat[n_actions:].reshape(self.slopes.shape))
-
     def _raw(self, sample: ChoiceSample) -> tuple[Floats, Floats]:
         """Scores as base(a) + c · f(x, a) in the log's raw features, (K,) and (B, D)."""
-        base, coefs = np.log(self.frequencies) + self.intercepts, np.zeros(sample.log.joint.shape)
-        coefs[:, : len(self.means)] = self.slopes / self.scales
-        if len(self.slopes) > 1:  # otherwise all actions shift equally
-            base = base - coefs[:, : len(self.means)] @ self.means
+        (intercepts, slopes), coefs = np.split(self.coefs, [len(self.frequencies)]), np.zeros(sample.log.joint.shape)
+        features = coefs[:, : len(self.means)]
+        features[:] = slopes.reshape(features.shape) / self.scales
+        base = np.log(self.frequencies) + intercepts
+        if len(coefs) > 1:  # otherwise all actions shift equally
+            base = base - features @ self.means
         return base, coefs
 
     def _loss(self, sample: ChoiceSample) -> tuple[float, Floats]:
@@ -226,7 +216,7 @@ class ChoiceModel:
         intercepts, raw = np.zeros_like(base), np.zeros_like(coefs)
         loss = choice_sums(rows, mask, actions, sample.rounds, base, coefs, intercepts, raw)
         slopes = raw[:, : len(self.means)]
-        if len(self.slopes) > 1:
+        if len(coefs) > 1:
             slopes = slopes - intercepts[:, None] * self.means
         return float(loss), np.concatenate([intercepts, (slopes / self.scales).ravel()])
 
@@ -367,10 +357,8 @@ def _sharpness(losses: list[Callable[[float], float]]) -> float:
 
 def _warn_of_signature(log: BanditLog) -> None:
     if columns := unnamed_propensities(log):
-        problem = (
-            f"column {' and '.join(map(repr, columns))} behaves like the propensity of the action taken, and the "
-            "estimates learn from it."
-        )
+        names = " and ".join(map(repr, columns))
+        problem = f"column {names} behaves like the propensity of the action taken, and the estimates learn from it."
         fix = Fix(
             f'If it is, pass columns={{"propensity": {columns[0]!r}}}; if not, leave it out of the contexts.',
             f"If it is, pass --columns propensity={columns[0]}; if not, leave it out of the contexts.",
@@ -383,25 +371,19 @@ def _warn_of_support(log: BanditLog, propensities: Floats) -> None:
     if log.n_actions == 1:
         return
     taken, names = np.bincount(log.actions, minlength=log.n_actions), log.action_names
-    never = np.flatnonzero(taken == 0)
-    determined = float(np.mean(propensities > DETERMINED))
+    never, determined = np.flatnonzero(taken == 0), float(np.mean(propensities > DETERMINED))
     if len(never) == log.n_actions - 1:
         problem = f"only {names[int(taken.argmax())]!r} was ever taken; nothing can be learned about the others"
     elif determined > 0.5:
         problem = (
-            f"the context determines the action in {determined:.0%} of the rounds; the log has no information on the "
-            "other actions there, whatever their estimated propensities"
+            f"the context determines the action in {determined:.0%} of the rounds; other actions are unknown there"
         )
     elif len(never):
-        problem = (
-            f"{len(never)} of {log.n_actions} actions were never taken (such as {names[int(never[0])]!r}); "
-            "policies that take them cannot be evaluated"
-        )
+        some = f"{len(never)} of {log.n_actions} actions were never taken (such as {names[int(never[0])]!r})"
+        problem = f"{some}; policies that take them cannot be evaluated"
     elif not _is_table(log) and len(log) <= log.joint.size:
-        problem = (
-            f"{len(log)} rounds are too few for the {log.joint.size} coefficients of a logging policy; the estimates "
-            "rely mostly on how often actions were taken"
-        )
+        few = f"{len(log)} rounds are too few for the {log.joint.size} coefficients of a logging policy"
+        problem = f"{few}; the estimates rely mostly on how often actions were taken"
     else:
         return
     warnings.warn(f"{problem}.", SeachangeWarning, stacklevel=3)
