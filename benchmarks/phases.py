@@ -24,7 +24,7 @@ PHASES = {
     "backward": "backward",
     "regression_sums": "sums",
     "blocked_sums": "sums",
-    "short_chains": "in one",
+    "run_groups": "in one",
 }
 
 
