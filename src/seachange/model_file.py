@@ -87,7 +87,7 @@ class Provenance:
     def overlap(self, log: BanditLog) -> str | None:
         """Which part of ``log`` the model may have learned from; None if there is no sign of any."""
         if log.fingerprint() == self.fingerprint:
-            return "the model was learned from this very log"
+            return "the model was learned from this log"
         share = share_known(log, self.remembered) or 0.0
         if share > BY_CHANCE:
             return f"about {share:.0%} of these rounds are among those that the model was learned from"
@@ -100,7 +100,7 @@ class Provenance:
         if share == 0 or self.time_range is None:
             return None
         period = f"{self.time_range[0]} to {self.time_range[1]}"
-        return f"{share:.1%} of these rounds are from the time that the model was learned from ({period})"
+        return f"{share:.1%} of these rounds fall in the period of the log that the model was learned from ({period})"
 
     def knows(self, log: BanditLog) -> bool:
         """Whether ``overlap`` can detect that the model was learned from rounds of ``log``."""
@@ -167,11 +167,17 @@ def write_model(model: SwitchingModel, path: str | Path) -> None:
     require(len(text) <= MOST_MANIFEST, rule)
     small = sum(array.nbytes for array in arrays.values()) < MOST_UNPACKED // 2
     entries = {MANIFEST: text} | {f"{name}.npy": npy(arrays[name]) for name in sorted(arrays)}
-    with written_whole(path) as beside, zipfile.ZipFile(beside, "w") as archive:
-        for name, content in entries.items():
-            entry = zipfile.ZipInfo(name, EPOCH)
-            entry.create_system, entry.external_attr = 3, 0o644 << 16  # the same file on every platform
-            archive.writestr(entry, content, zipfile.ZIP_DEFLATED if small else zipfile.ZIP_STORED)
+    with written_whole(path) as beside, beside.open("wb") as file:
+        archive = zipfile.ZipFile(file, "w")
+        try:
+            for name, content in entries.items():
+                entry = zipfile.ZipInfo(name, EPOCH)
+                entry.create_system, entry.external_attr = 3, 0o644 << 16  # the same file on every platform
+                archive.writestr(entry, content, zipfile.ZIP_DEFLATED if small else zipfile.ZIP_STORED)
+            archive.close()
+        except BaseException:
+            archive.fp = None  # an interrupted archive cannot be closed, and its file is discarded
+            raise
 
 
 def read_model(path: str | Path) -> tuple[dict[str, Any], Manifest]:

@@ -116,7 +116,7 @@ def test_a_model_is_not_judged_on_what_it_learned_from(model):
     labels = sc.KnownStates(ahead.states[900:]).fit(log[900:]).predict(log[900:])
     expected = sc.evaluate(log[900:], alike.policies, ("dr",), labels=labels)[0]
     assert found.comparison.switching.estimate.value == pytest.approx(expected.value, rel=1e-9)
-    assert "learned from this very log" in words(page)
+    assert "learned from this log" in words(page)
 
 
 def test_a_log_too_short_to_learn_alike_is_refused_and_the_rest_is_told():

@@ -40,9 +40,9 @@ def test_the_log_ends_with_its_last_round(said, later):
 
 def test_held_out_rounds_are_told_at_the_top_and_where_the_figures_are(held_out):
     text, found = held_out
-    assert "Held-out rounds, relearned policies. The model was learned from this very log" in text
+    assert "Held-out rounds, relearned policies. The model was learned from this log" in text
     assert "from the first 900 rounds (60%) and evaluated on the last 600 rounds" in text
-    assert text.count("Held-out rounds 900 to 1,499, with policies relearned from the rounds before.") == 2
+    assert text.count("Held-out rounds 900 to 1,499, with policies relearned from earlier rounds.") == 2
     assert text.count("All 1,500 rounds, with this model.") == 3
     row, _ = found.comparison.diagnostics.largest_weights[0]
     assert f", in round {900 + row:,}: " in text

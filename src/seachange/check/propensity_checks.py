@@ -150,7 +150,7 @@ class PropensityChecks(Check):
             if not unnamed:
                 yield Finding(
                     "no-propensities", "warning", "The log has no propensities",
-                    f"None of the {tally.n_rounds:,} rounds says how likely its action was.",
+                    f"None of the {tally.n_rounds:,} rounds has a propensity.",
                     "If the log has them, name the column: `--columns propensity=COLUMN`. Otherwise estimate them with "
                     "--estimate-propensities, which assumes that the choice depended only on the contexts.",
                     numbers={"rounds": tally.n_rounds},
@@ -270,7 +270,7 @@ class PropensityChecks(Check):
                 yield Finding(
                     "propensity-constant", "warning", "All propensities are the same",
                     f"All propensities are {self.lowest:.4g}, but actions were not taken equally often: the mean of "
-                    f"1/p should be 1 for each action, and is {listed}.", ESTIMATE, n_off, names=off_names,
+                    f"1/p should be 1 for each action, but is {listed}.", ESTIMATE, n_off, names=off_names,
                     numbers=numbers,
                 )  # fmt: skip
                 return

@@ -197,8 +197,8 @@ def _join(parts: list[Path], sorts: bool, target: Path, *, lists: bool) -> None:
 def _notes(reasons: Counter[str], rules: set[str], sorts: bool) -> Iterator[str]:
     if count := sum(reasons[rule] for rule in BIASING):
         yield (
-            f"{count:,} rounds were removed because of their action, reward or propensity. If those are wrong more "
-            "often for some actions than for others, what is learned is biased."
+            f"{count:,} rounds were removed because of their action, reward or propensity. If "
+            "bad values are more common for some actions than for others, the model will be biased."
         )
     if "time-backwards" in rules and not sorts:
         yield "Not sorted: some timestamps are wrong, so sorting by time would misplace their rounds."

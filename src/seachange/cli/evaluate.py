@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 METHODS: tuple[Literal["replay", "dr-ns"], ...] = ("replay", "dr-ns")
 Interval = Literal["normal", "bootstrap", "bernstein", "sequence"]
-ESTIMATORS_HELP = "Use ips, snips, dm, dr, sndr, switch-dr, dr-os or mrdr; the first is the headline."
+ESTIMATORS_HELP = "Use ips, snips, dm, dr, sndr, switch-dr, dr-os or mrdr; the first one is summarized."
 Recurs = Literal["hour", "weekday", "hour of the week"]
 
 
@@ -87,7 +87,7 @@ def evaluate(
     at: Annotated[
         Any, option("TIME,…", "Predict the value at future times: 2026-02-21T12:00,…", parser=_parse_times)
     ] = "",
-    recurs: Annotated[Recurs, choice(Recurs, "Match --at by hour, weekday or 'hour of the week'.")] = "weekday",
+    recurs: Annotated[Recurs, choice(Recurs, "Compare times by hour, weekday, or hour of the week.")] = "weekday",
     interval: Annotated[
         Interval, choice(Interval, "Use normal, bootstrap, bernstein or sequence intervals.")
     ] = "normal",
@@ -96,7 +96,7 @@ def evaluate(
     ] = "",
     confidence: Confidence = 0.95,
     seed: Seed = 0,
-    force: Annotated[bool, flag("--force", help="Show numbers that the log cannot support, with the reason.")] = False,
+    force: Annotated[bool, flag("--force", help="Show estimates even if the log cannot support them.")] = False,
 ) -> None:
     """Estimate what a model would have earned on a log, with confidence intervals."""
     from seachange.analysis.comparison import IN_SAMPLE_BIAS

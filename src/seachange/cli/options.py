@@ -103,7 +103,7 @@ Confidence = Annotated[float, option("SHARE", "Set the confidence level of inter
 Seed = Annotated[int, option("N", "Set the random seed; results are reproducible.", panel=OUTPUT)]
 Force = Annotated[bool, flag("--force", help="Overwrite existing files.", panel=OUTPUT)]
 Json = Annotated[bool, flag("--json", help="Print one JSON document on stdout; text goes to stderr.", panel=OUTPUT)]
-Quiet = Annotated[bool, flag("--quiet", "-q", help="Print only errors, and the document of --json.", panel=OUTPUT)]
+Quiet = Annotated[bool, flag("--quiet", "-q", help="Print only errors and the JSON document.", panel=OUTPUT)]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,7 +19,7 @@ def states(
     console: Prose,
     given: LogInput,
     model: Annotated[
-        Path | None, typer.Argument(metavar="MODEL", help="A model whose states to show; without it, find them.")
+        Path | None, typer.Argument(metavar="MODEL", help="Show the states of this model; without it, find them.")
     ] = None,
     oracle: Annotated[Oracle, choice(Oracle, "Find states with hmm or change-point.")] = "hmm",
     states: States = "auto",

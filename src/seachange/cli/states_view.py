@@ -155,7 +155,7 @@ def _moves(summary: StatesSummary) -> RenderableType:
             targets = [", ".join(f"{i} ({to[i]:.0%})" for i in likeliest) or "-"]
         rows.append((f"state {state}", *(duration if timed else duration[:1]), *targets))
     heads = [f"→ {i}" for i in shown] + ["→ others"] * empty if wide else [] if two else ["next state"]
-    source = "from the model" if summary.oracle == "hmm" else "as counted"
+    source = "from the model" if summary.oracle == "hmm" else "counted from the segments"
     title = f"Expected duration{'' if two else ', and the state that follows'} ({source})"
     return table(title, ("", "rounds", *(("time",) if timed else ()), *heads), rows)
 

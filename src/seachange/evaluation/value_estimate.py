@@ -102,7 +102,7 @@ class IntervalRequest:
             low, high = self._interval(name, parts, value, error, weight_bound)
         if few and self.kind == "normal":
             rounds = f"Fewer than {LEAST_IN_SPREAD:.0f} effective rounds"
-            problem = f"{rounds} account for all of an estimate's spread, so normal intervals are too short."
+            problem = f"{rounds} determine an estimate's standard error, so normal intervals are too narrow."
             fix = Fix('pass interval="bootstrap"', "pass --interval bootstrap to seachange evaluate")
             warnings.warn(EstimateWarning((Reason("few rewards", problem, (fix,)),)), stacklevel=4)
         numbers = (value, error, low, high, effective, float(weights.max()))

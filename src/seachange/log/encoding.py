@@ -27,6 +27,7 @@ from seachange.log.raw import (
     RawColumn,
     RawLog,
     RawRounds,
+    Rejected,
     as_lists,
     coded,
     distinct_texts,
@@ -67,7 +68,8 @@ def log_from_raw(
         raise ParameterError(
             f"action_names must be those of features: {', '.join(features.action_names)}. Pass only one of the two."
         )
-    parts = [] if on_disk else list(raw.parts(PART_ROWS))
+    rejected = _RejectedLines()
+    parts = [] if on_disk else [rejected.taken_from(part) for part in raw.parts(PART_ROWS)]
     spec = features or fit_features(raw, raw.parts(PART_ROWS) if on_disk else parts, action_names=action_names)
     sources = _sources_in(parts)
 
@@ -77,7 +79,8 @@ def log_from_raw(
             _require_same_columns(raw, [*first, part])
             first = first or ([_without_values(part)] if len(part) else [])
             sources.update(_sources_in([part]))
-            yield BanditLog(**_encoded(raw, spec, [part], missing_rewards, on_bad_rows))
+            lines = _RejectedLines()
+            yield BanditLog(**_encoded(raw, spec, [lines.taken_from(part)], lines, missing_rewards, on_bad_rows))
 
     log = log_on_disk(encoded_parts()) if on_disk else None
     absent = [name for name in spec.sources if name not in sources] if features is not None else []
@@ -92,7 +95,7 @@ def log_from_raw(
     if n == 0:
         raise LogError("the log is empty: it needs at least one round.")
     _require_same_columns(raw, parts)
-    return BanditLog(**validation.require_rows(_encoded(raw, spec, parts, missing_rewards, on_bad_rows), n))
+    return BanditLog(**validation.require_rows(_encoded(raw, spec, parts, rejected, missing_rewards, on_bad_rows), n))
 
 
 def _sources_in(parts: Sequence[RawRounds]) -> set[str]:
@@ -122,21 +125,40 @@ def _place(raw: RawLog, part: RawRounds, row: int) -> str:
     return f"{_unit(raw)} {part.lines[row]}" + (f" of {part.source}" if part.source else "")
 
 
+class _RejectedLines:
+    """Lines that could not be read: the first one, and their number by reason. Millions of them take no memory."""
+
+    def __init__(self) -> None:
+        self.first: Rejected | None = None
+        self.reasons: Counter[str] = Counter()
+
+    def taken_from(self, part: RawRounds) -> RawRounds:
+        """Count the rejected lines of a part; the part returned no longer holds them."""
+        for line in part.rejected:
+            self.first = self.first or line
+            known = line.reason in self.reasons or len(self.reasons) < MOST_REASONS
+            self.reasons[line.reason if known else OTHER_REASONS] += 1
+        return replace(part, rejected=())
+
+
 def _encoded(
-    raw: RawLog, spec: FeatureSpec, parts: list[RawRounds], missing_rewards: bool, on_bad_rows: validation.OnBadRows
+    raw: RawLog,
+    spec: FeatureSpec,
+    parts: list[RawRounds],
+    rejected: _RejectedLines,
+    missing_rewards: bool,
+    on_bad_rows: validation.OnBadRows,
 ) -> dict[str, Any]:
     """The fields of a BanditLog, possibly without any rounds. ``parts`` lose their features on the way."""
     starts = list(accumulate((len(part) for part in parts), initial=0))
-    rejected, unit = [line for part in parts for line in part.rejected], _unit(raw)
-    if rejected and on_bad_rows == "raise":
-        one, counts = rejected[0], (len(rejected), starts[-1] + len(rejected))
+    unit = _unit(raw)
+    if rejected.first is not None and on_bad_rows == "raise":
+        one, count = rejected.first, rejected.reasons.total()
         place, value = f"{unit} {one.line} of {one.source}", repr(one.text) if one.text else ""
-        problem = validation.Problem(one.rule, one.reason, place, value, *counts, unit, validation.DROP)
-        raise validation.ProblemError(problem)
-    reasons = Counter(line.reason for line in rejected)
-    if len(reasons) > MOST_REASONS:
-        listed = dict(reasons.most_common(MOST_REASONS))
-        reasons = Counter({**listed, OTHER_REASONS: len(rejected) - sum(listed.values())})
+        counts = count, starts[-1] + count
+        raise validation.ProblemError(
+            validation.Problem(one.rule, one.reason, place, value, *counts, unit, validation.DROP)
+        )
     kind: ContextKind = "per action" if spec.pool else "shared" if spec.context_names else "none"
     joint = JointFeatures(kind, spec.n_actions, len(spec.context_names))
     shape = (spec.n_actions, joint.n_features) if spec.pool else (1, joint.n_features + 1)
@@ -172,7 +194,7 @@ def _encoded(
         return _place(raw, parts[place], row - starts[place])
 
     fields = validation.without_faults(columns, faults, on_bad_rows, where)
-    return fields | {"dropped": (*reasons.items(), *fields["dropped"]), "features": spec}
+    return fields | {"dropped": (*rejected.reasons.items(), *fields["dropped"]), "features": spec}
 
 
 def _without_values(part: RawRounds) -> RawRounds:

@@ -280,7 +280,7 @@ def _unknown_times(times: npt.NDArray[Any]) -> Bools:
 
 _REWARDS = f"rewards must be finite and at most {LARGEST:g} in size"
 _PROPENSITIES = "propensities must be in (0, 1]"
-_LOG_PROBABILITY = "Log the probability that the action was chosen with."
+_LOG_PROBABILITY = "Log the probability with which the action was chosen."
 _FIND_OUT = "First find out why: dropping rounds because of their action or reward biases what is learned."
 
 _ROWS: tuple[tuple[Any, ...], ...] = (

@@ -63,12 +63,12 @@ class Choice:
         """One or two sentences for people."""
         best = self.candidates[0]
         chosen = next(each for each in self.candidates if each.name == self.chosen)
-        why = "highest held-out value"
+        why = "the highest held-out value"
         if chosen is not best:
-            why = f"simplest within one standard error of the best, {best.name}"
+            why = f"the simplest within one standard error of the best, {best.name}"
         others = ", ".join(f"{each.name} {each.value:.4g}" for each in self.candidates if each is not chosen)
         return (
-            f"{chosen.name} ({why}): {chosen.value:.4g} per round, a doubly robust estimate over {self.n_blocks} "
+            f"{chosen.name}, {why}: {chosen.value:.4g} per round, a doubly robust estimate over {self.n_blocks} "
             f"held-out blocks of time.{f' Others: {others}.' if others else ''}"
         )
 
@@ -88,13 +88,13 @@ def sensible_candidates(log: BanditLog) -> dict[str, Learner]:
     if float(log.arrays.rewards.min()) >= 0:
         candidates["cross-entropy"] = CrossEntropyLearner()
     if reward_kind(log, "auto") == "bernoulli":
-        candidates["dm, least squares"] = DMLearner(rewards="gaussian")
+        candidates["dm (least squares)"] = DMLearner(rewards="gaussian")
     if np.prod(log.joint.shape) > np.count_nonzero(log.arrays.rewards):
         # More coefficients than rewarded rounds: objectives on weighted rewards would overfit, slowly.
         return candidates
     largest = float(1 / log.arrays.propensities.min())
     for clip in CLIPS if largest > CLIPS[1] else CLIPS[:1]:
-        suffix = f", clip {clip:g}" if largest > CLIPS[1] else ""
+        suffix = f" (clip {clip:g})" if largest > CLIPS[1] else ""
         candidates[f"ips{suffix}"] = IPSLearner(clip=clip)
         candidates[f"dr{suffix}"] = DRLearner(clip=clip)
     return candidates

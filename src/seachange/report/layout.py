@@ -151,7 +151,7 @@ def basis_of(content: ReportContent) -> Basis | None:
     text += "All values and diagnostics therefore come from policies relearned the same way from the first "
     text += f"{count_of(holdout.first_round, 'round')} ({TRAINING_SHARE:.0%}) and evaluated on {last}. States and "
     text += f"policies are those of this model, on the whole log.{_exceptions(content)}"
-    of_values = f"{span}, with policies relearned from the rounds before."
+    of_values = f"{span}, with policies relearned from earlier rounds."
     return Basis("Held-out rounds, relearned policies", text, of_values, everything)
 
 
@@ -161,7 +161,8 @@ def _exceptions(content: ReportContent) -> str:
     if comparison is None:
         return text
     if content.holdout.kind != "held out" and any(each.estimate and each.pooled for each in comparison.singles):
-        text += " Only the policy without states was learned from this log: for each block of time, from the others."
+        text += " One exception: the policy without states was learned from this log. "
+        text += "For each block of time, it was learned from the other blocks."
     if comparison.switching.estimate is not None and comparison.switching.estimate.estimator == "dr-ns":
         text += " States of this kind are found using rewards, including later ones. The deployment itself, which "
         text += "knows only earlier rewards, was therefore replayed on the log (dr-ns)."

@@ -8,7 +8,7 @@ from seachange.analysis.report_content import ReportContent
 from seachange.report.layout import MINUS, Section
 
 TEMPLATE = """
-<h2>Settings and origin</h2>
+<h2>Settings and provenance</h2>
 <dl class="pairs">
   <div><dt>State oracle</dt><dd>{{ origin.oracle }}{% for name, value in origin.oracle_settings.items() %} <code>{{ name }}={{ value }}</code>{% endfor %}</dd></div>
   <div><dt>Policy learner</dt><dd>{{ origin.learner }}{% for name, value in origin.learner_settings.items() %} <code>{{ name }}={{ value }}</code>{% endfor %}{% if origin.choice %}<br>{{ origin.choice }}{% endif %}</dd></div>
