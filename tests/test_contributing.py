@@ -163,7 +163,7 @@ def test_a_new_section_is_shown(register, case):
 
 def test_a_new_command_runs(register, tmp_path):
     register("command")
-    commands_contract.test_every_command_can_be_hushed_and_answers_in_json(("size",))
+    commands_contract.test_every_command_can_be_quiet_and_answers_in_json(("size",))
     commands_contract.test_every_line_of_help_starts_with_a_verb()
     for width in (80, 200):
         commands_contract.test_help_fits_the_terminal_and_names_every_option(("size",), width)

@@ -142,7 +142,7 @@ def test_a_page_that_shows_something_else_fails(folder):
         run_page("a page", "```sh\nseachange learn no-such-file.csv -o here.seachange\n```\n")
 
 
-def test_a_command_that_nobody_suggested_is_told():
+def test_a_command_that_nobody_suggested_is_reported():
     said = "Written: a.seachange\nNext: seachange report a.csv a.seachange -o a.html  # to look at\n      seachange …\n"
     require_suggested([("seachange learn", said), ("seachange report a.csv a.seachange -o a.html", "")])
     with pytest.raises(AssertionError):

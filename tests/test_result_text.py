@@ -36,7 +36,7 @@ def test_values_diagnostics_and_propensities_are_short(make_log):
     assert max(map(len, told)) <= 80
 
 
-def test_no_value_is_said_with_its_reason(make_log):
+def test_no_value_is_reported_with_its_reason(make_log):
     log = make_log(n=20)
     found = sc.diagnose(log, sc.DMLearner().fit(log).policy_)
     assert repr(found).startswith("Diagnostics: no estimate should be given")

@@ -216,7 +216,7 @@ def test_effects_of_features_are_of_one_deviation_and_rewards_of_clicks_are_aver
             assert contrast.here == pytest.approx(mine[1])
 
 
-def test_effects_of_raw_numbers_are_said_for_a_standard_deviation_in_their_own_unit():
+def test_effects_of_raw_numbers_are_reported_for_a_standard_deviation_in_their_own_unit():
     generator = np.random.default_rng(0)
     frame = pl.DataFrame(
         {
@@ -267,7 +267,7 @@ def test_stays_of_labels_are_counted():
     np.testing.assert_allclose(moves.leaving, [[0, 1], [1, 0]])
 
 
-def test_a_segmentation_with_p_values_and_intervals_is_told():
+def test_a_segmentation_is_shown_with_p_values_and_intervals():
     log, states = world()
     labels = labels_from_states(states, 2, log)
 

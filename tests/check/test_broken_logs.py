@@ -46,7 +46,7 @@ def test_a_finding_says_how_often_and_where_first(name, count, first):
     assert finding.places == tuple(Place("shop.csv", line) for line in first)
 
 
-def test_a_choice_without_chance_is_told_with_what_to_do():
+def test_a_choice_without_chance_is_reported_with_its_fix():
     _, log = broken_log("a deployment that took nothing but its favourites")
     [finding] = check_log(log).findings
     assert finding.title == "Choices were almost certain"

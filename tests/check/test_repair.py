@@ -106,7 +106,7 @@ def test_files_are_not_written_over_unasked(tmp_path):
     assert len(rejected_rows(tmp_path / "clean.parquet")) == 40
 
 
-def test_events_of_dsjson_that_were_written_twice_are_told_and_left_out(tmp_path):
+def test_events_of_dsjson_that_were_written_twice_are_reported_and_left_out(tmp_path):
     generator, lines = np.random.default_rng(0), []
     for t in range(300):
         first = int(generator.integers(1, 3))

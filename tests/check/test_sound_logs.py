@@ -48,7 +48,7 @@ def sparse_table(seed, n=20_000):
     )
 
 
-def test_rare_actions_small_propensities_and_money_are_no_defects():
+def test_rare_actions_small_propensities_and_money_are_not_defects():
     found = [check_log(TableLog(sparse_table(seed))).rules("warning", "error") for seed in SEEDS]
     # A few rounds with tiny propensities do outweigh the rest, where they were logged.
     assert set().union(*found) <= {"weak-support"}
@@ -60,7 +60,7 @@ def test_a_deployment_that_explores_leaves_a_sound_log(exploration):
     assert {seed: rules for seed, rules in found.items() if rules} == {}
 
 
-def test_visitors_who_are_alike_are_no_duplicates():
+def test_visitors_who_are_alike_are_not_duplicates():
     rng = np.random.default_rng(0)
     for seed in SEEDS:
         table = sound_table(seed).select("action", "reward", "propensity", pl.Series("hour", rng.integers(0, 3, 5_000)))
@@ -69,7 +69,7 @@ def test_visitors_who_are_alike_are_no_duplicates():
         assert check_log(TableLog(by_time)).rules() == {"propensity-one"}
 
 
-def test_nights_are_no_gaps():
+def test_nights_are_not_gaps():
     times = np.concatenate(
         [86_400 * day + np.sort(np.random.default_rng(day).uniform(0, 54_000, 500)) for day in range(10)]
     )

@@ -81,7 +81,7 @@ def test_a_file_that_is_not_there_is_an_error_of_ours(tmp_path):
     assert isinstance(run("check", tmp_path / "nothing.csv").exception, LogError)
 
 
-def test_names_from_a_log_are_no_markup(tmp_path):
+def test_names_from_a_log_are_not_markup(tmp_path):
     table = sound_table().rename({"device": "[red]device"})
     table = table.with_columns(action=polars.lit("[bold]") + table["action"])
     table.write_parquet(tmp_path / "log.parquet")

@@ -22,7 +22,7 @@ def shown(check, width):
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_every_finding_is_told_within_the_width(name):
+def test_every_finding_is_reported_within_the_width(name):
     check = check_log(broken_log(name)[1])
     for width in (80, 120):
         told = shown(check, width)
@@ -61,7 +61,7 @@ def test_the_document_holds_all_that_was_found(tmp_path):
     assert "biased" in told
 
 
-def test_a_context_that_moves_is_told_and_is_in_the_document():
+def test_a_context_that_moves_is_reported_and_is_in_the_document():
     table = sound_table()
     table = table.with_columns(age=table["age"] + pl.int_range(len(table), eager=True) / len(table))
     check = check_log(TableLog(table))

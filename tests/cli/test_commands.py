@@ -117,7 +117,7 @@ def test_learn_in_json_is_one_document_with_the_prose_beside_it(folder, tmp_path
     assert "held-out blocks of time" in " ".join(stderr.split())
 
 
-def test_states_that_follow_the_hour_are_told_wherever_states_are(tmp_path):
+def test_states_that_follow_the_hour_are_reported_wherever_states_are(tmp_path):
     rng, n = np.random.default_rng(0), 5 * 24 * 30
     hours = np.arange(n) / 30
     actions, morning = rng.integers(2, size=n), hours % 24 < 12

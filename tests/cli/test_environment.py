@@ -48,7 +48,7 @@ def test_a_terminal_that_is_not_utf_8_fails_no_command(folder, encoding, monkeyp
     assert "What it can support" in ended["check", "log.csv"].stdout
 
 
-def test_a_character_that_the_terminal_lacks_has_a_stand_in(folder):
+def test_characters_missing_from_the_terminal_encoding_are_replaced(folder):
     text = run(folder, "states", "log.csv", "m.seachange", **absolute(), PYTHONIOENCODING="ascii").stdout.decode(
         "ascii"
     )

@@ -37,7 +37,7 @@ def shop(tmp_path_factory):
     return path
 
 
-def test_all_that_is_in_a_model_is_said(shop):
+def test_the_whole_content_of_a_model_is_shown(shop):
     model, (said, _) = sc.load(shop), succeed("inspect", shop)
     age = model.features.shared[0]
     for told in (
@@ -84,6 +84,6 @@ def test_a_model_of_arrays_says_so(tmp_path):
     assert succeed_in_json("inspect", tmp_path / "m")[0]["features"] is None
 
 
-def test_what_is_no_model_is_an_error_that_names_the_file(tmp_path):
+def test_a_file_that_is_not_a_model_is_named(tmp_path):
     (tmp_path / "m").write_text("nothing")
     assert "is not a model file" in fail(ModelFileError, "inspect", tmp_path / "m")

@@ -38,14 +38,14 @@ WRONG_WORDS = [
 
 
 @pytest.mark.parametrize(("words", "told"), WRONG_WORDS, ids=[" ".join(words) for words, _ in WRONG_WORDS])
-def test_the_nearest_right_word_is_told(folder, words, told):
+def test_the_nearest_valid_word_is_suggested(folder, words, told):
     places = {"LOG": folder / "early.csv", "MODEL": folder / "shop.seachange"}
     message = misuse(*(places.get(word, word) for word in words))
     assert message.startswith("Error: ")
     assert told in message
 
 
-def test_an_error_of_use_is_one_line_of_a_real_command_and_a_document_where_one_is_wanted():
+def test_a_usage_error_is_one_line_or_a_json_document():
     done = in_a_shell("learn", "--colums", "a=b")
     assert done.returncode == 2
     assert done.stdout == ""
@@ -57,7 +57,7 @@ def test_an_error_of_use_is_one_line_of_a_real_command_and_a_document_where_one_
     assert f"Error: {error['message']}\n" == done.stderr
 
 
-def test_an_error_of_ours_is_a_document_where_one_is_wanted(folder):
+def test_an_error_is_a_json_document_if_asked_for(folder):
     done = in_a_shell("states", folder / "nothing.csv", "--json", "--quiet")
     assert done.returncode == 2
     error = json.loads(done.stdout)["error"]
@@ -73,7 +73,7 @@ def test_words_may_be_in_any_case(folder, tmp_path):
     succeed("evaluate", folder / "late.csv", model, "--columns", COLUMNS, "--estimators", "DR, Snips")
 
 
-def test_a_log_and_a_model_in_each_others_place_are_told(folder):
+def test_swapped_log_and_model_are_reported(folder):
     log, model = folder / "late.csv", folder / "shop.seachange"
     for command in ("evaluate", "bounds", "states"):
         message = fail(ModelFileError, command, model, log)
@@ -85,7 +85,7 @@ def test_a_log_and_a_model_in_each_others_place_are_told(folder):
     assert "is a folder; a model is one file" in fail(ModelFileError, "evaluate", log, folder)
 
 
-def test_a_file_of_nearly_that_name_is_told(folder):
+def test_a_file_of_a_similar_name_is_suggested(folder):
     assert "Did you mean 'early.csv'?" in fail(LogError, "states", folder / "erly.csv")
     assert "Did you mean 'early.csv'?" in fail(LogError, "check", folder / "early.cvs")
     message = fail(ModelFileError, "evaluate", folder / "late.csv", folder / "shp.seachange")
@@ -114,7 +114,7 @@ def test_a_full_disk_is_one_line(folder, json):
 
 @pytest.mark.skipif(os.name != "posix", reason="pipes of POSIX")
 @pytest.mark.parametrize("json", [(), ("--json",)])
-def test_nobody_reading_is_no_error_and_the_work_is_done(folder, tmp_path, json):
+def test_a_closed_pipe_is_not_an_error_and_the_work_is_done(folder, tmp_path, json):
     """As when piped to ``head``."""
     arguments = ("learn", folder / "early.csv", "-o", tmp_path / "m", "--columns", COLUMNS, "--oracle", "none", *json)
     command = [sys.executable, "-m", "seachange", *map(str, arguments), "--objective", "dm"]

@@ -99,7 +99,7 @@ class TestOnATerminal:
         assert any(re.search(r"\d:\d\d:\d\d", line) for line in lines)
 
 
-def test_what_is_no_terminal_sees_no_progress():
+def test_progress_is_shown_on_terminals_only():
     command = [sys.executable, "-c", code(3, 0.45)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=True)
     assert done.stdout == "done\n"

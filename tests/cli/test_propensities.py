@@ -33,7 +33,7 @@ def test_the_direct_method_learns_without_propensities(bare, tmp_path):
     assert sc.load(tmp_path / "m").provenance.propensity_source == "unknown"
 
 
-def test_estimates_are_shown_used_and_said_once(bare, tmp_path):
+def test_estimates_are_shown_used_and_reported_once(bare, tmp_path):
     arguments = ("--columns", WITHOUT, "--estimate-propensities")
     done = in_a_shell("learn", bare, "-o", tmp_path / "m", *arguments, "--oracle", "none", "--objective", "ips")
     assert done.returncode == 0, done.stderr

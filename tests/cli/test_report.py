@@ -32,7 +32,7 @@ def test_report_in_json_has_the_figures_of_evaluate(folder):
     assert "--seed 3" in report["origin"]["commands"][0]
 
 
-def test_report_writes_over_nothing_unless_told(folder):
+def test_report_overwrites_nothing_without_force(folder):
     target = folder / "kept.html"
     target.write_text("mine")
     files = (folder / "late.csv", folder / "shop.seachange", "-o", target, "--columns", COLUMNS)

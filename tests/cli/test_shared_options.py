@@ -29,7 +29,7 @@ def all_commands():
 
 
 @pytest.mark.parametrize("command", all_commands(), ids=" ".join)
-def test_every_command_can_be_hushed_and_answers_in_json(command):
+def test_every_command_can_be_quiet_and_answers_in_json(command):
     stdout, _ = succeed(*command, "--help")
     assert "--quiet" in stdout
     assert "--json" in stdout
@@ -99,11 +99,11 @@ def test_the_help_of_columns_names_all_roles():
         assert role in words.split("--columns")[1].split("--format")[0]
 
 
-def test_the_version_is_told():
+def test_the_version_is_printed():
     assert succeed("--version")[0] == f"seachange {sc.__version__}\n"
 
 
-def test_a_hushed_command_says_nothing_and_does_its_work(folder, tmp_path):
+def test_a_quiet_command_says_nothing_and_does_its_work(folder, tmp_path):
     arguments = ("learn", folder / "early.csv", "-o", tmp_path / "m", *QUICK, "--objective", "dm")
     assert succeed(*arguments, "--quiet") == ("", "")
     assert sc.load(tmp_path / "m").n_states == 2
@@ -112,14 +112,14 @@ def test_a_hushed_command_says_nothing_and_does_its_work(folder, tmp_path):
     assert result["n_states"] == 2
 
 
-def test_a_hushed_command_has_no_notes_but_errors(folder, tmp_path):
+def test_a_quiet_command_has_no_notes_but_errors(folder, tmp_path):
     arguments = ("states", folder / "late.csv", folder / "shop.seachange", "--columns", COLUMNS, "--oracle", "hmm")
     assert "Note: the states are the model's" in succeed(*arguments, "--states", "3")[1]
     assert succeed(*arguments, "--states", "3", "--quiet") == ("", "")
     assert "auto or a number" in misuse(*arguments, "--states", "many", "--quiet")
 
 
-def test_the_demo_can_be_hushed_and_answers_in_json(tmp_path):
+def test_the_demo_can_be_quiet_and_answers_in_json(tmp_path):
     result, stderr = succeed_in_json("demo", "--out", tmp_path / "demo", "--quiet")
     assert stderr == ""
     assert result["n_states"] == 3

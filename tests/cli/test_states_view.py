@@ -143,7 +143,7 @@ def test_an_action_that_earned_most_in_a_few_rounds_has_a_star():
     assert "* fewer than 20 rounds." in text
 
 
-def test_it_is_said_how_rounds_count(summaries):
+def test_the_weighting_of_rounds_is_shown(summaries):
     assert "Rounds are numbered from 0." in printed(summaries["none"], 80)
     dropped = printed(replace(summaries["none"], n_dropped=3), 80)
     assert "Rounds are numbered from 0, without dropped rows." in dropped
@@ -157,7 +157,7 @@ def test_a_lower_bic_of_more_states_is_explained(summaries):
     assert claim not in printed(replace(summaries["single"], evidence=replace(evidence, counts=counts[:1])), 80)
 
 
-def test_sequences_are_told_together(summaries):
+def test_sequences_are_reported_together(summaries):
     text = printed(summaries["sequences"], 80)
     assert "in 20 sequences" in text
     assert "changes on average" in text
@@ -268,7 +268,7 @@ def test_the_command_on_every_kind_of_log(kind, tmp_path):
     assert "states.png" in result.stderr
 
 
-def test_rewards_may_be_said_to_be_gaussian(tmp_path):
+def test_rewards_may_be_declared_gaussian(tmp_path):
     path = write("clicks", tmp_path / "log.parquet")
     result = run(path, "--states", "2", "--rewards", "gaussian", "--json")
     assert json.loads(result.stdout)["rewards"] == "gaussian"
@@ -288,7 +288,7 @@ def test_a_figure_is_not_written_over_another(tmp_path):
     assert run(path, "--figure", tmp_path / "states.pdf").exit_code == 2
 
 
-def test_missing_rewards_are_bad_rows_unless_they_are_said_to_be_missing(tmp_path):
+def test_missing_rewards_are_bad_rows_unless_allowed(tmp_path):
     path = write("missing", tmp_path / "log.parquet")
     result = run(path, "--states", "2")
     assert isinstance(result.exception, sc.SeachangeError)
@@ -303,7 +303,7 @@ def test_the_states_of_a_model_are_shown_whatever_the_options_for_finding_them(t
     assert "the log the model was learned from" not in result.stderr
 
 
-def test_evidence_of_another_log_is_said_to_be(tmp_path):
+def test_evidence_of_another_log_is_labeled(tmp_path):
     path = write("none", tmp_path / "log.parquet")
     sc.learn(sc.read_log(path)[:400], n_states=2).save(tmp_path / "m.seachange")
     result = run(path, tmp_path / "m.seachange", "--json", "--figure", tmp_path / "states.png")

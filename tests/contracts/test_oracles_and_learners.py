@@ -174,10 +174,10 @@ def test_an_oracle_and_a_learner_of_ones_own_are_learned_with_and_saved_once_reg
 @pytest.fixture
 def registries():
     """What a test registers is forgotten."""
-    before = [(kinds, dict(kinds._classes), list(kinds._named)) for kinds in (ORACLE_KINDS, LEARNER_KINDS)]
+    before = [(kinds, dict(kinds._classes), list(kinds.names)) for kinds in (ORACLE_KINDS, LEARNER_KINDS)]
     yield
     for kinds, classes, named_ones in before:
-        kinds._classes, kinds._named = classes, named_ones
+        kinds._classes, kinds.names = classes, named_ones
 
 
 @pytest.mark.parametrize("name", ["known", "HMMOracle", "", "chnge-point"])

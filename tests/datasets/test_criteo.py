@@ -52,7 +52,7 @@ def test_an_impression_of_the_challenge_is_a_round(written):
     assert (part.pool.names, part.rejected, part.features.width) == (None, (), 0)
 
 
-def test_the_sampling_of_the_challenge_is_said_once_a_pass(written):
+def test_the_sampling_of_the_challenge_is_reported_once_a_pass(written):
     log = CriteoLog(written([*CHALLENGE, "19 |l 0.999 |p 2|f 0:2"]))
     for _ in range(2):
         # Three impressions stand for 1 + 2 × 10.
@@ -73,7 +73,7 @@ def test_a_folder_of_impressions_is_one_log(written, format):
 
 
 @pytest.mark.filterwarnings("error")
-def test_of_the_testbed_no_sampling_is_said(written):
+def test_the_testbed_has_no_note_on_sampling(written):
     only_part(written(TESTBED))
 
 
@@ -156,7 +156,7 @@ def test_gzipped_impressions_are_read(tmp_path):
     assert sum(len(part) for part in CriteoLog(tmp_path / "log.gz").parts()) == 2
 
 
-def test_impressions_are_told_from_other_lines(written):
+def test_impressions_are_distinguished_from_other_lines(written):
     assert looks_like(Path("log"), f"\n{CHALLENGE[0]}\r\n".encode())
     assert looks_like(Path("log"), TESTBED[0].encode())
     for other in (b"", b"1:0.5:0.2 | a b\n", b"17 |f 1:1\n", b"a,b\n"):

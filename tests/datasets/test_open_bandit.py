@@ -114,7 +114,7 @@ def test_items_and_affinities_that_are_none_are_named(campaign):
     ]
 
 
-def test_text_that_is_no_utf8_is_named(tmp_path):
+def test_text_that_is_not_utf8_is_named(tmp_path):
     lines = [line.encode() for line in SOUND]
     lines[2] = lines[2].replace(b"0000", b"\xff\xff\xff\xff", 1)
     (tmp_path / "all.csv").write_bytes(b"\n".join(lines) + b"\n")
@@ -129,7 +129,7 @@ def test_missing_user_features_are_missing(campaign):
     assert part.features["user_feature_1"].to_list() == [None]
 
 
-def test_folders_and_files_that_are_no_campaign_are_refused(tmp_path, campaign):
+def test_folders_and_files_without_a_campaign_are_refused(tmp_path, campaign):
     with pytest.raises(LogError, match=r"has nothing\. Name the folder of one policy and one campaign"):
         list(OpenBanditLog(tmp_path).parts())
     with pytest.raises(LogError, match="cannot be read: No such file"):
@@ -160,7 +160,7 @@ def test_items_that_do_not_fit_are_refused(campaign, content, message):
         list(OpenBanditLog(folder, item_features=True).parts())
 
 
-def test_campaigns_are_told_from_other_tables(tmp_path, campaign):
+def test_campaigns_are_distinguished_from_other_tables(tmp_path, campaign):
     assert not looks_like(tmp_path, b"")
     assert looks_like(campaign(SOUND), b"")
     assert looks_like(Path("log"), SOUND[0].encode() + b"\r\n")

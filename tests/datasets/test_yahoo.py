@@ -182,7 +182,7 @@ def test_a_gzip_file_that_breaks_off_gives_what_is_whole_and_says_so(written):
     assert f"{sum(seen):,} rounds were read before" in str(caught.value)
 
 
-def test_a_damaged_gzip_file_is_said_to_be(written):
+def test_a_damaged_gzip_file_is_reported(written):
     whole = bytearray(gzip.compress("\n".join(invented_r6a(300, np.random.default_rng(3))).encode()))
     whole[len(whole) // 2 :] = bytes(len(whole) - len(whole) // 2)
     with pytest.raises(LogError, match=r"damaged|breaks off"):

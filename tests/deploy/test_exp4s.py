@@ -133,7 +133,7 @@ def test_a_mean_at_an_end_says_nothing(mean):
 
 
 @pytest.mark.large
-def test_where_rewards_are_rare_experts_are_told_apart_sooner():
+def test_experts_are_distinguished_sooner_if_rewards_are_rare():
     class World:
         horizon, n_actions = 20_000, 2
 

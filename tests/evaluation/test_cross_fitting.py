@@ -62,7 +62,7 @@ def test_a_state_that_other_folds_never_saw_gets_the_fit_of_all_states(make_log)
     assert found[290:] == pytest.approx(pooled[290:])
 
 
-def test_more_parameters_than_rounds_are_no_obstacle():
+def test_there_may_be_more_parameters_than_rounds():
     generator = np.random.default_rng(0)
     log = sc.BanditLog.from_arrays(
         generator.integers(3, size=60), generator.random(60), np.full(60, 1 / 3),
@@ -74,7 +74,7 @@ def test_more_parameters_than_rounds_are_no_obstacle():
 
 @pytest.mark.parametrize("kind", ["none", "shared", "per action"])
 @pytest.mark.parametrize("forward", [False, True])
-def test_the_noise_of_a_reward_moves_the_estimate_by_as_much_as_is_said(make_log, kind, forward):
+def test_the_noise_of_a_reward_moves_the_estimate_by_the_stated_amount(make_log, kind, forward):
     """Against what happens when that reward is changed: r̂ is linear in the rewards."""
     log, generator = make_log(kind, n=60), np.random.default_rng(0)
     probs, weights = generator.dirichlet(np.ones(3), size=60), generator.random(60)

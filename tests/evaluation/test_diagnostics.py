@@ -123,7 +123,7 @@ def test_a_clip_is_offered_where_it_works_and_only_there(seed, sigma, n):
         assert clipped.clipped_mass == pytest.approx(float(offered[2]) / 100, abs=0.002)
 
 
-def test_weights_that_are_no_numbers_are_refused():
+def test_weights_that_are_not_numbers_are_refused():
     log = uniform_log()
     support = support_of(log, lambda rounds: fixed([1 / 3] * 3, rounds.stop - rounds.start))
     assert diagnostics_of(log, support, np.inf).sound
@@ -218,7 +218,7 @@ def test_clipping_says_what_it_costs():
     assert f"{whole.value - clipped.value:.4g} per round" in str(told[0].message)
 
 
-def test_many_actions_that_were_never_taken_are_no_fault_where_weights_average_1():
+def test_many_untaken_actions_are_fine_if_weights_average_1():
     """The policy that logged, over 2,000 actions of which 100 rounds can take 100 at most."""
     log = uniform_log(100, k=2000)
     found = sc.diagnose(log, fixed(np.full(2000, 1 / 2000), 100))
@@ -235,7 +235,7 @@ def test_many_actions_that_were_never_taken_are_no_fault_where_weights_average_1
         (fixed([0.5, 0.5], 600), r"shape \(600, 3\); got \(600, 2\)"),
     ],
 )
-def test_what_is_no_distribution_is_named(probs, message):
+def test_an_invalid_distribution_is_named(probs, message):
     with pytest.raises(ParameterError, match=message):
         sc.diagnose(uniform_log(), probs)
 

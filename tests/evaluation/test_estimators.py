@@ -282,6 +282,6 @@ def test_the_direct_method_follows_the_level_of_rewards():
     assert high.std_error == pytest.approx(low.std_error, rel=1e-3)
 
 
-def test_a_model_is_no_policy_and_the_way_is_shown():
+def test_a_model_is_not_a_policy_and_the_error_names_the_fix():
     with pytest.raises(ParameterError, match="label_ahead"):
         sc.evaluate(sampled_log(50, 0), object())

@@ -341,6 +341,6 @@ def test_a_time_to_come_may_be_text_or_a_date_of_python():
 
 
 @pytest.mark.parametrize("past", [[0.1, 0.2], None, np.ones(3)])
-def test_a_forecast_of_what_is_no_past_names_what_gives_one(past):
+def test_a_forecast_of_the_wrong_values_names_the_right_function(past):
     with pytest.raises(ParameterError, match=r"got a (list|NoneType|ndarray)\. Get them from sc\.evaluate_by_period"):
         sc.forecast(past)

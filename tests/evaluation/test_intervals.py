@@ -89,7 +89,7 @@ def test_groups_of_neighbours_have_the_width_of_single_rounds():
 
 @given(st.integers(0, 2**32), st.integers(2, 40))
 @settings(max_examples=25, deadline=None)
-def test_one_round_a_sequence_is_no_sequence(seed, n):
+def test_sequences_of_one_round_are_not_sequences(seed, n):
     generator = np.random.default_rng(seed)
     rewards = generator.random(n)
     alone, named = log_of(rewards), log_of(rewards, generator.permutation(n))
@@ -98,7 +98,7 @@ def test_one_round_a_sequence_is_no_sequence(seed, n):
     assert errors[0] == pytest.approx(errors[1], rel=1e-12)
 
 
-def test_rounds_told_twice_are_one_when_they_are_one_sequence():
+def test_rounds_logged_twice_count_once_within_a_sequence():
     rewards = np.random.default_rng(0).random(100)
     once, twice = log_of(rewards), np.repeat(np.arange(100), 2)
     log = sc.BanditLog.from_arrays(
@@ -177,7 +177,7 @@ def test_no_interval_leaves_what_a_policy_can_earn(interval, reward_range):
     assert found.high == most or found.low == min(least, 0)
 
 
-def test_a_normal_interval_of_few_rewards_is_said_to_be_too_short():
+def test_a_normal_interval_of_few_rewards_is_reported_as_too_short():
     rewards = np.zeros(1000)
     rewards[[5, 300, 700]] = 1.0
     with pytest.warns(sc.SeachangeWarning, match=r'Fewer than 10 effective rounds.*pass interval="bootstrap"'):

@@ -228,14 +228,14 @@ def test_a_lower_bound_accepts_more_corrects_and_says_so():
 
 
 @pytest.mark.small
-def test_actions_that_the_deployment_never_takes_are_no_trouble(make_log):
+def test_a_deployment_need_not_take_every_action(make_log):
     log = make_log("none", 300, seed=1)
     estimate = sc.evaluate_online(log, sc.SinglePolicy(Fixed([0.0, 0.5, 0.5])), "dr-ns", repeats=2)
     assert np.isfinite([estimate.value, estimate.std_error, estimate.low, estimate.high]).all()
     assert estimate.acceptance_rate == pytest.approx(2 / 3, abs=0.1)
 
 
-def test_thinning_is_said_where_there_is_a_belief(deployers, make_log):
+def test_thinning_is_reported_where_there_is_a_belief(deployers, make_log):
     log = make_log("none", 600)
     for method in ("replay", "dr-ns"):
         notes = sc.evaluate_online(log, deployers["posterior", "none"], method).notes

@@ -63,7 +63,7 @@ def test_a_policy_that_the_log_cannot_support_is_refused_unless_forced(judge, kn
 
 @pytest.mark.parametrize("judge", JUDGES)
 @pytest.mark.parametrize("probs", [[0.75, 0, 0, 0.75], [1.5, -0.5, 0, 0], [np.nan, 0, 0, 1]], ids=str)
-def test_what_are_no_probabilities_is_refused(judge, probs):
+def test_invalid_probabilities_are_refused(judge, probs):
     with pytest.raises(ParameterError, match="probabilities must be at least 0 and sum to 1; in row 0 the smallest"):
         JUDGES[judge](log_of_three(), Fixed(probs))
 

@@ -67,7 +67,7 @@ def test_the_log_through_files_is_the_log_of_the_page_itself(days, visits, tmp_p
             np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
 
 
-def test_days_are_read_once_and_what_was_read_is_said(days, tmp_path, monkeypatch):
+def test_days_are_read_once_and_what_was_read_is_reported(days, tmp_path, monkeypatch):
     first = read(days, tmp_path)
     assert first.summary.startswith("4,320 visits on 2 days (2009-05-01 to 2009-05-02)")
     assert "; 23 lines rejected (most often: " in first.summary
@@ -88,7 +88,7 @@ def test_a_missing_day_is_named(copied, tmp_path):
         read(folder, tmp_path)
 
 
-def test_a_day_without_visits_is_told(copied, tmp_path):
+def test_a_day_without_visits_is_reported(copied, tmp_path):
     folder, (_, second) = copied
     with gzip.open(second, "wt") as file:
         file.write("nothing\n")
@@ -96,7 +96,7 @@ def test_a_day_without_visits_is_told(copied, tmp_path):
         read(folder, tmp_path)
 
 
-def test_invented_days_are_never_taken_for_yahoo_s(days, tmp_path):
+def test_simulated_days_are_never_mistaken_for_yahoo_s(days, tmp_path):
     assert read_days(days, 2, tmp_path, features="documents", simulated=False).data == SIMULATED
 
 
@@ -118,7 +118,7 @@ def test_a_day_that_breaks_off_is_named_with_what_was_read(copied, tmp_path):
     assert not (tmp_path / "visits.npz").exists()
 
 
-def test_days_of_the_other_release_are_told(copied, tmp_path):
+def test_days_of_the_other_release_are_reported(copied, tmp_path):
     folder, (_, second) = copied
     with gzip.open(second, "wt") as file:
         file.write("1317999999 id-900002 0 |user 1 12 |id-900001 |id-900002\n" * 30)
@@ -129,7 +129,7 @@ def test_days_of_the_other_release_are_told(copied, tmp_path):
         read(folder, tmp_path)
 
 
-def test_days_that_are_named_wrongly_are_told(copied, tmp_path):
+def test_days_that_are_named_wrongly_are_reported(copied, tmp_path):
     folder, (first, second) = copied
     first.rename(folder / "other")
     second.rename(first)
@@ -209,7 +209,7 @@ def test_the_command_goes_from_files_to_the_table_and_runs_nothing_twice(tmp_pat
     assert json.loads(again.stdout)["rows"] == document["rows"]
 
 
-def test_settings_of_which_there_are_no_runs_may_change(tmp_path):
+def test_settings_without_runs_may_change(tmp_path):
     RunStore(tmp_path, {"days": 6})
     RunStore(tmp_path, {"days": 5}).add("seed 0, k 1", {})
     with pytest.raises(OutputError, match="5 there and 6 here"):
@@ -236,7 +236,7 @@ def test_visits_at_midnight_may_be_in_the_file_of_the_day_before(copied, tmp_pat
     assert read(folder, tmp_path).summary.startswith("4,321 visits on 2 days")
 
 
-def test_documents_that_pools_lack_are_told(days, tmp_path):
+def test_documents_that_pools_lack_are_reported(days, tmp_path):
     visits = read(days, tmp_path).visits
     settings = yahoo.Settings(days=1, next_days=1)
     assert yahoo.excluded_visits(visits, settings) == ""
@@ -258,7 +258,7 @@ def test_the_order_of_methods_is_that_of_the_paper_on_another_page(tmp_path):
 
 
 @pytest.mark.parametrize("options", [[], ["--standin", "--data", "somewhere"]])
-def test_the_command_takes_days_or_invents_them(options):
+def test_the_command_reads_days_or_simulates_them(options):
     done = CliRunner().invoke(app, ["replicate", "yahoo", *options])
     assert done.exit_code == 2
     assert "--standin" in done.output

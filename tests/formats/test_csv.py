@@ -38,7 +38,7 @@ def column(csv, texts, name="x"):
 
 
 @pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
-def test_the_separator_is_told_by_the_head(csv, separator):
+def test_the_separator_is_recognized_by_the_head(csv, separator):
     text = "action,reward,propensity,x\na,1,0.5,3\nb,0,0.25,4\n".replace(",", separator)
     log = csv(text)
     frame, lines, rejected = whole(log)
@@ -122,14 +122,14 @@ def test_actions_keep_their_spelling_unless_it_is_that_of_a_number(csv, texts, v
 
 
 @pytest.mark.parametrize("text", ["007", "seven", "7.5", "+7", "1e1"])
-def test_an_action_that_is_no_number_among_numbers_is_rejected_by_its_line(csv, text, monkeypatch):
+def test_an_action_that_is_not_a_number_among_numbers_is_rejected_by_its_line(csv, text, monkeypatch):
     monkeypatch.setattr("seachange.formats.csv.HEAD_ROWS", 20)
     _, rejected = column(csv, ["7"] * 20 + [text], "action")
     assert [(one.line, one.reason) for one in rejected] == [(22, f"the action {text!r} is not an integer")]
     assert rejected[0].text == f'"{text}",1,0.5,2'
 
 
-def test_rewards_and_propensities_that_are_no_numbers_are_rejected_by_their_lines(csv):
+def test_rewards_and_propensities_that_are_not_numbers_are_rejected_by_their_lines(csv):
     text = HEADER + "a,1,0.5,1\nb,won,0.5,1\nc,0,half,1\nd,,0.5,1\ne,1,n/a,1\n"
     frame, lines, rejected = whole(csv(text))
     assert lines == [2, 5, 6]
@@ -142,7 +142,7 @@ def test_rewards_and_propensities_that_are_no_numbers_are_rejected_by_their_line
 
 
 @pytest.mark.parametrize(("yes", "no"), [("true", "false"), ("Yes", "No"), ("TRUE", "FALSE")])
-def test_rewards_may_be_told_in_words(csv, yes, no):
+def test_rewards_may_be_words(csv, yes, no):
     assert whole(csv(f"action,reward\na,{yes}\nb,{no}\n"))[0]["reward"].to_list() == [1.0, 0.0]
 
 
@@ -206,7 +206,7 @@ def test_a_record_that_is_rejected_takes_its_further_lines_with_it(csv):
 
 
 @pytest.mark.parametrize("content", [b"b,1,\xff\xfe\n", b"b,1,\x00\n", b"b,1,x\ry\n"], ids=["latin", "nul", "return"])
-def test_bytes_that_are_no_text_cost_their_line(csv, content):
+def test_bytes_that_are_not_text_cost_their_line(csv, content):
     frame, lines, rejected = whole(csv(b"action,reward,city\na,1,x\n" + content + b"c,0,z\n"))
     assert frame["city"].to_list() == ["x", "z"]
     assert lines == [2, 4]
@@ -240,12 +240,12 @@ def test_a_mark_of_byte_order_in_the_midst_of_a_file_is_part_of_its_field(csv):
         (b"a," * 40_000 + b"\n1\n", "more than 65,536 bytes"),
     ],
 )
-def test_what_is_no_table_is_refused_by_its_first_line(csv, content, message):
+def test_a_file_that_is_not_a_table_is_refused_by_its_first_line(csv, content, message):
     with pytest.raises(LogError, match=message):
         csv(content)
 
 
-def test_text_of_windows_is_told_with_its_first_line_and_the_cure(tmp_path):
+def test_windows_text_is_reported_with_its_first_line_and_the_fix(tmp_path):
     path = tmp_path / "clicks.csv"
     path.write_bytes("action,reward,city\na,1,Bonn\nb,0,Köln\na,1,Zürich\nb,0,Rom\n".encode("cp1252"))
     with pytest.raises(LogError, match=r"not UTF-8.*cp1252 -t utf-8 in > out; line 3 of clicks\.csv .*\(2 of 4 lines"):
@@ -337,7 +337,7 @@ def test_rewards_may_mix_flags_and_numbers(csv):
     assert [(one.line, one.reason) for one in rejected] == [(8, "the reward 'maybe' is not a number")]
 
 
-def test_a_column_that_is_not_what_its_folder_says_is_told(tmp_path):
+def test_a_column_that_is_not_what_its_folder_says_is_reported(tmp_path):
     for day, own in (("2026-01-01", "2026-01-01"), ("2026-01-02", "2026-01-05")):
         folder = tmp_path / f"day={day}" / "n=1"
         folder.mkdir(parents=True)

@@ -244,7 +244,7 @@ def test_gzipped_logs_are_read(tmp_path):
     assert joined(DecisionsLog(zipped).parts())[1]["reward"] == [3]
 
 
-def test_decision_logs_are_told_from_other_json_lines():
+def test_decision_logs_are_distinguished_from_other_json_lines():
     assert looks_like(Path("log"), b'\n{"decision": "a", "action": "red", "propensity": 0.5, "context": {}}\n')
     assert looks_like(Path("log"), b'{"decision": "a", "reward": 1}')
     assert not looks_like(

@@ -99,7 +99,7 @@ def test_propensities_that_are_none_are_refused(tmp_path, propensity):
 
 
 @pytest.mark.parametrize("reward", [math.nan, -math.inf, None, "much"])
-def test_rewards_that_are_no_numbers_are_refused(tmp_path, reward):
+def test_rewards_that_are_not_numbers_are_refused(tmp_path, reward):
     with DecisionLog(tmp_path / "log") as log, pytest.raises(LogError, match="reward must be a finite number"):
         log.reward("a", reward, NOON)
 

@@ -197,7 +197,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("reason", BROKEN)
-def test_what_is_no_round_is_rejected_with_its_line_and_reason(reason, tmp_path):
+def test_a_line_without_a_round_is_rejected_with_its_reason(reason, tmp_path):
     for before in (1, 50):  # the first lines are read one by one, those after them by polars
         lines = [LINE] * before, BROKEN[reason], [LINE] * 40
         ((line, found),) = reasons(tmp_path, *lines[0], lines[1], *lines[2])
@@ -219,7 +219,7 @@ def test_a_decision_put_off_counts_once_it_was_carried_out(tmp_path):
     assert reasons(tmp_path, changed(DeferredAction=True, o=observed)) == []
 
 
-def test_dropped_events_leave_propensities_alone_and_are_said(tmp_path):
+def test_dropped_events_leave_propensities_alone_and_are_reported(tmp_path):
     # The service's own converter multiplies _label_probability by the probability that the event was logged.
     half = changed(pdrop=0.5, _label_probability=0.35)
     with pytest.warns(SeachangeWarning, match=r"\(pdrop\) ranges from 0 to 0.5"):
@@ -298,7 +298,7 @@ def test_compressed_files_are_read(tmp_path):
     assert len(part) == 3
 
 
-def test_a_file_is_told_by_its_first_lines(tmp_path):
+def test_a_file_is_recognized_by_its_first_lines(tmp_path):
     line = json.dumps(LINE).encode()
     assert looks_like(tmp_path, b'{"RewardValue": 1}\n' + line)
     assert not looks_like(tmp_path, b'{"action": 1, "reward": 0, "c": 3}\n')
@@ -311,7 +311,7 @@ def test_a_mapping_of_columns_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("count", [1030, 5000])
-def test_more_features_than_there_is_room_for_are_left_out_and_said(count, tmp_path):
+def test_more_features_than_there_is_room_for_are_left_out_and_reported(count, tmp_path):
     with pytest.warns(SeachangeWarning, match="'log.json' has more than 1,024 features"):
         (part,) = read(tmp_path, changed(c=context({}, {}, {}, **{f"word{k}": k for k in range(count)})))
     assert part.rejected == ()

@@ -123,7 +123,7 @@ def test_whole_numbers_may_have_decimals_later(lines):
     assert frame["x"].to_list()[-2:] == [1.0, 2.5]
 
 
-def test_fields_that_come_after_the_head_are_said(lines):
+def test_fields_that_come_after_the_head_are_reported(lines):
     texts = rounds(*[1] * 10_050) + rounds(2, late=3)
     with pytest.warns(SeachangeWarning, match=r"1 lines have fields .* line is line 10051 of log\.jsonl"):
         frame, _, _ = whole(lines(texts))
@@ -162,14 +162,14 @@ def test_packed_lines_are_unpacked_on_the_way(tmp_path):
     ("content", "message"),
     [(b"", "is empty"), (b'[{"action": 1}]', r"is one JSON list.*jq -c"), (b"{no\n{", "no line with a JSON object")],
 )
-def test_what_is_no_json_lines_is_refused(tmp_path, content, message):
+def test_other_text_is_not_read_as_json_lines(tmp_path, content, message):
     path = tmp_path / "log.jsonl"
     path.write_bytes(content)
     with pytest.raises(LogError, match=message):
         JsonLinesLog(path)
 
 
-def test_below_the_top_level_numbers_are_read_and_what_is_none_is_told(lines):
+def test_nested_numbers_are_read_and_other_values_are_reported(lines):
     inner = [{"age": 30, "vip": True}] * 10_010 + [{"age": 31.5, "vip": 1}, {"age": "44", "vip": 0.5}]
     inner += [{"age": {"y": 1}, "vip": None}, "bob"]
     with pytest.warns(

@@ -87,7 +87,7 @@ def test_a_column_of_that_very_name_stands_before_a_field(tmp_path, suffix):
     assert part.features.schema["item"] == polars.Struct({"id": polars.String, "price": polars.Float64})
 
 
-def test_a_record_of_which_nothing_is_left_is_no_feature(tmp_path, suffix):
+def test_a_record_of_which_nothing_is_left_is_not_a_feature(tmp_path, suffix):
     rows = [{"item": {"id": t % 2}, "reward": t % 3 // 2, "age": t % 7} for t in range(100)]
     (part,) = open_raw(written(tmp_path, suffix, rows), {"action": "item.id"}).parts()
     assert part.features.columns == ["age"]
@@ -100,7 +100,7 @@ def test_a_field_that_is_nowhere_is_answered_with_the_nearest(tmp_path, suffix, 
         open_raw(written(tmp_path, suffix, records()), {**PLACES, "action": name})
 
 
-def test_what_is_no_record_in_some_lines_has_no_such_field_there(tmp_path):
+def test_a_field_is_missing_in_lines_where_its_parent_is_not_a_record(tmp_path):
     rows = [{"item": {"id": "a", "x": 1}, "reward": 1}] * 50 + [{"item": "b", "reward": 0}, {"reward": 0}]
     (part,) = open_raw(written(tmp_path, "jsonl", rows), {"action": "item.id"}).parts()
     assert part.action.to_list() == ["a"] * 50 + [None, None]

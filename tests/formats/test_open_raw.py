@@ -28,7 +28,7 @@ def test_the_content_tells_the_format_whatever_the_name(tmp_path, word, name, pa
     assert whole(log)[0].rows() == TABLE.rows()
 
 
-def test_parquet_is_told_by_its_mark(tmp_path):
+def test_parquet_is_recognized_by_its_mark(tmp_path):
     TABLE.write_parquet(tmp_path / "log.csv")
     assert open_raw(str(tmp_path / "log.csv")).format == "parquet"
 
@@ -47,7 +47,7 @@ def test_an_unknown_format_is_refused_with_the_known_ones(tmp_path, name):
         open_raw(tmp_path / name)
 
 
-def test_a_format_may_be_said_and_its_nearest_word_is_proposed(tmp_path):
+def test_a_format_may_be_given_and_the_nearest_name_is_suggested(tmp_path):
     (tmp_path / "log").write_bytes(CONTENTS["csv"])
     assert open_raw(tmp_path / "log", format="csv").format == "csv"
     with pytest.raises(LogError, match=r"format must be one of .*; got 'parqet'\. Did you mean 'parquet'\?"):
@@ -114,7 +114,7 @@ def test_a_file_without_actions_is_named(tmp_path, suffix):
         open_raw(tmp_path)
 
 
-def test_files_of_several_formats_are_no_log(tmp_path):
+def test_files_of_several_formats_are_not_one_log(tmp_path):
     TABLE.write_csv(tmp_path / "1.csv")
     TABLE.write_parquet(tmp_path / "2.parquet")
     with pytest.raises(LogError, match=r"'1.csv' is csv and '2.parquet' is parquet"):
@@ -144,7 +144,7 @@ def test_a_file_of_a_name_like_it_is_asked_for(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["clicks", "clicks.txt", "clicks.jsonl"])
-def test_wide_text_of_any_name_is_told(tmp_path, name):
+def test_wide_text_of_any_name_is_reported(tmp_path, name):
     (tmp_path / name).write_bytes('{"action":1,"reward":0}\n'.encode("utf-16"))
     with pytest.raises(LogError, match=r"is UTF-16 text.*iconv -f utf-16 -t utf-8 in > out"):
         open_raw(tmp_path / name)

@@ -62,7 +62,7 @@ def test_columns_of_other_types_become_what_a_log_knows(tmp_path):
     assert found["code"].to_list() == ["007", "7"]
 
 
-def test_texts_that_are_no_numbers_are_rejected_by_their_rows(tmp_path):
+def test_texts_that_are_not_numbers_are_rejected_by_their_rows(tmp_path):
     frame = polars.DataFrame({"action": ["a", "b", "c"], "reward": ["1", "won", "0"]})
     frame.write_parquet(tmp_path / "log.parquet")
     found, lines, rejected = whole(ParquetLog(tmp_path / "log.parquet"))
@@ -80,7 +80,7 @@ def test_the_size_of_large_times_decides_their_unit(tmp_path, scale):
     assert whole(log)[0]["time"].to_list() == [dt.datetime(2026, 1, 1), dt.datetime(2026, 1, 1, 0, 0, 1)]
 
 
-def test_seconds_and_days_are_read_as_such(tmp_path):
+def test_seconds_and_days_are_read_as_times(tmp_path):
     frame = polars.DataFrame({"action": [0, 1], "reward": [0, 1], "time": [1_767_225_600, 5]})
     frame.write_parquet(tmp_path / "log.parquet")
     assert whole(ParquetLog(tmp_path / "log.parquet"))[0]["time"].to_list() == [1_767_225_600, 5]
@@ -95,7 +95,7 @@ def test_times_of_a_type_that_tells_none_are_refused(tmp_path):
         whole(ParquetLog(tmp_path / "log.parquet"))
 
 
-def test_the_index_of_pandas_is_no_feature(tmp_path):
+def test_the_index_of_pandas_is_not_a_feature(tmp_path):
     pandas.DataFrame(COLUMNS, index=[3, 5, 7, 9]).to_parquet(tmp_path / "log.parquet")
     with pytest.warns(SeachangeWarning, match="look like the index of a table"):
         frame, _, _ = whole(ParquetLog(tmp_path / "log.parquet"))
@@ -103,7 +103,7 @@ def test_the_index_of_pandas_is_no_feature(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["p", "prob", "pi_0"])
-def test_what_may_be_propensities_is_no_feature_and_said_once(tmp_path, name):
+def test_possible_propensities_are_not_a_feature_and_reported_once(tmp_path, name):
     polars.DataFrame({"action": [0, 1], "reward": [0, 1], name: [0.5, 0.25]}).write_parquet(tmp_path / "log.parquet")
     log = ParquetLog(tmp_path / "log.parquet")
     with pytest.warns(SeachangeWarning, match=f"'{name}' may hold the propensities") as told:
@@ -120,7 +120,7 @@ def test_a_column_of_two_kinds_in_two_files_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"", b"PAR1", b"PAR1\0\0PAR1", bytes(range(256))])
-def test_what_is_no_parquet_is_refused_by_name(tmp_path, content):
+def test_a_file_that_is_not_parquet_is_refused_by_name(tmp_path, content):
     (tmp_path / "log.parquet").write_bytes(content)
     with pytest.raises(LogError, match=r"log\.parquet' cannot be read as Parquet"):
         ParquetLog(tmp_path / "log.parquet")

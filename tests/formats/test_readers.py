@@ -24,14 +24,14 @@ def frame(request):
 
 
 @pytest.mark.parametrize("name", ["", "Unnamed: 0", "__index_level_0__"])
-def test_the_index_of_a_table_is_no_context_unless_it_is_said_to_be(name):
+def test_the_index_of_a_table_is_a_context_only_if_named(name):
     frame = polars.DataFrame({name: np.arange(6)} | table())
     with pytest.warns(SeachangeWarning, match=f"columns '{name}' look like the index of a table"):
         assert_table(BanditLog.from_frame(frame))
     assert BanditLog.from_frame(frame, {"contexts": ["age", name]}).context_names == ("age", name)
 
 
-def test_the_index_that_pandas_writes_is_no_context(tmp_path):
+def test_the_index_that_pandas_writes_is_not_a_context(tmp_path):
     frame = pandas.DataFrame(table(), index=[3, 4, 7, 8, 9, 11])
     frame.to_csv(tmp_path / "log.csv")
     frame.to_parquet(tmp_path / "log.parquet")
@@ -75,7 +75,7 @@ def test_the_spelling_of_propensities_does_not_matter(frame, name):
 
 
 @pytest.mark.parametrize("name", ["p", "prob", "Probability", "pi_0", "logging_prob", "action-propensity", "π"])
-def test_what_may_be_propensities_is_no_context_and_the_way_out_is_said(frame, name):
+def test_possible_propensities_are_not_a_context_and_the_fix_is_named(frame, name):
     held = table(propensity=None) | {name: table()["propensity"]}
     with pytest.warns(SeachangeWarning, match=rf"{name!r} may hold the propensities .*--columns propensity={name}"):
         log = BanditLog.from_frame(frame(held))
@@ -280,12 +280,12 @@ def test_an_empty_table_is_an_empty_log():
 
 
 @pytest.mark.parametrize("thing", [[1, 2], "clicks.csv", polars.DataFrame(table()).lazy()])
-def test_what_is_no_table_is_an_error_of_ours(thing):
+def test_what_is_not_a_table_is_an_error_of_ours(thing):
     with pytest.raises(SeachangeError, match=r"table|frame"):
         BanditLog.from_frame(thing)
 
 
-def test_actions_of_mixed_types_are_told_apart_by_their_text():
+def test_actions_of_mixed_types_are_distinguished_by_their_text():
     mixed = pandas.DataFrame(table(action=["boots", 1, "boots", 1, 2, 2]))
     assert set(BanditLog.from_frame(mixed).action_names) == {"boots", "1", "2"}
 

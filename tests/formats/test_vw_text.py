@@ -99,7 +99,7 @@ BROKEN_LINES = {
 
 
 @pytest.mark.parametrize("reason", BROKEN_LINES)
-def test_lines_that_are_no_rounds_are_rejected_with_a_reason(reason, tmp_path):
+def test_lines_that_are_not_rounds_are_rejected_with_a_reason(reason, tmp_path):
     (part,) = read(tmp_path, f"1:2:0.5 | a\n{BROKEN_LINES[reason]}\n2:1:0.5 | b\n")
     assert part.lines.tolist() == [1, 3]
     if BROKEN_LINES[reason].strip():
@@ -121,7 +121,7 @@ BROKEN_GROUPS = {
 
 
 @pytest.mark.parametrize("reason", BROKEN_GROUPS)
-def test_groups_that_are_no_rounds_are_rejected_with_a_reason(reason, tmp_path):
+def test_groups_that_are_not_rounds_are_rejected_with_a_reason(reason, tmp_path):
     sound = "shared | a\n0:1:0.5 | b\n| c\n"
     parts = read(tmp_path, "\n".join([sound, BROKEN_GROUPS[reason], sound]))
     assert sum(map(len, parts)) == 2
@@ -178,7 +178,7 @@ def test_rounds_are_whole_whatever_the_size_of_blocks_and_parts(tmp_path, monkey
     )
 
 
-def test_a_file_is_told_by_its_first_lines(tmp_path):
+def test_a_file_is_recognized_by_its_first_lines(tmp_path):
     assert looks_like(tmp_path, b"1:2:0.4 | a b\n3:1:0.2 | b\n")
     assert looks_like(tmp_path, b"shared | a\n| b\n0:1:0.5 | c\n\n")
     assert not looks_like(tmp_path, b"1 | a b\n-1 | b\n")  # a regression

@@ -106,7 +106,7 @@ def test_a_damaged_cache_is_written_again(place):
     assert run(site, place, unprivileged=False, NUMBA_CACHE_DIR=str(cached)) == ""
 
 
-def test_a_full_cache_is_said_once_and_does_no_harm(place):
+def test_a_full_cache_is_reported_once_and_does_no_harm(place):
     site = Path(seachange.__file__).parent.parent
     # Files of more than 512 bytes cannot be written: what a full disk does, but for the name of the error.
     limit = "import resource, signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "

@@ -189,7 +189,7 @@ def test_bad_rows_are_named_by_their_line_in_the_file(on_disk):
 
 @pytest.mark.parametrize("on_disk", [False, True])
 @pytest.mark.parametrize("word", ["propensity", "time", "sequence"])
-def test_what_one_part_lacks_is_no_column_that_others_lose(word, on_disk):
+def test_what_one_part_lacks_is_not_a_column_that_others_lose(word, on_disk):
     column = {word: pl.Series([0.5, 0.5, 0.5])}
     with_it, without = rounds_of(HOURS, **column), rounds_of(HOURS, first_line=4, **{word: None})
     for parts in ([with_it, without], [without, with_it]):

@@ -182,7 +182,7 @@ def test_lists_of_numbers_of_one_length_are_numbers(dtype):
     assert contexts_of(spec, frame).tolist() == [[-1, 0, 0], [1, 0, 1]]
 
 
-def test_lists_of_numbers_of_other_lengths_are_no_features():
+def test_lists_of_numbers_of_other_lengths_are_not_features():
     with pytest.warns(SeachangeWarning, match=r"'v' \(lists of numbers of different lengths\)"):
         assert fitted(pl.DataFrame({"v": [[1.0, 5.0], [3.0]]})).shared == ()
 
@@ -216,7 +216,7 @@ def test_a_column_that_only_some_parts_have_is_missing_in_the_others():
     assert log.contexts[:, [1, 3]].tolist() == [[0, 1], [0, 1], [1, 0], [1, 0]]
 
 
-def test_features_of_one_name_are_told_apart():
+def test_features_of_one_name_are_distinguished():
     spec = fitted(pl.DataFrame({"age": [1.0, None, 3.0], "age missing": [5.0, 6.0, 9.0]}))
     assert spec.context_names == ("age", "age missing", "age missing (2)")
 

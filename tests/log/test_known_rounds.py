@@ -45,7 +45,7 @@ def test_rounds_that_are_alike_tell_nothing():
     assert share_known(some_log(3000, 0, contexts="few"), ()) is None
 
 
-def test_a_part_of_the_log_without_times_is_no_unseen_log():
+def test_a_part_of_the_log_without_times_is_not_an_unseen_log():
     provenance, log = Provenance.of(some_log(3000, 0)), some_log(3000, 0)[300:]
     assert provenance.overlap(log) == "about 100% of these rounds are among those that the model was learned from"
     assert provenance.overlap(some_log(3000, 1)) is None

@@ -54,7 +54,7 @@ def test_columns_without_use_are_left_out_with_a_reason_unless_they_are_named(va
 
 
 @pytest.mark.parametrize(("each", "kept"), [(2, False), (9, False), (12, True), (40, True)])
-def test_texts_that_hardly_come_again_are_no_features_unless_they_are_named(each, kept):
+def test_texts_that_hardly_come_again_are_not_features_unless_they_are_named(each, kept):
     generator = np.random.default_rng(0)
     texts = generator.permutation(np.repeat([f"user {i}" for i in range(1500)], each)).tolist()
     frame = pl.DataFrame({"action": [0, 1] * (len(texts) // 2), "reward": 1.0, "propensity": 0.5, "user": texts})
@@ -90,7 +90,7 @@ def test_identifiers_are_those_that_come_once_in_the_whole_log_and_not_in_a_part
 
 
 @pytest.mark.parametrize("cut", [600, 250])
-def test_what_the_action_tells_is_no_context_unless_it_is_named(cut):
+def test_what_the_action_tells_is_not_a_context_unless_it_is_named(cut):
     generator = np.random.default_rng(0)
     actions = generator.choice(["hat", "bag", "shoe"], 600)
     price = np.array([{"hat": 5.0, "bag": 30.0, "shoe": 60.0}[action] for action in actions])

@@ -81,7 +81,7 @@ def test_the_nearest_key_that_the_record_has_is_named(spec, record, said):
     assert said in str(raised.value)
 
 
-def test_a_record_that_makes_up_what_it_lacks_is_no_exception(spec):
+def test_a_record_that_makes_up_what_it_lacks_is_not_an_exception(spec):
     record = defaultdict(float, without(WHOLE, "age"))
     with pytest.raises(LogError, match="'age' is missing"):
         spec.encode_record(record)
@@ -107,7 +107,7 @@ def test_each_action_of_a_list_must_have_the_fields_of_actions():
         spec.encode_record([{"price": 1}])
 
 
-def test_a_message_lists_so_many_fields_and_no_more():
+def test_a_message_lists_a_limited_number_of_fields():
     n = LISTED_FIELDS + 3
     frame = pl.DataFrame({f"x{i}": [1.0, 2.0, 4.0, 3.0] for i in range(n)})
     part = rounds_of(frame, action=pl.Series([0, 1, 0, 1]), reward=pl.Series([1.0, 0.0, 0.0, 1.0]))

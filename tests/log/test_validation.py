@@ -207,7 +207,7 @@ def test_times_may_go_backwards_from_one_sequence_to_another(sequences):
         BanditLog.from_arrays([0, 1, 0, 1], [0, 1, 0, 1], [0.5] * 4, times=[5, 1, 6, 0], sequences=sequences)
 
 
-def test_a_time_that_goes_backwards_only_in_a_dropped_row_is_no_harm():
+def test_a_dropped_row_may_go_back_in_time():
     columns = with_values(with_values(good_columns(), "times", {2: 100.0}), "rewards", {2: NAN})
     log = BanditLog.from_arrays(**columns, on_bad_rows="drop")
     assert log.times.tolist() == [0, 1, 3, 4, 5, 6, 7, 8, 9]

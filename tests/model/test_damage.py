@@ -109,7 +109,7 @@ def test_a_manifest_that_does_not_fit_is_refused(tmp_path, content, path, value,
 
 
 @pytest.mark.parametrize("manifest", [b"", b"{", b"[]", b"null", b"\xff\xfe", b'{"schema": 1}'])
-def test_a_manifest_that_is_no_manifest_is_refused(tmp_path, content, manifest):
+def test_a_manifest_that_is_not_a_manifest_is_refused(tmp_path, content, manifest):
     load_failing(write_zip(tmp_path / "bad.seachange", content | {"manifest.json": manifest}))
 
 

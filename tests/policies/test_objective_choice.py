@@ -23,7 +23,7 @@ def test_the_choice_is_the_best_on_held_out_time_and_gives_its_reason():
     assert learner.choice_.candidates[0].gap == 0
     taken = learner.choice_.candidates[names.index(learner.choice_.chosen)]
     assert taken.gap <= taken.gap_error
-    assert learner.choice_.reason.startswith(f"{learner.choice_.chosen} ")
+    assert learner.choice_.reason.startswith(f"{learner.choice_.chosen}, ")
     assert "held-out blocks of time" in learner.choice_.reason
 
 
@@ -34,7 +34,7 @@ def test_the_simplest_of_equally_good_candidates_is_chosen():
     hopeless = {"hopeless": sc.IPSLearner(temperature=1e6), "dm": sc.DMLearner()}
     choice = choose_objective(log, np.ones((900, 1)), candidates=hopeless)[1]
     assert choice.chosen == "dm"
-    assert choice.reason.startswith("dm (highest held-out value)")
+    assert choice.reason.startswith("dm, the highest held-out value")
 
 
 def test_held_out_values_are_the_doubly_robust_ones_written_out():
@@ -86,7 +86,7 @@ def test_rare_actions_bring_clips_in():
     actions = generator.choice(3, size=2000, p=[0.98, 0.01, 0.01])
     log = sc.BanditLog.from_arrays(actions, generator.random(2000), np.array([0.98, 0.01, 0.01])[actions])
     names = [candidate.name for candidate in sc.AutoLearner().fit(log).choice_.candidates]
-    assert {"ips, clip 100", "ips, clip 20", "dr, clip 100", "dr, clip 20"} <= set(names)
+    assert {"ips (clip 100)", "ips (clip 20)", "dr (clip 100)", "dr (clip 20)"} <= set(names)
 
 
 def test_learn_chooses_by_default_and_the_model_file_remembers(make_log, tmp_path):

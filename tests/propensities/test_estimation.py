@@ -97,14 +97,14 @@ def test_ips_with_estimates_is_as_near_to_the_truth_as_its_error_says():
     [(np.zeros(60, int), 3, "only 'action 0' was ever taken"), (np.arange(60) % 2, 3, "1 of 3 actions were never")],
 )
 @pytest.mark.parametrize("contexts", [None, np.random.default_rng(0).normal(size=(60, 2))], ids=["none", "shared"])
-def test_actions_that_were_never_taken_are_said(actions, n_actions, told, contexts):
+def test_actions_that_were_never_taken_are_reported(actions, n_actions, told, contexts):
     log = sc.BanditLog.from_arrays(actions, np.ones(60), contexts=contexts, n_actions=n_actions)
     with pytest.warns(SeachangeWarning, match=told):
         found = sc.estimate_propensities(log)
     assert ((found > 0) & (found <= 1)).all()
 
 
-def test_a_context_that_decides_the_action_is_said_and_nothing_becomes_0():
+def test_a_context_that_decides_the_action_is_reported_and_nothing_becomes_0():
     contexts = np.linspace(-1, 1, 400)[np.random.default_rng(0).permutation(400), None]
     log = sc.BanditLog.from_arrays((contexts[:, 0] > 0).astype(int), np.ones(400), contexts=contexts)
     with pytest.warns(SeachangeWarning, match=r"the context determines the action in \d+% of the rounds"):
@@ -113,7 +113,7 @@ def test_a_context_that_decides_the_action_is_said_and_nothing_becomes_0():
     np.testing.assert_allclose(probs.sum(axis=1), 1)
 
 
-def test_fewer_rounds_than_coefficients_are_said():
+def test_fewer_rounds_than_coefficients_are_reported():
     generator = np.random.default_rng(0)
     log = sc.BanditLog.from_arrays(np.arange(20) % 2, np.ones(20), contexts=generator.normal(size=(20, 30)))
     with pytest.warns(SeachangeWarning, match="20 rounds are too few for the 62 coefficients"):
@@ -175,7 +175,7 @@ def test_the_whole_logging_distribution_holds_the_propensities():
     assert log.propensities.tolist() == [0.3, 0.6]
 
 
-def test_a_table_without_propensities_becomes_such_a_log(tmp_path):
+def test_a_table_without_propensities_becomes_a_log_without_propensities(tmp_path):
     frame = polars.DataFrame({"action": ["a", "b", "a"], "reward": [1.0, 0.0, 1.0], "age": [1.0, 2.0, 3.0]})
     frame.write_parquet(tmp_path / "log.parquet")
     frame.write_csv(tmp_path / "log.csv")
@@ -213,7 +213,7 @@ def test_oracles_and_the_direct_method_do_without(make_log, oracle):
     assert model.provenance.propensity_source == "unknown"
 
 
-def test_estimated_propensities_are_told_apart_and_said(tmp_path):
+def test_estimated_propensities_are_distinguished_and_said(tmp_path):
     log, truth = logged_by_softmax("shared", 300)
     estimated = log.with_propensities(sc.estimate_propensities(log), estimated=True)
     assert estimated.propensities_known

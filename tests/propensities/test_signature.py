@@ -73,7 +73,7 @@ def test_nothing_is_invented(policy, n_actions):
 
 @pytest.mark.parametrize("n_actions", [2, 3, 5, 10, 50])
 @pytest.mark.parametrize("policy", [softmax, greedy, fixed])
-def test_propensities_are_told_by_what_they_are_and_not_by_their_name(policy, n_actions):
+def test_propensities_are_recognized_by_what_they_are_and_not_by_their_name(policy, n_actions):
     found = []
     for seed in range(20):
         rng = np.random.default_rng(seed)
@@ -82,7 +82,7 @@ def test_propensities_are_told_by_what_they_are_and_not_by_their_name(policy, n_
     assert np.mean(found) >= 0.9
 
 
-def test_the_same_chance_throughout_is_told_only_by_its_name_and_as_one_by_the_number_of_actions():
+def test_the_same_chance_throughout_is_reported_only_by_its_name_and_as_one_by_the_number_of_actions():
     rng = np.random.default_rng(0)
     actions, propensities = taken(rng, alike(rng, 5_000, 4))
     assert told(propensities, actions, "pi_b")

@@ -119,7 +119,7 @@ def test_a_model_is_not_judged_on_what_it_learned_from(model):
     assert "learned from this log" in words(page)
 
 
-def test_a_log_too_short_to_learn_alike_is_refused_and_the_rest_is_told():
+def test_a_log_too_short_to_learn_alike_is_refused_and_the_rest_is_reported():
     log = two_worlds(n=1, contexts=False)
     model = learned(two_worlds(contexts=False))
     model = sc.SwitchingModel(**(vars(model) | {"provenance": Provenance.of(log)}))
@@ -129,7 +129,7 @@ def test_a_log_too_short_to_learn_alike_is_refused_and_the_rest_is_told():
     assert "later log" in words(page)
 
 
-def test_a_log_of_other_actions_is_no_log_of_the_model(model):
+def test_a_log_of_other_actions_is_not_a_log_of_the_model(model):
     with pytest.raises(ParameterError, match="action_names"):
         report_content(two_worlds(seed=1, names=("a", "b", "c")), model)
 
@@ -158,13 +158,13 @@ def test_a_refusal_comes_with_a_fix():
     assert "problem Support" in said
 
 
-def test_a_log_without_propensities_is_told_how_to_get_them(model):
+def test_a_log_without_propensities_names_the_fix(model):
     page, found = page_and_findings(two_worlds(seed=1, start=1500, propensities=False), model)
     assert [reason.rule for reason in found.comparison.switching.refusals] == ["propensities"]
     assert "--estimate-propensities" in words(page)
 
 
-def test_estimated_propensities_are_said_to_be(model):
+def test_estimated_propensities_are_reported(model):
     log = two_worlds(seed=1, start=1500, propensities=False)
     log = log.with_propensities(sc.estimate_propensities(log), estimated=True)
     page, found = page_and_findings(log, model)

@@ -26,7 +26,7 @@ def held_out(model):
     return words(page), found
 
 
-def test_of_two_states_each_difference_is_told_once(said):
+def test_of_two_states_each_difference_is_reported_once(said):
     assert said.count("'boots' earns") == 1
     assert said.count("'lamps' earns") == 1
     assert "more than in state 0 (" in said
@@ -38,7 +38,7 @@ def test_the_log_ends_with_its_last_round(said, later):
     assert f"· {first} to {last} ·" in said
 
 
-def test_held_out_rounds_are_told_at_the_top_and_where_the_figures_are(held_out):
+def test_held_out_rounds_are_reported_at_the_top_and_where_the_figures_are(held_out):
     text, found = held_out
     assert "Held-out rounds, relearned policies. The model was learned from this log" in text
     assert "from the first 900 rounds (60%) and evaluated on the last 600 rounds" in text
@@ -57,7 +57,7 @@ def test_rounds_after_the_known_ones_are_judged_with_the_model_itself():
 
 
 @pytest.mark.parametrize("known", [True, False])
-def test_a_refusal_is_said_once_and_nothing_is_left_over(model, later, known):
+def test_a_refusal_is_reported_once_and_nothing_is_left_over(model, later, known):
     rounds = np.flatnonzero(later.actions == 1)
     alone = later.take(rounds).with_propensities(np.ones(len(rounds)))
     log = alone if known else two_worlds(seed=1, start=1500, propensities=False)
@@ -69,7 +69,7 @@ def test_a_refusal_is_said_once_and_nothing_is_left_over(model, later, known):
     assert ("All rounds of this log are in one state" in text) == known
 
 
-def test_one_state_is_not_told_of_as_several():
+def test_one_state_is_not_described_as_several():
     model = learned(two_worlds(), "none")
     text = words(page_and_findings(two_worlds(seed=1, start=1500), model)[0])
     assert "The model has one state, so it has one policy and never switches." in text
@@ -154,7 +154,7 @@ def test_shares_never_say_none_or_all_of_what_is_not(share, decimals, told):
     assert share_text(share, decimals) == told
 
 
-def test_a_difference_that_is_told_apart_has_no_end_at_nothing():
+def test_a_difference_that_is_distinguished_has_no_end_at_nothing():
     difference = Difference(-0.0093, 0.0045, -0.0181, -0.0003, 0.95, paired=True)
     assert _compared(difference, "it", Numbers([0.04])) == "0.0093 less than it (−0.0181 to −0.0003)"
 
@@ -167,5 +167,5 @@ def test_a_difference_that_is_told_apart_has_no_end_at_nothing():
         ("17.0", "17"),
     ],
 )
-def test_times_are_told_without_what_says_nothing(stored, told):
+def test_times_are_reported_without_what_says_nothing(stored, told):
     assert time_text(stored) == told

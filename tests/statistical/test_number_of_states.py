@@ -366,7 +366,7 @@ def test_of_10_changing_logs_of_other_kinds_9_have_the_right_number_of_states(wo
 
 
 @pytest.mark.parametrize("lingering", [0.5, 0.8])
-def test_noise_that_lingers_is_no_state(lingering):
+def test_noise_that_lingers_is_not_a_state(lingering):
     generator = np.random.default_rng(7600)
     actions, noise = generator.integers(4, size=3000), generator.normal(size=3000)
     for t in range(1, 3000):

@@ -87,7 +87,7 @@ def evaluate(
     at: Annotated[
         Any, option("TIME,…", "Predict the value at future times: 2026-02-21T12:00,…", parser=_parse_times)
     ] = "",
-    recurs: Annotated[Recurs, choice(Recurs, "Compare times by hour, weekday, or hour of the week.")] = "weekday",
+    recurs: Annotated[Recurs, choice(Recurs, "Match times by hour, weekday, or hour of the week.")] = "weekday",
     interval: Annotated[
         Interval, choice(Interval, "Use normal, bootstrap, bernstein or sequence intervals.")
     ] = "normal",
