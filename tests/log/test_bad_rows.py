@@ -77,3 +77,9 @@ def test_a_log_is_refused_exactly_where_a_row_is_bad(rows):
         log_of_rows(rows, "raise")
     row = int(re.search(r"row (\d+) has", str(caught.value)).group(1))
     assert not is_good(rows[row])
+
+
+def test_dropping_every_row_is_never_the_fix():
+    with pytest.raises(LogError, match="divide percentages by 100") as error:
+        BanditLog.from_arrays([0, 1, 0], [1, 0, 1], [40.0, 30.0, 30.0])
+    assert "on_bad_rows" not in str(error.value)

@@ -300,7 +300,8 @@ _ROWS: tuple[tuple[Any, ...], ...] = (
     ("propensity-negative", _PROPENSITIES, "propensities", _of("propensities", lambda p: p < 0),
      "Propensities are negative", "have a negative propensity", "Log probabilities, not scores or log-probabilities."),
     ("propensity-above-one", _PROPENSITIES, "propensities", _of("propensities", lambda p: p > 1),
-     "Propensities are above 1", "have a propensity above 1", "Log probabilities, not scores or odds."),
+     "Propensities are above 1", "have a propensity above 1",
+     "Log probabilities, not scores or odds; divide percentages by 100."),
     ("propensity-tiny", f"propensities must be at least {LEAST_PROPENSITY:g}", "propensities",
      _of("propensities", lambda p: (p > 0) & (p < LEAST_PROPENSITY)), "Propensities are too small to be real",
      f"have a propensity below {LEAST_PROPENSITY:g}", _LOG_PROBABILITY),
@@ -442,7 +443,10 @@ def without_faults(
     dropped: list[tuple[str, int]] = []
     for fault in faults:
         if on_bad_rows == "raise":
-            raise ProblemError(_problem(fault, len(columns), where(int(fault.rows[0])), fault.rule.fix))
+            # Dropping every row is not a fix.
+            advice = Fix(fault.rule.advice) if fault.rule.advice else None
+            fix = advice if len(fault.rows) == len(columns) > 1 else fault.rule.fix
+            raise ProblemError(_problem(fault, len(columns), where(int(fault.rows[0])), fix))
         if count := int(good[fault.rows].sum()):
             dropped.append((fault.requirement, count))
         good[fault.rows] = False
@@ -450,7 +454,7 @@ def without_faults(
     return {**_fields(columns, good if dropped else slice(None)), "dropped": tuple(dropped)}
 
 
-def _problem(fault: Fault, total: int, place: str, fix: Fix) -> Problem:
+def _problem(fault: Fault, total: int, place: str, fix: Fix | None) -> Problem:
     return Problem(fault.rule.id, fault.requirement, place, _shown(fault.value), len(fault.rows), total, fix=fix)
 
 
