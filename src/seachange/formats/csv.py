@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 import re
+import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -30,6 +31,8 @@ SAMPLE_LINES = 50
 # A record of several lines that is longer has a quote that never closes.
 LONGEST_RECORD = 1 << 18
 UNCLOSED = "a quote opens a field and never closes"
+# Quantifiers of groups that never backtrack; before 3.11.5, Python matches them wrongly (gh-106052).
+REPEATED = rb"*+" if sys.version_info >= (3, 11, 5) else rb"*"
 AFTER_QUOTE = "text follows a closing quote"
 LONE_RETURN = "a carriage return is not at the end of the line"
 NUL = "a NUL byte is not text"
@@ -163,11 +166,11 @@ class _RecordFinder:
 
     def __init__(self, separator: str, n_fields: int, source: str) -> None:
         self.separator, self.n_fields, self.source = separator.encode(), n_fields, source
-        sep, quoted = re.escape(self.separator), rb'"(?:[^"]++|"")*+'
+        sep, quoted = re.escape(self.separator), rb'"(?:[^"]++|"")' + REPEATED
         field = rb"(?:" + quoted + rb'"|(?!")[^' + sep + rb"\r]*+)"
         self._field = re.compile(rb"(" + field + rb")(" + sep + rb"|\Z)")
-        self._complete = re.compile(field + rb"(?:" + sep + field + rb")*+")
-        self._open = re.compile(rb"(?:" + field + sep + rb")*+" + quoted)
+        self._complete = re.compile(field + rb"(?:" + sep + field + rb")" + REPEATED)
+        self._open = re.compile(rb"(?:" + field + sep + rb")" + REPEATED + quoted)
 
     def records(self, text: bytes, line: int, at_end: bool) -> tuple[Records, int, int]:
         """Return the records of a block that starts at ``line``, and how many bytes and lines they take."""
