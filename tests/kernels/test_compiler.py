@@ -52,6 +52,8 @@ def run(site, place, *, unprivileged=True, code=KERNEL, **environment):
             pytest.skip("needs setpriv to become another user")
         command = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", *command]
     known = {"PATH": os.environ["PATH"], "PYTHONPATH": str(site), "PYTHONDONTWRITEBYTECODE": "1"}
+    if os.getuid() != 0:
+        known["HOME"] = "/nonexistent"  # without it, Python finds the home in the list of users
     done = subprocess.run(
         command, env=known | environment, cwd=place, capture_output=True, text=True, timeout=300, check=False
     )
