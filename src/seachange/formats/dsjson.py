@@ -505,7 +505,7 @@ def _check_lists(labels: polars.DataFrame, reasons: Reasons, n_items: Ints) -> t
     with_probs = n_listed > 0
     reasons.add(with_probs & (np.abs(sums - 1) > SUM_TOLERANCE), "p does not sum to 1")
     good, offsets = reasons.good, np.cumsum(n_items) - n_items
-    place = (offsets[of] + np.nan_to_num(numbers).astype(np.int64) - 1)[good[of]]
+    place = (offsets[of] + np.where(whole, numbers, 1).astype(np.int64) - 1)[good[of]]
     line_of_item = np.repeat(np.arange(len(order)), n_items)
     hits = np.bincount(place, minlength=len(line_of_item))
     reasons.add_rounds(np.unique(line_of_item[(hits != 1) & good[line_of_item]]), "a has an action twice")
