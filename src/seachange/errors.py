@@ -15,8 +15,6 @@ Errors and warnings have two fields, ``problem`` and ``fix``. Their text shows t
 ``shell_text`` shows the command-line form.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass

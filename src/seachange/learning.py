@@ -1,7 +1,5 @@
 """learn(): log → states → policies → model."""
 
-from __future__ import annotations
-
 from dataclasses import fields
 from typing import Any
 

@@ -1,7 +1,5 @@
 """SwitchingModel: the result of ``learn``; saved to and loaded from a file."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property

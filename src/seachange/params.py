@@ -1,7 +1,5 @@
 """Hyperparameters in the style of scikit-learn for dataclasses, their checks, and the text of result records."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from numbers import Integral

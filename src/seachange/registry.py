@@ -9,8 +9,6 @@ An oracle, learner, policy or deployer registers itself with one line::
 what JSON can hold and a dictionary of arrays, and ``restore(part, joint, labels)`` builds the object again.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Iterator

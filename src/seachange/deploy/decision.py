@@ -1,7 +1,5 @@
 """The small records of a deployment: a decision and the state between rounds."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, fields
 from typing import Any, Literal, Self
 

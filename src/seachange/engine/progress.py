@@ -9,8 +9,6 @@ A stage inside another one is part of a step of the outer stage. A listener, suc
 ``listening()`` and reads the tree of stages whenever it likes.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -27,7 +25,7 @@ class Stage:
     step: float = 1.0  # the size of the next advance
     done: float = 0.0
     detail: str = ""  # the current step, in words
-    parts: list[Stage] = field(default_factory=list)
+    parts: list["Stage"] = field(default_factory=list)
     began: float = field(default_factory=time.monotonic)
     on_end: Callable[[], None] | None = None  # called when one of its parts ends
 

@@ -1,7 +1,5 @@
 """Diagnostics of importance weights: how well a log supports an estimate, and when an estimate is refused."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace

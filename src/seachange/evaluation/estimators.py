@@ -1,7 +1,5 @@
 """Off-policy estimates of a policy's value, and of the difference between two policies, with intervals."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -4,8 +4,6 @@ To add an estimator, write a function from ``Terms`` (and a setting, if it has o
 ``ESTIMATORS``. ``tests/contracts/test_estimators.py`` then checks it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias

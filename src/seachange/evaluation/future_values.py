@@ -1,7 +1,5 @@
 """Values in the future: forecasts from past periods, and values at times like those in the log."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, Literal
 

@@ -1,7 +1,5 @@
 """The value of a deployment that learns, estimated by replaying it on a log (replay, DR-ns)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal

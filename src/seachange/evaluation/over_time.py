@@ -1,7 +1,5 @@
 """Values along a log: in sliding or fading windows (Jagerman et al. 2019), and by period; features of time."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime

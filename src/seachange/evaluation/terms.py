@@ -1,7 +1,5 @@
 """Per-round terms of the estimators: action probabilities, weights, and predictions of cross-fitted reward models."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass
 from typing import Literal, TypeAlias

@@ -3,8 +3,6 @@
 Rounds of one sequence form a cluster; clusters are independent.
 """
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -128,7 +126,7 @@ class IntervalRequest:
         least, most = self.reward_range
         return np.clip(np.asarray(values, dtype=np.float64), min(least, 0.0), max(most, 0.0))
 
-    def running(self, name: str, parts: Parts, weight_bound: Level) -> ConfidenceSequence:
+    def running(self, name: str, parts: Parts, weight_bound: Level) -> "ConfidenceSequence":
         """The confidence sequence after each cluster."""
         terms, limits = self._terms(name, parts, weight_bound)
         sequence = running_interval(terms, limits, self.reward_range, self.clusters, self.confidence)

@@ -3,8 +3,6 @@
 Thompson sampling is the policy that the shop ran; it is evaluated on rounds with uniform random actions.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial

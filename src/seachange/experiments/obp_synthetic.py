@@ -5,8 +5,6 @@ Source: zr-obp, examples/synthetic (README.md and evaluate_off_policy_estimators
 published worlds.
 """
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The paper's methods, and its first experiment: the methods on a synthetic problem, next to the published table."""
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence

@@ -3,8 +3,6 @@
 A folder keeps what was read (``read_days``) and every run (``RunStore``), so an interrupted experiment resumes.
 """
 
-from __future__ import annotations
-
 import datetime as dt
 import json
 import re

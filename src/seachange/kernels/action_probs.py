@@ -3,8 +3,6 @@
 π(a | x; θ) ∝ exp(θ · f(x, a))
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from seachange.kernels.compiler import compiled, reordered

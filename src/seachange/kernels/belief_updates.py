@@ -1,7 +1,5 @@
 """Deployments that hold a belief over states: one round, and whole horizons of rounds."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from seachange.kernels.compiler import compiled

@@ -1,7 +1,5 @@
 """Scans for change points: shifts of means and scores, segment sums, and intervals for the position of a change."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -7,8 +7,6 @@ Machine code is cached next to the package, in ``NUMBA_CACHE_DIR``, or in the us
 be written (a read-only container), a private temporary folder serves instead. A full or damaged cache costs time only.
 """
 
-from __future__ import annotations
-
 import os
 import stat
 import tempfile

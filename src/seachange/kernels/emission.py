@@ -5,8 +5,6 @@ p = 1 / (1 + exp(-s(z))). Evidence is the likelihood divided by that of the most
 same for one round and for many, so a live filter and a batch agree to the bit.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from seachange.kernels.compiler import compiled, fused

@@ -1,7 +1,5 @@
 """Moments of raw columns, rows of features made from them, and documents drawn from pools."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from seachange.kernels.compiler import compiled, reordered

@@ -9,8 +9,6 @@ different chains do not, so vector instructions process round t of ``LANES`` cha
 t * LANES + i. Chains are sorted longest first, so that those that have a round t come first.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from seachange.kernels.belief_updates import move, weigh

@@ -1,7 +1,5 @@
 """Building blocks of vectorized kernels: rounds in columns of ``LANES``, sums over them, and exp()."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from seachange.kernels.compiler import compiled, fused, inlined, reordered

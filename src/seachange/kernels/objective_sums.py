@@ -4,8 +4,6 @@ A tile holds ``LANES`` rounds in columns, for vector instructions; padding colum
 Arithmetic within a tile has the precision of the features, single or double; sums over tiles are in double.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from seachange.kernels.compiler import fused

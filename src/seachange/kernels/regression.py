@@ -1,7 +1,5 @@
 """Weighted sums for regressions of the reward on f = f(x_t, a_t); all of them are additive over chunks of rounds."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import numpy as np

@@ -5,8 +5,6 @@ those of the deployment. c is fixed (replay), or the smaller of c_max and a quan
 (DR-ns). The steps equal ``act`` and ``update`` to the bit.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The independent units of a log: its sequences if it has any, else its rounds."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 

@@ -1,7 +1,5 @@
 """Statistics of one column, computed part by part: moments, and the number of distinct values."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Raw logs to BanditLogs: fit a FeatureSpec, encode part by part, validate."""
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence

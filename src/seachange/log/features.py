@@ -3,13 +3,11 @@
 It encodes single records here, and tables in ``seachange.log.encoding``.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import accumulate, count
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 from zlib import crc32
 
 import msgspec
@@ -173,7 +171,7 @@ class FeatureSpec(msgspec.Struct, frozen=True, dict=True):
         n_shared, n_pool = (sum(len(feature.names) for feature in side) for side in (self.shared, self.pool))
         return n_pool * (1 + n_shared * self.crossed) if self.pool else n_shared
 
-    def encodes_like(self, other: FeatureSpec) -> bool:
+    def encodes_like(self, other: Self) -> bool:
         """Whether both make the same vectors from the same raw columns."""
         ours, theirs = ((spec.shared, spec.pool, spec.crossed, spec.action_names) for spec in (self, other))
         return ours == theirs

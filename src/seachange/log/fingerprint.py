@@ -1,7 +1,5 @@
 """Hashes of a sample of rounds, to recognize a log later even if only part of it comes back."""
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 

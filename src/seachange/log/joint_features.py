@@ -1,7 +1,5 @@
 """Joint features f(x, a) of context and action, for all three kinds of context."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 

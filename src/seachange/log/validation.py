@@ -4,12 +4,10 @@
 BanditLog raises on the first broken rule or drops the rows that break one; ``seachange.check`` counts them.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -63,7 +61,7 @@ class ProblemError(LogError):
         super().__init__(details.sentence, details.fix)
         self.details = details
 
-    def __reduce__(self) -> tuple[type[ProblemError], tuple[Problem]]:
+    def __reduce__(self) -> tuple[type[Self], tuple[Problem]]:
         return type(self), (self.details,)
 
 

@@ -1,7 +1,5 @@
 """Learners: maximize an off-policy objective over linear softmax policies, regularized toward a simpler fit."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass

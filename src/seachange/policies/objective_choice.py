@@ -1,7 +1,5 @@
 """Choose the objective to learn policies by: fit candidates on part of the log, compare them on held-out time."""
 
-from __future__ import annotations
-
 import warnings
 from copy import copy
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """One policy per latent state."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Iterator, Sequence
 from copy import copy

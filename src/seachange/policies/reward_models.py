@@ -1,7 +1,5 @@
 """Reward models r̂(x, a) for the direct and doubly robust methods."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 

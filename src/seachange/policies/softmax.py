@@ -1,9 +1,7 @@
 """Linear soft categorical policies on joint features."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -31,7 +29,7 @@ class SoftmaxPolicy:
         return None, {"coefs": self.coefs}
 
     @classmethod
-    def restore(cls, part: SavedPart, joint: JointFeatures, labels: Any) -> SoftmaxPolicy:
+    def restore(cls, part: SavedPart, joint: JointFeatures, labels: Any) -> Self:
         """The policy that a model file holds."""
         return cls(part.floats("coefs", joint.shape), joint)
 

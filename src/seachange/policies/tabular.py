@@ -1,7 +1,5 @@
 """Tables, one distribution over actions for every distinct context, and the best table by linear programming."""
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Self
@@ -54,7 +52,7 @@ class TabularPolicy:
         return None, {name: getattr(self, name) for name in ("contexts", "masks", "probs", "fallback")}
 
     @classmethod
-    def restore(cls, part: SavedPart, joint: JointFeatures, labels: Any) -> TabularPolicy:
+    def restore(cls, part: SavedPart, joint: JointFeatures, labels: Any) -> Self:
         """The policy that a model file holds."""
         n_actions = joint.n_actions
         probs = part.distributions("probs", (None, n_actions))
@@ -170,7 +168,7 @@ class TabularLearner(Params):
         rule += "them: log.with_propensities(sc.estimate_logging_probs(log), estimated=True)."
         require(self.max_ratio is None or log.logging_probs is not None, rule)
 
-    def _program(self, log: BanditLog, counts: Floats, situations: Situations, pooled: bool = False) -> _Program:
+    def _program(self, log: BanditLog, counts: Floats, situations: Situations, pooled: bool = False) -> "_Program":
         n_cells, total = situations.masks.size, float(counts.sum())
         cells = situations.of_round * log.n_actions + log.actions
         gains, residuals = np.zeros(n_cells), log.rewards

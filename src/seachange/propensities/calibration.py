@@ -1,7 +1,5 @@
 """Calibration of propensities: predicted against observed."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

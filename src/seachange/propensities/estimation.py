@@ -1,7 +1,5 @@
 """Estimates of propensities that were not logged: a model of the logging policy, cross-fitted over time."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -153,11 +151,11 @@ class ChoiceModel:
         n_slopes = sample.log.joint.shape[0] * sample.log.joint.n_features
         return cls(frequencies, means, scales, np.zeros(len(frequencies) + n_slopes))
 
-    def without_contexts(self) -> ChoiceModel:
+    def without_contexts(self) -> Self:
         """The frequencies that the model is based on."""
         return replace(self, coefs=np.zeros_like(self.coefs))
 
-    def fit(self, sample: ChoiceSample, ridge: float, chance: Floats | float = 1.0) -> ChoiceModel:
+    def fit(self, sample: ChoiceSample, ridge: float, chance: Floats | float = 1.0) -> Self:
         """Maximize Σ_t log π_0(a_t | x_t) - (ridge / 2) (|θ|² + |b|²), starting here; ``ridge`` is in rounds.
 
         Intercepts should follow noise no more than f does: if an action is taken c times and f expects f s, then

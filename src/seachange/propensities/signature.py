@@ -9,8 +9,6 @@ they do not, and all actions are equally frequent, a single coincidence is enoug
 actions), so further evidence is needed: the column's name, or two values that fit an epsilon-greedy policy.
 """
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

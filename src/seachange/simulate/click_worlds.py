@@ -1,7 +1,5 @@
 """Simulated clicks: a shop with hidden moods, one with a weekly cycle, and a stationary world."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ from the real data are published (Cao et al. 2019, Wei and Srivastava 2018). The
 of 0.61 and 0.28 between documents and 0.35 and 0.20 over time; here they are about 0.42 and 0.30.
 """
 
-from __future__ import annotations
-
 import datetime as dt
 import gzip
 from dataclasses import dataclass

@@ -1,9 +1,7 @@
 """Rounds of a simulated world, and deployments in it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -26,7 +24,7 @@ class Rounds:
     @classmethod
     def with_clicks(
         cls, contexts: Floats, rates: Floats, generator: np.random.Generator, states: Ints | None = None
-    ) -> Rounds:
+    ) -> Self:
         """Rounds with clicks drawn at ``rates`` (n, K); without ``states``, all of them are in state 0."""
         clicks = (generator.random(rates.shape) < rates).astype(np.float64)
         return cls(contexts, rates, clicks, np.zeros(len(rates), dtype=np.int64) if states is None else states)

@@ -1,7 +1,5 @@
 """The paper's synthetic problem: a bandit without context whose mean rewards depend on a latent state."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property

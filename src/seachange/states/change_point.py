@@ -1,7 +1,5 @@
 """ChangePointOracle: split a log at changes of its rewards, and merge the segments into recurring states."""
 
-from __future__ import annotations
-
 import math
 import warnings
 from dataclasses import dataclass, fields
@@ -48,7 +46,7 @@ class Segmentation:
     noise_variances: Floats  # (B,) variance of the rewards around the fits
 
     @classmethod
-    def restore(cls, part: SavedPart, joint: JointFeatures, labels: StateLabels) -> Segmentation:
+    def restore(cls, part: SavedPart, joint: JointFeatures, labels: StateLabels) -> Self:
         """The segmentation that a model file holds."""
         learned, n_states, n_rounds = part.learned(_Learned), labels.n_states, labels.n_rounds
         paper = learned.statistic == "reward"

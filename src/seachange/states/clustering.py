@@ -1,7 +1,5 @@
 """Clustering: k-means on points, and merging of segments with similar fits into states."""
 
-from __future__ import annotations
-
 import numpy as np
 from scipy import special
 

@@ -3,8 +3,6 @@
 The first part is the null distribution: the p-value of a statistic in a log without changes, and the windows to scan.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple

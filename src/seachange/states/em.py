@@ -1,7 +1,5 @@
 """EM for switching regressions: the prior, runs from several initializations, and the M-step."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial

@@ -1,7 +1,5 @@
 """HMMOracle: fit a switching regression by EM, with an automatic number of states and alignment to an earlier fit."""
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import dataclass
 from typing import Any, Self, get_args

@@ -1,7 +1,5 @@
 """Labels: the state of every round, how well the hour predicts it, and the two oracles that do not have to infer it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
@@ -39,7 +37,7 @@ class StateLabels:
     from_rewards: bool = False  # whether the state of a round depends on its own reward or later ones
 
     @classmethod
-    def from_segments(cls, segments: Segments, n_states: int, change_points: Ints, **others: Any) -> StateLabels:
+    def from_segments(cls, segments: Segments, n_states: int, change_points: Ints, **others: Any) -> Self:
         """Labels of a saved model. ``states`` is expanded to one entry per round only when it is first used."""
         labels = cls(np.empty(0, dtype=np.int64), n_states, change_points, **others)
         vars(labels)["segments"] = segments

@@ -5,8 +5,6 @@ ridge (empirical Bayes). The ridge hardly matters if the log determines every co
 more coefficients than the log can determine.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import NamedTuple

@@ -5,8 +5,6 @@ of those blocks, filters the whole log round by round, and predicts each held-ou
 only fit noise do not improve these predictions.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace

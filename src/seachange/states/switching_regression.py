@@ -1,12 +1,10 @@
 """Switching regression: the hidden Markov model learned by ``HMMOracle``, inference in it, and a live filter."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -58,7 +56,7 @@ class SwitchingRegression:
         return {name: getattr(self, name) for name in SAVED_ARRAYS}
 
     @classmethod
-    def restore(cls, part: SavedPart, joint: JointFeatures, n_states: int, rewards: Rewards) -> SwitchingRegression:
+    def restore(cls, part: SavedPart, joint: JointFeatures, n_states: int, rewards: Rewards) -> Self:
         """The model that a model file holds."""
         shape = (n_states, *joint.shape)
         return cls(
@@ -89,13 +87,13 @@ class SwitchingRegression:
         n_variances = {"gaussian": 1, "gaussian per state": self.n_states, "bernoulli": 0}[self.rewards]
         return self.reward_coefs.size + n_variances + (self.n_states - 1) + self.n_states * (self.n_states - 1)
 
-    def reordered(self, order: Ints) -> SwitchingRegression:
+    def reordered(self, order: Ints) -> Self:
         """The same model with state ``order[i]`` renumbered i."""
         arrays: dict[str, Any] = {name: array[order] for name, array in self.saved_arrays().items() if len(array)}
         arrays["transition_matrix"] = np.ascontiguousarray(self.transition_matrix[np.ix_(order, order)])
         return replace(self, **arrays)
 
-    def shifted(self, coefs: Floats) -> SwitchingRegression:
+    def shifted(self, coefs: Floats) -> Self:
         """The same model with coefs · f(x, a) added to all scores."""
         return replace(self, reward_coefs=self.reward_coefs + coefs)
 
