@@ -18,6 +18,8 @@ from seachange.protocols import PolicyLearner, StateOracle
 from seachange.registry import LEARNERS, ORACLES
 from seachange.states.switching_regression import SwitchingRegression
 
+FEWEST_ROUNDS = 30  # in shorter logs, held-out values are noise, so "auto" does not compare objectives by them
+
 
 def learn(
     log: BanditLog,
@@ -32,7 +34,8 @@ def learn(
     ``oracle`` finds the states: "hmm", "change-point", "none", or an oracle object. ``n_states`` is their number.
     ``objective`` is what each policy maximizes: "ips", "snips", "dm", "dr", "mrdr", "poem", "cross-entropy", or a
     learner object. "auto" chooses the objective with the highest value on held-out blocks of time; ``model.choice``
-    says why. ``align_to`` is an earlier model: states of the HMM that match one of its states keep their number.
+    says why (logs of fewer than 30 rounds use "dm"). ``align_to`` is an earlier model: states of the HMM that match one
+    of its states keep their number.
 
     >>> import numpy as np
     >>> import seachange as sc
@@ -65,7 +68,11 @@ def learn(
         require_propensities(log, "learning", without)
         warn_of_estimates(log, "learning")
     labels, choice = oracle.fit(log).predict(log), None
-    if objective == "auto":
+    if len(log) < FEWEST_ROUNDS:
+        warn(f"the log has only {len(log)} rounds: with fewer than {FEWEST_ROUNDS}, policies mostly fit noise.")
+    if objective == "auto" and len(log) < FEWEST_ROUNDS:
+        learner = DMLearner()
+    elif objective == "auto":
         learner, choice = choose_objective(log, np.ascontiguousarray(labels.weights(soft=False).T))
     policies = learn_per_state(log, labels, learner, reward_models=reward_models_of(oracle))
     return SwitchingModel(

@@ -25,6 +25,7 @@ from seachange.log.fingerprint import REMEMBERED, remembered, share_known
 from seachange.log.joint_features import JointFeatures
 from seachange.log.validation import LARGEST
 from seachange.outputs import written_whole
+from seachange.params import Brief
 from seachange.policies.objective_choice import Choice
 from seachange.policies.per_state import PolicySet
 from seachange.protocols import Floats
@@ -49,8 +50,8 @@ MOST_ROUNDS = 1 << 48
 EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
-@dataclass(frozen=True)
-class Provenance:
+@dataclass(frozen=True, repr=False)
+class Provenance(Brief):
     """The log a model was learned from."""
 
     fingerprint: str

@@ -5,6 +5,8 @@ from dataclasses import fields
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, Literal, Self
 
+import numpy as np
+
 from seachange.errors import NotFittedError
 from seachange.errors import require as require
 from seachange.registry import Arrays, SavedPart
@@ -15,6 +17,23 @@ else:
     DataclassInstance = object
 
 Auto = Literal["auto"]
+MOST_SHOWN = 8  # entries of an array or tuple that a text shows
+
+
+class Brief(DataclassInstance):
+    """A dataclass whose text fits a few lines: long arrays are shown by type and shape."""
+
+    def __repr__(self) -> str:
+        values = ", ".join(f"{field.name}={_brief(getattr(self, field.name))}" for field in fields(self))
+        return f"{type(self).__name__}({values})"
+
+
+def _brief(value: Any) -> str:
+    if isinstance(value, np.ndarray) and (value.ndim != 1 or value.size > MOST_SHOWN):
+        return f"{value.dtype}{list(value.shape)}"
+    if isinstance(value, np.ndarray):
+        return np.array2string(value, precision=4, separator=", ")
+    return f"<{len(value)} entries>" if isinstance(value, tuple) and len(value) > MOST_SHOWN else repr(value)
 
 
 class Params(DataclassInstance):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from abc import ABC, abstractmethod
-from dataclasses import replace
+from dataclasses import fields, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 
 class BeliefDeployer(ABC):
     """A frozen configuration and pure functions of a ``DeploymentState``.
+
+    States and decisions carry the ``fingerprint`` of their deployer, which refuses those of another one.
 
     A registered deployer also says which models it ``suits`` and how to make it ``from_model``; of those that suit a
     model, ``kind="auto"`` takes the one with the highest ``preference``.
@@ -74,10 +78,31 @@ class BeliefDeployer(ABC):
         require(0 <= self.exploration <= 1, f"exploration must be in [0, 1]; got {self.exploration}.")
         require(self.memory >= 0, f"memory must be at least 0; got {self.memory}.")
 
+    @cached_property
+    def fingerprint(self) -> str:
+        """A digest of the policies and of how states follow each other; exploration and memory may change."""
+        digest = hashlib.blake2b(type(self).__name__.encode(), digest_size=8)
+        arrays = [self.transition, self.initial_belief]
+        for policy in self.policies:
+            digest.update(type(policy).__name__.encode())
+            # Policies of other packages are known by their class only.
+            arrays += policy.learned()[1].values() if hasattr(policy, "learned") else []
+        for array in arrays:
+            digest.update(array.tobytes())
+        return digest.hexdigest()
+
+    def __repr__(self) -> str:
+        """Sizes and settings."""
+        joint, n_states = getattr(self.policies[0], "joint", None), len(self.policies)
+        sizes = [f"{n_states} state{'' if n_states == 1 else 's'}", *([f"{joint.n_actions} actions"] if joint else [])]
+        settings = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+        shown = [f"{name}={value!r}" for name, value in settings.items() if name not in ("policies", "policy", "hmm")]
+        return f"{type(self).__name__}({', '.join([*sizes, *shown])})"
+
     def init(self) -> DeploymentState:
         """The state before the first round."""
-        belief = self.initial_belief.copy()
-        return DeploymentState(belief, 0, belief, np.empty((0, len(belief))), np.empty(0, dtype=bool))
+        belief, none = self.initial_belief.copy(), np.empty(0, dtype=bool)
+        return DeploymentState(belief, 0, belief, np.empty((0, len(belief))), none, self.fingerprint)
 
     def act(
         self,
@@ -105,7 +130,8 @@ class BeliefDeployer(ABC):
         probs = np.empty(n_actions)
         mix_advice(state.belief, advice, self.exploration, allowed, probs)
         action = int(draw_action(probs, uniform))
-        return Decision(action, float(probs[action]), probs, state.rounds, self._by_state(contexts, advice, action))
+        by_state = self._by_state(contexts, advice, action)
+        return Decision(action, float(probs[action]), probs, state.rounds, by_state, self.fingerprint)
 
     def update(self, state: DeploymentState, decision: Decision, reward: float | None) -> DeploymentState:
         """The state after a round; a ``reward`` of None means that it has not arrived yet (``amend`` when it does)."""
@@ -119,7 +145,8 @@ class BeliefDeployer(ABC):
         belief = self._replayed(state.belief, evidence[None])
         evidences = np.concatenate([state.evidences, evidence[None]])
         waiting = np.append(state.waiting, reward is None)
-        return self._trimmed(DeploymentState(belief, state.rounds + 1, state.anchor, evidences, waiting))
+        after = replace(state, belief=belief, rounds=state.rounds + 1, evidences=evidences, waiting=waiting)
+        return self._trimmed(after)
 
     def amend(self, state: DeploymentState, decision: Decision, reward: float) -> DeploymentState:
         """The state after a late reward, which counts as if it had come in its own round."""
@@ -133,7 +160,7 @@ class BeliefDeployer(ABC):
         evidences, waiting = state.evidences.copy(), state.waiting.copy()
         evidences[place], waiting[place] = self._checked_evidence(decision, reward), False
         belief = self._replayed(state.anchor, evidences)
-        return self._trimmed(DeploymentState(belief, state.rounds, state.anchor, evidences, waiting))
+        return self._trimmed(replace(state, belief=belief, evidences=evidences, waiting=waiting))
 
     def _trimmed(self, state: DeploymentState) -> DeploymentState:
         """The same state without the rounds before the first that a late reward can still reach."""
@@ -152,17 +179,23 @@ class BeliefDeployer(ABC):
         self._require_states("state", len(state.belief))
         own = state.fits(n_states) and is_distribution(state.belief)
         require(own, "the state is damaged: restore an earlier one.")
+        self._require_mine("state", state.deployer)
 
     def _require_decision(self, state: DeploymentState, decision: Decision) -> None:
         self._require_own(state)
         kind = type(decision).__name__
         require(isinstance(decision, Decision), f"decision must be what act() returned; got a {kind}.")
         self._require_states("decision", decision.by_state.size)
+        self._require_mine("decision", decision.deployer)
         require(0 < decision.propensity <= 1, f"propensity must be in (0, 1]; the decision has {decision.propensity}.")
 
     def _require_states(self, what: str, count: int) -> None:
         n_states = len(self.initial_belief)
         require(count == n_states, f"the {what} is of a deployment with {count} states; this one has {n_states}.")
+
+    def _require_mine(self, what: str, deployer: str) -> None:
+        rule = f"the {what} belongs to another deployer, of another model or another kind. Use it with that one, or "
+        require(deployer == self.fingerprint, f"{rule}start again with init().")
 
     def _checked_evidence(self, decision: Decision, reward: float) -> Floats:
         try:
@@ -218,7 +251,7 @@ class BeliefDeployer(ABC):
                 trace.expected_rewards[t] = probs @ mean_rewards[t]
                 belief[:] = self._after(belief, contexts[t], own, probs, action, rewards[t, action])
         trace.rewards[:] = rewards[np.arange(n), trace.actions]
-        return DeploymentState(belief, state.rounds + n, belief, state.evidences, state.waiting), trace
+        return replace(state, belief=belief, rounds=state.rounds + n, anchor=belief), trace
 
     def follow(self, belief: Floats, contexts: Floats, past: LoggedRounds, acceptance: Acceptance,
                found: Followed) -> None:  # fmt: skip
@@ -238,5 +271,6 @@ class BeliefDeployer(ABC):
         self, belief: Floats, context: Floats, advice: Floats, probs: Floats, action: int, reward: float
     ) -> Floats:
         """The belief after a round with this action and reward."""
-        decision = Decision(action, float(probs[action]), probs, 0, self._by_state(context[None], advice, action))
+        by_state = self._by_state(context[None], advice, action)
+        decision = Decision(action, float(probs[action]), probs, 0, by_state, self.fingerprint)
         return self._replayed(belief, self._checked_evidence(decision, reward)[None])

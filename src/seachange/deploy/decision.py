@@ -8,6 +8,7 @@ import numpy as np
 
 from seachange.errors import ModelFileError
 from seachange.kernels.belief_updates import is_distribution, is_evidence
+from seachange.params import Brief
 from seachange.protocols import Bools, Floats, Ints
 
 MOST_ROUNDS = 1 << 62  # rounds are counted up to this
@@ -30,25 +31,25 @@ class _Array(msgspec.Struct, forbid_unknown_fields=True):
         return flat.reshape(self.shape).copy()
 
 
-class Snapshot:
+class Snapshot(Brief):
     """A record of numbers and arrays that can be stored; a restored record continues to the bit.
 
     >>> import numpy as np
-    >>> decision = Decision(action=1, propensity=0.75, probs=np.array([0.25, 0.75]), round=7, by_state=np.ones(2))
+    >>> decision = Decision(1, 0.75, np.array([0.25, 0.75]), round=7, by_state=np.ones(2), deployer="5f2a")
     >>> Decision.from_bytes(decision.to_bytes()).propensity
     0.75
     """
 
     def to_bytes(self) -> bytes:
         """The record as bytes, for ``from_bytes``."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
         return msgspec.msgpack.encode(values, enc_hook=lambda each: _Array(each.dtype.str, each.shape, each.tobytes()))
 
     @classmethod
     def from_bytes(cls, snapshot: bytes) -> Self:
         """The record that ``to_bytes`` wrote; anything else is a ``ModelFileError``."""
         try:
-            written = msgspec.msgpack.decode(snapshot, type=dict[str, int | float | _Array])
+            written = msgspec.msgpack.decode(snapshot, type=dict[str, int | float | str | _Array])
             record = cls(**{n: value.array if isinstance(value, _Array) else value for n, value in written.items()})
             broken = next((rule for rule, holds in record._rules() if not holds), None)
         except (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, RecursionError) as error:
@@ -62,7 +63,7 @@ class Snapshot:
         raise NotImplementedError
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Decision(Snapshot):
     """The decision of a round, with everything that its reward will need whenever it arrives."""
 
@@ -71,6 +72,7 @@ class Decision(Snapshot):
     probs: Floats  # (K,)
     round: int  # its round of the deployment
     by_state: Floats  # (L,) π_z(a | x) of the action under Exp4.S, its mean reward under an HMM
+    deployer: str  # the fingerprint of the deployer that made it
 
     def _rules(self) -> Any:
         yield "probs and by_state must be vectors of numbers", _vector(self.probs) and _vector(self.by_state)
@@ -79,9 +81,10 @@ class Decision(Snapshot):
         yield "probs must sum to 1", is_distribution(self.probs)
         yield "propensity must be the probability of the action", 0 < self.propensity == self.probs[self.action]
         yield "by_state must be finite", bool(np.isfinite(self.by_state).all())
+        yield "deployer must be text", isinstance(self.deployer, str)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class DeploymentState(Snapshot):
     """A deployment between two rounds.
 
@@ -94,6 +97,7 @@ class DeploymentState(Snapshot):
     anchor: Floats  # (L,) the belief before the oldest round kept
     evidences: Floats  # (m, L) of the rounds kept; ones while a reward is missing
     waiting: Bools  # (m,) whether the reward is still missing
+    deployer: str  # the fingerprint of the deployer it belongs to
 
     def _rules(self) -> Any:
         n_kept = len(self.waiting)
@@ -105,6 +109,7 @@ class DeploymentState(Snapshot):
         yield "no more rounds can be kept than have passed", n_kept <= self.rounds
         yield "belief and anchor must sum to 1", is_distribution(self.belief) and is_distribution(self.anchor)
         yield "evidence must be finite and not negative", all(is_evidence(each) for each in self.evidences)
+        yield "deployer must be text", isinstance(self.deployer, str)
 
     def fits(self, n_states: int) -> bool:
         """Whether all arrays have the shapes of a deployment with ``n_states`` states."""
@@ -121,8 +126,8 @@ def _whole(value: Any, end: int) -> bool:
     return type(value) is int and 0 <= value < end
 
 
-@dataclass(frozen=True, eq=False)
-class Trace:
+@dataclass(frozen=True, eq=False, repr=False)
+class Trace(Brief):
     """The course of a run of rounds."""
 
     actions: Ints  # (n,)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @DEPLOYERS.register("exp4s")
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Exp4S(BeliefDeployer):
     """w̃(z) ∝ w(z) exp(-η c̃(z)), then w'(z) = (1 - β) w̃(z) + β / L; actions by (1 - γ) Σ_z w(z) π_z(a) + γ / K.
 

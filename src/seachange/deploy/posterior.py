@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @DEPLOYERS.register("posterior")
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class PosteriorSampling(BeliefDeployer):
     """Actions by Σ_z Q_t(z) π_z(a); Q_t+1(z) ∝ Σ_z' Q_t(z') p(r_t | x_t, a_t, z') Φ(z', z), from Q_1 = P_0."""
 

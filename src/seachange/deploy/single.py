@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @DEPLOYERS.register("single")
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class SinglePolicy(BeliefDeployer):
     """Deploy ``policy`` unchanged, whatever the rewards."""
 

@@ -17,7 +17,7 @@ from seachange.evaluation.value_estimate import FEWEST, require_evaluable
 from seachange.kernels.action_probs import clustered_products
 from seachange.log.bandit_log import BanditLog
 from seachange.log.clusters import Clusters
-from seachange.params import Auto, require, require_count
+from seachange.params import Auto, Brief, require, require_count
 from seachange.protocols import Floats, Ints
 from seachange.states.labels import StateLabels
 
@@ -44,8 +44,8 @@ class Influences:
     influences: Floats  # (c,)
 
 
-@dataclass(frozen=True, eq=False)
-class ValuesOverTime:
+@dataclass(frozen=True, eq=False, repr=False)
+class ValuesOverTime(Brief):
     """A policy's mean reward per round along the log; the value at a round looks back from it."""
 
     estimator: str

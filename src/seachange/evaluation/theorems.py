@@ -12,7 +12,7 @@ import numpy as np
 from seachange.deploy.exp4s import Exp4S
 from seachange.evaluation.terms import Range
 from seachange.log.bandit_log import BanditLog, require_propensities, require_rewards
-from seachange.params import require, require_count
+from seachange.params import require, require_count, table_of
 from seachange.policies.learners import IPSLearner
 from seachange.policies.softmax import SoftmaxPolicy
 from seachange.policies.tabular import TabularLearner, TabularPolicy
@@ -337,12 +337,16 @@ class Quantities:
     deployed_rounds: int  # T', in the log given
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ModelBounds:
     """Every bound of the paper for one model."""
 
     quantities: Quantities
     bounds: tuple[Bound, ...]
+
+    def __repr__(self) -> str:
+        rows = [(each.name, f"{each.corrected:,.4g}", f"{each.total:,.4g}", each.verdict) for each in self.bounds]
+        return table_of("ModelBounds", ("", "bound", "trivial", ""), rows)
 
 
 def model_bounds(

@@ -21,7 +21,7 @@ from seachange.evaluation.formulas import ESTIMATORS, Level, Parts
 from seachange.evaluation.terms import Range, effective_samples
 from seachange.log.bandit_log import BanditLog, require_propensities, require_rewards
 from seachange.log.clusters import Clusters
-from seachange.params import require
+from seachange.params import Brief, require
 from seachange.protocols import Floats
 
 IntervalKind = Literal["normal", "bootstrap", "bernstein", "sequence"]
@@ -361,8 +361,8 @@ def _resampled(ratios: list[tuple[Floats, Floats]], counts: Floats) -> tuple[Flo
 EPOCH, DECAY = 2.0, 1.4
 
 
-@dataclass(frozen=True, eq=False)
-class ConfidenceSequence:
+@dataclass(frozen=True, eq=False, repr=False)
+class ConfidenceSequence(Brief):
     """An estimate and its confidence sequence after each round (after each sequence, if the log has sequences)."""
 
     values: Floats  # (G,)

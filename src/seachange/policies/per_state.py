@@ -1,6 +1,5 @@
 """One policy per latent state."""
 
-import warnings
 from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
@@ -9,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from seachange.engine import stage
-from seachange.errors import SeachangeWarning
+from seachange.errors import warn
 from seachange.log.bandit_log import BanditLog
 from seachange.params import require
 from seachange.policies.learners import DMLearner, SoftmaxLearner
@@ -19,7 +18,7 @@ from seachange.protocols import Floats, Policy, PolicyLearner
 from seachange.states.labels import StateLabels
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class PolicySet:
     """Π = (π_z): one policy for each state."""
 
@@ -28,6 +27,10 @@ class PolicySet:
 
     def __len__(self) -> int:
         return len(self.policies)
+
+    def __repr__(self) -> str:
+        kinds = ", ".join(sorted({type(policy).__name__ for policy in self}))
+        return f"PolicySet({len(self)} policies ({kinds}), expected_stay={self.expected_stay})"
 
     def __getitem__(self, state: int) -> Policy:
         return self.policies[state]
@@ -65,10 +68,9 @@ def learn_per_state(
         policies = tuple(copy(learner).use_model(model, log).policy_ for model in reward_models)
         return PolicySet(policies, labels.expected_stay)
     memberships = list(labels.weights(soft))
-    for state, weights in enumerate(memberships):
-        if not weights.sum() > 0:
-            problem = f"state {state} has no rounds, so it gets the policy of the whole log."
-            warnings.warn(problem, SeachangeWarning, stacklevel=2)
+    if n_empty := sum(not weights.sum() > 0 for weights in memberships):
+        states = "1 state has" if n_empty == 1 else f"{n_empty} states have"
+        warn(f"{states} no rounds and will use the policy of the whole log. Use fewer states.")
     return PolicySet(policies_of(log, memberships, learner), labels.expected_stay)
 
 

@@ -9,15 +9,15 @@ from scipy.special import expit
 from seachange.kernels.regression import modeled_rewards, regression_sums, solve_ridge
 from seachange.log.bandit_log import BanditLog, first_that_is_no_click
 from seachange.log.clusters import Clusters
-from seachange.params import Auto, require
+from seachange.params import Auto, Brief, require
 from seachange.protocols import Bools, Floats
 from seachange.states.pooled_regression import PooledFit, click_center, click_fit, marginal_ridge
 
 RewardKind = Literal["gaussian", "bernoulli"]
 
 
-@dataclass(frozen=True, eq=False)
-class RewardModel:
+@dataclass(frozen=True, eq=False, repr=False)
+class RewardModel(Brief):
     """r̂(x, a) = c · f(x, a) by weighted ridge regression; for clicks 1 / (1 + exp(-c · f(x, a)))."""
 
     coefs: Floats  # (B, D)

@@ -8,13 +8,14 @@ import numpy.typing as npt
 
 from seachange.kernels.action_probs import softmax_advice
 from seachange.log.joint_features import JointFeatures
+from seachange.params import Brief
 from seachange.protocols import Floats
 from seachange.registry import POLICIES, Arrays, SavedPart
 
 
 @POLICIES.register("softmax")
-@dataclass(frozen=True, eq=False)
-class SoftmaxPolicy:
+@dataclass(frozen=True, eq=False, repr=False)
+class SoftmaxPolicy(Brief):
     """π(a | x; θ) ∝ exp(θ · f(x, a))."""
 
     coefs: Floats  # (B, D) θ

@@ -13,7 +13,7 @@ from seachange.engine import one_thread
 from seachange.errors import LogError, ModelFileError, SeachangeWarning
 from seachange.log.bandit_log import BanditLog, require_propensities
 from seachange.log.joint_features import JointFeatures
-from seachange.params import Auto, Params, require
+from seachange.params import Auto, Brief, Params, require
 from seachange.policies.learners import checked_weights, require_choices, warn_about_clipping
 from seachange.policies.reward_models import cross_fitted, reward_kind
 from seachange.protocols import Bools, Floats, Ints
@@ -24,8 +24,8 @@ MAX_CELLS = 500_000  # a larger table means that contexts are continuous, not ca
 
 
 @POLICIES.register("table")
-@dataclass(frozen=True, eq=False)
-class TabularPolicy:
+@dataclass(frozen=True, eq=False, repr=False)
+class TabularPolicy(Brief):
     """π(a | x) as a table over the situations of a log: a context and the set of actions available in it.
 
     A situation in the table has its own row. A known context with another action set uses its row with the most

@@ -18,7 +18,7 @@ from seachange.kernels.feature_rows import draw_documents
 from seachange.log.bandit_log import BanditLog
 from seachange.log.fingerprint import Hashes, mixed
 from seachange.log.raw import RawLog, RawRounds
-from seachange.params import require
+from seachange.params import Brief, require
 from seachange.protocols import Bools, Floats, Ints
 from seachange.simulate.rollout import Rounds
 
@@ -29,8 +29,8 @@ IDENTITY = 15  # random features of a document's identity, enough to tell the do
 IDENTITY_FIX = Fix('Use features="identity".', "Use --features identity.")
 
 
-@dataclass(frozen=True, eq=False)
-class Visits:
+@dataclass(frozen=True, eq=False, repr=False)
+class Visits(Brief):
     """n visits, P different pools, D documents; a document whose features change counts again."""
 
     times: Ints  # (n,) seconds, non-decreasing
@@ -165,8 +165,8 @@ def _numbered(marks: Hashes, number: Callable[[int, int], int]) -> Codes:
     return numbers[which]
 
 
-@dataclass(frozen=True, eq=False)
-class ClickRates:
+@dataclass(frozen=True, eq=False, repr=False)
+class ClickRates(Brief):
     """The click rate of each document in a window around each minute."""
 
     start: int  # the time of the first minute

@@ -8,11 +8,12 @@ import numpy as np
 from seachange.deploy.belief_deployer import BeliefDeployer
 from seachange.deploy.decision import Trace
 from seachange.log.bandit_log import BanditLog
+from seachange.params import Brief
 from seachange.protocols import Bools, Environment, Floats, Ints
 
 
-@dataclass(frozen=True, eq=False)
-class Rounds:
+@dataclass(frozen=True, eq=False, repr=False)
+class Rounds(Brief):
     """Consecutive rounds with the reward of every action."""
 
     contexts: Floats  # (n, 0), (n, d) or (n, K, d)

@@ -11,7 +11,7 @@ import numpy as np
 from seachange.errors import ModelFileError, NoChangeWarning, SeachangeWarning
 from seachange.log.bandit_log import BanditLog, require_rewards, require_rounds
 from seachange.log.joint_features import JointFeatures
-from seachange.params import Auto, Params, require, require_count
+from seachange.params import Auto, Brief, Params, require, require_count
 from seachange.protocols import Floats, Ints
 from seachange.registry import LARGEST_SAVED, ORACLES, Arrays, SavedPart
 from seachange.states import detector
@@ -22,8 +22,8 @@ from seachange.states.segment_fits import Series, Sums, chain_lengths, series_of
 Statistic = Literal["fit", "reward"]
 
 
-@dataclass(frozen=True)
-class Segmentation:
+@dataclass(frozen=True, repr=False)
+class Segmentation(Brief):
     """Segments and states of the log that the oracle was fitted on.
 
     The first segment of a chain starts at its first round, which is not a change point.

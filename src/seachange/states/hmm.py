@@ -220,7 +220,12 @@ class HMMOracle(Params):
             self.expected_stay == "auto" or self.expected_stay > 1,
             f"expected_stay must be more than 1 round; got {self.expected_stay}.",
         )
-        require(moments_of(log.arrays.rewards).n_seen > 0, "no round of the log has a reward. Check the reward column.")
+        n_seen = moments_of(log.arrays.rewards).n_seen
+        require(n_seen > 0, "no round of the log has a reward. Check the reward column.")
+        if self.n_states != "auto":
+            rounds = f"{n_seen} round{'' if n_seen == 1 else 's'} with a reward"
+            few = f"n_states={self.n_states} is too many for this log, which has {rounds}. Use fewer states."
+            require(self.n_states <= n_seen, few)
 
     def _reward_kind(self, log: BanditLog) -> Rewards:
         """The reward distribution to use for ``log``."""

@@ -281,8 +281,8 @@ class Fitter:
         runs = em.run_all([start for start in starts if start is not None], workers)
         require(
             len(runs) > 0,
-            f"n_states={n_states} is too many for this log: windows of its {n} rounds have fewer distinct fits. Use "
-            "fewer states.",
+            f"n_states={n_states} is too many for this log: its rewards do not differ enough to form that many "
+            "groups. Use fewer states.",
         )
         for _ in range(MAX_REGROUPINGS):
             regrouped = self.starts.regrouped(runs[0].model, widths[-1], prior)

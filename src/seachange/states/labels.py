@@ -25,7 +25,7 @@ class Segments(NamedTuple):
     n_rounds: int  # of all segments
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class StateLabels:
     """The state of every round, according to an oracle."""
 
@@ -56,6 +56,9 @@ class StateLabels:
         else:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return known[name]
+
+    def __repr__(self) -> str:
+        return f"StateLabels({self.n_rounds:,} rounds, {self.n_states} states, {len(self.change_points)} change points)"
 
     @property
     def n_rounds(self) -> int:

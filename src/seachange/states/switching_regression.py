@@ -17,7 +17,7 @@ from seachange.kernels.forward_backward import filter_rounds, viterbi_backward, 
 from seachange.log.bandit_log import BanditLog
 from seachange.log.joint_features import JointFeatures
 from seachange.log.validation import LARGEST
-from seachange.params import require, require_count
+from seachange.params import Brief, require, require_count
 from seachange.protocols import Floats, Ints
 from seachange.registry import Arrays, SavedPart
 from seachange.states.expectation import Chain, LikeliestStates, Workspace, emit, expectation
@@ -30,8 +30,8 @@ LEAST_VARIANCE = 1e-300
 SAVED_ARRAYS = ("initial_probs", "transition_matrix", "reward_coefs", "reward_precisions", "noise_variances")
 
 
-@dataclass(frozen=True, eq=False)
-class SwitchingRegression:
+@dataclass(frozen=True, eq=False, repr=False)
+class SwitchingRegression(Brief):
     """z_1 ~ P_0, z_t+1 ~ Φ(z_t, ·), and a reward whose mean is linear in β_z · f(x_t, a_t).
 
     gaussian            r_t ~ N(β_z · f, σ²)
@@ -214,8 +214,8 @@ def regression_of(given: Any, needed: str) -> SwitchingRegression:
     return found
 
 
-@dataclass(frozen=True, eq=False)
-class LiveState:
+@dataclass(frozen=True, eq=False, repr=False)
+class LiveState(Brief):
     """The belief after some rounds."""
 
     state_probs: Floats  # (L,) p(z_t | r_1:t); P_0 before the first round
@@ -223,8 +223,8 @@ class LiveState:
     rounds: int  # t
 
 
-@dataclass(frozen=True, eq=False)
-class LiveFilter:
+@dataclass(frozen=True, eq=False, repr=False)
+class LiveFilter(Brief):
     """Filter a log while it is being written. Equals ``SwitchingRegression.filter`` to the bit.
 
     >>> live = LiveFilter(oracle)  # doctest: +SKIP
