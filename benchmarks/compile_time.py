@@ -65,7 +65,6 @@ def fit_everything() -> None:
         oracle = sc.HMMOracle(n_states=2, max_iterations=5).fit(log)
         oracle.predict(log)
         oracle.model_.filter(log)
-        oracle.model_.likeliest_path(log)
         for statistic in ("fit", "reward"):
             sc.ChangePointOracle(statistic=statistic).fit(log).predict(log)
 

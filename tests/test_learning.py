@@ -22,6 +22,35 @@ def test_propensities_that_were_filled_in_are_reported(make_log):
         sc.learn(filled, oracle="none", objective="ips")
 
 
+def few_rounds(n):
+    rng = np.random.default_rng(0)
+    return sc.BanditLog.from_arrays(np.arange(n) % 3, rng.normal(size=n), np.full(n, 1 / 3))
+
+
+@pytest.mark.parametrize("n", [3, 29])
+def test_no_value_is_promised_for_a_handful_of_rounds(n):
+    with pytest.warns(sc.SeachangeWarning) as caught:
+        model = sc.learn(few_rounds(n))
+    notes = [str(each.message) for each in caught]
+    assert f"the log has only {n} rounds: with fewer than 30, policies mostly fit noise." in notes
+    assert model.choice is None
+    assert isinstance(model.learner, sc.DMLearner)
+
+
+def test_more_states_than_rounds_is_one_clear_error():
+    rule = "n_states=40 is too many for this log, which has 3 rounds with a reward. Use fewer states."
+    with pytest.raises(ParameterError, match=f"^{rule}$"):
+        sc.learn(few_rounds(3), n_states=40)
+
+
+def test_states_without_rounds_are_reported_once():
+    with pytest.warns(sc.SeachangeWarning) as caught:
+        sc.learn(few_rounds(300), oracle="change-point", n_states=40, objective="ips")
+    notes = [str(w.message) for w in caught]
+    assert "39 states have no rounds and will use the policy of the whole log. Use fewer states." in notes
+    assert len(notes) == 2
+
+
 def test_a_class_is_not_a_learner(make_log):
     with pytest.raises(ParameterError, match=r"a learner object: DRLearner\(\), not the class"):
         sc.learn(make_log("none"), oracle="none", objective=sc.DRLearner)

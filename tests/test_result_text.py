@@ -36,6 +36,32 @@ def test_values_diagnostics_and_propensities_are_short(make_log):
     assert max(map(len, told)) <= 80
 
 
+def test_objects_with_arrays_print_in_a_line_or_two(make_log):
+    log = make_log("shared", n=600)
+    model = sc.learn(log, oracle=sc.HMMOracle(n_states=2), objective="dm")
+    deployer, live = model.deployer(), sc.LiveFilter(model)
+    state = deployer.init()
+    decision = deployer.act(state, log.contexts[0], 0.3)
+    world = sc.simulate.Synthetic(horizon=900, segment_length=300)
+    table = sc.TabularLearner().fit(world.log(0)).policy_
+    assert repr(deployer) == "PosteriorSampling(2 states, 3 actions, exploration=0.0, memory=1000)"
+    assert repr(sc.SinglePolicy(table)) == "SinglePolicy(1 state, 5 actions, exploration=0.0, memory=1000)"
+    assert repr(model.policies).startswith("PolicySet(2 policies (SoftmaxPolicy), expected_stay=")
+    assert repr(model.labels).startswith("StateLabels(600 rounds, 2 states, ")
+    trace = sc.simulate.rollout(world, sc.SinglePolicy(table), seed=0)
+    assert repr(trace).startswith("Trace(actions=int64[900], propensities=float64[900], ")
+    bounds = sc.model_bounds(log, model)
+    assert len(repr(bounds).splitlines()) == 2 + len(bounds.bounds)
+    for each in (
+        log, model, model.policies[0], model.oracle, model.oracle.model_, model.provenance, deployer, state, decision,
+        model.deployer("exp4s"), live, live.init(), table, trace, next(world.rounds(0, 300)),
+        sc.ChangePointOracle().fit(world.log(0)).segmentation_, sc.DMLearner().fit(log).reward_model_,
+        sc.evaluate_over_time(log, model.policies[0]), sc.watch(log, model.policies[0], reward_range=(-9, 9)),
+    ):  # fmt: skip
+        assert "\n" not in repr(each)
+        assert len(repr(each)) < 600
+
+
 def test_no_value_is_reported_with_its_reason(make_log):
     log = make_log(n=20)
     found = sc.diagnose(log, sc.DMLearner().fit(log).policy_)

@@ -83,9 +83,11 @@ def require(holds: bool, rule: str, error: type[SeachangeError] = ParameterError
         raise error(rule)
 
 
-def warn(problem: str, fix: Fix | None = None) -> None:
-    """Warn at the line that called the function that warns."""
-    warnings.warn(SeachangeWarning(problem, fix), stacklevel=3)
+def warn(
+    problem: str, fix: Fix | None = None, *, stacklevel: int = 2, category: type[SeachangeWarning] = SeachangeWarning
+) -> None:
+    """Like ``warnings.warn``; by default at the line that called the function that warns."""
+    warnings.warn(category(problem, fix), stacklevel=stacklevel + 1)
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

@@ -4,15 +4,13 @@ Sizes are checked before anything is unpacked, every array is checked against th
 and nothing in a file is evaluated or executed. Whatever is wrong with a file is a ``ModelFileError``.
 """
 
-from __future__ import annotations
-
 import platform
 import stat
 import zipfile
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 import numpy as np
@@ -66,7 +64,7 @@ class Provenance(Brief):
     remembered: tuple[int, ...] = ()  # hashes of some rounds; none if rounds are too similar
 
     @classmethod
-    def of(cls, log: BanditLog) -> Provenance:
+    def of(cls, log: BanditLog) -> Self:
         """The provenance of a model learned from ``log``."""
         rewards = log.arrays.rewards
         low, high = float(np.nanmin(rewards)), float(np.nanmax(rewards))
@@ -140,7 +138,7 @@ class Manifest(msgspec.Struct, forbid_unknown_fields=True):
     features: FeatureSpec | None = None
 
 
-def write_model(model: SwitchingModel, path: str | Path) -> None:
+def write_model(model: "SwitchingModel", path: str | Path) -> None:
     """Write ``model`` to one file, whole or not at all; equal models make equal files."""
     labels = model.labels
     oracle, oracle_arrays = describe(ORACLES, model.oracle)

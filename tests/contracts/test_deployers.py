@@ -264,10 +264,10 @@ def test_rewards_beyond_all_measure_leave_probabilities(deployers, name, kind):
 
 def test_a_state_of_another_deployment_is_refused(deployers):
     one, two = deployers["single", "none"], deployers["exp4s", "none"]
-    with pytest.raises(ParameterError, match="with 1 states; this one has 2"):
+    with pytest.raises(ParameterError, match="the state belongs to another deployer"):
         two.act(one.init(), None, 0.5)
     decision = two.act(two.init(), None, 0.5)
-    with pytest.raises(ParameterError, match="this one has 2"):
+    with pytest.raises(ParameterError, match="the state belongs to another deployer"):
         two.update(one.init(), decision, 1.0)
 
 
@@ -340,30 +340,31 @@ def with_field(record, name, value):
         ("belief", np.array([0.5, 0.6]), "sum to 1"),
         ("belief", np.array([np.nan, 1.0]), "sum to 1"),
         ("belief", np.array([np.inf, 0.0]), "sum to 1"),
-        ("belief", np.array([1.0]), "equal lengths"),
+        ("belief", np.array([1.0]), "the same length"),
         ("belief", np.array([[0.5, 0.5]]), "vector"),
         ("belief", np.array([]), "vector"),
         ("belief", np.array([True, False]), "vector"),
         ("belief", 0.5, "vector"),
         ("anchor", np.array([2.0, -1.0]), "sum to 1"),
-        ("anchor", np.array([1.0]), "equal lengths"),
+        ("anchor", np.array([1.0]), "the same length"),
         ("rounds", -1, "rounds"),
         ("rounds", 2.5, "rounds"),
         ("rounds", 2**62, "rounds"),
         ("rounds", 1, "kept than have passed"),
-        ("evidences", np.ones((3, 1)), "equal lengths"),
-        ("evidences", np.ones(6), "equal lengths"),
-        ("evidences", np.ones((2, 2)), "equal lengths"),
+        ("evidences", np.ones((3, 1)), "the same length"),
+        ("evidences", np.ones(6), "the same length"),
+        ("evidences", np.ones((2, 2)), "the same length"),
         ("evidences", np.zeros((3, 2)), "evidence"),
         ("evidences", -np.ones((3, 2)), "evidence"),
         ("evidences", np.full((3, 2), np.nan), "evidence"),
         ("waiting", np.ones(3), "flags"),
-        ("waiting", np.ones((3, 1), dtype=bool), "equal lengths"),
+        ("waiting", np.ones((3, 1), dtype=bool), "the same length"),
+        ("deployer", 7, "deployer"),
     ],
 )
 def test_a_state_that_no_deployment_can_have_is_refused(name, value, rule):
     half = np.array([0.5, 0.5])
-    sound = DeploymentState(half, 7, half, np.ones((3, 2)), np.array([True, False, True]))
+    sound = DeploymentState(half, 7, half, np.ones((3, 2)), np.array([True, False, True]), "5f2a")
     assert same(DeploymentState.from_bytes(sound.to_bytes()), sound)
     with pytest.raises(ModelFileError, match=rule):
         DeploymentState.from_bytes(with_field(sound, name, value))
@@ -377,11 +378,11 @@ def test_a_state_that_no_deployment_can_have_is_refused(name, value, rule):
         ("probs", np.array([-0.5, 1.0, 0.5]), "sum to 1"), ("probs", np.array([0.25, 0.5, 0.5]), "sum to 1"),
         ("probs", np.ones((3, 1)) / 3, "vector"), ("round", -1, "round"), ("round", 1e3, "round"),
         ("by_state", np.array([np.inf, 0.0]), "finite"), ("by_state", np.array([True]), "vector"),
-        ("by_state", 1.0, "vector"),
+        ("by_state", 1.0, "vector"), ("deployer", 0.5, "deployer"),
     ],
 )  # fmt: skip
 def test_a_decision_that_no_deployer_makes_is_refused(name, value, rule):
-    sound = Decision(1, 0.5, np.array([0.25, 0.5, 0.25]), 7, np.array([0.1, 0.9]))
+    sound = Decision(1, 0.5, np.array([0.25, 0.5, 0.25]), 7, np.array([0.1, 0.9]), "5f2a")
     assert Decision.from_bytes(sound.to_bytes()).propensity == 0.5
     with pytest.raises(ModelFileError, match=rule):
         Decision.from_bytes(with_field(sound, name, value))
@@ -393,10 +394,9 @@ def test_records_that_do_not_fit_the_deployer_are_refused(deployers, name, kind)
     state = deployer.init()
     decision = deployer.act(state, context, 0.5)
     n_states = len(state.belief)
-    with pytest.raises(ParameterError, match=f"this one has {n_states}"):
-        deployer.update(state, replace(decision, by_state=np.ones(n_states + 1)), 1.0)
-    with pytest.raises(ParameterError, match="propensity"):
-        deployer.update(state, replace(decision, propensity=2.25), 1.0)
+    for broken in (replace(decision, by_state=np.ones(n_states + 1)), replace(decision, propensity=2.25)):
+        with pytest.raises(ParameterError, match="the decision is damaged"):
+            deployer.update(state, broken, 1.0)
     with pytest.raises(ParameterError, match="what act"):
         deployer.update(state, None, 1.0)
     for broken in (
@@ -407,6 +407,31 @@ def test_records_that_do_not_fit_the_deployer_are_refused(deployers, name, kind)
             deployer.act(broken, context, 0.5)
         with pytest.raises(ParameterError, match="damaged"):
             deployer.update(broken, decision, 1.0)
+
+
+@every_deployer
+def test_a_snapshot_of_another_model_is_refused(deployers, name, kind):
+    deployer, context = deployers[name, kind], context_at(contexts_of(kind, 1, 9), 0)
+    policies = [replace(policy, coefs=policy.coefs + 1) for policy in deployer.policies]
+    others = {"posterior": {"policies": policies}, "single": {"policy": policies[0]}}
+    other = replace(deployer, **others.get(name, {"policies": replace(deployer.policies, policies=policies)}))
+    state = DeploymentState.from_bytes(other.init().to_bytes())
+    decision = Decision.from_bytes(other.act(state, context, 0.5).to_bytes())
+    mine = deployer.init()
+    for use in (
+        lambda: deployer.act(state, context, 0.5), lambda: deployer.update(state, decision, 1.0),
+        lambda: deployer.amend(state, decision, 1.0), lambda: deployer.update(mine, decision, 1.0),
+    ):  # fmt: skip
+        with pytest.raises(ParameterError, match=r"belongs to another deployer.*start again with init\(\)"):
+            use()
+
+
+@every_deployer
+def test_exploration_and_memory_may_change_between_snapshots(deployers, name, kind):
+    deployer, context = deployers[name, kind], context_at(contexts_of(kind, 1, 9), 0)
+    state = DeploymentState.from_bytes(deployer.init().to_bytes())
+    changed = replace(deployer, exploration=0.5, memory=7)
+    assert changed.update(state, changed.act(state, context, 0.5), 1.0).rounds == 1
 
 
 def test_a_mask_of_another_length_is_refused():

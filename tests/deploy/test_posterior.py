@@ -44,7 +44,8 @@ def test_fed_with_a_log_it_is_the_filter_of_that_log(fitted):
     state = deployer.init()
     for t in range(len(log)):
         means = np.ascontiguousarray(hmm.reward_coefs[:, log.actions[t], 0])
-        state = deployer.update(state, Decision(int(log.actions[t]), 0.5, np.full(2, 0.5), t, means), log.rewards[t])
+        decision = Decision(int(log.actions[t]), 0.5, np.full(2, 0.5), t, means, deployer.fingerprint)
+        state = deployer.update(state, decision, log.rewards[t])
         moved = np.array([sum(filtered[t, i] * hmm.transition_matrix[i, j] for i in range(2)) for j in range(2)])
         assert deployer.state_probs(state).tobytes() == moved.tobytes()
 

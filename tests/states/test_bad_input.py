@@ -44,8 +44,6 @@ def require_sound(oracle, log):
         assert np.isfinite(probs).all()
         assert (probs >= 0).all()
         np.testing.assert_allclose(probs.sum(axis=1), 1, atol=1e-9)
-    path = model.likeliest_path(log)
-    assert ((path >= 0) & (path < n_states)).all()
     assert ((labels.states >= 0) & (labels.states < n_states)).all()
     assert np.isfinite(model.predict_rewards(log)).all()
     assert np.isfinite(model.log_likelihood(log))

@@ -79,13 +79,12 @@ def density_of(model, log):
 
 
 def by_enumeration(model, log, sequences=None):
-    """Posteriors, pair counts, likelihood and the likeliest path, from every path of states."""
+    """Posteriors, pair counts and likelihood, from every path of states."""
     n, n_states = len(log), model.n_states
     sequences = np.zeros(n) if sequences is None else sequences
     density = density_of(model, log)
     before = {t: max((s for s in range(t) if sequences[s] == sequences[t]), default=None) for t in range(n)}
     posteriors, pairs, total = np.zeros((n, n_states)), np.zeros((n_states, n_states)), 0.0
-    best, likeliest = 0.0, None
     for path in product(range(n_states), repeat=n):
         weight = 1.0
         for t in range(n):
@@ -94,12 +93,11 @@ def by_enumeration(model, log, sequences=None):
             )
             weight *= move * density[t, path[t]]
         total += weight
-        best, likeliest = (weight, path) if weight > best else (best, likeliest)
         for t in range(n):
             posteriors[t, path[t]] += weight
             if before[t] is not None:
                 pairs[path[before[t]], path[t]] += weight
-    return posteriors / total, pairs / total, np.log(total), np.array(likeliest)
+    return posteriors / total, pairs / total, np.log(total)
 
 
 @pytest.mark.parametrize("rewards", EMISSIONS)
@@ -111,7 +109,7 @@ def test_expectation_equals_the_sum_over_all_paths(kind, rewards, tile, tiles):
     model = random_model(log, 3, generator, rewards)
     posteriors = np.empty((7, 3))
     found = expectation(model, Chain(log, tile, tiles), posteriors)
-    exact_posteriors, exact_pairs, exact_likelihood, _ = by_enumeration(model, log)
+    exact_posteriors, exact_pairs, exact_likelihood = by_enumeration(model, log)
     np.testing.assert_allclose(posteriors, exact_posteriors, rtol=0, atol=1e-12)
     np.testing.assert_allclose(found.transitions, exact_pairs, rtol=0, atol=1e-12)
     np.testing.assert_allclose(found.log_likelihood, exact_likelihood, rtol=0, atol=1e-12)
@@ -134,17 +132,16 @@ def test_expectation_equals_the_sum_over_all_paths(kind, rewards, tile, tiles):
 
 @pytest.mark.parametrize("rewards", EMISSIONS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_filter_forecast_prediction_and_path_equal_enumeration(kind, rewards):
+def test_filter_forecast_and_prediction_equal_enumeration(kind, rewards):
     generator = np.random.default_rng(6)
     log = random_log(kind, 7, generator, rewards)
     model = random_model(log, 3, generator, rewards)
     filtered, forecast, predicted = model.filter(log), model.forecast(log), model.predict_rewards(log)
     expected = model.initial_probs
     for t in range(7):
-        exact, _, likelihood, path = by_enumeration(model, log[: t + 1])
+        exact, _, likelihood = by_enumeration(model, log[: t + 1])
         np.testing.assert_allclose(filtered[t], exact[t], rtol=0, atol=1e-12)
         np.testing.assert_allclose(model.log_likelihood(log[: t + 1]), likelihood, rtol=0, atol=1e-12)
-        np.testing.assert_array_equal(model.likeliest_path(log[: t + 1]), path)
         np.testing.assert_allclose(forecast[t], expected, rtol=0, atol=1e-12)
         means = np.array([score(model, log, t, z) for z in range(3)])
         means = expit(means) if rewards == "bernoulli" else means
@@ -180,12 +177,11 @@ def test_interleaved_sequences_are_independent_chains(rewards, tile, tiles):
     chain = Chain(log, tile, tiles)
     posteriors = np.empty((7, 2))
     found = expectation(model, chain, posteriors)
-    exact_posteriors, exact_pairs, exact_likelihood, path = by_enumeration(model, log, sequences)
+    exact_posteriors, exact_pairs, exact_likelihood = by_enumeration(model, log, sequences)
     np.testing.assert_allclose(chain.in_log_order(posteriors), exact_posteriors, rtol=0, atol=1e-12)
     np.testing.assert_allclose(found.transitions, exact_pairs, rtol=0, atol=1e-12)
     np.testing.assert_allclose(found.log_likelihood, exact_likelihood, rtol=0, atol=1e-12)
     np.testing.assert_allclose(found.first_states, exact_posteriors[[0, 1, 3]].sum(axis=0), rtol=0, atol=1e-12)
-    np.testing.assert_array_equal(model.likeliest_path(log), path)
     np.testing.assert_allclose(model.filter(log)[[5, 6, 3]], exact_posteriors[[5, 6, 3]], rtol=0, atol=1e-12)
 
 
@@ -198,10 +194,9 @@ def test_a_missing_reward_is_an_unobserved_round(kind, rewards):
     holes[[1, 4]] = np.nan
     holed = log.with_rewards(holes)
     model = random_model(holed, 2, generator, rewards)
-    exact_posteriors, _, exact_likelihood, path = by_enumeration(model, holed)
+    exact_posteriors, _, exact_likelihood = by_enumeration(model, holed)
     np.testing.assert_allclose(model.smooth(holed), exact_posteriors, rtol=0, atol=1e-12)
     np.testing.assert_allclose(model.log_likelihood(holed), exact_likelihood, rtol=0, atol=1e-12)
-    np.testing.assert_array_equal(model.likeliest_path(holed), path)
     for t in range(6):
         filtered = by_enumeration(model, holed[: t + 1])[0][t]
         np.testing.assert_allclose(model.filter(holed)[t], filtered, rtol=0, atol=1e-12)
@@ -263,7 +258,7 @@ def test_a_model_of_clicks_rejects_other_rewards():
     log = random_log("none", 20, generator, "bernoulli")
     model = random_model(log, 2, generator, "bernoulli")
     rated = log.with_rewards(np.where(np.arange(20) > 16, 4.5, log.rewards))
-    for ask in (model.smooth, model.filter, model.likeliest_path, model.log_likelihood):
+    for ask in (model.smooth, model.filter, model.log_likelihood):
         with pytest.raises(sc.SeachangeError, match=r"rewards of 0 or 1; row 17 of this log has 4.5 \(3 of 20 rows"):
             ask(rated)
     live = LiveFilter(model)

@@ -1,7 +1,5 @@
 """The base of all deployers that hold a belief over states: decide, update, amend, run."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 from abc import ABC, abstractmethod
@@ -15,13 +13,15 @@ import numpy.typing as npt
 from seachange.deploy.decision import Decision, DeploymentState, Trace
 from seachange.errors import ParameterError
 from seachange.kernels.belief_updates import draw_action, is_distribution, is_evidence, mix_advice, replay
-from seachange.kernels.replay_steps import Acceptance, Followed, LoggedRounds, accept_round
+from seachange.kernels.replay_steps import Acceptance, Followed, LoggedRounds
 from seachange.params import require
 from seachange.policies.per_state import PolicySet
 from seachange.protocols import Bools, Floats
 
 if TYPE_CHECKING:
     from seachange.model import SwitchingModel
+
+RECORDS = (("state", DeploymentState, "init() or update()"), ("decision", Decision, "act()"))
 
 
 class BeliefDeployer(ABC):
@@ -34,19 +34,18 @@ class BeliefDeployer(ABC):
     """
 
     preference: ClassVar[int] = 0
-    # To run a simulated world, and to follow a log. Without them, rounds are taken one by one, far more slowly.
-    kernels: ClassVar[tuple[Any, Any] | None] = None
+    kernels: ClassVar[tuple[Any, Any]]  # to run a simulated world, and to follow a log
     policies: PolicySet
     exploration: float
     memory: int
 
     @classmethod
-    def suits(cls, model: SwitchingModel) -> bool:
+    def suits(cls, model: "SwitchingModel") -> bool:
         """Whether ``from_model`` works for ``model``."""
         return False
 
     @classmethod
-    def from_model(cls, model: SwitchingModel, *, exploration: float, memory: int) -> Self:
+    def from_model(cls, model: "SwitchingModel", *, exploration: float, memory: int) -> Self:
         """The deployer of the policies of ``model``."""
         raise NotImplementedError
 
@@ -135,7 +134,7 @@ class BeliefDeployer(ABC):
 
     def update(self, state: DeploymentState, decision: Decision, reward: float | None) -> DeploymentState:
         """The state after a round; a ``reward`` of None means that it has not arrived yet (``amend`` when it does)."""
-        self._require_decision(state, decision)
+        self._require_own(state, decision)
         if decision.round != state.rounds:
             raise ParameterError(
                 f"the decision is of round {decision.round}, but the deployment is at round {state.rounds}. Update "
@@ -150,7 +149,7 @@ class BeliefDeployer(ABC):
 
     def amend(self, state: DeploymentState, decision: Decision, reward: float) -> DeploymentState:
         """The state after a late reward, which counts as if it had come in its own round."""
-        self._require_decision(state, decision)
+        self._require_own(state, decision)
         passed = decision.round < state.rounds
         require(passed, f"round {decision.round} has not passed yet; call update(state, decision, None) first.")
         place = decision.round - (state.rounds - len(state.evidences))
@@ -173,29 +172,13 @@ class BeliefDeployer(ABC):
         evidences, waiting = state.evidences[forgotten:].copy(), state.waiting[forgotten:].copy()
         return replace(state, anchor=anchor, evidences=evidences, waiting=waiting)
 
-    def _require_own(self, state: DeploymentState) -> None:
-        kind, n_states = type(state).__name__, len(self.initial_belief)
-        require(isinstance(state, DeploymentState), f"state must be what init() or update() returned; got a {kind}.")
-        self._require_states("state", len(state.belief))
-        own = state.fits(n_states) and is_distribution(state.belief)
-        require(own, "the state is damaged: restore an earlier one.")
-        self._require_mine("state", state.deployer)
-
-    def _require_decision(self, state: DeploymentState, decision: Decision) -> None:
-        self._require_own(state)
-        kind = type(decision).__name__
-        require(isinstance(decision, Decision), f"decision must be what act() returned; got a {kind}.")
-        self._require_states("decision", decision.by_state.size)
-        self._require_mine("decision", decision.deployer)
-        require(0 < decision.propensity <= 1, f"propensity must be in (0, 1]; the decision has {decision.propensity}.")
-
-    def _require_states(self, what: str, count: int) -> None:
-        n_states = len(self.initial_belief)
-        require(count == n_states, f"the {what} is of a deployment with {count} states; this one has {n_states}.")
-
-    def _require_mine(self, what: str, deployer: str) -> None:
-        rule = f"the {what} belongs to another deployer, of another model or another kind. Use it with that one, or "
-        require(deployer == self.fingerprint, f"{rule}start again with init().")
+    def _require_own(self, *records: Any) -> None:
+        """Raise unless the state, and the decision if there is one, were made by this deployer."""
+        for given, (what, kind, maker) in zip(records, RECORDS, strict=False):
+            require(isinstance(given, kind), f"{what} must be what {maker} returned; got a {type(given).__name__}.")
+            other = f"the {what} belongs to another deployer, of another model or kind. Use it with that one, or"
+            require(given.deployer == self.fingerprint, f"{other} start again with init().")
+            require(given.fits(len(self.initial_belief)), f"the {what} is damaged: restore an earlier one.")
 
     def _checked_evidence(self, decision: Decision, reward: float) -> Floats:
         try:
@@ -235,42 +218,17 @@ class BeliefDeployer(ABC):
         mask = np.ones((1, n_actions), dtype=bool) if action_mask is None else action_mask
         belief, n_states = state.belief.copy(), len(state.belief)
         trace = Trace(np.empty(n, np.int64), np.empty(n), np.empty(n), np.zeros(n), np.empty((n, n_states)))
-        if self.kernels is not None:
-            self.kernels[0](
-                belief, advice, mask, uniforms, mean_rewards, rewards, self.exploration,
-                *self._settings(contexts, rewards, n_actions), self.transition, trace.state_probs,
-                trace.actions, trace.propensities, trace.expected_rewards,
-            )  # fmt: skip
-        else:
-            probs = np.empty(n_actions)
-            for t, uniform in enumerate(uniforms):
-                trace.state_probs[t], own = belief, advice[t if len(advice) > 1 else 0]
-                mix_advice(belief, own, self.exploration, mask[t if len(mask) > 1 else 0], probs)
-                action = int(draw_action(probs, uniform))
-                trace.actions[t], trace.propensities[t] = action, probs[action]
-                trace.expected_rewards[t] = probs @ mean_rewards[t]
-                belief[:] = self._after(belief, contexts[t], own, probs, action, rewards[t, action])
+        self.kernels[0](
+            belief, advice, mask, uniforms, mean_rewards, rewards, self.exploration,
+            *self._settings(contexts, rewards, n_actions), self.transition, trace.state_probs,
+            trace.actions, trace.propensities, trace.expected_rewards,
+        )  # fmt: skip
         trace.rewards[:] = rewards[np.arange(n), trace.actions]
         return replace(state, belief=belief, rounds=state.rounds + n, anchor=belief), trace
 
     def follow(self, belief: Floats, contexts: Floats, past: LoggedRounds, acceptance: Acceptance,
                found: Followed) -> None:  # fmt: skip
         """Follow a chunk of a log: fill ``found``, update ``belief`` and ``acceptance``, all in place."""
-        if self.kernels is not None:
-            settings = self._settings(contexts, past.rewards, past.advice.shape[2])
-            self.kernels[1](
-                belief, self.initial_belief, past, acceptance, found, self.exploration, *settings, self.transition
-            )
-            return
-        probs = np.empty(past.advice.shape[2])
-        for t, action in enumerate(past.actions):
-            if accept_round(t, belief, self.initial_belief, past, acceptance, found, self.exploration, probs):
-                belief[:] = self._after(belief, contexts[t], past.advice[t], probs, int(action), past.rewards[t])
-
-    def _after(
-        self, belief: Floats, context: Floats, advice: Floats, probs: Floats, action: int, reward: float
-    ) -> Floats:
-        """The belief after a round with this action and reward."""
-        by_state = self._by_state(context[None], advice, action)
-        decision = Decision(action, float(probs[action]), probs, 0, by_state, self.fingerprint)
-        return self._replayed(belief, self._checked_evidence(decision, reward)[None])
+        settings = self._settings(contexts, past.rewards, past.advice.shape[2])
+        rates = self.exploration, *settings, self.transition
+        self.kernels[1](belief, self.initial_belief, past, acceptance, found, *rates)

@@ -83,6 +83,10 @@ class Decision(Snapshot):
         yield "by_state must be finite", bool(np.isfinite(self.by_state).all())
         yield "deployer must be text", isinstance(self.deployer, str)
 
+    def fits(self, n_states: int) -> bool:
+        """Whether it can be of a deployment with ``n_states`` states."""
+        return self.by_state.shape == (n_states,) and 0 < self.propensity <= 1
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DeploymentState(Snapshot):
@@ -103,19 +107,19 @@ class DeploymentState(Snapshot):
         n_kept = len(self.waiting)
         yield "belief must be a vector of numbers", _vector(self.belief) and len(self.belief) > 0
         yield "rounds must be a whole number from 0 on", _whole(self.rounds, MOST_ROUNDS)
-        yield "belief and anchor must have equal lengths", self.fits(len(self.belief))
+        yield "belief must sum to 1, and anchor have the same length", self.fits(len(self.belief))
         yield "waiting must hold flags", self.waiting.dtype == bool
         yield "anchor and evidences must hold numbers", self.anchor.dtype == self.evidences.dtype == np.float64
         yield "no more rounds can be kept than have passed", n_kept <= self.rounds
-        yield "belief and anchor must sum to 1", is_distribution(self.belief) and is_distribution(self.anchor)
+        yield "anchor must sum to 1", is_distribution(self.anchor)
         yield "evidence must be finite and not negative", all(is_evidence(each) for each in self.evidences)
         yield "deployer must be text", isinstance(self.deployer, str)
 
     def fits(self, n_states: int) -> bool:
-        """Whether all arrays have the shapes of a deployment with ``n_states`` states."""
+        """Whether it can be of a deployment with ``n_states`` states."""
         n_kept = len(self.waiting)
         kept = self.evidences.shape == (n_kept, n_states) and self.waiting.shape == (n_kept,)
-        return kept and self.belief.shape == self.anchor.shape == (n_states,)
+        return kept and self.belief.shape == self.anchor.shape == (n_states,) and is_distribution(self.belief)
 
 
 def _vector(array: Any) -> bool:

@@ -1,7 +1,5 @@
 """Exp4.S: exponential weights over experts, with a share for experts that fell behind."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from functools import cached_property
@@ -48,12 +46,12 @@ class Exp4S(BeliefDeployer):
     kernels: ClassVar[tuple[Any, Any]] = (run_exp4s, follow_exp4s)
 
     @classmethod
-    def suits(cls, model: SwitchingModel) -> bool:
+    def suits(cls, model: "SwitchingModel") -> bool:
         """Any model."""
         return True
 
     @classmethod
-    def from_model(cls, model: SwitchingModel, *, exploration: float, memory: int) -> Self:
+    def from_model(cls, model: "SwitchingModel", *, exploration: float, memory: int) -> Self:
         """The deployer with the reward range and mean reward of the model's log."""
         low_high, mean = model.provenance.reward_range, model.provenance.mean_reward
         return cls(model.policies, reward_range=low_high, mean_reward=mean, exploration=exploration, memory=memory)

@@ -1,7 +1,5 @@
 """HMM posterior sampling: act for the state that best explains recent rewards."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -35,12 +33,12 @@ class PosteriorSampling(BeliefDeployer):
     kernels: ClassVar[tuple[Any, Any]] = (run_posterior, follow_posterior)
 
     @classmethod
-    def suits(cls, model: SwitchingModel) -> bool:
+    def suits(cls, model: "SwitchingModel") -> bool:
         """Models whose states an HMM found."""
         return isinstance(getattr(model.oracle, "model_", None), SwitchingRegression)
 
     @classmethod
-    def from_model(cls, model: SwitchingModel, *, exploration: float, memory: int) -> Self:
+    def from_model(cls, model: "SwitchingModel", *, exploration: float, memory: int) -> Self:
         """The deployer with the HMM of the model."""
         require(cls.suits(model), 'kind="posterior" needs a model whose states an HMM found; use "exp4s".')
         hmm: SwitchingRegression = model.oracle.model_  # type: ignore[attr-defined]

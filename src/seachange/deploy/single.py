@@ -1,7 +1,5 @@
 """A deployment of one policy."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -32,12 +30,12 @@ class SinglePolicy(BeliefDeployer):
     kernels: ClassVar[tuple[Any, Any]] = (run_exp4s, follow_exp4s)
 
     @classmethod
-    def suits(cls, model: SwitchingModel) -> bool:
+    def suits(cls, model: "SwitchingModel") -> bool:
         """Models of one state."""
         return model.n_states == 1
 
     @classmethod
-    def from_model(cls, model: SwitchingModel, *, exploration: float, memory: int) -> Self:
+    def from_model(cls, model: "SwitchingModel", *, exploration: float, memory: int) -> Self:
         """The deployer of the model's only policy."""
         require(
             cls.suits(model),

@@ -20,7 +20,7 @@ from seachange.evaluation.diagnostics import (
 )
 from seachange.evaluation.terms import FOLDS, CrossFit, Support, SupportSums, effective_samples, fit_across
 from seachange.evaluation.value_estimate import FEWEST, ValueEstimate, require_evaluable
-from seachange.kernels.replay_steps import Acceptance, Followed, LoggedRounds, include, largest_ratios
+from seachange.kernels.replay_steps import Acceptance, Followed, LoggedRounds, accept_choice, largest_ratios
 from seachange.log.bandit_log import BanditLog
 from seachange.log.clusters import Clusters
 from seachange.params import Auto, require, require_count
@@ -335,14 +335,11 @@ def _follow_by_hand(
             state = deployer.init()
         context = None if chunk.joint.kind == "none" else contexts[t]
         mask = None if masks is None else masks[t]
-        probs, expected = deployer.act(state, context, 0.5, mask).probs, (chunk.n_actions,)
-        require(np.shape(probs) == expected, f"decisions must have probs of shape {expected}; got {np.shape(probs)}.")
-        all_probs[t] = probs
-        replay.chosen[t], replay.rates[t] = probs[action], acceptance.rate[0]
-        replay.direct[t] = probs @ past.predicted_rewards[t if len(past.predicted_rewards) > 1 else 0]
-        replay.beyond[t] = probs @ past.beyond[t if len(past.beyond) > 1 else 0]
-        replay.accepted[t] = past.uniforms[t] * past.propensities[t] < acceptance.rate[0] * probs[action]
-        if replay.accepted[t]:
+        given, probs = deployer.act(state, context, 0.5, mask).probs, all_probs[t]
+        rule = f"decisions must have probs of shape {probs.shape}; got {np.shape(given)}."
+        require(np.shape(given) == probs.shape, rule)
+        probs[:] = given
+        if accept_choice(t, probs, past, acceptance, replay):
             # A uniform in the middle of the action's share reproduces the logged action.
             decision = deployer.act(state, context, float(probs[:action].sum() + probs[action] / 2), mask)
             if decision.action != action:
@@ -351,8 +348,4 @@ def _follow_by_hand(
                     f"cumulative probability exceeds the uniform; it chose {decision.action} instead of {action}."
                 )
             state = deployer.update(state, decision, float(past.rewards[t]))
-        if acceptance.upper.size > 0:
-            ratio = past.propensities[t] / probs[action] if probs[action] > 0 else np.inf
-            include(acceptance.lower, acceptance.upper, acceptance.sizes, acceptance.quantile, ratio)
-            acceptance.rate[0] = min(acceptance.highest, -acceptance.lower[0])
     return state, all_probs

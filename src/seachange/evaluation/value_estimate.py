@@ -184,13 +184,13 @@ def influences(parts: Parts, clusters: Clusters) -> Floats:
 
     Each cluster's contribution to the error of V̂; infinite if the denominator is 0.
     """
-    linear = np.zeros(clusters.n_rounds) if parts.terms is None else parts.terms - parts.terms.mean()
+    linear = np.zeros(len(clusters.log)) if parts.terms is None else parts.terms - parts.terms.mean()
     if parts.numerator is not None and parts.denominator is not None:
         mean = float(parts.denominator.mean())
         if not mean > 0:
             return np.full(len(clusters.sizes), np.inf)
         linear = linear + (parts.numerator - parts.ratio * parts.denominator) / mean
-    return np.asarray(clusters.sums(linear) / clusters.n_rounds)
+    return np.asarray(clusters.sums(linear) / len(clusters.log))
 
 
 def standard_error(influence: Floats) -> float:
@@ -243,7 +243,7 @@ def bernstein_interval(terms: Floats, limits: Range, clusters: Clusters, confide
     are their sums divided by the mean size, and R grows with the largest cluster.
     """
     middle = sum(limits) / 2
-    sums = clusters.sums(terms - middle) * (len(clusters.sizes) / clusters.n_rounds)
+    sums = clusters.sums(terms - middle) * (len(clusters.sizes) / len(clusters.log))
     radius = _bernstein_radius(sums, _reach(clusters, limits[1] - limits[0]), confidence)
     mean = middle + float(sums.mean())
     return mean - radius, mean + radius
@@ -255,7 +255,7 @@ def bernstein_ratio(
     """Interval for Σ w r / Σ w: all v for which the mean of w (r - v) is within its radius of 0."""
     assert parts.numerator is not None, "a ratio has a numerator"
     assert parts.denominator is not None, "and a denominator"
-    (low, high), scale = reward_range, len(clusters.sizes) / clusters.n_rounds
+    (low, high), scale = reward_range, len(clusters.sizes) / len(clusters.log)
     below = clusters.sums(parts.denominator) * scale
     above = clusters.sums(parts.numerator) * scale + (parts.offset - low) * below
     reach = _reach(clusters, weight_bound * (high - low))
@@ -275,7 +275,7 @@ def bernstein_ratio(
 
 
 def _reach(clusters: Clusters, width: float) -> float:
-    return width * float(clusters.sizes.max()) * len(clusters.sizes) / clusters.n_rounds
+    return width * float(clusters.sizes.max()) * len(clusters.sizes) / len(clusters.log)
 
 
 def _bernstein_radius(terms: Floats, reach: float, confidence: float) -> float:

@@ -10,14 +10,13 @@ be written (a read-only container), a private temporary folder serves instead. A
 import os
 import stat
 import tempfile
-import warnings
 from functools import cache
 from pathlib import Path
 
 from numba import config, njit
 from numba.core.caching import FunctionCache
 
-from seachange.errors import SeachangeWarning
+from seachange.errors import warn
 
 
 class KernelCache(FunctionCache):
@@ -72,24 +71,20 @@ def _private_folder():
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != user or found.st_mode & 0o022:
             folder = Path(tempfile.mkdtemp(prefix=f"seachange-kernels-{user}-"))
     except OSError:
-        warnings.warn("compiled kernels cannot be cached, so every run compiles them again.", SeachangeWarning, 2)
+        warn("compiled kernels cannot be cached, so every run compiles them again.")
         return None
-    warnings.warn(
+    warn(
         f"compiled kernels are cached in {str(folder)!r}: neither the package nor the home folder can be written. "
         "Set NUMBA_CACHE_DIR to a folder that is kept.",
-        SeachangeWarning,
-        stacklevel=2,
     )
     return str(folder)
 
 
 @cache
 def _warn_of_cache(folder, reason):
-    warnings.warn(
+    warn(
         f"the cache of compiled kernels in {folder!r} cannot be used ({reason}), so they are compiled again. Free some "
         "disk space, or delete the .nbi and .nbc files in it.",
-        SeachangeWarning,
-        stacklevel=2,
     )
 
 

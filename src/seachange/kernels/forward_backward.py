@@ -1,4 +1,4 @@
-"""Hidden Markov chains over a log: scaled forward and backward recursions, the Viterbi path, and short chains.
+"""Hidden Markov chains over a log: scaled forward and backward recursions, and short chains.
 
 ``filter_rounds`` has the arithmetic of a live filter and agrees with it to the bit. ``forward`` and ``backward`` agree
 up to rounding: they normalize one round late, so that no round waits for the division of the previous one. Rows are
@@ -98,43 +98,6 @@ def backward(filtered, evidence, inverses, next_starts, transition, future, post
         for i in range(n_states):
             posteriors[t, i] = filtered[t, i] * ahead[i]
             future[i] = evidence[t, i] * ahead[i] * inverses[t]
-
-
-@compiled
-def viterbi_forward(evidence, starts, next_starts, initial, transition, best, origins, path):
-    """Write max over paths of log p(z_1:t, r_1:t) to ``best``, and the previous state of that path to ``origins``.
-
-    ``best`` is that of the round before this chunk and is updated to that of its last round. In ``path``, only the last
-    round of each chain is set.
-    """
-    n_states = best.size
-    log_initial, log_transition, before = np.log(initial), np.log(transition), np.empty(n_states)
-    for t in range(evidence.shape[0]):
-        before[:] = best
-        for j in range(n_states):
-            if starts[t]:
-                best[j] = log_initial[j]
-            else:
-                origin = 0
-                for i in range(1, n_states):
-                    if before[i] + log_transition[i, j] > before[origin] + log_transition[origin, j]:
-                        origin = i
-                origins[t, j] = origin
-                best[j] = before[origin] + log_transition[origin, j]
-            best[j] += np.log(evidence[t, j])
-        if next_starts[t]:
-            path[t] = 0
-            for i in range(1, n_states):
-                if best[i] > best[path[t]]:
-                    path[t] = i
-
-
-@compiled
-def viterbi_backward(origins, next_starts, path):
-    """Fill ``path`` backward from the last round of each chain."""
-    for t in range(path.size - 2, -1, -1):
-        if not next_starts[t]:
-            path[t] = origins[t + 1, path[t + 1]]
 
 
 @compiled

@@ -98,11 +98,17 @@ def include(lower, upper, sizes, quantile, value):
 
 @compiled
 def accept_round(t, belief, initial, past, acceptance, found, exploration, probs):
-    """Whether round t is accepted. π_t(a_t), the expected reward of π_t, and c are written in either case."""
+    """Whether round t is accepted for a deployment with this belief."""
     if past.starts[t]:
         belief[:] = initial
-    action, propensity = past.actions[t], past.propensities[t]
     mix_advice(belief, past.advice[t], exploration, past.mask[t if past.mask.shape[0] > 1 else 0], probs)
+    return accept_choice(t, probs, past, acceptance, found)
+
+
+@compiled
+def accept_choice(t, probs, past, acceptance, found):
+    """Whether round t is accepted. π_t(a_t), the expected reward of π_t, and c are written in either case."""
+    action, propensity = past.actions[t], past.propensities[t]
     found.chosen[t], found.rates[t] = probs[action], acceptance.rate[0]
     predicted_rewards = past.predicted_rewards[t if past.predicted_rewards.shape[0] > 1 else 0]
     beyond = past.beyond[t if past.beyond.shape[0] > 1 else 0]

@@ -6,7 +6,6 @@ The columns of a log that is larger than memory are in temporary files, mapped i
 from __future__ import annotations
 
 import hashlib
-import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -22,7 +21,7 @@ from weakref import finalize
 import numpy as np
 import numpy.typing as npt
 
-from seachange.errors import Fix, LogError, SeachangeWarning
+from seachange.errors import Fix, LogError, warn
 from seachange.log import validation
 from seachange.log.joint_features import JointFeatures, LogArrays
 from seachange.params import require
@@ -200,11 +199,6 @@ class BanditLog:
         """Whether some actions could not be shown."""
         return not (len(self.arrays.mask) == 1 and bool(self.arrays.mask.all()))
 
-    @property
-    def has_missing_rewards(self) -> bool:
-        """Whether some rounds were not observed."""
-        return bool(np.isnan(self.arrays.rewards).any())
-
     def __len__(self) -> int:
         return len(self.arrays.actions)
 
@@ -369,11 +363,15 @@ def require_rounds(log: BanditLog, purpose: str) -> None:
     require(len(log) > 0, f"{purpose} needs at least one round; the log is empty.", LogError)
 
 
-def first_that_is_no_click(log: BanditLog) -> float | None:
-    """The first reward that is not 0, 1 or missing; None if all rewards are clicks."""
+def reward_distribution(log: BanditLog, wanted: Any) -> Any:
+    """``wanted``, after checking that it suits the rewards; "auto": "bernoulli" if all are 0 or 1, else "gaussian"."""
+    if wanted not in ("auto", "bernoulli"):
+        return wanted
     rewards = (log.arrays.rewards[rounds] for rounds in log.chunk_slices())
     others = (part[np.isfinite(part) & (part != 0) & (part != 1)] for part in rewards)
-    return next((float(part[0]) for part in others if len(part)), None)
+    other = next((float(part[0]) for part in others if len(part)), None)
+    require(wanted == "auto" or other is None, f'rewards="bernoulli" needs rewards of 0 or 1; the log has {other}.')
+    return "bernoulli" if other is None else "gaussian"
 
 
 def require_rewards(log: BanditLog, purpose: str) -> None:
@@ -398,9 +396,8 @@ def require_propensities(log: BanditLog, purpose: str, without: Fix | None = Non
 def warn_of_estimates(log: BanditLog, purpose: str) -> None:
     """Warn if ``purpose`` relies on estimated propensities; for functions that users call."""
     if log.propensities_estimated:
-        warnings.warn(
+        warn(
             f"{purpose} uses estimated propensities: it is only as accurate as they are, and intervals ignore their "
             "error. sc.propensity_report shows how well they are calibrated.",
-            SeachangeWarning,
             stacklevel=3,
         )

@@ -27,11 +27,6 @@ class Clusters:
         rank[np.argsort(first)] = np.arange(len(first))
         return np.asarray(rank[place.reshape(-1)], dtype=np.int64)
 
-    @property
-    def n_rounds(self) -> int:
-        """n."""
-        return len(self.log)
-
     @cached_property
     def sizes(self) -> Floats:
         """(G,) rounds of each cluster."""

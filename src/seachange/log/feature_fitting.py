@@ -1,28 +1,22 @@
 """Fit a FeatureSpec: one pass over the parts of a raw log, in bounded memory."""
 
-from __future__ import annotations
-
 import re
-import warnings
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 import polars
 
 from seachange.engine import cores, map_in_order
-from seachange.errors import LogError, SeachangeWarning
+from seachange.errors import LogError, warn
 from seachange.kernels.feature_rows import column_moments
 from seachange.log.column_statistics import Distinct
 from seachange.log.features import Category, Feature, FeatureSpec, Flag, Hashed, LeftOut, Number
-from seachange.log.raw import Kind, as_lists, distinct_texts, numbers_of, raw_columns
+from seachange.log.raw import Kind, RawLog, RawRounds, as_lists, distinct_texts, numbers_of, raw_columns
 from seachange.log.validation import LARGEST
-
-if TYPE_CHECKING:
-    from seachange.log.raw import RawLog, RawRounds
 
 MOST_VALUES, LEAST_SEEN = 50, 3  # a category has at most 50 values, each seen at least 3 times; the rest are "other"
 MOST_DISTINCT, BUCKETS = 1000, 64  # columns with more distinct values than this are hashed into this many buckets
@@ -49,14 +43,14 @@ class NumberFacts:
     zero_one: bool = True
 
     @classmethod
-    def of(cls, values: npt.NDArray[Any]) -> NumberFacts:
+    def of(cls, values: npt.NDArray[Any]) -> Self:
         """The statistics of one part."""
         seen, usable, mean, squares, first, differing, others = column_moments(values, LARGEST)
         if usable == 0:
             return cls(seen=int(seen))
         return cls(int(seen), int(usable), mean, squares, first, differing == 0, others == 0)
 
-    def merge(self, later: NumberFacts) -> None:
+    def merge(self, later: Self) -> None:
         """Add the statistics of a later part (Chan et al.)."""
         total = self.usable + later.usable
         if later.usable:
@@ -96,7 +90,7 @@ class ColumnFacts:
     lengths: set[int] = field(default_factory=set)  # of lists of numbers; at most two are kept
     places: list[NumberFacts] = field(default_factory=list)
 
-    def merge(self, later: ColumnFacts) -> None:
+    def merge(self, later: Self) -> None:
         """Add the statistics of a later part."""
         self.holder = self.holder or later.holder
         self.seen += later.seen
@@ -139,14 +133,13 @@ def fit_features(raw: RawLog, parts: Iterable[RawRounds], *, action_names: Seque
         listed = ", ".join(f"{column.column!r} ({column.reason})" for column in left_out)
         # Only tables can name their contexts; columns that were named and still left out cannot be used.
         fix = " Name them as contexts to use them." if getattr(raw, "contexts", ()) is None else ""
-        warnings.warn(f"columns that are not used as features: {listed}.{fix}", SeachangeWarning, stacklevel=5)
+        warn(f"columns that are not used as features: {listed}.{fix}", stacklevel=5)
     n_shared, n_pool = (sum(len(feature.names) for feature in side) for side in (shared, pool))
     fits = n_pool * (1 + n_shared) <= MOST_CROSSED
     if pool and shared and not fits:
-        warnings.warn(
+        warn(
             f"the {n_shared} features per round are not crossed with the {n_pool} per action, because that would make "
             f"more than {MOST_CROSSED:,} features. Policies only see the features of actions.",
-            SeachangeWarning,
             stacklevel=5,
         )
     named = not pool and not facts.by_place
@@ -169,6 +162,52 @@ def fit_features(raw: RawLog, parts: Iterable[RawRounds], *, action_names: Seque
     )
 
 
+class ActionColumns:
+    """Columns that the action determines: they describe what was shown, so they are not known before the choice.
+
+    For each column, the value that each action has; None if an action has several.
+    """
+
+    def __init__(self) -> None:
+        self.rounds = 0
+        self.columns: dict[str, dict[Any, Any] | None] = {}
+        self.actions: set[str] = set()
+
+    @classmethod
+    def of(cls, rounds: RawRounds) -> Self:
+        """The columns of one part."""
+        part = cls()
+        part.rounds, part.actions = len(rounds), set(distinct_texts(rounds.action))
+        columns = {name: column.values for name, column in raw_columns(rounds.features).items()}
+        part.columns = dict.fromkeys(columns)
+        # Numbers as names, so that none is called like the actions.
+        left = {str(i): name for i, name in enumerate(columns) if not columns[name].dtype.is_nested()}
+        for rows in (HEAD_ROUNDS, len(rounds)):
+            frame = polars.DataFrame({"action": rounds.action} | {i: columns[name] for i, name in left.items()})
+            by_action = frame.head(rows).drop_nulls("action").group_by("action")
+            counts = by_action.agg(polars.all().n_unique())
+            left = {i: name for i, name in left.items() if not (counts[i] > 1).any()}
+        values = by_action.agg(polars.col(left).first()) if left else frame
+        for i, name in left.items():
+            part.columns[name] = dict(zip(values["action"].to_list(), values[i].to_list(), strict=True))
+        return part
+
+    def merge(self, later: Self) -> None:
+        """Add a later part."""
+        self.actions |= later.actions
+        for name in self.columns.keys() | later.columns.keys():
+            ours, theirs = self.columns.get(name, {}), later.columns.get(name, {})
+            clash = ours is None or theirs is None or any(ours.get(a, v) != v for a, v in theirs.items())
+            self.columns[name] = None if clash else {**(ours or {}), **(theirs or {})}
+        self.rounds += later.rounds
+
+    def names(self) -> list[str]:
+        """The columns that differ between actions and never within one."""
+        if len(self.actions) < 2 or self.rounds < ROUNDS_PER_ACTION * len(self.actions):
+            return []
+        return [name for name, values in self.columns.items() if values and len(set(values.values())) > 1]
+
+
 @dataclass
 class LogFacts:
     """Statistics of a raw log so far."""
@@ -180,9 +219,9 @@ class LogFacts:
     actions: dict[str, Any] = field(default_factory=dict)  # values by their names
     shared: dict[str, ColumnFacts] = field(default_factory=dict)
     pool: dict[str, ColumnFacts] = field(default_factory=dict)
-    by_action: ActionColumns = field(default_factory=lambda: ActionColumns())
+    by_action: ActionColumns = field(default_factory=ActionColumns)
 
-    def merge(self, later: LogFacts) -> None:
+    def merge(self, later: Self) -> None:
         """Add the statistics of a later part."""
         self.by_action.merge(later.by_action)
         self.rounds, self.pool_rows = self.rounds + later.rounds, self.pool_rows + later.pool_rows
@@ -325,49 +364,3 @@ def _number(name: str, facts: NumberFacts, rows: int, place: int | None, seconds
     if facts.zero_one and facts.usable:
         return Flag(name, marked, place, comma)
     return Number(name, facts.mean, facts.scale, marked, place, seconds, comma)
-
-
-class ActionColumns:
-    """Columns that the action determines: they describe what was shown, so they are not known before the choice.
-
-    For each column, the value that each action has; None if an action has several.
-    """
-
-    def __init__(self) -> None:
-        self.rounds = 0
-        self.columns: dict[str, dict[Any, Any] | None] = {}
-        self.actions: set[str] = set()
-
-    @classmethod
-    def of(cls, rounds: RawRounds) -> ActionColumns:
-        """The columns of one part."""
-        part = cls()
-        part.rounds, part.actions = len(rounds), set(distinct_texts(rounds.action))
-        columns = {name: column.values for name, column in raw_columns(rounds.features).items()}
-        part.columns = dict.fromkeys(columns)
-        # Numbers as names, so that none is called like the actions.
-        left = {str(i): name for i, name in enumerate(columns) if not columns[name].dtype.is_nested()}
-        for rows in (HEAD_ROUNDS, len(rounds)):
-            frame = polars.DataFrame({"action": rounds.action} | {i: columns[name] for i, name in left.items()})
-            by_action = frame.head(rows).drop_nulls("action").group_by("action")
-            counts = by_action.agg(polars.all().n_unique())
-            left = {i: name for i, name in left.items() if not (counts[i] > 1).any()}
-        values = by_action.agg(polars.col(left).first()) if left else frame
-        for i, name in left.items():
-            part.columns[name] = dict(zip(values["action"].to_list(), values[i].to_list(), strict=True))
-        return part
-
-    def merge(self, later: ActionColumns) -> None:
-        """Add a later part."""
-        self.actions |= later.actions
-        for name in self.columns.keys() | later.columns.keys():
-            ours, theirs = self.columns.get(name, {}), later.columns.get(name, {})
-            clash = ours is None or theirs is None or any(ours.get(a, v) != v for a, v in theirs.items())
-            self.columns[name] = None if clash else {**(ours or {}), **(theirs or {})}
-        self.rounds += later.rounds
-
-    def names(self) -> list[str]:
-        """The columns that differ between actions and never within one."""
-        if len(self.actions) < 2 or self.rounds < ROUNDS_PER_ACTION * len(self.actions):
-            return []
-        return [name for name, values in self.columns.items() if values and len(set(values.values())) > 1]

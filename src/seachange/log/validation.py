@@ -4,7 +4,6 @@
 BanditLog raises on the first broken rule or drops the rows that break one; ``seachange.check`` counts them.
 """
 
-import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, Self
@@ -12,7 +11,7 @@ from typing import Any, Literal, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from seachange.errors import Fix, LogError, ParameterError, SeachangeWarning
+from seachange.errors import Fix, LogError, ParameterError, warn
 from seachange.log.joint_features import JointFeatures, LogArrays
 from seachange.params import require
 from seachange.protocols import Bools, Floats, Ints
@@ -188,7 +187,7 @@ def _number_of_actions(n_actions: int | None, names: Sequence[str] | None, array
         require(known <= MOST_ACTIONS, large, LogError)
         if known > 20 * n_distinct:
             rare = f"actions go up to {known - 1}, but only {n_distinct} of them occur. {fix}"
-            warnings.warn(rare, SeachangeWarning, stacklevel=5)
+            warn(rare, stacklevel=5)
     differ = f"n_actions={n_actions}, but action_features has {known} actions."
     require(n_actions in (None, known), differ, LogError)
     require(known >= 1, f"n_actions must be at least 1; got {known}.")

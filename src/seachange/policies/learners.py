@@ -1,6 +1,5 @@
 """Learners: maximize an off-policy objective over linear softmax policies, regularized toward a simpler fit."""
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Self
@@ -10,7 +9,7 @@ import numpy.typing as npt
 from scipy.optimize import minimize
 
 from seachange.engine import cores, one_thread
-from seachange.errors import LogError, SeachangeWarning
+from seachange.errors import LogError, warn
 from seachange.log.bandit_log import CHUNK_ROWS, BanditLog, require_propensities, require_rewards
 from seachange.log.clusters import Clusters
 from seachange.params import Auto, Params, require, require_count
@@ -83,11 +82,10 @@ def warn_about_clipping(log: BanditLog, counts: Floats, clip: float, stacklevel:
     if share > MAX_CLIPPED_SHARE:
         worth = (counts * np.abs(rewards))[clipped]
         credit = clip * worth.sum() / (worth / propensities[clipped]).sum()
-        warnings.warn(
+        warn(
             f"clip={clip:g} is below 1 / propensity in {share:.1%} of the rewarded rounds. A policy that always takes "
             f"those actions gets credit for only {credit:.1%} of what they earned. To clip nothing, use "
             f"clip={1 / float(propensities[rewarded].min()):.4g}.",
-            SeachangeWarning,
             stacklevel=stacklevel,
         )
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from scipy.special import stdtrit
 
 from seachange.engine import stage
-from seachange.errors import SeachangeWarning
+from seachange.errors import SeachangeWarning, warn
 from seachange.log.bandit_log import BanditLog, require_propensities
 from seachange.log.clusters import Clusters
 from seachange.params import Params, require, require_count, table_of
@@ -202,10 +202,9 @@ def _warn_if_below_log(log: BanditLog, membership: Floats, values: Floats) -> No
         return
     loss, error = float(losses.sum() / total), float(np.sqrt(len(losses)) * losses.std(ddof=1) / total)
     if loss > stdtrit(len(losses) - 1, LOSS_CONFIDENCE) * error > 0:
-        warnings.warn(
+        warn(
             f"the learned policy earns less than the log did: {values.sum() / total:.4g} per round on held-out time, "
             f"against {earned.sum() / total:.4g} in the log ({loss:.2g} ± {error:.2g} less). The logging policy may "
             "use information that is not in this log: log that too, or keep the current policy.",
-            SeachangeWarning,
             stacklevel=4,
         )

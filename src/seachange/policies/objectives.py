@@ -1,11 +1,9 @@
 """Off-policy objectives and their gradients, from sums that add up over chunks of a log."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -128,17 +126,17 @@ class Objective:
             if matters.any():
                 yield tiles_of(chunk, np.flatnonzero(matters), weights, modeled, self.clip)
 
-    def reweighted(self, weights: Floats) -> Objective:
+    def reweighted(self, weights: Floats) -> Self:
         """Inverse propensity scores with the same clip and other weights."""
-        return Objective(self.log, weights, clip=self.clip, workers=self.workers)
+        return type(self)(self.log, weights, clip=self.clip, workers=self.workers)
 
-    def as_surrogate(self) -> Objective:
+    def as_surrogate(self) -> Self:
         """The concave surrogate of this objective; it depends only on rewarded rounds."""
         if self._sparse:
             return self.changed(surrogate=True, variance_penalty=0.0)
         return self.reweighted(self.weights).changed(l2=self.l2, center=self.center, surrogate=True)
 
-    def changed(self, **settings: Any) -> Objective:
+    def changed(self, **settings: Any) -> Self:
         """The same objective with other settings, on the same tiles."""
         other = replace(self, **settings)
         other.__dict__.update({name: getattr(self, name) for name in ("_kept", "scale", "total")})

@@ -7,7 +7,7 @@ import numpy as np
 from scipy.special import expit
 
 from seachange.kernels.regression import modeled_rewards, regression_sums, solve_ridge
-from seachange.log.bandit_log import BanditLog, first_that_is_no_click
+from seachange.log.bandit_log import BanditLog, reward_distribution
 from seachange.log.clusters import Clusters
 from seachange.params import Auto, Brief, require
 from seachange.protocols import Bools, Floats
@@ -33,11 +33,7 @@ def reward_kind(log: BanditLog, wanted: RewardKind | Auto) -> RewardKind:
     """How to model the rewards of ``log``; "auto": Bernoulli if all are 0 or 1, else Gaussian."""
     known = wanted in ("auto", "gaussian", "bernoulli")
     require(known, f'rewards must be "auto", "gaussian" or "bernoulli"; got {wanted!r}.')
-    if wanted == "gaussian":
-        return "gaussian"
-    other = first_that_is_no_click(log)
-    require(wanted == "auto" or other is None, f'rewards="bernoulli" needs rewards of 0 or 1; the log has {other}.')
-    return "bernoulli" if other is None else "gaussian"
+    return reward_distribution(log, wanted)  # type: ignore[no-any-return]
 
 
 def fit_rewards(

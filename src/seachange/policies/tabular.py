@@ -1,6 +1,5 @@
 """Tables, one distribution over actions for every distinct context, and the best table by linear programming."""
 
-import warnings
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Self
 
@@ -10,7 +9,7 @@ from scipy.optimize import linprog
 from scipy.sparse import coo_array
 
 from seachange.engine import one_thread
-from seachange.errors import LogError, ModelFileError, SeachangeWarning
+from seachange.errors import LogError, ModelFileError, warn
 from seachange.log.bandit_log import BanditLog, require_propensities
 from seachange.log.joint_features import JointFeatures
 from seachange.params import Auto, Brief, Params, require
@@ -142,7 +141,7 @@ class TabularLearner(Params):
         require(n_cells <= MAX_CELLS, f"{rule} {advice}")
         if n_cells > max(n, log.n_actions):
             problem = f"a table of {n_contexts:,} contexts and {log.n_actions} actions will overfit {n:,} rounds."
-            warnings.warn(f"{problem} {advice}", SeachangeWarning, stacklevel=2)
+            warn(f"{problem} {advice}")
         if self.clip is not None and self.objective != "dm":
             warn_about_clipping(log, counts, self.clip, stacklevel=3)
         program = self._program(log, counts, situations)

@@ -1,6 +1,5 @@
 """Estimates of propensities that were not logged: a model of the logging policy, cross-fitted over time."""
 
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -11,7 +10,7 @@ import numpy as np
 from scipy.special import softmax
 
 from seachange.engine import one_thread, stage
-from seachange.errors import Fix, SeachangeWarning
+from seachange.errors import Fix, warn
 from seachange.kernels.action_probs import choice_probs, choice_sums
 from seachange.log.bandit_log import BanditLog, require_rounds
 from seachange.params import require_count
@@ -361,7 +360,7 @@ def _warn_of_signature(log: BanditLog) -> None:
             f'If it is, pass columns={{"propensity": {columns[0]!r}}}; if not, leave it out of the contexts.',
             f"If it is, pass --columns propensity={columns[0]}; if not, leave it out of the contexts.",
         )
-        warnings.warn(SeachangeWarning(problem, fix=fix), stacklevel=4)
+        warn(problem, fix, stacklevel=4)
 
 
 def _warn_of_support(log: BanditLog, propensities: Floats) -> None:
@@ -384,4 +383,4 @@ def _warn_of_support(log: BanditLog, propensities: Floats) -> None:
         problem = f"{few}; the estimates rely mostly on how often actions were taken"
     else:
         return
-    warnings.warn(f"{problem}.", SeachangeWarning, stacklevel=3)
+    warn(f"{problem}.", stacklevel=3)

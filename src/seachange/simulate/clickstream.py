@@ -1,14 +1,12 @@
 """The paper's semi-synthetic world: visits to a front page, with the click rates of its documents at that time."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Self, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -52,16 +50,16 @@ class Visits(Brief):
         """(P,)."""
         return np.asarray((self.pool_documents >= 0).sum(axis=1))
 
-    def where(self, rows: Bools | Ints | slice) -> Visits:
+    def where(self, rows: Bools | Ints | slice) -> Self:
         """A subset of the visits."""
         per_visit = ("times", "days", "pools", "shown", "clicks", "users")
         return replace(self, **{name: getattr(self, name)[rows] for name in per_visit})
 
-    def of_days(self, first: int, end: int) -> Visits:
+    def of_days(self, first: int, end: int) -> Self:
         """The visits from day ``first`` up to but not including day ``end``."""
         return self.where((self.days >= first) & (self.days < end))
 
-    def one_per_second(self, generator: np.random.Generator) -> Visits:
+    def one_per_second(self, generator: np.random.Generator) -> Self:
         """One random visit of each second."""
         starts = np.flatnonzero(np.diff(self.times, prepend=self.times[:1] - 1))
         counts = np.diff(starts, append=len(self))
@@ -73,7 +71,7 @@ class Visits(Brief):
             np.savez(file, **{field.name: getattr(self, field.name) for field in fields(self)})
 
     @classmethod
-    def load(cls, path: Path) -> Visits:
+    def load(cls, path: Path) -> Self:
         """Read what ``save`` wrote."""
         with np.load(path, allow_pickle=False) as arrays:
             return cls(**{field.name: arrays[field.name] for field in fields(cls)})
@@ -174,7 +172,7 @@ class ClickRates(Brief):
     rates: npt.NDArray[np.float32]  # (documents, minutes)
 
     @classmethod
-    def of(cls, visits: Visits, *, window: float = 43_200.0, smoothing: float = 100.0) -> ClickRates:
+    def of(cls, visits: Visits, *, window: float = 43_200.0, smoothing: float = 100.0) -> Self:
         """(clicks + s r) / (impressions + s) in ``window`` seconds around a minute (less at the ends of ``visits``).
 
         ``smoothing`` s adds s impressions at the overall click rate r, so that a document with few impressions does not

@@ -1,14 +1,13 @@
 """ChangePointOracle: split a log at changes of its rewards, and merge the segments into recurring states."""
 
 import math
-import warnings
 from dataclasses import dataclass, fields
 from typing import Annotated, Literal, Self
 
 import msgspec
 import numpy as np
 
-from seachange.errors import ModelFileError, NoChangeWarning, SeachangeWarning
+from seachange.errors import ModelFileError, NoChangeWarning, warn
 from seachange.log.bandit_log import BanditLog, require_rewards, require_rounds
 from seachange.log.joint_features import JointFeatures
 from seachange.params import Auto, Brief, Params, require, require_count
@@ -140,12 +139,12 @@ class ChangePointOracle(Params):
             states = merge(segments, series.metric, given, self.delta, self.seed)
         n_found = int(states.max()) + 1
         if len(changes.positions) == 0 and (n_found == 1 or len(windows) == 0):
-            warnings.warn(_no_change(series, self.statistic, windows, threshold), NoChangeWarning, stacklevel=2)
+            warn(_no_change(series, self.statistic, windows, threshold), stacklevel=2, category=NoChangeWarning)
         elif given is not None and n_found < given:
             enough = f"the {len(values)} segments of the log form only {n_found} distinct states"
             reason = f"the log has only {len(values)} segments" if len(values) < given else enough
             message = f"n_states={given}, but {reason}; the remaining states are empty."
-            warnings.warn(message, SeachangeWarning, stacklevel=2)
+            warn(message)
         n_states = n_found if given is None else max(given, n_found)
         by_state = segments.grouped(states, n_states)
         coefs, noise = state_fits(by_state)
@@ -254,11 +253,10 @@ class ChangePointOracle(Params):
             threshold = change / 2
             least = length * math.sqrt(2 * math.log(8 * n / delta) / window)
             if threshold < least:
-                warnings.warn(
+                warn(
                     f"window={window} is too short to distinguish changes of {change:g} from noise: the theorem needs "
                     f"a threshold of {least:.3g}, but min_change / 2 is {threshold:g}. Expect false alarms, or use a "
                     "longer window.",
-                    SeachangeWarning,
                     stacklevel=4,
                 )
         return np.array([window]), threshold

@@ -1,14 +1,13 @@
 """HMMOracle: fit a switching regression by EM, with an automatic number of states and alignment to an earlier fit."""
 
-import warnings
 from dataclasses import dataclass
 from typing import Any, Self, get_args
 
 import numpy as np
 
 from seachange.engine import one_thread
-from seachange.errors import NoChangeWarning, ParameterError, SeachangeWarning
-from seachange.log.bandit_log import BanditLog, first_that_is_no_click, require_log, require_rounds
+from seachange.errors import NoChangeWarning, ParameterError, warn
+from seachange.log.bandit_log import BanditLog, require_log, require_rounds, reward_distribution
 from seachange.log.column_statistics import moments_of, skewness_of
 from seachange.log.joint_features import JointFeatures
 from seachange.params import Auto, Params, require, require_count
@@ -94,7 +93,7 @@ class HMMOracle(Params):
     def fit(self, log: BanditLog) -> Self:
         """Learn ``model_`` and ``report_``; warn if one state explains the log as well."""
         self._check(log)
-        fitter = Fitter.of(log, self._reward_kind(log), self)
+        fitter = Fitter.of(log, reward_distribution(log, self.rewards), self)
         counts: tuple[StateCount, ...] = ()
         if self.n_states == "auto":
             fit, counts = choose_n_states(log, fitter)
@@ -141,13 +140,12 @@ class HMMOracle(Params):
         report, model, shortest = self.report_, self.model_, float(self.model_.expected_stays.min())
         one = model.n_states == 1 if self.n_states == "auto" else report.bic >= report.single_state_bic
         if self.n_states != 1 and one:
-            warnings.warn(self._no_evidence(log), NoChangeWarning, stacklevel=4)
+            warn(self._no_evidence(log), stacklevel=4, category=NoChangeWarning)
         elif self.n_states != "auto" and shortest < SHORTEST_STAY:
             skewed = f"The rewards are skewed, which can cause this. {BINARY_REWARDS}."
-            warnings.warn(
+            warn(
                 f"a state lasts only {shortest:.1f} rounds on average: it fits the noise of single rewards "
                 f"rather than a change. {skewed if self._skewed(log) else 'Use fewer states.'}",
-                SeachangeWarning,
                 stacklevel=4,
             )
 
@@ -227,15 +225,6 @@ class HMMOracle(Params):
             few = f"n_states={self.n_states} is too many for this log, which has {rounds}. Use fewer states."
             require(self.n_states <= n_seen, few)
 
-    def _reward_kind(self, log: BanditLog) -> Rewards:
-        """The reward distribution to use for ``log``."""
-        other = first_that_is_no_click(log)
-        if self.rewards == "bernoulli":
-            require(other is None, f'rewards="bernoulli" needs rewards of 0 or 1; the log has {other}.')
-        if self.rewards == "auto":
-            return "bernoulli" if other is None else "gaussian"
-        return self.rewards
-
 
 def aligned_order(old: SwitchingRegression, new: SwitchingRegression, states: Ints, gram: Floats) -> Ints:
     """An order of the new states: first those that match an old state, in the old order, then the rest by appearance.
@@ -256,10 +245,9 @@ def aligned_order(old: SwitchingRegression, new: SwitchingRegression, states: In
     same = rows[distances[rows, matched] <= apart[rows].min(axis=1)]
     gone = np.setdiff1d(np.arange(old.n_states), same)
     if len(gone):
-        warnings.warn(
+        warn(
             f"states of align_to without a match in this log: {', '.join(map(str, gone))}. Their numbers may now stand "
             "for other states.",
-            SeachangeWarning,
             stacklevel=4,
         )
     rest = [state for state in by_first_appearance(states, new.n_states) if state not in matched]

@@ -1,12 +1,10 @@
 """Fits of a log with a given number of states: initializations from clustered windows, EM runs, and the ridge."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, Self
 
 import numpy as np
 
@@ -213,10 +211,10 @@ class Fitter:
     starts: Starts
     pooled: pooled_regression.PooledFit
     scales: Floats  # (D,) units of the features
-    settings: HMMOracle  # for its hyperparameters
+    settings: "HMMOracle"  # for its hyperparameters
 
     @classmethod
-    def of(cls, log: BanditLog, rewards: Rewards, settings: HMMOracle) -> Fitter:
+    def of(cls, log: BanditLog, rewards: Rewards, settings: "HMMOracle") -> Self:
         """A fitter of ``log``."""
         scales = log.scales
         if rewards == "bernoulli":

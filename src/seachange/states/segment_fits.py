@@ -1,11 +1,9 @@
 """Regression fits of log segments: sufficient statistics, and a test statistic for the difference of two fits."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from scipy import special
@@ -42,22 +40,22 @@ class Sums:
         """The four arrays."""
         return iter((self.grams, self.moments, self.squares, self.counts))
 
-    def __getitem__(self, segments: Any) -> Sums:
+    def __getitem__(self, segments: Any) -> Self:
         """A selection of segments."""
-        return Sums(*(array[segments] for array in self))
+        return type(self)(*(array[segments] for array in self))
 
-    def __add__(self, other: Sums) -> Sums:
+    def __add__(self, other: Self) -> Self:
         """The sums of each segment of both."""
-        return Sums(*(one + two for one, two in zip(self, other, strict=True)))
+        return type(self)(*(one + two for one, two in zip(self, other, strict=True)))
 
-    def grouped(self, groups: Ints, n_groups: int) -> Sums:
+    def grouped(self, groups: Ints, n_groups: int) -> Self:
         """(n_groups, …) the sums of each group of segments."""
-        totals = Sums(*(np.zeros((n_groups, *array.shape[1:])) for array in self))
+        totals = type(self)(*(np.zeros((n_groups, *array.shape[1:])) for array in self))
         for total, array in zip(totals, self, strict=True):
             np.add.at(total, groups, array)
         return totals
 
-    def total(self) -> Sums:
+    def total(self) -> Self:
         """(1, …) the sums of all segments."""
         return self.grouped(np.zeros(len(self), dtype=np.int64), 1)
 
@@ -78,6 +76,20 @@ class Sums:
         fitted = np.einsum("...bij,...bj->...bi", self.grams, coefs)
         gains = np.einsum("...bi,...bi->...b", coefs, fitted - 2 * self.moments)
         return np.asarray(np.maximum(self.squares + gains, 0))
+
+
+@dataclass(frozen=True, eq=False)
+class Metric:
+    """Scatter of the scores of each block, relative to constant noise variance.
+
+    If the noise depends on the context, the statistic of a difference is Σ_i ℓ_i χ²_1 instead of χ². Divided by the
+    largest ℓ, its tails are lighter than those of χ² with Σ ℓ / max ℓ degrees of freedom:
+    (1 - 2sℓ)^(-1/2) ≤ (1 - 2s)^(-ℓ/2).
+    """
+
+    whitening: Floats  # (B, D, D) W with W G W' = 1, in the units of the rows
+    stretch: Floats  # (B,) max ℓ
+    freedom: Floats  # (B,) Σ ℓ / max ℓ
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,20 +155,6 @@ class Series:
         stretch = np.maximum(levels[:, -1] / chance, 1)
         freedom = np.clip(levels.sum(axis=1) / stretch, 1, n_features)
         return Metric(np.ascontiguousarray(whitening / self.scales), stretch, freedom)
-
-
-@dataclass(frozen=True, eq=False)
-class Metric:
-    """Scatter of the scores of each block, relative to constant noise variance.
-
-    If the noise depends on the context, the statistic of a difference is Σ_i ℓ_i χ²_1 instead of χ². Divided by the
-    largest ℓ, its tails are lighter than those of χ² with Σ ℓ / max ℓ degrees of freedom:
-    (1 - 2sℓ)^(-1/2) ≤ (1 - 2s)^(-ℓ/2).
-    """
-
-    whitening: Floats  # (B, D, D) W with W G W' = 1, in the units of the rows
-    stretch: Floats  # (B,) max ℓ
-    freedom: Floats  # (B,) Σ ℓ / max ℓ
 
 
 def series_of(log: BanditLog, by_action: bool = True) -> Series:

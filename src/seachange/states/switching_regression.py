@@ -13,7 +13,7 @@ from scipy.special import expit
 from seachange.errors import ParameterError
 from seachange.kernels.belief_updates import is_distribution, move, weigh
 from seachange.kernels.emission import reward_evidence, round_scores, state_scores
-from seachange.kernels.forward_backward import filter_rounds, viterbi_backward, viterbi_forward
+from seachange.kernels.forward_backward import filter_rounds
 from seachange.log.bandit_log import BanditLog
 from seachange.log.joint_features import JointFeatures
 from seachange.log.validation import LARGEST
@@ -134,19 +134,6 @@ class SwitchingRegression(Brief):
         round_scores(log.arrays.rows, log.arrays.actions, self.reward_coefs, scores)
         return np.asarray(expit(scores)) if self.rewards == "bernoulli" else scores
 
-    def likeliest_path(self, log: BanditLog) -> Ints:
-        """(n,) argmax over paths of p(z_1:n | all rewards), by Viterbi's recursion."""
-        chain, n = self._chain(log, by_tile=True), len(log)
-        path, origins = np.empty(n, np.int64), np.zeros((n, self.n_states), np.int16)
-        best = np.zeros(self.n_states)
-        for rounds, evidence in self._evidences(chain):
-            viterbi_forward(
-                evidence, chain.starts[rounds], chain.next_starts[rounds], self.initial_probs,
-                self.transition_matrix, best, origins[rounds], path[rounds],
-            )  # fmt: skip
-        viterbi_backward(origins, chain.next_starts, path)
-        return chain.in_log_order(path)
-
     def log_likelihood(self, log: BanditLog) -> float:
         """log p(r_1:n | x_1:n, a_1:n)."""
         return expectation(self, self._chain(log)).log_likelihood
@@ -164,20 +151,14 @@ class SwitchingRegression(Brief):
                 )
         return Chain(log, tiles_per_section=1) if by_tile else Chain(log)
 
-    def _evidences(self, chain: Chain) -> Iterator[tuple[slice, Floats]]:
-        """Evidence of each section of the chain, in order."""
-        workspace = Workspace.for_chain(chain, self)
-        for section in (section for span in chain.spans for section in span):
-            buffers = workspace.part(section, section.rounds)
-            emit(self, chain.arrays(section.rounds), buffers)
-            yield section.rounds, buffers.evidence
-
     def _filtered(self, chain: Chain) -> Iterator[tuple[slice, Floats]]:
         """p(z_t | r_1:t) of each section of the chain, in order."""
-        belief = self.initial_probs.copy()
-        for rounds, evidence in self._evidences(chain):
-            filtered = np.empty_like(evidence)
-            filter_rounds(evidence, chain.starts[rounds], self.initial_probs, self.transition_matrix, belief, filtered)
+        belief, workspace = self.initial_probs.copy(), Workspace.for_chain(chain, self)
+        for section in (section for span in chain.spans for section in span):
+            rounds, buffers = section.rounds, workspace.part(section, section.rounds)
+            emit(self, chain.arrays(rounds), buffers)
+            moves, filtered = (self.initial_probs, self.transition_matrix), np.empty_like(buffers.evidence)
+            filter_rounds(buffers.evidence, chain.starts[rounds], *moves, belief, filtered)
             yield rounds, filtered
 
     def _forecasts(self, chain: Chain, ahead: int = 1) -> Iterator[tuple[slice, Floats]]:
