@@ -268,14 +268,9 @@ def modeled_rewards(rows, coefs):
     return rows @ coefs[0] if rows.shape[1] > 1 else rows[:, 0] @ coefs.T
 
 
-def penalized_gram(grams, penalties):
-    """G + diag(penalties), for penalties (D,)."""
-    return grams + np.diag(penalties)
-
-
 def solve_ridge(grams, moments, penalties):
     """c = (G + diag(penalties))⁻¹ m for each leading index; if singular, the minimum-norm solution in feature units."""
-    penalized = penalized_gram(grams, penalties)
+    penalized = grams + np.diag(penalties)
     if (penalties > 0.0).all():
         return np.linalg.solve(penalized, moments[..., None])[..., 0]
     return (scaled_inverse(penalized) @ moments[..., None])[..., 0]

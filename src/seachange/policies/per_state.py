@@ -68,8 +68,8 @@ def learn_per_state(
         policies = tuple(copy(learner).use_model(model, log).policy_ for model in reward_models)
         return PolicySet(policies, labels.expected_stay)
     memberships = list(labels.weights(soft))
-    if n_empty := sum(not weights.sum() > 0 for weights in memberships):
-        states = "1 state has" if n_empty == 1 else f"{n_empty} states have"
+    if empty := [state for state, weights in enumerate(memberships) if not weights.sum() > 0]:
+        states = f"state {empty[0]} has" if len(empty) == 1 else f"{len(empty)} states have"
         warn(f"{states} no rounds and will use the policy of the whole log. Use fewer states.")
     return PolicySet(policies_of(log, memberships, learner), labels.expected_stay)
 

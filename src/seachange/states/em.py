@@ -8,7 +8,7 @@ from operator import attrgetter
 import numpy as np
 
 from seachange.engine import map_in_order, stage
-from seachange.kernels.regression import penalized_gram, solve_ridge
+from seachange.kernels.regression import solve_ridge
 from seachange.log.column_statistics import moments_of
 from seachange.protocols import Floats
 from seachange.states.expectation import Chain, Expectation, Workspace, expectation
@@ -135,7 +135,7 @@ class EM:
     ) -> EMRun:
         """A run at ``model``, with the precisions of its own statistics; ``before`` are the objectives so far."""
         statistics = expectation(model, self.chain, workspace=workspace, workers=workers)
-        precisions = penalized_gram(statistics.grams, self.prior.penalties)
+        precisions = statistics.grams + np.diag(self.prior.penalties)
         objective = statistics.log_likelihood + self.prior.log_density(model)
         return EMRun(replace(model, reward_precisions=precisions), statistics, (*before, objective))
 

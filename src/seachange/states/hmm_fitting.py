@@ -10,7 +10,7 @@ import numpy as np
 
 from seachange.engine import stage
 from seachange.kernels.change_scans import segment_sums
-from seachange.kernels.regression import penalized_gram, solve_ridge
+from seachange.kernels.regression import solve_ridge
 from seachange.log.bandit_log import BanditLog
 from seachange.log.column_statistics import moments_of
 from seachange.params import require
@@ -140,7 +140,7 @@ class Starts:
             initial_probs=np.full(n_states, 1 / n_states),
             transition_matrix=transition,
             reward_coefs=prior.center + solve_ridge(grams, moments, prior.penalties),
-            reward_precisions=penalized_gram(grams, prior.penalties),
+            reward_precisions=grams + np.diag(prior.penalties),
             noise_variances=np.empty(0) if self.rewards == "bernoulli" else np.full(n_states, self.spread),
             joint=self.chain.log.joint,
             rewards=self.rewards,
