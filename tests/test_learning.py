@@ -32,7 +32,7 @@ def test_no_value_is_promised_for_a_handful_of_rounds(n):
     with pytest.warns(sc.SeachangeWarning) as caught:
         model = sc.learn(few_rounds(n))
     notes = [str(each.message) for each in caught]
-    assert f"the log has only {n} rounds: with fewer than 30, policies mostly fit noise." in notes
+    assert any(note.startswith(f"the log has only {n} rounds, too few to compare objectives") for note in notes)
     assert model.choice is None
     assert isinstance(model.learner, sc.DMLearner)
 

@@ -68,9 +68,9 @@ def learn(
         require_propensities(log, "learning", without)
         warn_of_estimates(log, "learning")
     labels, choice = oracle.fit(log).predict(log), None
-    if len(log) < FEWEST_ROUNDS:
-        warn(f"the log has only {len(log)} rounds: with fewer than {FEWEST_ROUNDS}, policies mostly fit noise.")
     if objective == "auto" and len(log) < FEWEST_ROUNDS:
+        rounds = f"the log has only {len(log)} rounds, too few to compare objectives"
+        warn(f'{rounds}: "dm" is used. With fewer than {FEWEST_ROUNDS} rounds, policies mostly fit noise.')
         learner = DMLearner()
     elif objective == "auto":
         learner, choice = choose_objective(log, np.ascontiguousarray(labels.weights(soft=False).T))

@@ -34,7 +34,8 @@ class BeliefDeployer(ABC):
     """
 
     preference: ClassVar[int] = 0
-    kernels: ClassVar[tuple[Any, Any]]  # to run a simulated world, and to follow a log
+    # To run a simulated world, and to follow a log. Without them, rounds are taken one by one, far more slowly.
+    kernels: ClassVar[tuple[Any, Any] | None] = None
     policies: PolicySet
     exploration: float
     memory: int
@@ -213,22 +214,29 @@ class BeliefDeployer(ABC):
         """Decide and update in every round of a simulated world whose (n, K) ``rewards`` are known for all actions."""
         self._require_own(state)
         require(len(state.evidences) == 0, "run needs a state without pending rewards; amend them first.")
-        n, n_actions = rewards.shape
-        advice = self.policies.advice(contexts, action_mask)
-        mask = np.ones((1, n_actions), dtype=bool) if action_mask is None else action_mask
-        belief, n_states = state.belief.copy(), len(state.belief)
-        trace = Trace(np.empty(n, np.int64), np.empty(n), np.empty(n), np.zeros(n), np.empty((n, n_states)))
-        self.kernels[0](
-            belief, advice, mask, uniforms, mean_rewards, rewards, self.exploration,
-            *self._settings(contexts, rewards, n_actions), self.transition, trace.state_probs,
-            trace.actions, trace.propensities, trace.expected_rewards,
-        )  # fmt: skip
+        (n, n_actions), belief, rounds = rewards.shape, state.belief.copy(), state.rounds
+        trace = Trace(np.empty(n, np.int64), np.empty(n), np.empty(n), np.zeros(n), np.empty((n, len(belief))))
+        if self.kernels is not None:
+            mask = np.ones((1, n_actions), dtype=bool) if action_mask is None else action_mask
+            self.kernels[0](
+                belief, self.policies.advice(contexts, action_mask), mask, uniforms, mean_rewards, rewards,
+                self.exploration, *self._settings(contexts, rewards, n_actions), self.transition, trace.state_probs,
+                trace.actions, trace.propensities, trace.expected_rewards,
+            )  # fmt: skip
+        else:
+            for t, uniform in enumerate(uniforms.tolist()):
+                decision = self.act(state, contexts[t], uniform, None if action_mask is None else action_mask[t])
+                trace.state_probs[t], trace.actions[t] = state.belief, decision.action
+                trace.propensities[t], trace.expected_rewards[t] = decision.propensity, decision.probs @ mean_rewards[t]
+                state = self.update(state, decision, rewards[t, decision.action])
+            belief = state.belief
         trace.rewards[:] = rewards[np.arange(n), trace.actions]
-        return replace(state, belief=belief, rounds=state.rounds + n, anchor=belief), trace
+        return replace(state, belief=belief, rounds=rounds + n, anchor=belief), trace
 
     def follow(self, belief: Floats, contexts: Floats, past: LoggedRounds, acceptance: Acceptance,
                found: Followed) -> None:  # fmt: skip
         """Follow a chunk of a log: fill ``found``, update ``belief`` and ``acceptance``, all in place."""
         settings = self._settings(contexts, past.rewards, past.advice.shape[2])
+        assert self.kernels is not None, "without kernels, rounds are followed one by one"
         rates = self.exploration, *settings, self.transition
         self.kernels[1](belief, self.initial_belief, past, acceptance, found, *rates)

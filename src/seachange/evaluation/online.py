@@ -274,6 +274,7 @@ def follow(
     generators = [np.random.default_rng([seed, 5]) for seed in seeds]
     states: list[Any] = [None] * len(acceptances)
     chosen_rewards = np.zeros(n)
+    fast = deployer if isinstance(deployer, BeliefDeployer) and deployer.kernels is not None else None
     with stage("Replaying the deployment on the log", n * len(acceptances)) as progress:
         for rounds in log.chunk_slices(CHUNK_ROUNDS):
             chunk, advice, predicted = log[rounds], np.empty((0, 0, 0)), np.zeros((1, log.n_actions))
@@ -283,17 +284,17 @@ def follow(
             if rewards is not None:
                 predicted = rewards.predict(rounds)
                 chosen_rewards[rounds] = predicted[np.arange(len(chunk)), actions]
-            if isinstance(deployer, BeliefDeployer):
-                advice = _advice(deployer, rounds, sums)
+            if fast is not None:
+                advice = _advice(fast, rounds, sums)
             for i, acceptance in enumerate(acceptances):
                 uniforms = generators[i].random(len(chunk))
                 past = LoggedRounds(
                     starts[rounds], advice, mask, actions, own_rewards, propensities, uniforms, predicted, beyond
                 )
                 part = Followed(*(array[i, rounds] for array in replays))  # type: ignore[arg-type]
-                if isinstance(deployer, BeliefDeployer):
-                    states[i] = deployer.initial_belief.copy() if states[i] is None else states[i]
-                    deployer.follow(states[i], chunk.contexts, past, acceptance, part)
+                if fast is not None:
+                    states[i] = fast.initial_belief.copy() if states[i] is None else states[i]
+                    fast.follow(states[i], chunk.contexts, past, acceptance, part)
                 else:
                     states[i], probs = _follow_by_hand(deployer, states[i], chunk, past, acceptance, part)
                     sums.add(rounds, probs)
