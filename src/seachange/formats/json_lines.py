@@ -28,7 +28,7 @@ from seachange.engine import made_ahead
 from seachange.errors import LogError, SeachangeWarning
 from seachange.formats.action_lists import LineBatch, line_batches
 from seachange.formats.nested_fields import fields_in, fields_of, lifted, lifting, lowered, paths_to
-from seachange.formats.sources import BLOCK_LINES, BYTE_ORDER_MARK, NOT_UTF8, blocks_of, head_of, shown
+from seachange.formats.sources import BLOCK_LINES, BYTE_ORDER_MARK, NOT_UTF8, blocks_of, head_of, is_utf8, shown
 from seachange.formats.table import FEW_ROWS, HEAD_ROWS, USES, TableBlock, TableLog
 from seachange.formats.value_types import (
     Mismatch,
@@ -64,7 +64,7 @@ NULL_VALUE, SPACED_NULL, NULL_KEY = b'":null', b'": null', b'\\u0000":true'
 AMBIGUOUS = (b'\\":', b"\\u0000")
 # Flags count for more than other values, since polars reads numbers in records as flags; doubtful values for much more.
 FLAG, MANY = 1 << 23, 1 << 40
-CHUNK_BYTES = 1 << 19  # polars parses about as much as fits the cache of a core
+CHUNK_BYTES = 1 << 21  # what polars parses at once; one bad line takes the lines of its chunk through a second parse
 # Of each batch, lines that teach the reader new keys; one line in RARE must have a key.
 LESSONS, RARE = 1000, 1024
 
@@ -82,14 +82,6 @@ def _n_objects(text: bytes) -> int:
         return len(_CHECKED.decode_lines(text))
     except (msgspec.DecodeError, RecursionError):
         return -1
-
-
-def _is_text(line: bytes) -> bool:
-    try:
-        line.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def read_records(text: bytes, dtypes: Mapping[str, Any], *, strict: bool) -> tuple[Ints, polars.DataFrame]:
@@ -112,12 +104,16 @@ def read_records(text: bytes, dtypes: Mapping[str, Any], *, strict: bool) -> tup
     n_keys = np.where(apart == 0, keys + FLAG * flags, -1)
     nulls = bool((is_key & (after == ord("n"))).any())
     read_as = _with_nulls(dtypes) if nulls else dict(dtypes)
+    # Polars raises on any invalid line, but it reads lists as rows of nulls, ends the process if objects are nested too
+    # deeply, and allows some invalid escapes. Lines of one flat object without escapes need no other check.
+    starts = np.append(0, ends[:-1] + 1)
+    flat = not any(mark in text for mark in (b"\\", b"[")) and np.array_equal(np.flatnonzero(codes == ord("{")), starts)
     step = max(1, CHUNK_BYTES * n_lines // (len(text) + 1))
     frames, places = [polars.DataFrame(schema=read_as)], [np.zeros(0, np.int64)]
     for start in range(0, n_lines if dtypes else 0, step):
         stop = min(start + step, n_lines)
-        chunk = text[ends[start - 1] + 1 if start else 0 : ends[stop - 1]]
-        for kept in _candidates(chunk, stop - start):
+        chunk = text[starts[start] : ends[stop - 1]]
+        for kept in _candidates(chunk, stop - start, flat):
             frame = _frame(chunk, kept, read_as, strict, nulls)
             if frame is not None and len(frame) == len(kept):
                 frames.append(frame)
@@ -130,19 +126,18 @@ def read_records(text: bytes, dtypes: Mapping[str, Any], *, strict: bool) -> tup
     return found, frame if not nulls else frame.select(list(dtypes)).cast(polars.Schema(dtypes))
 
 
-def _candidates(chunk: bytes, n_lines: int) -> Iterator[Ints]:
+def _candidates(chunk: bytes, n_lines: int, flat: bool) -> Iterator[Ints]:
     """Lines that polars may be able to read: all of them; those that are valid; those without large numbers."""
-    ambiguous = b"\\" in chunk and any(mark in chunk for mark in AMBIGUOUS)
-    if not ambiguous and _is_text(chunk) and _n_objects(chunk) == n_lines:
+    if flat or (_unambiguous(chunk) and _n_objects(chunk) == n_lines):
         yield np.arange(n_lines)
     lines = chunk.split(b"\n")
-    valid = [
-        i
-        for i, line in enumerate(lines)
-        if _n_objects(line) == 1 and _is_text(line) and not any(mark in line for mark in AMBIGUOUS)
-    ]
+    valid = [i for i, line in enumerate(lines) if _unambiguous(line) and _n_objects(line) == 1]
     yield np.array(valid, np.int64)
     yield np.array([i for i in valid if not re.search(LARGE, lines[i])], np.int64)
+
+
+def _unambiguous(text: bytes) -> bool:
+    return is_utf8(text) and not (b"\\" in text and any(mark in text for mark in AMBIGUOUS))
 
 
 def _frame(chunk: bytes, kept: Ints, dtypes: Any, strict: bool, nulls: bool) -> polars.DataFrame | None:

@@ -138,7 +138,7 @@ def blocks_of(path: Path, after: bytes = b"") -> Iterator[Block]:
     A truncated or damaged file yields its whole lines and then raises a LogError. A byte order mark is removed.
     """
     with opened(path) as stream:
-        text, n_lines, mark, damage, ended = bytearray(), 0, BYTE_ORDER_MARK, None, False
+        text, n_lines, first, damage, ended = bytearray(), 0, True, None, False
         while not ended:
             try:
                 # read1 makes one read of the compressed file, so nothing before the damage is lost.
@@ -152,11 +152,12 @@ def blocks_of(path: Path, after: bytes = b"") -> Iterator[Block]:
             n_lines += piece.count(b"\n")
             if len(text) < BLOCK_BYTES and n_lines < BLOCK_LINES and not ended:
                 continue
-            text, mark = text.removeprefix(mark), b""
+            if first:
+                text, first = text.removeprefix(BYTE_ORDER_MARK), False
             if n_lines:
                 cut = text.rfind(b"\n") + 1
-                block, text, n_lines = text[:cut], text[cut:], 0
-                block += after
+                block, text, n_lines = text, text[cut:], 0
+                block[cut:] = after
                 yield Block(path.name, block)
             if len(text) > LONGEST_LINE:
                 raise LogError(f"{str(path)!r} has a line of more than {LONGEST_LINE:,} bytes; that is not a text log.")
