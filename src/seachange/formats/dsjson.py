@@ -136,7 +136,7 @@ def _decoded(batch: LineBatch, dtypes: Mapping[str, Any]) -> _Decoded:
     if len(fast):
         decided = ~frame["DeferredAction"].fill_null(False)  # otherwise o says if it was activated
         fast, frame = fast[decided.to_numpy()], frame.filter(decided)
-    slow = np.setdiff1d(np.arange(batch.text.count(b"\n") + 1), fast, assume_unique=True)
+    slow = np.setdiff1d(np.arange(batch.n_lines), fast, assume_unique=True)
     texts = batch.lines if len(slow) else []
     slow = np.array([i for i in slow if texts[i].strip(b" \t\r")], np.int64)
     lines = np.sort(np.concatenate([fast, slow]))

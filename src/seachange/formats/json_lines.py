@@ -114,7 +114,8 @@ def read_records(text: bytes, dtypes: Mapping[str, Any], *, strict: bool) -> tup
         stop = min(start + step, n_lines)
         chunk = text[starts[start] : ends[stop - 1]]
         for kept in _candidates(chunk, stop - start, flat):
-            frame = _frame(chunk, kept, read_as, strict, nulls)
+            lines = chunk if len(kept) == stop - start else _joined(chunk, kept)
+            frame = _frame(lines, read_as, strict, nulls)
             if frame is not None and len(frame) == len(kept):
                 frames.append(frame)
                 places.append(start + kept)
@@ -140,11 +141,13 @@ def _unambiguous(text: bytes) -> bool:
     return is_utf8(text) and not (b"\\" in text and any(mark in text for mark in AMBIGUOUS))
 
 
-def _frame(chunk: bytes, kept: Ints, dtypes: Any, strict: bool, nulls: bool) -> polars.DataFrame | None:
-    """A table of the lines that are kept; None if a number is too large for polars."""
-    if len(kept) <= chunk.count(b"\n"):
-        lines = chunk.split(b"\n")
-        chunk = b"\n".join(lines[i] for i in kept)
+def _joined(chunk: bytes, kept: Ints) -> bytes:
+    lines = chunk.split(b"\n")
+    return b"\n".join(lines[i] for i in kept)
+
+
+def _frame(chunk: bytes, dtypes: Any, strict: bool, nulls: bool) -> polars.DataFrame | None:
+    """A table of lines; None if polars cannot read one of them, for example because of a number that is too large."""
     if nulls:
         chunk = chunk.replace(SPACED_NULL, NULL_VALUE).replace(NULL_VALUE, NULL_KEY)
     errors = polars.exceptions.PolarsError, polars.exceptions.PanicException
@@ -197,6 +200,11 @@ def _values_within(column: polars.Series) -> Any:
 
 def object_of(line: bytes, constants: Mapping[str, Any] = CONSTANTS) -> dict[str, Any]:
     """Return the object in a line; a ValueError with the reason if there is none, or several ways to read it."""
+    with suppress(ValueError, RecursionError):
+        quick = msgspec.json.decode(line)
+        # With as many colons as keys, no key can be there twice, nor in an object within.
+        if type(quick) is dict and len(quick) == line.count(b":") and not _too_large(quick.values()):
+            return quick
     try:
         text = line.decode()
     except UnicodeDecodeError as error:
@@ -424,8 +432,7 @@ class _LineReader:
         if len(read.fast):
             blocks.append(TableBlock(path, first + read.fast, read.frame, text_at(read.fast)))
         rows, numbers, rejected = [], [], []
-        n_lines = read.batch.text.count(b"\n") + 1
-        for i in np.setdiff1d(np.arange(n_lines), read.fast, assume_unique=True).tolist():
+        for i in np.setdiff1d(np.arange(read.batch.n_lines), read.fast, assume_unique=True).tolist():
             if not (line := lines()[i]).strip():
                 continue
             try:
