@@ -391,7 +391,8 @@ class _Rounds:
 
     def study(self, batch: LineBatch) -> None:
         """Learn the keys of the first lines."""
-        sample = _decoded(batch._replace(text=b"\n".join(batch.lines[:SAMPLE])), {})
+        lines = batch.lines[:SAMPLE]
+        sample = _decoded(batch._replace(n_lines=len(lines), text=b"\n".join(lines)), {})
         _checked(sample)
         self._learn(sample)
 
