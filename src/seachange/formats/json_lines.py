@@ -64,7 +64,8 @@ NULL_VALUE, SPACED_NULL, NULL_KEY = b'":null', b'": null', b'\\u0000":true'
 AMBIGUOUS = (b'\\":', b"\\u0000")
 # Flags count for more than other values, since polars reads numbers in records as flags; doubtful values for much more.
 FLAG, MANY = 1 << 23, 1 << 40
-CHUNK_BYTES = 1 << 21  # what polars parses at once; one bad line takes the lines of its chunk through a second parse
+# Polars parses this much at once: nested records in about as much as fits the cache of a core, flat ones in more.
+CHUNK_BYTES, FLAT_CHUNK_BYTES = 1 << 19, 1 << 21
 # Of each batch, lines that teach the reader new keys; one line in RARE must have a key.
 LESSONS, RARE = 1000, 1024
 
@@ -108,7 +109,7 @@ def read_records(text: bytes, dtypes: Mapping[str, Any], *, strict: bool) -> tup
     # deeply, and allows some invalid escapes. Lines of one flat object without escapes need no other check.
     starts = np.append(0, ends[:-1] + 1)
     flat = not any(mark in text for mark in (b"\\", b"[")) and np.array_equal(np.flatnonzero(codes == ord("{")), starts)
-    step = max(1, CHUNK_BYTES * n_lines // (len(text) + 1))
+    step = max(1, (FLAT_CHUNK_BYTES if flat else CHUNK_BYTES) * n_lines // (len(text) + 1))
     frames, places = [polars.DataFrame(schema=read_as)], [np.zeros(0, np.int64)]
     for start in range(0, n_lines if dtypes else 0, step):
         stop = min(start + step, n_lines)
