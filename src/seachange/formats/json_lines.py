@@ -114,8 +114,7 @@ def read_records(text: bytes, dtypes: Mapping[str, Any], *, strict: bool) -> tup
     for start in range(0, n_lines if dtypes else 0, step):
         stop = min(start + step, n_lines)
         chunk = text[starts[start] : ends[stop - 1]]
-        for kept in _candidates(chunk, stop - start, flat):
-            lines = chunk if len(kept) == stop - start else _joined(chunk, kept)
+        for kept, lines in _candidates(chunk, stop - start, flat):
             frame = _frame(lines, read_as, strict, nulls)
             if frame is not None and len(frame) == len(kept):
                 frames.append(frame)
@@ -128,23 +127,18 @@ def read_records(text: bytes, dtypes: Mapping[str, Any], *, strict: bool) -> tup
     return found, frame if not nulls else frame.select(list(dtypes)).cast(polars.Schema(dtypes))
 
 
-def _candidates(chunk: bytes, n_lines: int, flat: bool) -> Iterator[Ints]:
+def _candidates(chunk: bytes, n_lines: int, flat: bool) -> Iterator[tuple[Ints, bytes]]:
     """Lines that polars may be able to read: all of them; those that are valid; those without large numbers."""
     if flat or (_unambiguous(chunk) and _n_objects(chunk) == n_lines):
-        yield np.arange(n_lines)
+        yield np.arange(n_lines), chunk
     lines = chunk.split(b"\n")
     valid = [i for i, line in enumerate(lines) if _unambiguous(line) and _n_objects(line) == 1]
-    yield np.array(valid, np.int64)
-    yield np.array([i for i in valid if not re.search(LARGE, lines[i])], np.int64)
+    for kept in (valid, [i for i in valid if not re.search(LARGE, lines[i])]):
+        yield np.array(kept, np.int64), b"\n".join(lines[i] for i in kept)
 
 
 def _unambiguous(text: bytes) -> bool:
     return is_utf8(text) and not (b"\\" in text and any(mark in text for mark in AMBIGUOUS))
-
-
-def _joined(chunk: bytes, kept: Ints) -> bytes:
-    lines = chunk.split(b"\n")
-    return b"\n".join(lines[i] for i in kept)
 
 
 def _frame(chunk: bytes, dtypes: Any, strict: bool, nulls: bool) -> polars.DataFrame | None:

@@ -110,16 +110,11 @@ def head_of(path: Path) -> bytes:
     except LogError:
         if not head:
             raise
-    refuse_utf16(path, head)
-    return head
-
-
-def refuse_utf16(path: Path, head: bytes) -> None:
-    """Raise a LogError if a file starts like UTF-16 text."""
     if head.startswith(UTF16_MARKS):
         raise LogError(
             f"{str(path)!r} is UTF-16 text; text must be UTF-8. Convert it with: iconv -f utf-16 -t utf-8 in > out"
         )
+    return head
 
 
 def bare_suffix(path: Path) -> str:
