@@ -18,7 +18,7 @@ from copy import deepcopy
 from functools import cache
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -42,9 +42,6 @@ from seachange.formats.value_types import (
 )
 from seachange.log.raw import Rejected
 from seachange.protocols import Ints
-
-if TYPE_CHECKING:
-    from seachange.log.features import FeatureSpec
 
 INVALID = "the line is not valid JSON: {error} at character {place}"
 NOT_JSON = "the line is not valid JSON: {constant}"
@@ -105,8 +102,8 @@ def read_records(text: bytes, dtypes: Mapping[str, Any], *, strict: bool) -> tup
     n_keys = np.where(apart == 0, keys + FLAG * flags, -1)
     nulls = bool((is_key & (after == ord("n"))).any())
     read_as = _with_nulls(dtypes) if nulls else dict(dtypes)
-    # Polars raises on any invalid line, but it reads lists as rows of nulls, ends the process if objects are nested too
-    # deeply, and allows some invalid escapes. Lines of one flat object without escapes need no other check.
+    # Polars raises on invalid JSON, but reads half of a surrogate pair as NUL, reads lists and numbers as rows of nulls,
+    # and allows deeper nesting than we do. A flat object without escapes is none of these and needs no other check.
     starts = np.append(0, ends[:-1] + 1)
     flat = not any(mark in text for mark in (b"\\", b"[")) and np.array_equal(np.flatnonzero(codes == ord("{")), starts)
     step = max(1, (FLAT_CHUNK_BYTES if flat else CHUNK_BYTES) * n_lines // (len(text) + 1))
@@ -267,17 +264,9 @@ class JsonLinesLog(TableLog):
 
     format = "json-lines"
 
-    def __init__(
-        self,
-        path: Path | Sequence[Path],
-        columns: Mapping[str, str | Sequence[str]] | None = None,
-        features: FeatureSpec | None = None,
-    ) -> None:
+    def _names(self) -> list[str]:
         self._rows: list[dict[str, Any]] = []  # the first ones, until the types are decided
         self._types: dict[str, polars.DataType] = {}
-        super().__init__(path, columns, features)
-
-    def _names(self) -> list[str]:
         for path in self.paths[:FEW_ROWS]:
             self._rows += islice(_first_rows(path), FEW_ROWS if self._rows else HEAD_ROWS)
         if not self._rows:

@@ -129,8 +129,8 @@ class Block(NamedTuple):
     text: bytearray
 
 
-def blocks_of(path: Path, after: bytes = b"") -> Iterator[Block]:
-    """Yield a file in blocks of whole lines, each followed by ``after``.
+def blocks_of(path: Path) -> Iterator[Block]:
+    """Yield a file in blocks of whole lines.
 
     A truncated or damaged file yields its whole lines and then raises a LogError. A byte order mark is removed.
     """
@@ -146,7 +146,7 @@ def blocks_of(path: Path, after: bytes = b"") -> Iterator[Block]:
             if ended and text and not text.endswith(b"\n") and damage is None:
                 piece = b"\n"
             text += piece
-            n_lines += np.count_nonzero(np.frombuffer(piece, np.uint8) == ord("\n"))  # faster than bytes.count
+            n_lines += int(np.count_nonzero(np.frombuffer(piece, np.uint8) == ord("\n")))  # faster than bytes.count
             if len(text) < BLOCK_BYTES and n_lines < BLOCK_LINES and not ended:
                 continue
             if first:
@@ -154,7 +154,7 @@ def blocks_of(path: Path, after: bytes = b"") -> Iterator[Block]:
             if n_lines:
                 cut = text.rfind(b"\n") + 1
                 block, text, n_lines = text, text[cut:], 0
-                block[cut:] = after
+                del block[cut:]
                 yield Block(path.name, block)
             if len(text) > LONGEST_LINE:
                 raise LogError(f"{str(path)!r} has a line of more than {LONGEST_LINE:,} bytes; that is not a text log.")
@@ -199,11 +199,11 @@ class TextLog:
         more = len(self.files) - 1
         return self.files[0].name + (f" and {more} more" if more else "")
 
-    def blocks(self, after: bytes = b"") -> Iterator[Block]:
-        """Yield all files in blocks of whole lines, each followed by ``after``."""
+    def blocks(self) -> Iterator[Block]:
+        """Yield all files in blocks of whole lines."""
         names = names_of(self.files)
         for file in self.files:
-            for block in blocks_of(file, after):
+            for block in blocks_of(file):
                 yield block._replace(source=names[file])
 
 
