@@ -102,13 +102,14 @@ def read_records(text: bytes, dtypes: Mapping[str, Any], *, strict: bool) -> tup
     n_keys = np.where(apart == 0, keys + FLAG * flags, -1)
     nulls = bool((is_key & (after == ord("n"))).any())
     read_as = _with_nulls(dtypes) if nulls else dict(dtypes)
-    # Polars raises on invalid JSON, but reads half of a surrogate pair as NUL, reads lists and numbers as rows of nulls,
-    # and allows deeper nesting than we do. A flat object without escapes is none of these and needs no other check.
+    # Polars raises on invalid JSON, but reads half of a surrogate pair as NUL, lists and numbers as rows of nulls, and
+    # allows deeper nesting than we do. A flat object without escapes is none of these and needs no other check.
     starts = np.append(0, ends[:-1] + 1)
     flat = not any(mark in text for mark in (b"\\", b"[")) and np.array_equal(np.flatnonzero(codes == ord("{")), starts)
     step = max(1, (FLAT_CHUNK_BYTES if flat else CHUNK_BYTES) * n_lines // (len(text) + 1))
     frames, places = [polars.DataFrame(schema=read_as)], [np.zeros(0, np.int64)]
-    for start in range(0, n_lines if dtypes else 0, step):
+    readable = dtypes and not (nulls and _has_marks(dtypes))
+    for start in range(0, n_lines if readable else 0, step):
         stop = min(start + step, n_lines)
         chunk = text[starts[start] : ends[stop - 1]]
         for kept, lines in _candidates(chunk, stop - start, flat):
@@ -162,6 +163,16 @@ def _with_nulls(dtypes: Mapping[str, Any]) -> dict[str, Any]:
 
     both = (((name, within(dtype)), (name + NULL, polars.Boolean())) for name, dtype in dtypes.items())
     return {name: dtype for pair in both for name, dtype in pair}
+
+
+def _has_marks(dtypes: Mapping[str, Any]) -> bool:
+    """Whether the name of a field cannot be told from the mark of another's null."""
+    for name, dtype in dtypes.items():
+        while isinstance(dtype, polars.List):
+            dtype = dtype.inner
+        if name.endswith(NULL) or _has_marks(fields_of(dtype)):
+            return True
+    return False
 
 
 def _values_in(frame: polars.DataFrame) -> Ints:
