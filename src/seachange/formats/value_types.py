@@ -176,6 +176,7 @@ def clock_of(column: pl.Series, source: str) -> Clock:
         if len(texts) and _parsed(texts).is_null().all():
             raise _not_times(column, source, repr(texts[0]))
         return "date"
+    numbers = numbers.filter(numbers.abs() < INT64)  # others are not times in any unit
     if len(numbers) == 0:
         return "number"
     integers = numbers.cast(pl.Int64, strict=False)
