@@ -48,3 +48,4 @@ def test_fields_without_a_name_keep_it():
 def test_a_number_that_is_not_a_time_does_not_decide_the_unit():
     assert clock_of(pl.Series("time", [1e29, 2.0]), "log") == "number"
     assert clock_of(pl.Series("time", [1e29, 1.7e18, 1.7e18]), "log") == "ns"
+    assert clock_of(pl.Series("time", [3, 9007199254740993]), "log") == "number"
