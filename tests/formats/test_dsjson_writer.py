@@ -9,7 +9,7 @@ import pytest
 import seachange as sc
 from formats.vowpal_wabbit import driven
 from seachange.errors import LogError, SeachangeWarning
-from seachange.formats.dsjson import DsjsonLog, write_dsjson
+from seachange.formats.dsjson import DsjsonLog, dsjson_frame, write_dsjson
 from seachange.formats.vw_text import VwTextLog
 
 N, K = 60, 3
@@ -45,7 +45,7 @@ def whole(raw):
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_log_is_read_again_as_it_was(kind, tmp_path):
     log = log_of(kind)
-    assert write_dsjson(log, tmp_path / "log.json") == N
+    write_dsjson(log, tmp_path / "log.json")
     part = whole(DsjsonLog(tmp_path / "log.json"))
     taken = part.pool.names.gather(part.pool.offsets[:-1] + part.action.to_numpy())
     assert taken.to_list() == [log.action_names[action] for action in log.actions]
@@ -69,7 +69,7 @@ def test_rounds_of_a_file_are_read_again_as_they_were(tmp_path):
         "'y|item price:1\n0:2:0.25 'z|item price:2\n"
     )
     before = whole(VwTextLog(text))
-    assert write_dsjson(VwTextLog(text), tmp_path / "log.json") == 2
+    dsjson_frame(before).write_ndjson(tmp_path / "log.json")
     after = whole(DsjsonLog(tmp_path / "log.json"))
     assert after.features.equals(before.features)
     assert after.pool.features.equals(before.pool.features.select(after.pool.features.columns))
@@ -77,19 +77,6 @@ def test_rounds_of_a_file_are_read_again_as_they_were(tmp_path):
     assert after.pool.offsets.tolist() == before.pool.offsets.tolist()
     for name in ("action", "reward", "propensity"):
         assert getattr(after, name).equals(getattr(before, name))
-
-
-def test_actions_without_a_pool_are_those_of_the_whole_log(tmp_path):
-    text = tmp_path / "log.vw"
-    text.write_text("3:0:0.5 | a:1\n10:1:0.25 | a:2\n")
-    write_dsjson(VwTextLog(text), tmp_path / "log.json")
-    lines = [json.loads(line) for line in (tmp_path / "log.json").read_text().splitlines()]
-    assert [line["c"]["_multi"] for line in lines] == [[{"action": {"id": "3"}}, {"action": {"id": "10"}}]] * 2
-    assert [(line["_label_Action"], line["_labelIndex"], line["a"]) for line in lines] == [
-        (1, 0, [1, 2]),
-        (2, 1, [2, 1]),
-    ]
-    assert "p" not in lines[0]
 
 
 def test_labels_stand_before_the_context_and_no_cost_is_negative_zero(tmp_path):
@@ -131,7 +118,7 @@ def test_columns_within_columns_become_objects(tmp_path):
     context = {"a": {"b": {"c": 1, "d": [1, 2]}}, "e.f": "g", "e": True, "_multi": [{"x": {"y": "z"}}]}
     line = {"_label_cost": 0, "_label_probability": 1, "a": [1], "p": [1], "c": context}
     (tmp_path / "log.json").write_text(json.dumps(line))
-    write_dsjson(DsjsonLog(tmp_path / "log.json"), tmp_path / "again.json")
+    dsjson_frame(whole(DsjsonLog(tmp_path / "log.json"))).write_ndjson(tmp_path / "again.json")
     before, after = (whole(DsjsonLog(tmp_path / name)).features for name in ("log.json", "again.json"))
     assert isinstance(before, polars.DataFrame)
     assert after.equals(before.select(after.columns))

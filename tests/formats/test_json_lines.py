@@ -196,3 +196,14 @@ def test_whole_numbers_below_the_top_level_keep_all_their_digits(lines):
 def test_numbers_among_flags_below_the_top_level_stay_numbers(lines):
     frame, _, _ = whole(lines(rounds(*[{"vip": True}] * 10_010, {"vip": 2}, {"vip": 0.5}), {"contexts": ["x"]}))
     assert frame["x"].struct.field("vip").to_list()[-3:] == [1, 2, 0.5]
+
+
+@pytest.mark.parametrize("line", ['{"action":1,"reward":0,"x%s":true}', '{"action":1,"reward":0,"in":{"x%s":true}}'])
+def test_a_key_that_ends_in_nul_is_not_taken_for_a_null(line, tmp_path):
+    path = tmp_path / "log.jsonl"
+    texts = [line % "", line % r"\u0000", (line % "").replace("true", "null")]
+    path.write_text("\n".join(texts))
+    (part,) = JsonLinesLog(path).parts()
+    features = part.features if "in" not in part.features.columns else part.features["in"].struct.unnest()
+    assert features["x"].to_list() == [True, None, None]
+    assert features["x\0"].to_list() == [None, True, None]

@@ -3,7 +3,7 @@
 import polars as pl
 import pytest
 
-from seachange.formats.value_types import Shape, frame_of
+from seachange.formats.value_types import Shape, clock_of, frame_of
 
 OBJECT = pl.Struct({"a": pl.Int64, "b": pl.String})
 
@@ -43,3 +43,9 @@ def test_a_column_has_one_type_and_loses_nothing(values, dtype, seen):
 
 def test_fields_without_a_name_keep_it():
     assert frame_of([{"": 1, "a": 2}], Shape().with_value({"": 1, "a": 2})).columns == ["", "a"]
+
+
+def test_a_number_that_is_not_a_time_does_not_decide_the_unit():
+    assert clock_of(pl.Series("time", [1e29, 2.0]), "log") == "number"
+    assert clock_of(pl.Series("time", [1e29, 1.7e18, 1.7e18]), "log") == "ns"
+    assert clock_of(pl.Series("time", [3, 9007199254740993]), "log") == "number"

@@ -37,6 +37,7 @@ class LineBatch(NamedTuple):
 
     source: str
     first: int  # number of the first line in its file, from 1
+    n_lines: int
     text: bytes  # without the last line feed
 
     @property
@@ -54,10 +55,11 @@ def line_batches(blocks: Iterable[Block], max_lines: int = MAX_LINES) -> Iterato
         text = memoryview(block.text)
         ends = np.flatnonzero(np.frombuffer(text, np.uint8) == ord("\n"))
         begin = 0
-        for stop in [*range(max_lines, len(ends), max_lines), len(ends)]:
-            end = int(ends[stop - 1])
-            yield LineBatch(block.source, first, bytes(text[begin:end]))
-            begin, first = end + 1, first + (stop - 1) % max_lines + 1
+        for start in range(0, len(ends), max_lines):
+            n_lines = min(max_lines, len(ends) - start)
+            end = int(ends[start + n_lines - 1])
+            yield LineBatch(block.source, first, n_lines, bytes(text[begin:end]))
+            begin, first = end + 1, first + n_lines
 
 
 class Reasons:

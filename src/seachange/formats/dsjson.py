@@ -46,7 +46,7 @@ from seachange.formats.json_lines import LESSONS, RARE, object_of, read_records
 from seachange.formats.sources import TextLog
 from seachange.formats.value_types import Shape as JsonShape
 from seachange.log.bandit_log import BanditLog
-from seachange.log.raw import PART_ROWS, Pool, RawLog, RawRounds, raw_rounds, text_of
+from seachange.log.raw import PART_ROWS, Pool, RawRounds, raw_rounds, text_of
 from seachange.outputs import written_whole
 from seachange.protocols import Bools, Floats, Ints
 
@@ -136,7 +136,7 @@ def _decoded(batch: LineBatch, dtypes: Mapping[str, Any]) -> _Decoded:
     if len(fast):
         decided = ~frame["DeferredAction"].fill_null(False)  # otherwise o says if it was activated
         fast, frame = fast[decided.to_numpy()], frame.filter(decided)
-    slow = np.setdiff1d(np.arange(batch.text.count(b"\n") + 1), fast, assume_unique=True)
+    slow = np.setdiff1d(np.arange(batch.n_lines), fast, assume_unique=True)
     texts = batch.lines if len(slow) else []
     slow = np.array([i for i in slow if texts[i].strip(b" \t\r")], np.int64)
     lines = np.sort(np.concatenate([fast, slow]))
@@ -391,7 +391,8 @@ class _Rounds:
 
     def study(self, batch: LineBatch) -> None:
         """Learn the keys of the first lines."""
-        sample = _decoded(batch._replace(text=b"\n".join(batch.lines[:SAMPLE])), {})
+        lines = batch.lines[:SAMPLE]
+        sample = _decoded(batch._replace(n_lines=len(lines), text=b"\n".join(lines)), {})
         _checked(sample)
         self._learn(sample)
 
@@ -567,35 +568,25 @@ ROUNDS_AT_A_TIME = 1 << 14
 NAME_FEATURE = "action.id"  # of actions that have a name and no features
 
 
-def write_dsjson(log: BanditLog | RawLog, path: str | Path) -> int:
-    """Write a log as dsjson, for ``vw --dsjson --cb_adf -d PATH``, and return the number of rounds written.
+def write_dsjson(log: BanditLog, path: str | Path) -> None:
+    """Write a log as dsjson, for ``vw --dsjson --cb_adf -d PATH``.
 
     Actions without features become ``{"action": {"id": NAME}}``. ``p`` is written if the whole logging distribution is
-    known. Rejected lines of the source are left out.
+    known.
     """
-    actions = None if isinstance(log, BanditLog) else _action_names(log)
-    parts = _raw_parts(log) if isinstance(log, BanditLog) else log.parts(ROUNDS_AT_A_TIME)
-    written, warned = 0, False
+    if log.sequences is not None:
+        warnings.warn("dsjson cannot store sequences; they are left out.", SeachangeWarning, stacklevel=2)
     with written_whole(path) as beside, beside.open("wb") as file:
-        for part in parts:
-            if part.sequence is not None and not warned:
-                warned = True
-                warnings.warn("dsjson cannot store sequences; they are left out.", SeachangeWarning, stacklevel=2)
-            if len(part):
-                dsjson_frame(part, actions, first=written).write_ndjson(file)
-                written += len(part)
-    return written
+        for rounds in log.chunk_slices(ROUNDS_AT_A_TIME):
+            part = raw_rounds(log[rounds], rounds.start, lists=True, prefixes=("context.", "action."))
+            dsjson_frame(part, first=rounds.start).write_ndjson(file)
 
 
-def dsjson_frame(rounds: RawRounds, actions: Sequence[Any] | None = None, *, first: int = 0) -> polars.DataFrame:
-    """A table with one line of dsjson per row; if rounds have no pool, all of them can choose any of ``actions``."""
+def dsjson_frame(rounds: RawRounds, *, first: int = 0) -> polars.DataFrame:
+    """A table with one line of dsjson per row, of rounds that have pools."""
     _require_labels(rounds)
-    actions = list(actions or ())
-    pool, chosen = rounds.pool, rounds.action
-    if pool is None:
-        pool = _pool_of_all(len(rounds), actions)
-        chosen = chosen.replace_strict(actions, list(range(len(actions))), return_dtype=polars.Int64)
-    chosen = chosen.cast(polars.Int64)
+    pool, chosen = rounds.pool, rounds.action.cast(polars.Int64)
+    assert pool is not None
     # Labels come before c, where Vowpal Wabbit expects them.
     frame = polars.DataFrame(
         {
@@ -671,25 +662,3 @@ def _nested(names: Sequence[str], prefix: str = "") -> list[polars.Expr]:
         else:
             fields.append(polars.struct(_nested(members, f"{prefix}{key}.")).alias(key))
     return fields
-
-
-def _action_names(raw: RawLog) -> list[Any] | None:
-    """All actions of a log without pools."""
-    names: set[Any] = set()
-    for part in raw.parts():
-        if part.pool is not None:
-            return None
-        names.update(part.action.unique().drop_nulls())
-    return sorted(names, key=lambda name: (str(type(name)), name))
-
-
-def _pool_of_all(n: int, actions: Sequence[Any]) -> Pool:
-    offsets = len(actions) * np.arange(n + 1)
-    names = polars.Series([str(name) for name in actions] * n, dtype=polars.String)
-    return Pool(offsets=offsets, features=polars.DataFrame(height=int(offsets[-1])), names=names)
-
-
-def _raw_parts(log: BanditLog) -> Iterator[RawRounds]:
-    """A log as rounds with one pool each."""
-    for rounds in log.chunk_slices(ROUNDS_AT_A_TIME):
-        yield raw_rounds(log[rounds], rounds.start, lists=True, prefixes=("context.", "action."))

@@ -18,7 +18,7 @@ from copy import deepcopy
 from functools import cache
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -28,7 +28,7 @@ from seachange.engine import made_ahead
 from seachange.errors import LogError, SeachangeWarning
 from seachange.formats.action_lists import LineBatch, line_batches
 from seachange.formats.nested_fields import fields_in, fields_of, lifted, lifting, lowered, paths_to
-from seachange.formats.sources import BLOCK_LINES, BYTE_ORDER_MARK, NOT_UTF8, blocks_of, head_of, shown
+from seachange.formats.sources import BLOCK_LINES, BYTE_ORDER_MARK, NOT_UTF8, blocks_of, head_of, is_utf8, shown
 from seachange.formats.table import FEW_ROWS, HEAD_ROWS, USES, TableBlock, TableLog
 from seachange.formats.value_types import (
     Mismatch,
@@ -42,9 +42,6 @@ from seachange.formats.value_types import (
 )
 from seachange.log.raw import Rejected
 from seachange.protocols import Ints
-
-if TYPE_CHECKING:
-    from seachange.log.features import FeatureSpec
 
 INVALID = "the line is not valid JSON: {error} at character {place}"
 NOT_JSON = "the line is not valid JSON: {constant}"
@@ -64,7 +61,8 @@ NULL_VALUE, SPACED_NULL, NULL_KEY = b'":null', b'": null', b'\\u0000":true'
 AMBIGUOUS = (b'\\":', b"\\u0000")
 # Flags count for more than other values, since polars reads numbers in records as flags; doubtful values for much more.
 FLAG, MANY = 1 << 23, 1 << 40
-CHUNK_BYTES = 1 << 19  # polars parses about as much as fits the cache of a core
+# Polars parses this much at once: nested records in about as much as fits the cache of a core, flat ones in more.
+CHUNK_BYTES, FLAT_CHUNK_BYTES = 1 << 19, 1 << 21
 # Of each batch, lines that teach the reader new keys; one line in RARE must have a key.
 LESSONS, RARE = 1000, 1024
 
@@ -82,14 +80,6 @@ def _n_objects(text: bytes) -> int:
         return len(_CHECKED.decode_lines(text))
     except (msgspec.DecodeError, RecursionError):
         return -1
-
-
-def _is_text(line: bytes) -> bool:
-    try:
-        line.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def read_records(text: bytes, dtypes: Mapping[str, Any], *, strict: bool) -> tuple[Ints, polars.DataFrame]:
@@ -112,13 +102,18 @@ def read_records(text: bytes, dtypes: Mapping[str, Any], *, strict: bool) -> tup
     n_keys = np.where(apart == 0, keys + FLAG * flags, -1)
     nulls = bool((is_key & (after == ord("n"))).any())
     read_as = _with_nulls(dtypes) if nulls else dict(dtypes)
-    step = max(1, CHUNK_BYTES * n_lines // (len(text) + 1))
+    # Polars raises on invalid JSON, but reads half of a surrogate pair as NUL, lists and numbers as rows of nulls, and
+    # allows deeper nesting than we do. A flat object without escapes is none of these and needs no other check.
+    starts = np.append(0, ends[:-1] + 1)
+    flat = not any(mark in text for mark in (b"\\", b"[")) and np.array_equal(np.flatnonzero(codes == ord("{")), starts)
+    step = max(1, (FLAT_CHUNK_BYTES if flat else CHUNK_BYTES) * n_lines // (len(text) + 1))
     frames, places = [polars.DataFrame(schema=read_as)], [np.zeros(0, np.int64)]
-    for start in range(0, n_lines if dtypes else 0, step):
+    readable = dtypes and not (nulls and _has_marks(dtypes))
+    for start in range(0, n_lines if readable else 0, step):
         stop = min(start + step, n_lines)
-        chunk = text[ends[start - 1] + 1 if start else 0 : ends[stop - 1]]
-        for kept in _candidates(chunk, stop - start):
-            frame = _frame(chunk, kept, read_as, strict, nulls)
+        chunk = text[starts[start] : ends[stop - 1]]
+        for kept, lines in _candidates(chunk, stop - start, flat):
+            frame = _frame(lines, read_as, strict, nulls)
             if frame is not None and len(frame) == len(kept):
                 frames.append(frame)
                 places.append(start + kept)
@@ -130,26 +125,22 @@ def read_records(text: bytes, dtypes: Mapping[str, Any], *, strict: bool) -> tup
     return found, frame if not nulls else frame.select(list(dtypes)).cast(polars.Schema(dtypes))
 
 
-def _candidates(chunk: bytes, n_lines: int) -> Iterator[Ints]:
+def _candidates(chunk: bytes, n_lines: int, flat: bool) -> Iterator[tuple[Ints, bytes]]:
     """Lines that polars may be able to read: all of them; those that are valid; those without large numbers."""
-    ambiguous = b"\\" in chunk and any(mark in chunk for mark in AMBIGUOUS)
-    if not ambiguous and _is_text(chunk) and _n_objects(chunk) == n_lines:
-        yield np.arange(n_lines)
+    if flat or (_unambiguous(chunk) and _n_objects(chunk) == n_lines):
+        yield np.arange(n_lines), chunk
     lines = chunk.split(b"\n")
-    valid = [
-        i
-        for i, line in enumerate(lines)
-        if _n_objects(line) == 1 and _is_text(line) and not any(mark in line for mark in AMBIGUOUS)
-    ]
-    yield np.array(valid, np.int64)
-    yield np.array([i for i in valid if not re.search(LARGE, lines[i])], np.int64)
+    valid = [i for i, line in enumerate(lines) if _unambiguous(line) and _n_objects(line) == 1]
+    for kept in (valid, [i for i in valid if not re.search(LARGE, lines[i])]):
+        yield np.array(kept, np.int64), b"\n".join(lines[i] for i in kept)
 
 
-def _frame(chunk: bytes, kept: Ints, dtypes: Any, strict: bool, nulls: bool) -> polars.DataFrame | None:
-    """A table of the lines that are kept; None if a number is too large for polars."""
-    if len(kept) <= chunk.count(b"\n"):
-        lines = chunk.split(b"\n")
-        chunk = b"\n".join(lines[i] for i in kept)
+def _unambiguous(text: bytes) -> bool:
+    return is_utf8(text) and not (b"\\" in text and any(mark in text for mark in AMBIGUOUS))
+
+
+def _frame(chunk: bytes, dtypes: Any, strict: bool, nulls: bool) -> polars.DataFrame | None:
+    """A table of lines; None if polars cannot read one of them, for example because of a number that is too large."""
     if nulls:
         chunk = chunk.replace(SPACED_NULL, NULL_VALUE).replace(NULL_VALUE, NULL_KEY)
     errors = polars.exceptions.PolarsError, polars.exceptions.PanicException
@@ -172,6 +163,16 @@ def _with_nulls(dtypes: Mapping[str, Any]) -> dict[str, Any]:
 
     both = (((name, within(dtype)), (name + NULL, polars.Boolean())) for name, dtype in dtypes.items())
     return {name: dtype for pair in both for name, dtype in pair}
+
+
+def _has_marks(dtypes: Mapping[str, Any]) -> bool:
+    """Whether the name of a field cannot be told from the mark of another's null."""
+    for name, dtype in dtypes.items():
+        while isinstance(dtype, polars.List):
+            dtype = dtype.inner
+        if name.endswith(NULL) or _has_marks(fields_of(dtype)):
+            return True
+    return False
 
 
 def _values_in(frame: polars.DataFrame) -> Ints:
@@ -202,6 +203,11 @@ def _values_within(column: polars.Series) -> Any:
 
 def object_of(line: bytes, constants: Mapping[str, Any] = CONSTANTS) -> dict[str, Any]:
     """Return the object in a line; a ValueError with the reason if there is none, or several ways to read it."""
+    with suppress(ValueError, RecursionError):
+        quick = msgspec.json.decode(line)
+        # With as many colons as keys, no key can be there twice, nor in an object within.
+        if type(quick) is dict and len(quick) == line.count(b":") and not _too_large(quick.values()):
+            return quick
     try:
         text = line.decode()
     except UnicodeDecodeError as error:
@@ -269,17 +275,9 @@ class JsonLinesLog(TableLog):
 
     format = "json-lines"
 
-    def __init__(
-        self,
-        path: Path | Sequence[Path],
-        columns: Mapping[str, str | Sequence[str]] | None = None,
-        features: FeatureSpec | None = None,
-    ) -> None:
+    def _names(self) -> list[str]:
         self._rows: list[dict[str, Any]] = []  # the first ones, until the types are decided
         self._types: dict[str, polars.DataType] = {}
-        super().__init__(path, columns, features)
-
-    def _names(self) -> list[str]:
         for path in self.paths[:FEW_ROWS]:
             self._rows += islice(_first_rows(path), FEW_ROWS if self._rows else HEAD_ROWS)
         if not self._rows:
@@ -429,8 +427,7 @@ class _LineReader:
         if len(read.fast):
             blocks.append(TableBlock(path, first + read.fast, read.frame, text_at(read.fast)))
         rows, numbers, rejected = [], [], []
-        n_lines = read.batch.text.count(b"\n") + 1
-        for i in np.setdiff1d(np.arange(n_lines), read.fast, assume_unique=True).tolist():
+        for i in np.setdiff1d(np.arange(read.batch.n_lines), read.fast, assume_unique=True).tolist():
             if not (line := lines()[i]).strip():
                 continue
             try:

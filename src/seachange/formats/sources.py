@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 from urllib.parse import unquote
 
+import numpy as np
+
 from seachange.errors import LogError, did_you_mean
 from seachange.formats.column_roles import Columns, require_no_columns
 from seachange.log.features import FeatureSpec
@@ -108,16 +110,11 @@ def head_of(path: Path) -> bytes:
     except LogError:
         if not head:
             raise
-    refuse_utf16(path, head)
-    return head
-
-
-def refuse_utf16(path: Path, head: bytes) -> None:
-    """Raise a LogError if a file starts like UTF-16 text."""
     if head.startswith(UTF16_MARKS):
         raise LogError(
             f"{str(path)!r} is UTF-16 text; text must be UTF-8. Convert it with: iconv -f utf-16 -t utf-8 in > out"
         )
+    return head
 
 
 def bare_suffix(path: Path) -> str:
@@ -132,13 +129,13 @@ class Block(NamedTuple):
     text: bytearray
 
 
-def blocks_of(path: Path, after: bytes = b"") -> Iterator[Block]:
-    """Yield a file in blocks of whole lines, each followed by ``after``.
+def blocks_of(path: Path) -> Iterator[Block]:
+    """Yield a file in blocks of whole lines.
 
     A truncated or damaged file yields its whole lines and then raises a LogError. A byte order mark is removed.
     """
     with opened(path) as stream:
-        text, n_lines, mark, damage, ended = bytearray(), 0, BYTE_ORDER_MARK, None, False
+        text, n_lines, first, damage, ended = bytearray(), 0, True, None, False
         while not ended:
             try:
                 # read1 makes one read of the compressed file, so nothing before the damage is lost.
@@ -149,14 +146,15 @@ def blocks_of(path: Path, after: bytes = b"") -> Iterator[Block]:
             if ended and text and not text.endswith(b"\n") and damage is None:
                 piece = b"\n"
             text += piece
-            n_lines += piece.count(b"\n")
+            n_lines += int(np.count_nonzero(np.frombuffer(piece, np.uint8) == ord("\n")))  # faster than bytes.count
             if len(text) < BLOCK_BYTES and n_lines < BLOCK_LINES and not ended:
                 continue
-            text, mark = text.removeprefix(mark), b""
+            if first:
+                text, first = text.removeprefix(BYTE_ORDER_MARK), False
             if n_lines:
                 cut = text.rfind(b"\n") + 1
-                block, text, n_lines = text[:cut], text[cut:], 0
-                block += after
+                block, text, n_lines = text, text[cut:], 0
+                del block[cut:]
                 yield Block(path.name, block)
             if len(text) > LONGEST_LINE:
                 raise LogError(f"{str(path)!r} has a line of more than {LONGEST_LINE:,} bytes; that is not a text log.")
@@ -201,11 +199,11 @@ class TextLog:
         more = len(self.files) - 1
         return self.files[0].name + (f" and {more} more" if more else "")
 
-    def blocks(self, after: bytes = b"") -> Iterator[Block]:
-        """Yield all files in blocks of whole lines, each followed by ``after``."""
+    def blocks(self) -> Iterator[Block]:
+        """Yield all files in blocks of whole lines."""
         names = names_of(self.files)
         for file in self.files:
-            for block in blocks_of(file, after):
+            for block in blocks_of(file):
                 yield block._replace(source=names[file])
 
 

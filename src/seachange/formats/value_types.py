@@ -176,12 +176,13 @@ def clock_of(column: pl.Series, source: str) -> Clock:
         if len(texts) and _parsed(texts).is_null().all():
             raise _not_times(column, source, repr(texts[0]))
         return "date"
+    numbers = numbers.filter(numbers.abs() < INT64)  # others are not times in any unit
     if len(numbers) == 0:
         return "number"
     integers = numbers.cast(pl.Int64, strict=False)
     if (numbers == numbers.floor()).all() and integers.cast(pl.String).str.contains(DAY_NUMBER).all():
         return "day number"
-    size = float(numbers.abs().median() or 0)  # type: ignore[arg-type]
+    size = numbers.abs().quantile(0.5, "lower") or 0.0  # never between two values of different units
     return next((clock for clock, least in UNITS.items() if size >= least), "number")
 
 
