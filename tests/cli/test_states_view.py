@@ -25,7 +25,7 @@ from seachange.states.state_count import StateCount
 N = 600
 DAYS = np.datetime64("2026-03-01T00:00:00", "ms") + np.arange(N) * np.timedelta64(3_600_000, "ms")
 KEYS = {
-    "oracle", "rewards", "n_rounds", "n_sequences", "n_states", "counts", "visits", "mean_rewards", "actions",
+    "oracle", "rewards", "n_rounds", "n_sequences", "n_states", "counts", "segment_counts", "mean_rewards", "actions",
     "contexts", "context_names", "n_dropped", "confidence", "change_points", "changes", "changes_per_sequence",
     "segments", "over_time", "rewards_by_action", "distinguishing", "transitions", "clock", "evidence",
 }  # fmt: skip

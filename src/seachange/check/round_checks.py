@@ -69,7 +69,7 @@ class RoundChecks(Check):
 
     def findings(self, tally: Tally) -> Iterator[Finding]:
         """Broken rules, unreadable lines, and logs that are mostly bad."""
-        n, counts = tally.n_rounds + self.n_unreadable, tally.broken.counts
+        n, counts = tally.n_logged, tally.broken.counts
         # Rules about rounds whose cause is a finding about the whole column.
         percents, pending = tally.propensities.percents(tally), self.rewards_pending(tally)
         explained = {"propensity-above-one"} if percents else set()
@@ -175,9 +175,9 @@ class RepeatChecks(Check):
 
     def findings(self, tally: Tally) -> Iterator[Finding]:
         """Duplicate rounds and repeated event identifiers."""
-        broken, n = tally.broken, tally.n_rounds
+        broken, n = tally.broken, tally.n_logged
         same = broken.counts["duplicate-rounds"]
-        are_events = self.distinct_events.count > DISTINCT * (n - self.same_rounds)
+        are_events = self.distinct_events.count > DISTINCT * (tally.n_rounds - self.same_rounds)
         by_id = are_events and self.format_has_events
         if same and (by_id or self._beyond_chance(same) or self._at_fine_times(tally)):
             count = round(self.same_rounds)

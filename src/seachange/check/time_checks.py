@@ -133,7 +133,7 @@ class TimeChecks(Check):
 
     def findings(self, tally: Tally) -> Iterator[Finding]:
         """Impossible times, wrong order, gaps, and units other than seconds."""
-        broken, n = tally.broken, tally.n_rounds
+        broken, n = tally.broken, tally.n_logged
         for rule, (title, evidence, fix) in TEXTS.items():
             if count := broken.counts[rule]:
                 evidence, places = evidence.format(unit=self.unit), broken.first(rule)

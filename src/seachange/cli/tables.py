@@ -187,7 +187,7 @@ def _settings(part: Any) -> dict[str, Any]:
 
 def propensities_text(report: PropensityReport) -> str:
     """The calibration of estimated propensities in a few sentences."""
-    wrong = [a for a in report.actions if abs(a.inverse_mean - 1) > SURPRISING * max(a.inverse_error, 1e-12)]
+    wrong = [a for a in report.actions if abs(a.mean_weight - 1) > SURPRISING * max(a.mean_weight_error, 1e-12)]
     names = ", ".join(shown_name(a.action) for a in wrong[:3])
     misfit = f" They do not match how often {names} was taken." if wrong else ""
     return (

@@ -100,6 +100,7 @@ class TableLog:
     """A table in one or many files; subclasses read one format."""
 
     format: str
+    every_column = False  # whether contexts include columns that may hold the propensities; set before ``parts``
     _by_file: Mapping[Path, Collection[str]] = {}
 
     def __init__(
@@ -187,7 +188,7 @@ class TableLog:
                 for name, kind in types.items()
                 if samples[name].dtype == pl.String
             }
-            features = default_contexts(self._available, self.columns, samples | values)
+            features = default_contexts(self._available, self.columns, samples | values, self.every_column)
         return Plan(features, types, clock)
 
     def _text_type(self, name: str, sample: pl.Series, use: Use) -> TextType | None:

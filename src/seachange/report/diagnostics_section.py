@@ -40,7 +40,7 @@ TEMPLATE = """
 <details>
   <summary>Theoretical guarantees</summary>
   <div class="wide"><table>
-    <thead><tr><th>bound</th><th class="n">at most</th><th class="n">trivial bound</th><th>verdict</th></tr></thead>
+    <thead><tr><th>bound</th><th class="n">at most</th><th class="n">maximum</th><th>verdict</th></tr></thead>
     <tbody>{% for bound in content.bounds.bounds %}<tr><td>{{ bound.name }}: {{ bound.bounds }}</td><td class="n">{{ bound_number(bound.corrected) }}</td><td class="n">{{ bound_number(bound.total) }}</td><td>{{ "depends on unchecked conditions" if bound.verdict == "conditional" else bound.verdict }}</td></tr>{% endfor %}</tbody>
   </table></div>
 </details>
