@@ -126,7 +126,7 @@ def test_evaluate_with_bounds_needs_the_range_of_rewards_that_are_not_clicks(fol
     arguments = ("evaluate", folder / "late.csv", folder / "shop.seachange", "--columns", COLUMNS)
     assert "reward_range" in fail(ParameterError, *arguments, "--interval", "bernstein")
     for interval in ("bernstein", "sequence"):
-        _, stderr = succeed(*arguments, "--interval", interval, "--reward-range", "0,1")
+        _, stderr = succeed(*arguments, "--interval", interval, "--reward-range", "-1,2")
         assert f"snips and dm have no {interval} intervals, so they are left out." in stderr
         result, _ = succeed_in_json(*arguments, "--interval", interval, "--reward-range", "-1,2")
         found = next(row for row in result["estimates"] if row["policy"] == "switching policy")

@@ -160,7 +160,10 @@ def _encoded(
     unit = _unit(raw)
     if rejected.first is not None and on_bad_rows == "raise":
         one = rejected.first
-        place, value = f"{unit} {one.line} of {one.source}", repr(one.text) if one.text else ""
+        place, value = (
+            f"{unit} {one.line}" + (f" of {one.source}" if one.source else ""),
+            repr(one.text) if one.text else "",
+        )
         counts = rejected.rules[one.rule], starts[-1] + rejected.rules.total()
         raise validation.ProblemError(
             validation.Problem(one.rule, one.reason, place, value, *counts, unit, validation.DROP)
