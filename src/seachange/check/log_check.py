@@ -21,6 +21,7 @@ USELESS = (
 )  # fmt: skip
 MADE_UP = {"no-propensities", "propensity-one", "propensity-constant", "propensity-frequency"}  # better estimated
 UNORDERED = {"time-mixed-units", "time-impossible", "time-future"}  # sorting by time would misplace these rounds
+SINGULAR = {"have": "has", "are": "is", "equal": "equals", "belong": "belongs"}
 MOST_PLACES, MOST_LISTED = 5, 40  # places that a finding lists, and columns that a suggested command may list
 
 
@@ -83,7 +84,9 @@ def share_finding(
     **numbers: float,
 ) -> Finding:
     """A finding about ``count`` of ``total`` things; ``evidence`` says what is wrong with them."""
-    sentence = f"{share_text(count, total, thing)} {evidence}."
+    verb, _, rest = evidence.partition(" ")
+    verb = SINGULAR.get(verb, verb) if count == 1 else verb
+    sentence = f"{share_text(count, total, thing)} {verb} {rest}."
     numbers = {"count": count, "total": total, **numbers}
     return Finding(rule, severity, title, sentence, fix, count, places, names, numbers)
 

@@ -184,7 +184,7 @@ class RepeatChecks(Check):
             sample = "" if self.share == 1 else f" (estimated from {self.share:.2g} of all rounds)"
             yield share_finding(
                 "duplicate-rounds", "warning", "Rounds are logged twice", count, n, "round",
-                f"{'equals' if count == 1 else 'equal'} an earlier one in every column{sample}",
+                f"equal an earlier one in every column{sample}",
                 "Keep the first of each: `seachange check LOG --fix OUT`.", broken.first("duplicate-rounds"),
                 compared=self.share,
             )  # fmt: skip
@@ -192,7 +192,7 @@ class RepeatChecks(Check):
             count = round(self.same_events)
             yield share_finding(
                 "repeated-event-ids", "warning", "Event identifiers are not unique", count, n, "round",
-                f"{'has' if count == 1 else 'have'} the {self.event_column!r} of an earlier round but other values",
+                f"have the {self.event_column!r} of an earlier round but other values",
                 "Join each event's decision and reward into one round before logging it.",
                 broken.first("repeated-event-ids"), (self.event_column,),
             )  # fmt: skip

@@ -144,7 +144,7 @@ class TimeChecks(Check):
             sample = "" if share == 1 else f" (in {share:.2g} of the sequences)"
             yield share_finding(
                 "time-backwards", "warning", "Time goes backwards", count, n, "round",
-                f"{'is' if count == 1 else 'are'} earlier than the previous round{where}{sample}",
+                f"are earlier than the previous round{where}{sample}",
                 "Sort the log by time: `seachange check LOG --fix OUT`.", broken.first("time-backwards"),
             )  # fmt: skip
         elif self.in_order:
