@@ -163,8 +163,6 @@ class ActionChecks(Check):
                     mean_weight=float(means[a]) if known else None,
                     mean_weight_error=float(errors[a]) if known else None,
                     effective_samples=float(effective[a]),
-                    first_round=int(row[FIRST]) if row[COUNT] else -1,
-                    last_round=int(row[LAST]) if row[COUNT] else -1,
                 )
             )
         return tuple(checks)

@@ -103,8 +103,6 @@ class ActionCheck:
     mean_weight: float | None  # Σ 1 / p over the rounds that took it, divided by the rounds that could; should be 1
     mean_weight_error: float | None  # its standard error
     effective_samples: float  # (Σ 1 / p)² / Σ 1 / p²: effective sample size of "always this action"
-    first_round: int  # from 0
-    last_round: int
 
 
 @dataclass(frozen=True)
@@ -142,7 +140,6 @@ class TimeCheck:
     last: float
     dated: bool
     rounds_a_day: float | None
-    longest_gap: float
 
 
 @dataclass(frozen=True)

@@ -128,7 +128,6 @@ class TimeChecks(Check):
             last=self.highest / self.scale,
             dated=self.since_1970,
             rounds_a_day=n_rounds / span * DAY if self.since_1970 and span > 0 else None,
-            longest_gap=max(self.gaps.values, default=0.0) / self.scale,
         )
 
     def findings(self, tally: Tally) -> Iterator[Finding]:

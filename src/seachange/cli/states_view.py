@@ -180,7 +180,7 @@ def _changes(summary: StatesSummary) -> RenderableType:
     title = "Changes, with a lower bound on the probability of each" if certain else "Changes"
     if hidden := len(summary.changes) - len(changes):
         title += f" (the first {MOST_CHANGES}; {hidden:,} more with --json)"
-    counted = f"Rounds are numbered from 0{', without dropped rows' if summary.n_dropped else ''}."
+    counted = f"Rounds are numbered from 0{', without dropped rounds' if summary.n_dropped else ''}."
     return table(title, [*columns], zip(*columns.values(), strict=True), n_text=0, note=counted)
 
 
@@ -282,7 +282,7 @@ def _p_value(value: float | None) -> str:
 def write_states(path: Path, log: BanditLog, labels: StateLabels) -> None:
     """Write one row per round to a CSV or Parquet file: number, time, sequence, state, and (HMM only) its probability.
 
-    Dropped rows have no number.
+    Dropped rounds have no number.
     """
     import polars
 

@@ -140,7 +140,12 @@ def _log_rows(model: SwitchingModel) -> list[tuple[str, str]]:
     return [
         *rows,
         ("rounds", f"{log.n_rounds:,}"),
-        ("time", "unknown" if log.time_range is None else " to ".join(log.time_range)),
+        (
+            "time",
+            "unknown"
+            if log.time_range is None
+            else " to ".join(log.time_range).replace("T", " ").replace(".000000", ""),
+        ),
         ("rewards", f"mean {log.mean_reward:.4g}, range {low:g} to {high:g}"),
         ("propensities", {"unknown": "none"}.get(log.propensity_source, log.propensity_source)),
         ("actions", f"{len(log.action_names)}: {', '.join(names)}"),
