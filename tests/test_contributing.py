@@ -138,7 +138,7 @@ def test_a_new_format_is_read(register, tmp_path, monkeypatch):
     formats_contract.test_a_file_that_was_cut_short_gives_its_whole_rounds_or_an_error(tmp_path, "pipe", 0.93)
     (tmp_path / "bad.pipe").write_text("boots|1|0.5\nno round\n")
     found = check_log(tmp_path / "bad.pipe")
-    assert (found.format, found.n_rounds, found.n_unreadable) == ("pipe", 1, 1)
+    assert (found.format, found.n_rounds, found.n_usable) == ("pipe", 2, 1)
 
 
 def test_a_new_check_finds(register):

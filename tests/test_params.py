@@ -165,7 +165,7 @@ def test_copies_keep_settings_and_what_was_learned(estimator, learned, copied, t
     [
         (sc.HMMOracle(), "HMMOracle()"),
         (sc.HMMOracle(n_states=3, seed=1), "HMMOracle(n_states=3, seed=1)"),
-        (sc.HMMOracle(prior_visits=float("1.0"), tolerance=1 / 10**8), "HMMOracle()"),
+        (sc.HMMOracle(prior_segments=float("1.0"), tolerance=1 / 10**8), "HMMOracle()"),
         (sc.DRLearner(clip=20), "DRLearner(clip=20)"),
         (sc.KnownStates([0, 1]), "KnownStates(states=[0, 1])"),
         (sc.SingleState(), "SingleState()"),

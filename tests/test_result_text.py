@@ -29,7 +29,7 @@ def test_values_diagnostics_and_propensities_are_short(make_log):
     assert repr(sc.evaluate_online(log, sc.SinglePolicy(policy))).startswith("OnlineEstimate(replay: ")
     told = repr(sc.diagnose(log, policy)).splitlines()
     assert told[0] == "Diagnostics: sound"
-    assert told[1].split()[:2] == ["effective", "rounds"]
+    assert told[1].split()[:2] == ["effective", "sample"]
     told = repr(sc.propensity_report(log, sc.estimate_logging_probs(log))).splitlines()
     assert told[0] == "PropensityReport: 2,000 rounds"
     assert [line.split()[1] for line in told[-3:]] == ["0", "1", "2"]

@@ -13,6 +13,7 @@ import polars
 
 from seachange.analysis.formatting import count_of, shown_name, stay_text
 from seachange.analysis.states_summary import StatesSummary
+from seachange.analysis.timeline import time_ticks
 from seachange.outputs import written_whole
 from seachange.protocols import Floats, Ints
 
@@ -26,6 +27,7 @@ COLORS = (
     "#332288", "#999933", "#882255", "#44AA99", "#F0E442", "#999999",
 )  # fmt: skip
 GRAY = "#555555"
+TICKS = 10  # ticks of the time axis, at most
 MARKERS = "osD^vPX<>*h"  # a different number than colors, so that states that share a color have different markers
 
 
@@ -242,16 +244,13 @@ def _draw_bands(axes: Any, summary: StatesSummary) -> None:
     ticks = [0, 0.5, 1] if summary.has_probs or summary.n_chains > 1 else []
     axes.set(xlim=(edges[0], edges[-1]), ylim=(0, 1), yticks=ticks)
     axes.set_ylabel("share of rounds" if summary.n_chains > 1 else "probability of state" if summary.has_probs else "")
-    axes.set_xlabel({"date": "", "seconds": "time, seconds"}.get(summary.axis.kind, summary.axis.kind))
+    kind, (low, high) = summary.axis.kind, (float(bands.edges[0]), float(bands.edges[-1]))
+    # The dates of both ends: ticks show only the part of a time that changes.
+    days = " to ".join(dict.fromkeys(summary.axis.format(end)[:10] for end in summary.axis.ends))
+    axes.set_xlabel({"date": days, "seconds": "time, seconds"}.get(kind, kind))
     axes.spines[["top", "right"]].set_visible(False)
-    if summary.axis.kind != "date":
-        axes.xaxis.set_major_formatter("{x:,.10g}")
-    else:
-        from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
-
-        locator = AutoDateLocator()
-        axes.xaxis.set_major_locator(locator)
-        axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))
+    at, texts = zip(*time_ticks(kind, low, high, TICKS), strict=True)
+    axes.set_xticks(_positions(summary, np.array(at)), texts)
 
 
 def _draw_rewards(axes: Any, summary: StatesSummary, inches: float) -> None:

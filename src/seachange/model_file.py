@@ -98,8 +98,9 @@ class Provenance(Brief):
         share = float(np.mean((times >= span[0]) & (times < span[1])))
         if share == 0 or self.time_range is None:
             return None
-        period = f"{self.time_range[0]} to {self.time_range[1]}"
-        return f"{share:.1%} of these rounds fall in the period of the log that the model was learned from ({period})"
+        period = " to ".join(time.replace("T", " ").removesuffix(".000000") for time in self.time_range)
+        part = "all" if share == 1 else f"{share:.1%}"
+        return f"{part} of these rounds fall in the period of the log that the model was learned from ({period})"
 
     def knows(self, log: BanditLog) -> bool:
         """Whether ``overlap`` can detect that the model was learned from rounds of ``log``."""

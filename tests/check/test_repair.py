@@ -85,7 +85,7 @@ def test_times_that_cannot_be_are_not_sorted_by(tmp_path):
     log = TableLog(table.with_columns(time=pl.Series(times))[::-1])
     repair = fix_log(log, check_log(log), tmp_path / "clean.parquet")
     assert not repair.sorted
-    assert any("Not sorted" in note for note in repair.notes)
+    assert any("not sorted" in note for note in repair.notes)
 
 
 @pytest.mark.parametrize("name", ["propensities in percent", "nothing"])

@@ -124,7 +124,7 @@ def test_a_log_with_masks_and_features_of_actions_is_sound():
     found = check_log(log)
     assert found.findings == ()
     assert found.pool == (mask.sum(axis=1).min(), mask.sum(axis=1).max())
-    assert found.actions[0].inverse_mean == pytest.approx(1, abs=0.1)
+    assert found.actions[0].mean_weight == pytest.approx(1, abs=0.1)
 
 
 def test_check_log_is_public_and_says_what_a_path_must_be():

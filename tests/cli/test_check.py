@@ -77,6 +77,64 @@ def test_fix_writes_a_sound_log_and_what_it_left_out(tmp_path):
     assert run("check", log, "--fix", clean, "--force").exit_code == 3
 
 
+def test_a_column_that_looks_like_propensities_is_in_the_next_command_and_in_the_cleaned_log(tmp_path):
+    table = sound_table().rename({"propensity": "p"})
+    table.write_csv(tmp_path / "log.csv")
+    found = json.loads(run("check", tmp_path / "log.csv", "--json").stdout)
+    assert [each["rule"] for each in found["findings"]] == ["propensity-unnamed"]
+    assert " --columns propensity=p " in found["next_command"]
+    table.reverse().with_columns(p=polars.when(polars.col("p") < 0.1).then(0).otherwise("p")).write_csv(
+        tmp_path / "messy.csv"
+    )
+    found = json.loads(run("check", tmp_path / "messy.csv", "--fix", tmp_path / "clean.parquet", "--json").stdout)
+    assert "propensity-unnamed" in {each["rule"] for each in found["findings"]}
+    assert "--columns propensity=p --fix" in found["next_command"]
+    assert "p" in polars.read_parquet(tmp_path / "clean.parquet").columns
+
+
+@pytest.mark.parametrize("name", ["propensities filled in", "the same propensity everywhere"])
+def test_the_next_command_estimates_propensities_that_were_made_up(tmp_path, name):
+    table = sound_table().with_columns(propensity=polars.lit(1.0 if name == "propensities filled in" else 0.3))
+    table.write_parquet(tmp_path / "log.parquet")
+    assert (
+        "--estimate-propensities" in json.loads(run("check", tmp_path / "log.parquet", "--json").stdout)["next_command"]
+    )
+
+
+def test_nothing_is_said_about_states_if_the_log_is_not_in_time_order(tmp_path):
+    sound_table().sample(fraction=1, shuffle=True, seed=0).write_csv(tmp_path / "log.csv")
+    stdout = run("check", tmp_path / "log.csv").stdout
+    assert "state may be enough" not in stdout
+    assert "state is not enough" not in stdout
+    assert "Not shown: the log is not in time order." in stdout
+    assert "--fix log-clean.parquet" in stdout
+
+
+def test_the_next_step_of_an_unusable_log_is_the_fix(tmp_path):
+    stdout = run("check", write(tmp_path / "log.csv", "propensities in percent")).stdout
+    assert stdout.rstrip().endswith("Next: fix the log (propensities look like percentages), then check it again.")
+
+
+def test_check_fix_and_learn_count_the_same_bad_rounds(tmp_path):
+    table = sound_table().with_columns(polars.col("reward", "propensity").cast(polars.String))
+    rewards, propensities = table["reward"].to_list(), table["propensity"].to_list()
+    rewards[10:13], rewards[20:25], propensities[30:37] = ["oops", "what", "eh"], [None] * 5, ["0"] * 7
+    table = table.with_columns(polars.Series("reward", rewards), polars.Series("propensity", propensities))
+    log = tmp_path / "log.csv"
+    log.write_text(table.write_csv() + "cut,short\n")
+    found = json.loads(run("check", log, "--fix", tmp_path / "clean.parquet", "--json").stdout)
+    counts = {each["rule"]: each["count"] for each in found["findings"]}
+    assert counts == {"unreadable-lines": 1, "reward-text": 3, "reward-missing": 5, "propensity-zero": 7}
+    assert found["repair"]["reasons"] == counts
+    assert (found["n_rounds"], found["n_usable"], found["repair"]["n_written"]) == (5_001, 4_985, 4_985)
+    failed = in_a_shell("learn", log, "-o", tmp_path / "m")
+    assert "(3 of 5,001 lines)" in failed.stderr
+    done = in_a_shell("learn", log, "-o", tmp_path / "m", "--drop-bad-rows", "--oracle", "none", "--objective", "dm")
+    assert "dropped 16 of 5,001 rounds: rewards are not numbers (3); the line has" in done.stderr
+    assert "rewards are missing (5); propensities are 0 (7)." in done.stderr
+    assert "rounds        4,985" in done.stdout
+
+
 def test_a_file_that_is_not_there_is_an_error_of_ours(tmp_path):
     assert isinstance(run("check", tmp_path / "nothing.csv").exception, LogError)
 

@@ -101,11 +101,13 @@ def test_evaluate_at_a_time_to_come(folder):
     for name in ("value", "std_error", "low", "high", "effective_samples", "share", "n_alike"):
         assert result["future"][name] == pytest.approx(getattr(expected, name), rel=1e-12)
     assert f"At 2 times from 1970-01-08 00:10 to 1970-01-15 00:00: {expected.value:.4f}, 90% interval" in stderr
-    stdout, _ = succeed(*arguments, "--at", "600", "--recurs", "hour")
+    assert "Note: 1 of 2 times is not after the log." not in stderr
+    stdout, stderr = succeed(*arguments, "--at", "600", "--recurs", "hour")
+    assert "Note: The time is not after the log. The value is that of all similar times" in stderr
     assert "from 800 rounds with the same hour (effective sample size" in stdout
     refused, stderr = succeed_in_json(*arguments, "--at", "1970-01-02")
     assert refused["future"] is None
-    assert "No estimate. The log has no rounds at 4" in stderr
+    assert "No estimate. The log has no rounds with the weekday 4" in stderr
     assert "'hour of the week'" in misuse(*arguments, "--at", "600", "--recurs", "month")
     assert "should be times such as 2026-02-21T12:00" in misuse(*arguments, "--at", "tomorrow")
 
@@ -124,6 +126,8 @@ def test_evaluate_with_bounds_needs_the_range_of_rewards_that_are_not_clicks(fol
     arguments = ("evaluate", folder / "late.csv", folder / "shop.seachange", "--columns", COLUMNS)
     assert "reward_range" in fail(ParameterError, *arguments, "--interval", "bernstein")
     for interval in ("bernstein", "sequence"):
+        _, stderr = succeed(*arguments, "--interval", interval, "--reward-range", "-1,2")
+        assert f"snips and dm have no {interval} intervals, so they are left out." in stderr
         result, _ = succeed_in_json(*arguments, "--interval", interval, "--reward-range", "-1,2")
         found = next(row for row in result["estimates"] if row["policy"] == "switching policy")
         assert (found["estimator"], found["interval"]) == ("dr", interval)
@@ -135,7 +139,7 @@ def test_evaluate_refuses_what_the_log_cannot_support_with_exit_code_2(folder, t
     table_of_two_worlds(1).head(20).write_csv(tmp_path / "short.csv")
     done = in_a_shell("evaluate", tmp_path / "short.csv", folder / "shop.seachange", "--columns", COLUMNS)
     assert done.returncode == 2
-    assert "effective rounds of 20" in done.stderr
+    assert "of 20 rounds; at least 30" in done.stderr
     assert "Pass --force to get the numbers anyway." in done.stderr
     assert done.stdout == ""
 

@@ -48,8 +48,9 @@ def test_estimates_are_shown_used_and_reported_once(bare, tmp_path):
     assert done.stderr.count("uses estimated propensities") == 1
 
 
-def test_a_log_that_has_propensities_keeps_them(folder, tmp_path):
-    arguments = ("--columns", COLUMNS, "--oracle", "none", "--estimate-propensities")
+@pytest.mark.filterwarnings("ignore:learning uses estimated")
+def test_estimates_replace_propensities_that_were_made_up(folder, tmp_path):
+    arguments = ("--columns", COLUMNS, "--oracle", "none", "--objective", "dm", "--estimate-propensities")
     _, stderr = succeed("learn", folder / "early.csv", "-o", tmp_path / "m", *arguments)
-    assert "has no effect" in stderr
-    assert sc.load(tmp_path / "m").provenance.propensity_source == "logged"
+    assert "replaces the propensities in the log" in stderr
+    assert sc.load(tmp_path / "m").provenance.propensity_source == "estimated"

@@ -25,7 +25,7 @@ from seachange.states.state_count import StateCount
 N = 600
 DAYS = np.datetime64("2026-03-01T00:00:00", "ms") + np.arange(N) * np.timedelta64(3_600_000, "ms")
 KEYS = {
-    "oracle", "rewards", "n_rounds", "n_sequences", "n_states", "counts", "visits", "mean_rewards", "actions",
+    "oracle", "rewards", "n_rounds", "n_sequences", "n_states", "counts", "segment_counts", "mean_rewards", "actions",
     "contexts", "context_names", "n_dropped", "confidence", "change_points", "changes", "changes_per_sequence",
     "segments", "over_time", "rewards_by_action", "distinguishing", "transitions", "clock", "evidence",
 }  # fmt: skip
@@ -146,7 +146,7 @@ def test_an_action_that_earned_most_in_a_few_rounds_has_a_star():
 def test_the_weighting_of_rounds_is_shown(summaries):
     assert "Rounds are numbered from 0." in printed(summaries["none"], 80)
     dropped = printed(replace(summaries["none"], n_dropped=3), 80)
-    assert "Rounds are numbered from 0, without dropped rows." in dropped
+    assert "Rounds are numbered from 0, without dropped rounds." in dropped
 
 
 def test_a_lower_bic_of_more_states_is_explained(summaries):

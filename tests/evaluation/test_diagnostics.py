@@ -57,7 +57,7 @@ def test_a_log_of_few_rounds_is_refused_with_the_only_fix():
     log = uniform_log(20)
     with pytest.raises(
         RefusedError,
-        match=r"20.0 effective rounds of 20.*To fix this, use a longer log \(about 30 rounds\)\. Pass force",
+        match=r"sample size is 20.0 of 20 rounds.*To fix this, use a longer log \(about 30 rounds\)\. Pass force",
     ):
         sc.evaluate(log, fixed([1 / 3] * 3, 20))
     with pytest.warns(SeachangeWarning, match="not reliable"):
@@ -175,7 +175,7 @@ def test_actions_that_are_logged_with_next_to_no_probability_are_those_that_coul
 
 def test_tiny_propensities_are_a_diagnosis_and_no_infinity():
     n, log = 1000, one_rare_round(1e-6)
-    with pytest.raises(RefusedError, match=r"1.0 effective rounds of 1,000.*largest weight: 9e\+05, row 17"):
+    with pytest.raises(RefusedError, match=r"sample size is 1.0 of 1,000 rounds.*largest weight: 9e\+05, round 17"):
         sc.evaluate(log, fixed([0.1, 0.9], n))
     found = sc.diagnose(log, fixed([0.1, 0.9], n))
     assert found.largest_weights[0] == (17, pytest.approx(9e5))

@@ -56,5 +56,5 @@ def test_without_pairs_errors_add_up():
 
 def test_what_the_log_cannot_support_is_refused():
     log, _, last, _, _ = logged(20, 0)
-    with pytest.raises(RefusedError, match="effective rounds"):
+    with pytest.raises(RefusedError, match="effective sample size"):
         evaluate_difference(log, last)

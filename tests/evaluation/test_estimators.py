@@ -143,7 +143,7 @@ def test_every_estimator_is_its_formula():
     assert clipped[1].value == pytest.approx(np.mean(d + np.minimum(w, 3.0) * (r - m)), abs=1e-12)
 
 
-@pytest.mark.filterwarnings("ignore:Fewer than 10 effective rounds:seachange.errors.SeachangeWarning")
+@pytest.mark.filterwarnings("ignore:The effective sample size behind:seachange.errors.SeachangeWarning")
 def test_the_ends_of_switching_and_shrinking_are_the_direct_method_and_dr():
     log = sampled_log(400, 6)
     dm, dr = sc.evaluate(log, TARGET, ("dm", "dr"))
@@ -191,7 +191,7 @@ def test_the_logging_policy_judged_by_weights_of_one_earns_the_mean_reward():
     assert evaluate_logging(log).value == pytest.approx(log.rewards.mean())
 
 
-@pytest.mark.filterwarnings("ignore:Fewer than 10 effective rounds:seachange.errors.SeachangeWarning")
+@pytest.mark.filterwarnings("ignore:The effective sample size behind:seachange.errors.SeachangeWarning")
 def test_effective_samples_and_largest_weight_are_those_of_the_weights():
     log = sampled_log(100, 2)
     x = log.contexts[:, 0].astype(int)
@@ -252,9 +252,9 @@ class Only:
 
 def test_nothing_is_claimed_of_actions_that_were_never_taken():
     log = sc.BanditLog.from_arrays([0] * 50, [0.5] * 50, [0.9] * 50, n_actions=2)
-    with pytest.raises(RefusedError, match=r"0.0 effective rounds of 50"):
+    with pytest.raises(RefusedError, match=r"effective sample size is 0.0 of 50"):
         sc.evaluate(log, Only(1))
-    with pytest.warns(SeachangeWarning, match="effective rounds"):
+    with pytest.warns(SeachangeWarning, match="effective sample size"):
         estimates = sc.evaluate(log, Only(1), force=True)
     assert all(estimate.std_error == np.inf for estimate in estimates)
 

@@ -155,7 +155,7 @@ def test_contexts_that_follow_the_rhythm_are_noticed():
     told = sc.evaluate_future(log, policy, sunday)
     few = "The log has 2 similar times, too few to measure how they differ from each other; the interval covers only "
     few += "the noise of rewards. Use a longer log."
-    words = 'Contexts at that time differ from those of all rounds; contexts="alike" uses only theirs.'
+    words = "Contexts at that time differ from those of all rounds; this value assumes those of all rounds."
     assert told.notes == (words, few)
     alike = sc.evaluate_future(log, policy, sunday, contexts="alike")
     assert alike.notes == (few,)
@@ -165,7 +165,7 @@ def test_contexts_that_follow_the_rhythm_are_noticed():
 def test_contexts_that_do_not_matter_are_not_noticed(make_log):
     """All actions earn alike: what is expected of rounds differs by rounding only."""
     log = replace(make_log("shared", 1500).with_rewards(np.full(1500, 0.3)), times=np.arange(1500) * 3600)
-    told = sc.evaluate_future(log, np.full((1500, 3), 1 / 3), 0)
+    told = sc.evaluate_future(log, np.full((1500, 3), 1 / 3), 7 * 86_400 * 10)
     assert (told.value, told.notes) == (pytest.approx(0.3), ())
 
 
@@ -204,12 +204,12 @@ def test_what_the_log_cannot_tell_is_refused(make_log):
     with pytest.raises(LogError, match="needs the times of the rounds"):
         sc.evaluate_future(log, policy, 0)
     timed = replace(log, times=np.arange(200) * 60)
-    with pytest.raises(RefusedError, match=r'no rounds at 5 by recurs="weekday"; it has 3'):
+    with pytest.raises(RefusedError, match=r"no rounds with the weekday 5; it has 3"):
         sc.evaluate_future(timed, policy, 2 * 86_400)
     rare = np.tile([1.0, 0.0, 0.0], (200, 1))
     with pytest.raises(RefusedError, match="at least 30 are needed"):
         sc.evaluate_future(timed, rare, 86_400 * 7 + 3600, recurs="hour")
-    with pytest.warns(SeachangeWarning, match=r"Forced .*17.0 effective rounds of 60; at least 30 are needed"):
+    with pytest.warns(SeachangeWarning, match=r"Forced .*sample size is 17.0 of 60 rounds; at least 30 are needed"):
         forced = sc.evaluate_future(timed, rare, 86_400 * 7 + 3600, recurs="hour", force=True)
     assert np.isfinite(forced.std_error)
 

@@ -180,7 +180,7 @@ def test_no_interval_leaves_what_a_policy_can_earn(interval, reward_range):
 def test_a_normal_interval_of_few_rewards_is_reported_as_too_short():
     rewards = np.zeros(1000)
     rewards[[5, 300, 700]] = 1.0
-    with pytest.warns(sc.SeachangeWarning, match=r'Fewer than 10 effective rounds.*pass interval="bootstrap"'):
+    with pytest.warns(sc.SeachangeWarning, match=r'The effective sample size behind.*pass interval="bootstrap"'):
         sc.evaluate(log_of(rewards), mostly(0, 1000), ("ips",))
     rewards[::10] = 1.0
     sc.evaluate(log_of(rewards), mostly(0, 1000), ("ips",))

@@ -69,7 +69,7 @@ def test_states_that_saw_the_rewards_make_the_papers_estimator_and_states_known_
 def test_a_state_with_too_few_rounds_is_left_out_and_named(make_log):
     log = make_log("none", n=600)
     labels = sc.KnownStates((np.arange(600) >= 590).astype(int)).fit(log).predict(log)
-    with pytest.warns(SeachangeWarning, match=r"state 1: No estimate\. .*effective rounds of 10"):
+    with pytest.warns(SeachangeWarning, match=r"state 1: No estimate\. .*effective sample size is .* of 10"):
         first, second = evaluate_states(log, POLICIES, labels)
     assert first.value > 0
     assert second is None

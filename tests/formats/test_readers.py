@@ -293,3 +293,14 @@ def test_actions_of_mixed_types_are_distinguished_by_their_text():
 def test_action_names_must_differ():
     with pytest.raises(SeachangeError, match="boots"):
         BanditLog.from_frame(polars.DataFrame(table()), action_names=["boots", "coats", "lamps", "boots"])
+
+
+def test_words_for_rewards_are_read_from_frames_as_from_files(frame):
+    log = BanditLog.from_frame(frame(table(reward=["yes", "no", "Yes", "no", None, "yes"])), missing_rewards=True)
+    assert log.rewards[[0, 1, 2, 3, 5]].tolist() == [1, 0, 1, 0, 1]
+    with pytest.raises(LogError, match=r"the reward must be numbers, true and false, or yes and no; .* 'si' and 'no'"):
+        BanditLog.from_frame(frame(table(reward=["si", "no"] * 3)))
+    odd = frame(table(reward=["1", "0", "oops", "1", "0", "1"]))
+    with pytest.raises(LogError, match=r"the reward 'oops' is not a number; row 2 \(1 of 6 rows\)\."):
+        BanditLog.from_frame(odd)
+    assert BanditLog.from_frame(odd, on_bad_rows="drop").dropped == (("rewards are not numbers", 1),)

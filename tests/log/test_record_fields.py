@@ -44,6 +44,20 @@ def test_what_the_log_lacked_at_times_may_be_absent(spec):
     assert spec.encode_record(WHOLE)[0].tolist() == spec.encode_record(known)[0].tolist()
 
 
+@pytest.mark.parametrize(("misspelled", "meant"), [({"incom": 3.0}, "income"), ({"user": {"pets": "cat"}}, "user.pet")])
+def test_a_misspelled_optional_field_is_refused(spec, misspelled, meant):
+    record = WHOLE | misspelled
+    record["user"] = WHOLE["user"] | misspelled.get("user", {})
+    with pytest.raises(LogError, match=rf"which the log did not have\. Did you mean '{meant}'\?"):
+        spec.encode_record(record)
+
+
+def test_other_extra_fields_are_ignored(spec):
+    plain = spec.encode_record(WHOLE)[0].tolist()
+    assert spec.encode_record(WHOLE | {"request_id": 7, "income2": 3.0, "reward": 1.0})[0].tolist() == plain
+    assert spec.encode_record(WHOLE | {"incom": 3.0, "income": None})[0].tolist() == plain
+
+
 @pytest.mark.parametrize("column", ["age", "city", "tags", "size"])
 def test_what_the_log_always_had_must_be_there_and_may_be_none(spec, column):
     spec.encode_record(WHOLE | {column: None})

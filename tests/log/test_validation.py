@@ -51,7 +51,7 @@ def only(columns, rows):
 BROKEN = {
     "zero propensity": ("propensities", {3: 0, 7: 0}, "propensities must be in (0, 1]", "0"),
     "negative propensity": ("propensities", {3: -0.5}, "propensities must be in (0, 1]", "-0.5"),
-    "propensity above 1": ("propensities", {2: 1.5, 3: 0, 9: NAN}, "propensities must be in (0, 1]", "1.5"),
+    "propensity above 1": ("propensities", {2: 1.5, 3: 2, 9: 7}, "propensities must be in (0, 1]", "1.5"),
     "NaN propensity": ("propensities", {0: NAN}, "propensities must be in (0, 1]", "nan"),
     "propensity of nothing": (
         "propensities", {1: 1e-200, 4: 9e-13, 6: 5e-324}, "propensities must be at least 1e-12", "1e-200",

@@ -15,7 +15,7 @@ def test_the_report_of_right_propensities_shows_chance_alone():
     inside = [row.observed_low <= row.predicted <= row.observed_high for row in report.bins]
     assert sum(inside) >= len(inside) - 2
     for action in report.actions:
-        assert abs(action.inverse_mean - 1) < 4.5 * action.inverse_error
+        assert abs(action.mean_weight - 1) < 4.5 * action.mean_weight_error
     assert report.log_loss < report.marginal_log_loss
     assert sum(row.n_choices for row in report.bins) == 20_000 * K
 
@@ -42,7 +42,7 @@ def test_the_report_by_enumeration():
     assert report.calibration_error == pytest.approx((0.2 + 0 + 0.2) / 8)
     assert [a.n_taken for a in report.actions] == [3, 1]
     assert report.actions[0].predicted_taken == pytest.approx(2.3)
-    assert report.actions[0].inverse_mean == pytest.approx((2 + 2 + 1.25) / 4)
+    assert report.actions[0].mean_weight == pytest.approx((2 + 2 + 1.25) / 4)
     assert report.log_loss == pytest.approx(-np.log([0.5, 0.5, 0.5, 0.8]).mean())
     assert report.least == 0.5
 

@@ -74,7 +74,7 @@ class Reference:
     def _fitted(self, name):
         case = self.published[name]
         rewards = {"common": "gaussian", "switching": "gaussian per state"}[case["var"]]
-        oracle = sc.HMMOracle(n_states=case["k"], rewards=rewards, ridge=0, prior_visits=0, initial="stationary")
+        oracle = sc.HMMOracle(n_states=case["k"], rewards=rewards, ridge=0, prior_segments=0, initial="stationary")
         return oracle.fit(self.log(name))
 
     def in_published_order(self, name):

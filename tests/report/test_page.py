@@ -10,10 +10,10 @@ import pytest
 import seachange as sc
 from report.pages import HOSTILE, Elements, learned, page_and_findings, two_worlds, words
 from seachange.analysis.report_content import as_document, report_content
+from seachange.analysis.timeline import round_ticks, time_ticks
 from seachange.errors import ParameterError, SeachangeWarning
 from seachange.evaluation.estimators import evaluate_logging
 from seachange.model_file import Provenance
-from seachange.report.drawing import round_ticks, time_ticks
 from seachange.report.layout import Numbers
 from seachange.report.page import page_of
 from seachange.report.summary_section import headline

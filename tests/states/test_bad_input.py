@@ -212,7 +212,7 @@ def test_auto_always_has_an_answer_whatever_the_size_of_rewards(case):
 def test_ridge_and_prior_may_be_zero(case, rewards, initial):
     fit = fitted_or_refused if may_be_refused(case, rewards) else fitted
     log = log_of(case, rewards == "bernoulli")
-    fit(log, n_states=2, ridge=0, prior_visits=0, rewards=rewards, initial=initial)
+    fit(log, n_states=2, ridge=0, prior_segments=0, rewards=rewards, initial=initial)
 
 
 @pytest.mark.parametrize("rewards", EMISSIONS)
@@ -322,7 +322,7 @@ SETTINGS = st.fixed_dictionaries(
         "n_states": st.sampled_from([1, 2, 3, 6, "auto"]),
         "rewards": st.sampled_from(EMISSIONS),
         "ridge": st.sampled_from(["auto", 0.0, 5.0]),
-        "prior_visits": st.sampled_from([0.0, 1.0]),
+        "prior_segments": st.sampled_from([0.0, 1.0]),
         "initial": st.sampled_from(["free", "stationary"]),
         "expected_stay": st.sampled_from(["auto", 1.5, 1e6]),
     }
@@ -368,5 +368,5 @@ def test_tiny_rare_features_do_not_matter_without_a_ridge(seed):
     log = sc.BanditLog.from_arrays(
         np.zeros(n), rewards, np.ones(n), action_features=1e-8 * g.normal(size=(n, 1, 1)), missing_rewards=True
     )
-    oracle = sc.HMMOracle(n_states=6, ridge=0.0, prior_visits=0.0, expected_stay=1.5).fit(log)
+    oracle = sc.HMMOracle(n_states=6, ridge=0.0, prior_segments=0.0, expected_stay=1.5).fit(log)
     assert np.isfinite(oracle.model_.reward_coefs).all()

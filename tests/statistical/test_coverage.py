@@ -54,7 +54,7 @@ def require_close_to_95(found, tolerance):
 
 
 # 4.5 standard errors of the share of 200 logs are 0.07; of 2,000 they are 0.022, and what is promised is 0.015.
-@pytest.mark.filterwarnings("ignore:Fewer than 10 effective rounds:seachange.errors.SeachangeWarning")
+@pytest.mark.filterwarnings("ignore:The effective sample size behind:seachange.errors.SeachangeWarning")
 @pytest.mark.parametrize("clustered", [False, True])
 @pytest.mark.parametrize("interval", ["normal", "bootstrap"])
 def test_intervals_of_a_few_logs_have_about_nominal_coverage(interval, clustered):

@@ -1,4 +1,4 @@
-"""The states of a log: segments, changes and how certain they are, rewards, transitions, evidence."""
+"""The states of a log: segments, changes and their probabilities, rewards, transitions, evidence."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ class StatesSummary:
     contexts: ContextKind
     context_names: tuple[str, ...]
     counts: Ints  # (L,) rounds of each state
-    visits: Ints  # (L,) segments of each state
+    segment_counts: Ints  # (L,) segments of each state
     mean_rewards: Floats  # (L,) NaN without rounds
     axis: TimeAxis
     bands: Bands
@@ -199,7 +199,7 @@ def summarize_states(
         contexts=log.joint.kind,
         context_names=log.context_names,
         counts=labels.counts,
-        visits=np.bincount(labels.states[starts], minlength=labels.n_states),
+        segment_counts=np.bincount(labels.states[starts], minlength=labels.n_states),
         mean_rewards=totals / np.where(cells.rounds.any(axis=1), cells.rounds.sum(axis=1), np.nan),
         axis=axis,
         bands=bands(log, labels, axis),

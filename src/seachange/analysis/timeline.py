@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
 import numpy as np
@@ -20,6 +21,10 @@ UNIX_SECONDS = (5e8, 5e9)
 UNIX_UNITS = (1.0, 1e3, 1e6, 1e9)
 LONG_SECONDS = 1e8  # larger numbers of seconds are printed in scientific notation
 UNITS = ((86400 * 365.25, "years"), (86400.0, "days"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
+DAY = 86_400
+CALENDAR = (-62_135_596_800, 253_402_300_799)  # the range of Python dates
+# Formats of dates by the number of days between ticks.
+DATE_FORMATS = {365: "%Y", 28: "%b %Y", 1: "%b %d", 1 / 1440: "%H:%M", 0: "%H:%M:%S"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,3 +142,30 @@ def _ages(log: BanditLog) -> Ints:
     order, starts = chains(log)
     positions = np.arange(len(log))
     return (positions - np.maximum.accumulate(np.where(starts, positions, 0)))[np.argsort(order)]
+
+
+def round_ticks(low: float, high: float, most: int) -> list[tuple[float, str]]:
+    """At most ``most`` round numbers from ``low`` to ``high``, with their labels."""
+    if not high > low:
+        return [(low, f"{low:,g}")]
+    rough = (high - low) / most
+    size = 10 ** np.floor(np.log10(rough))
+    step = float(next(size * factor for factor in (1, 2, 5, 10) if size * factor >= rough * (1 - 1e-9)))
+    decimals = int(max(-np.floor(np.log10(step) + 1e-9), 0))
+    first = int(np.ceil(low / step - 1e-9))
+    found = [step * i for i in range(first, int(np.floor(high / step + 1e-9)) + 1)]
+    return [(value, f"{value:z,.{decimals}f}".replace("-", "−")) for value in found]
+
+
+def time_ticks(kind: AxisKind, low: float, high: float, most: int) -> list[tuple[float, str]]:
+    """Ticks of a time axis: dates if it has them, else round numbers."""
+    if kind != "date" or low < CALENDAR[0] or high > CALENDAR[1]:
+        return round_ticks(low, high, most)
+    from matplotlib.dates import AutoDateLocator
+
+    start, end = (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=each) for each in (low, high))
+    days = AutoDateLocator(UTC, minticks=2, maxticks=most).tick_values(start, end)
+    shown = [day for day in np.asarray(days).tolist() if low <= DAY * day <= high]
+    apart = min(np.diff(shown), default=1)
+    style = next(style for least, style in DATE_FORMATS.items() if apart >= least)
+    return [(DAY * day, f"{datetime.fromtimestamp(round(DAY * day), tz=UTC):{style}}") for day in shown]

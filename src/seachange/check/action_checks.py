@@ -128,14 +128,14 @@ class ActionChecks(Check):
         return Presence(available, np.flatnonzero(late), np.flatnonzero(gone), lasts)
 
     @property
-    def effective_rounds(self) -> Floats:
+    def effective_samples(self) -> Floats:
         """(K,) (Σ 1/p)² / Σ 1/p² of each action; its rounds if there are no propensities."""
         totals = self.counted
         squares = totals[:, INVERSE_SQUARES]
         return np.where(squares > 0, totals[:, INVERSE] ** 2 / np.maximum(squares, 1e-300), totals[:, COUNT])
 
     def best(self) -> tuple[str, float]:
-        """The action with the highest mean reward, of those with thirty rewards or more, and its effective rounds."""
+        """The action with the highest mean reward, of those with 30 rewards or more, and its effective sample size."""
         totals = self.counted
         if not len(totals):
             return "", 0.0
@@ -143,13 +143,13 @@ class ActionChecks(Check):
         weighed, plain = totals[:, WEIGHED_EARNED] / np.maximum(weights, 1e-300), totals[:, EARNED]
         means = np.where(weights > 0, weighed, plain / np.maximum(rewarded, 1))
         best = int(np.where(rewarded >= min(30, rewarded.max()), means, -np.inf).argmax())
-        return self.names[best], float(self.effective_rounds[best])
+        return self.names[best], float(self.effective_samples[best])
 
     def summaries(self, tally: Tally) -> tuple[ActionCheck, ...]:
         """The most frequent actions."""
         names, totals = self.names, self.counted
-        effective = self.effective_rounds
-        means, errors, _ = tally.propensities.inverse_means(tally)
+        effective = self.effective_samples
+        means, errors, _ = tally.propensities.mean_weights(tally)
         checks = []
         for a in np.argsort(-totals[:, COUNT], kind="stable")[:LISTED]:
             row, known = totals[a], a < len(means) and tally.propensities.count > 0 and bool(np.isfinite(means[a]))
@@ -160,11 +160,9 @@ class ActionChecks(Check):
                     share=float(row[COUNT] / max(tally.n_rounds, 1)),
                     mean_reward=float(row[EARNED] / row[REWARDED]) if row[REWARDED] else None,
                     least_propensity=float(1 / row[LARGEST_INVERSE]) if row[LARGEST_INVERSE] else None,
-                    inverse_mean=float(means[a]) if known else None,
-                    inverse_error=float(errors[a]) if known else None,
-                    effective_rounds=float(effective[a]),
-                    first_round=int(row[FIRST]) if row[COUNT] else -1,
-                    last_round=int(row[LAST]) if row[COUNT] else -1,
+                    mean_weight=float(means[a]) if known else None,
+                    mean_weight_error=float(errors[a]) if known else None,
+                    effective_samples=float(effective[a]),
                 )
             )
         return tuple(checks)

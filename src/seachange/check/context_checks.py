@@ -254,12 +254,13 @@ class ContextChecks(Check):
         naming = [each for each in columns if each not in leaking and each.identifies(tally)]
         rare = [each for each in columns if each not in naming + leaking and each.rarely_repeats(tally)]
         events = [each for each in naming if EVENT_IDS.fullmatch(each.name)]
+        unnamed = {name for each in tally.findings if each.rule == "propensity-unnamed" for name in each.names}
         unique = "most rounds have a value of their own, so nothing learned about one value helps with the next"
         groups: tuple[tuple[str, Severity, str, list[ContextTally], str, str], ...] = (
             ("reward-leak", "warning", "A context reveals the reward", leaking,
              "the value all but determines the reward, so it was only known afterwards", REMOVE),
             ("action-leak", "warning", "A context is determined by the action",
-             [self.shared[name] for name in self.by_action.names() if name in self.shared],
+             [self.shared[name] for name in self.by_action.names() if name in self.shared and name not in unnamed],
              "every action has exactly one value, so it describes what was shown", IGNORED),
             ("column-empty", "warning", "A context is empty", empty, f"all {n:,} rounds lack it", REMOVE),
             ("column-constant", "warning", "A context is constant", [each for each in constant if not each.all_ones],

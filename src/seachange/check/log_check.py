@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Literal
 
-from seachange.log.validation import RULES
-
 if TYPE_CHECKING:
     from seachange.check.numeric_rounds import Rounds
     from seachange.check.tally import Tally
@@ -21,6 +19,9 @@ USELESS = (
     "reward-leak", "action-leak", "propensity-unnamed", "column-empty", "column-constant", "column-of-ones",
     "identifier", "event-id", "identifier-text",
 )  # fmt: skip
+MADE_UP = {"no-propensities", "propensity-one", "propensity-constant", "propensity-frequency"}  # better estimated
+UNORDERED = {"time-mixed-units", "time-impossible", "time-future"}  # sorting by time would misplace these rounds
+SINGULAR = {"have": "has", "are": "is", "equal": "equals", "belong": "belongs"}
 MOST_PLACES, MOST_LISTED = 5, 40  # places that a finding lists, and columns that a suggested command may list
 
 
@@ -83,7 +84,9 @@ def share_finding(
     **numbers: float,
 ) -> Finding:
     """A finding about ``count`` of ``total`` things; ``evidence`` says what is wrong with them."""
-    sentence = f"{share_text(count, total, thing)} {evidence}."
+    verb, _, rest = evidence.partition(" ")
+    verb = SINGULAR.get(verb, verb) if count == 1 else verb
+    sentence = f"{share_text(count, total, thing)} {verb} {rest}."
     numbers = {"count": count, "total": total, **numbers}
     return Finding(rule, severity, title, sentence, fix, count, places, names, numbers)
 
@@ -97,11 +100,9 @@ class ActionCheck:
     share: float
     mean_reward: float | None
     least_propensity: float | None
-    inverse_mean: float | None  # Σ 1 / p over the rounds that took it, divided by the rounds that could; should be 1
-    inverse_error: float | None  # its standard error
-    effective_rounds: float  # (Σ 1 / p)² / Σ 1 / p²: effective sample size of "always this action"
-    first_round: int  # from 0
-    last_round: int
+    mean_weight: float | None  # Σ 1 / p over the rounds that took it, divided by the rounds that could; should be 1
+    mean_weight_error: float | None  # its standard error
+    effective_samples: float  # (Σ 1 / p)² / Σ 1 / p²: effective sample size of "always this action"
 
 
 @dataclass(frozen=True)
@@ -139,7 +140,6 @@ class TimeCheck:
     last: float
     dated: bool
     rounds_a_day: float | None
-    longest_gap: float
 
 
 @dataclass(frozen=True)
@@ -149,9 +149,9 @@ class PropensityCheck:
     lowest: float
     highest: float
     inverse_sum: float  # mean of 1 / p_t; should be the number of actions
-    uniform_rounds: float  # effective sample size of the uniformly random policy
+    uniform_samples: float  # effective sample size of the uniformly random policy
     best_action: str
-    best_rounds: float  # effective sample size of always taking the action with the highest mean reward
+    best_samples: float  # effective sample size of always taking the action with the highest mean reward
 
 
 @dataclass(frozen=True)
@@ -184,11 +184,10 @@ class LogCheck:
     log: str
     format: str
     columns: dict[str, str]
-    n_rounds: int
+    n_rounds: int  # all of them, including lines that cannot be read
     n_usable: int  # rounds that keep all rules
     files: tuple[str, ...]  # the first few
     n_files: int
-    n_unreadable: int
     n_actions: int
     actions: tuple[ActionCheck, ...]  # most frequent first
     n_contexts: int
@@ -219,15 +218,14 @@ class LogCheck:
 
 
 def next_command(check: LogCheck) -> str:
-    """The command to run next; empty if the log must be repaired by hand."""
-    if check.worst == "error":
-        return ""
+    """The command to run next; empty if the log must be repaired by hand first."""
     rules = check.rules()
+    if check.worst == "error" or ("time-backwards" in rules and rules & UNORDERED):
+        return ""
     if rules & {"time-backwards", "duplicate-rounds"}:
         out = f"{_stem(check.log)}-clean.{'parquet' if check.pool is None else 'dsjson'}"
         return shlex.join(["seachange", "check", check.log, *_columns_option(check), "--fix", out])
-    bad_rows = bool(rules & {*RULES, "rewards-late"}) or check.n_unreadable > 0
-    return learn_command(check, check.log, drop_bad_rows=bad_rows)
+    return learn_command(check, check.log, drop_bad_rows=check.n_usable < check.n_rounds)
 
 
 def learn_command(check: LogCheck, log: str, *, drop_bad_rows: bool) -> str:
@@ -236,9 +234,10 @@ def learn_command(check: LogCheck, log: str, *, drop_bad_rows: bool) -> str:
     useless = {name for each in check.findings if each.rule in USELESS for name in each.names}
     kept = [each.name for each in check.contexts if each.name not in useless]
     # Columns that are merely useless are ignored by learn anyway.
-    listed = check.format in TABLES and rules & {"reward-leak", "identifier"} and 0 < len(kept) <= MOST_LISTED
+    harmful = rules & {"reward-leak", "identifier", "event-id"}
+    listed = check.format in TABLES and harmful and 0 < len(kept) <= MOST_LISTED
     options = _columns_option(check, *([f"contexts={'+'.join(kept)}"] if listed else []))
-    options += ["--estimate-propensities"] if "no-propensities" in rules else []
+    options += ["--estimate-propensities"] if rules & MADE_UP else []
     options += ["--drop-bad-rows"] if drop_bad_rows else []
     options += ["--oracle", "none"] if "few-rewards" in rules else []
     return shlex.join(["seachange", "learn", log, *options, "-o", f"{_stem(log)}.seachange"])

@@ -23,6 +23,7 @@ from seachange.check.action_checks import INVERSE, INVERSE_SQUARES, LARGEST_INVE
 from seachange.check.counters import Slices, SliceSums
 from seachange.check.log_check import Check, Finding, PropensityCheck, share_finding
 from seachange.check.numeric_rounds import Rounds, numbers_of
+from seachange.formats.column_roles import named_like_propensities
 from seachange.propensities.signature import InverseSums, behaves_like_propensities
 from seachange.protocols import Bools, Floats, Ints
 
@@ -39,6 +40,7 @@ FEWEST_EFFECTIVE = 100.0  # a long log needs this effective sample size to evalu
 # If most choices were certain: the share of rounds that must remain effective, and the share of the random policy's
 # choices that must have been seen.
 FEWEST_LEFT, LEAST_SEEN = 0.01, 2 / 3
+MOSTLY = 0.9  # the share of valid values in a column that may hold the propensities by its name
 ESTIMATE = "Log the probability that each action is chosen with, or estimate it: `--estimate-propensities`."
 
 
@@ -54,6 +56,7 @@ class PropensityChecks(Check):
         self.choices = self.choice_squares = 0.0  # Σ k of the rounds that list their actions, and Σ (1/p - k)²
         self.weighed, self.ones = slices.sums(), slices.sums()  # rounds with a propensity, and with 1
         self.candidates: dict[str, InverseSums] = {}  # contexts that may be propensities
+        self.by_name: dict[str, Floats] = {}  # of those with a typical name: valid values, smallest, largest
 
     def add(self, rounds: Rounds) -> None:
         """Count the propensities of a part."""
@@ -91,6 +94,7 @@ class PropensityChecks(Check):
         """Look for propensities among the contexts, unless the log has others."""
         if self.present and self.n_ones <= ALL_ONES * self.count:
             self.candidates.clear()
+            self.by_name.clear()
             return
         for name, column in columns.items():
             if name not in self.candidates and len(self.candidates) < MOST_COLUMNS:
@@ -98,6 +102,11 @@ class PropensityChecks(Check):
             if name in self.candidates:
                 numbers = numbers_of(column)[0] if column.dtype.is_numeric() else np.full(len(column), np.nan)
                 self.candidates[name].add(numbers, codes)
+                if named_like_propensities(name):
+                    valid = numbers[(numbers > 0) & (numbers <= 1)]
+                    count, low, high = self.by_name.get(name, np.array([0, np.inf, -np.inf]))
+                    ends = valid.min(initial=low), valid.max(initial=high)
+                    self.by_name[name] = np.array([count + len(valid), *ends])
 
     def percents(self, tally: Tally) -> bool:
         """Whether the propensities look like percentages."""
@@ -115,7 +124,7 @@ class PropensityChecks(Check):
         mean, best = self.inverse / self.count, tally.actions.best()
         return PropensityCheck(self.lowest, self.highest, mean, self.effective, *best)
 
-    def inverse_means(self, tally: Tally) -> tuple[Floats, Floats, Floats]:
+    def mean_weights(self, tally: Tally) -> tuple[Floats, Floats, Floats]:
         """(K,) Σ 1 / p divided by the rounds that could take the action, its standard error, and these rounds."""
         actions, available = tally.actions, tally.actions.presence(tally.slices).available
 
@@ -133,7 +142,7 @@ class PropensityChecks(Check):
     def nearly_certain(self, tally: Tally) -> bool:
         """Whether choices were so certain that other actions are hardly in the log.
 
-        Then neither the mean of 1 / p, most of whose weight is in rounds that did not occur, nor the times at which an
+        Then neither the mean weight, most of whose weight is in rounds that did not occur, nor the times at which an
         action was taken reveal mistakes.
         """
         n = self.count
@@ -189,12 +198,17 @@ class PropensityChecks(Check):
             for name, column in self.candidates.items()
             if column.n_rounds == tally.n_rounds and behaves_like_propensities(column, name, throughout)
         )
+        evidence = "behaves like the probability of the action taken: its mean weight is about 1 for every action"
+        if len(names) > 1:
+            evidence = f"and {len(names) - 1} more behave{evidence.removeprefix('behaves')}"
+        elif not names:
+            fewest = MOSTLY * tally.n_rounds
+            names = tuple(name for name, (n, low, high) in self.by_name.items() if n >= fewest and low < high)[:1]
+            evidence = "has a typical name of propensities, and its values are between 0 and 1"
         if names:
-            subject, verb = ("Column", "behaves") if len(names) == 1 else ("Columns", "behave")
             yield Finding(
                 "propensity-unnamed", "warning", "A context looks like the propensity",
-                f"{subject} {', '.join(map(repr, names))} {verb} like the probability of the action taken: the mean "
-                "of 1/p is about 1 for every action.",
+                f"Column {names[0]!r} {evidence}.",
                 f"If so, name it: `--columns propensity={names[0]}`. If not, remove it from the contexts.", len(names),
                 names=names, numbers={"columns": len(names)},
             )  # fmt: skip
@@ -255,7 +269,7 @@ class PropensityChecks(Check):
         )  # fmt: skip
 
     def _calibration(self, tally: Tally) -> Iterator[Finding]:
-        means, errors, rounds = self.inverse_means(tally)
+        means, errors, rounds = self.mean_weights(tally)
         names = tally.actions.names
         twins = {name for each in tally.findings if each.rule == "action-spelling" for name in each.names}
         off = self._off_actions(tally, means, errors, rounds) & ~np.isin(np.array(names[: len(means)]), list(twins))
@@ -269,14 +283,14 @@ class PropensityChecks(Check):
             if self.lowest == self.highest:
                 yield Finding(
                     "propensity-constant", "warning", "All propensities are the same",
-                    f"All propensities are {self.lowest:.4g}, but actions were not taken equally often: the mean of "
-                    f"1/p should be 1 for each action, but is {listed}.", ESTIMATE, n_off, names=off_names,
+                    f"All propensities are {self.lowest:.4g}, but actions were not taken equally often: the mean "
+                    f"weight of each action should be 1, but is {listed}.", ESTIMATE, n_off, names=off_names,
                     numbers=numbers,
                 )  # fmt: skip
                 return
             yield Finding(
                 "propensity-calibration", "warning", "Propensities are not calibrated",
-                f"The mean of 1/p should be 1, but is off for {n_off} of {n_actions:,} actions: {listed}.",
+                f"The mean weight of an action should be 1, but is off for {n_off} of {n_actions:,} actions: {listed}.",
                 "Log the probability of the action taken, at the time of the choice. Above 1, an action was taken more "
                 "often than its propensities say; below 1, less often.", n_off, names=off_names, numbers=numbers,
             )  # fmt: skip

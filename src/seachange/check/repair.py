@@ -16,18 +16,17 @@ import numpy as np
 import polars
 
 from seachange.check.counters import SAME, SeenKeys
-from seachange.check.log_check import TABLES, LogCheck
+from seachange.check.log_check import TABLES, UNORDERED, LogCheck
 from seachange.check.numeric_rounds import numbers_of, numeric_rounds, times_of
 from seachange.check.round_checks import round_hashes
 from seachange.errors import LogError, OutputError
 from seachange.formats.dsjson import dsjson_frame
-from seachange.log.raw import UNREADABLE, RawLog, RawRounds
+from seachange.log.raw import RawLog, RawRounds
 from seachange.log.validation import RULES
 from seachange.outputs import claim_file, written_whole
 from seachange.protocols import Bools
 
 HOPELESS = {*RULES, "mostly-bad", "propensity-percent", "no-rounds"}  # findings that removing rounds does not repair
-UNORDERED = {"time-mixed-units", "time-impossible", "time-future"}  # sorting by time would make them worse
 # Rules whose rounds are removed because of what was chosen or earned.
 BIASING = {name for name, rule in RULES.items() if rule.column in ("actions", "rewards", "propensities")}
 ORDER = "seachange: time"  # a temporary column of times as numbers
@@ -114,7 +113,7 @@ class _Sieve:
     def pass_on(self, raw: RawRounds, kept_to: Path, rejected_to: Path) -> None:
         """Write the rounds of a part that are kept, and append the others to the rejected ones."""
         if raw.rejected:
-            self.reasons[UNREADABLE] += len(raw.rejected)
+            self.reasons.update(each.rule for each in raw.rejected)
             _append(polars.DataFrame(list(raw.rejected)).drop("rule"), rejected_to)
         if not len(raw):
             return
@@ -201,4 +200,4 @@ def _notes(reasons: Counter[str], rules: set[str], sorts: bool) -> Iterator[str]
             "bad values are more common for some actions than for others, the model will be biased."
         )
     if "time-backwards" in rules and not sorts:
-        yield "Not sorted: some timestamps are wrong, so sorting by time would misplace their rounds."
+        yield "The log was not sorted, because some timestamps are wrong and sorting would misplace their rounds."

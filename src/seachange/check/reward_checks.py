@@ -143,7 +143,7 @@ class RewardChecks(Check):
             return
         yield share_finding(
             "reward-outliers", "warning", "Rewards have outliers", count, self.count, "reward",
-            f"{'is' if count == 1 else 'are'} {evidence}", OUTLIERS, places, (), **numbers,
+            f"are {evidence}", OUTLIERS, places, (), **numbers,
         )  # fmt: skip
 
     def _late(self, tally: Tally) -> Iterator[Finding]:

@@ -69,7 +69,7 @@ class RoundChecks(Check):
 
     def findings(self, tally: Tally) -> Iterator[Finding]:
         """Broken rules, unreadable lines, and logs that are mostly bad."""
-        n, counts = tally.n_rounds + self.n_unreadable, tally.broken.counts
+        n, counts = tally.n_logged, tally.broken.counts
         # Rules about rounds whose cause is a finding about the whole column.
         percents, pending = tally.propensities.percents(tally), self.rewards_pending(tally)
         explained = {"propensity-above-one"} if percents else set()
@@ -175,16 +175,16 @@ class RepeatChecks(Check):
 
     def findings(self, tally: Tally) -> Iterator[Finding]:
         """Duplicate rounds and repeated event identifiers."""
-        broken, n = tally.broken, tally.n_rounds
+        broken, n = tally.broken, tally.n_logged
         same = broken.counts["duplicate-rounds"]
-        are_events = self.distinct_events.count > DISTINCT * (n - self.same_rounds)
+        are_events = self.distinct_events.count > DISTINCT * (tally.n_rounds - self.same_rounds)
         by_id = are_events and self.format_has_events
         if same and (by_id or self._beyond_chance(same) or self._at_fine_times(tally)):
             count = round(self.same_rounds)
             sample = "" if self.share == 1 else f" (estimated from {self.share:.2g} of all rounds)"
             yield share_finding(
                 "duplicate-rounds", "warning", "Rounds are logged twice", count, n, "round",
-                f"{'equals' if count == 1 else 'equal'} an earlier one in every column{sample}",
+                f"equal an earlier one in every column{sample}",
                 "Keep the first of each: `seachange check LOG --fix OUT`.", broken.first("duplicate-rounds"),
                 compared=self.share,
             )  # fmt: skip
@@ -192,7 +192,7 @@ class RepeatChecks(Check):
             count = round(self.same_events)
             yield share_finding(
                 "repeated-event-ids", "warning", "Event identifiers are not unique", count, n, "round",
-                f"{'has' if count == 1 else 'have'} the {self.event_column!r} of an earlier round but other values",
+                f"have the {self.event_column!r} of an earlier round but other values",
                 "Join each event's decision and reward into one round before logging it.",
                 broken.first("repeated-event-ids"), (self.event_column,),
             )  # fmt: skip

@@ -13,8 +13,10 @@ from seachange.check.propensity_checks import PropensityChecks
 from seachange.check.reward_checks import LearnabilityChecks, RewardChecks, drift_of, learnability_of
 from seachange.check.round_checks import RepeatChecks, RoundChecks
 from seachange.check.time_checks import TimeChecks
+from seachange.formats.table import TableLog
 from seachange.log.raw import RawLog, RawRounds
 
+FEW_BACKWARDS = 0.01  # with a larger share of rounds out of order, nothing can be said about changes over time
 CHECKS: list[type[Check]] = [LearnabilityChecks]  # a new check is registered here
 ORDER = {"error": 0, "warning": 1, "note": 2}  # findings, worst first
 
@@ -36,8 +38,18 @@ class Tally:
 
     @property
     def n_rounds(self) -> int:
-        """Rounds so far."""
+        """Rounds that could be read so far."""
         return self.slices.n_rounds
+
+    @property
+    def n_logged(self) -> int:
+        """All rounds so far, including lines that cannot be read."""
+        return self.n_rounds + self.rounds.n_unreadable
+
+    @property
+    def in_order(self) -> bool:
+        """Whether rounds are in time order, except for a few."""
+        return self.broken.counts["time-backwards"] <= FEW_BACKWARDS * self.n_rounds
 
     def add(self, raw: RawRounds) -> None:
         """Count a part."""
@@ -54,6 +66,8 @@ class Tally:
 def assessed(raw: RawLog, name: str) -> LogCheck:
     """The result of the check of ``raw``, which commands call ``name``."""
     tally = Tally()
+    if isinstance(raw, TableLog):
+        raw.every_column = True
     for part in raw.parts():
         tally.add(part)
     for check in tally.checks if tally.n_rounds else (tally.rounds,):
@@ -66,11 +80,10 @@ def assessed(raw: RawLog, name: str) -> LogCheck:
         log=name,
         format=raw.format,
         columns=dict(raw.columns),
-        n_rounds=tally.n_rounds,
+        n_rounds=tally.n_logged,
         n_usable=tally.n_rounds - tally.rounds.n_bad,
         files=tuple(tally.rounds.files),
         n_files=tally.rounds.n_files,
-        n_unreadable=tally.rounds.n_unreadable,
         n_actions=tally.actions.count,
         actions=tally.actions.summaries(tally),
         n_contexts=len(contexts),
@@ -79,7 +92,7 @@ def assessed(raw: RawLog, name: str) -> LogCheck:
         rewards=tally.rewards.summary(),
         times=tally.times.summary(tally.n_rounds),
         propensities=tally.propensities.summary(tally),
-        drift=drift_of(tally),
+        drift=drift_of(tally) if tally.in_order else None,
         learnability=learnability_of(tally),
         findings=tuple(sorted(tally.findings, key=lambda each: ORDER[each.severity])),
         next_command="",

@@ -128,12 +128,11 @@ class TimeChecks(Check):
             last=self.highest / self.scale,
             dated=self.since_1970,
             rounds_a_day=n_rounds / span * DAY if self.since_1970 and span > 0 else None,
-            longest_gap=max(self.gaps.values, default=0.0) / self.scale,
         )
 
     def findings(self, tally: Tally) -> Iterator[Finding]:
         """Impossible times, wrong order, gaps, and units other than seconds."""
-        broken, n = tally.broken, tally.n_rounds
+        broken, n = tally.broken, tally.n_logged
         for rule, (title, evidence, fix) in TEXTS.items():
             if count := broken.counts[rule]:
                 evidence, places = evidence.format(unit=self.unit), broken.first(rule)
@@ -144,7 +143,7 @@ class TimeChecks(Check):
             sample = "" if share == 1 else f" (in {share:.2g} of the sequences)"
             yield share_finding(
                 "time-backwards", "warning", "Time goes backwards", count, n, "round",
-                f"{'is' if count == 1 else 'are'} earlier than the previous round{where}{sample}",
+                f"are earlier than the previous round{where}{sample}",
                 "Sort the log by time: `seachange check LOG --fix OUT`.", broken.first("time-backwards"),
             )  # fmt: skip
         elif self.in_order:

@@ -17,14 +17,14 @@ def check(
     console: Prose,
     given: RawLogInput,
     fix: Annotated[
-        Path | None, option("OUT", "Write a cleaned log (Parquet), and the rejected rows next to it.")
+        Path | None, option("OUT", "Write a cleaned log (Parquet), and the rejected rounds next to it.")
     ] = None,
     force: Force = False,
 ) -> None:
     """Check whether a log is sound and can support learning."""
     from seachange.check import check_log
     from seachange.check.repair import fix_log
-    from seachange.cli.check_view import check_document, check_view, exit_code, repair_text
+    from seachange.cli.check_view import check_document, check_view, exit_code, next_text, repair_text
 
     if fix is not None:
         claim_file(fix, force=force, inputs=[given.log])
@@ -35,6 +35,5 @@ def check(
     if fix is not None:
         with stage("Writing the cleaned log"):
             repair = fix_log(raw, found, fix, force=force)
-    closing = repair_text(repair, found) if repair else f"Next: {found.next_command}" if found.next_command else ""
-    console.finish(check_document(found, repair), closing)
+    console.finish(check_document(found, repair), repair_text(repair, found) if repair else next_text(found))
     raise typer.Exit(exit_code(found))

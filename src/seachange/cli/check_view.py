@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from seachange.analysis.formatting import count_of, shown_name
-from seachange.check.log_check import learn_command
+from seachange.check.log_check import UNORDERED, learn_command
 from seachange.cli.console import NOT_USABLE, WARNINGS
 from seachange.cli.states_view import HEIGHTS
 from seachange.cli.tables import spaced, table
@@ -55,6 +55,8 @@ def check_view(check: LogCheck, width: int) -> Group:
         parts += [_actions(check), *([_contexts(check)] if check.contexts else [])]
     if check.drift is not None and usable:
         parts.append(_over_time(check.drift))
+    elif usable and "time-backwards" in check.rules():
+        parts.append(Text.assemble(("Over time", "bold"), "\nNot shown: the log is not in time order."))
     support = _support(check) if usable else "Nothing until the errors above are fixed."
     parts.append(Text.assemble(("What it can support\n", "bold"), support))
     return spaced(parts)
@@ -92,7 +94,8 @@ def _places(finding: Finding, check: LogCheck) -> str:
 
 def _summary(check: LogCheck) -> list[tuple[str, str]]:
     """What is in the log, one line each."""
-    usable = "" if check.n_usable == check.n_rounds else f"; {check.n_usable:,} usable"
+    bad = check.n_rounds - check.n_usable
+    usable = f": {check.n_usable:,} usable, {bad:,} bad" if bad else ""
     files = count_of(check.n_files, "file") if check.n_files else "memory"
     rows = [("rounds", f"{check.n_rounds:,} in {files} ({check.format}){usable}")]
     if check.columns:
@@ -129,7 +132,7 @@ def _propensities(check: LogCheck) -> str:
     actions = f" ({check.n_actions:,} actions)" if check.pool is None else ""
     return (
         f"{found.lowest:.3g} to {found.highest:.3g}; mean of 1/p {found.inverse_sum:.4g}{actions}; effective sample "
-        f"size {found.uniform_rounds:,.0f} for random actions, {found.best_rounds:,.0f} for always "
+        f"size {found.uniform_samples:,.0f} for random actions, {found.best_samples:,.0f} for always "
         f"{shown_name(found.best_action)}"
     )
 
@@ -152,11 +155,12 @@ def _actions(check: LogCheck) -> Group:
     for each in check.actions[:MOST_ACTIONS]:
         reward = "" if each.mean_reward is None else f"{each.mean_reward:.4g}"
         least = "" if each.least_propensity is None else f"{each.least_propensity:.3g}"
-        inverse = "" if each.inverse_mean is None else f"{each.inverse_mean:.3f} ± {each.inverse_error:.3f}"
-        effective = f"{each.effective_rounds:,.0f}"
-        rows.append((shown_name(each.action), f"{each.n_rounds:,}", reward, least, inverse, effective))
-    columns = ("action", "rounds", "mean reward", "smallest p", "inverse mean (1)", "eff. sample size")
-    return table("Support of actions", columns, [*rows, *_more(check.n_actions - MOST_ACTIONS)])
+        weight = "" if each.mean_weight is None else f"{each.mean_weight:.3f} ± {each.mean_weight_error:.3f}"
+        effective = f"{each.effective_samples:,.0f}"
+        rows.append((shown_name(each.action), f"{each.n_rounds:,}", reward, least, weight, effective))
+    columns = ("action", "rounds", "mean reward", "smallest p", "mean weight", "eff. sample size")
+    note = "" if check.propensities is None else "If the propensities are right, mean weights are close to 1."
+    return table("Support of actions", columns, [*rows, *_more(check.n_actions - MOST_ACTIONS)], note=note)
 
 
 def _contexts(check: LogCheck) -> Group:
@@ -220,6 +224,17 @@ def repair_text(repair: Repair, check: LogCheck) -> str:
     lines = [f"Wrote {repair.written}: {repair.n_written:,} of {repair.n_read:,} rounds{order}."]
     if repair.rejected:
         reasons = ", ".join(f"{rule} {count:,}" for rule, count in Counter(repair.reasons).most_common())
-        lines.append(f"Wrote {repair.rejected}: {repair.n_rejected:,} rejected rows with their reasons ({reasons}).")
+        lines.append(
+            f"Wrote {repair.rejected}: {repair.n_rejected:,} rejected rounds, each with the first rule it breaks "
+            f"({reasons})."
+        )
     lines += repair.notes
-    return "\n".join([*lines, f"Next: {learn_command(check, str(repair.written), drop_bad_rows=False)}"])
+    return "\n".join([*lines, next_text(check, learn_command(check, str(repair.written), drop_bad_rows=False))])
+
+
+def next_text(check: LogCheck, command: str = "") -> str:
+    """What to do next: fix what no command can fix, or run a command."""
+    if check.next_command:
+        return f"Next: {command or check.next_command}"
+    first = next(each for each in check.findings if each.severity == "error" or each.rule in UNORDERED)
+    return f"Next: fix the log ({first.title[0].lower()}{first.title[1:]}), then check it again."

@@ -106,7 +106,10 @@ def evaluate(
     from seachange.evaluation.estimators import evaluate_logging, evaluate_states
 
     loaded = open_model(model, given.log)
-    names = estimators or (["dr", "snips", "ips", "dm"] if interval in ("normal", "bootstrap") else ["dr", "ips"])
+    names = estimators or ["dr", "snips", "ips", "dm"]
+    if not estimators and interval not in ("normal", "bootstrap"):
+        names = ["dr", "ips"]
+        note(f"snips and dm have no {interval} intervals, so they are left out.")
     log = given.read_weighted(console, seed, loaded)
     if overlap := loaded.provenance.overlap(log):
         note(f"{overlap}, and {IN_SAMPLE_BIAS}. These values may be too high; `seachange report` uses held-out rounds.")

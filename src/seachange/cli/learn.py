@@ -54,9 +54,10 @@ def learn(
         console.say(f"\nObjective: {model.choice.reason}")
     model.save(target)
     result = {"model": str(target), "n_states": model.n_states, "changes": len(model.labels.change_points)}
+    options = given.options(columns=False)
     steps = next_steps(
-        ("report", given.log, target, *given.options(columns=False), "-o", target.with_suffix(".html")),
-        ("evaluate", "LATER_LOG", target),
+        ("report", given.log, target, *options, "-o", target.with_suffix(".html")),
+        ("evaluate", "LATER_LOG", target, *options),
         ("inspect", target),
     )
     console.finish({**result, "clock": clock, "choice": model.choice}, f"Wrote {target}.\n{steps}")

@@ -147,8 +147,10 @@ class LogInput(RawLogInput):
             log = log_from_raw(
                 raw, features, missing_rewards=missing_rewards, on_bad_rows="drop" if self.drop_bad_rows else "raise"
             )
-        for rule, count in log.dropped:
-            note(f"dropped {count:,} {'row' if count == 1 else 'rows'}: {rule}.")
+        if log.dropped:
+            n_dropped = sum(count for _, count in log.dropped)
+            rules = "; ".join(f"{rule} ({count:,})" for rule, count in log.dropped)
+            note(f"dropped {n_dropped:,} of {len(log) + n_dropped:,} rounds: {rules}.")
         return log
 
 
@@ -157,7 +159,7 @@ class WeightedLogInput(LogInput):
     """A log with propensities, which can be estimated."""
 
     estimate_propensities: Annotated[
-        bool, flag("--estimate-propensities", help="Estimate propensities if the log has none.", panel=THE_LOG)
+        bool, flag("--estimate-propensities", help="Estimate propensities; replaces those in the log.", panel=THE_LOG)
     ] = False
 
     def read_weighted(self, console: Prose, seed: int, model: SwitchingModel | None = None) -> BanditLog:
@@ -169,8 +171,7 @@ class WeightedLogInput(LogInput):
         from seachange.propensities import estimate_logging_probs, propensity_report
 
         if log.propensities_known:
-            note("this log has propensities; --estimate-propensities has no effect.")
-            return log
+            note("--estimate-propensities replaces the propensities in the log.")
         with stage("Estimating propensities"):
             probs = estimate_logging_probs(log, seed=seed)
             report = propensity_report(log, probs)

@@ -1,4 +1,4 @@
-"""states: when the world changed, how certain that is, and how the states differ."""
+"""states: when the state changed, how probable that is, and how the states differ."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def states(
     seed: Seed = 0,
     force: Force = False,
 ) -> None:
-    """Show when the world changed, how certain that is, and how the states differ."""
+    """Show when the state changed, how probable that is, and how the states differ."""
     from seachange import learning
     from seachange.analysis.states_summary import as_document, summarize_states
     from seachange.cli.states_view import states_view, write_states

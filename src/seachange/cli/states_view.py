@@ -121,7 +121,7 @@ def _overview(summary: StatesSummary) -> RenderableType:
         count, mean = int(summary.counts[state]), summary.mean_rewards[state]
         earned = ("-", "-") if np.isnan(mean) else (f"{mean:z,.{decimals}f}", _best_actions(summary, state))
         share = f"{count / summary.n_rounds:.1%}"
-        rows.append((f"state {state}", f"{count:,}", share, f"{int(summary.visits[state]):,}", *earned))
+        rows.append((f"state {state}", f"{count:,}", share, f"{int(summary.segment_counts[state]):,}", *earned))
     columns = ("", "rounds", "share", "segments", "mean reward", "best action")
     empty, few = summary.n_states - len(summary.in_use), any(row[-1].endswith("*") for row in rows)
     notes = ([f"{count_of(empty, 'more state')} without rounds."] if empty else []) + [FEW] * few
@@ -143,9 +143,9 @@ def _moves(summary: StatesSummary) -> RenderableType:
     rows = []
     for state in shown:
         stay, to = summary.transitions.expected_stays[state], summary.transitions.leaving[state]
-        duration = (f"{stay:,.0f}", summary.axis.format_duration(float(stay)))
+        expected = (f"{stay:,.0f}", summary.axis.format_duration(float(stay)))
         if not np.isfinite(stay) or stay > 100 * summary.n_rounds:
-            duration = ("never ends" if stay > 0 else "-", "")
+            expected = ("never ends" if stay > 0 else "-", "")
         targets = []
         if wide:
             targets = ["·" if i == state or np.isnan(to[i]) else f"{to[i]:.0%}" for i in shown]
@@ -153,15 +153,15 @@ def _moves(summary: StatesSummary) -> RenderableType:
         elif not two:
             likeliest = [i for i in np.argsort(-np.nan_to_num(to), kind="stable")[:3] if to[i] > 0.005]
             targets = [", ".join(f"{i} ({to[i]:.0%})" for i in likeliest) or "-"]
-        rows.append((f"state {state}", *(duration if timed else duration[:1]), *targets))
+        rows.append((f"state {state}", *(expected if timed else expected[:1]), *targets))
     heads = [f"→ {i}" for i in shown] + ["→ others"] * empty if wide else [] if two else ["next state"]
     source = "from the model" if summary.oracle == "hmm" else "counted from the segments"
-    title = f"Expected duration{'' if two else ', and the state that follows'} ({source})"
+    title = f"Expected stay{'' if two else ', and the state that follows'} ({source})"
     return table(title, ("", "rounds", *(("time",) if timed else ()), *heads), rows)
 
 
 def _changes(summary: StatesSummary) -> RenderableType:
-    """When the state changed, and how certain that is."""
+    """When the state changed, and with which probability."""
     changes, axis = summary.changes[:MOST_CHANGES], summary.axis
     times = [axis.format(float(axis.at(change.round))) for change in changes] if axis.timed else []
     if axis.kind == "date" and all(time.endswith(":00") for time in times):
@@ -177,10 +177,10 @@ def _changes(summary: StatesSummary) -> RenderableType:
     if any(change.low is not None for change in changes):
         interval = f"{summary.confidence:.0%} interval (rounds)"
         columns[interval] = ["-" if each.low is None else f"{each.low:,} to {each.high:,}" for each in changes]
-    title = "Changes, with the probability (at least) and the place of each" if certain else "Changes"
+    title = "Changes, with a lower bound on the probability of each" if certain else "Changes"
     if hidden := len(summary.changes) - len(changes):
         title += f" (the first {MOST_CHANGES}; {hidden:,} more with --json)"
-    counted = f"Rounds are numbered from 0{', without dropped rows' if summary.n_dropped else ''}."
+    counted = f"Rounds are numbered from 0{', without dropped rounds' if summary.n_dropped else ''}."
     return table(title, [*columns], zip(*columns.values(), strict=True), n_text=0, note=counted)
 
 
@@ -227,7 +227,7 @@ def _differences(summary: StatesSummary) -> RenderableType:
         texts = [describe_contrast(each, f"in state {used[1]}" if two else "elsewhere") for each in shown]
         for i, line in enumerate(texts or ["no significant difference"]):
             lines.add_row(f"state {state}:" if i == 0 else "", Text(line))
-    parts: list[RenderableType] = [Text("How the states differ (se: standard errors)", style="bold"), lines]
+    parts: list[RenderableType] = [Text("How the states differ (SE: standard errors)", style="bold"), lines]
     if any(contrast.feature is not None for contrast in summary.contrasts):
         what = "Effect of a feature: for one standard deviation more (shown after +), or for 1 instead of 0."
         averages = "" if summary.contexts == "per action" else " Effect of an action: averaged over contexts."
@@ -282,7 +282,7 @@ def _p_value(value: float | None) -> str:
 def write_states(path: Path, log: BanditLog, labels: StateLabels) -> None:
     """Write one row per round to a CSV or Parquet file: number, time, sequence, state, and (HMM only) its probability.
 
-    Dropped rows have no number.
+    Dropped rounds have no number.
     """
     import polars
 

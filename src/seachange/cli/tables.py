@@ -140,7 +140,12 @@ def _log_rows(model: SwitchingModel) -> list[tuple[str, str]]:
     return [
         *rows,
         ("rounds", f"{log.n_rounds:,}"),
-        ("time", "unknown" if log.time_range is None else " to ".join(log.time_range)),
+        (
+            "time",
+            "unknown"
+            if log.time_range is None
+            else " to ".join(log.time_range).replace("T", " ").replace(".000000", ""),
+        ),
         ("rewards", f"mean {log.mean_reward:.4g}, range {low:g} to {high:g}"),
         ("propensities", {"unknown": "none"}.get(log.propensity_source, log.propensity_source)),
         ("actions", f"{len(log.action_names)}: {', '.join(names)}"),
@@ -187,7 +192,7 @@ def _settings(part: Any) -> dict[str, Any]:
 
 def propensities_text(report: PropensityReport) -> str:
     """The calibration of estimated propensities in a few sentences."""
-    wrong = [a for a in report.actions if abs(a.inverse_mean - 1) > SURPRISING * max(a.inverse_error, 1e-12)]
+    wrong = [a for a in report.actions if abs(a.mean_weight - 1) > SURPRISING * max(a.mean_weight_error, 1e-12)]
     names = ", ".join(shown_name(a.action) for a in wrong[:3])
     misfit = f" They do not match how often {names} was taken." if wrong else ""
     return (

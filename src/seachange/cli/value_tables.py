@@ -61,8 +61,8 @@ def support_text(found: Diagnostics) -> str:
     unseen = f"; {found.unseen_mass:.1%} of the policy's choices not in the log" if found.unseen_mass > 0 else ""
     return (
         f"Support: effective sample size {found.effective_samples:,.0f} of {found.n_rounds:,} rounds "
-        f"({found.effective_share:.1%}); overlap {found.overlap:.1%}; largest weight {weight:.4g} (row {row}); mean "
-        f"weight {found.mean_weight:.3f} ({found.mean_weight_z:+.1f} standard errors from 1){clipped}{unseen}."
+        f"({found.effective_share:.1%}); overlap {found.overlap:.1%}; largest weight {weight:.4g} (round {row:,}); "
+        f"mean weight {found.mean_weight:.3f} ({found.mean_weight_z:+.1f} standard errors from 1){clipped}{unseen}."
     )
 
 

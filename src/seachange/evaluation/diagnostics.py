@@ -13,7 +13,7 @@ from seachange.params import require, table_of
 from seachange.protocols import Floats
 from seachange.states.labels import StateLabels
 
-# With fewer effective rounds, the standard error itself has a relative error above 1 / √(2 · 30), one in seven.
+# With a smaller effective sample size, the relative error of a standard error is above 1 / √(2 · 30), one in seven.
 LEAST_EFFECTIVE = 30.0
 # An estimate that misses more than this share of the policy may be off by this share of the reward range.
 MOST_MISSING = 0.05
@@ -98,10 +98,13 @@ class Diagnostics:
 
     def __repr__(self) -> str:
         rows = [
-            ("effective rounds", f"{self.effective_samples:,.0f} of {self.n_rounds:,} ({self.effective_share:.1%})"),
+            (
+                "effective sample size",
+                f"{self.effective_samples:,.0f} of {self.n_rounds:,} rounds ({self.effective_share:.1%})",
+            ),
             ("overlap", f"{self.overlap:.1%}"),
             ("mean weight", f"{self.mean_weight:.4g} ({self.mean_weight_z:+.1f} standard errors from 1)"),
-            ("largest weights", ", ".join(f"{weight:.4g} (row {row})" for row, weight in self.largest_weights[:3])),
+            ("largest weights", ", ".join(f"{weight:.4g} (round {row})" for row, weight in self.largest_weights[:3])),
             ("weight clipped", f"{self.clipped_mass:.1%}"),
             ("not in the log", f"{self.unseen_mass:.1%} of the policy's choices"),
             ("least propensity", f"{self.least_propensity:.3g}"),
@@ -168,8 +171,9 @@ def _refusals(
         row, weight = measures.largest_weights[0]
         yield Reason(
             "effective sample size",
-            f"Too few rounds carry weight for this policy: {measures.effective_samples:.1f} effective rounds of "
-            f"{len(log):,}; at least {LEAST_EFFECTIVE:.0f} are needed (largest weight: {weight:.4g}, row {row}).",
+            f"Too few rounds carry weight for this policy: the effective sample size is "
+            f"{measures.effective_samples:.1f} of {len(log):,} round{'s' * (len(log) != 1)}; at least "
+            f"{LEAST_EFFECTIVE:.0f} are needed (largest weight: {weight:.4g}, round {row}).",
             _more_samples(measures, weights, clip, clips),
             {"effective_samples": measures.effective_samples, "needed": LEAST_EFFECTIVE, "largest_weight": weight},
         )

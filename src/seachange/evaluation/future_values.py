@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import t as student
 
-from seachange.errors import ParameterError
+from seachange.errors import Fix, ParameterError
 from seachange.evaluation.diagnostics import (
     LEAST_EFFECTIVE,
     SURPRISING,
@@ -17,7 +17,7 @@ from seachange.evaluation.diagnostics import (
     require_sound,
 )
 from seachange.evaluation.formulas import Parts
-from seachange.evaluation.over_time import TimeFeature, ValuesOverTime, features_of, moments_of, times_of
+from seachange.evaluation.over_time import TimeFeature, ValuesOverTime, features_of, moments_of, seconds_of, times_of
 from seachange.evaluation.terms import (
     FOLDS,
     PolicyLike,
@@ -214,17 +214,21 @@ def evaluate_future(
     require(contexts in ("all", "alike"), f'contexts must be "all" or "alike"; got {contexts!r}.')
     require_evaluable(log, confidence, "evaluating a policy at a future time")
     logged = times_of(log, "a value at a future time")
-    cells, future, alike = _similar_times(logged, moments_of(at), recurs)
+    moments = moments_of(at)
+    cells, future, alike = _similar_times(logged, moments, recurs)
     weights, residuals, direct, support = _terms(log, policy, labels, cells, future, alike)
     weights, here = alike * weights, alike > 0
     effective, clusters, notes = effective_samples(weights), Clusters(log), []
+    if past := int((seconds_of(moments) <= seconds_of(logged).max()).sum()):
+        who = "The time is" if len(moments) == 1 else f"{past} of {len(moments)} times {'is' if past == 1 else 'are'}"
+        notes.append(f"{who} not after the log. The value is that of all similar times, not of that time alone.")
     if effective < LEAST_EFFECTIVE and not force:
         raise NoEstimateError((_too_few_similar(effective, len(log), recurs),))
     require_sound(diagnostics_of(log.take(np.flatnonzero(here)), support, np.inf, clips=False), force)
     own, apart = Parts(None, alike * direct, alike), Parts(direct, -alike * direct, alike)
     gap = standard_error(influences(apart, clusters))
     if contexts == "all" and abs(apart.value) > max(SURPRISING * gap, ROUNDING * abs(own.value)):
-        notes.append('Contexts at that time differ from those of all rounds; contexts="alike" uses only theirs.')
+        notes.append("Contexts at that time differ from those of all rounds; this value assumes those of all rounds.")
     n_times = int((np.diff(here[np.argsort(logged, kind="stable")].astype(np.int64), prepend=0) > 0).sum())
     if n_times < FEW_TIMES:
         notes.append(
@@ -248,8 +252,8 @@ def _too_few_similar(effective: float, n_rounds: int, recurs: TimeFeature) -> Re
     never = ("use a policy whose actions the log took at similar times",)
     return Reason(
         "effective sample size",
-        f"Only {effective:.1f} effective rounds of {n_rounds:,} are at similar times; at least {LEAST_EFFECTIVE:.0f} "
-        "are needed.",
+        f"The effective sample size at similar times is {effective:.1f} of {n_rounds:,} rounds; at least "
+        f"{LEAST_EFFECTIVE:.0f} are needed.",
         fixes if effective > 0 else never,
         {"effective_samples": effective, "needed": LEAST_EFFECTIVE},
     )
@@ -264,10 +268,11 @@ def _similar_times(times: npt.NDArray[Any], at: npt.NDArray[Any], recurs: TimeFe
     cells, requested = cells.reshape(-1), features_of(at, recurs)
     missing = requested[~np.isin(requested, labels)]
     if len(missing):
-        name = getattr(recurs, "__name__", "a function") if callable(recurs) else f'"{recurs}"'
+        name = getattr(recurs, "__name__", "value") if callable(recurs) else recurs
         some = ", ".join(map(str, labels[:8]))
-        problem = f"The log has no rounds at {missing[0]!s} by recurs={name}; it has {some}."
-        reason = Reason("similar times", problem, ("use a longer log", "use a coarser recurs"))
+        problem = f"The log has no rounds with the {name} {missing[0]!s}; it has {some}."
+        coarser = Fix("use a coarser recurs", "use a coarser --recurs")
+        reason = Reason("similar times", problem, ("use a longer log", coarser))
         raise NoEstimateError((reason,), can_force=False)
     future = np.bincount(np.searchsorted(labels, requested), minlength=len(labels)) / len(requested)
     return cells, future, (future * len(cells) / np.bincount(cells))[cells]

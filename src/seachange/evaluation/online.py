@@ -26,7 +26,7 @@ from seachange.log.clusters import Clusters
 from seachange.params import Auto, require, require_count
 from seachange.protocols import Deployer, Floats
 
-LEAST_ACCEPTED = int(LEAST_EFFECTIVE)  # the smallest number of accepted rounds, as for effective rounds
+LEAST_ACCEPTED = int(LEAST_EFFECTIVE)  # the smallest number of accepted rounds, as for the effective sample size
 QUANTILES = (0.001, 0.01, 0.05, 0.1)  # quantiles to suggest if too few rounds are accepted
 MARGIN = 1.5  # a suggested setting must be expected to accept this many times the minimum, because replays vary
 MOST_LISTED = 5  # actions listed in a message, at most

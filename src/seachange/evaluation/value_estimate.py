@@ -25,7 +25,7 @@ from seachange.params import Brief, require
 from seachange.protocols import Floats
 
 IntervalKind = Literal["normal", "bootstrap", "bernstein", "sequence"]
-FEWEST = 2.0  # with fewer effective rounds there is no spread to build an interval from
+FEWEST = 2.0  # with a smaller effective sample size, there is no spread to build an interval from
 
 
 @dataclass(frozen=True, repr=False)
@@ -46,7 +46,7 @@ class ValueEstimate:
 
     def __repr__(self) -> str:
         interval = f"{self.confidence:.0%} interval {self.low:.4g} to {self.high:.4g}"
-        samples = f"{self.effective_samples:,.0f} effective rounds"
+        samples = f"effective sample size {self.effective_samples:,.0f}"
         return f"{type(self).__name__}({self.estimator}: {self.value:.4g}, {interval}, {samples})"
 
 
@@ -99,8 +99,8 @@ class IntervalRequest:
         else:
             low, high = self._interval(name, parts, value, error, weight_bound)
         if few and self.kind == "normal":
-            rounds = f"Fewer than {LEAST_IN_SPREAD:.0f} effective rounds"
-            problem = f"{rounds} determine an estimate's standard error, so normal intervals are too narrow."
+            size = f"The effective sample size behind a standard error is below {LEAST_IN_SPREAD:.0f}"
+            problem = f"{size}, so normal intervals are too narrow."
             fix = Fix('pass interval="bootstrap"', "pass --interval bootstrap to seachange evaluate")
             warnings.warn(EstimateWarning((Reason("few rewards", problem, (fix,)),)), stacklevel=4)
         numbers = (value, error, low, high, effective, float(weights.max()))

@@ -98,9 +98,12 @@ def context_columns(columns: Columns) -> list[str] | None:
 
 
 def default_contexts(
-    available: Sequence[str], roles: Mapping[str, str], samples: Mapping[str, polars.Series]
+    available: Sequence[str], roles: Mapping[str, str], samples: Mapping[str, polars.Series], every: bool = False
 ) -> list[str]:
-    """Return the columns that are contexts if the user named none; ``samples`` are the first values of each column."""
+    """Return the columns that are contexts if the user named none; ``samples`` are the first values of each column.
+
+    Those that may hold the propensities are left out, unless ``every`` column is wanted.
+    """
     taken = set(roles.values())
     free = [name for name in available if name not in taken]
     if numbers := [name for name in free if ROW_NUMBERS.fullmatch(name)]:
@@ -111,12 +114,12 @@ def default_contexts(
             stacklevel=2,
         )
     free = [name for name in free if name not in numbers]
-    if "propensity" in roles:
+    if every or "propensity" in roles:
         return free
     if alike := [name for name in free if _may_be_propensities(samples[name])]:
         warnings.warn(
             f"column {' and '.join(map(repr, alike))} may hold the propensities (its name suggests it, and all values "
-            f'are in (0, 1]), so it is not used as a context. If it does: columns={{"propensity": {alike[0]!r}}}, '
+            f'are in (0, 1]), so it is not used as a context. If it does, pass columns={{"propensity": {alike[0]!r}}}, '
             f"or --columns propensity={alike[0]} in a shell. If not, name it as a context to use it.",
             SeachangeWarning,
             stacklevel=2,
@@ -137,8 +140,13 @@ def listed(names: Sequence[str]) -> str:
     return shown if len(names) <= MOST_LISTED else f"{shown} and {len(names) - MOST_LISTED} more"
 
 
+def named_like_propensities(name: str) -> bool:
+    """Whether a column's name suggests propensities."""
+    return PROPENSITY_LIKE.fullmatch(_bare(name)) is not None
+
+
 def _may_be_propensities(column: polars.Series) -> bool:
-    if not column.dtype.is_numeric() or not PROPENSITY_LIKE.fullmatch(_bare(column.name)):
+    if not column.dtype.is_numeric() or not named_like_propensities(column.name):
         return False
     seen = column.cast(float).drop_nulls().drop_nans()
     return len(seen) > 0 and bool(((seen > 0) & (seen <= 1)).all())

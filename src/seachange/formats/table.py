@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -34,7 +34,7 @@ from seachange.formats.value_types import (
     text_type,
 )
 from seachange.log.features import Feature, FeatureSpec
-from seachange.log.raw import NUMBER, PART_ROWS, PER_ROUND, UNREADABLE, RawRounds, Rejected, number_in, text_of
+from seachange.log.raw import NUMBER, PART_ROWS, PER_ROUND, UNREADABLE, RawRounds, Rejected, kind_of, number_in, text_of
 from seachange.protocols import Ints
 
 # Rows of the first file, and of every further one, that decide the types; at most FEW_ROWS files are looked at.
@@ -100,6 +100,7 @@ class TableLog:
     """A table in one or many files; subclasses read one format."""
 
     format: str
+    every_column = False  # whether contexts include columns that may hold the propensities; set before ``parts``
     _by_file: Mapping[Path, Collection[str]] = {}
 
     def __init__(
@@ -179,7 +180,7 @@ class TableLog:
         uses = {name: USES.get(role, "feature") for role, name in self.columns.items()}
         found = {name: self._text_type(name, sample, uses.get(name, "feature")) for name, sample in samples.items()}
         types = {name: kind for name, kind in found.items() if kind is not None and name != time}
-        self._require_measures(samples, types)
+        _require_measures(self.columns, samples, types)
         features = self.contexts
         if features is None:
             values = {
@@ -187,7 +188,7 @@ class TableLog:
                 for name, kind in types.items()
                 if samples[name].dtype == pl.String
             }
-            features = default_contexts(self._available, self.columns, samples | values)
+            features = default_contexts(self._available, self.columns, samples | values, self.every_column)
         return Plan(features, types, clock)
 
     def _text_type(self, name: str, sample: pl.Series, use: Use) -> TextType | None:
@@ -205,21 +206,6 @@ class TableLog:
             values = [keys[name] for keys in self._keys.values() if name in keys]
             samples.setdefault(name, pl.Series(name, values, dtype=pl.String))
         return samples
-
-    def _require_measures(self, samples: Mapping[str, pl.Series], types: Mapping[str, TextType]) -> None:
-        """Raise a LogError if rewards or propensities are not numbers at all."""
-        for role, name in self.columns.items():
-            if USES.get(role) != "measure":
-                continue
-            column, kind = samples[name], types.get(name, "text")
-            if column.dtype.is_numeric() or column.dtype in (pl.Null, pl.Boolean):
-                continue
-            distinct = known_texts(column.cast(pl.String, strict=False)).unique(maintain_order=True)
-            words = distinct.filter(~distinct.str.contains(NUMBER)).to_list()
-            pair = len(words) == len(distinct) == 2
-            # Two words such as si and no are not numbers, although one of them is known.
-            if kind == "text" or (pair and kind not in ("boolean", "decimal comma")):
-                raise _not_numbers(role, name, words if pair else (words or [str(column.dtype)])[:1])
 
     def _rounds(self, block: TableBlock, types: dict[str, TextType], unused: UnusedValues) -> RawRounds:
         """Convert a block to rounds, and reject the rows whose roles cannot be converted."""
@@ -286,13 +272,39 @@ class FrameLog:
         self._features = self.contexts
         if self._features is None:
             self._features = default_contexts(self.table.columns, self.columns, self.table.to_dict())
+        self._rejected: dict[int, Rejected] = {}  # row → why it is not a round
+        self._read_measures()
+
+    def _read_measures(self) -> None:
+        """Convert rewards and propensities that are text, such as yes and no, as files do."""
+        measures = {role: name for role, name in self.columns.items() if USES.get(role) == "measure"}
+        texts = {name: self.table[name] for name in measures.values() if kind_of(self.table[name].dtype) == "text"}
+        texts = {name: column.cast(pl.String) for name, column in texts.items()}
+        types = {name: text_type(column, "measure") for name, column in texts.items()}
+        _require_measures(measures, self.table.to_dict() | texts, types)
+        for role, name in measures.items():
+            if name not in texts:
+                continue
+            found = converted(texts[name], types[name], "measure")
+            self.table = self.table.with_columns(found.values.cast(pl.Float64).alias(name))
+            for row in found.bad.arg_true().to_list():
+                reason = f"the {role} {_cut(texts[name][row])!r} is not a number"
+                self._rejected.setdefault(row, Rejected("", row, reason, rule=RULE_OF_ROLE[role]))
 
     def parts(self, rows: int = PART_ROWS) -> Iterator[RawRounds]:
         """Yield the rows of the frame, in order."""
         for start in range(0, self.table.height, rows):
             part = self.table.slice(start, rows)
             columns: dict[str, Any] = {role: part[name] for role, name in self.columns.items()}
-            yield RawRounds("", np.arange(start, start + part.height), part.select(self._features), **columns)
+            lines = np.arange(start, start + part.height)
+            found = RawRounds("", lines, part.select(self._features), **columns)
+            rejected = (
+                [self._rejected[row] for row in lines.tolist() if row in self._rejected] if self._rejected else []
+            )
+            if rejected:
+                good = ~np.isin(lines, [each.line for each in rejected])
+                found = replace(found.filter(good), rejected=tuple(rejected))
+            yield found
 
 
 def as_polars(frame: IntoDataFrame) -> pl.DataFrame:
@@ -319,6 +331,24 @@ def _as_series(column: Any) -> pl.Series:
         return pl.Series(column.name, values)
     except (TypeError, pl.exceptions.PolarsError):
         return pl.Series(column.name, [None if value is None else str(value) for value in values])
+
+
+def _require_measures(
+    columns: Mapping[str, str], samples: Mapping[str, pl.Series], types: Mapping[str, TextType]
+) -> None:
+    """Raise a LogError if rewards or propensities are not numbers at all."""
+    for role, name in columns.items():
+        if USES.get(role) != "measure":
+            continue
+        column, kind = samples[name], types.get(name, "text")
+        if column.dtype.is_numeric() or column.dtype in (pl.Null, pl.Boolean):
+            continue
+        distinct = known_texts(column.cast(pl.String, strict=False)).unique(maintain_order=True)
+        words = distinct.filter(~distinct.str.contains(NUMBER)).to_list()
+        pair = len(words) == len(distinct) == 2
+        # Two words such as si and no are not numbers, although one of them is known.
+        if kind == "text" or (pair and kind not in ("boolean", "decimal comma")):
+            raise _not_numbers(role, name, words if pair else (words or [str(column.dtype)])[:1])
 
 
 def joined(pieces: Sequence[RawRounds]) -> RawRounds:

@@ -128,12 +128,18 @@ class _RejectedLines:
 
     def __init__(self) -> None:
         self.first: Rejected | None = None
+        self.rules: Counter[str] = Counter()
         self.reasons: Counter[str] = Counter()
 
     def taken_from(self, part: RawRounds) -> RawRounds:
         """Count the rejected lines of a part; the part returned no longer holds them."""
         for line in part.rejected:
             self.first = self.first or line
+            self.rules[line.rule] += 1
+            rule = validation.RULES.get(line.rule)
+            if rule is not None:
+                self.reasons[rule.summary] += 1
+                continue
             known = line.reason in self.reasons or len(self.reasons) < MOST_REASONS
             self.reasons[line.reason if known else OTHER_REASONS] += 1
         return replace(part, rejected=())
@@ -151,9 +157,12 @@ def _encoded(
     starts = list(accumulate((len(part) for part in parts), initial=0))
     unit = _unit(raw)
     if rejected.first is not None and on_bad_rows == "raise":
-        one, count = rejected.first, rejected.reasons.total()
-        place, value = f"{unit} {one.line} of {one.source}", repr(one.text) if one.text else ""
-        counts = count, starts[-1] + count
+        one = rejected.first
+        place, value = (
+            f"{unit} {one.line}" + (f" of {one.source}" if one.source else ""),
+            repr(one.text) if one.text else "",
+        )
+        counts = rejected.rules[one.rule], starts[-1] + rejected.rules.total()
         raise validation.ProblemError(
             validation.Problem(one.rule, one.reason, place, value, *counts, unit, validation.DROP)
         )
@@ -192,7 +201,8 @@ def _encoded(
         return _place(raw, parts[place], row - starts[place])
 
     fields = validation.without_faults(columns, faults, on_bad_rows, where)
-    return fields | {"dropped": (*rejected.reasons.items(), *fields["dropped"]), "features": spec}
+    dropped = rejected.reasons + Counter(dict(fields["dropped"]))
+    return fields | {"dropped": tuple(dropped.items()), "features": spec}
 
 
 def _without_values(part: RawRounds) -> RawRounds:

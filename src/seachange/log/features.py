@@ -3,8 +3,10 @@
 It encodes single records here, and tables in ``seachange.log.encoding``.
 """
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from functools import cached_property
 from itertools import accumulate, count
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -25,6 +27,7 @@ Write = Callable[[Any, Any], None]  # writes the features of a value into a row
 ABSENT = object()  # a field that a record lacks, although the log always had it
 ACTIONS = "actions"  # the key of a record that lists the actions of its round, if they differ between rounds
 EMPTY_IS_MISSING = ("csv", "tsv")  # formats that cannot tell an empty text from a missing one
+ALIKE = 0.8  # from this similarity on, an unknown key is taken for a misspelled column
 LISTED_FIELDS = 12  # fields that an error lists
 LISTED_VALUES = 8  # values of a category that its description lists
 MOST_BUCKETS = 1 << 16  # the most buckets that a model file may ask for
@@ -207,8 +210,9 @@ class FeatureSpec(msgspec.Struct, frozen=True, dict=True):
         """The context and the action mask of one raw record, a row of the table or a JSON object.
 
         None is a missing value. A key that is absent counts as missing if the log had missing values there; otherwise
-        it is an error. Extra keys are ignored. If each round has its own list of actions, pass it under ``actions``:
-        one mapping per action, or their names.
+        it is an error. Extra keys are ignored, except that a key which looks like the misspelled name of an absent
+        column is an error. If each round has its own list of actions, pass it under ``actions``: one mapping per
+        action, or their names.
         """
         return self._encoder(record)
 
@@ -331,7 +335,13 @@ def _row_writer(spec: FeatureSpec, features: Sequence[Feature], whose: str) -> C
         fields.append((_getter(feature.column, None if feature.marked else ABSENT), write))
         first += len(feature.names)
 
+    optional = {feature.column for feature in features if feature.marked}
+    named = {*spec.sources, *spec.columns.values(), *(each.column for each in spec.left_out), ACTIONS}
+    known = {name[:end] for name in named for end in (*_dots(name), len(name))}
+
     def write_row(record: Record, row: Any, index: int | None = None) -> None:
+        if optional and not (known >= record.keys() and not any(isinstance(v, Mapping) for v in record.values())):
+            _refuse_misspelled(record, optional, known, whose)
         for get, write in fields:
             value = get(record)
             if value is ABSENT:
@@ -396,8 +406,7 @@ def _getter(column: str, absent: Any) -> Get:
 
     A column whose parent is None is present: otherwise a misspelled name would silently count as missing.
     """
-    dots = [place for place, letter in enumerate(column) if letter == "."]
-    heads = [(column[:dot], _getter(column[dot + 1 :], absent)) for dot in dots]
+    heads = [(column[:dot], _getter(column[dot + 1 :], absent)) for dot in _dots(column)]
 
     def get(record: Record) -> Any:
         value = record.get(column)
@@ -410,6 +419,25 @@ def _getter(column: str, absent: Any) -> Get:
         return None if any(head in record and record[head] is None for head, _ in heads) else absent
 
     return get
+
+
+def _dots(column: str) -> list[int]:
+    return [place for place, letter in enumerate(column) if letter == "."]
+
+
+def _refuse_misspelled(record: Record, optional: set[str], known: set[str], whose: str) -> None:
+    """Raise if a key is unknown and resembles an optional column that the record lacks, which would count as missing.
+
+    Names that differ only in their digits are different features, not mistakes.
+    """
+    absent = [column for column in optional if _getter(column, ABSENT)(record) is ABSENT]
+    for key in _keys(record):
+        near = get_close_matches(key, absent, n=1, cutoff=ALIKE) if key not in known else []
+        if near and re.sub(r"\d", "", key) != re.sub(r"\d", "", near[0]):
+            raise LogError(
+                f"{whose} has the field {key!r}, which the log did not have. Did you mean {near[0]!r}? Rename it or "
+                "leave it out."
+            )
 
 
 def _absent_fields(features: Iterable[Feature], record: Record, whose: str, where: str) -> LogError:

@@ -4,6 +4,7 @@
 BanditLog raises on the first broken rule or drops the rows that break one; ``seachange.check`` counts them.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, Self
@@ -237,13 +238,18 @@ class Rule:
     """A rule about single rounds: what breaks it, and how errors and findings word it."""
 
     id: str
-    requirement: str  # rules with the same one make one error
+    requirement: str  # what must hold; empty: what the values' ``action_rule`` says
     column: str  # of RoundValues, with the value that an error shows
     broken: Callable[[RoundValues], Bools | None]  # (n,) rounds that break it; None: the log lacks the column
     title: str  # of the finding
     evidence: str  # of the finding: 3 of 10,000 rounds (0.03%) …
     advice: str = ""
     fix: Fix = DROP
+
+    @property
+    def summary(self) -> str:
+        """The title within a sentence: rewards are missing."""
+        return self.title[0].lower() + self.title[1:]
 
 
 def _of(column: str, broken: Callable[[Any], Any]) -> Callable[[RoundValues], Bools | None]:
@@ -328,32 +334,29 @@ def broken_rounds(values: RoundValues) -> dict[str, Bools]:
 
 
 class Fault(NamedTuple):
-    """The rows that break a requirement."""
+    """The rows that break a rule."""
 
-    rule: Rule  # the rule that the first of them breaks
+    rule: Rule
     requirement: str
     rows: Ints
     value: Any  # in the first of them
 
 
 def faults_of(columns: Columns, missing_rewards: bool) -> list[Fault]:
-    """The requirements that some rows break, other than those of contexts."""
+    """The rules that some rows break, other than those of contexts."""
     return _faults(_values(columns), ("reward-missing",) if missing_rewards else ())
 
 
 def _faults(values: RoundValues, skipped: Sequence[str] = ()) -> list[Fault]:
-    groups: dict[str, list[tuple[Rule, Bools]]] = {}
-    for name, broken in broken_rounds(values).items():
-        if name not in skipped and broken.any():
-            groups.setdefault(RULES[name].requirement or values.action_rule, []).append((RULES[name], broken))
     faults = []
-    for requirement, group in groups.items():
-        rows = np.flatnonzero(np.logical_or.reduce([broken for _, broken in group]))
-        rule = next(rule for rule, broken in group if broken[rows[0]])
+    for name, broken in broken_rounds(values).items():
+        if name in skipped or not broken.any():
+            continue
+        rule, rows = RULES[name], np.flatnonzero(broken)
         column = getattr(values, rule.column)
         if isinstance(column, Distribution):
-            column = column.sums if rule.id == "distribution-sum" else column.taken
-        faults.append(Fault(rule, requirement, rows, column[rows[0]]))
+            column = column.sums if name == "distribution-sum" else column.taken
+        faults.append(Fault(rule, rule.requirement or values.action_rule, rows, column[rows[0]]))
     return faults
 
 
@@ -437,7 +440,7 @@ def without_faults(
     if on_bad_rows not in ("raise", "drop"):
         raise ParameterError(f'on_bad_rows must be "raise" or "drop"; got {on_bad_rows!r}.')
     good = np.ones(len(columns), dtype=bool)
-    dropped: list[tuple[str, int]] = []
+    dropped: Counter[str] = Counter()
     for fault in faults:
         if on_bad_rows == "raise":
             # Dropping every row is not a fix.
@@ -445,10 +448,10 @@ def without_faults(
             fix = advice if len(fault.rows) == len(columns) > 1 else fault.rule.fix
             raise ProblemError(_problem(fault, len(columns), where(int(fault.rows[0])), fix))
         if count := int(good[fault.rows].sum()):
-            dropped.append((fault.requirement, count))
+            dropped[fault.rule.summary] += count
         good[fault.rows] = False
     _require_time_order(columns.times, columns.sequences, good, where)
-    return {**_fields(columns, good if dropped else slice(None)), "dropped": tuple(dropped)}
+    return {**_fields(columns, good if dropped else slice(None)), "dropped": tuple(dropped.items())}
 
 
 def _problem(fault: Fault, total: int, place: str, fix: Fix | None) -> Problem:

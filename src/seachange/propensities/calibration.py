@@ -36,8 +36,8 @@ class ActionCalibration:
     action: str
     n_taken: int
     predicted_taken: float  # Σ_t p_t(a)
-    inverse_mean: float  # Σ_{t: a_t = a} 1 / p_t over the rounds that could take it; 1 expected
-    inverse_error: float  # standard error of that
+    mean_weight: float  # Σ_{t: a_t = a} 1 / p_t over the rounds that could take it; 1 expected
+    mean_weight_error: float  # standard error of that
 
 
 @dataclass(frozen=True, repr=False)
@@ -61,7 +61,12 @@ class PropensityReport:
             ("smallest propensity", f"{self.least:.3g}"),
         ]
         actions = [
-            (a.action, f"{a.n_taken:,}", f"{a.predicted_taken:,.0f}", f"{a.inverse_mean:.3f} ± {a.inverse_error:.3f}")
+            (
+                a.action,
+                f"{a.n_taken:,}",
+                f"{a.predicted_taken:,.0f}",
+                f"{a.mean_weight:.3f} ± {a.mean_weight_error:.3f}",
+            )
             for a in self.actions[:SHOWN]
         ]
         bins = [
@@ -76,7 +81,7 @@ class PropensityReport:
         ]
         by_propensity = table_of("By propensity", ("", "choices", "predicted", "taken", "95% interval"), bins)
         more = f", the first {SHOWN} of {len(self.actions)}" if len(self.actions) > SHOWN else ""
-        columns = ("", "taken", "predicted", "mean of 1/p (1 expected)")
+        columns = ("", "taken", "predicted", "mean weight")
         summary = table_of(f"PropensityReport: {self.n_rounds:,} rounds", [], rows)
         return f"{summary}\n{by_propensity}\n{table_of(f'By action{more}', columns, actions)}"
 

@@ -40,7 +40,7 @@ TEMPLATE = """
 <details>
   <summary>Theoretical guarantees</summary>
   <div class="wide"><table>
-    <thead><tr><th>bound</th><th class="n">at most</th><th class="n">trivial bound</th><th>verdict</th></tr></thead>
+    <thead><tr><th>bound</th><th class="n">at most</th><th class="n">maximum</th><th>verdict</th></tr></thead>
     <tbody>{% for bound in content.bounds.bounds %}<tr><td>{{ bound.name }}: {{ bound.bounds }}</td><td class="n">{{ bound_number(bound.corrected) }}</td><td class="n">{{ bound_number(bound.total) }}</td><td>{{ "depends on unchecked conditions" if bound.verdict == "conditional" else bound.verdict }}</td></tr>{% endfor %}</tbody>
   </table></div>
 </details>
@@ -68,8 +68,8 @@ def _verdicts(content: ReportContent) -> list[Verdict]:
     mark, text = PROPENSITIES[content.origin["propensity_source"]]
     verdicts.append((mark, "Propensities", text))
     if content.states.n_dropped:
-        rows = count_of(content.states.n_dropped, "row")
-        verdicts.append(("caution", "Dropped rows", f"{rows} broke a rule and were dropped."))
+        rounds = count_of(content.states.n_dropped, "round")
+        verdicts.append(("caution", "Dropped rounds", f"{rounds} broke a rule and were dropped."))
     share = content.clear_share
     if share is not None and content.states.n_states > 1:
         text = f"The likeliest state has a probability of at least {CLEAR:.0%} in {share_text(share, 1)} of the rounds."

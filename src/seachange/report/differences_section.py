@@ -1,4 +1,4 @@
-"""How the states differ: contrasts, mean rewards by action, durations, and the evidence for their number."""
+"""How the states differ: contrasts, mean rewards by action, expected stays, and the evidence for their number."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ TEMPLATE = """
 {% set optional = " roomy" if states.n_states > 2 else "" %}
 <h3>How long {{ "states last" if states.in_use|length > 1 else "the state lasts" }}</h3>
 <div class="wide"><table>
-  <thead><tr><th>state</th><th class="n roomy">rounds</th><th class="n">share</th><th class="n roomy">visits</th><th class="n{{ optional }}">mean reward</th><th class="n">expected stay</th>{% if states.n_states > 2 %}<th>next state</th>{% endif %}</tr></thead>
-  <tbody>{% for state in states.in_use %}<tr><td class="when">{{ chip(state) }} state {{ state }}</td><td class="n roomy">{{ "{:,}".format(states.counts[state]) }}</td><td class="n">{{ "{:.1%}".format(states.counts[state] / states.n_rounds) }}</td><td class="n roomy">{{ "{:,}".format(states.visits[state]) }}</td><td class="n{{ optional }}">{{ numbers.format(states.mean_rewards[state]) }}</td><td class="n">{{ stays[state][0] or "–" }}{% if stays[state][1] %}<small class="under">{{ stays[state][1] }}</small>{% endif %}</td>{% if states.n_states > 2 %}<td>{% for z, share in next_states[state] %}<span class="next">{{ chip(z) }} {{ "{:.0%}".format(share) }}</span>{% endfor %}</td>{% endif %}</tr>{% endfor %}</tbody>
+  <thead><tr><th>state</th><th class="n roomy">rounds</th><th class="n">share</th><th class="n roomy">segments</th><th class="n{{ optional }}">mean reward</th><th class="n">expected stay</th>{% if states.n_states > 2 %}<th>next state</th>{% endif %}</tr></thead>
+  <tbody>{% for state in states.in_use %}<tr><td class="when">{{ chip(state) }} state {{ state }}</td><td class="n roomy">{{ "{:,}".format(states.counts[state]) }}</td><td class="n">{{ "{:.1%}".format(states.counts[state] / states.n_rounds) }}</td><td class="n roomy">{{ "{:,}".format(states.segment_counts[state]) }}</td><td class="n{{ optional }}">{{ numbers.format(states.mean_rewards[state]) }}</td><td class="n">{{ stays[state][0] or "–" }}{% if stays[state][1] %}<small class="under">{{ stays[state][1] }}</small>{% endif %}</td>{% if states.n_states > 2 %}<td>{% for z, share in next_states[state] %}<span class="next">{{ chip(z) }} {{ "{:.0%}".format(share) }}</span>{% endfor %}</td>{% endif %}</tr>{% endfor %}</tbody>
 </table></div>
 {% endif %}
 {% if evidence %}
@@ -70,7 +70,7 @@ TEMPLATE = """
 
 
 def view(content: ReportContent) -> dict[str, Any]:
-    """Contrasts, rewards by action, durations, and evidence."""
+    """Contrasts, rewards by action, expected stays, and evidence."""
     states, evidence = content.states, content.states.evidence
     counts = () if evidence is None else evidence.counts
     return {

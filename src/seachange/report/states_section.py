@@ -40,20 +40,20 @@ TEMPLATE = """
 </figure>
 {% if states.changes %}
 {% set timed = states.axis.timed %}
-{% set placed, certain = states.changes|selectattr("low", "ne", none)|list, certainties|select|list %}
+{% set placed, probable = states.changes|selectattr("low", "ne", none)|list, probabilities|select|list %}
 <details{% if states.changes|length <= 12 %} open{% endif %}>
-  <summary>{{ count_of(states.changes|length, "change") }}: when{{ ", and how certain" if certain }}</summary>
+  <summary>{{ count_of(states.changes|length, "change") }}: when{{ ", and with which probability" if probable }}</summary>
   <div class="wide"><table>
-    <thead><tr><th class="n{% if timed %} roomy{% endif %}">first round</th>{% if timed %}<th>time</th>{% endif %}<th>from → to</th>{% if certain %}<th class="n">certainty</th>{% endif %}{% if placed %}<th class="n roomy">within rounds</th>{% endif %}</tr></thead>
-    <tbody>{% for certainty in certainties %}
+    <thead><tr><th class="n{% if timed %} roomy{% endif %}">first round</th>{% if timed %}<th>time</th>{% endif %}<th>from → to</th>{% if probable %}<th class="n">probability</th>{% endif %}{% if placed %}<th class="n roomy">within rounds</th>{% endif %}</tr></thead>
+    <tbody>{% for probability in probabilities %}
     {% set row = states.changes[loop.index0] %}
     {% set exact = row.low == row.high %}
     {% set rounds = "{:,}".format(row.low) ~ ("" if exact else " to {:,}".format(row.high)) if row.low is not none else "" %}
     {% set within %}{% if rounds %}<small class="phone">{{ "round" if exact else "rounds" }} {{ rounds }}</small>{% endif %}{% endset %}
-    <tr><td class="n{% if timed %} roomy{% endif %}">{{ "{:,}".format(row.round) }}{% if not timed %}{{ within }}{% endif %}</td>{% if timed %}<td class="when">{{ states.axis.format(states.axis.at(row.round)|float) }}{{ within }}</td>{% endif %}<td>{{ chip(row.before) }} → {{ chip(row.after) }}</td>{% if certain %}<td class="n">{{ certainty or "–" }}</td>{% endif %}{% if placed %}<td class="n roomy">{{ rounds or "–" }}</td>{% endif %}</tr>
+    <tr><td class="n{% if timed %} roomy{% endif %}">{{ "{:,}".format(row.round) }}{% if not timed %}{{ within }}{% endif %}</td>{% if timed %}<td class="when">{{ states.axis.format(states.axis.at(row.round)|float) }}{{ within }}</td>{% endif %}<td>{{ chip(row.before) }} → {{ chip(row.after) }}</td>{% if probable %}<td class="n">{{ probability or "–" }}</td>{% endif %}{% if placed %}<td class="n roomy">{{ rounds or "–" }}</td>{% endif %}</tr>
     {% endfor %}</tbody>
   </table></div>
-  {% if states.changes|length > certainties|length %}<p class="small">{{ "{:,}".format(states.changes|length - certainties|length) }} more changes are in the output of --json.</p>{% endif %}
+  {% if states.changes|length > probabilities|length %}<p class="small">{{ "{:,}".format(states.changes|length - probabilities|length) }} more changes are in the output of --json.</p>{% endif %}
 </details>
 {% endif %}
 """
@@ -71,7 +71,7 @@ def view(content: ReportContent) -> dict[str, Any]:
         "best": [_best(states, z) for z in range(states.n_states)],
         "numbers": numbers,
         "ticks": axis_ticks(states.axis.kind, drawing),
-        "certainties": [_certainty(change) for change in states.changes[:MOST_CHANGES]],
+        "probabilities": [_probability_text(change) for change in states.changes[:MOST_CHANGES]],
         "figure": {
             "kind": states.axis.kind,
             "low": drawing["low"],
@@ -106,7 +106,7 @@ def _lead(content: ReportContent) -> str:
     return f"{text} The state is clear (probability of at least {CLEAR:.0%}) in {share}."
 
 
-def _certainty(change: Change) -> str:
+def _probability_text(change: Change) -> str:
     """The probability or the p-value of a change, if either is known."""
     if change.p_value is not None:
         return "p < 0.0001" if change.p_value < 1e-4 else f"p = {change.p_value:.2g}"
@@ -116,7 +116,7 @@ def _certainty(change: Change) -> str:
 
 
 def _best(summary: StatesSummary, state: int) -> tuple[str, str] | None:
-    """The action with the highest mean in a state, and how certain that is; None with fewer than two actions."""
+    """The action with the highest mean in a state, and how probable that is; None with fewer than two actions."""
     cells = summary.cells
     means = np.where(cells.rare, np.nan, cells.means)[state]
     if np.isfinite(means).sum() < 2:

@@ -55,7 +55,7 @@ TEMPLATE = """
 <details>
   <summary>All policies and estimators</summary>
   <div class="wide"><table>
-    <thead><tr><th>policy</th><th>estimator</th><th class="n">value</th><th class="n">{{ values.confidence }} interval</th><th class="n roomy">effective rounds</th><th class="n roomy">largest weight</th></tr></thead>
+    <thead><tr><th>policy</th><th>estimator</th><th class="n">value</th><th class="n">{{ values.confidence }} interval</th><th class="n roomy">eff. sample size</th><th class="n roomy">largest weight</th></tr></thead>
     <tbody>
     {% for name, estimate, refusal in values.table %}
     <tr><td>{{ name }}</td>

@@ -78,8 +78,8 @@ class HMMOracle(Params):
 
     n_states: int | Auto = "auto"  # L; auto: the number that best predicts held-out rewards
     restarts: int = 4  # initializations of EM; more are slower but less likely to miss the best fit
-    expected_stay: float | Auto = "auto"  # prior guess of rounds per visit to a state; auto: two visits per state
-    prior_visits: float = 1.0  # weight of that guess, in visits to each state; 0 ignores it
+    expected_stay: float | Auto = "auto"  # prior guess of rounds per segment; auto: two segments per state
+    prior_segments: float = 1.0  # weight of that guess, in segments of each state; 0 ignores it
     rewards: Rewards | Auto = "auto"  # reward distribution; auto: bernoulli if all rewards are 0 or 1, else gaussian
     initial: Initial = "free"  # P_0: a free parameter, or the stationary distribution of Φ
     ridge: float | Auto = "auto"  # shrinkage of states toward one common fit, in rounds; auto: by marginal likelihood
@@ -205,7 +205,7 @@ class HMMOracle(Params):
 
     def _check(self, log: BanditLog) -> None:
         require_rounds(log, "an oracle")
-        for name in ("prior_visits", "ridge", "tolerance"):
+        for name in ("prior_segments", "ridge", "tolerance"):
             given = getattr(self, name)
             require((name == "ridge" and given == "auto") or given >= 0, f"{name} must be at least 0; got {given}.")
         for name, choices in (("rewards", ("auto", *get_args(Rewards))), ("initial", get_args(Initial))):

@@ -235,7 +235,7 @@ class Fitter:
         given = self.settings.expected_stay
         return Prior(
             penalties=ridge * np.square(self.scales),
-            visits=self.settings.prior_visits,
+            visits=self.settings.prior_segments,
             stay=max(length / (2 * n_states), 2.0) if given == "auto" else given,
             center=self.pooled.coefs if clicks else 0.0,
             noise=(min(ridge, 1.0), self.starts.spread),
