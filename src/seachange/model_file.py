@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from seachange.errors import ModelFileError, require
 from seachange.log.bandit_log import BanditLog, PropensitySource
-from seachange.log.features import FeatureSpec, Hashed, Number
+from seachange.log.features import FeatureSpec, Number
 from seachange.log.fingerprint import REMEMBERED, remembered, share_known
 from seachange.log.joint_features import JointFeatures
 from seachange.log.validation import LARGEST
@@ -303,10 +303,10 @@ def _require_consistent(manifest: Manifest) -> None:
     sized = all(abs(each.mean) <= LARGEST and 1 / LARGEST <= each.scale <= LARGEST for each in numbers)
     _require(sized, f"features must have means and scales of at most {LARGEST:g} in size.")
     _require(
-        # Buckets and features are counted before any name is made, because a small file can ask for very many.
-        sum(feature.buckets for feature in made if isinstance(feature, Hashed)) <= joint.n_features
-        and (joint.kind == "per action") == bool(features.pool)
+        (joint.kind == "per action") == bool(features.pool)
         and (features.n_features, features.action_names) == (joint.n_features, log.action_names)
+        # A small file can ask for very long names, so their length is known before any is made.
+        and features.least_name_length <= sum(map(len, log.context_names))
         and features.context_names == log.context_names,
         "features must make the contexts and actions that the model was learned with.",
     )

@@ -233,14 +233,14 @@ def fill(features: Sequence[Feature], frame: polars.DataFrame, rows: Floats) -> 
         if isinstance(feature, Number | Flag):
             numbers.append((feature, first))
         elif column is None:
-            one_hot(np.full(len(rows), code_of_missing(feature)), first, len(feature.names), rows)
+            one_hot(np.full(len(rows), code_of_missing(feature)), first, feature.width, rows)
         elif feature.several:
             _fill_lists(feature, column, rows, first)
         else:
             _require_kind(column, feature, "text", "text", "number")
             codes = coded(column.values, code_of(feature))
-            one_hot(np.where(codes < 0, code_of_missing(feature), codes), first, len(feature.names), rows)
-        first += len(feature.names)
+            one_hot(np.where(codes < 0, code_of_missing(feature), codes), first, feature.width, rows)
+        first += feature.width
     rows[:, first:] = 1.0
     return _fill_numbers(numbers, columns, rows) if numbers else []
 
@@ -256,10 +256,10 @@ def _fill_lists(feature: Category | Hashed, column: RawColumn, rows: Floats, fir
     lengths = lists.list.len().fill_null(0).to_numpy().astype(np.int64)
     codes = coded(lists.filter(lists.list.len() > 0).explode(), code_of(feature))
     owners = np.repeat(np.arange(len(rows)), lengths)
-    rows[:, first : first + len(feature.names)] = 0.0
+    rows[:, first : first + feature.width] = 0.0
     rows[owners[codes >= 0], first + codes[codes >= 0]] = 1.0
     if feature.marked:
-        rows[lists.is_null().to_numpy(), first + len(feature.names) - 1] = 1.0
+        rows[lists.is_null().to_numpy(), first + feature.width - 1] = 1.0
 
 
 def _fill_numbers(

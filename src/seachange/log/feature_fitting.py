@@ -14,7 +14,7 @@ from seachange.engine import cores, map_in_order
 from seachange.errors import LogError, warn
 from seachange.kernels.feature_rows import column_moments
 from seachange.log.column_statistics import Distinct
-from seachange.log.features import Category, Feature, FeatureSpec, Flag, Hashed, LeftOut, Number
+from seachange.log.features import Category, Feature, FeatureSpec, Flag, Hashed, LeftOut, Number, width_of
 from seachange.log.raw import Kind, RawLog, RawRounds, as_lists, distinct_texts, numbers_of, raw_columns
 from seachange.log.validation import LARGEST
 
@@ -134,7 +134,7 @@ def fit_features(raw: RawLog, parts: Iterable[RawRounds], *, action_names: Seque
         # Only tables can name their contexts; columns that were named and still left out cannot be used.
         fix = " Name them as contexts to use them." if getattr(raw, "contexts", ()) is None else ""
         warn(f"columns that are not used as features: {listed}.{fix}", stacklevel=5)
-    n_shared, n_pool = (sum(len(feature.names) for feature in side) for side in (shared, pool))
+    n_shared, n_pool = width_of(shared), width_of(pool)
     fits = n_pool * (1 + n_shared) <= MOST_CROSSED
     if pool and shared and not fits:
         warn(

@@ -7,8 +7,8 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
-from functools import cached_property
-from itertools import accumulate, count
+from functools import cached_property, lru_cache
+from itertools import accumulate, count, islice
 from typing import Annotated, Any, ClassVar, Literal, Self
 from zlib import crc32
 
@@ -30,6 +30,7 @@ EMPTY_IS_MISSING = ("csv", "tsv")  # formats that cannot tell an empty text from
 ALIKE = 0.8  # from this similarity on, an unknown key is taken for a misspelled column
 LISTED_FIELDS = 12  # fields that an error lists
 LISTED_VALUES = 8  # values of a category that its description lists
+MOST_DOTS = 32  # dots of a column's name after which a nested field may begin
 MOST_BUCKETS = 1 << 16  # the most buckets that a model file may ask for
 
 
@@ -52,6 +53,11 @@ class Number(msgspec.Struct, frozen=True, tag="number"):
     place: int | None = None  # which entry of the column's lists
     seconds: bool = False  # it is a timestamp or a duration
     comma: bool = False  # as text it has a decimal comma: 1,5
+
+    @property
+    def width(self) -> int:
+        """Number of its features."""
+        return 1 + self.marked
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -77,6 +83,11 @@ class Flag(msgspec.Struct, frozen=True, tag="flag"):
     seconds: ClassVar[bool] = False
 
     @property
+    def width(self) -> int:
+        """Number of its features."""
+        return 1 + self.marked
+
+    @property
     def names(self) -> tuple[str, ...]:
         """Of its features."""
         return _place_labels(self.column, self.place, self.marked)
@@ -100,6 +111,11 @@ class Category(msgspec.Struct, frozen=True, tag="category"):
     several: bool = False
 
     @property
+    def width(self) -> int:
+        """Number of its features."""
+        return len(self.values) + 1 + self.marked
+
+    @property
     def names(self) -> tuple[str, ...]:
         """Of its features."""
         return _labels([f"{self.column}={value}" for value in (*self.values, "other")], self.column, self.marked)
@@ -120,6 +136,11 @@ class Hashed(msgspec.Struct, frozen=True, tag="hashed"):
     marked: bool = False
     several: bool = False
     hash: Literal["crc32"] = "crc32"
+
+    @property
+    def width(self) -> int:
+        """Number of its features."""
+        return self.buckets + self.marked
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -171,8 +192,17 @@ class FeatureSpec(msgspec.Struct, frozen=True, dict=True):
     @property
     def n_features(self) -> int:
         """Length of the vector that policies see: d."""
-        n_shared, n_pool = (sum(len(feature.names) for feature in side) for side in (self.shared, self.pool))
+        n_shared, n_pool = width_of(self.shared), width_of(self.pool)
         return n_pool * (1 + n_shared * self.crossed) if self.pool else n_shared
+
+    @property
+    def least_name_length(self) -> int:
+        """A lower bound on the total length of ``context_names``: each name contains the names of its columns."""
+        shared, pool = (sum(len(each.column) * each.width for each in side) for side in (self.shared, self.pool))
+        if not self.pool:
+            return shared
+        n_shared, n_pool = width_of(self.shared), width_of(self.pool)
+        return pool + self.crossed * (pool * n_shared + shared * n_pool)
 
     def encodes_like(self, other: Self) -> bool:
         """Whether both make the same vectors from the same raw columns."""
@@ -237,9 +267,14 @@ class FeatureSpec(msgspec.Struct, frozen=True, dict=True):
     def unit_of(self, name: str) -> float | None:
         """One unit of the feature ``name`` in raw units; None if it is not a standardized number."""
         names, features = (self.pool_names, self.pool) if self.pool else (self.shared_names, self.shared)
-        starts = accumulate((len(feature.names) for feature in features), initial=0)
+        starts = accumulate((feature.width for feature in features), initial=0)
         scales = {names[i]: each.scale for each, i in zip(features, starts, strict=False) if isinstance(each, Number)}
         return scales.get(name)
+
+
+def width_of(features: Iterable[Feature]) -> int:
+    """The number of features that ``features`` make."""
+    return sum(feature.width for feature in features)
 
 
 def plain_features(context_names: Sequence[str], action_names: Sequence[str]) -> FeatureSpec:
@@ -267,13 +302,13 @@ def code_of(feature: Category | Hashed) -> Callable[[str], int]:
 def code_of_missing(feature: Category | Hashed) -> int:
     """The place of a missing value; -1 if it has none."""
     if feature.marked:
-        return len(feature.names) - 1
+        return feature.width - 1
     return len(feature.values) if isinstance(feature, Category) and not feature.several else -1
 
 
 def _record_encoder(spec: FeatureSpec) -> Callable[[Record], Encoded]:
     """A function that encodes records, bit-equal to the rows of a table."""
-    width, n_own, n_actions = len(spec.shared_names), len(spec.pool_names), spec.n_actions
+    width, n_own, n_actions = width_of(spec.shared), width_of(spec.pool), spec.n_actions
     write_shared = _row_writer(spec, spec.shared, "a record")
     write_own = _row_writer(spec, spec.pool, f"each of {ACTIONS!r}")
     places = {name: place for place, name in enumerate(spec.action_names)}
@@ -301,7 +336,7 @@ def _record_encoder(spec: FeatureSpec) -> Callable[[Record], Encoded]:
             context = shared_row(record) if width else None
             return context, mask_of(_listed_actions(record, spec)) if spec.listed else None
         actions = _listed_actions(record, spec)
-        context = np.zeros((n_actions, len(spec.context_names)), dtype=spec.precision)
+        context = np.zeros((n_actions, spec.n_features), dtype=spec.precision)
         for place, action in enumerate(actions):
             write_own(action, context[place], place)
         if spec.crossed:
@@ -333,7 +368,7 @@ def _row_writer(spec: FeatureSpec, features: Sequence[Feature], whose: str) -> C
         else:
             write = _text_writer(feature, first, spec.format in EMPTY_IS_MISSING)
         fields.append((_getter(feature.column, None if feature.marked else ABSENT), write))
-        first += len(feature.names)
+        first += feature.width
 
     optional = {feature.column for feature in features if feature.marked}
     named = {*spec.sources, *spec.columns.values(), *(each.column for each in spec.left_out), ACTIONS}
@@ -401,12 +436,13 @@ def _text_writer(feature: Category | Hashed, first: int, empty_is_missing: bool)
     return write
 
 
+@lru_cache(4096)
 def _getter(column: str, absent: Any) -> Get:
     """A function that finds a column in a record, under its own name or nested if it has dots; else ``absent``.
 
     A column whose parent is None is present: otherwise a misspelled name would silently count as missing.
     """
-    heads = [(column[:dot], _getter(column[dot + 1 :], absent)) for dot in _dots(column)]
+    heads = [(column[:dot], column[dot + 1 :]) for dot in _dots(column)]
 
     def get(record: Record) -> Any:
         value = record.get(column)
@@ -415,14 +451,15 @@ def _getter(column: str, absent: Any) -> Get:
         for head, rest in heads:
             inner = record.get(head)
             if isinstance(inner, Mapping):
-                return rest(inner)
+                return _getter(rest, absent)(inner)
         return None if any(head in record and record[head] is None for head, _ in heads) else absent
 
     return get
 
 
 def _dots(column: str) -> list[int]:
-    return [place for place, letter in enumerate(column) if letter == "."]
+    """The first dots of a name; each may stand between a record and one of its fields."""
+    return list(islice((place for place, letter in enumerate(column) if letter == "."), MOST_DOTS))
 
 
 def _refuse_misspelled(record: Record, optional: set[str], known: set[str], whose: str) -> None:
