@@ -148,7 +148,9 @@ class SwitchingModel:
 
     def action_name(self, decision: Decision) -> str:
         """The name of the chosen action; its place, if every round has its own list of actions."""
-        return self.provenance.action_names[decision.action]
+        names, action = self.provenance.action_names, decision.action
+        require(0 <= action < len(names), f"the decision is for action {action}; the model has {len(names)} actions.")
+        return names[action]
 
     def require_own_features(self, log: BanditLog) -> None:
         """Raise if ``log`` was not encoded with the features of the model."""

@@ -29,6 +29,7 @@ from seachange.learning import learn
 from seachange.log.bandit_log import BanditLog
 from seachange.model import SwitchingModel
 from seachange.model_file import seconds_of
+from seachange.params import require
 from seachange.policies.per_state import PolicySet, policies_of
 from seachange.policies.reward_models import folds_of
 from seachange.protocols import Policy
@@ -114,11 +115,13 @@ def _relearned(log: BanditLog, model: SwitchingModel, cut: int) -> Holdout:
     """A model learned the same way from the rounds before ``cut``, to be evaluated on those after it."""
     training, later, oracle = log[:cut], log[cut:], model.oracle
     if isinstance(oracle, KnownStates):
+        same = model.labels.n_rounds == len(log)
+        require(same, f"the model knows the states of {model.labels.n_rounds:,} rounds; the log has {len(log):,}.")
         similar, labels = learn(training, KnownStates(model.labels.states[:cut]), objective=model.learner), model.labels
     else:
         fresh = oracle.clone()  # type: ignore[attr-defined]
         if isinstance(oracle, HMMOracle):  # the same numbering of states
-            fresh.set_params(n_states=model.n_states, align_to=oracle)
+            fresh.set_params(n_states=model.n_states, align_to=oracle, **_usual_effort(oracle))
         similar = learn(training, fresh, objective=model.learner)
         labels = _labels_ahead(similar, log)
     baselines: tuple[Baseline, ...] = ()
@@ -126,6 +129,12 @@ def _relearned(log: BanditLog, model: SwitchingModel, cut: int) -> Holdout:
         pooled = learn(training, oracle="none", objective=model.learner).policies[0]
         baselines = (Baseline(POOLED, pooled, pooled=True), *_state_policies(similar))
     return Holdout("held out", similar, later, _from_round(labels, log, cut), cut, baselines)
+
+
+def _usual_effort(oracle: HMMOracle) -> dict[str, int]:
+    """No more restarts and iterations than by default: a model file from a stranger may ask for any number."""
+    usual = HMMOracle()
+    return {name: min(getattr(oracle, name), getattr(usual, name)) for name in ("restarts", "max_iterations")}
 
 
 def _rounds_seen(log: BanditLog, model: SwitchingModel) -> int:

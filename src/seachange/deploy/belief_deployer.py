@@ -5,6 +5,7 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import fields, replace
 from functools import cached_property
+from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -117,8 +118,11 @@ class BeliefDeployer(ABC):
         the same state, context and number always make the same decision.
         """
         self._require_own(state)
-        require(0 <= uniform < 1, f"uniform must be in [0, 1); got {uniform}.")
-        contexts = np.empty((1, 0)) if context is None else np.asarray(context)[None]
+        require(isinstance(uniform, Real) and 0 <= uniform < 1, f"uniform must be in [0, 1); got {uniform!r}.")
+        try:
+            contexts = np.empty((1, 0)) if context is None else np.asarray(context)[None]
+        except ValueError as error:
+            raise ParameterError(f"context must be an array of numbers: {error}.") from error
         masks = None if action_mask is None else np.asarray(action_mask, dtype=bool)[None]
         advice = self.policies.advice(contexts, masks)[0]
         require(bool(np.isfinite(advice).all()), "the policies return NaN for this context. Is it finite?")
@@ -184,7 +188,7 @@ class BeliefDeployer(ABC):
     def _checked_evidence(self, decision: Decision, reward: float) -> Floats:
         try:
             value = float(reward)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             value = np.nan
         rule = f"reward must be a finite number; got {reward!r}. Pass None to update if it has not arrived yet."
         require(math.isfinite(value), rule)
@@ -215,11 +219,16 @@ class BeliefDeployer(ABC):
         self._require_own(state)
         require(len(state.evidences) == 0, "run needs a state without pending rewards; amend them first.")
         (n, n_actions), belief, rounds = rewards.shape, state.belief.copy(), state.rounds
+        advice = self.policies.advice(contexts, action_mask)
+        fits = advice.shape == (n, len(belief), n_actions) and mean_rewards.shape == rewards.shape
+        masked = action_mask is None or action_mask.shape == rewards.shape
+        same = f"contexts, mean_rewards, rewards, uniforms, and action_mask must all have {n:,} rounds"
+        require(fits and masked and uniforms.shape == (n,), f"{same} and the policies' actions.")
         trace = Trace(np.empty(n, np.int64), np.empty(n), np.empty(n), np.zeros(n), np.empty((n, len(belief))))
         if self.kernels is not None:
             mask = np.ones((1, n_actions), dtype=bool) if action_mask is None else action_mask
             self.kernels[0](
-                belief, self.policies.advice(contexts, action_mask), mask, uniforms, mean_rewards, rewards,
+                belief, advice, mask, uniforms, mean_rewards, rewards,
                 self.exploration, *self._settings(contexts, rewards, n_actions), self.transition, trace.state_probs,
                 trace.actions, trace.propensities, trace.expected_rewards,
             )  # fmt: skip

@@ -85,7 +85,8 @@ class Decision(Snapshot):
 
     def fits(self, n_states: int) -> bool:
         """Whether it can be of a deployment with ``n_states`` states."""
-        return self.by_state.shape == (n_states,) and 0 < self.propensity <= 1
+        plain = _vector(self.by_state) and _whole(self.round, MOST_ROUNDS) and isinstance(self.propensity, float)
+        return plain and len(self.by_state) == n_states and 0 < self.propensity <= 1
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -104,26 +105,24 @@ class DeploymentState(Snapshot):
     deployer: str  # the fingerprint of the deployer it belongs to
 
     def _rules(self) -> Any:
-        n_kept = len(self.waiting)
         yield "belief must be a vector of numbers", _vector(self.belief) and len(self.belief) > 0
         yield "rounds must be a whole number from 0 on", _whole(self.rounds, MOST_ROUNDS)
-        yield "belief must sum to 1, and anchor have the same length", self.fits(len(self.belief))
-        yield "waiting must hold flags", self.waiting.dtype == bool
-        yield "anchor and evidences must hold numbers", self.anchor.dtype == self.evidences.dtype == np.float64
-        yield "no more rounds can be kept than have passed", n_kept <= self.rounds
+        yield "belief must sum to 1, and all arrays must have its length", self.fits(len(self.belief))
+        yield "no more rounds can be kept than have passed", len(self.waiting) <= self.rounds
         yield "anchor must sum to 1", is_distribution(self.anchor)
         yield "evidence must be finite and not negative", all(is_evidence(each) for each in self.evidences)
         yield "deployer must be text", isinstance(self.deployer, str)
 
     def fits(self, n_states: int) -> bool:
         """Whether it can be of a deployment with ``n_states`` states."""
-        n_kept = len(self.waiting)
-        kept = self.evidences.shape == (n_kept, n_states) and self.waiting.shape == (n_kept,)
-        return kept and self.belief.shape == self.anchor.shape == (n_states,) and is_distribution(self.belief)
+        plain = _vector(self.belief) and _vector(self.anchor) and _vector(self.waiting, np.bool_)
+        kept = plain and isinstance(self.evidences, np.ndarray) and self.evidences.dtype == np.float64
+        shapes = kept and self.evidences.shape == (len(self.waiting), n_states) and _whole(self.rounds, MOST_ROUNDS)
+        return shapes and len(self.belief) == len(self.anchor) == n_states and is_distribution(self.belief)
 
 
-def _vector(array: Any) -> bool:
-    return isinstance(array, np.ndarray) and array.ndim == 1 and array.dtype == np.float64
+def _vector(array: Any, dtype: Any = np.float64) -> bool:
+    return isinstance(array, np.ndarray) and array.ndim == 1 and array.dtype == dtype
 
 
 def _whole(value: Any, end: int) -> bool:

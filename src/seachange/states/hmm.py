@@ -165,8 +165,8 @@ class HMMOracle(Params):
         return labels_from_states(np.argmax(probs, axis=1), self.model_.n_states, log, probs)
 
     def saved_params(self) -> dict[str, Any]:
-        """All but the earlier model that states were aligned to."""
-        return self.get_params() | {"align_to": None}
+        """All but the earlier model that states were aligned to, and the threads of this machine."""
+        return self.get_params() | {"align_to": None, "workers": 1}
 
     def learned(self) -> tuple[_Learned, Arrays]:
         """The fitted model and the report."""
