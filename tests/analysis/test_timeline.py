@@ -5,7 +5,7 @@ import pytest
 
 import seachange as sc
 from seachange.analysis.states_summary import as_document, summarize_states
-from seachange.analysis.timeline import bands, time_axis
+from seachange.analysis.timeline import bands, time_axis, time_ticks
 from seachange.states.labels import labels_from_states
 
 
@@ -103,3 +103,11 @@ def test_the_axis_of_sequences_ends_with_their_last_round():
 def test_times_that_never_pass_break_nothing():
     summary = summarize_states(log_of(2, times=[5.0, 5.0]), sc.KnownStates([0, 1]))
     assert as_document(summary)["transitions"]["expected_stays_seconds"] == [0.0, None]
+
+
+def test_ticks_name_the_month_they_are_in():
+    start, end = (float(np.datetime64(day, "s").astype(np.int64)) for day in ("2026-10-05", "2026-11-03"))
+    ticks = time_ticks("date", start, end, 10)
+    months = {value: str(np.datetime64(int(value), "s"))[5:7] for value, _ in ticks}
+    assert all(text.startswith({"10": "Oct", "11": "Nov"}[months[value]]) for value, text in ticks)
+    assert {text[:3] for _, text in ticks} == {"Oct", "Nov"}

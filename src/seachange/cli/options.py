@@ -135,7 +135,9 @@ class RawLogInput:
 class LogInput(RawLogInput):
     """A log whose rows keep the rules."""
 
-    drop_bad_rows: Annotated[bool, flag("--drop-bad-rows", help="Drop rows that break a rule.", panel=THE_LOG)] = False
+    drop_bad_rows: Annotated[bool, flag("--drop-bad-rows", help="Drop rounds that break a rule.", panel=THE_LOG)] = (
+        False
+    )
 
     def read(self, model: SwitchingModel | None = None, *, missing_rewards: bool = False) -> BanditLog:
         """Read the log, with the actions and features of ``model`` if there is one."""
@@ -159,7 +161,7 @@ class WeightedLogInput(LogInput):
     """A log with propensities, which can be estimated."""
 
     estimate_propensities: Annotated[
-        bool, flag("--estimate-propensities", help="Estimate propensities; replaces those in the log.", panel=THE_LOG)
+        bool, flag("--estimate-propensities", help="Estimate propensities, replacing any in the log.", panel=THE_LOG)
     ] = False
 
     def read_weighted(self, console: Prose, seed: int, model: SwitchingModel | None = None) -> BanditLog:
