@@ -1,7 +1,5 @@
 """Figures as PNG files, their colors, and the numbers behind them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from itertools import pairwise
@@ -87,7 +85,7 @@ def draw_recovery(
     _save(figure, path)
 
 
-def draw_reward_by_states(path: Path, rows: Sequence[StatesResult], n_runs: int) -> None:
+def draw_reward_by_states(path: Path, rows: Sequence["StatesResult"], n_runs: int) -> None:
     """The paper's figure: mean reward against the number of states, with standard deviations over runs."""
     figure, (axes,) = _panels((9, 5))
     for color, method in zip(COLORS, dict.fromkeys(row.method for row in rows), strict=False):
@@ -100,7 +98,7 @@ def draw_reward_by_states(path: Path, rows: Sequence[StatesResult], n_runs: int)
     _save(figure, path)
 
 
-def _draw_band_of_runs(axes: Any, rows: Sequence[StatesResult | Result], color: str) -> None:
+def _draw_band_of_runs(axes: Any, rows: Sequence["StatesResult | Result"], color: str) -> None:
     """One method's mean against the number of states, and one standard deviation around it."""
     counts, means, spread = np.array([(row.n_states, row.mean, row.std) for row in rows], dtype=np.float64).T
     axes.plot(counts, means, color=color, marker="o", ms=4, label=rows[0].method)
@@ -121,7 +119,7 @@ def _running_mean(series: Floats, width: int) -> tuple[Ints, Floats]:
     return ends, (sums[ends] - sums[ends - width]) / width
 
 
-def draw_relative_rates(path: Path, results: Sequence[Result], n_runs: int, note: str) -> None:
+def draw_relative_rates(path: Path, results: Sequence["Result"], n_runs: int, note: str) -> None:
     """The paper's two figures: click rates relative to documents shown at random, against k."""
     horizons = list(dict.fromkeys(result.horizon for result in results))
     figure, every = _panels((10.5, 4.6), columns=len(horizons), sharey=True)
@@ -143,7 +141,7 @@ def draw_relative_rates(path: Path, results: Sequence[Result], n_runs: int, note
     _save(figure, path)
 
 
-def draw_states_by_hour(path: Path, found: StatesByHour, note: str) -> None:
+def draw_states_by_hour(path: Path, found: "StatesByHour", note: str) -> None:
     """The state in each hour of each day, and the leading documents in each state."""
     n_days, n_states = found.n_days, found.n_states
     heights = [max(2, n_days), max(2.5, 0.62 * n_states)]

@@ -1,7 +1,5 @@
 """Output files that appear whole or not at all, and replace others only if asked to."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """The interface of each part of the pipeline; any object with these methods can take its place."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias, runtime_checkable
 
@@ -23,10 +21,10 @@ Bools: TypeAlias = npt.NDArray[np.bool_]
 class StateOracle(Protocol):
     """Infers the latent state of the world in each round of a log."""
 
-    def fit(self, log: BanditLog) -> Self:
+    def fit(self, log: "BanditLog") -> Self:
         """Learn what the states are."""
 
-    def predict(self, log: BanditLog) -> StateLabels:
+    def predict(self, log: "BanditLog") -> "StateLabels":
         """Label every round of ``log``."""
 
 
@@ -44,7 +42,7 @@ class PolicyLearner(Protocol):
 
     policy_: Any
 
-    def fit(self, log: BanditLog, weights: npt.ArrayLike | None = None) -> Self:
+    def fit(self, log: "BanditLog", weights: npt.ArrayLike | None = None) -> Self:
         """Learn ``policy_`` from ``log``; round t counts ``weights[t]`` times."""
 
 
@@ -52,21 +50,21 @@ class PolicyLearner(Protocol):
 class Deployer(Protocol):
     """Decides online: a frozen configuration and pure functions of a small state."""
 
-    def init(self) -> DeploymentState:
+    def init(self) -> "DeploymentState":
         """The state before the first round."""
 
     def act(
-        self, state: DeploymentState, context: npt.ArrayLike | None, uniform: float, action_mask: Any = None
-    ) -> Decision:
+        self, state: "DeploymentState", context: npt.ArrayLike | None, uniform: float, action_mask: Any = None
+    ) -> "Decision":
         """Decide a round; the same state, context and uniform always give the same decision."""
 
-    def update(self, state: DeploymentState, decision: Decision, reward: float | None) -> DeploymentState:
+    def update(self, state: "DeploymentState", decision: "Decision", reward: float | None) -> "DeploymentState":
         """The state after a round; ``reward`` None means that it has not come yet."""
 
-    def amend(self, state: DeploymentState, decision: Decision, reward: float) -> DeploymentState:
+    def amend(self, state: "DeploymentState", decision: "Decision", reward: float) -> "DeploymentState":
         """The state after a late reward, which counts at its own round."""
 
-    def state_probs(self, state: DeploymentState) -> Floats:
+    def state_probs(self, state: "DeploymentState") -> Floats:
         """(L,) the probability of each state."""
 
 
@@ -81,5 +79,5 @@ class Environment(Protocol):
     def horizon(self) -> int:
         """T."""
 
-    def rounds(self, seed: int, chunk: int) -> Iterator[Rounds]:
+    def rounds(self, seed: int, chunk: int) -> Iterator["Rounds"]:
         """All rounds of the world, in chunks; the same seed gives the same rounds."""

@@ -1,7 +1,5 @@
 """Switching compared with the logging policy and the best single policy, on rounds the model was not learned from."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """How numbers, names and counts are written, in tables and on the page."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -83,7 +81,7 @@ def _same_decimals(*values: float, figures: int, minus: str = "-") -> list[str]:
     return [f"{value:z,.{decimals}f}".replace("-", minus) for value in values]
 
 
-def bounds_document(found: ModelBounds) -> dict[str, Any]:
+def bounds_document(found: "ModelBounds") -> dict[str, Any]:
     """Bounds as JSON values, with null for infinity."""
     return {
         "quantities": msgspec.to_builtins(found.quantities),
@@ -93,7 +91,7 @@ def bounds_document(found: ModelBounds) -> dict[str, Any]:
     }
 
 
-def bound_probability(bound: Bound) -> str:
+def bound_probability(bound: "Bound") -> str:
     """The probability with which a bound holds, as text."""
     return "average" if bound.probability is None else f"{bound.probability:.0%}"
 

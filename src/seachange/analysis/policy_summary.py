@@ -1,7 +1,5 @@
 """What each state's policy does: how often it takes each action, and which features it responds to."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

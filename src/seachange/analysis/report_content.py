@@ -1,7 +1,5 @@
 """Everything that a report shows about a log and a model, as data for the page and for programs."""
 
-from __future__ import annotations
-
 import platform
 from collections.abc import Sequence
 from contextlib import suppress

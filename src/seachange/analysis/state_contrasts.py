@@ -1,7 +1,5 @@
 """Mean rewards of actions by state, with intervals, and the differences between states."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal

@@ -1,7 +1,5 @@
 """The states of a log: segments, changes and their probabilities, rewards, transitions, evidence."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 

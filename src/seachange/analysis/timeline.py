@@ -1,10 +1,8 @@
 """The time axis, and the share of each state in every interval of it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -78,7 +76,7 @@ class Bands:
     shares: Floats  # (C, L); NaN for an interval without rounds
     rounds: Ints  # (C,) rounds in each interval
 
-    def coarser(self, n_columns: int) -> Bands:
+    def coarser(self, n_columns: int) -> Self:
         """The same in ``n_columns`` intervals of equal length; one without rounds takes the shares around it."""
         edges = np.linspace(self.edges[0], self.edges[-1], n_columns + 1)
         middles = (self.edges[:-1] + self.edges[1:]) / 2
@@ -89,7 +87,7 @@ class Bands:
         around = np.searchsorted(self.edges, (edges[:-1] + edges[1:]) / 2, side="right") - 1
         nearest = self.shares[np.clip(around, 0, len(self.rounds) - 1)]
         shares = np.where(rounds[:, None] > 0, sums / np.maximum(rounds, 1)[:, None], nearest)
-        return Bands(edges, shares, rounds)
+        return type(self)(edges, shares, rounds)
 
 
 def dates_or_seconds(times: npt.NDArray[Any]) -> tuple[Literal["date", "seconds"], Floats]:

@@ -1,7 +1,5 @@
 """Values by period: switching, the best single policy and the log itself, and a forecast of the next period."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial

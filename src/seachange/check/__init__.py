@@ -1,7 +1,5 @@
 """Check a log: what is in it, what is wrong with it, and whether it can support learning."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from seachange.check.log_check import Finding, LogCheck

@@ -1,7 +1,5 @@
 """Actions: how often each was taken, what it earned, and when it was available."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
@@ -145,7 +143,7 @@ class ActionChecks(Check):
         best = int(np.where(rewarded >= min(30, rewarded.max()), means, -np.inf).argmax())
         return self.names[best], float(self.effective_samples[best])
 
-    def summaries(self, tally: Tally) -> tuple[ActionCheck, ...]:
+    def summaries(self, tally: "Tally") -> tuple[ActionCheck, ...]:
         """The most frequent actions."""
         names, totals = self.names, self.counted
         effective = self.effective_samples
@@ -167,7 +165,7 @@ class ActionChecks(Check):
             )
         return tuple(checks)
 
-    def findings(self, tally: Tally) -> Iterator[Finding]:
+    def findings(self, tally: "Tally") -> Iterator[Finding]:
         """A single action, too many, several spellings of one, and actions that come and go."""
         n, taken = tally.n_rounds, self.counted[:, COUNT]
         n_taken, unnamed = int((taken > 0).sum()), tally.contexts.unnamed_pools
@@ -214,7 +212,7 @@ class ActionChecks(Check):
                 names=tuple(name for group in twins for name in group),
             )  # fmt: skip
 
-    def _temporary(self, tally: Tally) -> Iterator[Finding]:
+    def _temporary(self, tally: "Tally") -> Iterator[Finding]:
         names, size, n, presence = self.names, tally.slices.size, tally.n_rounds, self.presence(tally.slices)
         found = np.union1d(presence.late, presence.gone)
         firsts, lasts, inverse = self.totals[found][:, [FIRST, LAST, LARGEST_INVERSE]].T

@@ -1,7 +1,5 @@
 """Contexts: columns that carry no information, reveal the reward, or identify rounds."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -94,11 +92,11 @@ class ContextTally:
         x, r = x[both], r[both]
         self.sums += (len(x), x.sum(), (x * x).sum(), r.sum(), (r * r).sum(), (x * r).sum())
 
-    def missing(self, tally: Tally) -> int:
+    def missing(self, tally: "Tally") -> int:
         """Rounds without a value, including parts of the log without the column."""
         return self.n_missing + tally.n_rounds - self.n_rounds
 
-    def summary(self, tally: Tally) -> ContextCheck:
+    def summary(self, tally: "Tally") -> ContextCheck:
         """The column, for the result of the check."""
         numeric = self.shift is not None
         mean = self.shift + self.values.values.sum() / self.counts.values.sum() if self.shift is not None else None
@@ -114,7 +112,7 @@ class ContextTally:
             moved=self._moved(tally),
         )
 
-    def _moved(self, tally: Tally) -> float | None:
+    def _moved(self, tally: "Tally") -> float | None:
         """The share of variance between slices, if it is more than chance explains."""
         counts = self.counts.values[0, : tally.slices.count]
         used = counts > 0
@@ -131,16 +129,16 @@ class ContextTally:
         moved = float(between / total)
         return moved if (statistic - degrees) / np.sqrt(2 * degrees) > SURE and moved > WORTH_TELLING else None
 
-    def constant(self, tally: Tally) -> bool:
+    def constant(self, tally: "Tally") -> bool:
         """Whether it has the same value in every round."""
         return self.distinct.count == 1 and self.missing(tally) == 0 and tally.n_rounds > 1
 
-    def rarely_repeats(self, tally: Tally) -> bool:
+    def rarely_repeats(self, tally: "Tally") -> bool:
         """Whether ``learn`` takes a text column for identifiers."""
         seen, distinct = tally.n_rounds - self.missing(tally), self.distinct.count
         return self.kind == "text" and distinct > MOST_DISTINCT and seen < ROUNDS_OF_A_VALUE * distinct
 
-    def identifies(self, tally: Tally) -> bool:
+    def identifies(self, tally: "Tally") -> bool:
         """Whether most rounds have a value of their own."""
         known = tally.n_rounds - self.missing(tally)
         if known < FEWEST_ROUNDS or self.distinct.count <= IDENTIFIES * known:
@@ -149,7 +147,7 @@ class ContextTally:
         named = IDENTIFIER_NAMES.fullmatch(self.name) is not None
         return self.kind == "text" or (self.kind == "integer" and (named or numbers_rounds))
 
-    def leaks(self, tally: Tally) -> bool:
+    def leaks(self, tally: "Tally") -> bool:
         """Whether it all but determines the reward."""
         rewards = tally.rewards
         rarer = min(rewards.zeros, rewards.count - rewards.zeros) if rewards.zeros else rewards.count
@@ -244,7 +242,7 @@ class ContextChecks(Check):
         """The shared features, without row numbers."""
         return [each for name, each in self.shared.items() if not ROW_NUMBERS.fullmatch(name)]
 
-    def findings(self, tally: Tally) -> Iterator[Finding]:
+    def findings(self, tally: "Tally") -> Iterator[Finding]:
         """Leaks, empty and constant columns, identifiers."""
         n, columns = tally.n_rounds, self.columns
         leaking = [each for each in columns if each.leaks(tally)]

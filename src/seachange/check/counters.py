@@ -1,7 +1,5 @@
 """Counters in bounded memory: sums over slices of time, rule counts with places, and tables of seen keys."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from typing import Any
 
@@ -25,7 +23,7 @@ class Slices:
         self.n_rounds = 0
         self._sums: list[SliceSums] = []
 
-    def sums(self, rows: int = 1) -> SliceSums:
+    def sums(self, rows: int = 1) -> "SliceSums":
         """New sums by slice, ``rows`` of them."""
         made = SliceSums(rows)
         self._sums.append(made)

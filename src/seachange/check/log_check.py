@@ -1,7 +1,5 @@
 """The result of a check, as plain records that a terminal, a page or a JSON document can show."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -51,10 +49,10 @@ class Finding:
 class Check:
     """One subject of the check: it counts while the log is read, and reports findings at the end."""
 
-    def add(self, rounds: Rounds) -> None:
+    def add(self, rounds: "Rounds") -> None:
         """Count the next part of the log."""
 
-    def findings(self, tally: Tally) -> Iterator[Finding]:
+    def findings(self, tally: "Tally") -> Iterator[Finding]:
         """What is wrong, once all parts were counted; ``tally.findings`` has the findings of earlier checks."""
         raise NotImplementedError
 

@@ -1,7 +1,5 @@
 """Raw rounds as numbers, with the rules that each breaks; and BanditLogs as raw logs, to be checked like files."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any

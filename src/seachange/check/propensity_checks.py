@@ -10,8 +10,6 @@ with W the largest 1 / p (of the whole log if the sum is too small: the round th
 and if it is off by more than a twentieth.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from math import exp, log, pi, sqrt
 from typing import TYPE_CHECKING
@@ -108,7 +106,7 @@ class PropensityChecks(Check):
                     ends = valid.min(initial=low), valid.max(initial=high)
                     self.by_name[name] = np.array([count + len(valid), *ends])
 
-    def percents(self, tally: Tally) -> bool:
+    def percents(self, tally: "Tally") -> bool:
         """Whether the propensities look like percentages."""
         return self.n_percent > 0.5 * max(self.n_logged, 1) and tally.broken.counts["propensity-negative"] == 0
 
@@ -117,14 +115,14 @@ class PropensityChecks(Check):
         """Effective sample size of the random policy."""
         return self.weights**2 / self.weight_squares
 
-    def summary(self, tally: Tally) -> PropensityCheck | None:
+    def summary(self, tally: "Tally") -> PropensityCheck | None:
         """The valid propensities."""
         if not self.count:
             return None
         mean, best = self.inverse / self.count, tally.actions.best()
         return PropensityCheck(self.lowest, self.highest, mean, self.effective, *best)
 
-    def mean_weights(self, tally: Tally) -> tuple[Floats, Floats, Floats]:
+    def mean_weights(self, tally: "Tally") -> tuple[Floats, Floats, Floats]:
         """(K,) Σ 1 / p divided by the rounds that could take the action, its standard error, and these rounds."""
         actions, available = tally.actions, tally.actions.presence(tally.slices).available
 
@@ -139,7 +137,7 @@ class PropensityChecks(Check):
         rounds = np.where(rounds > 0, rounds, np.nan)
         return inverse / rounds, np.sqrt(np.maximum(squares - inverse, 0)) / rounds, rounds
 
-    def nearly_certain(self, tally: Tally) -> bool:
+    def nearly_certain(self, tally: "Tally") -> bool:
         """Whether choices were so certain that other actions are hardly in the log.
 
         Then neither the mean weight, most of whose weight is in rounds that did not occur, nor the times at which an
@@ -151,7 +149,7 @@ class PropensityChecks(Check):
         seen = self.weights / (n if tally.contexts.pool is not None else n * tally.actions.count)
         return self.effective < FEWEST_LEFT * n or seen < LEAST_SEEN
 
-    def findings(self, tally: Tally) -> Iterator[Finding]:
+    def findings(self, tally: "Tally") -> Iterator[Finding]:
         """No propensities, percentages, propensities that were filled in or computed, and poor calibration."""
         unnamed = list(self._unnamed(tally))
         yield from unnamed
@@ -190,7 +188,7 @@ class PropensityChecks(Check):
                 numbers={"effective": self.effective, "rounds": tally.n_rounds, "lowest": self.lowest},
             )  # fmt: skip
 
-    def _unnamed(self, tally: Tally) -> Iterator[Finding]:
+    def _unnamed(self, tally: "Tally") -> Iterator[Finding]:
         """Contexts that look like propensities."""
         throughout = np.asarray(tally.actions.presence(tally.slices).available.all(axis=1))
         names = tuple(
@@ -223,7 +221,7 @@ class PropensityChecks(Check):
             " If choices were less certain than that, the propensities are wrong.", effective=left,
         )  # fmt: skip
 
-    def _ones(self, tally: Tally) -> Finding | None:
+    def _ones(self, tally: "Tally") -> Finding | None:
         """Propensities that were set to 1, everywhere or for some time."""
         count, n_actions = tally.slices.count, tally.actions.count
         weighed, ones = self.weighed.values[0, :count], self.ones.values[0, :count]
@@ -243,7 +241,7 @@ class PropensityChecks(Check):
             f"{ESTIMATE} If choices were deterministic, no other policy can be evaluated.", actions=n_actions,
         )  # fmt: skip
 
-    def _frequencies(self, tally: Tally) -> Finding | None:
+    def _frequencies(self, tally: "Tally") -> Finding | None:
         """Propensities that are the frequencies of the actions."""
         totals, n = tally.actions.counted, self.count
         counts, inverse, squares = totals[:, WEIGHED], totals[:, INVERSE], totals[:, INVERSE_SQUARES]
@@ -268,7 +266,7 @@ class PropensityChecks(Check):
             numbers={"count": n},
         )  # fmt: skip
 
-    def _calibration(self, tally: Tally) -> Iterator[Finding]:
+    def _calibration(self, tally: "Tally") -> Iterator[Finding]:
         means, errors, rounds = self.mean_weights(tally)
         names = tally.actions.names
         twins = {name for each in tally.findings if each.rule == "action-spelling" for name in each.names}
@@ -302,7 +300,7 @@ class PropensityChecks(Check):
                 numbers={"mean": self.inverse / self.count, "expected": expected},
             )  # fmt: skip
 
-    def _off_actions(self, tally: Tally, means: Floats, errors: Floats, rounds: Floats) -> Bools:
+    def _off_actions(self, tally: "Tally", means: Floats, errors: Floats, rounds: Floats) -> Bools:
         """(K,) actions whose propensities cannot be right."""
         from scipy.stats import norm
 

@@ -3,8 +3,6 @@
 rounds and lines read = rounds written + rounds and lines rejected
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager

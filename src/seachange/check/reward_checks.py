@@ -4,8 +4,6 @@ Each state has its own reward model, which needs at least as many rewarded round
 would memorize them), and ten per action.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -108,7 +106,7 @@ class RewardChecks(Check):
             highest=self.highest,
         )
 
-    def findings(self, tally: Tally) -> Iterator[Finding]:
+    def findings(self, tally: "Tally") -> Iterator[Finding]:
         """Constant, outlying and late rewards."""
         if self.count and self.lowest == self.highest:
             yield Finding(
@@ -146,7 +144,7 @@ class RewardChecks(Check):
             f"are {evidence}", OUTLIERS, places, (), **numbers,
         )  # fmt: skip
 
-    def _late(self, tally: Tally) -> Iterator[Finding]:
+    def _late(self, tally: "Tally") -> Iterator[Finding]:
         title = "The last rewards have not arrived yet"
         if tally.rounds.rewards_pending(tally):
             missing = tally.broken.counts["reward-missing"]
@@ -180,7 +178,7 @@ class RewardChecks(Check):
                 return
 
 
-def drift_of(tally: Tally) -> Drift | None:
+def drift_of(tally: "Tally") -> Drift | None:
     """The log in slices of time; None if it is too short."""
     count, lengths, rewards = tally.slices.count, tally.slices.lengths, tally.rewards
     if count < FEWEST_SLICES or not rewards.count:
@@ -212,7 +210,7 @@ def drift_of(tally: Tally) -> Drift | None:
     )
 
 
-def _between_slices(tally: Tally, merged: int) -> float:
+def _between_slices(tally: "Tally", merged: int) -> float:
     """Do actions earn the same in all slices? A χ² of their means, as a z-score (Wilson, Hilferty)."""
     actions, followed = tally.actions, min(tally.actions.count, FOLLOWED)
     n, sums, squares = (
@@ -233,7 +231,7 @@ def _between_slices(tally: Tally, merged: int) -> float:
     return float((np.cbrt(ratio) - (1 - 2 / (9 * degrees))) / np.sqrt(2 / (9 * degrees)))
 
 
-def learnability_of(tally: Tally) -> Learnability:
+def learnability_of(tally: "Tally") -> Learnability:
     """The rewarded rounds in the log, and how many each state needs."""
     contexts, rewards = tally.contexts, tally.rewards
     unused = {name for each in tally.findings if each.rule in USELESS for name in each.names}
@@ -255,7 +253,7 @@ def _coefs(context: ContextTally) -> int:
 class LearnabilityChecks(Check):
     """Too few rounds or rewards."""
 
-    def findings(self, tally: Tally) -> Iterator[Finding]:
+    def findings(self, tally: "Tally") -> Iterator[Finding]:
         """Too few rounds, or too few rewards for one state."""
         if any(each.severity == "error" and each.rule in NOTHING_TO_LEARN for each in tally.findings):
             return

@@ -5,8 +5,6 @@ same action for both only with the propensity of that action. If it did so nearl
 they are one round that was written twice.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -67,7 +65,7 @@ class RoundChecks(Check):
         self.n_bad += int(rounds.bad.sum())
         self.missing_rewards.add(rounds.slices[np.isnan(rounds.rewards)])
 
-    def findings(self, tally: Tally) -> Iterator[Finding]:
+    def findings(self, tally: "Tally") -> Iterator[Finding]:
         """Broken rules, unreadable lines, and logs that are mostly bad."""
         n, counts = tally.n_logged, tally.broken.counts
         # Rules about rounds whose cause is a finding about the whole column.
@@ -89,7 +87,7 @@ class RoundChecks(Check):
             title = "Most rounds are bad"
             yield share_finding("mostly-bad", "error", title, self.n_bad, n, "round", "break a rule", fix)
 
-    def rewards_pending(self, tally: Tally) -> bool:
+    def rewards_pending(self, tally: "Tally") -> bool:
         """Whether rewards are missing at the end of the log and almost nowhere else."""
         missing, count = tally.broken.counts["reward-missing"], tally.slices.count
         if missing < 20 or count < 10:
@@ -173,7 +171,7 @@ class RepeatChecks(Check):
             self.event_column = named[0] if named else ""
         return raw.features[self.event_column] if self.event_column in raw.features.columns else None
 
-    def findings(self, tally: Tally) -> Iterator[Finding]:
+    def findings(self, tally: "Tally") -> Iterator[Finding]:
         """Duplicate rounds and repeated event identifiers."""
         broken, n = tally.broken, tally.n_logged
         same = broken.counts["duplicate-rounds"]
@@ -205,7 +203,7 @@ class RepeatChecks(Check):
             return False
         return bool(binom.sf(same - 1, self.pairs, self.expected / max(self.pairs, 1)) < FALSE_ALARMS)
 
-    def _at_fine_times(self, tally: Tally) -> bool:
+    def _at_fine_times(self, tally: "Tally") -> bool:
         """Whether almost no rounds share a time, except those that agree in everything."""
         times, same = tally.times, self.same_rounds
         others = times.n_same - same

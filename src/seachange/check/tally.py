@@ -1,7 +1,5 @@
 """One pass over a log in bounded memory, and the result of the check."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from seachange.check.action_checks import ActionChecks

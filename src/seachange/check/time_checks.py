@@ -1,7 +1,5 @@
 """Times: order, units, gaps, and timestamps that cannot be right."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -130,7 +128,7 @@ class TimeChecks(Check):
             rounds_a_day=n_rounds / span * DAY if self.since_1970 and span > 0 else None,
         )
 
-    def findings(self, tally: Tally) -> Iterator[Finding]:
+    def findings(self, tally: "Tally") -> Iterator[Finding]:
         """Impossible times, wrong order, gaps, and units other than seconds."""
         broken, n = tally.broken, tally.n_logged
         for rule, (title, evidence, fix) in TEXTS.items():

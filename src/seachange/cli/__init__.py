@@ -1,7 +1,5 @@
 """The command line. ``commands`` lists the commands, each of which is a module here."""
 
-from __future__ import annotations
-
 import sys
 import traceback
 import warnings

@@ -1,7 +1,5 @@
 """The ``typer`` application: options that every command has, usage errors in one line, and interrupts."""
 
-from __future__ import annotations
-
 import inspect
 import signal
 import sys

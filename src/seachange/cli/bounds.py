@@ -1,7 +1,5 @@
 """bounds: the paper's theoretical bounds for a model."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from seachange.cli.console import Prose

@@ -1,7 +1,5 @@
 """check: is this log sound, and can it support learning?"""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

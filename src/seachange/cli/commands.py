@@ -1,7 +1,5 @@
 """All commands, in the order of ``seachange --help``. A new command is one module and one line here."""
 
-from __future__ import annotations
-
 from seachange.cli.app import app
 from seachange.cli.bounds import bounds
 from seachange.cli.check import check

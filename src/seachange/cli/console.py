@@ -1,7 +1,5 @@
 """What a command prints: prose, notes, errors, progress, and one JSON document; and its exit codes."""
 
-from __future__ import annotations
-
 import codecs
 import os
 import shlex

@@ -1,7 +1,5 @@
 """demo: the whole loop on built-in data."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Any
 

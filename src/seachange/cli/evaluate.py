@@ -1,7 +1,5 @@
 """evaluate: what a model would earn on a log."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -151,7 +149,7 @@ def evaluate(
     console.finish(result, next_steps(("report", given.log, model, *given.options(), "-o", "report.html")))
 
 
-def _evaluate_online(log: BanditLog, model: Any, confidence: float, seed: int, force: bool) -> list[OnlineEstimate]:
+def _evaluate_online(log: "BanditLog", model: Any, confidence: float, seed: int, force: bool) -> list["OnlineEstimate"]:
     """Evaluate the model's deployer by each method that the log supports."""
     from seachange.evaluation.online import evaluate_online
 
@@ -164,7 +162,7 @@ def _evaluate_online(log: BanditLog, model: Any, confidence: float, seed: int, f
     return found
 
 
-def _evaluate_over_time(console: Prose, log: BanditLog, model: Any, period: Any, settings: Any) -> dict[str, Any]:
+def _evaluate_over_time(console: Prose, log: "BanditLog", model: Any, period: Any, settings: Any) -> dict[str, Any]:
     """Show values by period and, if there are enough periods, a forecast."""
     from seachange.cli.value_tables import forecast_text, periods_document, periods_table
     from seachange.evaluation.future_values import forecast
@@ -179,7 +177,7 @@ def _evaluate_over_time(console: Prose, log: BanditLog, model: Any, period: Any,
     return result
 
 
-def _evaluate_future(console: Prose, log: BanditLog, model: Any, at: Any, settings: Any) -> FutureEstimate | None:
+def _evaluate_future(console: Prose, log: "BanditLog", model: Any, at: Any, settings: Any) -> "FutureEstimate | None":
     """Show the value at future times; None if the log cannot support one."""
     from seachange.cli.value_tables import future_text
     from seachange.evaluation.future_values import evaluate_future

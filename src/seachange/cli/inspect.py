@@ -1,7 +1,5 @@
 """inspect: what is in a model."""
 
-from __future__ import annotations
-
 from seachange.cli.console import Prose, next_steps
 from seachange.cli.options import ModelFile, open_model
 

@@ -1,7 +1,5 @@
 """learn: from a log to a model."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Arguments and options that commands share: the parsers of their values, logs, models, and output files."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -118,7 +116,7 @@ class RawLogInput:
         str | None, option("NAME", "Set the format: csv, json-lines, dsjson, vw, … (default: detect).", panel=THE_LOG)
     ] = None
 
-    def open(self, features: FeatureSpec | None = None) -> RawLog:
+    def open(self, features: "FeatureSpec | None" = None) -> "RawLog":
         """Open the log, and list the columns that were detected."""
         from seachange.reading import open_raw
 
@@ -139,7 +137,7 @@ class LogInput(RawLogInput):
         False
     )
 
-    def read(self, model: SwitchingModel | None = None, *, missing_rewards: bool = False) -> BanditLog:
+    def read(self, model: "SwitchingModel | None" = None, *, missing_rewards: bool = False) -> "BanditLog":
         """Read the log, with the actions and features of ``model`` if there is one."""
         from seachange.log.encoding import log_from_raw
 
@@ -164,7 +162,7 @@ class WeightedLogInput(LogInput):
         bool, flag("--estimate-propensities", help="Estimate propensities, replacing any in the log.", panel=THE_LOG)
     ] = False
 
-    def read_weighted(self, console: Prose, seed: int, model: SwitchingModel | None = None) -> BanditLog:
+    def read_weighted(self, console: Prose, seed: int, model: "SwitchingModel | None" = None) -> "BanditLog":
         """Read the log; if its propensities are estimated, say how good they are."""
         log = self.read(model)
         if not self.estimate_propensities:
@@ -188,7 +186,7 @@ class WeightedLogInput(LogInput):
         return [*given, *(name for name, wanted in flags.items() if wanted)]
 
 
-def open_model(path: Path, log: Path | None = None) -> SwitchingModel:
+def open_model(path: Path, log: Path | None = None) -> "SwitchingModel":
     """Load the model at ``path``; ``log`` is the other argument, in case the two were swapped."""
     from seachange.formats.sources import near_file
     from seachange.model import load

@@ -1,7 +1,5 @@
 """replicate: published tables, reproduced."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Any, Literal
 

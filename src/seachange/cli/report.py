@@ -1,7 +1,5 @@
 """report: everything about a log and a model, on one page."""
 
-from __future__ import annotations
-
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -59,7 +57,7 @@ def report(
     console.finish(as_document(found), f"Wrote {target}. Open it in a browser.\n{_next(found, log, model)}")
 
 
-def _next(found: ReportContent, log: Path, model: Path) -> str:
+def _next(found: "ReportContent", log: Path, model: Path) -> str:
     if found.comparison is None or found.comparison.switching.estimate is None:
         return next_steps(("check", log))
     if found.holdout.kind == "held out":

@@ -1,7 +1,5 @@
 """states: when the state changed, how probable that is, and how the states differ."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Any, Literal
 

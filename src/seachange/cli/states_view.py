@@ -1,7 +1,5 @@
 """What ``seachange states`` shows: a strip of states over time, and tables."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -279,7 +277,7 @@ def _p_value(value: float | None) -> str:
     return "-" if value is None else "<0.0001" if value < 1e-4 else f"{value:.2g}"
 
 
-def write_states(path: Path, log: BanditLog, labels: StateLabels) -> None:
+def write_states(path: Path, log: "BanditLog", labels: "StateLabels") -> None:
     """Write one row per round to a CSV or Parquet file: number, time, sequence, state, and (HMM only) its probability.
 
     Dropped rounds have no number.

@@ -1,7 +1,5 @@
 """Tables and sentences of values: estimates, deployments, periods, bounds, and replications."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +30,7 @@ if TYPE_CHECKING:
 SHOWN = 30
 
 
-def estimates_table(title: str, estimates: Sequence[tuple[str, ValueEstimate]], confidence: float) -> Group:
+def estimates_table(title: str, estimates: Sequence[tuple[str, "ValueEstimate"]], confidence: float) -> Group:
     """Values with intervals, one row per policy and estimator."""
     rows = [
         (who, _estimator(e), _value(e.value), f"{_value(e.low)} to {_value(e.high)}", f"{e.effective_samples:,.0f}",
@@ -45,7 +43,7 @@ def estimates_table(title: str, estimates: Sequence[tuple[str, ValueEstimate]], 
     return table(title, columns, rows, n_text=2)
 
 
-def answer_text(who: str, estimate: ValueEstimate, logged: ValueEstimate) -> str:
+def answer_text(who: str, estimate: "ValueEstimate", logged: "ValueEstimate") -> str:
     """The headline."""
     return (
         f"The {who} would earn {_value(estimate.value)} per round ({estimate.confidence:.0%} interval "
@@ -54,7 +52,7 @@ def answer_text(who: str, estimate: ValueEstimate, logged: ValueEstimate) -> str
     )
 
 
-def support_text(found: Diagnostics) -> str:
+def support_text(found: "Diagnostics") -> str:
     """How well the log supports the estimates."""
     row, weight = found.largest_weights[0]
     clipped = f"; {found.clipped_mass:.1%} of the weight clipped" if found.clipped_mass > 0 else ""
@@ -66,7 +64,7 @@ def support_text(found: Diagnostics) -> str:
     )
 
 
-def replication_table(results: Sequence[MethodResult], n_runs: int, n_states: int) -> Group:
+def replication_table(results: Sequence["MethodResult"], n_runs: int, n_states: int) -> Group:
     """The paper's mean rewards and ours."""
     rows = [
         (r.method, "-" if r.paper is None else f"{r.paper:.3f}", f"{r.paper_like_mean:.3f} ± {r.paper_like_std:.3f}",
@@ -77,7 +75,7 @@ def replication_table(results: Sequence[MethodResult], n_runs: int, n_states: in
     return table(title, ("method", "paper", "paper-like", "our defaults", "of the oracle"), rows)
 
 
-def clicks_table(results: Sequence[ClicksResult], n_runs: int, n_states: int, horizon: str) -> Group:
+def clicks_table(results: Sequence["ClicksResult"], n_runs: int, n_states: int, horizon: str) -> Group:
     """The paper's relative click rates and ours, on one horizon."""
     rows = [
         (r.method, "-" if r.paper is None else f"{r.paper:.2f}",
@@ -89,7 +87,7 @@ def clicks_table(results: Sequence[ClicksResult], n_runs: int, n_states: int, ho
     return table(title, ("method", "paper", "ours", "of the oracle"), rows)
 
 
-def errors_table(title: str, results: Sequence[EstimatorResult], n_runs: int, published_runs: int) -> Group:
+def errors_table(title: str, results: Sequence["EstimatorResult"], n_runs: int, published_runs: int) -> Group:
     """Published relative errors of estimators and ours, mean ± standard error."""
     rows = [
         (r.estimator, f"{r.published:.4f} ± {r.published_std / published_runs**0.5:.4f}",
@@ -100,7 +98,7 @@ def errors_table(title: str, results: Sequence[EstimatorResult], n_runs: int, pu
     return table(f"{title}: relative error, mean ± standard error", columns, rows)
 
 
-def _estimator(estimate: ValueEstimate) -> str:
+def _estimator(estimate: "ValueEstimate") -> str:
     """The name of the estimator, with its setting; ``latent`` if states are known to it."""
     setting = "" if estimate.setting is None else f" ({estimate.setting:.3g})"
     return f"{'latent ' if estimate.latent else ''}{estimate.estimator}{setting}"
@@ -111,7 +109,7 @@ def _value(value: float) -> str:
     return f"{value:.4f}" if abs(value) < 100 else f"{value:,.0f}"
 
 
-def online_table(estimates: Sequence[OnlineEstimate]) -> Group:
+def online_table(estimates: Sequence["OnlineEstimate"]) -> Group:
     """What a deployment would have earned, and on how many accepted rounds."""
     rows = [
         (e.estimator, f"{e.value:.4f}", f"{e.low:.4f} to {e.high:.4f}", f"{e.acceptance_rate:.1%}",
@@ -123,7 +121,7 @@ def online_table(estimates: Sequence[OnlineEstimate]) -> Group:
     return table("Mean reward per round of the deployment as it learns", columns, rows)
 
 
-def periods_table(past: ValuesOverTime) -> Group:
+def periods_table(past: "ValuesOverTime") -> Group:
     """Values by period, one row for each of the last ones."""
     rows, periods = [], periods_document(past)
     for each in periods[-SHOWN:]:
@@ -136,7 +134,7 @@ def periods_table(past: ValuesOverTime) -> Group:
     return table(title, ("", "until", "value", f"{past.confidence:.0%} interval", "eff. sample size"), rows, n_text=2)
 
 
-def forecast_text(found: Forecast) -> str:
+def forecast_text(found: "Forecast") -> str:
     """A forecast in one sentence."""
     shape = "a constant" if found.degree == 0 else "a line"
     weights = "equal weights" if found.fade == 1 else f"weights falling by {found.fade:g} per period"
@@ -146,7 +144,7 @@ def forecast_text(found: Forecast) -> str:
     )
 
 
-def future_text(found: FutureEstimate, at: Sequence[Any], recurs: str) -> str:
+def future_text(found: "FutureEstimate", at: Sequence[Any], recurs: str) -> str:
     """The value at future times in one sentence."""
     first, last = time_text(at[0], "m"), time_text(at[-1], "m")
     when = first if len(at) == 1 else f"{len(at)} times from {first} to {last}"
@@ -156,11 +154,11 @@ def future_text(found: FutureEstimate, at: Sequence[Any], recurs: str) -> str:
     )
 
 
-def _interval(found: Forecast | FutureEstimate) -> str:
+def _interval(found: "Forecast | FutureEstimate") -> str:
     return f"{found.confidence:.0%} interval {found.low:.4f} to {found.high:.4f}"
 
 
-def periods_document(past: ValuesOverTime) -> list[dict[str, Any]]:
+def periods_document(past: "ValuesOverTime") -> list[dict[str, Any]]:
     """One record per period."""
     assert past.periods is not None, "values by period"
     columns: dict[str, Any] = {
@@ -179,7 +177,7 @@ def periods_document(past: ValuesOverTime) -> list[dict[str, Any]]:
 MARKS = {True: "✓", False: "✗", None: "?"}
 
 
-def bounds_view(found: ModelBounds) -> Group:
+def bounds_view(found: "ModelBounds") -> Group:
     """A summary, the bounds, their quantities, and the conditions of each."""
     vacuous, n_bounds = sum(bound.vacuous for bound in found.bounds), len(found.bounds)
     which = "All bounds are" if vacuous == n_bounds else f"{vacuous} of {n_bounds} bounds are"
@@ -194,7 +192,7 @@ def bounds_view(found: ModelBounds) -> Group:
     return spaced([summary, bounds, _quantities(found.quantities), *map(_conditions, found.bounds)])
 
 
-def _quantities(q: Quantities) -> Group:
+def _quantities(q: "Quantities") -> Group:
     low, high = q.reward_range
     rows = [
         ("T", f"{q.n_rounds:,}", "rounds in the training log"),
@@ -212,7 +210,7 @@ def _quantities(q: Quantities) -> Group:
     return table("Quantities", ("", "", ""), rows, n_text=3)
 
 
-def _conditions(bound: Bound) -> Group:
+def _conditions(bound: "Bound") -> Group:
     """What the bound amounts to, and its conditions, each with a mark."""
     value, most = bound_number(bound.corrected), bound_number(bound.total)
     flaw = f" Printed: {bound_number(bound.printed)} ({bound.printed_flaw})." if bound.printed_flaw else ""

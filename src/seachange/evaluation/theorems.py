@@ -1,11 +1,9 @@
 """The paper's theorems: each bound as printed, as it can be proved, and its conditions, evaluated for a model."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
@@ -103,7 +101,7 @@ class Bound:
             return "does not apply"
         return "applies" if all(condition.holds for condition in self.conditions) else "conditional"
 
-    def under(self, *conditions: Condition) -> Bound:
+    def under(self, *conditions: Condition) -> Self:
         """The bound with more conditions."""
         return replace(self, conditions=(*self.conditions, *conditions))
 
@@ -351,7 +349,7 @@ class ModelBounds:
 
 def model_bounds(
     log: BanditLog,
-    model: SwitchingModel,
+    model: "SwitchingModel",
     *,
     delta: float = 0.05,
     max_ratio: float | None = None,
@@ -426,7 +424,7 @@ def _least_change(log: BanditLog, labels: StateLabels) -> float:
     return float(np.abs(np.diff(means)).min())
 
 
-def _max_ratio(log: BanditLog, model: SwitchingModel, given: float | None) -> tuple[float, Condition]:
+def _max_ratio(log: BanditLog, model: "SwitchingModel", given: float | None) -> tuple[float, Condition]:
     """M, and the condition behind it."""
     if given is None and isinstance(model.learner, TabularLearner):
         given = model.learner.max_ratio
@@ -444,7 +442,7 @@ def _max_ratio(log: BanditLog, model: SwitchingModel, given: float | None) -> tu
 
 
 def _wrong_rounds(
-    model: SwitchingModel, here: StateLabels, delta: float, given: float | None
+    model: "SwitchingModel", here: StateLabels, delta: float, given: float | None
 ) -> tuple[float, Condition]:
     """ε, and where it comes from."""
     oracle, n = model.oracle, model.provenance.n_rounds
@@ -466,7 +464,7 @@ def _wrong_rounds(
 
 
 def _detector(
-    model: SwitchingModel, n_segments: int, shortest: int, change: float, delta: float
+    model: "SwitchingModel", n_segments: int, shortest: int, change: float, delta: float
 ) -> tuple[Bound, float, Condition]:
     """The detector's theorem, its window, and the corollary's condition that the detector has the required settings.
 
@@ -488,7 +486,7 @@ def _detector(
     return bound.under(Condition(rule, paper)), window, settings
 
 
-def _policy_class(log: BanditLog, model: SwitchingModel) -> PolicyClass:
+def _policy_class(log: BanditLog, model: "SwitchingModel") -> PolicyClass:
     policies, joint, n_states = list(model.policies), log.joint, model.n_states
     tables = [policy for policy in policies if isinstance(policy, TabularPolicy)]
     if len(tables) == n_states:
@@ -505,7 +503,7 @@ def _policy_class(log: BanditLog, model: SwitchingModel) -> PolicyClass:
     return softmax_class(n_coefs=joint.size, n_states=n_states, radius=radius, feature_gap=1.0, n_rounds=n)
 
 
-def _maximizes(model: SwitchingModel) -> Condition:
+def _maximizes(model: "SwitchingModel") -> Condition:
     learner, rule = model.learner, "the policies maximize the IPS estimate over their class"
     if isinstance(learner, TabularLearner):
         return Condition(rule, learner.objective == "ips" and learner.clip is None)

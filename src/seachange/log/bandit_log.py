@@ -3,8 +3,6 @@
 The columns of a log that is larger than memory are in temporary files, mapped into memory when read.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,7 +13,7 @@ from itertools import count
 from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
 from weakref import finalize
 
 import numpy as np
@@ -40,7 +38,7 @@ PROPENSITY_FIX = Fix(
 )
 PropensitySource = Literal["logged", "estimated", "unknown"]
 _OPTIONAL = ("logging_probs", "times", "sequences")  # per-round fields of a log outside its arrays
-_frame_readers: list[Callable[..., BanditLog]] = []  # reads tables for ``from_frame``: set by the layer above
+_frame_readers: list[Callable[..., "BanditLog"]] = []  # reads tables for ``from_frame``: set by the layer above
 
 
 @dataclass(eq=False)
@@ -76,7 +74,7 @@ class BanditLog:
     sequences: npt.NDArray[Any] | None = None
     dropped: tuple[tuple[str, int], ...] = ()  # rules that dropped rows broke, and how many rows
     disk: DiskFolder | None = None  # where the columns are, if on disk
-    features: FeatureSpec | None = None  # how raw columns became features; None if they were passed as arrays
+    features: "FeatureSpec | None" = None  # how raw columns became features; None if they were passed as arrays
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "arrays", LogArrays(*(_read_only(array) for array in self.arrays)))
@@ -102,7 +100,7 @@ class BanditLog:
         on_bad_rows: validation.OnBadRows = "raise",
         action_names: Sequence[str] | None = None,
         context_names: Sequence[str] | None = None,
-    ) -> BanditLog:
+    ) -> Self:
         """Validate arrays and copy them into a log.
 
         propensities     (n,): None if they were not logged; see ``estimate_propensities``
@@ -123,14 +121,14 @@ class BanditLog:
     @classmethod
     def from_frame(
         cls,
-        frame: IntoDataFrame,
+        frame: "IntoDataFrame",
         columns: Mapping[str, str | Sequence[str]] | None = None,
         *,
-        features: FeatureSpec | None = None,
+        features: "FeatureSpec | None" = None,
         action_names: Sequence[str] | None = None,
         missing_rewards: bool = False,
         on_bad_rows: validation.OnBadRows = "raise",
-    ) -> BanditLog:
+    ) -> "BanditLog":
         """Read a log from a pandas, polars or arrow table.
 
         ``columns`` maps roles to columns: ``{"action": "item_id", "reward": "click", "propensity": "pscore"}``, and
@@ -202,16 +200,16 @@ class BanditLog:
     def __len__(self) -> int:
         return len(self.arrays.actions)
 
-    def __getitem__(self, rounds: slice) -> BanditLog:
+    def __getitem__(self, rounds: slice) -> Self:
         require(isinstance(rounds, slice), f"slice a log by rounds, log[a:b]; got log[{rounds!r}].")
         require(rounds.step in (None, 1), f"a log keeps its time order, so slices have no step; got {rounds.step}.")
         return self._select(rounds)
 
-    def with_rewards(self, rewards: Floats) -> BanditLog:
+    def with_rewards(self, rewards: Floats) -> Self:
         """The same rounds with other rewards."""
         return replace(self, arrays=self.arrays._replace(rewards=np.ascontiguousarray(rewards, dtype=np.float64)))
 
-    def with_propensities(self, propensities: npt.ArrayLike, *, estimated: bool = False) -> BanditLog:
+    def with_propensities(self, propensities: npt.ArrayLike, *, estimated: bool = False) -> Self:
         """The same rounds with other propensities, (n,), or the whole logging distribution, (n, K)."""
         given = np.array(propensities, dtype=np.float64)
         shapes = (len(self),), (len(self), self.n_actions)
@@ -227,7 +225,7 @@ class BanditLog:
             propensity_source="estimated" if estimated else "logged",
         )
 
-    def take(self, rounds: Ints) -> BanditLog:
+    def take(self, rounds: Ints) -> "BanditLog":
         """The rounds with these indices, copied; if the log is on disk and has sequences, to disk."""
         if self.disk is None or self.sequences is None:
             return self._select(rounds)
@@ -241,12 +239,12 @@ class BanditLog:
         absent = {"rows": self.joint.kind == "none", "mask": not self.masked}
         return {name: array for name, array in columns.items() if array is not None and not absent.get(name)}
 
-    def _with_columns(self, columns: Mapping[str, Any], **changes: Any) -> BanditLog:
+    def _with_columns(self, columns: Mapping[str, Any], **changes: Any) -> Self:
         arrays = self.arrays._replace(**{name: columns[name] for name in LogArrays._fields if name in columns})
         changes |= {name: columns.get(name) for name in _OPTIONAL}
         return replace(self, arrays=arrays, **changes)
 
-    def _select(self, rounds: slice | Ints) -> BanditLog:
+    def _select(self, rounds: slice | Ints) -> Self:
         columns = {name: array[rounds] for name, array in self._columns().items()}
         if len(columns.get("mask", ())) and columns["mask"].all():
             columns["mask"] = np.ones((1, self.n_actions), dtype=bool)
@@ -261,7 +259,7 @@ class BanditLog:
         """A writable array, in memory or on disk like the log's own columns."""
         return np.empty(shape) if self.disk is None else self.disk.new_array(shape)
 
-    def split(self, share: float) -> tuple[BanditLog, BanditLog]:
+    def split(self, share: float) -> tuple[Self, Self]:
         """The first ``share`` of the rounds, and the rest."""
         require(0 < share < 1, f"share must be between 0 and 1; got {share}.")
         cut = round(share * len(self))
@@ -272,7 +270,7 @@ class BanditLog:
         require(rows >= 1, f"rows must be at least 1; got {rows}.")
         return [slice(start, min(start + rows, len(self))) for start in range(0, len(self), rows)]
 
-    def chunks(self, rows: int = CHUNK_ROWS) -> Iterator[BanditLog]:
+    def chunks(self, rows: int = CHUNK_ROWS) -> Iterator[Self]:
         """The log in slices of at most ``rows`` rounds."""
         return (self[rounds] for rounds in self.chunk_slices(rows))
 

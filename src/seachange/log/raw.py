@@ -6,8 +6,6 @@ A reader only reports what a file holds. ``seachange.log.features`` decides what
 ``seachange.log.validation`` whether the numbers make sense.
 """
 
-from __future__ import annotations
-
 import datetime as dt
 import json
 import re
@@ -17,7 +15,7 @@ from decimal import ROUND_HALF_UP, Decimal
 from functools import cached_property
 from itertools import pairwise
 from math import isfinite
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -75,10 +73,10 @@ class Pool:
         """(rows,) the place of each row in its round's list."""
         return np.arange(len(self.owners)) - self.offsets[:-1][self.owners]
 
-    def filter(self, kept: Bools) -> Pool:
+    def filter(self, kept: Bools) -> Self:
         """The lists of the rounds that are kept."""
         rows = np.repeat(kept, self.lengths)
-        return Pool(
+        return type(self)(
             np.concatenate([[0], np.cumsum(self.lengths[kept])]),
             _filtered(self.features, rows),
             None if self.names is None else self.names.filter(polars.Series(rows)),
@@ -105,16 +103,16 @@ class RawRounds:
     def __len__(self) -> int:
         return len(self.lines)
 
-    def filter(self, kept: Bools) -> RawRounds:
+    def filter(self, kept: Bools) -> Self:
         """The rounds that are kept, without the rejected lines."""
         columns = {word: getattr(self, word) for word in PER_ROUND}
         filtered: dict[str, Any] = {
             word: column if column is None else column.filter(polars.Series(kept)) for word, column in columns.items()
         }
         features, pool = _filtered(self.features, kept), None if self.pool is None else self.pool.filter(kept)
-        return RawRounds(self.source, self.lines[kept], features, pool=pool, **filtered)
+        return type(self)(self.source, self.lines[kept], features, pool=pool, **filtered)
 
-    def in_parts(self, rows: int) -> Iterator[RawRounds]:
+    def in_parts(self, rows: int) -> Iterator[Self]:
         """The rounds at most ``rows`` at a time; rejected lines go with the rounds before them."""
         if len(self) <= rows:
             yield from [self] if len(self) or self.rejected else []
@@ -130,7 +128,7 @@ def _filtered(features: polars.DataFrame, kept: Bools) -> polars.DataFrame:
     return features.filter(polars.Series(kept)) if features.width else polars.DataFrame(height=int(kept.sum()))
 
 
-def raw_rounds(log: BanditLog, start: int, lists: bool, prefixes: tuple[str, str] = ("", "")) -> RawRounds:
+def raw_rounds(log: "BanditLog", start: int, lists: bool, prefixes: tuple[str, str] = ("", "")) -> RawRounds:
     """A log as raw rounds, of which ``start`` come before the first; with ``lists``, each lists its actions.
 
     ``prefixes`` start the names of features that all actions share, and of those that each action has.
@@ -159,7 +157,7 @@ def raw_rounds(log: BanditLog, start: int, lists: bool, prefixes: tuple[str, str
     )
 
 
-def _frame(log: BanditLog, rows: Floats, prefix: str) -> polars.DataFrame:
+def _frame(log: "BanditLog", rows: Floats, prefix: str) -> polars.DataFrame:
     columns = {prefix + name: rows[:, i] for i, name in enumerate(log.context_names[: rows.shape[1]])}
     return polars.DataFrame(columns) if columns else polars.DataFrame(height=len(rows))
 

@@ -1,7 +1,5 @@
 """Diagnostics: how far the estimates can be trusted, and what theory guarantees."""
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 from seachange.analysis.formatting import bound_number, count_of

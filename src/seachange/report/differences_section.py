@@ -1,7 +1,5 @@
 """How the states differ: contrasts, mean rewards by action, expected stays, and the evidence for their number."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Ticks and SVG shapes of the report's figures."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any

@@ -1,7 +1,5 @@
 """What every section of the report shares: its record, number and text formats, and which rounds values are from."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Value over time: switching, the best single policy and the log by period, and a forecast."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

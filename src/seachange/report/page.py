@@ -4,8 +4,6 @@ To add a section, write a module with a ``Section`` and list it in ``SECTIONS``.
 ``tests/contracts/test_report_sections.py``.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """What each policy does: how often it takes each action, and which features it responds to."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

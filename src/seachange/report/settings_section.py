@@ -1,7 +1,5 @@
 """Settings: how the model was made, on what, with which versions and commands."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from seachange.analysis.report_content import ReportContent

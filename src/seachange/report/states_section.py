@@ -1,7 +1,5 @@
 """States over time: segments, probabilities, mean rewards and changes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

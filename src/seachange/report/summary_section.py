@@ -1,7 +1,5 @@
 """Summary: what switching would earn, compared with the logging policy and the best single policy."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

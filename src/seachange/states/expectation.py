@@ -5,14 +5,12 @@ time). If chains extend over several sections, a forward pass stores the belief 
 recomputes each section from there. Short chains are run in batches instead.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial, reduce
 from itertools import groupby
 from operator import add
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -69,7 +67,7 @@ class Chain:
     tile_rows: int | None = None  # None: by the length of the chains
     tiles_per_section: int = TILES_PER_SECTION
     _blocks: dict[int, tuple[Floats, Bools]] = field(default_factory=dict, init=False)
-    _short: dict[int, ShortChains] = field(default_factory=dict, init=False)
+    _short: dict[int, "ShortChains"] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         require_rounds(self.log, "a hidden Markov model")
@@ -104,7 +102,7 @@ class Chain:
         low, high = np.searchsorted(self.firsts, (rounds.start, rounds.stop))
         return np.asarray(self.firsts[low:high] - rounds.start)
 
-    def short_chains(self, tile: slice) -> ShortChains:
+    def short_chains(self, tile: slice) -> "ShortChains":
         """The short chains of a tile."""
         if tile.start not in self._short:
             n = tile.stop - tile.start
@@ -155,7 +153,7 @@ class ShortChains(NamedTuple):
     subtractable: Bools  # (m,) whether the sums can be used
 
     @classmethod
-    def of(cls, firsts: Ints, n: int) -> ShortChains:
+    def of(cls, firsts: Ints, n: int) -> Self:
         """Consecutive chains that start at ``firsts``; the last one ends at ``n``."""
         lengths = np.diff(firsts, append=n)
         order = np.argsort(-lengths, kind="stable")
@@ -166,7 +164,7 @@ class ShortChains(NamedTuple):
             widths[group, : own[0]] = np.searchsorted(-own, -np.arange(own[0]))
         return cls(firsts[order], widths, np.empty((n_groups, 0)), np.zeros(n_groups, dtype=bool))
 
-    def with_sums(self, arrays: LogArrays) -> ShortChains:
+    def with_sums(self, arrays: LogArrays) -> Self:
         """The same with unweighted sums."""
         heads = [self.firsts[group * LANES :] for group in range(len(self.widths))]
         rounds = [
@@ -198,10 +196,10 @@ class Expectation:
     moments: Floats  # (L, B, D) Σ_t Q_t(z) s f
     totals: Floats  # (L, 2) Σ_t Q_t(z) [r², 1]
 
-    def __add__(self, other: Expectation) -> Expectation:
+    def __add__(self, other: Self) -> Self:
         """The statistics of both."""
         pairs = zip(vars(self).values(), vars(other).values(), strict=True)
-        return Expectation(*(mine + theirs for mine, theirs in pairs))
+        return type(self)(*(mine + theirs for mine, theirs in pairs))
 
 
 class Workspace(NamedTuple):
@@ -213,21 +211,21 @@ class Workspace(NamedTuple):
     scores: Floats  # (rows, L) for clicks, else (0, L)
 
     @classmethod
-    def for_chain(cls, chain: Chain, model: SwitchingRegression) -> Workspace:
+    def for_chain(cls, chain: Chain, model: "SwitchingRegression") -> Self:
         """Buffers for the longest section of ``chain``."""
         sections, n_states = (section.rounds for span in chain.spans for section in span), model.n_states
         rows = max(section.stop - section.start for section in sections)
         scores = np.empty((rows if model.rewards == "bernoulli" else 0, n_states))
         return cls(np.empty((rows, n_states)), np.empty((rows, n_states)), np.empty(rows), scores)
 
-    def part(self, section: Section, rounds: slice) -> Workspace:
+    def part(self, section: Section, rounds: slice) -> Self:
         """Views for ``rounds`` of ``section``."""
         offsets = slice(rounds.start - section.rounds.start, rounds.stop - section.rounds.start)
-        return Workspace(*(array[offsets] for array in self))
+        return type(self)(*(array[offsets] for array in self))
 
 
 def expectation(
-    model: SwitchingRegression,
+    model: "SwitchingRegression",
     chain: Chain,
     posteriors: Floats | LikeliestStates | None = None,
     workspace: Workspace | None = None,
@@ -241,7 +239,7 @@ def expectation(
     return reduce(add, map(e_step.over, chain.spans))
 
 
-def emit(model: SwitchingRegression, arrays: LogArrays, buffers: Workspace) -> float:
+def emit(model: "SwitchingRegression", arrays: LogArrays, buffers: Workspace) -> float:
     """Write the evidence of these rounds to ``buffers``; return the sum of the log factors left out."""
     data = arrays.rows, arrays.actions, arrays.rewards
     return float(evidences(*data, model.reward_coefs, model.noise_variances, buffers.evidence, buffers.scores))
@@ -249,7 +247,7 @@ def emit(model: SwitchingRegression, arrays: LogArrays, buffers: Workspace) -> f
 
 @dataclass(frozen=True)
 class _EStep:
-    model: SwitchingRegression
+    model: "SwitchingRegression"
     chain: Chain
     workspace: Workspace
     posteriors: Floats | LikeliestStates | None
