@@ -247,6 +247,57 @@ def test_one_reward_that_never_comes_is_forgotten(deployers):
 
 
 @every_deployer
+@pytest.mark.parametrize("short", ["contexts", "mean_rewards", "rewards", "uniforms", "action_mask", "actions"])
+def test_a_run_whose_arrays_differ_in_length_is_refused(deployers, name, kind, short):
+    """Kernels do not check; longer uniforms crashed the process."""
+    deployer, n = deployers[name, kind], 6
+    arrays = {"contexts": contexts_of(kind, n, 8), "uniforms": np.linspace(0, 0.9, n)}
+    arrays |= {"mean_rewards": np.ones((n, 3)), "rewards": np.ones((n, 3)), "action_mask": np.ones((n, 3), dtype=bool)}
+    deployer.run(deployer.init(), **arrays)
+    changed = {name: arrays[name][:, :2] for name in ("mean_rewards", "rewards", "action_mask")}
+    changed = changed if short == "actions" else {short: arrays[short][: n - 1]}
+    with pytest.raises(SeachangeError):
+        deployer.run(deployer.init(), **(arrays | changed))
+
+
+@pytest.mark.parametrize("uniform", ["a", None, 1j, np.array([0.1, 0.2]), -0.1, 1.0, np.nan])
+def test_a_uniform_that_is_not_a_number_is_refused(deployers, uniform):
+    deployer = deployers["exp4s", "none"]
+    with pytest.raises(ParameterError, match="uniform"):
+        deployer.act(deployer.init(), None, uniform)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("rounds", -5), ("belief", [0.5, 0.5]), ("belief", np.array(["a", "b"], dtype=object)), ("anchor", None),
+        ("evidences", np.ones((0, 2), dtype=np.float32)), ("waiting", []),
+    ],
+)  # fmt: skip
+def test_a_state_made_by_hand_is_refused_if_kernels_cannot_take_it(deployers, field, value):
+    deployer = deployers["exp4s", "none"]
+    with pytest.raises(ParameterError, match="damaged"):
+        deployer.act(replace(deployer.init(), **{field: value}), None, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("propensity", "a"), ("propensity", None), ("by_state", np.ones((2, 1))), ("by_state", None), ("round", 0.5)],
+)
+def test_a_decision_made_by_hand_is_refused_if_kernels_cannot_take_it(deployers, field, value):
+    deployer = deployers["exp4s", "none"]
+    decision = replace(deployer.act(deployer.init(), None, 0.5), **{field: value})
+    with pytest.raises(ParameterError, match="damaged"):
+        deployer.update(deployer.init(), decision, 1.0)
+
+
+def test_a_reward_beyond_doubles_is_refused(deployers):
+    deployer = deployers["exp4s", "none"]
+    with pytest.raises(ParameterError, match="finite"):
+        deployer.update(deployer.init(), deployer.act(deployer.init(), None, 0.5), 10**400)
+
+
+@every_deployer
 def test_rewards_beyond_all_measure_leave_probabilities(deployers, name, kind):
     """In a rollout and step by step alike."""
     deployer, n = deployers[name, kind], 6

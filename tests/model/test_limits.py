@@ -12,11 +12,13 @@ import zipfile
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 
 import seachange as sc
 from model.worlds import N, learned, load_failing, npy, two_worlds, with_manifest, write_zip
 from seachange import model_file
+from seachange.analysis.comparison import holdout_of
 
 MEMORY, SECONDS = 2 << 30, 60
 # Loads a file and uses the model. Prints how that ended and the peak memory in MB.
@@ -150,6 +152,47 @@ def test_a_model_of_very_many_rounds_is_loaded_without_a_label_per_round(tmp_pat
     known = sc.KnownStates(labels)
     with pytest.raises(sc.SeachangeError, match="one entry"):
         known.predict(two_worlds())
+
+
+@pytest.mark.parametrize(
+    "feature",
+    [
+        {"type": "hashed", "column": "a" * 40_000, "buckets": 65_536},
+        {"type": "category", "column": "a" * 20_000, "values": ["x"] * 65_535},
+    ],
+)
+def test_names_longer_than_the_file_are_refused_before_they_are_made(tmp_path, feature):
+    """A file of 5 kB took 2.7 GB."""
+    path, n = tmp_path / "good.seachange", 65_536
+    frame = pl.DataFrame(
+        {"action": [0, 1] * 40, "reward": [0, 1] * 40, "propensity": [0.5] * 80, "x": [1.5, 2.5, 2.5, 1.5] * 20}
+    )
+    sc.learn(sc.BanditLog.from_frame(frame), oracle="none", objective="dm").save(path)
+    bad = with_manifest(content_of(path), "features", "shared", value=[feature])
+    bad = with_manifest(bad, "provenance", "context_names", value=[""] * n)
+    bad = write_zip(tmp_path / "bad.seachange", with_manifest(bad, "provenance", "joint", "n_features", value=n))
+    ended, peak = use_limited(bad)
+    assert ended == "ModelFileError"
+    assert peak < 400
+    assert "features must make the contexts" in load_failing(bad)
+
+
+def test_a_report_learns_no_longer_than_usual(tmp_path, content):
+    """Ten million restarts kept it busy for hours."""
+    bad = with_manifest(content, "oracle", "params", "restarts", value=10**7)
+    bad = with_manifest(bad, "oracle", "params", "workers", value=10**6)
+    model = sc.load(write_zip(tmp_path / "bad.seachange", bad))
+    assert holdout_of(two_worlds(), model).kind == "held out"
+
+
+def test_known_states_of_another_log_are_not_expanded(tmp_path):
+    """2^28 rounds took 2.5 GB."""
+    path = tmp_path / "good.seachange"
+    learned(oracle="known").save(path)
+    huge = with_manifest(content_of(path), "provenance", "n_rounds", value=2**40)
+    model = sc.load(write_zip(tmp_path / "huge.seachange", huge))
+    with pytest.raises(sc.SeachangeError, match="1,099,511,627,776 rounds"):
+        holdout_of(two_worlds(), model)
 
 
 def test_more_rounds_than_any_log_has_are_refused(tmp_path, content):

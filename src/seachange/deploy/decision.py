@@ -107,7 +107,8 @@ class DeploymentState(Snapshot):
     def _rules(self) -> Any:
         yield "belief must be a vector of numbers", _vector(self.belief) and len(self.belief) > 0
         yield "rounds must be a whole number from 0 on", _whole(self.rounds, MOST_ROUNDS)
-        yield "belief must sum to 1, and all arrays must have its length", self.fits(len(self.belief))
+        rule = "belief must sum to 1, waiting must hold flags, and all arrays must have the same length"
+        yield rule, self.fits(len(self.belief))
         yield "no more rounds can be kept than have passed", len(self.waiting) <= self.rounds
         yield "anchor must sum to 1", is_distribution(self.anchor)
         yield "evidence must be finite and not negative", all(is_evidence(each) for each in self.evidences)
