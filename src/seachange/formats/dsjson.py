@@ -131,7 +131,7 @@ class _BadLineError(Exception):
     """A line that is rejected; the argument is the reason."""
 
 
-def _decoded(batch: LineBatch, dtypes: Mapping[str, Any]) -> _Decoded:
+def _decoded(batch: LineBatch, dtypes: Mapping[str, Any], labels_only: bool = False) -> _Decoded:
     """Decode a batch: with polars where ``dtypes`` has all keys of a line, otherwise line by line."""
     fast, frame = read_records(batch.text, dtypes, strict=True)
     if len(fast):
@@ -156,13 +156,15 @@ def _decoded(batch: LineBatch, dtypes: Mapping[str, Any]) -> _Decoded:
             reasons.texts[k] = str(error)
             continue
         n_items[k] = len(of_items)
+        if len(documents) < LESSONS:
+            documents[k] = document
+        if labels_only:
+            continue
         shared.add(k, features)
         for place, item in enumerate(of_items):
             items.add(len(item_lines), item)
             item_lines.append(k)
             item_places.append(place)
-        if len(documents) < LESSONS:
-            documents[k] = document
     schema = {"line": polars.Int64(), **_label_dtypes()}
     labels = polars.DataFrame({key: polars.Series([row[key] for row in rows], dtype=schema[key]) for key in schema})
     places = np.searchsorted(lines, fast)
@@ -389,7 +391,7 @@ class _Rounds:
     def study(self, batch: LineBatch) -> None:
         """Learn the keys of the first lines."""
         lines = batch.lines[:SAMPLE]
-        sample = _decoded(batch._replace(n_lines=len(lines), text=b"\n".join(lines)), {})
+        sample = _decoded(batch._replace(n_lines=len(lines), text=b"\n".join(lines)), {}, labels_only=True)
         _checked(sample)
         self._learn(sample)
 

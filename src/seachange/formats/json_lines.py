@@ -214,7 +214,7 @@ def object_of(line: bytes, constants: Mapping[str, Any] = CONSTANTS) -> dict[str
     """Return the object in a line; a ValueError with the reason if there is none, or several ways to read it."""
     nested = line.count(b"{") + line.count(b"[") > MAX_DEPTH
     with suppress(ValueError, RecursionError):
-        quick = msgspec.json.decode(line)
+        quick: dict[str, Any] = msgspec.json.decode(line)
         # With as many colons as keys, no key can be there twice, nor in an object within.
         flat = type(quick) is dict and not nested and len(quick) == line.count(b":")
         if flat and not _too_large(quick.values()):
