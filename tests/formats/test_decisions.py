@@ -170,12 +170,12 @@ BROKEN = {
     "the line is neither a decision nor a reward: Object contains unknown field `contexts`": decision("z", contexts={}),
     "features and probs need a list of actions": decision("z", probs=[1.0]),
     "some decisions have a list of actions and others have none": decision("z", actions=["red"]),
-    "objects and lists are nested more than 64 deep": '{"decision": "z", "context": '
+    "objects and lists are nested more than 32 deep": '{"decision": "z", "context": '
     + '{"x": ' * 70
     + "1"
     + "}" * 70
     + "}\n",
-    "objects and lists are nested more than 64": '{"decision": "z", "context": ' + '{"x": ' * 100_000 + "\n",
+    "objects and lists are nested more than 32": '{"decision": "z", "context": ' + '{"x": ' * 100_000 + "\n",
     "the time is not in the years 1 to 9999": decision("z", time="9999-12-31T23:59:59-10:00"),
 }
 

@@ -115,7 +115,7 @@ def test_what_could_not_be_read_again_is_refused(tmp_path):
         nested = 1
         for _ in range(2_000):
             nested = [nested]
-        with pytest.raises(LogError, match="nested more than 64 deep"):
+        with pytest.raises(LogError, match="nested more than 32 deep"):
             log.decision({"x": nested}, "red", 1.0, NOON, "a")
     assert (tmp_path / "log").read_bytes() == b""
 

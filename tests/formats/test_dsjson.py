@@ -191,8 +191,8 @@ BROKEN = {
     "deduplicated": changed(c=context({"__aid": 1}, {"__aid": 2}, {"__aid": 3})),
     "x is a list within a list": changed(c=context({}, {}, {}, x=[[1]])),
     "a string has half of a surrogate pair": json.dumps(LINE).replace("Oslo", "\\ud800"),
-    "nested more than 64 deep": json.dumps(LINE).replace('"hour": 10', '"hour": ' + '{"x": ' * 70 + "1" + "}" * 70),
-    "nested too deeply": json.dumps(LINE).replace('"m": "a/b"', '"m": ' + "[" * 100_000 + "]" * 100_000),
+    "nested more than 32 deep": json.dumps(LINE).replace('"hour": 10', '"hour": ' + '{"x": ' * 70 + "1" + "}" * 70),
+    "nested more than 32": json.dumps(LINE).replace('"m": "a/b"', '"m": ' + "[" * 100_000 + "]" * 100_000),
 }  # fmt: skip
 
 

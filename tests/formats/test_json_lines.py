@@ -74,7 +74,7 @@ def test_a_field_that_is_not_there_is_missing(lines):
         (b'{"action":"\xff","reward":0}', "not UTF-8"),
         ('{"action":"b","reward":"won"}', "the reward 'won' is not a number"),
         ('{"action":"b","reward":[1]}', "is not a number"),
-        ("[" * 100_000, "nested too deeply"),
+        ("[" * 100_000, "nested more than 32 deep"),
     ],
 )
 def test_a_line_that_holds_no_round_is_rejected_by_its_number(lines, text, reason):

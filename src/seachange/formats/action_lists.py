@@ -294,13 +294,17 @@ class FeatureColumns:
         """Warn if there were too many features."""
         name = self.shared.left_out or self.items.left_out
         if name is not None:
-            warnings.warn(
-                f"{source!r} has more than {MAX_COLUMNS:,} features; {name!r} and others after the first "
-                f"{MAX_COLUMNS:,} are left out. If feature names hold values such as words or identifiers, log them as "
-                "text or as a list.",
-                SeachangeWarning,
-                stacklevel=4,
-            )
+            too_many_names("features", MAX_COLUMNS, name, source)
+
+
+def too_many_names(what: str, most: int, left_out: str, source: str) -> None:
+    """Warn that names beyond a limit are left out."""
+    warnings.warn(
+        f"{source!r} has more than {most:,} {what}; {left_out!r} and others after the first {most:,} are left out. If "
+        f"names of {what} hold values such as words or identifiers, log them as text or as a list.",
+        SeachangeWarning,
+        stacklevel=5,
+    )
 
 
 def _filtered(features: Features, kept: Bools) -> Features:

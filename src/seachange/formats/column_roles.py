@@ -68,12 +68,14 @@ def find_roles(available: Sequence[str], columns: Columns, fields: Callable[[], 
             raise LogError(f"columns takes {', '.join(known)}; it has no {role!r}.{did_you_mean(role, known)}")
     contexts = context_columns(columns)
     named = {role: str(columns[role]) for role in USUAL_NAMES if role in columns}
+    known_names = {*available}
     for name in (*(contexts or ()), *named.values()):
-        if name not in available:
+        if name not in known_names:
             raise LogError(
                 f"the table has no column {name!r}; it has {listed(available)}.{did_you_mean(name, available)}"
             )
-    free = [name for name in available if name not in {*named.values(), *(contexts or ())}]
+    taken = {*named.values(), *(contexts or ())}
+    free = [name for name in available if name not in taken]
     found = {role: name for role in USUAL_NAMES if role not in named and (name := _usual(role, free)) is not None}
     chosen = named | found
     if missing := [role for role in REQUIRED if role not in chosen]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 import re
 import sys
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -299,8 +300,9 @@ def _header(path: Path) -> Header:
             f"{where} has one column, or the quotes in its first line do not match. The first line of a table names "
             "the columns, separated by commas, tabs, semicolons or bars."
         )
-    if twice := [name for name in names if names.count(name) > 1]:
-        raise LogError(f"the columns of {where} must have different names; {twice[0]!r} occurs twice.")
+    name, count = Counter(names).most_common(1)[0]
+    if count > 1:
+        raise LogError(f"the columns of {where} must have different names; {name!r} occurs twice.")
     if all(re.match(NUMBER, name) for name in names):
         raise LogError(f"the first line of {where} should name the columns; it has numbers: {', '.join(names[:5])}.")
     return Header(names, separator, skipped + 1)

@@ -34,16 +34,14 @@ from seachange.formats.action_lists import MAX_LINES, line_batches
 from seachange.formats.column_roles import Columns
 from seachange.formats.sources import SHOWN, Paths, TextLog, shown
 from seachange.formats.table import UnusedValues
-from seachange.formats.value_types import Mismatch, Shape, frame_of
+from seachange.formats.value_types import MAX_DEPTH, TOO_DEEP, Mismatch, Shape, frame_of, too_deep
 from seachange.log.features import FeatureSpec
 from seachange.log.raw import PART_ROWS, Pool, RawRounds, Rejected
 from seachange.protocols import Ints
 
 NEAR = 1 << 16
-MAX_DEPTH = 64
 COLUMNS = {name: name for name in ("action", "reward", "propensity", "time")}
 # Rules that a line may break.
-TOO_DEEP = f"objects and lists are nested more than {MAX_DEPTH} deep"
 SECOND_REWARD = "the decision already has a reward"
 NO_DECISION = "there is no decision with this id"
 
@@ -167,7 +165,7 @@ class DecisionLog:
         self.close()
 
     def _write(self, line: DecisionLine) -> None:
-        if rule := broken_rule(line) or (TOO_DEEP if _too_deep([line.context, line.features]) else None):
+        if rule := broken_rule(line) or (TOO_DEEP if too_deep([line.context, line.features]) else None):
             raise LogError(f"cannot write decision {line.decision!r}: {rule}.")
         try:
             self._append(msgspec.json.encode(line, enc_hook=_plain) + b"\n")
@@ -205,13 +203,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, np.generic | np.ndarray):
         return value.tolist()
     raise TypeError(f"{type(value).__name__} has no JSON form")
-
-
-def _too_deep(value: Any, depth: int = MAX_DEPTH) -> bool:
-    if not isinstance(value, dict | list):
-        return False
-    inner = value.values() if isinstance(value, dict) else value
-    return depth == 0 or any(_too_deep(each, depth - 1) for each in inner)
 
 
 # Reading
@@ -404,7 +395,7 @@ def _parsed(text: bytes) -> DecisionLine | str:
         return TOO_DEEP
     except OverflowError:
         return "the time is not in the years 1 to 9999"
-    if text.count(b"{") + text.count(b"[") > MAX_DEPTH and _too_deep([line.context, line.features]):
+    if text.count(b"{") + text.count(b"[") > MAX_DEPTH and too_deep([line.context, line.features]):
         return TOO_DEEP
     return broken_rule(line) or line
 

@@ -31,6 +31,7 @@ import polars
 from seachange.engine import made_ahead
 from seachange.errors import LogError, SeachangeWarning
 from seachange.formats.action_lists import (
+    MAX_COLUMNS,
     TAG,
     FeatureColumns,
     FeatureList,
@@ -44,6 +45,7 @@ from seachange.formats.action_lists import (
 )
 from seachange.formats.json_lines import LESSONS, RARE, object_of, read_records
 from seachange.formats.sources import TextLog
+from seachange.formats.value_types import Room
 from seachange.formats.value_types import Shape as JsonShape
 from seachange.log.bandit_log import BanditLog
 from seachange.log.raw import PART_ROWS, Pool, RawRounds, raw_rounds, text_of
@@ -58,15 +60,14 @@ TEXTS = ("Timestamp", "EventId")
 LISTS = ("a", "p", "_p")
 OBSERVATION = "RewardValue"
 FEATURES, ITEMS, WORDS = "c", "_multi", "_text"
-MAX_DEPTH = 64
 SAMPLE = 256  # lines that teach polars the keys of a log
+MAX_KEYS = 4 * MAX_COLUMNS  # that polars reads; lines with others are parsed one by one
 # Writers round probabilities to single precision or to a few digits.
 SUM_TOLERANCE = 1e-4
 ROUNDING = 1e-7  # sums that are further off are normalized
 STATED_TOLERANCE = 1e-5
 TIME = r"^([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-5][0-9])(\.[0-9]+)?(Z|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])?$"
 YEARS_1_TO_9999 = -62_135_596_800_000_000, 253_402_300_799_999_999  # in microseconds since 1970
-TOO_DEEP = f"objects and lists are nested more than {MAX_DEPTH} deep"
 NESTED_LISTS = "{name} is a list within a list"
 NOT_NUMBER = "{key} is not a number"
 NOT_FLAG = "{key} is neither true nor false"
@@ -130,7 +131,7 @@ class _BadLineError(Exception):
     """A line that is rejected; the argument is the reason."""
 
 
-def _decoded(batch: LineBatch, dtypes: Mapping[str, Any]) -> _Decoded:
+def _decoded(batch: LineBatch, dtypes: Mapping[str, Any], labels_only: bool = False) -> _Decoded:
     """Decode a batch: with polars where ``dtypes`` has all keys of a line, otherwise line by line."""
     fast, frame = read_records(batch.text, dtypes, strict=True)
     if len(fast):
@@ -155,13 +156,15 @@ def _decoded(batch: LineBatch, dtypes: Mapping[str, Any]) -> _Decoded:
             reasons.texts[k] = str(error)
             continue
         n_items[k] = len(of_items)
+        if len(documents) < LESSONS:
+            documents[k] = document
+        if labels_only:
+            continue
         shared.add(k, features)
         for place, item in enumerate(of_items):
             items.add(len(item_lines), item)
             item_lines.append(k)
             item_places.append(place)
-        if len(documents) < LESSONS:
-            documents[k] = document
     schema = {"line": polars.Int64(), **_label_dtypes()}
     labels = polars.DataFrame({key: polars.Series([row[key] for row in rows], dtype=schema[key]) for key in schema})
     places = np.searchsorted(lines, fast)
@@ -222,7 +225,7 @@ class _Schema:
 
     def __init__(self) -> None:
         self.dtypes: dict[str, Any] = {}
-        self._lines = JsonShape()
+        self._lines = JsonShape(Room(MAX_KEYS))
 
     def learn(self, documents: Iterable[dict[str, Any]], columns: FeatureColumns) -> None:
         """Add the keys of some lines."""
@@ -243,26 +246,24 @@ class _KeyTypes:
     def __init__(self, known: Mapping[str, Shape] | None) -> None:
         self._known, self._names = known, set[str]()
 
-    def fields(self, shape: JsonShape, prefix: str | None, depth: int = 0) -> dict[str, Any]:
+    def fields(self, shape: JsonShape, prefix: str | None) -> dict[str, Any]:
         """The types of the fields of an object; without a prefix they are not features. Rare keys are left out."""
         least, found = shape.counts.get("object", 0) / RARE, {}
         for key, each in shape.fields.items():
             name = None if prefix is None or not _may_be_feature(key) else prefix + key
-            if not 0 < sum(each.counts.values()) < least and (dtype := self._dtype(each, name, depth)) is not None:
+            if not 0 < sum(each.counts.values()) < least and (dtype := self._dtype(each, name)) is not None:
                 found[key] = dtype
         return found
 
-    def _dtype(self, shape: JsonShape, name: str | None, depth: int) -> Any:
+    def _dtype(self, shape: JsonShape, name: str | None) -> Any:
         """The type of a key; None if polars cannot read all of its values."""
         kinds, entries = {*shape.counts}, {*shape.entries.counts} if shape.entries else set()
-        if depth > MAX_DEPTH:
-            return None
         if not kinds:
             return polars.Null()
         if kinds == {"object"}:
-            return polars.Struct(self.fields(shape, None if name is None else _prefix(name), depth + 1))
+            return polars.Struct(self.fields(shape, None if name is None else _prefix(name)))
         if name is None and kinds == {"list"}:
-            inner = self._dtype(shape.entries or JsonShape(), None, depth + 1)
+            inner = self._dtype(shape.entries or JsonShape(), None)
             return None if inner is None else polars.List(inner)
         is_list, scalars = bool(entries), (kinds | entries) - {"list"}
         if "object" in scalars or "list" in entries or name in self._names:
@@ -294,10 +295,10 @@ def _features_of(document: dict[str, Any]) -> tuple[list[Any], list[list[Any]]]:
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
         raise _BadLineError("c._multi is not a list of objects")
     shared: list[Any] = []
-    _leaves({key: value for key, value in context.items() if key != ITEMS}, "", 2, shared)
+    _leaves({key: value for key, value in context.items() if key != ITEMS}, "", shared)
     of_items: list[list[Any]] = [[] for _ in items]
     for item, found in zip(items, of_items, strict=True):
-        _leaves(item, "", 4, found)
+        _leaves(item, "", found)
     return shared, of_items
 
 
@@ -333,10 +334,8 @@ def _as_number(value: Any, key: str) -> float | None:
     raise _BadLineError(NOT_NUMBER.format(key=key))
 
 
-def _leaves(value: Any, name: str, depth: int, found: list[tuple[str, Any, bool]], in_list: bool = False) -> None:
+def _leaves(value: Any, name: str, found: list[tuple[str, Any, bool]], in_list: bool = False) -> None:
     """Add the features below an object or a list: name, value, whether it is in a list."""
-    if depth > MAX_DEPTH:
-        raise _BadLineError(TOO_DEEP)
     if in_list:
         pairs = ((name, inner) for inner in value)
     else:
@@ -345,11 +344,11 @@ def _leaves(value: Any, name: str, depth: int, found: list[tuple[str, Any, bool]
     for path, inner in pairs:
         kind = type(inner)
         if kind is dict:
-            _leaves(inner, path, depth + 1, found)
+            _leaves(inner, path, found)
         elif kind is list:
             if in_list:
                 raise _BadLineError(NESTED_LISTS.format(name=path))
-            _leaves(inner, path, depth + 1, found, in_list=True)
+            _leaves(inner, path, found, in_list=True)
         elif inner is not None and path.endswith(WORDS) and _is_words(path):
             found += [(path, word, True) for word in text_of(inner).replace("\t", " ").split(" ") if word]
         elif inner is not None:
@@ -392,7 +391,7 @@ class _Rounds:
     def study(self, batch: LineBatch) -> None:
         """Learn the keys of the first lines."""
         lines = batch.lines[:SAMPLE]
-        sample = _decoded(batch._replace(n_lines=len(lines), text=b"\n".join(lines)), {})
+        sample = _decoded(batch._replace(n_lines=len(lines), text=b"\n".join(lines)), {}, labels_only=True)
         _checked(sample)
         self._learn(sample)
 

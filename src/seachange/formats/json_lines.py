@@ -26,12 +26,15 @@ import polars
 
 from seachange.engine import made_ahead
 from seachange.errors import LogError, SeachangeWarning
-from seachange.formats.action_lists import LineBatch, line_batches
+from seachange.formats.action_lists import LineBatch, line_batches, too_many_names
 from seachange.formats.nested_fields import fields_in, fields_of, lifted, lifting, lowered, paths_to
 from seachange.formats.sources import BLOCK_LINES, BYTE_ORDER_MARK, NOT_UTF8, blocks_of, head_of, is_utf8, shown
 from seachange.formats.table import FEW_ROWS, HEAD_ROWS, USES, TableBlock, TableLog
 from seachange.formats.value_types import (
+    MAX_DEPTH,
+    TOO_DEEP,
     Mismatch,
+    Room,
     Shape,
     TextType,
     Use,
@@ -39,6 +42,7 @@ from seachange.formats.value_types import (
     json_column,
     json_texts,
     shape_of,
+    too_deep,
 )
 from seachange.log.raw import Rejected
 from seachange.protocols import Ints
@@ -47,7 +51,6 @@ INVALID = "the line is not valid JSON: {error} at character {place}"
 NOT_JSON = "the line is not valid JSON: {constant}"
 NOT_OBJECT = "the line is not a JSON object"
 DUPLICATE_KEY = "an object has the key {key!r} twice"
-TOO_DEEP = "objects and lists are nested too deeply"
 TOO_LARGE = "a number is too large for a double"
 SURROGATE = "a string has half of a surrogate pair"
 # Constants that Python writes, although they are not JSON.
@@ -65,6 +68,12 @@ FLAG, MANY = 1 << 23, 1 << 40
 CHUNK_BYTES, FLAT_CHUNK_BYTES = 1 << 19, 1 << 21
 # Of each batch, lines that teach the reader new keys; one line in RARE must have a key.
 LESSONS, RARE = 1000, 1024
+# Fields, nested ones included: of the table, and more that are learned later to read lines that have them quickly.
+MAX_FIELDS, LATER_FIELDS = 10_000, 1000
+# Values of all fields, most of them missing, that are held at once: of the first lines, and of a batch.
+HEAD_VALUES, BATCH_VALUES = 1 << 22, 1 << 24
+# A table with more values than this must have at least a byte of text for every few of them.
+MAX_VALUES, VALUES_PER_BYTE = 1 << 25, 10
 
 
 class _Anything(msgspec.Struct, gc=False):
@@ -203,10 +212,12 @@ def _values_within(column: polars.Series) -> Any:
 
 def object_of(line: bytes, constants: Mapping[str, Any] = CONSTANTS) -> dict[str, Any]:
     """Return the object in a line; a ValueError with the reason if there is none, or several ways to read it."""
+    nested = line.count(b"{") + line.count(b"[") > MAX_DEPTH
     with suppress(ValueError, RecursionError):
-        quick = msgspec.json.decode(line)
+        quick: dict[str, Any] = msgspec.json.decode(line)
         # With as many colons as keys, no key can be there twice, nor in an object within.
-        if type(quick) is dict and len(quick) == line.count(b":") and not _too_large(quick.values()):
+        flat = type(quick) is dict and not nested and len(quick) == line.count(b":")
+        if flat and not _too_large(quick.values()):
             return quick
     try:
         text = line.decode()
@@ -222,6 +233,8 @@ def object_of(line: bytes, constants: Mapping[str, Any] = CONSTANTS) -> dict[str
 
     try:
         value = json.loads(text, object_pairs_hook=_each_once, parse_constant=constant)
+        if nested and too_deep(value):
+            raise _BadValueError(TOO_DEEP)
         if "\\u" in text:
             json.dumps(value, ensure_ascii=False).encode()
     except json.JSONDecodeError as error:
@@ -282,12 +295,15 @@ class JsonLinesLog(TableLog):
             self._rows += islice(_first_rows(path), FEW_ROWS if self._rows else HEAD_ROWS)
         if not self._rows:
             raise LogError(f"{str(self.paths[0])!r} has no line with a JSON object.")
-        self._shape = shape_of(self._rows)
+        self._shape = shape_of(self._rows, room := Room(MAX_FIELDS))
+        self._full = bool(room.left_out)
+        if self._full:
+            too_many_names("fields", MAX_FIELDS, room.left_out, self.paths[0].name)
         names = self._shape.fields
         if nested := self._nested(names):
             self._paths = paths_to(nested, [self._likely_types()])
             self._rows = [lifted(row, self._paths) for row in self._rows]
-            names = shape_of(self._rows).fields
+            names = shape_of(self._rows, Room(MAX_FIELDS)).fields
         return list(names)
 
     def _fields(self) -> list[str]:
@@ -301,12 +317,13 @@ class JsonLinesLog(TableLog):
     def _head(self) -> polars.DataFrame:
         rows, self._rows = self._rows, []
         uses = {name: USES.get(role, "feature") for role, name in self.columns.items()}
-        shapes = (shape_of(rows) if self._paths else self._shape).fields
+        shapes = (shape_of(rows, Room(MAX_FIELDS)) if self._paths else self._shape).fields
         self._types = {name: shape.likely_dtype(uses.get(name, "feature")) for name, shape in shapes.items()}
         for name, features in self._fitted_features().items():
             self._types[name] = fitted_json_type(features, name, self._types.get(name))
+        few = rows[: max(FEW_ROWS, HEAD_VALUES // len(shapes))]
         return polars.DataFrame(
-            [json_column(name, [row.get(name) for row in rows], self._types[name]) for name in shapes]
+            [json_column(name, [row.get(name) for row in few], self._types[name]) for name in shapes]
         )
 
     def _text_type(self, name: str, sample: polars.Series, use: Use) -> TextType | None:
@@ -323,11 +340,22 @@ class JsonLinesLog(TableLog):
         return types.get(dtype)
 
     def _blocks(self, rows: int) -> Iterator[Sequence[TableBlock]]:
-        reader = _LineReader(self, {name: self._types[name] for name in self.needed if name in self._types})
+        types = {name: self._types[name] for name in self.needed if name in self._types}
+        reader, n_fields = _LineReader(self, types), len(fields_in([types]))
+        batch_lines = min(BLOCK_LINES, max(FEW_ROWS, BATCH_VALUES // (1 + n_fields)))
+        lines = size = 0
         for path in self.paths:
-            for read in made_ahead(line_batches(blocks_of(path), BLOCK_LINES), reader.read):
+            for read in made_ahead(line_batches(blocks_of(path), batch_lines), reader.read):
+                lines, size = lines + read.batch.n_lines, size + len(read.batch.text)
+                if lines * n_fields > max(MAX_VALUES, VALUES_PER_BYTE * size):
+                    raise LogError(
+                        f"{self.paths[0].name!r} has {n_fields:,} fields, but most lines have only a few of them, and "
+                        "missing values take as much memory as others. Name the fields to use with "
+                        'columns={"contexts": [...]}. If field names hold values such as words or identifiers, log '
+                        "them as text or as a list."
+                    )
                 yield reader.blocks(path, read)
-        if reader.new_keys and "contexts" not in self._asked:
+        if reader.new_keys and "contexts" not in self._asked and not self._full:
             warnings.warn(
                 f"{reader.new_keys:,} lines have fields that the first {HEAD_ROWS:,} lines do not have; these fields "
                 f"are not used. The first such line is {reader.first_new}.",
@@ -369,6 +397,8 @@ class _LineReader:
 
     def __init__(self, log: JsonLinesLog, types: Mapping[str, polars.DataType]) -> None:
         self._head, self._seen, self._sources = log._shape, deepcopy(log._shape), log._sources
+        self._later = self._seen.room or Room(0)  # of all shapes within
+        self._later.left = LATER_FIELDS
         self._paths = {name: path for name, path in log._paths.items() if name in types}
         names = [name for role, name in log.columns.items() if USES.get(role) == "name"]
         self._name_paths = {log._paths.get(name, (name,)) for name in names}
@@ -460,7 +490,8 @@ class _LineReader:
     def _fill_types(self, rows: Sequence[dict[str, Any]]) -> None:
         """Decide the types of fields that have been null so far."""
         empty = [name for name, dtype in self._types.items() if dtype == polars.Null]
-        self._types |= {name: shape_of([row.get(name) for row in rows]).likely_dtype() for name in empty}
+        found = {name: shape_of([row.get(name) for row in rows], self._later) for name in empty}
+        self._types |= {name: shape.likely_dtype() for name, shape in found.items()}
 
 
 def _has_new_keys(value: Any, shape: Shape) -> bool:

@@ -36,6 +36,7 @@ NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 # A block ends when it reaches either size. The limit on lines bounds the memory that many short lines take.
 BLOCK_BYTES, BLOCK_LINES = 1 << 23, 1 << 16
 PIECE_BYTES = 1 << 16
+XZ_MEMORY = 1 << 28  # that an xz file may ask for; xz -9 asks for a quarter of it
 LONGEST_LINE = 1 << 24
 Paths = str | Path | Sequence[str | Path]  # a file, a folder, a pattern, or several of them
 SHOWN = 200  # characters of a rejected line that are kept
@@ -207,6 +208,45 @@ class TextLog:
                 yield block._replace(source=names[file])
 
 
+class _XzFile:
+    """An xz file of one or more streams; ``lzma.open`` would use as much memory as the file asks for."""
+
+    def __init__(self, path: Path) -> None:
+        self._file, self._name, self._input, self._between = path.open("rb"), str(path), b"", True
+        self._stream = lzma.LZMADecompressor(lzma.FORMAT_XZ, XZ_MEMORY)
+        self.close = self._file.close
+
+    def read1(self, size: int) -> bytes:
+        """Read at most ``size`` bytes; none at the end."""
+        found = b""
+        while not found:
+            if not self._input and self._stream.needs_input:
+                self._input = self._file.read(PIECE_BYTES)
+                if not self._input:
+                    if self._between:
+                        return b""
+                    raise EOFError("the file ends in the middle of a stream")
+            if self._between and not self._input.strip(b"\0"):  # padding between streams
+                self._input = b""
+                continue
+            try:
+                found = self._stream.decompress(self._input.lstrip(b"\0") if self._between else self._input, size)
+            except lzma.LZMAError as error:
+                if str(error) != "Memory usage limit exceeded":
+                    raise
+                raise LogError(
+                    f"{self._name!r} needs more than {XZ_MEMORY >> 20} MiB of memory to decompress. Compress it again "
+                    "with the usual settings: xz -dc in | xz -6 > out"
+                ) from error
+            self._input, self._between = b"", False
+            if self._stream.eof:
+                self._input, self._between = self._stream.unused_data, True
+                self._stream = lzma.LZMADecompressor(lzma.FORMAT_XZ, XZ_MEMORY)
+        return found
+
+    read = read1
+
+
 def _open_zstandard(path: Path) -> Any:
     """Open a Zstandard file with a decoder that works piece by piece: others can be made to fill the memory."""
     for module in ("compression.zstd", "backports.zstd"):  # the first is part of Python 3.14
@@ -226,7 +266,7 @@ def _open_zstandard(path: Path) -> Any:
 OPENERS: dict[bytes, Callable[[Path], Any]] = {
     b"\x1f\x8b": gzip.open,
     b"BZh": bz2.open,
-    b"\xfd7zXZ\x00": lzma.open,
+    b"\xfd7zXZ\x00": _XzFile,
     b"\x28\xb5\x2f\xfd": _open_zstandard,
 }
 

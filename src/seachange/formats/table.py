@@ -16,7 +16,13 @@ import polars as pl
 from narwhals.typing import IntoDataFrame
 
 from seachange.errors import LogError, SeachangeWarning
-from seachange.formats.column_roles import Columns, context_columns, default_contexts, find_roles
+from seachange.formats.column_roles import (
+    Columns,
+    context_columns,
+    default_contexts,
+    find_roles,
+    named_like_propensities,
+)
 from seachange.formats.nested_fields import FieldPath, fields_in
 from seachange.formats.sources import SHOWN, names_of, partition_keys
 from seachange.formats.value_types import (
@@ -186,7 +192,7 @@ class TableLog:
             values = {
                 name: converted(samples[name], kind, "feature").values
                 for name, kind in types.items()
-                if samples[name].dtype == pl.String
+                if samples[name].dtype == pl.String and named_like_propensities(name)
             }
             features = default_contexts(self._available, self.columns, samples | values, self.every_column)
         return Plan(features, types, clock)
@@ -213,10 +219,10 @@ class TableLog:
         source, lines, keys = self._sources[block.path], block.lines, self._keys[block.path]
         columns: dict[str, pl.Series] = {}
         rejected, mismatches = list(block.rejected), list(block.mismatches)
-        good = np.ones(len(lines), dtype=bool)
+        good, present = np.ones(len(lines), dtype=bool), {*block.frame.columns}
         for name in self.needed:
             role = roles.get(name, "")
-            if name not in block.frame.columns:
+            if name not in present:
                 column = pl.Series(name, [keys.get(name)]).new_from_index(0, len(lines))
             else:
                 column = block.frame[name]

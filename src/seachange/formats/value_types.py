@@ -104,6 +104,10 @@ def converted(texts: pl.Series, kind: TextType, use: Use) -> Converted:
     if kind in ("text", "empty"):
         empty = pl.Series(texts.name, [None]).new_from_index(0, len(texts))
         return Converted(texts if kind == "text" else empty, never)
+    if kind in ("integer", "number") and use != "name":  # quickly, if all are plain numbers
+        values = texts.cast(pl.Int64 if kind == "integer" else pl.Float64, strict=False)
+        if values.null_count() == texts.null_count() and (kind == "integer" or values.is_finite().all()):
+            return Converted(values, never)
     bare = texts.str.strip_chars()
     lower = bare.str.to_lowercase()
     missing = lower.is_in(MISSING) | texts.is_null()
@@ -255,14 +259,35 @@ def _in_utc(column: pl.Series) -> pl.Series:
 JsonKind = Literal["boolean", "integer", "long", "huge", "number", "text", "list", "object"]
 NUMBERS: tuple[JsonKind, ...] = ("integer", "long", "huge", "number")
 KINDS: dict[type, JsonKind] = {bool: "boolean", float: "number", str: "text", list: "list", dict: "object"}
+# Polars types take memory that grows with the square of their depth, and Python's stack is not deep either.
+MAX_DEPTH = 32
+TOO_DEEP = f"objects and lists are nested more than {MAX_DEPTH} deep"
+
+
+def too_deep(value: Any, depth: int = MAX_DEPTH) -> bool:
+    """Whether objects and lists are nested more than ``depth`` deep."""
+    if not isinstance(value, dict | list):
+        return False
+    inner = value.values() if isinstance(value, dict) else value
+    return depth == 0 or any(too_deep(each, depth - 1) for each in inner)
+
+
+class Room:
+    """How many more fields a shape and the shapes within it can take."""
+
+    __slots__ = ("left", "left_out")
+
+    def __init__(self, left: int) -> None:
+        self.left, self.left_out = left, ""  # the first field that did not fit
 
 
 class Shape:
     """What the JSON values of a field have in common; values are added one by one."""
 
-    __slots__ = ("counts", "entries", "fields")
+    __slots__ = ("counts", "entries", "fields", "room")
 
-    def __init__(self) -> None:
+    def __init__(self, room: Room | None = None) -> None:
+        self.room = room  # None: for any number of fields
         self.counts: dict[JsonKind, int] = {}  # values of each kind, nulls left out
         self.entries: Shape | None = None  # of lists
         self.fields: dict[str, Shape] = {}  # of objects
@@ -278,14 +303,19 @@ class Shape:
             kind = KINDS[type(value)]
         self.counts[kind] = self.counts.get(kind, 0) + 1
         if kind == "list":
-            self.entries = self.entries or Shape()
+            self.entries = self.entries or Shape(self.room)
             for entry in value:
                 self.entries.with_value(entry)
         elif kind == "object":
             for name, entry in value.items():
                 known = self.fields.get(name)
                 if known is None:
-                    known = self.fields[name] = Shape()
+                    if self.room is not None:
+                        if not self.room.left:
+                            self.room.left_out = self.room.left_out or name
+                            continue
+                        self.room.left -= 1
+                    known = self.fields[name] = Shape(self.room)
                 known.with_value(entry)
         return self
 
@@ -319,9 +349,9 @@ class Shape:
         return pl.Struct({name: shape.likely_dtype() for name, shape in self.fields.items()})
 
 
-def shape_of(values: Iterable[Any]) -> Shape:
-    """Return the shape of some values."""
-    shape = Shape()
+def shape_of(values: Iterable[Any], room: Room | None = None) -> Shape:
+    """Return the shape of some values, with as many fields as there is room for."""
+    shape = Shape(room)
     for value in values:
         shape.with_value(value)
     return shape

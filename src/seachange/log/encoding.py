@@ -166,9 +166,17 @@ def _encoded(
         raise validation.ProblemError(
             validation.Problem(one.rule, one.reason, place, value, *counts, unit, validation.DROP)
         )
+
+    def where(row: int) -> str:
+        place = bisect_right(starts, row) - 1
+        return _place(raw, parts[place], row - starts[place])
+
     kind: ContextKind = "per action" if spec.pool else "shared" if spec.context_names else "none"
     joint = JointFeatures(kind, spec.n_actions, len(spec.context_names))
     shape = (spec.n_actions, joint.n_features) if spec.pool else (1, joint.n_features + 1)
+    if spec.pool:
+        lengths = np.concatenate([np.zeros(0, np.int64) if part.pool is None else part.pool.lengths for part in parts])
+        validation.require_dense((starts[-1], *shape), lengths, where, spec.named)
     rows = np.ones((1, 1, 1)) if kind == "none" else np.zeros((starts[-1], *shape), dtype=spec.precision)
 
     def encode(place: int) -> tuple[dict[str, Any], list[TooLarge]]:
@@ -195,10 +203,6 @@ def _encoded(
         first = infinite.get(name) or validation.feature_fault(kind_of_rows, name, bad[:0], value)
         infinite[name] = first._replace(rows=np.concatenate([first.rows, bad]))
     faults = [*validation.faults_of(columns, missing_rewards), *infinite.values()]
-
-    def where(row: int) -> str:
-        place = bisect_right(starts, row) - 1
-        return _place(raw, parts[place], row - starts[place])
 
     fields = validation.without_faults(columns, faults, on_bad_rows, where)
     dropped = rejected.reasons + Counter(dict(fields["dropped"]))

@@ -4,6 +4,7 @@
 BanditLog raises on the first broken rule or drops the rows that break one; ``seachange.check`` counts them.
 """
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -19,6 +20,9 @@ from seachange.protocols import Bools, Floats, Ints
 
 OnBadRows = Literal["raise", "drop"]
 MOST_ACTIONS = 1_000_000  # a larger action is taken for an identifier, not for an index, unless n_actions is given
+# Lists of actions are padded to the length of the longest, up to this many numbers; more only if at least one in
+# MOST_PADDING of the padded places holds an action.
+MOST_NUMBERS, MOST_PADDING = 100_000_000, 100
 PROBABILITY_TOLERANCE = 1e-4  # rounding errors of one logged probability; the sum of k has √k times that
 LEAST_PROPENSITY = 1e-12  # no real choice is less likely than this, so a smaller propensity is a mistake
 LARGEST = 1e100  # squares of rewards and features, and their sums, must stay finite
@@ -164,10 +168,29 @@ def _padded(rows: Any, offsets: Any, n: int) -> Floats:
     rule = f"offsets must be {n + 1} increasing integers from 0 to the number of rows ({len(rows)}); "
     increasing = (lengths > 0).all() and offsets[0] == 0 and offsets[-1] == len(rows)
     require(bool(increasing), f"{rule}got {len(offsets)} entries.", LogError)
-    features = np.zeros((n, int(lengths.max()), rows.shape[1]), dtype=rows.dtype)
+    shape = n, int(lengths.max()), rows.shape[1]
+    require_dense(shape, lengths, "row {}".format)
+    features = np.zeros(shape, dtype=rows.dtype)
     place = np.arange(len(rows)) - np.repeat(offsets[:-1], lengths)
     features[np.repeat(np.arange(n), lengths), place] = rows
     return features
+
+
+def require_dense(shape: tuple[int, int, int], lengths: Ints, where: Callable[[int], str], named: bool = False) -> None:
+    """Raise if lists of actions, with these ``lengths``, would be mostly padding in an array of ``shape`` (n, K, d).
+
+    With ``named`` actions, K is the number of names, not the length of the longest list.
+    """
+    size = math.prod(shape)
+    if size <= MOST_NUMBERS or shape[0] * shape[1] <= MOST_PADDING * lengths.sum():
+        return
+    row = int(lengths.argmax())
+    cause = f"the log has {shape[1]:,} different actions" if named else f"{where(row)} lists {lengths[row]:,}"
+    fix = "Keep only actions that occur often" if named else "Drop the rounds with very long lists"
+    raise LogError(
+        f"rounds list {lengths.mean():.3g} actions on average, but {cause}. Every round is padded to that "
+        f"length, which takes {size:,} numbers. {fix}."
+    )
 
 
 def _number_of_actions(n_actions: int | None, names: Sequence[str] | None, arrays: dict[str, Any]) -> int:
