@@ -11,69 +11,22 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+# ruff: noqa: F403 - _HOMES lists the names; type checkers see everything that these modules export.
 if TYPE_CHECKING:
     from seachange import simulate as simulate
-    from seachange.check import Finding as Finding
-    from seachange.check import LogCheck as LogCheck
-    from seachange.check import check_log as check_log
-    from seachange.deploy import Decision as Decision
-    from seachange.deploy import DeploymentState as DeploymentState
-    from seachange.deploy import Exp4S as Exp4S
-    from seachange.deploy import PosteriorSampling as PosteriorSampling
-    from seachange.deploy import SinglePolicy as SinglePolicy
+    from seachange.check import *
+    from seachange.deploy import *
     from seachange.errors import RefusedError as RefusedError
     from seachange.errors import SeachangeError as SeachangeError
     from seachange.errors import SeachangeWarning as SeachangeWarning
-    from seachange.evaluation import Bound as Bound
-    from seachange.evaluation import Diagnostics as Diagnostics
-    from seachange.evaluation import Forecast as Forecast
-    from seachange.evaluation import FutureEstimate as FutureEstimate
-    from seachange.evaluation import ModelBounds as ModelBounds
-    from seachange.evaluation import OnlineEstimate as OnlineEstimate
-    from seachange.evaluation import ValueEstimate as ValueEstimate
-    from seachange.evaluation import ValuesOverTime as ValuesOverTime
-    from seachange.evaluation import diagnose as diagnose
-    from seachange.evaluation import evaluate as evaluate
-    from seachange.evaluation import evaluate_by_period as evaluate_by_period
-    from seachange.evaluation import evaluate_future as evaluate_future
-    from seachange.evaluation import evaluate_online as evaluate_online
-    from seachange.evaluation import evaluate_over_time as evaluate_over_time
-    from seachange.evaluation import evaluate_states as evaluate_states
-    from seachange.evaluation import forecast as forecast
-    from seachange.evaluation import model_bounds as model_bounds
-    from seachange.evaluation import watch as watch
+    from seachange.evaluation import *
     from seachange.learning import learn as learn
     from seachange.model import SwitchingModel as SwitchingModel
     from seachange.model import load as load
-    from seachange.policies import AutoLearner as AutoLearner
-    from seachange.policies import CrossEntropyLearner as CrossEntropyLearner
-    from seachange.policies import DMLearner as DMLearner
-    from seachange.policies import DRLearner as DRLearner
-    from seachange.policies import IPSLearner as IPSLearner
-    from seachange.policies import MRDRLearner as MRDRLearner
-    from seachange.policies import POEMLearner as POEMLearner
-    from seachange.policies import PolicySet as PolicySet
-    from seachange.policies import SNIPSLearner as SNIPSLearner
-    from seachange.policies import SoftmaxPolicy as SoftmaxPolicy
-    from seachange.policies import TabularLearner as TabularLearner
-    from seachange.policies import TabularPolicy as TabularPolicy
-    from seachange.policies import learn_per_state as learn_per_state
-    from seachange.propensities import PropensityReport as PropensityReport
-    from seachange.propensities import estimate_logging_probs as estimate_logging_probs
-    from seachange.propensities import estimate_propensities as estimate_propensities
-    from seachange.propensities import propensity_report as propensity_report
-    from seachange.reading import BanditLog as BanditLog
-    from seachange.reading import DecisionLog as DecisionLog
-    from seachange.reading import log_from_obp as log_from_obp
-    from seachange.reading import read_log as read_log
-    from seachange.reading import write_log as write_log
-    from seachange.states import ChangePointOracle as ChangePointOracle
-    from seachange.states import HMMOracle as HMMOracle
-    from seachange.states import KnownStates as KnownStates
-    from seachange.states import LiveFilter as LiveFilter
-    from seachange.states import SingleState as SingleState
-    from seachange.states import StateLabels as StateLabels
-    from seachange.states import SwitchingRegression as SwitchingRegression
+    from seachange.policies import *
+    from seachange.propensities import *
+    from seachange.reading import *
+    from seachange.states import *
 
 _HOMES = {
     "check": ("Finding", "LogCheck", "check_log"),
@@ -90,9 +43,7 @@ _HOMES = {
         "AutoLearner", "CrossEntropyLearner", "DMLearner", "DRLearner", "IPSLearner", "MRDRLearner", "POEMLearner",
         "PolicySet", "SNIPSLearner", "SoftmaxPolicy", "TabularLearner", "TabularPolicy", "learn_per_state",
     ),
-    "propensities": (
-        "PropensityReport", "estimate_logging_probs", "estimate_propensities", "propensity_report",
-    ),
+    "propensities": ("PropensityReport", "estimate_logging_probs", "estimate_propensities", "propensity_report"),
     "reading": ("BanditLog", "DecisionLog", "log_from_obp", "read_log", "write_log"),
     "states": (
         "ChangePointOracle", "HMMOracle", "KnownStates", "LiveFilter", "SingleState", "StateLabels",

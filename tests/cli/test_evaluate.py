@@ -49,6 +49,16 @@ def test_evaluate_prints_a_table(folder):
     assert stderr == ""
 
 
+def test_no_cell_of_the_estimates_wraps_at_80_columns(folder, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    arguments = ("--columns", COLUMNS, "--estimators", "switch-dr,dr-os,dr", "--interval", "bootstrap")
+    stdout, _ = succeed("evaluate", folder / "late.csv", folder / "shop.seachange", *arguments)
+    table = stdout.split("\n\n")[1].splitlines()
+    assert len(table) == 2 + 1 + 3 + 2 + 1  # title and headings; logging, three estimators, two states; note
+    assert all(len(line) <= 80 for line in table)
+    assert table[-1] == "samples: effective sample size; bootstrap intervals."
+
+
 def test_evaluate_online_judges_the_deployment_and_says_that_time_is_thinned(folder):
     arguments = ("evaluate", folder / "late.csv", folder / "shop.seachange", "--columns", COLUMNS, "--online")
     result, stderr = succeed_in_json(*arguments, "--seed", "3", "--confidence", "0.9")

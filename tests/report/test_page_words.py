@@ -7,10 +7,11 @@ import pytest
 
 import seachange as sc
 from report.pages import Elements, learned, page_and_findings, two_worlds, words
+from seachange.analysis.formatting import stored_time_text
 from seachange.analysis.policy_summary import Effect, PolicySummary
 from seachange.errors import SeachangeWarning
 from seachange.evaluation.estimators import Difference
-from seachange.report.layout import Numbers, share_text, time_text
+from seachange.report.layout import Numbers, share_text
 from seachange.report.policies_section import _effect_rows, _habit
 from seachange.report.summary_section import _compared
 
@@ -168,4 +169,4 @@ def test_a_difference_that_is_distinguished_has_no_end_at_nothing():
     ],
 )
 def test_times_are_reported_without_what_says_nothing(stored, told):
-    assert time_text(stored) == told
+    assert stored_time_text(stored) == told

@@ -1,5 +1,6 @@
 """How numbers, names and counts are written, in tables and on the page."""
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,11 @@ def shown_name(name: str, longest: int = 20) -> str:
 def first_names(names: Sequence[str], most: int = 8) -> list[str]:
     """The first names, and how many more there are."""
     return [*names[:most], f"… {len(names) - most} more"] if len(names) > most else [*names]
+
+
+def stored_time_text(time: str) -> str:
+    """A stored time without needless characters."""
+    return re.sub(r"\.0+$", "", re.sub(r"(?<=\d)T(?=\d)", " ", time))
 
 
 def describe_contrast(contrast: Contrast, elsewhere: str = "elsewhere", longest: int = 20, minus: str = "-") -> str:

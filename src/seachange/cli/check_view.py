@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from rich.console import Group, RenderableType
@@ -12,36 +12,33 @@ from rich.table import Table
 from rich.text import Text
 
 from seachange.analysis.formatting import count_of, shown_name
-from seachange.check.log_check import UNORDERED, learn_command
+from seachange.check.log_check import UNORDERED, Drift, Finding, LogCheck, Severity, learn_command
+from seachange.check.repair import Repair
 from seachange.cli.console import NOT_USABLE, WARNINGS
 from seachange.cli.states_view import HEIGHTS
 from seachange.cli.tables import spaced, table
 from seachange.figures import color_of
 
-if TYPE_CHECKING:
-    from seachange.check.log_check import Drift, Finding, LogCheck, Severity
-    from seachange.check.repair import Repair
-
 MOST_ACTIONS, MOST_CONTEXTS = 10, 12  # rows of the tables
 LABEL, WIDEST = 22, 120
 MASS_NOUNS = ("text", "empty")
-STYLES: dict["Severity", str] = {"error": "bold red", "warning": "bold yellow", "note": "bold cyan"}
+STYLES: dict[Severity, str] = {"error": "bold red", "warning": "bold yellow", "note": "bold cyan"}
 VERDICT_STYLES = {0: "bold green", WARNINGS: "bold yellow", NOT_USABLE: "bold red"}
 EXIT_CODES = {None: 0, "note": 0, "warning": WARNINGS, "error": NOT_USABLE}
 
 
-def exit_code(check: "LogCheck") -> int:
+def exit_code(check: LogCheck) -> int:
     """The exit code for the worst finding."""
     return EXIT_CODES[check.worst]
 
 
-def check_document(check: "LogCheck", repair: "Repair | None") -> dict[str, Any]:
+def check_document(check: LogCheck, repair: Repair | None) -> dict[str, Any]:
     """Everything, as a JSON document."""
     document: dict[str, Any] = {"verdict": check.verdict, "exit_code": exit_code(check)}
     return {**document, **msgspec.to_builtins(check), "repair": msgspec.to_builtins(repair)}
 
 
-def check_view(check: "LogCheck", width: int) -> Group:
+def check_view(check: LogCheck, width: int) -> Group:
     """The verdict, a summary, the findings, support, drift, and how many states can be learned."""
     usable, parts = exit_code(check) != NOT_USABLE, [_verdict(check)]
     if check.n_rounds:
@@ -60,14 +57,14 @@ def check_view(check: "LogCheck", width: int) -> Group:
     return spaced(parts)
 
 
-def _verdict(check: "LogCheck") -> RenderableType:
+def _verdict(check: LogCheck) -> RenderableType:
     counts = Counter[str](finding.severity for finding in check.findings)
     findings = ", ".join(count_of(counts[severity], severity) for severity in STYLES if counts[severity])
     verdict = (check.verdict, VERDICT_STYLES[exit_code(check)])
     return Text.assemble((shown_name(check.log, 60), "bold"), ": ", verdict, f" ({findings})" if findings else "")
 
 
-def _finding(finding: "Finding", check: "LogCheck", width: int) -> RenderableType:
+def _finding(finding: Finding, check: LogCheck, width: int) -> RenderableType:
     body = Text.assemble((finding.title, "bold"), f"\n{finding.evidence}")
     if finding.places:
         body.append(f"\n{_places(finding, check)}", style="dim")
@@ -80,7 +77,7 @@ def _finding(finding: "Finding", check: "LogCheck", width: int) -> RenderableTyp
     return grid
 
 
-def _places(finding: "Finding", check: "LogCheck") -> str:
+def _places(finding: Finding, check: LogCheck) -> str:
     """The first few lines, grouped by file if there are several."""
     word, parts = "row" if check.format in ("parquet", "BanditLog") else "line", []
     for source, places in groupby(finding.places, key=lambda place: place.source):
@@ -90,7 +87,7 @@ def _places(finding: "Finding", check: "LogCheck") -> str:
     return "; ".join(parts) + (" …" if finding.count > len(finding.places) else "")
 
 
-def _summary(check: "LogCheck") -> list[tuple[str, str]]:
+def _summary(check: LogCheck) -> list[tuple[str, str]]:
     """What is in the log, one line each."""
     bad = check.n_rounds - check.n_usable
     usable = f": {check.n_usable:,} usable, {bad:,} bad" if bad else ""
@@ -114,7 +111,7 @@ def _summary(check: "LogCheck") -> list[tuple[str, str]]:
     return [*rows, ("propensities", _propensities(check)), ("time", _times(check))]
 
 
-def _rewards(check: "LogCheck") -> str:
+def _rewards(check: LogCheck) -> str:
     rewards = check.rewards
     assert rewards is not None
     if rewards.kind == "clicks":
@@ -123,7 +120,7 @@ def _rewards(check: "LogCheck") -> str:
     return f"numbers from {rewards.lowest:.4g} to {rewards.highest:.4g}, mean {rewards.mean:.4g}{zeros}"
 
 
-def _propensities(check: "LogCheck") -> str:
+def _propensities(check: LogCheck) -> str:
     found = check.propensities
     if found is None:
         return "none"
@@ -135,7 +132,7 @@ def _propensities(check: "LogCheck") -> str:
     )
 
 
-def _times(check: "LogCheck") -> str:
+def _times(check: LogCheck) -> str:
     times = check.times
     if times is None:
         return "none"
@@ -147,7 +144,7 @@ def _times(check: "LogCheck") -> str:
     return f"{first} to {last}{per_day}"
 
 
-def _actions(check: "LogCheck") -> Group:
+def _actions(check: LogCheck) -> Group:
     """Support of the most frequent actions."""
     rows = []
     for each in check.actions[:MOST_ACTIONS]:
@@ -161,7 +158,7 @@ def _actions(check: "LogCheck") -> Group:
     return table("Support of actions", columns, [*rows, *_more(check.n_actions - MOST_ACTIONS)], note=note)
 
 
-def _contexts(check: "LogCheck") -> Group:
+def _contexts(check: LogCheck) -> Group:
     """The context columns, those that drift first."""
     rows = []
     for each in sorted(check.contexts, key=lambda each: -(each.moved or 0))[:MOST_CONTEXTS]:
@@ -178,7 +175,7 @@ def _more(n: int) -> list[tuple[str]]:
     return [(f"… {n:,} more",)] if n > 0 else []
 
 
-def _over_time(drift: "Drift") -> Text:
+def _over_time(drift: Drift) -> Text:
     """Mean reward and shares of actions over time, and whether one state is enough."""
     result = Text.assemble(("Over time", "bold"), f", in slices of {drift.slice_rounds:,} rounds\n")
     known = [mean for mean in drift.mean_rewards if mean is not None]
@@ -205,7 +202,7 @@ def _share(share: float) -> str:
     return f"{share:.1%}" if share >= 0.001 else f"{share:.2%}" if share >= 0.00005 else f"{share:.1e}"
 
 
-def _support(check: "LogCheck") -> str:
+def _support(check: LogCheck) -> str:
     """How many states can be learned from the log."""
     found = check.learnability
     rounds, most = "rewarded rounds" if found.n_events != check.n_usable else "rounds", found.most_states
@@ -216,7 +213,7 @@ def _support(check: "LogCheck") -> str:
     )
 
 
-def repair_text(repair: "Repair", check: "LogCheck") -> str:
+def repair_text(repair: Repair, check: LogCheck) -> str:
     """What was written and what was rejected."""
     order = ", sorted by time" if repair.sorted else ""
     lines = [f"Wrote {repair.written}: {repair.n_written:,} of {repair.n_read:,} rounds{order}."]
@@ -230,7 +227,7 @@ def repair_text(repair: "Repair", check: "LogCheck") -> str:
     return "\n".join([*lines, next_text(check, learn_command(check, str(repair.written), drop_bad_rows=False))])
 
 
-def next_text(check: "LogCheck", command: str = "") -> str:
+def next_text(check: LogCheck, command: str = "") -> str:
     """What to do next: fix what no command can fix, or run a command."""
     if check.next_command:
         return f"Next: {command or check.next_command}"

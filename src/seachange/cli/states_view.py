@@ -1,7 +1,7 @@
 """What ``seachange states`` shows: a strip of states over time, and tables."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from rich.console import Group, RenderableType
@@ -12,15 +12,12 @@ from seachange.analysis.formatting import count_of, decimals_for, describe_conte
 from seachange.analysis.states_summary import Evidence, StatesSummary
 from seachange.cli.tables import spaced, table
 from seachange.figures import color_of, ink_on
+from seachange.log.bandit_log import BanditLog
 from seachange.log.joint_features import JointFeatures
 from seachange.outputs import written_whole
 from seachange.protocols import Floats
 from seachange.states.hmm import BIC_MARGIN
-
-if TYPE_CHECKING:
-    from seachange.log.bandit_log import BanditLog
-    from seachange.states.labels import StateLabels
-
+from seachange.states.labels import StateLabels
 
 SIGNS = "0123456789abcdefghijklmnopqrstuvwxyz"
 HEIGHTS = " ▁▂▃▄▅▆▇█"
@@ -277,7 +274,7 @@ def _p_value(value: float | None) -> str:
     return "-" if value is None else "<0.0001" if value < 1e-4 else f"{value:.2g}"
 
 
-def write_states(path: Path, log: "BanditLog", labels: "StateLabels") -> None:
+def write_states(path: Path, log: BanditLog, labels: StateLabels) -> None:
     """Write one row per round to a CSV or Parquet file: number, time, sequence, state, and (HMM only) its probability.
 
     Dropped rounds have no number.

@@ -1,7 +1,7 @@
 """Tables for the terminal: the plain table itself, logs, states, models and propensities."""
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from rich.console import Group, RenderableType
@@ -9,17 +9,14 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from seachange.analysis.formatting import count_of, describe_contexts, first_names, shown_name
+from seachange.analysis.formatting import count_of, describe_contexts, first_names, shown_name, stored_time_text
 from seachange.analysis.state_contrasts import reward_cells
+from seachange.log.bandit_log import BanditLog
+from seachange.model import SwitchingModel
+from seachange.model_file import Manifest
 from seachange.params import Params
-
-if TYPE_CHECKING:
-    from seachange.log.bandit_log import BanditLog
-    from seachange.model import SwitchingModel
-    from seachange.model_file import Manifest
-    from seachange.propensities.calibration import PropensityReport
-    from seachange.states.labels import StateLabels
-
+from seachange.propensities.calibration import PropensityReport
+from seachange.states.labels import StateLabels
 
 # The most actions that are listed.
 MOST_ACTIONS = 20
@@ -50,7 +47,7 @@ def time_text(time: Any, unit: Literal["m", "s"] = "s") -> str:
     return str(np.datetime_as_string(time, unit=unit)).replace("T", " ")
 
 
-def log_table(log: "BanditLog") -> Group:
+def log_table(log: BanditLog) -> Group:
     """A summary of a log."""
     rewards, propensities = log.rewards, "none"
     if log.propensities_known:
@@ -68,7 +65,7 @@ def log_table(log: "BanditLog") -> Group:
     return table("Log", ("", ""), rows, n_text=2)
 
 
-def states_table(log: "BanditLog", labels: "StateLabels") -> Group:
+def states_table(log: BanditLog, labels: StateLabels) -> Group:
     """The share of each state, its mean reward, and its best action."""
     cells, rows = reward_cells(log, labels, CONFIDENCE), []
     for state, count in enumerate(labels.counts):
@@ -88,14 +85,14 @@ def states_table(log: "BanditLog", labels: "StateLabels") -> Group:
     return table(title, ("", "rounds", "share", "mean reward", "best action (mean reward)"), rows, note=note)
 
 
-def model_view(model: "SwitchingModel", written: "Manifest") -> RenderableType:
+def model_view(model: SwitchingModel, written: Manifest) -> RenderableType:
     """The model, its log, its states and its features."""
     software = table("Model", ("", ""), _model_rows(model, written), n_text=2)
     log = table("Training log", ("", ""), _log_rows(model), n_text=2)
     return spaced([software, log, _states(model), _features(model)])
 
 
-def model_document(model: "SwitchingModel", written: "Manifest") -> dict[str, Any]:
+def model_document(model: SwitchingModel, written: Manifest) -> dict[str, Any]:
     """The same as a JSON document."""
     return {
         "schema": written.schema,
@@ -112,7 +109,7 @@ def model_document(model: "SwitchingModel", written: "Manifest") -> dict[str, An
     }
 
 
-def _model_rows(model: "SwitchingModel", written: "Manifest") -> list[tuple[str, str]]:
+def _model_rows(model: SwitchingModel, written: Manifest) -> list[tuple[str, str]]:
     stay = model.policies.expected_stay
     lasting = "" if stay is None or model.n_states == 1 else f", lasting {stay:,.0f} rounds on average"
     return [
@@ -126,7 +123,7 @@ def _model_rows(model: "SwitchingModel", written: "Manifest") -> list[tuple[str,
     ]
 
 
-def _log_rows(model: "SwitchingModel") -> list[tuple[str, str]]:
+def _log_rows(model: SwitchingModel) -> list[tuple[str, str]]:
     log, features, rows = model.provenance, model.features, list[tuple[str, str]]()
     low, high = log.reward_range
     contexts = describe_contexts(log.joint, log.context_names)
@@ -138,12 +135,7 @@ def _log_rows(model: "SwitchingModel") -> list[tuple[str, str]]:
     return [
         *rows,
         ("rounds", f"{log.n_rounds:,}"),
-        (
-            "time",
-            "unknown"
-            if log.time_range is None
-            else " to ".join(log.time_range).replace("T", " ").replace(".000000", ""),
-        ),
+        ("time", "unknown" if log.time_range is None else " to ".join(map(stored_time_text, log.time_range))),
         ("rewards", f"mean {log.mean_reward:.4g}, range {low:g} to {high:g}"),
         ("propensities", {"unknown": "none"}.get(log.propensity_source, log.propensity_source)),
         ("actions", f"{len(log.action_names)}: {', '.join(names)}"),
@@ -152,14 +144,14 @@ def _log_rows(model: "SwitchingModel") -> list[tuple[str, str]]:
     ]
 
 
-def _states(model: "SwitchingModel") -> RenderableType:
+def _states(model: SwitchingModel) -> RenderableType:
     counts, changes = model.labels.counts, len(model.labels.change_points)
     rows = [(f"state {z}", f"{count:,}", f"{count / max(counts.sum(), 1):.1%}") for z, count in enumerate(counts)]
     title = f"{count_of(model.n_states, 'state')}, {count_of(changes, 'change')} in the training log"
     return table(title, ("", "rounds", "share"), rows)
 
 
-def _features(model: "SwitchingModel") -> RenderableType:
+def _features(model: SwitchingModel) -> RenderableType:
     features = model.features
     if features is None:
         return Text("Features: given as arrays and used as they are.")
@@ -188,7 +180,7 @@ def _settings(part: Any) -> dict[str, Any]:
     return {name: "inf" if value == np.inf else value for name, value in given.items()}
 
 
-def propensities_text(report: "PropensityReport") -> str:
+def propensities_text(report: PropensityReport) -> str:
     """The calibration of estimated propensities in a few sentences."""
     wrong = [a for a in report.actions if abs(a.mean_weight - 1) > SURPRISING * max(a.mean_weight_error, 1e-12)]
     names = ", ".join(shown_name(a.action) for a in wrong[:3])

@@ -33,14 +33,13 @@ SHOWN = 30
 def estimates_table(title: str, estimates: Sequence[tuple[str, "ValueEstimate"]], confidence: float) -> Group:
     """Values with intervals, one row per policy and estimator."""
     rows = [
-        (who, _estimator(e), _value(e.value), f"{_value(e.low)} to {_value(e.high)}", f"{e.effective_samples:,.0f}",
-         f"{e.max_weight:.1f}")
+        (who.removesuffix(" policy"), _estimator(e), _value(e.value), f"{_value(e.low)} to {_value(e.high)}",
+         f"{e.effective_samples:,.0f}", f"{e.max_weight:.1f}")
         for who, e in estimates
     ]  # fmt: skip
-    kinds = {e.interval for _, e in estimates} - {"normal"}
-    interval = " ".join((f"{confidence:.0%}", *kinds, "interval"))
-    columns = ("policy", "estimator", "value", interval, "eff. sample size", "max weight")
-    return table(title, columns, rows, n_text=2)
+    columns = ("policy", "estimator", "value", f"{confidence:.0%} interval", "samples", "max weight")
+    kinds = "".join(f"; {kind} intervals" for kind in {e.interval for _, e in estimates} - {"normal"})
+    return table(title, columns, rows, n_text=2, note=f"samples: effective sample size{kinds}.")
 
 
 def answer_text(who: str, estimate: "ValueEstimate", logged: "ValueEstimate") -> str:

@@ -1,6 +1,5 @@
 """What every section of the report shares: its record, number and text formats, and which rounds values are from."""
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -81,11 +80,6 @@ def share_text(share: float, decimals: int = 0) -> str:
 def signed(form: str, *values: float) -> str:
     """Numbers in this format, with real minus signs."""
     return form.format(*values).replace("-", MINUS)
-
-
-def time_text(time: str) -> str:
-    """A stored time without needless characters."""
-    return re.sub(r"\.0+$", "", re.sub(r"(?<=\d)T(?=\d)", " ", time))
 
 
 def reasons_text(reasons: Sequence[Reason]) -> str:

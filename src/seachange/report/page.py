@@ -13,7 +13,7 @@ from importlib.resources import files
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from seachange.analysis.formatting import count_of, describe_contexts
+from seachange.analysis.formatting import count_of, describe_contexts, stored_time_text
 from seachange.analysis.report_content import ReportContent
 from seachange.figures import color_of, ink_on
 from seachange.report import (
@@ -25,7 +25,7 @@ from seachange.report import (
     states_section,
     summary_section,
 )
-from seachange.report.layout import Section, basis_of, signed, time_text
+from seachange.report.layout import Section, basis_of, signed
 
 SECTIONS: list[Section] = [
     summary_section.SECTION,
@@ -46,7 +46,7 @@ def page_of(content: ReportContent, sections: Sequence[Section] = SECTIONS) -> s
     environment = Environment(
         loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    environment.filters |= {"time_text": time_text, "signed": signed}
+    environment.filters |= {"time_text": stored_time_text, "signed": signed}
     shared = {"content": content, "states": content.states, "basis": basis_of(content), "count_of": count_of}
     views = {section.id: section.view(content) for section in sections}
     templates = {section.id: environment.from_string(MACROS + section.template) for section in sections}
