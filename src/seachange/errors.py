@@ -9,7 +9,8 @@ SeachangeError
 └── OutputError (OSError)           an output exists already or cannot be written
 
 SeachangeWarning (UserWarning)      the work continues, but the user should know
-└── NoChangeWarning                 one state explains the log as well as several
+├── NoChangeWarning                 one state explains the log as well as several
+└── UnmatchedStatesWarning          states of an earlier model are not in the log
 
 Errors and warnings have two fields, ``problem`` and ``fix``. Their text shows the Python form of the fix;
 ``shell_text`` shows the command-line form.
@@ -75,6 +76,10 @@ class SeachangeWarning(_Message, UserWarning):
 
 class NoChangeWarning(SeachangeWarning):
     """One state explains the log as well as several."""
+
+
+class UnmatchedStatesWarning(SeachangeWarning):
+    """States of an earlier model are not in the log."""
 
 
 def require(holds: bool, rule: str, error: type[SeachangeError] = ParameterError) -> None:

@@ -81,7 +81,7 @@ def draw_recovery(
         above.axvline(change, color="#bbbbbb", lw=0.8, zorder=0)
         below.axvline(change, color="black", lw=0.8)
     above.set(xlim=(0, len(states)), ylabel=f"{unit}\n(mean of {smoothing:,} rounds)")
-    below.set(ylim=(0, 1), ylabel="belief", xlabel="round (lines: changes of the world)")
+    below.set(ylim=(0, 1), ylabel="belief", xlabel="round (lines: state changes)")
     _save(figure, path)
 
 

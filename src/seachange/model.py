@@ -148,6 +148,8 @@ class SwitchingModel:
 
     def action_name(self, decision: Decision) -> str:
         """The name of the chosen action; its place, if every round has its own list of actions."""
+        wrong = f"action_name needs a decision, as act() and decide() return; got a {type(decision).__name__}."
+        require(isinstance(decision, Decision), wrong)
         names, action = self.provenance.action_names, decision.action
         require(0 <= action < len(names), f"the decision is for action {action}; the model has {len(names)} actions.")
         return names[action]

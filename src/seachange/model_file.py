@@ -199,7 +199,7 @@ class _Archive(zipfile.ZipFile):
         try:
             found = Path(path).stat()
         except FileNotFoundError as error:
-            raise ModelFileError("there is no such file.") from error
+            raise ModelFileError("there is no such file. Check the path.") from error
         _require(stat.S_ISREG(found.st_mode), "it is not a regular file.")
         try:
             super().__init__(path)

@@ -65,6 +65,9 @@ def open_raw(
     The format is detected from the content, then from the name, unless ``format`` sets it. With ``features``, only the
     columns they use are read from a table.
     """
+    paths = [path] if isinstance(path, str | Path) or not isinstance(path, Sequence) else path
+    if not all(isinstance(each, str | Path) for each in paths):
+        raise LogError(f"a log is read from a path; got a {type(path).__name__}. For tables, use BanditLog.from_frame.")
     if isinstance(path, str | Path) and Path(path).is_dir():
         folder = Path(path)
         whole = _by_name(format) if format else _detected(folder, b"", columns)

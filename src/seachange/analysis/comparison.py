@@ -9,7 +9,7 @@ from typing import Literal, TypeVar
 
 import numpy as np
 
-from seachange.errors import Fix, LogError, RefusedError, SeachangeError, SeachangeWarning
+from seachange.errors import Fix, LogError, RefusedError, SeachangeError, SeachangeWarning, UnmatchedStatesWarning
 from seachange.evaluation.diagnostics import Diagnostics, EstimateWarning, NoEstimateError, Reason, diagnose
 from seachange.evaluation.estimators import (
     Difference,
@@ -38,9 +38,9 @@ from seachange.states.labels import KnownStates, StateLabels, labels_from_states
 TRAINING_SHARE = 0.6
 BLOCKS = 3  # blocks of time; a policy without states is learned from all but one of them and evaluated on that one
 # Why nothing is evaluated on its own training data.
-IN_SAMPLE_BIAS = "policies look better than they are on the rounds they were learned from"
+IN_SAMPLE_BIAS = "policies look better on the rounds they were learned from than they really are"
 
-POOLED = "one policy, learned without states"
+POOLED = "the single policy"
 
 HoldoutKind = Literal["unseen", "rest", "held out"]
 ESTIMATORS = ("dr", "snips", "ips", "dm")  # the first one gives the headline; the others are listed beside it
@@ -120,7 +120,10 @@ def _relearned(log: BanditLog, model: SwitchingModel, cut: int) -> Holdout:
         fresh = oracle.clone()  # type: ignore[attr-defined]
         if isinstance(oracle, HMMOracle):  # the same numbering of states
             fresh.set_params(n_states=model.n_states, align_to=oracle, **_usual_effort(oracle))
-        similar = learn(training, fresh, objective=model.learner)
+        with warnings.catch_warnings():
+            # Only the numbers of the states are taken over.
+            warnings.simplefilter("ignore", UnmatchedStatesWarning)
+            similar = learn(training, fresh, objective=model.learner)
         labels = _labels_ahead(similar, log)
     baselines: tuple[Baseline, ...] = ()
     if similar.n_states > 1:

@@ -5,6 +5,7 @@ from pathlib import Path
 from seachange.check.log_check import Finding, LogCheck
 from seachange.check.numeric_rounds import MemoryLog
 from seachange.check.tally import assessed
+from seachange.errors import LogError, require
 from seachange.formats.column_roles import Columns
 from seachange.log.bandit_log import BanditLog
 from seachange.log.raw import RawLog
@@ -31,4 +32,7 @@ def check_log(
     """
     if isinstance(log, str | Path):
         return assessed(open_raw(log, columns, format=format), name or str(log))
+    known = isinstance(log, BanditLog) or hasattr(log, "parts")
+    wrong = f"check_log needs a path or a BanditLog; got a {type(log).__name__}. Make one with BanditLog.from_frame."
+    require(known, wrong, LogError)
     return assessed(MemoryLog(log) if isinstance(log, BanditLog) else log, name or "LOG")

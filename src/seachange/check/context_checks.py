@@ -253,13 +253,13 @@ class ContextChecks(Check):
         rare = [each for each in columns if each not in naming + leaking and each.rarely_repeats(tally)]
         events = [each for each in naming if EVENT_IDS.fullmatch(each.name)]
         unnamed = {name for each in tally.findings if each.rule == "propensity-unnamed" for name in each.names}
-        unique = "most rounds have a value of their own, so nothing learned about one value helps with the next"
+        unique = "nearly every round has a different value, so there is nothing to learn from it"
         groups: tuple[tuple[str, Severity, str, list[ContextTally], str, str], ...] = (
             ("reward-leak", "warning", "A context reveals the reward", leaking,
              "the value all but determines the reward, so it was only known afterwards", REMOVE),
             ("action-leak", "warning", "A context is determined by the action",
              [self.shared[name] for name in self.by_action.names() if name in self.shared and name not in unnamed],
-             "every action has exactly one value, so it describes what was shown", IGNORED),
+             "it has one value per action, so it describes the action rather than the context", IGNORED),
             ("column-empty", "warning", "A context is empty", empty, f"all {n:,} rounds lack it", REMOVE),
             ("column-constant", "warning", "A context is constant", [each for each in constant if not each.all_ones],
              f"all {n:,} rounds have the same value",
@@ -269,10 +269,11 @@ class ContextChecks(Check):
             ("column-mostly-missing", "warning", "A context is mostly missing", sparse,
              f"more than {MOSTLY_MISSING:.0%} of the rounds lack it",
              "Find out why. If it is missing at random, remove it from the contexts: `--columns contexts=A+B`."),
-            ("identifier", "warning", "A context identifies rounds", [each for each in naming if each not in events],
+            ("identifier", "warning", "A context looks like an identifier",
+             [each for each in naming if each not in events],
              unique, REMOVE),
             ("event-id", "note", "A column identifies events", events, unique, REMOVE),
-            ("identifier-text", "note", "A context hardly ever repeats", rare,
+            ("identifier-text", "note", "A context is text that rarely repeats", rare,
              f"values occur fewer than {ROUNDS_OF_A_VALUE} times on average", IGNORED),
         )  # fmt: skip
         for rule, severity, title, tallies, why, fix in groups:

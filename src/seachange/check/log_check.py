@@ -190,6 +190,7 @@ class LogCheck:
     actions: tuple[ActionCheck, ...]  # most frequent first
     n_contexts: int
     contexts: tuple[ContextCheck, ...]
+    chosen_contexts: bool  # whether the user named them
     pool: tuple[int, int] | None  # fewest and most actions per round, if rounds list their actions
     rewards: RewardCheck | None
     times: TimeCheck | None
@@ -233,7 +234,7 @@ def learn_command(check: LogCheck, log: str, *, drop_bad_rows: bool) -> str:
     kept = [each.name for each in check.contexts if each.name not in useless]
     # Columns that are merely useless are ignored by learn anyway.
     harmful = rules & {"reward-leak", "identifier", "event-id"}
-    listed = check.format in TABLES and harmful and 0 < len(kept) <= MOST_LISTED
+    listed = check.format in TABLES and (harmful or check.chosen_contexts) and 0 < len(kept) <= MOST_LISTED
     options = _columns_option(check, *([f"contexts={'+'.join(kept)}"] if listed else []))
     options += ["--estimate-propensities"] if rules & MADE_UP else []
     options += ["--drop-bad-rows"] if drop_bad_rows else []

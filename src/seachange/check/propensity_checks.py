@@ -157,7 +157,7 @@ class PropensityChecks(Check):
             if not unnamed:
                 yield Finding(
                     "no-propensities", "warning", "The log has no propensities",
-                    f"None of the {tally.n_rounds:,} rounds has a propensity.",
+                    f"All {tally.n_rounds:,} rounds lack a propensity.",
                     "If the log has them, name the column: `--columns propensity=COLUMN`. Otherwise estimate them with "
                     "--estimate-propensities, which assumes that the choice depended only on the contexts.",
                     numbers={"rounds": tally.n_rounds},
@@ -202,12 +202,13 @@ class PropensityChecks(Check):
         elif not names:
             fewest = MOSTLY * tally.n_rounds
             names = tuple(name for name, (n, low, high) in self.by_name.items() if n >= fewest and low < high)[:1]
-            evidence = "has a typical name of propensities, and its values are between 0 and 1"
+            evidence = "is named like a propensity, and its values are between 0 and 1"
         if names:
             yield Finding(
                 "propensity-unnamed", "warning", "A context looks like the propensity",
                 f"Column {names[0]!r} {evidence}.",
-                f"If so, name it: `--columns propensity={names[0]}`. If not, remove it from the contexts.", len(names),
+                f"If it is the propensity, name it: `--columns propensity={names[0]}`. If not, choose contexts without "
+                "it: `--columns contexts=A+B`.", len(names),
                 names=names, numbers={"columns": len(names)},
             )  # fmt: skip
 

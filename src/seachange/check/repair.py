@@ -59,7 +59,7 @@ def fix_log(raw: RawLog, check: LogCheck, out: str | Path, *, force: bool = Fals
     _require_ending(target, check)
     beside = claim_file(rejected_path(target), force=force)
     if hopeless := [each for each in check.findings if each.severity == "error" and each.rule in HOPELESS]:
-        raise LogError(f"removing rounds cannot repair this log: {hopeless[0].evidence} {hopeless[0].fix}")
+        raise LogError(f"dropping rounds cannot fix this log: {hopeless[0].evidence}")
     rules = check.rules()
     sorts = "time-backwards" in rules and not rules & UNORDERED
     with (

@@ -24,7 +24,7 @@ from seachange.protocols import Bools
 if TYPE_CHECKING:
     from seachange.check.tally import Tally
 
-DROP = "To drop them: `seachange learn LOG --drop-bad-rows`; to write a cleaned copy: `seachange check LOG --fix OUT`."
+DROP = "Drop them with `seachange learn LOG --drop-bad-rows`, or write a cleaned copy: `seachange check LOG --fix OUT`."
 MOST_BAD = 0.5  # a log with a larger share of bad rounds cannot be saved by dropping them
 MOST_FILES, MOST_QUOTED = 100, 3  # files that are named, and reasons for unreadable lines that are quoted
 # Typical names of columns with one identifier per event.
@@ -182,7 +182,7 @@ class RepeatChecks(Check):
             sample = "" if self.share == 1 else f" (estimated from {self.share:.2g} of all rounds)"
             yield share_finding(
                 "duplicate-rounds", "warning", "Rounds are logged twice", count, n, "round",
-                f"equal an earlier one in every column{sample}",
+                f"are exact copies of an earlier one{sample}",
                 "Keep the first of each: `seachange check LOG --fix OUT`.", broken.first("duplicate-rounds"),
                 compared=self.share,
             )  # fmt: skip

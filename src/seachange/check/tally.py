@@ -86,6 +86,7 @@ def assessed(raw: RawLog, name: str) -> LogCheck:
         actions=tally.actions.summaries(tally),
         n_contexts=len(contexts),
         contexts=contexts,
+        chosen_contexts=getattr(raw, "chosen_contexts", False),
         pool=tally.contexts.pool,
         rewards=tally.rewards.summary(),
         times=tally.times.summary(tally.n_rounds),

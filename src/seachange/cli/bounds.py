@@ -15,7 +15,7 @@ def bounds(
         float | None, option("M", "Set M, the largest π / π_0 (default: 1 / smallest propensity).")
     ] = None,
     min_change: Annotated[
-        float | None, option("GAP", "Set Δ, the smallest change of mean reward (default: as found).")
+        float | None, option("GAP", "Set Δ, the smallest change in mean reward (default: from the log).")
     ] = None,
     wrong_rounds: Annotated[
         float | None, option("N", "Set ε, the rounds in a wrong state (default: as estimated).")

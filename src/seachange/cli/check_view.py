@@ -187,10 +187,12 @@ def _over_time(drift: Drift) -> Text:
         bars = (_bars(shares, 0.0, max(max(each) for each in drift.shares)), color_of(i + 1))
         result.append_text(Text.assemble(label, bars, f"  {min(shares):.1%} to {max(shares):.1%}\n"))
     if not drift.changes:
-        return result.append("One state may be enough: the rewards of each action show no change beyond chance.")
+        return result.append("The rewards of each action show no change beyond chance, so one state may be enough.")
     z = max(drift.reward_z, drift.neighbour_z)
     where = "between slices" if drift.reward_z >= drift.neighbour_z else "between neighboring rounds"
-    return result.append(f"One state is not enough: the rewards of the same action vary {where} (z = {z:.1f}).")
+    return result.append(
+        f"The rewards of the same action change {where} (z = {z:.1f}), so more than one state is likely."
+    )
 
 
 def _bars(values: Sequence[float | None], low: float, high: float) -> str:
@@ -199,17 +201,17 @@ def _bars(values: Sequence[float | None], low: float, high: float) -> str:
 
 
 def _share(share: float) -> str:
-    return f"{share:.1%}" if share >= 0.001 else f"{share:.2%}" if share >= 0.00005 else f"{share:.1e}"
+    return f"{share:.1%}" if share >= 0.001 or share == 0 else "<0.1%"
 
 
 def _support(check: LogCheck) -> str:
     """How many states can be learned from the log."""
     found = check.learnability
     rounds, most = "rewarded rounds" if found.n_events != check.n_usable else "rounds", found.most_states
-    states = "At most a single policy" if most < 1 else "One state" if most == 1 else f"Up to {most} states"
+    states = "Not even one state" if most < 1 else "Only one state" if most == 1 else f"Up to {most} states"
     return (
-        f"{states}: the log has {found.n_events:,} {rounds}, and each state needs {found.needed:,} for its "
-        f"{count_of(found.n_coefs, 'coefficient')}."
+        f"{states} can be learned: the log has {found.n_events:,} {rounds}, and a state needs at least "
+        f"{found.needed:,} for its {count_of(found.n_coefs, 'coefficient')}."
     )
 
 

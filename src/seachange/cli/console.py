@@ -27,7 +27,7 @@ SIGNAL = 128
 INTERRUPTED = SIGNAL + 2
 EXIT_CODES = (
     "Exit codes: 0 success; 2 error; 3 log usable with warnings (check); 4 log not usable (check); 70 bug in "
-    "Seachange; 129 hung up; 130 interrupted; 143 terminated."
+    "Seachange; 129 terminal closed; 130 interrupted; 143 terminated."
 )
 # Replacements for characters that the encoding of a terminal lacks.
 ASCII = dict(zip("▁▂▃▄▅▆▇█", "12345678", strict=True)) | {

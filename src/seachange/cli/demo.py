@@ -38,12 +38,12 @@ def demo(
 
     folder, shop = claim_folder(out, force=force), Shop(seed=seed)
     log, truth = shop.log(seed), shop.log_states(seed)
-    show("1. A click log from a shop whose visitors change their mood; the mood is not in the log", log_table(log))
+    show("1. A click log from a shop whose visitors' mood changes; the mood is not in the log", log_table(log))
 
     known, later = log.split(LEARNED_SHARE)
     model = learn(known, oracle="hmm", n_states="auto", seed=seed)
     right = share_right(model.labels.states, truth[: len(known)])
-    heading = f"2. States found in the first {LEARNED_SHARE:.0%} of the log; {right:.1%} of rounds are correct"
+    heading = f"2. States found in the first {LEARNED_SHARE:.0%} of the log, right in {right:.1%} of its rounds"
     show(heading, states_table(known, model.labels))
 
     single = learn(known, oracle="none").policies[0]
@@ -71,7 +71,7 @@ def demo(
     rows = [(name, f"{mean:.4f}", f"{mean / means['knows every mood']:.1%}") for name, mean in means.items()]
     show(
         f"4. Deployment for {shop.horizon:,} new rounds with {np.count_nonzero(np.diff(world.states))} changes of mood",
-        table("Clicks per round", ("policy", "mean", "of the best possible"), rows),
+        table("Clicks per round", ("policy", "mean", "share of best"), rows),
     )
 
     figure, saved = folder / "recovery.png", folder / "shop.seachange"

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 METHODS: tuple[Literal["replay", "dr-ns"], ...] = ("replay", "dr-ns")
 Interval = Literal["normal", "bootstrap", "bernstein", "sequence"]
-ESTIMATORS_HELP = "Use ips, snips, dm, dr, sndr, switch-dr, dr-os or mrdr; the first one is summarized."
+ESTIMATORS_HELP = "Use ips, snips, dm, dr, sndr, switch-dr, dr-os, or mrdr; the summary uses the first."
 Recurs = Literal["hour", "weekday", "hour of the week"]
 
 
@@ -78,16 +78,16 @@ def evaluate(
     model: ModelFile,
     estimators: Annotated[Any, option("NAME,…", ESTIMATORS_HELP, parser=_parse_estimators)] = "auto",
     clip: Annotated[float, option("M", "Clip importance weights at M.")] = float("inf"),
-    online: Annotated[bool, flag("--online", help="Evaluate the deployment as it learns.")] = False,
+    online: Annotated[bool, flag("--online", help="Replay the deployment on matching rounds.")] = False,
     over_time: Annotated[
-        Any, option("PERIOD", "Show values per hour, day, week or N rounds, with a forecast.", parser=_parse_period)
+        Any, option("PERIOD", "Show values per hour, day, week, or N rounds, with a forecast.", parser=_parse_period)
     ] = "",
     at: Annotated[
         Any, option("TIME,…", "Predict the value at future times: 2026-02-21T12:00,…", parser=_parse_times)
     ] = "",
-    recurs: Annotated[Recurs, choice(Recurs, "Match times by hour, weekday, or hour of the week.")] = "weekday",
+    recurs: Annotated[Recurs, choice(Recurs, "With --at: match by hour, weekday, or hour of the week.")] = "weekday",
     interval: Annotated[
-        Interval, choice(Interval, "Use normal, bootstrap, bernstein or sequence intervals.")
+        Interval, choice(Interval, "Use normal, bootstrap, bernstein, or sequence intervals.")
     ] = "normal",
     reward_range: Annotated[
         Any, option("LOW,HIGH", "Set the smallest and largest possible reward, as in 0,1.", parser=_parse_range)

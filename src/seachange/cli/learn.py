@@ -26,10 +26,10 @@ def learn(
     console: Prose,
     given: WeightedLogInput,
     out: Annotated[Path, option("MODEL", "Write the model to this file.", "--out", "-o")],
-    oracle: Annotated[str, choice(_ORACLES, "Find states with hmm, change-point, or none (one state).")] = "hmm",
+    oracle: Annotated[str, choice(_ORACLES, "Choose how to find states: hmm, change-point, or none.")] = "hmm",
     states: States = "auto",
     objective: Annotated[
-        str, choice(_OBJECTIVES, "Maximize ips, snips, dm, dr, mrdr, poem or cross-entropy; auto picks the best.")
+        str, choice(_OBJECTIVES, "Maximize ips, snips, dm, dr, mrdr, poem, or cross-entropy; auto picks the best.")
     ] = "auto",
     seed: Seed = 0,
     force: Force = False,

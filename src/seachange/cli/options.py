@@ -76,7 +76,10 @@ def parse_columns(text: str) -> dict[str, str | Sequence[str]]:
         role, _, column = (part.strip() for part in pair.partition("="))
         role = role.lower()
         if not column or role in columns:
-            raise typer.BadParameter(f"{pair!r} should be ROLE=COLUMN, each role once", param_hint="--columns")
+            raise typer.BadParameter(
+                f"{pair!r} should be ROLE=COLUMN, each role once; contexts are joined by + as in contexts=A+B",
+                param_hint="--columns",
+            )
         if role not in roles:
             problem = f"{role!r} is not a role; roles are {listed(roles)}.{did_you_mean(role, roles)}"
             raise typer.BadParameter(problem, param_hint="--columns")
@@ -95,7 +98,7 @@ def word_or_count(text: str, words: Sequence[str], expected: str) -> Any:
 
 ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="A model file written by `seachange learn`.")]
 COUNT = partial(word_or_count, words=("auto",), expected="auto or a number of at least 1")
-States = Annotated[Any, option("N", "Set the number of states (default: auto, chosen by evidence).", parser=COUNT)]
+States = Annotated[Any, option("N", "Set the number of states (default: auto, by held-out rewards).", parser=COUNT)]
 Workers = Annotated[int, option("N", "Run this many processes; results do not change.", min=1)]
 Confidence = Annotated[float, option("SHARE", "Set the confidence level of intervals.")]
 Seed = Annotated[int, option("N", "Set the random seed; results are reproducible.", panel=OUTPUT)]
@@ -133,9 +136,7 @@ class RawLogInput:
 class LogInput(RawLogInput):
     """A log whose rows keep the rules."""
 
-    drop_bad_rows: Annotated[bool, flag("--drop-bad-rows", help="Drop rounds that break a rule.", panel=THE_LOG)] = (
-        False
-    )
+    drop_bad_rows: Annotated[bool, flag("--drop-bad-rows", help="Drop bad rounds.", panel=THE_LOG)] = False
 
     def read(self, model: "SwitchingModel | None" = None, *, missing_rewards: bool = False) -> "BanditLog":
         """Read the log, with the actions and features of ``model`` if there is one."""

@@ -17,9 +17,9 @@ def states(
     console: Prose,
     given: LogInput,
     model: Annotated[
-        Path | None, typer.Argument(metavar="MODEL", help="Show the states of this model; without it, find them.")
+        Path | None, typer.Argument(metavar="MODEL", help="Use the states of this model (default: find states).")
     ] = None,
-    oracle: Annotated[Oracle, choice(Oracle, "Find states with hmm or change-point.")] = "hmm",
+    oracle: Annotated[Oracle, choice(Oracle, "Choose how to find states: hmm or change-point.")] = "hmm",
     states: States = "auto",
     rewards: Annotated[
         Rewards, choice(Rewards, "Model rewards as gaussian or bernoulli; auto decides (hmm only).")

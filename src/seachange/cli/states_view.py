@@ -172,10 +172,10 @@ def _changes(summary: StatesSummary) -> RenderableType:
     if any(change.low is not None for change in changes):
         interval = f"{summary.confidence:.0%} interval (rounds)"
         columns[interval] = ["-" if each.low is None else f"{each.low:,} to {each.high:,}" for each in changes]
-    title = "Changes, with a lower bound on the probability of each" if certain else "Changes"
+    title = "Changes (each is at least this probable)" if certain else "Changes"
     if hidden := len(summary.changes) - len(changes):
         title += f" (the first {MOST_CHANGES}; {hidden:,} more with --json)"
-    counted = f"Rounds are numbered from 0{', without dropped rounds' if summary.n_dropped else ''}."
+    counted = f"Rounds are numbered from 0{'; dropped rounds are not counted' if summary.n_dropped else ''}."
     return table(title, [*columns], zip(*columns.values(), strict=True), n_text=0, note=counted)
 
 
@@ -224,8 +224,8 @@ def _differences(summary: StatesSummary) -> RenderableType:
             lines.add_row(f"state {state}:" if i == 0 else "", Text(line))
     parts: list[RenderableType] = [Text("How the states differ (SE: standard errors)", style="bold"), lines]
     if any(contrast.feature is not None for contrast in summary.contrasts):
-        what = "Effect of a feature: for one standard deviation more (shown after +), or for 1 instead of 0."
-        averages = "" if summary.contexts == "per action" else " Effect of an action: averaged over contexts."
+        what = "Feature effects are for an increase of one standard deviation (shown after +), or for 1 versus 0."
+        averages = "" if summary.contexts == "per action" else " Action effects are averaged over contexts."
         parts.append(Text(what + averages, style="dim"))
     return Group(*parts)
 
@@ -236,7 +236,7 @@ def _evidence(summary: StatesSummary, evidence: Evidence) -> RenderableType:
     rows: list[tuple[Any, ...]] = []
     title = "Evidence for the number of states"
     if evidence.counts:
-        title, columns = f"{title}: log-likelihood of held-out rewards", ("states", "gain over fewer", "BIC", "")
+        title, columns = f"{title}: log-likelihood of held-out rewards", ("states", "gain", "BIC", "")
         for each in evidence.counts:
             gain = "" if each.n_states == 1 else f"{each.gain:+,.1f} ± {each.gain_error:,.1f}"
             chosen = "← chosen" if each.n_states == summary.n_states else ""

@@ -81,7 +81,7 @@ def states_table(log: BanditLog, labels: StateLabels) -> Group:
         name = f"{shown_name(log.action_names[best])} ({means[best]:.4f}){' ' if clear else '*'}"
         rows.append([*row, f"{mean:.4f}", name])
     title = f"{count_of(labels.n_states, 'state')}, {count_of(len(labels.change_points), 'change')}"
-    note = "* Within two standard errors of another action." if any(row[-1].endswith("*") for row in rows) else ""
+    note = "* Too close to another action to tell." if any(row[-1].endswith("*") for row in rows) else ""
     return table(title, ("", "rounds", "share", "mean reward", "best action (mean reward)"), rows, note=note)
 
 
@@ -184,8 +184,8 @@ def propensities_text(report: PropensityReport) -> str:
     """The calibration of estimated propensities in a few sentences."""
     wrong = [a for a in report.actions if abs(a.mean_weight - 1) > SURPRISING * max(a.mean_weight_error, 1e-12)]
     names = ", ".join(shown_name(a.action) for a in wrong[:3])
-    misfit = f" They do not match how often {names} was taken." if wrong else ""
+    misfit = f" The estimates are off for {names}." if wrong else ""
     return (
         f"Estimated the propensities of {report.n_rounds:,} rounds (smallest: {report.least:.3g}); calibration error "
-        f"{report.calibration_error:.4f}, {report.error_by_chance:.4f} by chance alone.{misfit}"
+        f"{report.calibration_error:.4f} ({report.error_by_chance:.4f} expected by chance).{misfit}"
     )

@@ -112,12 +112,12 @@ def online_table(estimates: Sequence["OnlineEstimate"]) -> Group:
     """What a deployment would have earned, and on how many accepted rounds."""
     rows = [
         (e.estimator, f"{e.value:.4f}", f"{e.low:.4f} to {e.high:.4f}", f"{e.acceptance_rate:.1%}",
-         f"{e.n_accepted:,}", f"{1 / e.acceptance_rate:.3g}x faster")
+         f"{e.n_accepted:,}", f"{1 / e.acceptance_rate:.3g}x")
         for e in estimates
     ]  # fmt: skip
     interval = f"{estimates[0].confidence:.0%} interval"
-    columns = ("estimator", "value", interval, "accepted", "rounds", "changes come")
-    return table("Mean reward per round of the deployment as it learns", columns, rows)
+    columns = ("estimator", "value", interval, "accepted", "rounds", "speed of changes")
+    return table("Mean reward per round of the deployment, replayed on the log", columns, rows)
 
 
 def periods_table(past: "ValuesOverTime") -> Group:
@@ -135,11 +135,11 @@ def periods_table(past: "ValuesOverTime") -> Group:
 
 def forecast_text(found: "Forecast") -> str:
     """A forecast in one sentence."""
-    shape = "a constant" if found.degree == 0 else "a line"
-    weights = "equal weights" if found.fade == 1 else f"weights falling by {found.fade:g} per period"
+    shape = "the mean" if found.degree == 0 else "a linear trend"
+    weights = "" if found.fade == 1 else ", recent ones counting more"
     return (
-        f"Forecast for the next period: {found.value:.4f}, {_interval(found)}, from {shape} fitted to "
-        f"{count_of(found.n_periods, 'period')} with {weights}. Past forecasts were off by {found.past_error:.4f}."
+        f"Forecast for the next period: {found.value:.4f}, {_interval(found)}, from {shape} of "
+        f"{count_of(found.n_periods, 'period')}{weights}. Past forecasts missed by {found.past_error:.4f} (RMS)."
     )
 
 
@@ -180,7 +180,7 @@ def bounds_view(found: "ModelBounds") -> Group:
     """A summary, the bounds, their quantities, and the conditions of each."""
     vacuous, n_bounds = sum(bound.vacuous for bound in found.bounds), len(found.bounds)
     which = "All bounds are" if vacuous == n_bounds else f"{vacuous} of {n_bounds} bounds are"
-    summary = f"{which} vacuous for this log: at least as large as the quantity they bound can be."
+    summary = f"{which} vacuous for this log: no smaller than the largest possible value."
     if vacuous == 0:
         summary = "No bound is vacuous for this log, provided its conditions hold."
     rows = [
@@ -198,7 +198,7 @@ def _quantities(q: "Quantities") -> Group:
         ("S", f"{q.n_segments:,}", f"segments, the shortest with {q.shortest_segment:,} rounds"),
         ("L, K", f"{q.n_states}, {q.n_actions}", "states, actions"),
         ("M", f"{q.max_ratio:,.4g}", "largest π / π_0"),
-        ("Δ", f"{q.min_change:.4g}", "smallest change of mean reward"),
+        ("Δ", f"{q.min_change:.4g}", "smallest change in mean reward"),
         ("w", f"{q.window:,.0f}", "window of the paper's detector"),
         ("ε", f"{q.wrong_rounds:,.0f}", "rounds in a wrong state"),
         ("log N", f"{q.log_class_size:,.0f}", q.policy_class),
@@ -214,9 +214,9 @@ def _conditions(bound: "Bound") -> Group:
     value, most = bound_number(bound.corrected), bound_number(bound.total)
     flaw = f" Printed: {bound_number(bound.printed)} ({bound.printed_flaw})." if bound.printed_flaw else ""
     if bound.vacuous:
-        text = f"vacuous: {value} is not less than the maximum of {most}."
+        text = f"vacuous: {value} is no smaller than the maximum, {most}."
     elif bound.broken:
-        text = f"{value}, but it does not apply: {len(bound.broken)} of its conditions fail."
+        text = f"{value}, but the bound does not apply: {len(bound.broken)} of its conditions are not met."
     else:
         text = f"at most {value} of {most}."
     rows = Table.grid(padding=(0, 1, 0, 0))

@@ -171,7 +171,7 @@ def _refusals(
         row, weight = measures.largest_weights[0]
         yield Reason(
             "effective sample size",
-            f"Too few rounds carry weight for this policy: the effective sample size is "
+            f"The log rarely did what this policy would do: the effective sample size is "
             f"{measures.effective_samples:.1f} of {len(log):,} round{'s' * (len(log) != 1)}; at least "
             f"{LEAST_EFFECTIVE:.0f} are needed (largest weight: {weight:.4g}, round {row}).",
             _more_samples(measures, weights, clip, clips),

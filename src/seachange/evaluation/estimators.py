@@ -16,7 +16,7 @@ from seachange.evaluation.terms import Need, PolicyLike, Range, Support, Terms, 
 from seachange.evaluation.value_estimate import ConfidenceSequence, IntervalRequest, interval_request
 from seachange.evaluation.value_estimate import IntervalKind as IntervalKind
 from seachange.evaluation.value_estimate import ValueEstimate as ValueEstimate
-from seachange.log.bandit_log import BanditLog, require_propensities, warn_of_estimates
+from seachange.log.bandit_log import BanditLog, require_log, require_propensities, warn_of_estimates
 from seachange.params import require
 from seachange.policies.per_state import PolicySet
 from seachange.protocols import Floats
@@ -66,6 +66,7 @@ def evaluate(
     Raises ``RefusedError`` if the log cannot support an estimate; ``force`` returns it anyway, with a warning.
     """
     names, settings = _names(estimators), {"switch": switch, "shrinkage": shrinkage}
+    require_log(log, "evaluating a policy")
     warn_of_estimates(log, "evaluating a policy")
     request = interval_request(log, interval, confidence, reward_range, seed)
     terms, support = _terms(log, policy, names, request, clip, labels, soft, predicted_rewards, settings, force)

@@ -232,8 +232,8 @@ def evaluate_future(
     n_times = int((np.diff(here[np.argsort(logged, kind="stable")].astype(np.int64), prepend=0) > 0).sum())
     if n_times < FEW_TIMES:
         notes.append(
-            f"The log has {n_times} similar time{'' if n_times == 1 else 's'}, too few to measure how they differ from "
-            "each other; the interval covers only the noise of rewards. Use a longer log."
+            f"Only {n_times} past time{' matches' if n_times == 1 else 's match'}, too few to measure how they vary, "
+            "so the interval reflects only the noise in rewards. Use a longer log."
         )
     corrections, n_alike = weights * residuals, int(here.sum())
     parts = Parts(corrections + direct) if contexts == "all" else Parts(corrections, alike * direct, alike)

@@ -233,9 +233,9 @@ def _notes(replays: Followed, deployer: Deployer) -> list[str]:
         notes.append(f"{name} ran round by round in Python; only deployers that hold a belief are compiled.")
     if not (isinstance(deployer, BeliefDeployer) and len(deployer.initial_belief) == 1):
         notes.append(
-            f"{share:.1%} of the rounds were accepted, so the deployment saw a thinned log in which changes come "
-            f"{1 / share:.3g} times as fast. If the world changes, this is the value of a deployment that decides in "
-            f"one of every {1 / share:.3g} rounds; one that decides in all rounds has more time to adapt."
+            f"Only {share:.1%} of the rounds were accepted, so to the deployment the world seemed to change "
+            f"{1 / share:.3g} times as fast. This is the value of a deployment that decides in one of {1 / share:.3g} "
+            "rounds; one that decides in every round has more time to adapt."
         )
     if len(replays.accepted) == 1:
         notes.append("With one replay, the interval ignores how values vary with beliefs; use repeats=2 or more.")

@@ -55,7 +55,7 @@ def softmax_class(*, n_coefs: int, n_states: int, radius: float, feature_gap: fl
     require(radius >= 0 and feature_gap >= 0, "radius and feature_gap must be at least 0.")
     power = max(math.ceil(math.log2(radius)), 0) if radius > 1 else 0
     net = math.log1p(1 / n_rounds) / max(feature_gap, 1e-300)
-    name = f"softmax policies with {n_coefs} coefficients, norm up to {2.0**power:g}"
+    name = f"softmax policies with {n_coefs} coefficients, norm up to {2**power:,}"
     log_size = n_states * n_coefs * math.log1p(2 * 2.0**power / net)
     return PolicyClass(name, log_size, slack=2.0, choice_price=math.log(math.pi**2 * (power + 1) ** 2 / 6))
 

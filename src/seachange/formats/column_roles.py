@@ -79,11 +79,11 @@ def find_roles(available: Sequence[str], columns: Columns, fields: Callable[[], 
     found = {role: name for role in USUAL_NAMES if role not in named and (name := _usual(role, free)) is not None}
     chosen = named | found
     if missing := [role for role in REQUIRED if role not in chosen]:
-        options = ",".join(f"{role}=..." for role in missing)
+        options = ",".join(f"{role}=COLUMN" for role in missing)
         raise LogError(
-            f"the table has no column for {' and '.join(missing)}; it has "
+            f"the table has no column named like the {' or the '.join(missing)}; it has "
             f"{listed(available if fields is None else fields())}. "
-            f"Say which it is: columns={{{missing[0]!r}: ...}}, or --columns {options} in a shell."
+            f"Name it: --columns {options}, or columns={{{missing[0]!r}: ...}} in Python."
         )
     for (role, name), (other, same) in combinations(chosen.items(), 2):
         if name == same:
@@ -166,7 +166,7 @@ def _usual(role: str, free: Sequence[str]) -> str | None:
         exact = [name for name in candidates if name == role]
         if len(candidates) > 1 and not exact:
             raise LogError(
-                f"the {role} may be {' or '.join(map(repr, candidates))}. Say which it is: "
+                f"the {role} could be {' or '.join(map(repr, candidates))}. Choose one: "
                 f"columns={{{role!r}: {candidates[0]!r}}}, or --columns {role}={candidates[0]} in a shell."
             )
         if candidates:

@@ -262,7 +262,7 @@ class _RecordFinder:
         return fields
 
     def _wrong_count(self, fields: int) -> str:
-        return f"the line has {fields} field{'s' * (fields != 1)} and the header {self.n_fields}"
+        return f"the line has {fields} field{'s' * (fields != 1)}, but the header has {self.n_fields}"
 
 
 def _quotes_at_ends(codes: npt.NDArray[np.uint8], quotes: Ints, separator: int) -> bool:

@@ -110,7 +110,7 @@ def _frame(log: BanditLog, action_names: pl.Series) -> pl.DataFrame:
         "action": action_names.gather(log.actions),
         "reward": log.rewards,
         "propensity": log.propensities if log.propensities_known else None,
-        "time": log.times,
+        "time": log.times if log.times is None or log.times.dtype.kind != "M" else log.times.astype("datetime64[us]"),
         "sequence": log.sequences,
     }
     roles = pl.DataFrame({role: column for role, column in columns.items() if column is not None})

@@ -114,6 +114,7 @@ class TableLog:
     ) -> None:
         self.paths = [path] if isinstance(path, Path) else list(path)
         self._asked = dict(columns or {})
+        self.chosen_contexts = "contexts" in self._asked  # by the user
         self._paths: dict[str, FieldPath] = {}  # of columns that are nested fields
         self._spec = features
         self._sources = names_of(self.paths)

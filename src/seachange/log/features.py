@@ -469,7 +469,8 @@ def _refuse_misspelled(record: Record, optional: set[str], known: set[str], whos
     """
     absent = [column for column in optional if _getter(column, ABSENT)(record) is ABSENT]
     for key in _keys(record):
-        near = get_close_matches(key, absent, n=1, cutoff=ALIKE) if key not in known else []
+        unknown, lower = key not in known, {each.lower(): each for each in absent}
+        near = [lower[each] for each in get_close_matches(key.lower(), lower, n=1, cutoff=ALIKE) if unknown]
         if near and re.sub(r"\d", "", key) != re.sub(r"\d", "", near[0]):
             raise LogError(
                 f"{whose} has the field {key!r}, which the log did not have. Did you mean {near[0]!r}? Rename it or "
@@ -485,7 +486,7 @@ def _absent_fields(features: Iterable[Feature], record: Record, whose: str, wher
     guess = next((f" There is {key!r}.{question}" for key, question in near if question), "")
     verb = "is" if len(absent) == 1 else "are"
     return LogError(
-        f"{whose} must have the fields that were always in the log: {_some(wanted)}; {_some(absent, repr)} "
+        f"{whose} must have all fields that the log always had ({_some(wanted)}); {_some(absent, repr)} "
         f"{verb} missing{where}.{guess} Pass None for an unknown value."
     )
 

@@ -29,10 +29,11 @@ LARGEST = 1e100  # squares of rewards and features, and their sums, must stay fi
 DROP = Fix('Drop those rows with on_bad_rows="drop".', "Drop those rows with --drop-bad-rows.")
 DROP_OR_KEEP = Fix(
     'Drop those rows with on_bad_rows="drop" (or keep them as unobserved rounds with missing_rewards=True).',
-    "Drop those rows with --drop-bad-rows (or keep them as unobserved rounds with `seachange states "
-    "--missing-rewards`).",
+    "Drop those rows with --drop-bad-rows.",
 )
-SHOW = Fix('on_bad_rows="raise" shows the first problem.', "Run it without --drop-bad-rows to see the first problem.")
+SHOW = Fix(
+    'on_bad_rows="raise" shows the first problem.', "Run the command without --drop-bad-rows to see the first problem."
+)
 SORT = Fix("Sort the log by time.", "Sort the log by time: seachange check LOG --fix OUT.")
 
 
@@ -307,7 +308,7 @@ def _unknown_times(times: npt.NDArray[Any]) -> Bools:
 _REWARDS = f"rewards must be finite and at most {LARGEST:g} in size"
 _PROPENSITIES = "propensities must be in (0, 1]"
 _LOG_PROBABILITY = "Log the probability with which the action was chosen."
-_FIND_OUT = "First find out why: dropping rounds because of their action or reward biases what is learned."
+_FIND_OUT = "Find out why first: dropping rounds based on their action or reward biases the model."
 
 _ROWS: tuple[tuple[Any, ...], ...] = (
     ("action-missing", "", "actions", _of("actions", np.isnan), "Actions are missing", "have no action", _FIND_OUT),
@@ -341,8 +342,8 @@ _ROWS: tuple[tuple[Any, ...], ...] = (
      "Propensities differ from the logging distribution",
      "have a propensity that differs from their logging distribution",
      "Log the probability of the action that was taken, not of another one."),
-    ("time-missing", "times must be known", "times", _of("times", _unknown_times), "Timestamps are missing",
-     "have no timestamp, or one that cannot be read"),
+    ("time-missing", "times must be known", "times", _of("times", _unknown_times),
+     "Timestamps are missing or unreadable", "have no timestamp, or one that cannot be read"),
     ("sequence-missing", "sequences must be known", "sequences", _of("no_sequence", np.asarray),
      "Sequences are missing", "belong to no sequence"),
 )  # fmt: skip
@@ -452,7 +453,7 @@ def validated(columns: Columns, missing_rewards: bool, on_bad_rows: OnBadRows) -
 def require_rows(fields: dict[str, Any], n: int) -> dict[str, Any]:
     """The fields of a BanditLog, or a LogError if none of its ``n`` rows is left."""
     if len(fields["arrays"].actions) == 0:
-        raise ProblemError(Problem("no-good-rows", f"all {n:,} rows are bad, so dropping them leaves none", fix=SHOW))
+        raise ProblemError(Problem("no-good-rows", f"all {n:,} rows are bad, so none would remain", fix=SHOW))
     return fields
 
 

@@ -61,13 +61,13 @@ class Choice:
         """One or two sentences for people."""
         best = self.candidates[0]
         chosen = next(each for each in self.candidates if each.name == self.chosen)
-        why = "the highest held-out value"
+        why = "It has the highest held-out value"
         if chosen is not best:
-            why = f"the simplest within one standard error of the best, {best.name}"
+            why = f"It is the simplest within one standard error of the best ({best.name})"
         others = ", ".join(f"{each.name} {each.value:.4g}" for each in self.candidates if each is not chosen)
         return (
-            f"{chosen.name}, {why}: {chosen.value:.4g} per round, a doubly robust estimate over {self.n_blocks} "
-            f"held-out blocks of time.{f' Others: {others}.' if others else ''}"
+            f"{chosen.name}. {why}: {chosen.value:.4g} per round (doubly robust, {self.n_blocks} held-out blocks of "
+            f"time).{f' Others: {others}.' if others else ''}"
         )
 
     def __repr__(self) -> str:
@@ -159,10 +159,10 @@ def variants(name: str, learner: Learner, log: BanditLog) -> dict[str, Learner]:
         return {}
     to_zero = isinstance(learner, CrossEntropyLearner) or float(log.arrays.rewards.min()) < 0
     candidates: dict[str, Learner] = {
-        f"{name}, regularization {strength:g}": replace(learner, regularization=strength)
+        f"{name} (regularization {strength:g})": replace(learner, regularization=strength)
         for strength in (STRENGTHS_TO_ZERO if to_zero else STRENGTHS)
     }
-    return candidates | {f"{name}, not rescaled": replace(learner, steepness=1.0)}
+    return candidates | {f"{name} (not rescaled)": replace(learner, steepness=1.0)}
 
 
 def _held_out_values(
@@ -203,8 +203,9 @@ def _warn_if_below_log(log: BanditLog, membership: Floats, values: Floats) -> No
     loss, error = float(losses.sum() / total), float(np.sqrt(len(losses)) * losses.std(ddof=1) / total)
     if loss > stdtrit(len(losses) - 1, LOSS_CONFIDENCE) * error > 0:
         warn(
-            f"the learned policy earns less than the log did: {values.sum() / total:.4g} per round on held-out time, "
-            f"against {earned.sum() / total:.4g} in the log ({loss:.2g} ± {error:.2g} less). The logging policy may "
-            "use information that is not in this log: log that too, or keep the current policy.",
+            f"the learned policy earns less than the logging policy did: {values.sum() / total:.4g} vs. "
+            f"{earned.sum() / total:.4g} per round on held-out blocks of time (difference {loss:.2g} ± {error:.2g}). "
+            "The logging policy may have used information that this log lacks. Add it to the log, or keep the current "
+            "policy.",
             stacklevel=4,
         )

@@ -373,7 +373,8 @@ def _warn_of_support(log: BanditLog, propensities: Floats) -> None:
         problem = f"only {names[int(taken.argmax())]!r} was ever taken; nothing can be learned about the others"
     elif determined > 0.5:
         problem = (
-            f"the context determines the action in {determined:.0%} of the rounds; other actions are unknown there"
+            f"the contexts all but determine the action in {determined:.0%} of the rounds. A column may encode the "
+            "action, or those rounds had no exploration"
         )
     elif len(never):
         some = f"{len(never)} of {log.n_actions} actions were never taken (such as {names[int(never[0])]!r})"

@@ -79,7 +79,7 @@ def _on_weights(found: Diagnostics, first_round: int) -> list[Verdict]:
     size = found.effective_samples
     sample = f"{size:,.0f} of {count_of(found.n_rounds, 'round')} ({share_text(found.effective_share, 1)}); "
     sample += f"at least {LEAST_EFFECTIVE:.0f} are needed for an estimate."
-    overlap = f"The policy and the logging policy share {share_text(found.overlap)} of their choices."
+    overlap = f"The policy and the logging policy overlap in {share_text(found.overlap)} of their choices."
     row, weight = found.largest_weights[0]
     heaviest = weight / max(found.n_rounds * found.mean_weight, 1e-300)
     largest = "All weights are 0: the log took none of the policy's actions."
@@ -91,7 +91,7 @@ def _on_weights(found: Diagnostics, first_round: int) -> list[Verdict]:
     mean = f"The weights average {found.mean_weight:.3f}, {errors} standard errors from 1: "
     mean += "the propensities agree with the logged actions." if explained else "chance does not explain this."
     missing = max(found.unsupported_mass or 0.0, found.unseen_mass)
-    support = "The log took every action that the policy takes."
+    support = "The log contains every action that the policy takes."
     if missing:
         support = f"In {share_text(missing, 1)} of rounds, the policy takes actions that the log never took or could not take."
     return [

@@ -26,7 +26,7 @@ TEMPLATE = """
   </div>
   {% endfor %}
 </div>
-{% if cards|selectattr("contrasts")|list %}<p class="small">SE: standard errors. Only differences that are significant after correcting for their number are listed.{% if cards|selectattr("features")|list %} Feature effects are per standard deviation, or from 0 to 1.{% endif %}</p>{% endif %}
+{% if cards|selectattr("contrasts")|list %}<p class="small">SE: standard errors. Only differences that are significant after correction for multiple comparisons are listed.{% if cards|selectattr("features")|list %} Feature effects are per standard deviation, or for 1 versus 0.{% endif %}</p>{% endif %}
 {% elif states.n_states > 1 %}
 <p class="lead">All rounds of this log are in one state, so there is nothing to compare.</p>
 {% endif %}
@@ -58,7 +58,7 @@ TEMPLATE = """
 {% else %}
 <p>The chosen number of states best predicts held-out rewards. The table shows the gain in log-likelihood of each number over the best smaller one.</p>
 <div class="wide"><table class="evidence">
-  <thead><tr><th>states</th><th>gain over fewer</th><th class="n"></th><th class="n roomy">BIC</th></tr></thead>
+  <thead><tr><th>states</th><th>gain over the best smaller number</th><th class="n"></th><th class="n roomy">BIC</th></tr></thead>
   <tbody>{% for row in evidence.counts %}{% set chosen, first = row.n_states == states.n_states, row.n_states == 1 %}<tr{% if chosen %} class="chosen"{% endif %}><td>{{ row.n_states }}{% if chosen %} <small>chosen</small>{% endif %}</td><td><i class="bar" style="width:{{ "%.1f" % (0 if first else 100 * [row.gain, 0]|max / largest_gain) }}%"></i></td><td class="n">{% if not first %}{{ "{:+,.1f} ± {:,.1f}"|signed(row.gain, row.gain_error) }}{% endif %}</td><td class="n roomy">{{ "{:,.0f}"|signed(row.bic) }}</td></tr>{% endfor %}</tbody>
 </table></div>
 {% endif %}

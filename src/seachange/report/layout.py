@@ -126,7 +126,7 @@ def basis_of(content: ReportContent) -> Basis | None:
     if holdout.kind == "unseen":
         which = "this one round" if holdout.n_rounds == 1 else f"any of these {holdout.n_rounds:,} rounds"
         by = "times and contents" if content.states.axis.timed else "contents"
-        text = f"Judging by the {by} of the log, the model was not learned from {which}."
+        text = f"The model was not learned from {which}, judging by their {by}."
         if not holdout.certain:
             text = "The log has no times, and its rounds are too similar to tell whether the model was learned from "
             text += f"{which}. They are treated as new."
@@ -140,9 +140,9 @@ def basis_of(content: ReportContent) -> Basis | None:
         text += f"All values are therefore estimated on {last}, which the model has not seen. States and policies are "
         text += f"shown for the whole log.{_exceptions(content)}"
         return Basis("Held-out rounds", text, f"{span}.", everything)
-    text += "All values and diagnostics therefore come from policies relearned the same way from the first "
-    text += f"{count_of(holdout.first_round, 'round')} ({TRAINING_SHARE:.0%}) and evaluated on {last}. States and "
-    text += f"policies are those of this model, on the whole log.{_exceptions(content)}"
+    text += "All values and diagnostics therefore come from a second set of policies, learned the same way from the "
+    text += f"first {count_of(holdout.first_round, 'round')} ({TRAINING_SHARE:.0%}) and evaluated on {last}. States "
+    text += f"and policies are shown for this model and the whole log.{_exceptions(content)}"
     of_values = f"{span}, with policies relearned from earlier rounds."
     return Basis("Held-out rounds, relearned policies", text, of_values, everything)
 
@@ -153,8 +153,8 @@ def _exceptions(content: ReportContent) -> str:
     if comparison is None:
         return text
     if content.holdout.kind != "held out" and any(each.estimate and each.pooled for each in comparison.singles):
-        text += " One exception: the policy without states was learned from this log. "
-        text += "For each block of time, it was learned from the other blocks."
+        text += " One exception: the single policy was learned from this log, for each block of time from the other "
+        text += "blocks."
     if comparison.switching.estimate is not None and comparison.switching.estimate.estimator == "dr-ns":
         text += " States of this kind are found using rewards, including later ones. The deployment itself, which "
         text += "knows only earlier rewards, was therefore replayed on the log (dr-ns)."

@@ -49,12 +49,12 @@ def _lead(values: ValueSeries) -> str:
     if found is None:
         return f"No forecast. {reasons_text(values.forecast_refusals)}"
     numbers = Numbers([found.std_error])
-    shape = "the level of" if found.degree == 0 else "a line through"
+    shape = "the average level of" if found.degree == 0 else "a linear trend over"
     return (
         f"The next period is forecast to earn {numbers.format(found.value)} per round ({found.confidence:.0%} interval "
         f"{numbers.format(found.low)} to {numbers.format(found.high)}), based on {shape} "
-        f"{count_of(found.n_periods, 'period')}. Forecasts of past periods made this way were off by "
-        f"{numbers.format(found.past_error)} (root mean square)."
+        f"{count_of(found.n_periods, 'period')}. Past forecasts made this way had a root mean square error of "
+        f"{numbers.format(found.past_error)}."
     )
 
 

@@ -48,7 +48,7 @@ TEMPLATE = """
   </div>
   {% endfor %}
 </div>
-<p class="small">Change in how often an action is taken, in percentage points, if a feature is high rather than low: one standard deviation above its mean instead of one below, 1 instead of 0, or this category instead of another, with everything else unchanged.{% if states.contexts != "shared" %} The feature is the action’s own.{% endif %}{% if mirrored %} “A, not B” means that A gains what B loses.{% endif %}</p>
+<p class="small">How much more often an action is taken, in percentage points, when a feature is high rather than low, all else equal. High and low are one standard deviation above and below the mean, 1 and 0, or this category and the others.{% if states.contexts != "shared" %} The feature is the action’s own.{% endif %}{% if mirrored %} “A, not B” means that A gains what B loses.{% endif %}</p>
 <p class="small">These are averages over {{ count_of(summary.n_effect_rows, "round") }} of this log. They have no intervals: policies learned from another log may respond differently, especially if effects are small or a policy was learned from few rounds.</p>
 {% elif summary.n_situations is not none %}
 <p class="small">The policies are tables of {{ count_of(summary.n_situations, "situation") }} and have no coefficients.</p>

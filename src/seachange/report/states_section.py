@@ -40,9 +40,9 @@ TEMPLATE = """
 {% set timed = states.axis.timed %}
 {% set placed, probable = states.changes|selectattr("low", "ne", none)|list, probabilities|select|list %}
 <details{% if states.changes|length <= 12 %} open{% endif %}>
-  <summary>{{ count_of(states.changes|length, "change") }}: when{{ ", and with which probability" if probable }}</summary>
+  <summary>{{ count_of(states.changes|length, "change") }}: when{{ ", and how probable" if probable }}</summary>
   <div class="wide"><table>
-    <thead><tr><th class="n{% if timed %} roomy{% endif %}">first round</th>{% if timed %}<th>time</th>{% endif %}<th>from → to</th>{% if probable %}<th class="n">probability</th>{% endif %}{% if placed %}<th class="n roomy">within rounds</th>{% endif %}</tr></thead>
+    <thead><tr><th class="n{% if timed %} roomy{% endif %}">first round</th>{% if timed %}<th>time</th>{% endif %}<th>from → to</th>{% if probable %}<th class="n">probability</th>{% endif %}{% if placed %}<th class="n roomy">95% interval (rounds)</th>{% endif %}</tr></thead>
     <tbody>{% for probability in probabilities %}
     {% set row = states.changes[loop.index0] %}
     {% set exact = row.low == row.high %}

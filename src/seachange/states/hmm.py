@@ -6,7 +6,7 @@ from typing import Any, Self, get_args
 import numpy as np
 
 from seachange.engine import one_thread
-from seachange.errors import NoChangeWarning, ParameterError, warn
+from seachange.errors import NoChangeWarning, ParameterError, UnmatchedStatesWarning, warn
 from seachange.log.bandit_log import BanditLog, require_log, require_rounds, reward_distribution
 from seachange.log.column_statistics import moments_of, skewness_of
 from seachange.log.joint_features import JointFeatures
@@ -246,9 +246,10 @@ def aligned_order(old: SwitchingRegression, new: SwitchingRegression, states: In
     gone = np.setdiff1d(np.arange(old.n_states), same)
     if len(gone):
         warn(
-            f"states of align_to without a match in this log: {', '.join(map(str, gone))}. Their numbers may now stand "
-            "for other states.",
+            f"these states of the earlier model have no match in this log: {', '.join(map(str, gone))}. Their numbers "
+            "may now refer to different states.",
             stacklevel=4,
+            category=UnmatchedStatesWarning,
         )
     rest = [state for state in by_first_appearance(states, new.n_states) if state not in matched]
     return np.array([*matched, *rest], dtype=np.int64)
