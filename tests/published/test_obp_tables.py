@@ -63,7 +63,7 @@ def test_the_synthetic_table_with_other_worlds():
 def test_a_part_of_the_open_bandit_table(data_file):
     sample = open_bandit.read_sample(data_file("open_bandit"))
     assert sample.value == 0.0042
-    (run,) = open_bandit.replicate(sample, [0], workers=1)
+    run = open_bandit.run(0, sample)
     assert run["ips"] == pytest.approx(OPEN_BANDIT_IPS, rel=0, abs=0.005)
     assert set(run) == set(open_bandit.PUBLISHED)
 

@@ -1,13 +1,14 @@
 """The paper's synthetic problem: its states, table and figure."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
 import seachange as sc
+from seachange.engine import map_in_order
 from seachange.experiments.paper_synthetic import (
     METHODS,
-    replicate,
-    replicate_states,
     run_methods,
     run_states,
     summarize,
@@ -44,10 +45,13 @@ def test_a_run_ranks_every_method_as_expected():
     assert ours["k-CD (as printed)"] < ours["k-CD"]
 
 
+def in_processes(run, n_runs, workers=2):
+    return list(map_in_order(run, range(n_runs), workers=workers, kind="processes"))
+
+
 def test_workers_change_nothing():
-    one = list(replicate(range(2), 2, workers=1, horizon=2_000))
-    two = list(replicate(range(2), 2, workers=2, horizon=2_000))
-    assert one == two
+    run = partial(run_methods, n_states=2, horizon=2_000)
+    assert in_processes(run, 2, workers=1) == in_processes(run, 2, workers=2)
 
 
 def test_one_state_gives_one_policy_with_any_oracle():
@@ -59,7 +63,7 @@ def test_one_state_gives_one_policy_with_any_oracle():
 
 @pytest.mark.long
 def test_the_table_over_100_seeds():
-    rows = {row.method: row for row in summarize(list(replicate(range(100), 5, workers=2)))}
+    rows = {row.method: row for row in summarize(in_processes(partial(run_methods, n_states=5), 100))}
     assert rows["k-HMM"].oracle_share >= 0.99
     assert rows["k-CD"].oracle_share >= 0.95
     assert 0.67 <= rows["k-CD (as printed)"].oracle_share <= 0.73
@@ -68,7 +72,7 @@ def test_the_table_over_100_seeds():
 
 @pytest.mark.long
 def test_reward_rises_to_five_states_and_not_after():
-    runs = list(replicate_states(range(20), range(1, 11), workers=2))
+    runs = in_processes(partial(run_states, counts=range(1, 11)), 20)
     curve = np.array([run["k-HMM"] for run in runs])
     # Differences within a world: worlds differ far more than numbers of states do.
     for k in range(1, 5):

@@ -1,5 +1,7 @@
 """replicate: published tables, reproduced."""
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -8,6 +10,7 @@ import typer
 from seachange.cli.app import App, Commands, resumable, show_help
 from seachange.cli.console import Prose, tracked
 from seachange.cli.options import CORES, OUTPUT, Force, Seed, Workers, choice, claim_output, flag, option
+from seachange.engine import map_in_order
 from seachange.outputs import claim_file, claim_folder
 
 replicate = App(cls=Commands, help="Reproduce a published table.", invoke_without_command=True)
@@ -34,17 +37,15 @@ def synthetic(
     from seachange.cli.value_tables import replication_table
     from seachange.experiments import paper_synthetic as experiment
 
-    seeds = range(seed, seed + runs)
     if figure is not None:
         claim_output(figure, (".png",), "--figure", force)
         claim_file(figure.with_suffix(".csv"), force=force)
-    done = list(tracked(experiment.replicate(seeds, states, workers), runs, "Runs"))
-    rows = experiment.summarize(done)
+    rows = experiment.summarize(_done(partial(experiment.run_methods, n_states=states), seed, runs, workers))
     console.print(replication_table(rows, runs, states), f"\n{experiment.PAPER_LIKE}", soft_wrap=True)
     result: dict[str, Any] = {"experiment": "synthetic", "runs": runs, "states": states, "seed": seed, "rows": rows}
     if figure is not None:
         counts = range(1, 11)
-        swept = list(tracked(experiment.replicate_states(seeds, counts, workers), runs, "Reward against k"))
+        swept = _done(partial(experiment.run_states, counts=counts), seed, runs, workers, "Reward against k")
         result["figure"] = experiment.summarize_states(swept, counts)
         figures.draw_reward_by_states(figure, result["figure"], runs)
         figures.write_csv(figure.with_suffix(".csv"), result["figure"])
@@ -61,7 +62,7 @@ def obp_synthetic(
     """Measure the errors of seven estimators on Open Bandit Pipeline's synthetic data."""
     from seachange.experiments import obp_synthetic as experiment
 
-    done = list(tracked(experiment.replicate(range(seed, seed + runs), workers), runs, "Runs"))
+    done = _done(experiment.run, seed, runs, workers)
     _show_errors(console, "obp-synthetic", "A soft policy over 30 actions", "world", done, experiment, seed)
 
 
@@ -76,10 +77,16 @@ def open_bandit(
     """Measure the errors of seven estimators on Open Bandit's sample."""
     from seachange.experiments import obp_open_bandit as experiment
 
-    sample = experiment.read_sample(data)
-    done = list(tracked(experiment.replicate(sample, range(seed, seed + runs), workers), runs, "Bootstraps"))
+    run = partial(experiment.run, sample=experiment.read_sample(data))
+    done = _done(run, seed, runs, workers, "Bootstraps")
     policy = "Thompson sampling, evaluated on uniform random actions"
     _show_errors(console, "open-bandit", policy, "bootstrap", done, experiment, seed)
+
+
+def _done(run: Callable[[int], Any], seed: int, runs: int, workers: int, name: str = "Runs") -> list[Any]:
+    """The results of all runs, in the order of their seeds."""
+    done = map_in_order(run, range(seed, seed + runs), workers=workers, kind="processes")
+    return list(tracked(done, runs, name))
 
 
 def _show_errors(console: Prose, name: str, policy: str, run: str, done: list[Any], experiment: Any, seed: int) -> None:

@@ -3,9 +3,7 @@
 Thompson sampling is the policy that the shop ran; it is evaluated on rounds with uniform random actions.
 """
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +14,6 @@ from scipy.stats import beta
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder
 
 from seachange.datasets.open_bandit import OpenBanditLog
-from seachange.engine import map_in_order
 from seachange.errors import LogError
 from seachange.experiments.obp_synthetic import cross_fitted_rewards, relative_errors
 from seachange.log.bandit_log import BanditLog
@@ -80,7 +77,7 @@ N_PLACES = 3
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """Rounds logged with uniform random actions, and what Thompson sampling earned."""
+    """Rounds logged with uniform random actions; Thompson sampling, and what it earned."""
 
     contexts: Floats  # (n, d) users, one-hot without the first value of each feature
     item_features: Floats  # (K, e) category numbers, then the price-like feature
@@ -88,7 +85,8 @@ class Sample:
     positions: Ints  # (n,) 0, 1 or 2
     rewards: Floats  # (n,) clicks
     propensities: Floats  # (n,)
-    value: float  # click rate of Thompson sampling, from its own log
+    probs: Floats  # (K, places) of Thompson sampling
+    value: float  # its click rate, from its own log
 
 
 def read_sample(folder: Path) -> Sample:
@@ -108,23 +106,18 @@ def read_sample(folder: Path) -> Sample:
         positions=np.unique(rounds["position"], return_inverse=True)[1],
         rewards=rounds["reward"].to_numpy(),
         propensities=rounds["propensity"].to_numpy(),
+        probs=place_probs(CLICKS, SKIPS, N_PLACES),
         value=float(_rounds(theirs)["reward"].to_numpy().mean()),
     )
 
 
-def run(seed: int, sample: Sample, probs: Floats) -> dict[str, float]:
-    """One bootstrap: every estimator's relative error for the policy ``probs`` (K, places)."""
+def run(seed: int, sample: Sample) -> dict[str, float]:
+    """One bootstrap: every estimator's relative error for Thompson sampling."""
     picks = np.random.RandomState(seed).choice(len(sample.actions), size=len(sample.actions))
     actions, positions, rewards = sample.actions[picks], sample.positions[picks], sample.rewards[picks]
     predicted = cross_fitted_rewards(sample.contexts[picks], sample.item_features, actions, rewards, positions)
-    log = BanditLog.from_arrays(actions, rewards, sample.propensities[picks], n_actions=len(probs))
-    return relative_errors(log, probs.T[positions], predicted, sample.value)
-
-
-def replicate(sample: Sample, seeds: Sequence[int], workers: int) -> Iterator[dict[str, float]]:
-    """``run`` for every seed, in order."""
-    probs = place_probs(CLICKS, SKIPS, N_PLACES)
-    return map_in_order(partial(run, sample=sample, probs=probs), seeds, workers=workers, kind="processes")
+    log = BanditLog.from_arrays(actions, rewards, sample.propensities[picks], n_actions=len(sample.probs))
+    return relative_errors(log, sample.probs.T[positions], predicted, sample.value)
 
 
 def _rounds(log: OpenBanditLog) -> pl.DataFrame:

@@ -9,7 +9,6 @@ import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +17,6 @@ from scipy.stats import t as student
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import KFold
 
-from seachange.engine import map_in_order
 from seachange.errors import SeachangeWarning
 from seachange.evaluation.estimators import ValueEstimate, evaluate
 from seachange.experiments.paper_synthetic import std_of
@@ -100,11 +98,6 @@ def learned_probs(known: Rounds, contexts: Floats) -> Floats:
     scores = np.zeros((len(contexts), N_ACTIONS))
     scores[:, classifier.classes_] = classifier.predict_proba(contexts)
     return np.asarray(softmax(scores, axis=1))
-
-
-def replicate(seeds: Sequence[int], workers: int, n_rounds: int = N_ROUNDS) -> Iterator[dict[str, float]]:
-    """``run`` for every seed, in order."""
-    return map_in_order(partial(run, n_rounds=n_rounds), seeds, workers=workers, kind="processes")
 
 
 # Errors of estimators

@@ -2,7 +2,7 @@
 
 import math
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -13,7 +13,6 @@ from seachange.deploy.belief_deployer import BeliefDeployer
 from seachange.deploy.exp4s import Exp4S
 from seachange.deploy.posterior import PosteriorSampling
 from seachange.deploy.single import SinglePolicy
-from seachange.engine import map_in_order
 from seachange.errors import SeachangeWarning
 from seachange.log.bandit_log import BanditLog
 from seachange.policies.learners import DRLearner, IPSLearner, POEMLearner
@@ -139,19 +138,6 @@ def _world(seed: int, horizon: int) -> tuple[float, Callable[[Build, int], float
         return float(rollout(env, build_quietly(build, log, n_states), seed).expected_rewards.mean())
 
     return env.oracle_value(), value
-
-
-def replicate(seeds: Sequence[int], n_states: int, workers: int, horizon: int = 100_000) -> Iterator[dict[str, Any]]:
-    """``run_methods`` for every seed, in order."""
-    run = partial(run_methods, n_states=n_states, horizon=horizon)
-    return map_in_order(run, seeds, workers=workers, kind="processes")
-
-
-def replicate_states(
-    seeds: Sequence[int], counts: Sequence[int], workers: int, horizon: int = 100_000
-) -> Iterator[dict[str, Any]]:
-    """``run_states`` for every seed, in order."""
-    return map_in_order(partial(run_states, counts=counts, horizon=horizon), seeds, workers=workers, kind="processes")
 
 
 def summarize(runs: Sequence[dict[str, tuple[float, float]]]) -> list[MethodResult]:

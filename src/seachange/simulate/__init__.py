@@ -8,16 +8,6 @@ from seachange.simulate.rollout import Rounds, rollout
 from seachange.simulate.synthetic import Synthetic, paper_states
 
 __all__ = [
-    "ClickRates",
-    "Clicks",
-    "Clickstream",
-    "FrontPage",
-    "Rounds",
-    "Shop",
-    "Synthetic",
-    "Trace",
-    "Visits",
-    "Weekly",
-    "paper_states",
-    "rollout",
-]
+    "ClickRates", "Clicks", "Clickstream", "FrontPage", "Rounds", "Shop", "Synthetic", "Trace", "Visits", "Weekly",
+    "paper_states", "rollout",
+]  # fmt: skip
