@@ -91,7 +91,7 @@ def test_times_that_cannot_be_are_not_sorted_by(tmp_path):
 @pytest.mark.parametrize("name", ["propensities in percent", "nothing"])
 def test_what_leaving_rounds_out_cannot_repair_is_refused(name, tmp_path):
     log = broken_log(name)[1]
-    with pytest.raises(LogError, match="removing rounds cannot repair this log"):
+    with pytest.raises(LogError, match="dropping rounds cannot fix this log"):
         fix_log(log, check_log(log), tmp_path / "clean.parquet")
     assert list(tmp_path.iterdir()) == []
 

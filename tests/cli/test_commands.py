@@ -114,7 +114,7 @@ def test_learn_in_json_is_one_document_with_the_prose_beside_it(folder, tmp_path
         "choice": msgspec.json.decode(msgspec.json.encode(model.choice)),
     }
     assert "2 states" in stderr
-    assert "held-out blocks of time" in " ".join(stderr.split())
+    assert "on held-out time (doubly robust" in " ".join(stderr.split())
 
 
 def test_states_that_follow_the_hour_are_reported_wherever_states_are(tmp_path):

@@ -71,8 +71,8 @@ def test_evaluate_online_judges_the_deployment_and_says_that_time_is_thinned(fol
         assert 0 < found["n_accepted"] < len(log)
         assert found["notes"] == list(expected.notes)
         assert f"{method}: {expected.notes[0][:30]}" in stderr
-    assert "saw a thinned log" in stderr
-    assert "deployment as it learns" in stderr
+    assert "seemed to change" in stderr
+    assert "the deployment, replayed on the log" in stderr
 
 
 def test_evaluate_online_says_where_the_deployment_lived_through_too_little(folder, tmp_path):

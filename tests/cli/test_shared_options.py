@@ -72,11 +72,11 @@ def test_every_line_of_help_starts_with_a_verb():
     verbs = {
         "Add", "Average", "Check", "Choose", "Clip", "Compute", "Deploy", "Draw", "Drop", "Estimate", "Evaluate",
         "Find", "Keep", "Learn", "Map", "Match", "Maximize", "Measure", "Model", "Overwrite", "Predict", "Print",
-        "Read", "Run", "Sample", "Set", "Show", "Simulate", "Start", "Stop", "Use", "Write",
+        "Read", "Replay", "Run", "Sample", "Set", "Show", "Simulate", "Start", "Stop", "Use", "Write",
     }  # fmt: skip
     for name, text in all_helps():
         if not name.endswith((" log", " model")):
-            assert text.split()[0] in verbs, name
+            assert text.removeprefix("With --at: ").split()[0].capitalize() in verbs, name
 
 
 def test_the_help_lists_commands_along_the_pipeline_and_exit_codes():

@@ -146,7 +146,7 @@ def test_an_action_that_earned_most_in_a_few_rounds_has_a_star():
 def test_the_weighting_of_rounds_is_shown(summaries):
     assert "Rounds are numbered from 0." in printed(summaries["none"], 80)
     dropped = printed(replace(summaries["none"], n_dropped=3), 80)
-    assert "Rounds are numbered from 0, without dropped rounds." in dropped
+    assert "Rounds are numbered from 0; dropped rounds are not counted." in dropped
 
 
 def test_a_lower_bic_of_more_states_is_explained(summaries):

@@ -153,8 +153,8 @@ def test_contexts_that_follow_the_rhythm_are_noticed():
     policy = np.tile([0.1, 0.9], (n, 1))
     sunday = np.datetime64("2026-01-25T12:00")
     told = sc.evaluate_future(log, policy, sunday)
-    few = "The log has 2 similar times, too few to measure how they differ from each other; the interval covers only "
-    few += "the noise of rewards. Use a longer log."
+    few = "Only 2 past times match, too few to measure how they vary, so the interval reflects only "
+    few += "the noise in rewards. Use a longer log."
     words = "Contexts at that time differ from those of all rounds; this value assumes those of all rounds."
     assert told.notes == (words, few)
     alike = sc.evaluate_future(log, policy, sunday, contexts="alike")

@@ -37,7 +37,7 @@ def test_the_word_itself_goes_before_its_likes():
 
 
 def test_two_candidates_are_refused_by_name_with_the_cure():
-    with pytest.raises(LogError, match=r"the reward may be 'click' or 'revenue'.*--columns reward=click"):
+    with pytest.raises(LogError, match=r"the reward could be 'click' or 'revenue'.*--columns reward=click"):
         find_roles(["action", "click", "revenue"], {})
     assert find_roles(["action", "click", "revenue"], {"reward": "revenue"}).found == {"action": "action"}
 
@@ -62,5 +62,5 @@ def test_a_wrong_word_is_answered_with_the_nearest_right_one(columns, message):
 
 
 def test_all_missing_columns_are_named_at_once():
-    with pytest.raises(LogError, match=r"no column for action and reward; it has age.*--columns action="):
+    with pytest.raises(LogError, match=r"no column named like the action or the reward; it has age.*--columns action="):
         find_roles(["age"], {})

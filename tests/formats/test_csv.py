@@ -168,8 +168,8 @@ def test_lines_with_too_few_or_too_many_fields_are_rejected_and_shift_nothing(cs
     assert frame["action"].to_list() == ["a", "d"]
     assert lines == [2, 5]
     assert [(one.line, one.reason) for one in rejected] == [
-        (3, "the line has 3 fields and the header 4"),
-        (4, "the line has 5 fields and the header 4"),
+        (3, "the line has 3 fields, but the header has 4"),
+        (4, "the line has 5 fields, but the header has 4"),
     ]
 
 
@@ -202,7 +202,7 @@ def test_a_record_that_is_rejected_takes_its_further_lines_with_it(csv):
     frame, lines, rejected = whole(csv(text))
     assert frame["action"].to_list() == ["c"]
     assert lines == [5]
-    assert [(one.line, one.reason) for one in rejected] == [(2, "the line has 3 fields and the header 4")]
+    assert [(one.line, one.reason) for one in rejected] == [(2, "the line has 3 fields, but the header has 4")]
 
 
 @pytest.mark.parametrize("content", [b"b,1,\xff\xfe\n", b"b,1,\x00\n", b"b,1,x\ry\n"], ids=["latin", "nul", "return"])

@@ -24,7 +24,7 @@ def test_the_choice_is_the_best_on_held_out_time_and_gives_its_reason():
     taken = learner.choice_.candidates[names.index(learner.choice_.chosen)]
     assert taken.gap <= taken.gap_error
     assert learner.choice_.reason.startswith(f"{learner.choice_.chosen}, ")
-    assert "held-out blocks of time" in learner.choice_.reason
+    assert "per round on held-out time" in learner.choice_.reason
 
 
 def test_the_simplest_of_equally_good_candidates_is_chosen():
@@ -34,7 +34,7 @@ def test_the_simplest_of_equally_good_candidates_is_chosen():
     hopeless = {"hopeless": sc.IPSLearner(temperature=1e6), "dm": sc.DMLearner()}
     choice = choose_objective(log, np.ones((900, 1)), candidates=hopeless)[1]
     assert choice.chosen == "dm"
-    assert choice.reason.startswith("dm, the highest held-out value")
+    assert "No other is better." in choice.reason
 
 
 def test_held_out_values_are_the_doubly_robust_ones_written_out():
@@ -167,7 +167,7 @@ def test_policies_that_earn_less_than_the_log_raise_a_warning(informed):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         choose_objective(log, np.ones((n, 1)))
-    messages = [str(each.message) for each in caught if "earns less than the log did" in str(each.message)]
+    messages = [str(each.message) for each in caught if "earns less than the logging policy did" in str(each.message)]
     assert len(messages) == informed
     # Without the hidden variable, any policy is right half of the time.
-    assert not messages or float(re.search(r"did: ([\d.]+) per round", messages[0])[1]) == pytest.approx(0.5, abs=0.1)
+    assert not messages or float(re.search(r"did: ([\d.]+) vs\.", messages[0])[1]) == pytest.approx(0.5, abs=0.1)

@@ -74,7 +74,7 @@ def test_new_states_come_last():
 def test_without_a_state_the_others_keep_their_order(old, gone, order):
     log = log_of(visits(*order), seed=7)
     left = [z for z in range(3) if z != gone]
-    with pytest.warns(SeachangeWarning, match=f"without a match in this log: {gone}\\."):
+    with pytest.warns(SeachangeWarning, match=f"have no match in this log: {gone}\\."):
         oracle = sc.HMMOracle(n_states=2, align_to=old).fit(log)
     assert right(oracle, log, np.searchsorted(left, visits(*order))) > 0.98
 
@@ -83,7 +83,7 @@ def test_an_unmatched_state_is_named_in_a_warning(old):
     """It gets the number of the unmatched state."""
     log = log_of(visits(2, 0, 1, 2, 0, 1), seed=9)
     rewards = np.where(visits(2, 0, 1, 2, 0, 1) == 1, log.rewards + 5.0, log.rewards)
-    with pytest.warns(SeachangeWarning, match=r"without a match in this log: 1\."):
+    with pytest.warns(SeachangeWarning, match=r"have no match in this log: 1\."):
         oracle = sc.HMMOracle(n_states=3, align_to=old).fit(log.with_rewards(rewards))
     assert right(oracle, log.with_rewards(rewards), visits(2, 0, 1, 2, 0, 1)) > 0.98
 

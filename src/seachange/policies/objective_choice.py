@@ -61,13 +61,13 @@ class Choice:
         """One or two sentences for people."""
         best = self.candidates[0]
         chosen = next(each for each in self.candidates if each.name == self.chosen)
-        why = "It has the highest held-out value"
+        why = "No other is better"
         if chosen is not best:
-            why = f"It is the simplest within one standard error of the best ({best.name})"
+            why = f"It is the simplest within one standard error of the best, {best.name}"
         others = ", ".join(f"{each.name} {each.value:.4g}" for each in self.candidates if each is not chosen)
         return (
-            f"{chosen.name}. {why}: {chosen.value:.4g} per round (doubly robust, {self.n_blocks} held-out blocks of "
-            f"time).{f' Others: {others}.' if others else ''}"
+            f"{chosen.name}, {chosen.value:.4g} per round on held-out time (doubly robust, {self.n_blocks} blocks). {why}."
+            f"{f' Others: {others}.' if others else ''}"
         )
 
     def __repr__(self) -> str:

@@ -124,9 +124,10 @@ def basis_of(content: ReportContent) -> Basis | None:
     if holdout.kind is None:
         return None
     if holdout.kind == "unseen":
-        which = "this one round" if holdout.n_rounds == 1 else f"any of these {holdout.n_rounds:,} rounds"
+        one = holdout.n_rounds == 1
+        which = "this one round" if one else f"any of these {holdout.n_rounds:,} rounds"
         by = "times and contents" if content.states.axis.timed else "contents"
-        text = f"The model was not learned from {which}, judging by their {by}."
+        text = f"The model was not learned from {which}, judging by {'its' if one else 'their'} {by}."
         if not holdout.certain:
             text = "The log has no times, and its rounds are too similar to tell whether the model was learned from "
             text += f"{which}. They are treated as new."
