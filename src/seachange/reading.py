@@ -1,7 +1,5 @@
 """read_log(): any supported file → BanditLog, and write_log() back. All formats are listed here."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path

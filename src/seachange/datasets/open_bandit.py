@@ -7,8 +7,6 @@ User features are hashed words and become categories, and so does the position, 
 chosen. ``item_features`` and ``affinities`` describe the items with one row per item and round, 80 times the rounds.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from functools import cached_property
