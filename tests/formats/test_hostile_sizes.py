@@ -9,7 +9,6 @@ import warnings
 import zlib
 
 import numpy as np
-import pyarrow
 import pytest
 
 from seachange.errors import LogError, SeachangeWarning
@@ -61,7 +60,7 @@ def test_lines_with_other_keys_each_are_read_within_limits(n_keys, tmp_path):
     rounds, features, megabytes, said = read(tmp_path / "log.jsonl")
     assert rounds == n
     assert json_lines.MAX_FIELDS - 3 <= features <= 2 * json_lines.MAX_FIELDS  # some with a mark if they are missing
-    assert megabytes < 1_200
+    assert megabytes < 400
     assert "more than 10,000 fields; 'k9997' and others after the first 10,000 are left out" in said
     assert said.count("SeachangeWarning") == 1
 
@@ -81,7 +80,7 @@ def test_a_table_of_missing_values_is_refused(tmp_path):
     rounds, _, megabytes, said = read(tmp_path / "log.jsonl")
     assert rounds == 0
     assert "has 5,003 fields, but most lines have only a few of them" in said
-    assert megabytes < 1_400
+    assert megabytes < 1_000
 
 
 def test_dsjson_with_other_keys_in_each_round_is_read_within_limits(tmp_path):
@@ -117,11 +116,11 @@ def test_the_limit_on_nesting_is_exact():
 
 
 def test_an_allowed_depth_costs_little_memory(tmp_path):
-    (tmp_path / "log.jsonl").write_text(lines_of(lambda i: f',"x":{"{" + chr(34) + "a" + chr(34) + ":"}1}}'))
+    (tmp_path / "log.jsonl").write_text(lines_of(lambda i: f',"x":{{"a":{i % 7}}}'))
     shallow = read(tmp_path / "log.jsonl")
-    (tmp_path / "log.jsonl").write_text(lines_of(lambda i: ',"x":' + '{"a":' * 30 + "1" + "}" * 30))
+    (tmp_path / "log.jsonl").write_text(lines_of(lambda i: ',"x":' + '{"a":' * 30 + str(i % 7) + "}" * 30))
     deep = read(tmp_path / "log.jsonl")
-    assert deep[:2] == shallow[:2] == (200, 0) or deep[0] == 200
+    assert deep[0] == shallow[0] == 200
     assert deep[2] < shallow[2] + 450
 
 
@@ -166,7 +165,7 @@ def test_xz_files_of_several_streams_are_read_whole(tmp_path):
 
 
 def test_zstandard_files_cannot_ask_for_much_memory(tmp_path):
-    assert pyarrow.__version__
+    pytest.importorskip("pyarrow")
     block = (8 << 3 | 1 << 1 | 1).to_bytes(3, "little") + b"a"
     (tmp_path / "log.csv.zst").write_bytes(b"\x28\xb5\x2f\xfd" + bytes([0, (31 - 10) << 3]) + block)  # 2 GiB
     with pytest.raises(LogError, match="too much memory"):

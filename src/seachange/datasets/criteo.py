@@ -17,8 +17,6 @@ for 12:1, and "14:2" as it is. The challenge keeps one in ten impressions withou
 rewards are read as they are, and a warning says that their mean is not the true click rate.
 """
 
-from __future__ import annotations
-
 import math
 import re
 import warnings

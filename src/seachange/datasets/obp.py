@@ -5,8 +5,6 @@ action (n,), reward (n,), pscore (n,), context (n, d), action_context (K, e), po
 ``pi_b`` is the whole logging distribution. ``expected_reward`` belongs to the simulation and is ignored.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

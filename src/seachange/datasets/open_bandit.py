@@ -7,9 +7,8 @@ User features are hashed words and become categories, and so does the position, 
 chosen. ``item_features`` and ``affinities`` describe the items with one row per item and round, 80 times the rounds.
 """
 
-from __future__ import annotations
-
 import math
+from collections import Counter
 from collections.abc import Iterator
 from functools import cached_property
 from io import BytesIO
@@ -106,8 +105,9 @@ class OpenBanditLog:
                 f"{str(self.log_path)!r} has no column {absent[0]!r}; a log of the Open Bandit Dataset has "
                 f"{', '.join(EXPECTED)}."
             )
-        if twice := [name for name in header if header.count(name) > 1]:
-            raise LogError(f"{str(self.log_path)!r} has the column {twice[0]!r} twice.")
+        name, count = Counter(header).most_common(1)[0]
+        if count > 1:
+            raise LogError(f"{str(self.log_path)!r} has the column {name!r} twice.")
         return header
 
     @property

@@ -7,8 +7,6 @@ One line is one visit. The article was drawn uniformly from the pool on its line
 number of articles in the pool. Articles repeat from line to line, so the text of each is parsed once.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, lru_cache, partial

@@ -5,12 +5,10 @@ decides its type; a feature that mixes types there becomes text, with numbers in
 rounds that do not fit are rejected. Columns are added as new features appear and never change their type.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 import polars
@@ -97,10 +95,10 @@ class Values(NamedTuple):
     rows: Ints  # the round or the action that each value belongs to
     values: polars.Series  # Float64, Boolean or String, or lists of these; without nulls
 
-    def filter(self, kept: Bools) -> Values:
+    def filter(self, kept: Bools) -> Self:
         """Only the values of rows that are kept."""
         mine = kept[self.rows]
-        return self if mine.all() else Values(self.rows[mine], self.values.filter(mine))
+        return self if mine.all() else self._replace(rows=self.rows[mine], values=self.values.filter(mine))
 
 
 Features = dict[str, list[Values]]

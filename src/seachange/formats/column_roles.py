@@ -1,17 +1,14 @@
 """Which column of a table holds the action, the reward and so on: named by the user or found by its name."""
 
-from __future__ import annotations
-
 import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
+
+import polars
 
 from seachange.errors import LogError, SeachangeWarning, did_you_mean
-
-if TYPE_CHECKING:
-    import polars
 
 Columns = Mapping[str, str | Sequence[str]]  # the user's choices: role → column, and "contexts" → several columns
 # The usual names of each role's column: letters and digits only, in lower case, so that itemid also stands for item_id,

@@ -5,8 +5,6 @@ for a whole block, or line by line if its quotes are irregular or its bytes are 
 itself, and the time is linear in the size of the file.
 """
 
-from __future__ import annotations
-
 import csv
 import re
 import sys

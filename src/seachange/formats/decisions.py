@@ -15,8 +15,6 @@ the number of far rewards. The first reward of a decision counts, because the de
 are rejected, as are rewards without a decision.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

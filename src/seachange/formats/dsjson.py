@@ -17,8 +17,6 @@ The service drops a share ``pdrop`` of events before logging, independently of t
 unaffected. Rounds have no weights, so a ``pdrop`` that changes over a log causes a warning.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

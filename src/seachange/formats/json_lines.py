@@ -5,8 +5,6 @@ and has nulls for values of other types. So keys are counted: polars has read al
 as the line has keys. All other lines are parsed one by one with ``json``, which also finds the reason to reject a line.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import sys
@@ -71,7 +69,7 @@ LESSONS, RARE = 1000, 1024
 # Fields, nested ones included: of the table, and more that are learned later to read lines that have them quickly.
 MAX_FIELDS, LATER_FIELDS = 10_000, 1000
 # Values of all fields, most of them missing, that are held at once: of the first lines, and of a batch.
-HEAD_VALUES, BATCH_VALUES = 1 << 22, 1 << 24
+HEAD_VALUES, BATCH_VALUES = 1 << 22, 1 << 22
 # A table with more values than this must have at least a byte of text for every few of them.
 MAX_VALUES, VALUES_PER_BYTE = 1 << 25, 10
 

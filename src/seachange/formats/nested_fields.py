@@ -1,7 +1,5 @@
 """Fields inside records as columns of their own: item.id of {"item": {"id": 7, "price": 3}}."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 from typing import Any

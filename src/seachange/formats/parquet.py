@@ -1,7 +1,5 @@
 """Parquet files: reading them in parts, and writing logs with one row per round."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Input files: the files that a path stands for, and their bytes and lines, decompressed while they are read."""
 
-from __future__ import annotations
-
 import bz2
 import glob
 import gzip

@@ -1,7 +1,5 @@
 """Tables: columns with roles, types that the first rows decide, rows that do not fit them; files or data frames."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress

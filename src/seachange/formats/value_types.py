@@ -4,14 +4,12 @@ A column of texts (CSV) has a ``TextType``, a column of times a ``Clock``. JSON 
 ``Shape`` collects them and decides on a polars type.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Self
 
 import polars as pl
 from msgspec.structs import replace
@@ -292,7 +290,7 @@ class Shape:
         self.entries: Shape | None = None  # of lists
         self.fields: dict[str, Shape] = {}  # of objects
 
-    def with_value(self, value: Any) -> Shape:
+    def with_value(self, value: Any) -> Self:
         """Add a value."""
         if value is None:
             return self

@@ -14,8 +14,6 @@ The first lines decide between cb and cb_adf. Vowpal Wabbit repairs or skips wha
 rejected with the reason.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field

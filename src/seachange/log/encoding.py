@@ -273,7 +273,9 @@ def _fill_numbers(
     places = np.array([place for _, place in numbers])
     marks = np.array([place + 1 if feature.marked else -1 for feature, place in numbers])
     means, scales = np.array([(feature.mean, feature.scale) for feature, _ in numbers]).T
-    block, largest, n_large = np.empty((len(numbers), BLOCK_ROWS)), validation.LARGEST, 0
+    # One row more than a small log has: slices have one memory layout, and compiled code one version.
+    block = np.empty((len(numbers), min(BLOCK_ROWS, len(rows) + 1)))
+    largest, n_large = validation.LARGEST, 0
     for start in range(0, len(rows), BLOCK_ROWS):
         end = min(start + BLOCK_ROWS, len(rows))
         for j, array in enumerate(arrays):
