@@ -1,9 +1,7 @@
-"""Draw report.png: learn from a log of the built-in shop, created as in docs/states.md, and take a screenshot.
+"""Draw states.png and report.png: a log of the built-in shop, created as in docs/states.md, its states and its report.
 
 Needs Chromium, which `make chromium` installs.
 """
-
-from __future__ import annotations
 
 import re
 import shutil
@@ -19,13 +17,17 @@ SIZE = "1280,1500"
 
 
 def main() -> None:
-    """Draw report.png next to this file."""
+    """Draw both next to this file."""
     browser = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))))
     example = re.search(r"```python\n(.*?)```", (HERE.parent / "states.md").read_text(encoding="utf-8"), re.DOTALL)
     assert example, "docs/states.md must start with the code that creates the log"
     with TemporaryDirectory() as folder:
         commands = (
             [sys.executable, "-c", example[1]],
+            [
+                sys.executable, "-m", "seachange", "states", "shop.parquet", "--columns", COLUMNS, "--figure",
+                str(HERE / "states.png"), "--force",
+            ],
             [sys.executable, "-m", "seachange", "learn", "shop.parquet", "--columns", COLUMNS, "-o", "shop.seachange"],
             [sys.executable, "-m", "seachange", "report", "shop.parquet", "shop.seachange", "-o", "shop.html"],
             [

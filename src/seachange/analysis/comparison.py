@@ -40,7 +40,7 @@ BLOCKS = 3  # blocks of time; a policy without states is learned from all but on
 # Why nothing is evaluated on its own training data.
 IN_SAMPLE_BIAS = "policies look better on the rounds they were learned from than they really are"
 
-POOLED = "the single policy"
+POOLED = "one policy learned from all rounds"
 
 HoldoutKind = Literal["unseen", "rest", "held out"]
 ESTIMATORS = ("dr", "snips", "ips", "dm")  # the first one gives the headline; the others are listed beside it
