@@ -2,9 +2,8 @@
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import msgspec
 import numpy as np
 
 from seachange.analysis.state_contrasts import Contrast
@@ -12,7 +11,7 @@ from seachange.analysis.states_summary import StatesSummary
 from seachange.log.joint_features import JointFeatures
 
 if TYPE_CHECKING:
-    from seachange.evaluation.theorems import Bound, ModelBounds
+    pass
 
 
 def describe_contexts(joint: JointFeatures, names: Sequence[str]) -> str:
@@ -85,25 +84,3 @@ def _same_decimals(*values: float, figures: int, minus: str = "-") -> list[str]:
     size = abs(values[0])
     decimals = int(np.clip(figures - 1 - np.floor(np.log10(size)), 0, 9)) if size > 0 else 2
     return [f"{value:z,.{decimals}f}".replace("-", minus) for value in values]
-
-
-def bounds_document(found: "ModelBounds") -> dict[str, Any]:
-    """Bounds as JSON values, with null for infinity."""
-    return {
-        "quantities": msgspec.to_builtins(found.quantities),
-        "bounds": [
-            {**msgspec.to_builtins(bound), "vacuous": bound.vacuous, "verdict": bound.verdict} for bound in found.bounds
-        ],
-    }
-
-
-def bound_probability(bound: "Bound") -> str:
-    """The probability with which a bound holds, as text."""
-    return "average" if bound.probability is None else f"{bound.probability:.0%}"
-
-
-def bound_number(value: float) -> str:
-    """A bound as text, with a sensible number of figures."""
-    if value == float("inf"):
-        return "∞"
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:,.3g}"

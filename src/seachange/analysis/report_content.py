@@ -2,7 +2,6 @@
 
 import platform
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
@@ -22,16 +21,14 @@ from seachange.analysis.comparison import (
     merge_notes,
     refusals_of,
 )
-from seachange.analysis.formatting import bounds_document
 from seachange.analysis.policy_summary import PolicySummary, summarize_policies
 from seachange.analysis.states_summary import StatesSummary, json_value, summarize_states
 from seachange.analysis.states_summary import as_document as states_document
 from seachange.analysis.timeline import dates_or_seconds
 from seachange.analysis.value_series import ValueSeries, value_series
 from seachange.engine import stage
-from seachange.errors import RefusedError, SeachangeError
+from seachange.errors import RefusedError
 from seachange.evaluation.diagnostics import Reason
-from seachange.evaluation.theorems import ModelBounds, model_bounds
 from seachange.log.bandit_log import BanditLog
 from seachange.model import SwitchingModel
 from seachange.model_file import Provenance
@@ -70,7 +67,6 @@ class ReportContent:
     policies: PolicySummary
     values: ValueSeries | None
     values_refusals: tuple[Reason, ...]
-    bounds: ModelBounds | None  # None if the log supports none
 
 
 def report_content(
@@ -90,7 +86,6 @@ def report_content(
     holdout: Holdout | None = None
     refusals: tuple[Reason, ...] = ()
     notes: list[Note] = []
-    bounds: ModelBounds | None = None
     try:
         with stage("Preparing held-out rounds"), collect_notes(notes):
             holdout = holdout_of(log, model)
@@ -108,8 +103,6 @@ def report_content(
         labels = model.oracle.predict(log)
         fitted_here = log.fingerprint() == model.provenance.fingerprint
         states, probs = summarize_states(log, model.oracle, labels, confidence, fitted_here), labels.state_probs
-    with suppress(SeachangeError):
-        bounds = model_bounds(log, model)
     return ReportContent(
         origin={"log": log_name, "model": model_name, "commands": tuple(commands)} | _origin(log, model),
         learned_from=model.provenance,
@@ -129,7 +122,6 @@ def report_content(
         policies=summarize_policies(log, model.policies, model.labels.counts),
         values=values,
         values_refusals=values_refusals,
-        bounds=bounds,
     )
 
 
@@ -141,7 +133,6 @@ def as_document(content: ReportContent) -> dict[str, Any]:
         | {
             "values_over_time": content.values,
             "values_over_time_refusals": content.values_refusals,
-            "bounds": content.bounds and bounds_document(content.bounds),
         }
     )
     if content.values:

@@ -23,8 +23,7 @@ def bounds(
     seed: Seed = 0,
 ) -> None:
     """Compute the paper's bounds for a model, as printed and corrected."""
-    from seachange.analysis.formatting import bounds_document
-    from seachange.cli.value_tables import bounds_view
+    from seachange.cli.value_tables import bounds_document, bounds_view
     from seachange.evaluation import model_bounds
 
     loaded = open_model(model, given.log)

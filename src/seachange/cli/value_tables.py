@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 import polars
 from rich.console import Group
@@ -10,7 +11,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from seachange.analysis.formatting import bound_number, bound_probability, count_of
+from seachange.analysis.formatting import count_of
 from seachange.cli.tables import spaced, table, time_text
 from seachange.evaluation.diagnostics import LEAST_EFFECTIVE
 
@@ -176,6 +177,23 @@ def periods_document(past: "ValuesOverTime") -> list[dict[str, Any]]:
 MARKS = {True: "✓", False: "✗", None: "?"}
 
 
+def bounds_document(found: "ModelBounds") -> dict[str, Any]:
+    """Bounds as JSON values, with null for infinity."""
+    return {
+        "quantities": msgspec.to_builtins(found.quantities),
+        "bounds": [
+            {**msgspec.to_builtins(bound), "vacuous": bound.vacuous, "verdict": bound.verdict} for bound in found.bounds
+        ],
+    }
+
+
+def _bound_number(value: float) -> str:
+    """A bound as text, with a sensible number of figures."""
+    if value == float("inf"):
+        return "∞"
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:,.3g}"
+
+
 def bounds_view(found: "ModelBounds") -> Group:
     """A summary, the bounds, their quantities, and the conditions of each."""
     vacuous, n_bounds = sum(bound.vacuous for bound in found.bounds), len(found.bounds)
@@ -184,7 +202,12 @@ def bounds_view(found: "ModelBounds") -> Group:
     if vacuous == 0:
         summary = "No bound is vacuous for this log, provided its conditions hold."
     rows = [
-        (b.name, *map(bound_number, (b.printed, b.corrected, b.total)), bound_probability(b), b.verdict)
+        (
+            b.name,
+            *map(_bound_number, (b.printed, b.corrected, b.total)),
+            "average" if b.probability is None else f"{b.probability:.0%}",
+            b.verdict,
+        )
         for b in found.bounds
     ]
     bounds = table("The paper's bounds", ("bound", "printed", "corrected", "maximum", "holds", ""), rows)
@@ -211,8 +234,8 @@ def _quantities(q: "Quantities") -> Group:
 
 def _conditions(bound: "Bound") -> Group:
     """What the bound amounts to, and its conditions, each with a mark."""
-    value, most = bound_number(bound.corrected), bound_number(bound.total)
-    flaw = f" Printed: {bound_number(bound.printed)} ({bound.printed_flaw})." if bound.printed_flaw else ""
+    value, most = _bound_number(bound.corrected), _bound_number(bound.total)
+    flaw = f" Printed: {_bound_number(bound.printed)} ({bound.printed_flaw})." if bound.printed_flaw else ""
     if bound.vacuous:
         text = f"vacuous: {value} is no smaller than the maximum, {most}."
     elif bound.broken:

@@ -80,7 +80,8 @@ def find_roles(available: Sequence[str], columns: Columns, fields: Callable[[], 
         raise LogError(
             f"the table has no column named like the {' or the '.join(missing)}; it has "
             f"{listed(available if fields is None else fields())}. "
-            f"Name {'it' if len(missing) == 1 else 'them'}: --columns {options}, or columns={{{missing[0]!r}: ...}} in Python."
+            f"Name {'it' if len(missing) == 1 else 'them'}: --columns {options}, or columns={{{missing[0]!r}: ...}} in "
+            "Python."
         )
     for (role, name), (other, same) in combinations(chosen.items(), 2):
         if name == same:

@@ -66,8 +66,8 @@ class Choice:
             why = f"It is the simplest within one standard error of the best, {best.name}"
         others = ", ".join(f"{each.name} {each.value:.4g}" for each in self.candidates if each is not chosen)
         return (
-            f"{chosen.name}, {chosen.value:.4g} per round on held-out time (doubly robust, {self.n_blocks} blocks). {why}."
-            f"{f' Others: {others}.' if others else ''}"
+            f"{chosen.name}, {chosen.value:.4g} per round on held-out time (doubly robust, {self.n_blocks} blocks). "
+            f"{why}.{f' Others: {others}.' if others else ''}"
         )
 
     def __repr__(self) -> str:

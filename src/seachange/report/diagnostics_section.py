@@ -2,7 +2,7 @@
 
 from typing import Any, Literal
 
-from seachange.analysis.formatting import bound_number, count_of
+from seachange.analysis.formatting import count_of
 from seachange.analysis.report_content import CLEAR, ReportContent
 from seachange.evaluation.diagnostics import DOMINANT, LEAST_EFFECTIVE, MOST_MISSING, SURPRISING, Diagnostics
 from seachange.report.layout import Section, further_reasons, refusals_of, share_text, signed
@@ -34,20 +34,11 @@ TEMPLATE = """
   <div><dt><span class="mark {{ mark }}">{{ mark }}</span>{{ name }}</dt><dd>{{ text }}</dd></div>
   {% endfor %}
 </dl>
-{% if content.bounds and content.bounds.bounds %}
-<details>
-  <summary>Theoretical guarantees</summary>
-  <div class="wide"><table>
-    <thead><tr><th>bound</th><th class="n">at most</th><th class="n">maximum</th><th>verdict</th></tr></thead>
-    <tbody>{% for bound in content.bounds.bounds %}<tr><td>{{ bound.name }}: {{ bound.bounds }}</td><td class="n">{{ bound_number(bound.corrected) }}</td><td class="n">{{ bound_number(bound.total) }}</td><td>{{ "depends on unchecked conditions" if bound.verdict == "conditional" else bound.verdict }}</td></tr>{% endfor %}</tbody>
-  </table></div>
-</details>
-{% endif %}
 """
 
 
 def view(content: ReportContent) -> dict[str, Any]:
-    """Verdicts, further refusals and bounds."""
+    """Verdicts and further refusals."""
     comparison, refused = content.comparison, refusals_of(content)
     refusals: list[str] = []
     if comparison is not None and not refused:
@@ -55,8 +46,7 @@ def view(content: ReportContent) -> dict[str, Any]:
             refusals += [reason.text(shell=True) for reason in comparison.diagnostics.refusals]
         if comparison.online is not None and (text := further_reasons(comparison.online.refusals, content)):
             refusals.append(f"The deployment itself, replayed on the log, has no estimate. {text}")
-    verdicts = _verdicts(content)
-    return {"refused": bool(refused), "refusals": refusals, "verdicts": verdicts, "bound_number": bound_number}
+    return {"refused": bool(refused), "refusals": refusals, "verdicts": _verdicts(content)}
 
 
 def _verdicts(content: ReportContent) -> list[Verdict]:
