@@ -24,7 +24,6 @@ PHASES = {
     "backward": "backward",
     "regression_sums": "sums",
     "blocked_sums": "sums",
-    "run_groups": "in one",
 }
 
 
@@ -35,7 +34,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=10, help="number of iterations; the best counts")
     arguments = parser.parse_args()
     pin_to_one_core()
-    columns = ("emission", "forward", "backward", "sums", "in one", "m-step", "rest", "iteration", "first sums")
+    columns = ("emission", "forward", "backward", "sums", "m-step", "rest", "iteration", "first sums")
     print(f"{'ms':36}" + "".join(f"{column:>11}" for column in columns))
     for name in arguments.sets:
         problem = PROBLEMS[name]()

@@ -166,7 +166,6 @@ def test_the_objective_never_decreases_with_sums_by_subtraction(missing, tails, 
         sequences=np.arange(n) // chains,
     )  # fmt: skip
     chain, prior = Chain(log, 700, 2), Prior(np.ones(18), 1.0, 200.0)
-    assert chain.spans[0][0].short == (chains == 25)
     assert chain.block_sums(chain.spans[0][0].tiles[0]) is not None
     starts = Starts(chain, chain.log.rewards, 1.0, "gaussian", 0)
     em = EM(chain, prior, tolerance=-1.0, max_iterations=40)

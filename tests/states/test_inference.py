@@ -278,34 +278,6 @@ def test_workers_change_nothing(rewards):
         np.testing.assert_array_equal(mine, theirs)
 
 
-@pytest.mark.parametrize("longest", [8, 60])
-@pytest.mark.parametrize("rewards", EMISSIONS)
-def test_batches_of_short_chains_equal_one_chain_at_a_time(rewards, longest, monkeypatch):
-    monkeypatch.setattr("seachange.states.expectation.MAX_LENGTH", 10)
-    generator = np.random.default_rng(10)
-    lengths = generator.integers(1, 9, size=600)
-    lengths[200] = longest
-    n = lengths.sum()
-    clicks = generator.integers(2, size=n).astype(float)
-    log = sc.BanditLog.from_arrays(
-        np.zeros(n), np.where(generator.random(n) < 0.1, np.nan, clicks), np.ones(n), n_actions=1,
-        action_features=generator.normal(size=(n, 1, 6)), sequences=np.repeat(np.arange(600), lengths),
-        missing_rewards=True,
-    )  # fmt: skip
-    model = random_model(log, 5, generator, rewards)
-    found = [np.empty((n, 5)), np.empty((n, 5))]
-    chain = Chain(log, tile_rows=700)
-    assert [section.short for span in chain.spans for section in span] == (
-        [True] if longest == 8 else [True, False, True]
-    )
-    one = expectation(model, chain, found[0])
-    monkeypatch.setattr("seachange.states.expectation.MAX_LENGTH", 0)
-    other = expectation(model, Chain(log), found[1])
-    np.testing.assert_allclose(found[0], found[1], rtol=0, atol=1e-12)
-    for mine, theirs in zip(vars(one).values(), vars(other).values(), strict=True):
-        np.testing.assert_allclose(mine, theirs, rtol=1e-11, atol=1e-11)
-
-
 @pytest.mark.parametrize("rewards", ["gaussian", "bernoulli"])
 def test_a_reward_far_from_every_state_does_not_underflow(rewards):
     far = 1.0 if rewards == "bernoulli" else 1e6

@@ -45,9 +45,9 @@ def group_by_block(actions, n_blocks):
 
 
 @compiled
-def column_buffer(n_rows, n_times=1):
-    """Buffer for ``n_times`` times ``LANES`` columns, padded so that rows do not compete for the same cache lines."""
-    return np.empty((n_rows, n_times * LANES + 8))
+def column_buffer(n_rows):
+    """Buffer for ``LANES`` columns, padded so that rows do not compete for the same cache lines."""
+    return np.empty((n_rows, LANES + 8))
 
 
 @compiled

@@ -8,7 +8,6 @@ recomputes each section from there. Short chains are run in batches instead.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial, reduce
-from itertools import groupby
 from operator import add
 from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar
 
@@ -17,9 +16,8 @@ import numpy.typing as npt
 
 from seachange.engine import map_in_order
 from seachange.kernels.emission import evidences
-from seachange.kernels.forward_backward import backward, forward, run_groups
-from seachange.kernels.lanes import LANES
-from seachange.kernels.regression import BLOCK, blocked_sums, blocks_of, regression_sums, unpacked, unweighted_sums
+from seachange.kernels.forward_backward import backward, forward
+from seachange.kernels.regression import BLOCK, blocked_sums, blocks_of, regression_sums, unweighted_sums
 from seachange.log.bandit_log import BanditLog, require_rounds
 from seachange.log.joint_features import LogArrays
 from seachange.protocols import Bools, Floats, Ints
@@ -31,24 +29,18 @@ if TYPE_CHECKING:
 Number = TypeVar("Number", np.float64, np.int64)
 Sums = tuple[Floats, Floats, Floats]  # Gram matrices, moments and totals
 
-# Rounds per tile, the unit of work of a thread: for long chains and for short ones.
-TILE_ROWS, SHORT_CHAINS_TILE_ROWS = 1 << 14, 1 << 16
+# Rounds per tile, the unit of work of a thread.
+TILE_ROWS = 1 << 14
 # Tiles whose recursions are in memory at a time.
 TILES_PER_SECTION = 8
-# Chains are run in batches if they have at most this many rounds on average, so that a tile holds many of them. The
-# longest chain of a tile is limited too, because buffers are that long.
-MAX_MEAN_LENGTH, MAX_LENGTH = 2 * TILE_ROWS // LANES, 8 * TILE_ROWS // LANES
 # Sums over blocks of rounds are kept if they save work; they take at most a quarter of the memory of the features.
 MIN_BLOCK_FEATURES, MAX_BLOCK_FEATURES = 16, BLOCK // 2
-# Rounds per short chain and feature from which sums are kept.
-MIN_CHAIN_ROUNDS = 2 / LANES
 
 
 class Section(NamedTuple):
     """Rounds whose recursions are in memory at one time."""
 
     tiles: Sequence[slice]
-    short: bool  # whether the tiles hold whole short chains, run in batches
 
     @property
     def rounds(self) -> slice:
@@ -64,32 +56,22 @@ class Chain:
     """
 
     log: BanditLog
-    tile_rows: int | None = None  # None: by the length of the chains
+    tile_rows: int = TILE_ROWS
     tiles_per_section: int = TILES_PER_SECTION
     _blocks: dict[int, tuple[Floats, Bools]] = field(default_factory=dict, init=False)
-    _short: dict[int, "ShortChains"] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         require_rounds(self.log, "a hidden Markov model")
         self.log, self._order, self.starts = in_chains(self.log)
         self.next_starts: Bools = np.append(self.starts[1:], True)
         self.firsts: Ints = np.flatnonzero(self.starts)
-        # Run chains in batches if they are short and actions share their coefficients.
-        batched = len(self.log) <= MAX_MEAN_LENGTH * len(self.firsts) and self.log.joint.shape[0] == 1
-
-        def are_short(tile: slice) -> bool:
-            whole = batched and self.starts[tile.start] and self.next_starts[tile.stop - 1]
-            return whole and np.diff(self.first_rounds(tile), append=tile.stop - tile.start).max() <= MAX_LENGTH
-
         self.spans: list[list[Section]] = []
-        tile_rows = self.tile_rows or (SHORT_CHAINS_TILE_ROWS if batched else TILE_ROWS)
-        for short, group in groupby(_tiles(self.firsts, len(self.log), tile_rows), key=are_short):
-            tiles = list(group)
-            for first in range(0, len(tiles), self.tiles_per_section):
-                section = Section(tiles[first : first + self.tiles_per_section], short)
-                if self.starts[section.rounds.start]:
-                    self.spans.append([])
-                self.spans[-1].append(section)
+        tiles = _tiles(self.firsts, len(self.log), self.tile_rows)
+        for first in range(0, len(tiles), self.tiles_per_section):
+            section = Section(tiles[first : first + self.tiles_per_section])
+            if self.starts[section.rounds.start]:
+                self.spans.append([])
+            self.spans[-1].append(section)
 
     def arrays(self, rounds: slice) -> LogArrays:
         """The columns of these rounds."""
@@ -101,16 +83,6 @@ class Chain:
         """Starts of chains, as offsets in ``rounds``."""
         low, high = np.searchsorted(self.firsts, (rounds.start, rounds.stop))
         return np.asarray(self.firsts[low:high] - rounds.start)
-
-    def short_chains(self, tile: slice) -> "ShortChains":
-        """The short chains of a tile."""
-        if tile.start not in self._short:
-            n = tile.stop - tile.start
-            found = ShortChains.of(self.first_rounds(tile), n)
-            if self.log.disk is None and n >= MIN_CHAIN_ROUNDS * self.log.joint.shape[1] * len(found.firsts):
-                found = found.with_sums(self.arrays(tile))
-            self._short[tile.start] = found
-        return self._short[tile.start]
 
     def block_sums(self, tile: slice) -> tuple[Floats, Bools] | None:
         """Sums over blocks of rounds, kept for all E-steps; None if they save no work or the log is on disk."""
@@ -142,37 +114,6 @@ def _tiles(firsts: Ints, n: int, tile_rows: int) -> list[slice]:
         tiles.append(slice(start, stop))
         start = stop
     return tiles
-
-
-class ShortChains(NamedTuple):
-    """Chains of a tile, longest first, in groups of ``LANES``."""
-
-    firsts: Ints  # first rounds, as offsets in the tile
-    widths: Ints  # (m, longest) number of chains of a group that have a round t
-    unweighted_sums: Floats  # (m, D (D + 3) / 2) of the groups, or (m, 0) if they are not kept
-    subtractable: Bools  # (m,) whether the sums can be used
-
-    @classmethod
-    def of(cls, firsts: Ints, n: int) -> Self:
-        """Consecutive chains that start at ``firsts``; the last one ends at ``n``."""
-        lengths = np.diff(firsts, append=n)
-        order = np.argsort(-lengths, kind="stable")
-        n_groups = -(-len(firsts) // LANES)
-        widths = np.zeros((n_groups, lengths[order[0]]), dtype=np.int64)
-        for group in range(n_groups):
-            own = lengths[order[group * LANES : (group + 1) * LANES]]
-            widths[group, : own[0]] = np.searchsorted(-own, -np.arange(own[0]))
-        return cls(firsts[order], widths, np.empty((n_groups, 0)), np.zeros(n_groups, dtype=bool))
-
-    def with_sums(self, arrays: LogArrays) -> Self:
-        """The same with unweighted sums."""
-        heads = [self.firsts[group * LANES :] for group in range(len(self.widths))]
-        rounds = [
-            np.concatenate([firsts[:width] + t for t, width in enumerate(widths)])
-            for firsts, widths in zip(heads, self.widths, strict=True)
-        ]
-        sums, subtractable = unweighted_sums(arrays.rows, arrays.actions, arrays.rewards, rounds)
-        return self._replace(unweighted_sums=sums, subtractable=subtractable)
 
 
 class LikeliestStates:
@@ -255,8 +196,6 @@ class _EStep:
 
     def over(self, span: Sequence[Section]) -> Expectation:
         """Statistics of a group of sections that contains whole chains."""
-        if span[0].short:
-            return reduce(add, map_in_order(self.short_tile, span[0].tiles, workers=self.workers))
         n_states, sums = self.model.n_states, list[Sums]()
         belief, future, likelihood = self.model.initial_probs.copy(), np.ones(n_states), 0.0
         first_states, pairs, entering = np.zeros(n_states), np.zeros((n_states, n_states)), []
@@ -275,19 +214,6 @@ class _EStep:
         grams, moments, totals = (np.add.reduce(parts) for parts in zip(*sums, strict=True))
         transitions = pairs * self.model.transition_matrix
         return Expectation(likelihood, first_states, transitions, grams, moments, totals)
-
-    def short_tile(self, tile: slice) -> Expectation:
-        """Statistics of a tile of short chains."""
-        model, arrays = self.model, self.chain.arrays(tile)
-        posteriors = np.empty((0 if self.posteriors is None else tile.stop - tile.start, model.n_states))
-        likelihood, first_states, pairs, sums, totals = run_groups(
-            arrays.rows, arrays.actions, arrays.rewards, *self.chain.short_chains(tile), model.reward_coefs,
-            model.noise_variances, model.initial_probs, model.transition_matrix, posteriors,
-        )  # fmt: skip
-        if self.posteriors is not None:
-            self.posteriors[tile] = posteriors
-        grams, moments = (each[:, None] for each in unpacked(sums, model.joint.shape[1]))
-        return Expectation(likelihood, first_states, pairs * model.transition_matrix, grams, moments, totals)
 
     def forward(self, section: Section, belief: Floats) -> float:
         """Forward recursion: updates ``belief``, returns the log-likelihood. Threads emit later tiles meanwhile."""
