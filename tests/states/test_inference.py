@@ -150,7 +150,7 @@ def test_filter_forecast_and_prediction_equal_enumeration(kind, rewards):
 
 
 @pytest.mark.parametrize("ahead", [1, 2, 3, 9])
-@pytest.mark.parametrize("tile_rows", [2, None])
+@pytest.mark.parametrize("tile_rows", [2, 1000])
 def test_predictions_ahead_use_only_earlier_rewards(ahead, tile_rows, monkeypatch):
     monkeypatch.setattr(Chain.__init__, "__defaults__", (tile_rows, *Chain.__init__.__defaults__[1:]))
     generator = np.random.default_rng(11)
