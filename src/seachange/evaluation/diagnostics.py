@@ -13,7 +13,7 @@ from seachange.params import require, table_of
 from seachange.protocols import Floats
 from seachange.states.labels import StateLabels
 
-# With a smaller effective sample size, the relative error of a standard error is above 1 / √(2 · 30), about one in eight.
+# With a smaller effective sample size, a standard error is itself off by more than 1 / √(2 · 30), one in eight.
 LEAST_EFFECTIVE = 30.0
 # An estimate that misses more than this share of the policy may be off by this share of the reward range.
 MOST_MISSING = 0.05
