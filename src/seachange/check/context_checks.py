@@ -13,7 +13,7 @@ from seachange.check.log_check import Check, ContextCheck, Finding, Severity
 from seachange.check.numeric_rounds import Rounds, hashes_of, numbers_of
 from seachange.check.round_checks import EVENT_IDS
 from seachange.formats.column_roles import ROW_NUMBERS
-from seachange.log.column_statistics import Distinct
+from seachange.log.column_statistics import Distinct, variance_between
 from seachange.log.feature_fitting import MOST_DISTINCT, ROUNDS_OF_A_VALUE, ActionColumns
 from seachange.log.raw import raw_columns
 from seachange.protocols import Floats, Ints
@@ -116,18 +116,9 @@ class ContextTally:
         """The share of variance between slices, if it is more than chance explains."""
         counts = self.counts.values[0, : tally.slices.count]
         used = counts > 0
-        if self.shift is None or used.sum() < 2:
-            return None
-        n, sums, squares = counts[used], self.values.values[0][: len(counts)][used], self.squares.values[0]
-        means, grand = sums / n, sums.sum() / n.sum()
-        total = squares.sum() - n.sum() * grand**2
-        between = float((n * np.square(means - grand)).sum())
-        if not total > 0 or n.sum() <= len(n):
-            return None
-        degrees = len(n) - 1
-        statistic = between / max((total - between) / (n.sum() - len(n)), 1e-300)
-        moved = float(between / total)
-        return moved if (statistic - degrees) / np.sqrt(2 * degrees) > SURE and moved > WORTH_TELLING else None
+        sums, squares = (each.values[0, : len(counts)][used] for each in (self.values, self.squares))
+        moved, beyond_chance = variance_between(counts[used], sums, squares)
+        return moved if beyond_chance > SURE and moved > WORTH_TELLING else None
 
     def constant(self, tally: "Tally") -> bool:
         """Whether it has the same value in every round."""
@@ -153,9 +144,9 @@ class ContextTally:
         rarer = min(rewards.zeros, rewards.count - rewards.zeros) if rewards.zeros else rewards.count
         if rarer < FEWEST_EVENTS:
             return False
-        shares = [_explained(self.by_absence) if self.by_absence[0].all() else 0.0]
+        shares = [variance_between(*self.by_absence)[0] if self.by_absence[0].all() else 0.0]
         if self.few_values and len(self.hashes) * FEWEST_PER_VALUE <= rewards.count:
-            shares.append(_explained(self.by_value))
+            shares.append(variance_between(*self.by_value)[0])
         if self.sums[0] > 0.5 * rewards.count:
             shares.append(self._explained_by_number())
         return max(shares) > (LEAK_CLICKS if rewards.clicks else LEAK_NUMBERS)
@@ -170,14 +161,6 @@ class ContextTally:
 def _sums(rows: Floats, places: Ints, count: int) -> Floats:
     """(rows, count) the sums of each row by place."""
     return np.stack([np.bincount(places, row, count) for row in rows])
-
-
-def _explained(moments: Floats) -> float:
-    """R² of the reward as a function of the group: 1, r and r² are summed for each."""
-    counts, sums, squares = moments
-    noise = squares.sum() - sums.sum() ** 2 / max(counts.sum(), 1)
-    left = (squares - sums * sums / counts).sum()
-    return 0.0 if not noise > 0 else float(1 - left / noise)
 
 
 def _kind_of(dtype: Any) -> str:

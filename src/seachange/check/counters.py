@@ -157,26 +157,16 @@ class SeenKeys:
 
     def _add(self, keys: Hashes, values: Any) -> tuple[Bools, Any]:
         """Whether each key was seen before, and its previous value; then the table holds the new ones."""
-        order = np.argsort(keys, kind="stable")
-        key, value = keys[order], values[order]
-        again, last = np.zeros(len(key), dtype=bool), np.ones(len(key), dtype=bool)
-        again[1:] = key[1:] == key[:-1]
-        last[:-1] = ~again[1:]
-        places = np.searchsorted(self._keys, key)
-        known = np.zeros(len(key), dtype=bool)
-        inside = places < len(self._keys)
-        known[inside] = self._keys[places[inside]] == key[inside]
-        before = np.concatenate([value[:1], value[:-1]])
-        from_table = known & ~again
-        before[from_table] = self._values[places[from_table]]
-        self._values[places[known & last]] = value[known & last]
-        new = last & ~known & (key <= self._highest)
-        self._keys = np.insert(self._keys, places[new], key[new])
-        self._values = np.insert(self._values, places[new], value[new])
+        n_known, every = len(self._keys), np.concatenate([self._keys, keys])
+        order = np.argsort(every, kind="stable")  # of equal keys, the one in the table comes first
+        key, value = every[order], np.concatenate([self._values, values])[order]
+        seen, before = np.zeros(len(every), dtype=bool), np.empty_like(value)
+        again = key[1:] == key[:-1]
+        seen[order[1:]], before[order[1:]] = again, value[:-1]
+        last = np.append(~again, True)[: len(key)] & (key <= self._highest)
+        self._keys, self._values = key[last], value[last]
         while self._largest is not None and len(self._keys) > self._largest:
             self.level += 1
             kept = np.searchsorted(self._keys, self._highest, side="right")
             self._keys, self._values = self._keys[:kept], self._values[:kept]
-        seen, previous = np.empty(len(keys), dtype=bool), np.empty_like(before)
-        seen[order], previous[order] = again | known, before
-        return seen, previous
+        return seen[n_known:], before[n_known:]

@@ -159,8 +159,7 @@ def _show_version(wanted: bool) -> None:
 def _seachange(
     context: typer.Context,
     version: Annotated[
-        bool,
-        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit."),
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
     show_help(context)

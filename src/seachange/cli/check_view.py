@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from seachange.analysis.formatting import count_of, shown_name
-from seachange.check.log_check import UNORDERED, Drift, Finding, LogCheck, Severity, learn_command
+from seachange.check.log_check import UNORDERED, Drift, Finding, LogCheck, RewardCheck, Severity, learn_command
 from seachange.check.repair import Repair
 from seachange.cli.console import NOT_USABLE, WARNINGS
 from seachange.cli.states_view import HEIGHTS
@@ -107,13 +107,11 @@ def _summary(check: LogCheck) -> list[tuple[str, str]]:
         low, high = check.pool
         rows.append(("choices per round", f"{low:,}" if low == high else f"{low:,} to {high:,}"))
     if check.rewards is not None:
-        rows.append(("rewards", _rewards(check)))
+        rows.append(("rewards", _rewards(check.rewards)))
     return [*rows, ("propensities", _propensities(check)), ("time", _times(check))]
 
 
-def _rewards(check: LogCheck) -> str:
-    rewards = check.rewards
-    assert rewards is not None
+def _rewards(rewards: RewardCheck) -> str:
     if rewards.kind == "clicks":
         return f"clicks; {rewards.n_rewarded:,} rounds rewarded ({_share(rewards.mean)})"
     zeros = f", {_share(rewards.share_of_zeros)} zeros" if rewards.share_of_zeros else ""

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
@@ -32,6 +33,7 @@ METHODS: tuple[Literal["replay", "dr-ns"], ...] = ("replay", "dr-ns")
 Interval = Literal["normal", "bootstrap", "bernstein", "sequence"]
 ESTIMATORS_HELP = "Use ips, snips, dm, dr, sndr, switch-dr, dr-os, or mrdr; the summary uses the first."
 Recurs = Literal["hour", "weekday", "hour of the week"]
+PERIOD = partial(word_or_count, words=("", "hour", "day", "week"), expected="hour, day, week or a number of rounds")
 
 
 def _parse_estimators(text: str) -> list[str]:
@@ -39,11 +41,6 @@ def _parse_estimators(text: str) -> list[str]:
     from seachange.evaluation.formulas import ESTIMATORS
 
     return [] if text.lower() == "auto" else [known_word(name.strip(), [*ESTIMATORS]) for name in text.split(",")]
-
-
-def _parse_period(text: str) -> Any:
-    """A period of time, a number of rounds, or an empty text."""
-    return word_or_count(text, ("", "hour", "day", "week"), "hour, day, week or a number of rounds")
 
 
 def _parse_times(text: str) -> Any:
@@ -80,7 +77,7 @@ def evaluate(
     clip: Annotated[float, option("M", "Clip importance weights at M.")] = float("inf"),
     online: Annotated[bool, flag("--online", help="Replay the deployment on matching rounds.")] = False,
     over_time: Annotated[
-        Any, option("PERIOD", "Show values per hour, day, week, or N rounds, with a forecast.", parser=_parse_period)
+        Any, option("PERIOD", "Show values per hour, day, week, or N rounds, with a forecast.", parser=PERIOD)
     ] = "",
     at: Annotated[
         Any, option("TIME,…", "Predict the value at future times: 2026-02-21T12:00,…", parser=_parse_times)

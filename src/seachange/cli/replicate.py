@@ -53,12 +53,7 @@ def synthetic(
 
 
 @replicate.command("obp-synthetic")
-def obp_synthetic(
-    console: Prose,
-    runs: Worlds = 20,
-    workers: Workers = CORES,
-    seed: PublishedSeed = 0,
-) -> None:
+def obp_synthetic(console: Prose, runs: Worlds = 20, workers: Workers = CORES, seed: PublishedSeed = 0) -> None:
     """Measure the errors of seven estimators on Open Bandit Pipeline's synthetic data."""
     from seachange.experiments import obp_synthetic as experiment
 

@@ -1,4 +1,4 @@
-"""Statistics of one column, computed part by part: moments, and the number of distinct values."""
+"""Statistics of one column, computed part by part: moments, variances between groups, and distinct values."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -43,6 +43,19 @@ def skewness_of(column: Floats) -> float:
     if not variance > 0:
         return 0.0
     return sum(float((((part - mean) / np.sqrt(variance)) ** 3).sum()) for part in _finite_parts(column)) / count
+
+
+def variance_between(counts: Floats, sums: Floats, squares: Floats) -> tuple[float, float]:
+    """The share of the variance of x between groups, and by how many standard deviations it exceeds chance.
+
+    An analysis of variance; 1, x and x² are summed for each of the groups (G,), none of which is empty.
+    """
+    n, degrees, grand = counts.sum(), len(counts) - 1, sums.sum() / max(counts.sum(), 1)
+    total, between = squares.sum() - n * grand**2, (counts * np.square(sums / counts - grand)).sum()
+    if degrees < 1 or n <= len(counts) or not total > 0:
+        return 0.0, 0.0
+    statistic = between / max((total - between) / (n - len(counts)), 1e-300)
+    return float(between / total), float((statistic - degrees) / np.sqrt(2 * degrees))
 
 
 class Distinct:

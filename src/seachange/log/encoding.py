@@ -110,8 +110,9 @@ def _require_same_columns(raw: RawLog, parts: Sequence[RawRounds]) -> None:
         if has(part) != has(first):
             without, with_it = (part, first) if has(first) else (first, part)
             raise LogError(
-                f"either every round of a log has {what} or none does; {_place(raw, without, 0)} has none, unlike "
-                f"{_place(raw, with_it, 0)}. Read the files that have them separately."
+                f"either every round of a log has {what} or none does; {_place(raw, without.source, without.lines[0])} "
+                f"has none, unlike {_place(raw, with_it.source, with_it.lines[0])}. Read the files that have them "
+                "separately."
             )
 
 
@@ -119,8 +120,8 @@ def _unit(raw: RawLog) -> str:
     return "row" if raw.format in ROW_FORMATS else "line"
 
 
-def _place(raw: RawLog, part: RawRounds, row: int) -> str:
-    return f"{_unit(raw)} {part.lines[row]}" + (f" of {part.source}" if part.source else "")
+def _place(raw: RawLog, source: str, line: int) -> str:
+    return f"{_unit(raw)} {line}" + (f" of {source}" if source else "")
 
 
 class _RejectedLines:
@@ -155,21 +156,16 @@ def _encoded(
 ) -> dict[str, Any]:
     """The fields of a BanditLog, possibly without any rounds. ``parts`` lose their features on the way."""
     starts = list(accumulate((len(part) for part in parts), initial=0))
-    unit = _unit(raw)
     if rejected.first is not None and on_bad_rows == "raise":
         one = rejected.first
-        place, value = (
-            f"{unit} {one.line}" + (f" of {one.source}" if one.source else ""),
-            repr(one.text) if one.text else "",
-        )
+        place, value = _place(raw, one.source, one.line), repr(one.text) if one.text else ""
         counts = rejected.rules[one.rule], starts[-1] + rejected.rules.total()
-        raise validation.ProblemError(
-            validation.Problem(one.rule, one.reason, place, value, *counts, unit, validation.DROP)
-        )
+        problem = validation.Problem(one.rule, one.reason, place, value, *counts, _unit(raw), validation.DROP)
+        raise validation.ProblemError(problem)
 
     def where(row: int) -> str:
         place = bisect_right(starts, row) - 1
-        return _place(raw, parts[place], row - starts[place])
+        return _place(raw, parts[place].source, parts[place].lines[row - starts[place]])
 
     kind: ContextKind = "per action" if spec.pool else "shared" if spec.context_names else "none"
     joint = JointFeatures(kind, spec.n_actions, len(spec.context_names))

@@ -38,12 +38,27 @@ def _labels(names: list[str], label: str, marked: bool) -> tuple[str, ...]:
     return (*names, f"{label} missing") if marked else tuple(names)
 
 
-def _place_labels(column: str, place: int | None, marked: bool) -> tuple[str, ...]:
-    label = column if place is None else f"{column}[{place}]"
-    return _labels([label], label, marked)
+class _OfNumbers:
+    """One feature for each number of a column, and its mark."""
+
+    __slots__ = ()
+    column: str
+    marked: bool
+    place: int | None
+
+    @property
+    def width(self) -> int:
+        """Number of its features."""
+        return 1 + self.marked
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of its features."""
+        label = self.column if self.place is None else f"{self.column}[{self.place}]"
+        return _labels([label], label, self.marked)
 
 
-class Number(msgspec.Struct, frozen=True, tag="number"):
+class Number(_OfNumbers, msgspec.Struct, frozen=True, tag="number"):
     """(x - mean) / scale; missing values become the mean, which is 0."""
 
     column: str  # nested ones with dots: user.age
@@ -55,23 +70,13 @@ class Number(msgspec.Struct, frozen=True, tag="number"):
     comma: bool = False  # as text it has a decimal comma: 1,5
 
     @property
-    def width(self) -> int:
-        """Number of its features."""
-        return 1 + self.marked
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Of its features."""
-        return _place_labels(self.column, self.place, self.marked)
-
-    @property
     def description(self) -> str:
         """The encoding, in words."""
         unit = " in seconds" if self.seconds else ""
         return f"number{unit}, mean {self.mean:.6g}, standard deviation {self.scale:.6g}"
 
 
-class Flag(msgspec.Struct, frozen=True, tag="flag"):
+class Flag(_OfNumbers, msgspec.Struct, frozen=True, tag="flag"):
     """0 or 1, unchanged; missing values become 0."""
 
     column: str
@@ -81,16 +86,6 @@ class Flag(msgspec.Struct, frozen=True, tag="flag"):
     mean: ClassVar[float] = 0.0
     scale: ClassVar[float] = 1.0
     seconds: ClassVar[bool] = False
-
-    @property
-    def width(self) -> int:
-        """Number of its features."""
-        return 1 + self.marked
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Of its features."""
-        return _place_labels(self.column, self.place, self.marked)
 
     @property
     def description(self) -> str:

@@ -30,7 +30,6 @@ PART_ROWS = 1 << 17  # rounds per part, unless a caller wants another number
 PER_ROUND = ("action", "reward", "propensity", "time", "sequence", "event")  # columns besides the features
 UNREADABLE = "unreadable-lines"  # the rule of rejected lines that break none of the rules about single rounds
 Kind = Literal["number", "time", "text", "numbers", "texts", "nothing", "other"]
-WIDEST_RANGE = 1 << 16  # integers within this range are looked up in a table
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 # Words that mean a missing number, in lower case; and words for 1 and 0.
 MISSING = ("", "na", "n/a", "#n/a", "nan", "null", "none", "nil", "-", "--", "?", "\\n", ".")
@@ -299,12 +298,6 @@ def coded(series: polars.Series, code: Callable[[str], int]) -> Ints:
     codes = np.array([code(text_of(value)) for value in distinct.to_list()], dtype=np.int64)
     if not len(codes):
         return np.full(len(series), -1)
-    if distinct.dtype.is_integer() and not series.null_count():
-        low, high = int(distinct.min()), int(distinct.max())  # type: ignore[arg-type]
-        if high - low < WIDEST_RANGE and high < 1 << 63:
-            table = np.empty(high - low + 1, dtype=np.int64)
-            table[distinct.to_numpy().astype(np.int64) - low] = codes
-            return np.asarray(table[series.to_numpy().astype(np.int64, copy=False) - low])
     found = series.replace_strict(distinct, polars.Series(codes), default=-1, return_dtype=polars.Int64)
     return np.asarray(found.to_numpy(), dtype=np.int64)
 

@@ -7,7 +7,7 @@ BanditLog raises on the first broken rule or drops the rows that break one; ``se
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
@@ -413,25 +413,21 @@ def too_large(array: npt.NDArray[Any]) -> Bools:
 
 
 def _values(columns: Columns) -> RoundValues:
-    n, n_actions, sequences, mask = len(columns), columns.joint.n_actions, columns.sequences, columns.action_mask
+    n_actions, sequences = columns.joint.n_actions, columns.sequences
+    mask, probs = columns.action_mask, columns.logging_probs
     known = f"actions must be one of the {n_actions} known actions"
-    values = RoundValues(
+    taken = np.where(integers_below(columns.actions, n_actions), columns.actions, 0).astype(np.int64)
+    return RoundValues(
         actions=columns.actions,
         n_actions=n_actions,
         rewards=columns.rewards,
         action_rule=f"actions must be integers from 0 to {n_actions - 1}" if columns.action_names is None else known,
         propensities=columns.propensities,
+        allowed=None if mask is None else mask[np.arange(len(taken)), taken],
+        distribution=None if probs is None else _distribution(probs, taken),
         times=columns.times,
         sequences=sequences,
         no_sequence=None if sequences is None else _missing_labels(sequences),
-    )
-    if mask is None and columns.logging_probs is None:
-        return values
-    taken = np.where(values.in_list, columns.actions, 0).astype(np.int64), np.arange(n)
-    return replace(
-        values,
-        allowed=None if mask is None else mask[taken[1], taken[0]],
-        distribution=None if columns.logging_probs is None else _distribution(columns.logging_probs, taken[0]),
     )
 
 

@@ -61,24 +61,15 @@ class PropensityReport:
             ("smallest propensity", f"{self.least:.3g}"),
         ]
         actions = [
-            (
-                a.action,
-                f"{a.n_taken:,}",
-                f"{a.predicted_taken:,.0f}",
-                f"{a.mean_weight:.3f} ± {a.mean_weight_error:.3f}",
-            )
+            (a.action, f"{a.n_taken:,}", f"{a.predicted_taken:,.0f}",
+             f"{a.mean_weight:.3f} ± {a.mean_weight_error:.3f}")
             for a in self.actions[:SHOWN]
-        ]
+        ]  # fmt: skip
         bins = [
-            (
-                f"{b.low:.4f} to {b.high:.4f}",
-                f"{b.n_choices:,}",
-                f"{b.predicted:.4f}",
-                f"{b.observed:.4f}",
-                f"{b.observed_low:.4f} to {b.observed_high:.4f}",
-            )
+            (f"{b.low:.4f} to {b.high:.4f}", f"{b.n_choices:,}", f"{b.predicted:.4f}", f"{b.observed:.4f}",
+             f"{b.observed_low:.4f} to {b.observed_high:.4f}")
             for b in self.bins
-        ]
+        ]  # fmt: skip
         by_propensity = table_of("By propensity", ("", "choices", "predicted", "taken", "95% interval"), bins)
         more = f", the first {SHOWN} of {len(self.actions)}" if len(self.actions) > SHOWN else ""
         columns = ("", "taken", "predicted", "mean weight")

@@ -14,6 +14,7 @@ import re
 import numpy as np
 
 from seachange.log.bandit_log import BanditLog
+from seachange.log.column_statistics import variance_between
 from seachange.log.features import Number
 from seachange.log.raw import PART_ROWS
 from seachange.log.validation import LEAST_PROPENSITY
@@ -83,7 +84,7 @@ def behaves_like_propensities(column: InverseSums, name: str, throughout: Bools 
         return False
     if column.highest - column.lowest < 1e-9:
         return _named(name) and abs(column.highest * n_actions - 1) < AS_WRITTEN
-    if _differ(column.sums[:, there]):
+    if variance_between(*column.sums[:, there])[1] > SURE:
         return bool(np.minimum(slack[reliable], 1.0).prod() < COINCIDENCE)
     return whole and reach < WIDEST_ERROR * n_actions and (_greedy(column, n_actions) or _named(name))
 
@@ -112,16 +113,6 @@ def _numbers(log: BanditLog) -> dict[int, tuple[str, float, float]]:
             numbers[index] = (feature.column, feature.mean, feature.scale)
         index += len(feature.names)
     return numbers
-
-
-def _differ(sums: Floats) -> bool:
-    """Whether 1 / x differs between actions by more than chance (analysis of variance)."""
-    counts, inverse, squares = sums
-    n, degrees = counts.sum(), sums.shape[1] - 1
-    between = float((inverse**2 / counts).sum() - inverse.sum() ** 2 / n)
-    within = float(squares.sum() - (inverse**2 / counts).sum())
-    statistic = between / max(within / max(n - degrees - 1, 1), 1e-300)
-    return bool((statistic - degrees) / np.sqrt(2 * degrees) > SURE)
 
 
 def _greedy(column: InverseSums, n_actions: int) -> bool:
