@@ -21,7 +21,7 @@ def test_a_tiny_propensity_is_diagnosed_not_infinite(deployers):
     propensities[10] = 1e-6
     log = replace(log, arrays=log.arrays._replace(propensities=propensities))
     for settings_ in ({}, {"bound": 4.0}, {"method": "dr-ns", "quantile": 0.01}):
-        weighty = r"The log rarely did what this policy would do .*\(largest weight: [\d.e+]+, round 10\)"
+        weighty = r"The log rarely did what this policy would do.*\(largest weight: [\d.e+]+, round 10\)"
         with pytest.raises(RefusedError, match=weighty) as refused:
             sc.evaluate_online(log, deployers["exp4s", "none"], **settings_)
         # A lower bound would accept more, and that row would still have nearly all weight.

@@ -60,7 +60,7 @@ def test_lines_with_other_keys_each_are_read_within_limits(n_keys, tmp_path):
     rounds, features, megabytes, said = read(tmp_path / "log.jsonl")
     assert rounds == n
     assert json_lines.MAX_FIELDS - 3 <= features <= 2 * json_lines.MAX_FIELDS  # some with a mark if they are missing
-    assert megabytes < 400
+    assert megabytes < 700
     assert "more than 10,000 fields; 'k9997' and others after the first 10,000 are left out" in said
     assert said.count("SeachangeWarning") == 1
 
@@ -189,7 +189,7 @@ def test_one_very_long_list_of_actions_is_refused_with_its_line(tmp_path):
     assert rounds == 0
     assert "rounds list 3 actions on average, but line 13 of log.vw lists 8,000" in said
     assert "Drop the rounds with very long lists." in said
-    assert megabytes < 400
+    assert megabytes < 700
     (tmp_path / "log.vw").write_text(vw_lists(300, 300))
     assert read_log(tmp_path / "log.vw").n_actions == 300
 

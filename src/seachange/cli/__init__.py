@@ -11,7 +11,7 @@ def main() -> None:
         # Importing takes longer than some people wait before they press Ctrl-C.
         from seachange.cli.app import Interrupted, interrupt_in, raise_on_signals, report_interrupt
         from seachange.cli.commands import app
-        from seachange.cli.console import BUG, ERROR, accept_any_character, say_error, show_warning
+        from seachange.cli.console import BUG, ERROR, accept_any_character, flush_or_discard, say_error, show_warning
         from seachange.errors import SeachangeError, SeachangeWarning
         from seachange.outputs import recorded_outputs
     except KeyboardInterrupt:
@@ -40,4 +40,5 @@ def main() -> None:
             traceback.print_exc()
             say_error(f"this is a bug in Seachange ({type(error).__name__}). Report the lines above.", kind="Bug")
             sys.exit(BUG)
+    flush_or_discard()
     sys.exit(ERROR)

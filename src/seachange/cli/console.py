@@ -111,6 +111,14 @@ def _write_document(result: Any) -> None:
         _discard(sys.stdout)
 
 
+def flush_or_discard() -> None:
+    """Write what standard output still holds, or drop it if that fails: at exit, Python would fail once more."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        _discard(sys.stdout)
+
+
 def _discard(stream: IO[str]) -> None:
     """Send everything written to ``stream`` from now on nowhere, including Python's own flush at exit."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
