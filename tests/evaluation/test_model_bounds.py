@@ -13,8 +13,7 @@ from rich.console import Console
 
 import seachange as sc
 from cli.shop import fail, succeed, succeed_in_json
-from seachange.cli.value_tables import bounds_document
-from seachange.cli.value_tables import bounds_view
+from seachange.cli.value_tables import bounds_document, bounds_view
 from seachange.errors import LogError, ParameterError
 from seachange.evaluation.theorems import optimality_gap_bound, table_class
 
