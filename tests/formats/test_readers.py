@@ -304,3 +304,24 @@ def test_words_for_rewards_are_read_from_frames_as_from_files(frame):
     with pytest.raises(LogError, match=r"the reward 'oops' is not a number; row 2 \(1 of 6 rows\)\."):
         BanditLog.from_frame(odd)
     assert BanditLog.from_frame(odd, on_bad_rows="drop").dropped == (("rewards are not numbers", 1),)
+
+
+def test_nullable_and_unusual_columns_of_pandas_are_read():
+    """pandas.NA cannot be compared, and polars cannot hold periods."""
+    n = 60
+    frame = pandas.DataFrame(
+        {
+            "action": [0, 1] * 30,
+            "reward": [0, 1, 1] * 20,
+            "propensity": 0.5,
+            "whole": pandas.array([1, None, 3] * 20, dtype="Int64"),
+            "text": pandas.array(["x", None, "y"] * 20, dtype="string"),
+            "flag": pandas.array([True, None, False, True, None] * 12, dtype="boolean"),
+            "week": (["2026-01-05/2026-01-11", "2026-01-12/2026-01-18"] * 30),
+        }
+    )
+    frame["week"] = pandas.PeriodIndex(frame["week"].str[:10], freq="W")
+    log = BanditLog.from_frame(frame, {"contexts": ["whole", "text", "flag", "week"]})
+    assert len(log) == n
+    assert {"whole", "whole missing", "text=x", "text missing", "flag", "flag missing"} <= {*log.context_names}
+    assert any(name.startswith("week=2026-01-05") for name in log.context_names)

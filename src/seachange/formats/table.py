@@ -331,11 +331,14 @@ def _as_series(column: Any) -> pl.Series:
         return pl.Series(column.name, column.to_numpy())
     if column.dtype == nw.Datetime and column.dtype.time_zone is None:
         return pl.Series(column.name, column.to_numpy().astype("datetime64[us]"))
-    values = [None if value is None or value != value else value for value in column.to_list()]
-    try:
-        return pl.Series(column.name, values)
-    except (TypeError, pl.exceptions.PolarsError):
-        return pl.Series(column.name, [None if value is None else str(value) for value in values])
+    # pandas.NA cannot be compared, not even with itself.
+    pairs = zip(column.to_list(), column.is_null().to_list(), strict=True)
+    values = [None if missing or value != value else value for value, missing in pairs]
+    with suppress(TypeError, pl.exceptions.PolarsError):
+        series = pl.Series(column.name, values)
+        if series.dtype != pl.Object:
+            return series
+    return pl.Series(column.name, [None if value is None else str(value) for value in values])
 
 
 def _require_measures(
