@@ -64,7 +64,7 @@ def learn(
         oracle = oracle_named(oracle, n_states=n_states, seed=seed, align_to=align_to)
     learner = LEARNERS.by_name(objective, "a learner object")() if isinstance(objective, str) else objective
     if not isinstance(learner, DMLearner) and getattr(learner, "objective", None) != "dm":
-        without = Fix('objective="dm" needs none.', "--objective dm needs none.")
+        without = Fix('Or use objective="dm", which needs none.', "Or use --objective dm, which needs none.")
         require_propensities(log, "learning", without)
         warn_of_estimates(log, "learning")
     labels, choice = oracle.fit(log).predict(log), None

@@ -38,10 +38,10 @@ def test_a_sound_log_is_shown_with_support_contexts_and_time():
     assert told.startswith("shop.csv: sound\n")
     for words in (
         "Log",
-        "Support of actions",
+        "Support by action",
         "Contexts",
         "Over time",
-        "What it can support",
+        "What this log can support",
         "Up to 12 states",
     ):
         assert words in told

@@ -207,7 +207,7 @@ def test_fixes_name_options(tmp_path):
     table.drop(NAMES["propensity"]).write_csv(tmp_path / "log.csv")
     columns = ",".join(f"{word}={NAMES[word]}" for word in ("action", "reward", "time"))
     arguments = ("learn", tmp_path / "log.csv", "-o", tmp_path / "m", "--columns", columns, "--json")
-    assert "--objective dm needs none" in fail_in_shell(LogError, *arguments)
+    assert "--objective dm, which needs none" in fail_in_shell(LogError, *arguments)
 
 
 def test_columns_without_use_are_left_out_with_a_warning(tmp_path):

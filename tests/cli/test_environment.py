@@ -45,7 +45,7 @@ def test_a_terminal_that_is_not_utf_8_fails_no_command(folder, encoding, monkeyp
     ended = {words: in_a_shell(*words, encoding=encoding) for words in COMMANDS}
     assert {words: done.returncode for words, done in ended.items()} == dict.fromkeys(COMMANDS, 0)
     assert not [words for words, done in ended.items() if "Traceback" in done.stderr]
-    assert "What it can support" in ended["check", "log.csv"].stdout
+    assert "What this log can support" in ended["check", "log.csv"].stdout
 
 
 def test_characters_missing_from_the_terminal_encoding_are_replaced(folder):

@@ -61,7 +61,7 @@ def test_report_and_evaluate_say_alike_that_a_model_has_seen_its_log(folder):
     files = (folder / "early.csv", folder / "shop.seachange")
     report, _ = succeed("report", *files, "-o", folder / "seen.html", "--columns", COLUMNS)
     _, noted = succeed("evaluate", *files, "--columns", COLUMNS)
-    words = "learned from this log, and policies look better on the rounds they were learned from than they really are."
-    assert f"Held-out rounds, relearned policies. The model was {words}" in report
+    words = "learned from this log, and policies look better than they really are on the rounds they were learned from."
+    assert f"Evaluated on held-out rounds with relearned policies. The model was {words}" in report
     assert f"Note: the model was {words}" in noted
     assert words in (folder / "seen.html").read_text(encoding="utf-8")

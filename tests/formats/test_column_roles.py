@@ -62,5 +62,5 @@ def test_a_wrong_word_is_answered_with_the_nearest_right_one(columns, message):
 
 
 def test_all_missing_columns_are_named_at_once():
-    with pytest.raises(LogError, match=r"no column named like the action or the reward; it has age.*--columns action="):
+    with pytest.raises(LogError, match=r"column holds the action or the reward; the table has age.*--columns action="):
         find_roles(["age"], {})

@@ -127,6 +127,6 @@ def test_every_file_of_a_data_set_must_have_the_field(tmp_path):
 def test_a_table_without_an_action_tells_the_fields_inside_of_its_records(tmp_path, write):
     shown = [{"item": {"id": 7}, "price": 3}, {"item": {"id": 8}, "price": 4}]
     getattr(polars.DataFrame({"at": [1, 2], "shown": shown}), write)(tmp_path / "log")
-    fields = r"it has at, shown\.item\.id, shown\.price\."
-    with pytest.raises(LogError, match=rf"no column named like the action or the reward; {fields}"):
+    fields = r"the table has at, shown\.item\.id, shown\.price\."
+    with pytest.raises(LogError, match=rf"column holds the action or the reward; {fields}"):
         sc.read_log(tmp_path / "log")

@@ -248,13 +248,13 @@ def test_a_missing_column_is_named_with_those_there_are(frame, word):
     with pytest.raises(LogError) as caught:
         BanditLog.from_frame(frame(table(**{word: None})))
     message = str(caught.value)
-    assert f"no column named like the {word};" in message
-    assert f"it has {', '.join(table(**{word: None}))}." in message
+    assert f"column holds the {word};" in message
+    assert f"the table has {', '.join(table(**{word: None}))}." in message
     assert f"--columns {word}=" in message
 
 
 def test_all_missing_columns_are_named_at_once(frame):
-    with pytest.raises(LogError, match="no column named like the action or the reward; it has propensity, age, "):
+    with pytest.raises(LogError, match="column holds the action or the reward; the table has propensity, age, "):
         BanditLog.from_frame(frame(table(action=None, reward=None)))
 
 

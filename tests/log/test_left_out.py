@@ -42,7 +42,7 @@ def test_moments_are_features_only_where_they_are_asked_for():
 def test_columns_without_use_are_left_out_with_a_reason_unless_they_are_named(values, reason):
     frame = pl.DataFrame({"age": np.sin(np.arange(200)), "column": values})
     for parts in ([rounds_of(frame)], [rounds_of(frame[:90]), rounds_of(frame[90:])]):
-        with pytest.warns(SeachangeWarning, match=r"not used as features: 'column' .*Name them as contexts"):
+        with pytest.warns(SeachangeWarning, match=r"not used as features: 'column' .*list them under contexts"):
             spec = fit_features(ListLog(), parts)
         assert spec.context_names == ("age",)
         assert [(column.column, column.reason) for column in spec.left_out] == [("column", reason)]

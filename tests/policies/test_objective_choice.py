@@ -34,7 +34,7 @@ def test_the_simplest_of_equally_good_candidates_is_chosen():
     hopeless = {"hopeless": sc.IPSLearner(temperature=1e6), "dm": sc.DMLearner()}
     choice = choose_objective(log, np.ones((900, 1)), candidates=hopeless)[1]
     assert choice.chosen == "dm"
-    assert "No other is better." in choice.reason
+    assert "It is the best." in choice.reason
 
 
 def test_held_out_values_are_the_doubly_robust_ones_written_out():

@@ -41,7 +41,7 @@ def test_the_log_ends_with_its_last_round(said, later):
 
 def test_held_out_rounds_are_reported_at_the_top_and_where_the_figures_are(held_out):
     text, found = held_out
-    assert "Held-out rounds, relearned policies. The model was learned from this log" in text
+    assert "Evaluated on held-out rounds with relearned policies. The model was learned from this log" in text
     assert "from the first 900 rounds (60%) and evaluated on the last 600 rounds" in text
     assert text.count("Held-out rounds 900 to 1,499, with policies relearned from earlier rounds.") == 2
     assert text.count("All 1,500 rounds, with this model.") == 3

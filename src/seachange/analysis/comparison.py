@@ -38,7 +38,7 @@ from seachange.states.labels import KnownStates, StateLabels, labels_from_states
 TRAINING_SHARE = 0.6
 BLOCKS = 3  # blocks of time; a policy without states is learned from all but one of them and evaluated on that one
 # Why nothing is evaluated on its own training data.
-IN_SAMPLE_BIAS = "policies look better on the rounds they were learned from than they really are"
+IN_SAMPLE_BIAS = "policies look better than they really are on the rounds they were learned from"
 
 POOLED = "one policy learned from all rounds"
 

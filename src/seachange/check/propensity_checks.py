@@ -202,7 +202,7 @@ class PropensityChecks(Check):
         elif not names:
             fewest = MOSTLY * tally.n_rounds
             names = tuple(name for name, (n, low, high) in self.by_name.items() if n >= fewest and low < high)[:1]
-            evidence = "is named like a propensity, and its values are between 0 and 1"
+            evidence = "has a name that suggests a propensity, and almost all of its values are between 0 and 1"
         if names:
             yield Finding(
                 "propensity-unnamed", "warning", "A context looks like the propensity",

@@ -194,7 +194,7 @@ def _join(parts: list[Path], sorts: bool, target: Path, *, lists: bool) -> None:
 def _notes(reasons: Counter[str], rules: set[str], sorts: bool) -> Iterator[str]:
     if count := sum(reasons[rule] for rule in BIASING):
         yield (
-            f"{count:,} rounds were removed because of their action, reward or propensity. If "
+            f"{count:,} rounds were removed because of their action, reward, or propensity. If "
             "bad values are more common for some actions than for others, the model will be biased."
         )
     if "time-backwards" in rules and not sorts:

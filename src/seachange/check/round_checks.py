@@ -24,7 +24,7 @@ from seachange.protocols import Bools
 if TYPE_CHECKING:
     from seachange.check.tally import Tally
 
-DROP = "Drop them with `seachange learn LOG --drop-bad-rows`, or write a cleaned copy: `seachange check LOG --fix OUT`."
+DROP = "To drop these rounds, use `seachange learn LOG --drop-bad-rows`, or `seachange check LOG --fix OUT`."
 MOST_BAD = 0.5  # a log with a larger share of bad rounds cannot be saved by dropping them
 MOST_FILES, MOST_QUOTED = 100, 3  # files that are named, and reasons for unreadable lines that are quoted
 # Typical names of columns with one identifier per event.

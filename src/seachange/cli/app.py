@@ -139,7 +139,7 @@ def show_help(context: typer.Context) -> None:
 
 app = App(
     cls=Commands,
-    help="Learn policies that switch with the state of the world, from logs of past decisions.",
+    help="Learn policies from logs of past decisions, and switch between them as the world changes.",
     epilog=EXIT_CODES,
     invoke_without_command=True,
     pretty_exceptions_enable=False,

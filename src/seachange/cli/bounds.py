@@ -22,7 +22,7 @@ def bounds(
     ] = None,
     seed: Seed = 0,
 ) -> None:
-    """Compute the paper's bounds for a model, as printed and corrected."""
+    """Compute the paper's bounds for a model, as published and corrected."""
     from seachange.cli.value_tables import bounds_document, bounds_view
     from seachange.evaluation import model_bounds
 

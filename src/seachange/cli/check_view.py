@@ -53,7 +53,7 @@ def check_view(check: LogCheck, width: int) -> Group:
     elif usable and "time-backwards" in check.rules():
         parts.append(Text.assemble(("Over time", "bold"), "\nNot shown: the log is not in time order."))
     support = _support(check) if usable else "Nothing until the errors above are fixed."
-    parts.append(Text.assemble(("What it can support\n", "bold"), support))
+    parts.append(Text.assemble(("What this log can support\n", "bold"), support))
     return spaced(parts)
 
 
@@ -113,7 +113,7 @@ def _summary(check: LogCheck) -> list[tuple[str, str]]:
 
 def _rewards(rewards: RewardCheck) -> str:
     if rewards.kind == "clicks":
-        return f"clicks; {rewards.n_rewarded:,} rounds rewarded ({_share(rewards.mean)})"
+        return f"0 or 1; {rewards.n_rewarded:,} rounds have a reward of 1 ({_share(rewards.mean)})"
     zeros = f", {_share(rewards.share_of_zeros)} zeros" if rewards.share_of_zeros else ""
     return f"numbers from {rewards.lowest:.4g} to {rewards.highest:.4g}, mean {rewards.mean:.4g}{zeros}"
 
@@ -125,7 +125,7 @@ def _propensities(check: LogCheck) -> str:
     actions = f" ({check.n_actions:,} actions)" if check.pool is None else ""
     return (
         f"{found.lowest:.3g} to {found.highest:.3g}; mean of 1/p {found.inverse_sum:.4g}{actions}; effective sample "
-        f"size {found.uniform_samples:,.0f} for random actions, {found.best_samples:,.0f} for always "
+        f"size {found.uniform_samples:,.0f} for a random policy, {found.best_samples:,.0f} for always "
         f"{shown_name(found.best_action)}"
     )
 
@@ -152,8 +152,8 @@ def _actions(check: LogCheck) -> Group:
         effective = f"{each.effective_samples:,.0f}"
         rows.append((shown_name(each.action), f"{each.n_rounds:,}", reward, least, weight, effective))
     columns = ("action", "rounds", "mean reward", "smallest p", "mean weight", "eff. sample size")
-    note = "" if check.propensities is None else "If the propensities are right, mean weights are close to 1."
-    return table("Support of actions", columns, [*rows, *_more(check.n_actions - MOST_ACTIONS)], note=note)
+    note = "" if check.propensities is None else "If the propensities are right, the mean weights should be close to 1."
+    return table("Support by action", columns, [*rows, *_more(check.n_actions - MOST_ACTIONS)], note=note)
 
 
 def _contexts(check: LogCheck) -> Group:

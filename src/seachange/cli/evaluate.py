@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 METHODS: tuple[Literal["replay", "dr-ns"], ...] = ("replay", "dr-ns")
 Interval = Literal["normal", "bootstrap", "bernstein", "sequence"]
-ESTIMATORS_HELP = "Use ips, snips, dm, dr, sndr, switch-dr, dr-os, or mrdr; the summary uses the first."
+ESTIMATORS_HELP = "Use ips, snips, dm, dr, sndr, switch-dr, dr-os, or mrdr; the first is summarized."
 Recurs = Literal["hour", "weekday", "hour of the week"]
 PERIOD = partial(word_or_count, words=("", "hour", "day", "week"), expected="hour, day, week or a number of rounds")
 
@@ -82,7 +82,7 @@ def evaluate(
     at: Annotated[
         Any, option("TIME,…", "Predict the value at future times: 2026-02-21T12:00,…", parser=_parse_times)
     ] = "",
-    recurs: Annotated[Recurs, choice(Recurs, "With --at: match by hour, weekday, or hour of the week.")] = "weekday",
+    recurs: Annotated[Recurs, choice(Recurs, "With --at: use past rounds of the same hour or weekday.")] = "weekday",
     interval: Annotated[
         Interval, choice(Interval, "Use normal, bootstrap, bernstein, or sequence intervals.")
     ] = "normal",

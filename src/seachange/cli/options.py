@@ -98,13 +98,13 @@ def word_or_count(text: str, words: Sequence[str], expected: str) -> Any:
 
 ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="A model file written by `seachange learn`.")]
 COUNT = partial(word_or_count, words=("auto",), expected="auto or a number of at least 1")
-States = Annotated[Any, option("N", "Set the number of states (default: auto, by held-out rewards).", parser=COUNT)]
+States = Annotated[Any, option("N", "Set the number of states (default: auto, by predicted rewards).", parser=COUNT)]
 Workers = Annotated[int, option("N", "Run this many processes; results do not change.", min=1)]
 Confidence = Annotated[float, option("SHARE", "Set the confidence level of intervals.")]
-Seed = Annotated[int, option("N", "Set the random seed; results are reproducible.", panel=OUTPUT)]
+Seed = Annotated[int, option("N", "Set the random seed; the same seed gives the same results.", panel=OUTPUT)]
 Force = Annotated[bool, flag("--force", help="Overwrite existing files.", panel=OUTPUT)]
 Json = Annotated[bool, flag("--json", help="Print one JSON document on stdout; text goes to stderr.", panel=OUTPUT)]
-Quiet = Annotated[bool, flag("--quiet", "-q", help="Print only errors and the JSON document.", panel=OUTPUT)]
+Quiet = Annotated[bool, flag("--quiet", "-q", help="Print only errors and, with --json, the document.", panel=OUTPUT)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,7 +136,7 @@ class RawLogInput:
 class LogInput(RawLogInput):
     """A log whose rows keep the rules."""
 
-    drop_bad_rows: Annotated[bool, flag("--drop-bad-rows", help="Drop bad rounds.", panel=THE_LOG)] = False
+    drop_bad_rows: Annotated[bool, flag("--drop-bad-rows", help="Drop rounds that are bad.", panel=THE_LOG)] = False
 
     def read(self, model: "SwitchingModel | None" = None, *, missing_rewards: bool = False) -> "BanditLog":
         """Read the log, with the actions and features of ``model`` if there is one."""

@@ -24,7 +24,7 @@ def states(
     rewards: Annotated[
         Rewards, choice(Rewards, "Model rewards as gaussian or bernoulli; auto decides (hmm only).")
     ] = "auto",
-    figure: Annotated[Path | None, option("FILE.png", "Draw the states into a PNG file.")] = None,
+    figure: Annotated[Path | None, option("FILE.png", "Draw the states as a PNG file.")] = None,
     out: Annotated[
         Path | None, option("FILE", "Write the state of every round to a .csv or .parquet file.", "--out", "-o")
     ] = None,
@@ -34,7 +34,7 @@ def states(
     seed: Seed = 0,
     force: Force = False,
 ) -> None:
-    """Show when the state changed, how probable that is, and how the states differ."""
+    """Show when the state changed, how certain each change is, and how the states differ."""
     from seachange import learning
     from seachange.analysis.states_summary import as_document, summarize_states
     from seachange.cli.states_view import states_view, write_states

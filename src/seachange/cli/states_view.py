@@ -151,7 +151,7 @@ def _moves(summary: StatesSummary) -> RenderableType:
         rows.append((f"state {state}", *(expected if timed else expected[:1]), *targets))
     heads = [f"→ {i}" for i in shown] + ["→ others"] * empty if wide else [] if two else ["next state"]
     source = "from the model" if summary.oracle == "hmm" else "counted from the segments"
-    title = f"Expected stay{'' if two else ', and the state that follows'} ({source})"
+    title = f"How long each state lasts{'' if two else ' and what follows it'} ({source})"
     return table(title, ("", "rounds", *(("time",) if timed else ()), *heads), rows)
 
 
@@ -172,7 +172,7 @@ def _changes(summary: StatesSummary) -> RenderableType:
     if any(change.low is not None for change in changes):
         interval = f"{summary.confidence:.0%} interval (rounds)"
         columns[interval] = ["-" if each.low is None else f"{each.low:,} to {each.high:,}" for each in changes]
-    title = "Changes (each is at least this probable)" if certain else "Changes"
+    title = "Changes (probabilities are lower bounds)" if certain else "Changes"
     if hidden := len(summary.changes) - len(changes):
         title += f" (the first {MOST_CHANGES}; {hidden:,} more with --json)"
     counted = f"Rounds are numbered from 0{'; dropped rounds are not counted' if summary.n_dropped else ''}."

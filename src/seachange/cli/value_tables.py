@@ -117,7 +117,7 @@ def online_table(estimates: Sequence["OnlineEstimate"]) -> Group:
         for e in estimates
     ]  # fmt: skip
     interval = f"{estimates[0].confidence:.0%} interval"
-    columns = ("estimator", "value", interval, "accepted", "rounds", "speed of changes")
+    columns = ("estimator", "value", interval, "accepted", "rounds", "apparent speed-up")
     return table("Mean reward per round of the deployment, replayed on the log", columns, rows)
 
 

@@ -78,10 +78,10 @@ def find_roles(available: Sequence[str], columns: Columns, fields: Callable[[], 
     if missing := [role for role in REQUIRED if role not in chosen]:
         options = ",".join(f"{role}=COLUMN" for role in missing)
         raise LogError(
-            f"the table has no column named like the {' or the '.join(missing)}; it has "
+            f"cannot tell which column holds the {' or the '.join(missing)}; the table has "
             f"{listed(available if fields is None else fields())}. "
-            f"Name {'it' if len(missing) == 1 else 'them'}: --columns {options}, or columns={{{missing[0]!r}: ...}} in "
-            "Python."
+            f"Specify {'it' if len(missing) == 1 else 'them'}: --columns {options}, or columns={{{missing[0]!r}: ...}} "
+            "in Python."
         )
     for (role, name), (other, same) in combinations(chosen.items(), 2):
         if name == same:
@@ -109,7 +109,7 @@ def default_contexts(
     if numbers := [name for name in free if ROW_NUMBERS.fullmatch(name)]:
         warnings.warn(
             f"columns {', '.join(map(repr, numbers))} look like the index of a table and are not used as contexts. "
-            "Name them as contexts to use them.",
+            "To use them anyway, list them under contexts.",
             SeachangeWarning,
             stacklevel=2,
         )

@@ -132,7 +132,7 @@ def fit_features(raw: RawLog, parts: Iterable[RawRounds], *, action_names: Seque
     if left_out:
         listed = ", ".join(f"{column.column!r} ({column.reason})" for column in left_out)
         # Only tables can name their contexts; columns that were named and still left out cannot be used.
-        fix = " Name them as contexts to use them." if getattr(raw, "contexts", ()) is None else ""
+        fix = " To use them anyway, list them under contexts." if getattr(raw, "contexts", ()) is None else ""
         warn(f"columns that are not used as features: {listed}.{fix}", stacklevel=5)
     n_shared, n_pool = width_of(shared), width_of(pool)
     fits = n_pool * (1 + n_shared) <= MOST_CROSSED

@@ -307,8 +307,8 @@ def _unknown_times(times: npt.NDArray[Any]) -> Bools:
 
 _REWARDS = f"rewards must be finite and at most {LARGEST:g} in size"
 _PROPENSITIES = "propensities must be in (0, 1]"
-_LOG_PROBABILITY = "Log the probability with which the action was chosen."
-_FIND_OUT = "Find out why first: dropping rounds based on their action or reward biases the model."
+_LOG_PROBABILITY = "Log the probability that the action was chosen."
+_FIND_OUT = "Find out why: dropping rounds because of their action or reward can bias the model."
 
 _ROWS: tuple[tuple[Any, ...], ...] = (
     ("action-missing", "", "actions", _of("actions", np.isnan), "Actions are missing", "have no action", _FIND_OUT),
@@ -317,7 +317,7 @@ _ROWS: tuple[tuple[Any, ...], ...] = (
     ("reward-text", _REWARDS, "rewards", _of("text_rewards", np.asarray), "Rewards are not numbers",
      "have a reward that is not a number", "Log numbers, such as 1 for yes and 0 for no."),
     ("reward-missing", _REWARDS, "rewards", _missing_rewards, "Rewards are missing", "have no reward",
-     f"If no reward means 0, log 0. {_FIND_OUT}", DROP_OR_KEEP),
+     f"If a missing reward means 0, log 0. {_FIND_OUT}", DROP_OR_KEEP),
     ("reward-infinite", _REWARDS, "rewards", _of("rewards", lambda r: np.abs(r) > LARGEST), "Rewards are infinite",
      f"have a reward that is infinite or larger than {LARGEST:g} in size", _FIND_OUT),
     ("propensity-missing", _PROPENSITIES, "propensities", _of("propensities", np.isnan), "Propensities are missing",

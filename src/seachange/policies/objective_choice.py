@@ -61,7 +61,7 @@ class Choice:
         """One or two sentences for people."""
         best = self.candidates[0]
         chosen = next(each for each in self.candidates if each.name == self.chosen)
-        why = "No other is better"
+        why = "It is the best"
         if chosen is not best:
             why = f"It is the simplest within one standard error of the best, {best.name}"
         others = ", ".join(f"{each.name} {each.value:.4g}" for each in self.candidates if each is not chosen)

@@ -69,7 +69,7 @@ def _on_weights(found: Diagnostics, first_round: int) -> list[Verdict]:
     size = found.effective_samples
     sample = f"{size:,.0f} of {count_of(found.n_rounds, 'round')} ({share_text(found.effective_share, 1)}); "
     sample += f"at least {LEAST_EFFECTIVE:.0f} are needed for an estimate."
-    overlap = f"The policy and the logging policy overlap in {share_text(found.overlap)} of their choices."
+    overlap = f"The policy and the logging policy agree on {share_text(found.overlap)} of choices."
     row, weight = found.largest_weights[0]
     heaviest = weight / max(found.n_rounds * found.mean_weight, 1e-300)
     largest = "All weights are 0: the log took none of the policy's actions."

@@ -56,7 +56,7 @@ TEMPLATE = """
 {% if not evidence.counts %}
 <p>The number of states was given. By BIC, {{ states.n_states }} states fit {{ "better than one" if evidence.bic < evidence.single_state_bic else "no better than one" }} ({{ "{:,.0f}"|signed(evidence.bic) }} vs. {{ "{:,.0f}"|signed(evidence.single_state_bic) }}; lower is better).</p>
 {% else %}
-<p>The chosen number of states best predicts held-out rewards. The table shows the gain in log-likelihood of each number over the best smaller one.</p>
+<p>The chosen number of states best predicts held-out rewards. For each number of states, the table shows the gain in log-likelihood over the best smaller number.</p>
 <div class="wide"><table class="evidence">
   <thead><tr><th>states</th><th>gain over the best smaller number</th><th class="n"></th><th class="n roomy">BIC</th></tr></thead>
   <tbody>{% for row in evidence.counts %}{% set chosen, first = row.n_states == states.n_states, row.n_states == 1 %}<tr{% if chosen %} class="chosen"{% endif %}><td>{{ row.n_states }}{% if chosen %} <small>chosen</small>{% endif %}</td><td><i class="bar" style="width:{{ "%.1f" % (0 if first else 100 * [row.gain, 0]|max / largest_gain) }}%"></i></td><td class="n">{% if not first %}{{ "{:+,.1f} ± {:,.1f}"|signed(row.gain, row.gain_error) }}{% endif %}</td><td class="n roomy">{{ "{:,.0f}"|signed(row.bic) }}</td></tr>{% endfor %}</tbody>

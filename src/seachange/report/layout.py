@@ -142,10 +142,10 @@ def basis_of(content: ReportContent) -> Basis | None:
         text += f"shown for the whole log.{_exceptions(content)}"
         return Basis("Held-out rounds", text, f"{span}.", everything)
     text += "All values and diagnostics therefore come from a second set of policies, learned the same way from the "
-    text += f"first {count_of(holdout.first_round, 'round')} ({TRAINING_SHARE:.0%}) and evaluated on {last}. States "
-    text += f"and policies are shown for this model and the whole log.{_exceptions(content)}"
+    text += f"first {count_of(holdout.first_round, 'round')} ({TRAINING_SHARE:.0%}) and evaluated on {last}. The "
+    text += f"sections on states and policies describe your model on the whole log.{_exceptions(content)}"
     of_values = f"{span}, with policies relearned from earlier rounds."
-    return Basis("Held-out rounds, relearned policies", text, of_values, everything)
+    return Basis("Evaluated on held-out rounds with relearned policies", text, of_values, everything)
 
 
 def _exceptions(content: ReportContent) -> str:
@@ -154,8 +154,8 @@ def _exceptions(content: ReportContent) -> str:
     if comparison is None:
         return text
     if content.holdout.kind != "held out" and any(each.estimate and each.pooled for each in comparison.singles):
-        text += " One exception: the single policy was learned from this log, for each block of time from the other "
-        text += "blocks."
+        text += " One exception: the policy learned from all rounds was cross-fitted on this log, so that each block "
+        text += "of time is scored by a policy learned from the other blocks."
     if comparison.switching.estimate is not None and comparison.switching.estimate.estimator == "dr-ns":
         text += " States of this kind are found using rewards, including later ones. The deployment itself, which "
         text += "knows only earlier rewards, was therefore replayed on the log (dr-ns)."

@@ -30,7 +30,7 @@ TEMPLATE = """
 {% endmacro %}
 <figure>
 <div class="wide"><table class="shares"><thead>{{ columns() }}</thead><tbody>{{ shares(shown) }}</tbody></table></div>
-<figcaption>How often {{ "each state’s" if states.n_states > 1 else "the" }} policy takes each action, averaged over {{ "all rounds" if summary.n_sampled == states.n_rounds else count_of(summary.n_sampled, "round") }}. The thin mark shows how often the log took it.</figcaption>
+<figcaption>How often {{ "each state’s" if states.n_states > 1 else "the" }} policy takes each action, averaged over {{ "all rounds" if summary.n_sampled == states.n_rounds else count_of(summary.n_sampled, "round") }}. The thin mark shows how often it was taken in the log.</figcaption>
 </figure>
 {% if more %}
 <details><summary>{{ count_of(more|length, "more action") }}</summary>
@@ -49,7 +49,7 @@ TEMPLATE = """
   {% endfor %}
 </div>
 <p class="small">How much more often an action is taken, in percentage points, when a feature is high rather than low, all else equal. High and low are one standard deviation above and below the mean, 1 and 0, or this category and the others.{% if states.contexts != "shared" %} The feature is the action’s own.{% endif %}{% if mirrored %} “A, not B” means that A gains what B loses.{% endif %}</p>
-<p class="small">These are averages over {{ count_of(summary.n_effect_rows, "round") }} of this log. They have no intervals: policies learned from another log may respond differently, especially if effects are small or a policy was learned from few rounds.</p>
+<p class="small">These are averages over {{ count_of(summary.n_effect_rows, "round") }} of this log. They have no intervals: policies learned from another log may respond differently, especially if effects are small or a policy was learned from only a few rounds.</p>
 {% elif summary.n_situations is not none %}
 <p class="small">The policies are tables of {{ count_of(summary.n_situations, "situation") }} and have no coefficients.</p>
 {% elif states.contexts == "none" %}

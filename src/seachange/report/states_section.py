@@ -32,7 +32,7 @@ TEMPLATE = """
   </div>
   <div class="ticks" aria-hidden="true">{{ tick_labels(ticks) }}</div>
   {% if states.n_states > 1 %}
-  <figcaption>{% if states.n_chains > 1 %}Share of rounds in each state.{% elif states.has_probs %}The height of a lane is the probability of the state, given all rewards.{% else %}Each round belongs to the state of its lane.{% endif %}
+  <figcaption>{% if states.n_chains > 1 %}Share of rounds in each state.{% elif states.has_probs %}The height of a band is the probability of that state, given all rewards in the log.{% else %}Each round belongs to the state of its lane.{% endif %}
     {{ " " }}{% if states.changes|selectattr("low", "ne", none)|list %}Gray columns are {{ "%.0f" % (100 * states.confidence) }}% intervals for the change points.{% endif %}</figcaption>
   {% endif %}
 </figure>
@@ -121,7 +121,7 @@ def _best(summary: StatesSummary, state: int) -> tuple[str, str] | None:
         return None
     second, first = np.argsort(np.nan_to_num(means, nan=-np.inf), kind="stable")[-2:].tolist()
     doubt = DISTINCT_ERRORS * np.hypot(cells.std_errors[state, first], cells.std_errors[state, second])
-    verb = "earns most" if means[first] - means[second] > doubt else "may earn most"
+    verb = "earns the most" if means[first] - means[second] > doubt else "probably earns the most"
     return shown_name(summary.action_names[first], LONG_NAME), verb
 
 

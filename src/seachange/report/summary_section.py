@@ -43,7 +43,7 @@ TEMPLATE = """
   {% endfor %}
   <div class="row last"><div class="who"></div>{{ scale(values.scale.ticks(4)) }}<div class="what"></div></div>
   <figcaption>Mean reward per round, with {{ values.confidence }} intervals.
-    {% if values.n_singles > 1 %}The best single policy was picked from {{ values.n_singles }} on these same rounds, so its value is a little too high.{% endif %}</figcaption>
+    {% if values.n_singles > 1 %}The best of {{ values.n_singles }} single policies was picked using these same rounds, so its value is slightly optimistic.{% endif %}</figcaption>
 </figure>
 {% endif %}
 {% if notes %}
