@@ -169,17 +169,23 @@ def test_sequences_are_reported_together(summaries):
     [
         (
             ("boots", None, 0.72, 0.41, 12.34, "reward"),
-            "'boots' earns 0.31 more than elsewhere (0.72 vs. 0.41, 12.3 SE)",
+            "'boots' earns 0.31 more than in other states (0.72 vs. 0.41, 12.3 SE)",
         ),
-        (("boots", None, 0.1, 0.41, -5.0, "reward"), "'boots' earns 0.31 less than elsewhere (0.10 vs. 0.41, 5.0 SE)"),
+        (
+            ("boots", None, 0.1, 0.41, -5.0, "reward"),
+            "'boots' earns 0.31 less than in other states (0.10 vs. 0.41, 5.0 SE)",
+        ),
         (
             ("coats", "age", -0.1, 0.3, -4, "reward"),
-            "'age' lowers the reward of 'coats' by 0.100 (elsewhere raises it by 0.300, 4.0 SE)",
+            "'age' lowers the reward of 'coats' by 0.100 (in other states raises it by 0.300, 4.0 SE)",
         ),
-        ((None, "price", 0.1, 0.3, -4.0, "reward"), "'price' raises the reward by 0.100 (elsewhere by 0.300, 4.0 SE)"),
+        (
+            (None, "price", 0.1, 0.3, -4.0, "reward"),
+            "'price' raises the reward by 0.100 (in other states by 0.300, 4.0 SE)",
+        ),
         (
             ("coats", "age", 0.0, np.log(2), -4.0, "log-odds"),
-            "'age' multiplies the odds of 'coats' by 1.00 (elsewhere by 2.00, 4.0 SE)",
+            "'age' multiplies the odds of a reward for 'coats' by 1.00 (in other states by 2.00, 4.0 SE)",
         ),
     ],
 )

@@ -199,7 +199,7 @@ def test_a_missing_action_is_a_bad_row(frame, action):
 
 def test_missing_rewards_are_bad_rows_unless_they_may_be_missing(frame):
     columns = table(reward=[1, None, 0, 1, None, 0])
-    with pytest.raises(LogError, match=r"rewards must be finite.*row 1 has nan \(2 of 6 rows\)"):
+    with pytest.raises(LogError, match=r"rewards must not be missing.*row 1 has nan \(2 of 6 rows\)"):
         BanditLog.from_frame(frame(columns))
     assert BanditLog.from_frame(frame(columns), on_bad_rows="drop").rewards.tolist() == [1, 0, 1, 0]
     kept = BanditLog.from_frame(frame(columns), missing_rewards=True)

@@ -56,7 +56,7 @@ BROKEN = {
     "propensity of nothing": (
         "propensities", {1: 1e-200, 4: 9e-13, 6: 5e-324}, "propensities must be at least 1e-12", "1e-200",
     ),
-    "NaN reward": ("rewards", {5: NAN}, "rewards must be finite", "nan"),
+    "NaN reward": ("rewards", {5: NAN}, "rewards must not be missing", "nan"),
     "infinite reward": ("rewards", {5: -INF, 6: INF}, "rewards must be finite", "-inf"),
     "action too large": ("actions", {4: 2}, "actions must be integers from 0 to 1", "2"),
     "negative action": ("actions", {4: -1, 5: -1, 6: -1}, "actions must be integers from 0 to 1", "-1"),

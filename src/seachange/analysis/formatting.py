@@ -41,7 +41,9 @@ def stored_time_text(time: str) -> str:
     return re.sub(r"\.0+$", "", re.sub(r"(?<=\d)T(?=\d)", " ", time))
 
 
-def describe_contrast(contrast: Contrast, elsewhere: str = "elsewhere", longest: int = 20, minus: str = "-") -> str:
+def describe_contrast(
+    contrast: Contrast, elsewhere: str = "in other states", longest: int = 20, minus: str = "-"
+) -> str:
     """A contrast as a sentence, with names of at most ``longest`` characters."""
     here, there, errors = contrast.here, contrast.elsewhere, f"{abs(contrast.std_errors):.1f} SE"
     action = None if contrast.action is None else f"'{shown_name(contrast.action, longest)}'"
@@ -53,7 +55,7 @@ def describe_contrast(contrast: Contrast, elsewhere: str = "elsewhere", longest:
     feature = f"'{shown_name(contrast.feature, longest)}'{step}"
     if contrast.scale == "log-odds":
         _, own, other = _same_decimals(float(np.exp(max(here, there))), np.exp(here), np.exp(there), figures=3)
-        odds = f"the odds of {action}" if action else "the odds"
+        odds = f"the odds of a reward for {action}" if action else "the odds of a reward"
         return f"{feature} multiplies {odds} by {own} ({elsewhere} by {other}, {errors})"
     verbs = ["raises" if effect > 0 else "lowers" for effect in (here, there)]
     again = "" if verbs[0] == verbs[1] else f"{verbs[1]} it "

@@ -140,7 +140,7 @@ def _moves(summary: StatesSummary) -> RenderableType:
         stay, to = summary.transitions.expected_stays[state], summary.transitions.leaving[state]
         expected = (f"{stay:,.0f}", summary.axis.format_duration(float(stay)))
         if not np.isfinite(stay) or stay > 100 * summary.n_rounds:
-            expected = ("never ends" if stay > 0 else "-", "")
+            expected = ("until the end" if stay > 0 else "-", "")
         targets = []
         if wide:
             targets = ["·" if i == state or np.isnan(to[i]) else f"{to[i]:.0%}" for i in shown]
@@ -219,7 +219,7 @@ def _differences(summary: StatesSummary) -> RenderableType:
     for state in used[:1] if two else used:
         mine = [contrast for contrast in summary.contrasts if contrast.state == state]
         shown = mine if two else mine[:MOST_CONTRASTS]
-        texts = [describe_contrast(each, f"in state {used[1]}" if two else "elsewhere") for each in shown]
+        texts = [describe_contrast(each, f"in state {used[1]}" if two else "in other states") for each in shown]
         for i, line in enumerate(texts or ["no significant difference"]):
             lines.add_row(f"state {state}:" if i == 0 else "", Text(line))
     parts: list[RenderableType] = [Text("How the states differ (SE: standard errors)", style="bold"), lines]

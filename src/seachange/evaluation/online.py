@@ -233,9 +233,8 @@ def _notes(replays: Followed, deployer: Deployer) -> list[str]:
         notes.append(f"{name} ran round by round in Python; only deployers that hold a belief are compiled.")
     if not (isinstance(deployer, BeliefDeployer) and len(deployer.initial_belief) == 1):
         notes.append(
-            f"Only {share:.1%} of the rounds were accepted, so to the deployment the world seemed to change "
-            f"{1 / share:.3g} times as fast. This is the value of a deployment that decides in one of {1 / share:.3g} "
-            "rounds; one that decides in every round has more time to adapt."
+            f"Replay could use only {share:.1%} of the rounds, so the world seemed to change {1 / share:.3g} times as "
+            "fast. A real deployment sees every round, so it has more time to adapt."
         )
     if len(replays.accepted) == 1:
         notes.append("With one replay, the interval ignores how values vary with beliefs; use repeats=2 or more.")

@@ -5,7 +5,7 @@ from typing import Any, Literal
 from seachange.analysis.formatting import count_of
 from seachange.analysis.report_content import CLEAR, ReportContent
 from seachange.evaluation.diagnostics import DOMINANT, LEAST_EFFECTIVE, MOST_MISSING, SURPRISING, Diagnostics
-from seachange.report.layout import Section, further_reasons, refusals_of, share_text, signed
+from seachange.report.layout import Section, further_reasons, refusals_of, share_text
 
 Mark = Literal["good", "caution", "problem"]
 Verdict = tuple[Mark, str, str]  # the verdict on a diagnostic, its name, and a sentence
@@ -77,8 +77,9 @@ def _on_weights(found: Diagnostics, first_round: int) -> list[Verdict]:
         largest = f"{weight:,.3g}, in round {first_round + row:,}: {share_text(heaviest, 1)} of the total. "
         largest += "No round dominates." if heaviest <= DOMINANT else "The estimate depends on this round."
     explained = abs(found.mean_weight_z) <= SURPRISING
-    errors = signed("{:+.1f}", found.mean_weight_z) if abs(found.mean_weight_z) < FAR else f"over {FAR}"
-    mean = f"The weights average {found.mean_weight:.3f}, {errors} standard errors from 1: "
+    errors = f"{abs(found.mean_weight_z):.1f}" if abs(found.mean_weight_z) < FAR else f"over {FAR}"
+    side = "below" if found.mean_weight_z < 0 else "above"
+    mean = f"The weights average {found.mean_weight:.3f}, {errors} standard errors {side} 1: "
     mean += "the propensities agree with the logged actions." if explained else "chance does not explain this."
     missing = max(found.unsupported_mass or 0.0, found.unseen_mass)
     support = "The log contains every action that the policy takes."

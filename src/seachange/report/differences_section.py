@@ -38,7 +38,7 @@ TEMPLATE = """
   <div class="row" title="{{ row.text }}"><div class="who name clamp" title="{{ row.name }}">{{ row.name }}</div><svg role="img" aria-label="{{ row.text }}" viewBox="0 0 1000 {{ row.height }}" height="{{ row.height }}" preserveAspectRatio="none">{{ row.svg }}</svg></div>
   {% endfor %}
   <div class="row last"><div class="who"></div>{{ scale(rewards.ticks) }}</div>
-  <figcaption>{{ "%.0f" % (100 * states.confidence) }}% intervals{% if states.contexts != "none" %}, over the contexts in which the log took the action{% endif %}. Faint dots have fewer than 20 rounds.
+  <figcaption>{{ "%.0f" % (100 * states.confidence) }}% intervals{% if states.contexts != "none" %}, averaged over the rounds in which the action was taken{% endif %}. Faint dots are based on fewer than 20 rounds.
     {% if rewards.left_out %}Shown are {{ rewards.rows|length }} of the {{ rewards.n_taken }} actions that the log took{% if rewards.n_columns > 1 %}, those that differ most between states{% endif %}.{% endif %}
     {% if rewards.never_taken %}The log never took the other {{ "action" if rewards.never_taken == 1 else rewards.never_taken ~ " actions" }}.{% endif %}</figcaption>
 </figure>
@@ -90,7 +90,7 @@ def _cards(summary: StatesSummary) -> list[dict[str, Any]]:
     used, cards = summary.in_use, []
     for state in used if len(used) > 1 else []:
         contrasts = [each for each in summary.contrasts if each.state == state]
-        elsewhere, empty = "elsewhere", "No significant differences from the other states."
+        elsewhere, empty = "in other states", "No significant differences from the other states."
         if len(used) == 2:
             other = next(each for each in used if each != state)
             elsewhere = f"in state {other}"
