@@ -207,8 +207,9 @@ def _support(check: LogCheck) -> str:
     found = check.learnability
     rounds, most = "rewarded rounds" if found.n_events != check.n_usable else "rounds", found.most_states
     states = "Not even one state" if most < 1 else "Only one state" if most == 1 else f"Up to {most} states"
+    capped = " (the most that are tried)" if most < found.n_events // found.needed else ""
     return (
-        f"{states} can be learned: the log has {found.n_events:,} {rounds}, and a state needs at least "
+        f"{states} can be learned{capped}: the log has {found.n_events:,} {rounds}, and a state needs at least "
         f"{found.needed:,} for its {count_of(found.n_coefs, 'coefficient')}."
     )
 
