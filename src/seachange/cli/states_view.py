@@ -216,14 +216,16 @@ def _differences(summary: StatesSummary) -> RenderableType:
     """What differs most between the states, in words."""
     lines, used = Table.grid(padding=(0, 1, 0, 0)), summary.in_use
     two = len(used) == 2  # then one state says everything about the other
+    features = False
     for state in used[:1] if two else used:
         mine = [contrast for contrast in summary.contrasts if contrast.state == state]
         shown = mine if two else mine[:MOST_CONTRASTS]
+        features |= any(each.feature is not None for each in shown)
         texts = [describe_contrast(each, f"in state {used[1]}" if two else "in other states") for each in shown]
         for i, line in enumerate(texts or ["no significant difference"]):
             lines.add_row(f"state {state}:" if i == 0 else "", Text(line))
     parts: list[RenderableType] = [Text("How the states differ (SE: standard errors)", style="bold"), lines]
-    if any(contrast.feature is not None for contrast in summary.contrasts):
+    if features:
         what = "Feature effects are for an increase of one standard deviation (shown after +), or for 1 versus 0."
         averages = "" if summary.contexts == "per action" else " Action effects are averaged over contexts."
         parts.append(Text(what + averages, style="dim"))

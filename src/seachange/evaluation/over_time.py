@@ -158,7 +158,7 @@ def evaluate_by_period(
     starts = np.flatnonzero(np.diff(numbers, prepend=numbers[0] - 1))
     values, influences = _period_values(terms, starts)
     last, periods = np.append(starts[1:], len(log)) - 1, numbers[starts] - numbers[0]
-    reason = f"each {period}" if isinstance(period, str) else f"every {period:,} rounds"
+    reason = f"by {period}" if isinstance(period, str) else f"in blocks of {period:,} rounds"
     kept = influences if log.sequences is not None else None
     return _result(log, terms, estimator, last, values, confidence, reason, periods=periods, influences=kept)
 
