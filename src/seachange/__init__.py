@@ -33,9 +33,10 @@ _HOMES = {
     "deploy": ("Decision", "DeploymentState", "Exp4S", "PosteriorSampling", "SinglePolicy"),
     "errors": ("RefusedError", "SeachangeError", "SeachangeWarning"),
     "evaluation": (
-        "Bound", "Diagnostics", "Forecast", "FutureEstimate", "ModelBounds", "OnlineEstimate", "ValueEstimate",
-        "ValuesOverTime", "diagnose", "evaluate", "evaluate_by_period", "evaluate_future", "evaluate_online",
-        "evaluate_over_time", "evaluate_states", "forecast", "model_bounds", "watch",
+        "Bound", "DeploymentEstimate", "Diagnostics", "Forecast", "FutureEstimate", "ModelBounds", "OnlineEstimate",
+        "ValueEstimate", "ValuesOverTime", "diagnose", "evaluate", "evaluate_by_period", "evaluate_deployment",
+        "evaluate_future", "evaluate_online", "evaluate_over_time", "evaluate_states", "forecast", "model_bounds",
+        "watch",
     ),
     "learning": ("learn",),
     "model": ("SwitchingModel", "load"),

@@ -1,23 +1,41 @@
 """learn(): log → states → policies → model."""
 
-from dataclasses import fields
+import warnings
+from copy import copy
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
 
-from seachange.errors import Fix, LogError, ParameterError, require, warn
-from seachange.log.bandit_log import BanditLog, require_propensities, warn_of_estimates
+from seachange.engine import stage
+from seachange.errors import (
+    Fix,
+    LogError,
+    ParameterError,
+    SeachangeError,
+    SeachangeWarning,
+    UnmatchedStatesWarning,
+    require,
+    warn,
+)
+from seachange.evaluation.deployment import value_of_deployment
+from seachange.log.bandit_log import BanditLog, require_propensities, reward_distribution, warn_of_estimates
 from seachange.model import SwitchingModel
-from seachange.model_file import Provenance
+from seachange.model_file import Provenance, Trial
 from seachange.params import Auto
 from seachange.policies.learners import DMLearner, require_choices
-from seachange.policies.objective_choice import choose_objective
+from seachange.policies.objective_choice import Choice, choose_objective
 from seachange.policies.per_state import learn_per_state
 from seachange.policies.reward_models import RewardKind, RewardModel
 from seachange.protocols import PolicyLearner, StateOracle
 from seachange.registry import LEARNERS, ORACLES
-from seachange.states.switching_regression import SwitchingRegression
+from seachange.states.hmm import HMMOracle
+from seachange.states.hmm_fitting import Fitter
+from seachange.states.labels import KnownStates, SingleState, StateLabels
+from seachange.states.switching_regression import SwitchingRegression, hmm_of
 
+# A model is tried out by learning a similar one from this share of the log and evaluating it on the rest.
+TRAINING_SHARE = 0.6
 FEWEST_ROUNDS = 30  # in shorter logs, held-out values are noise, so "auto" does not compare objectives by them
 
 
@@ -36,6 +54,10 @@ def learn(
     learner object. "auto" chooses the objective with the highest value on held-out blocks of time; ``model.choice``
     says why (logs of fewer than 30 rounds use "dm"). ``align_to`` is an earlier model: states of the HMM that match one
     of its states keep their number.
+
+    If the number of states is "auto", switching must pay: a similar model is learned from the first 60% of the log and
+    evaluated on the rest (``model.trial``). If it would earn less there than the best single policy, the model is that
+    policy.
 
     >>> import numpy as np
     >>> import seachange as sc
@@ -67,24 +89,112 @@ def learn(
         without = Fix('Or use objective="dm", which needs none.', "Or use --objective dm, which needs none.")
         require_propensities(log, "learning", without)
         warn_of_estimates(log, "learning")
-    labels, choice = oracle.fit(log).predict(log), None
-    if objective == "auto" and len(log) < FEWEST_ROUNDS:
+    labels = oracle.fit(log).predict(log)
+    learner, choice = _objective(log, labels, learner, auto=objective == "auto")
+    model = _model_of(log, oracle, labels, learner, choice, seed)
+    if model.n_states == 1 or getattr(oracle, "n_states", None) != "auto":
+        return model
+    trial = try_out(log, model)
+    if trial is None or trial.gain[0] > 0:
+        return replace(model, trial=trial)
+    rounds, switching, single = f"the last {trial.n_evaluated:,} rounds", trial.switching[0], trial.single[0]
+    warn(
+        f"switching among {model.n_states} states does not pay. Learned without {rounds}, it would earn "
+        f"{switching:.4g} per round on them; the best single policy would earn {single:.4g}. The model is that policy.",
+        Fix(f"Pass n_states={model.n_states} to switch anyway.", f"Pass --states {model.n_states} to switch anyway."),
+    )
+    alone = SingleState().fit(log)
+    labels = alone.predict(log)
+    learner, choice = _objective(log, labels, learner, auto=objective == "auto")
+    return replace(_model_of(log, alone, labels, learner, choice), trial=trial)
+
+
+def _objective(
+    log: BanditLog, labels: StateLabels, learner: PolicyLearner, *, auto: bool
+) -> tuple[PolicyLearner, Choice | None]:
+    """The learner to use and, if ``auto``, how its objective was chosen."""
+    if not auto:
+        return learner, None
+    if len(log) < FEWEST_ROUNDS:
         rounds = f"the log has only {len(log)} rounds, too few to compare objectives"
         warn(f'{rounds}: "dm" is used. With fewer than {FEWEST_ROUNDS} rounds, policies mostly fit noise.')
-        learner = DMLearner()
-    elif objective == "auto":
-        learner, choice = choose_objective(log, np.ascontiguousarray(labels.weights(soft=False).T))
+        return DMLearner(), None
+    return choose_objective(log, np.ascontiguousarray(labels.weights(soft=False).T))
+
+
+def _model_of(
+    log: BanditLog,
+    oracle: StateOracle,
+    labels: StateLabels,
+    learner: PolicyLearner,
+    choice: Choice | None,
+    seed: int = 0,
+) -> SwitchingModel:
+    """The model with these states: their policies, the single policy, learned the same way, and the world."""
     policies = learn_per_state(log, labels, learner, reward_models=reward_models_of(oracle))
+    single, world = policies[0], None
+    if labels.n_states > 1:
+        with warnings.catch_warnings():
+            # Learning the policies of the states has given these warnings.
+            warnings.simplefilter("ignore", SeachangeWarning)
+            alone = copy(learner) if choice is None else choose_objective(log, np.ones((len(log), 1)))[0]
+            single = alone.fit(log).policy_
+        world = hmm_of(oracle) or _fitted_world(log, labels, seed)
     return SwitchingModel(
         policies=policies, oracle=oracle, labels=labels, learner=learner, provenance=Provenance.of(log),
-        choice=choice, features=log.features,
+        single=single, world=world, choice=choice, features=log.features,
     )  # fmt: skip
+
+
+def _fitted_world(log: BanditLog, labels: StateLabels, seed: int) -> SwitchingRegression:
+    """A switching regression with the states that an oracle without one has found, refined by EM."""
+    settings = HMMOracle(n_states=labels.n_states, seed=seed)
+    fitter = Fitter.of(log, reward_distribution(log, "auto"), settings)
+    return fitter.fit_from(labels.states, labels.n_states).model
+
+
+def try_out(log: BanditLog, model: SwitchingModel) -> Trial | None:
+    """A similar model, learned from the first rounds of ``log`` and evaluated on the rest; None if the log is unfit."""
+    cut = round(TRAINING_SHARE * len(log))
+    try:
+        with stage("Trying out the policies"), warnings.catch_warnings():
+            warnings.simplefilter("ignore", SeachangeWarning)
+            found = value_of_deployment(log[cut:], relearn(log, model, cut))
+    except SeachangeError:
+        return None
+    values = [(each.value, each.low, each.high) for each in (found, found.single, found.logging, found.gain)]
+    if not np.isfinite(values).all():
+        return None
+    return Trial(model.n_states, cut, len(log) - cut, found.confidence, *values)
+
+
+def relearn(log: BanditLog, model: SwitchingModel, cut: int) -> SwitchingModel:
+    """A model learned in the same way as ``model``, from the rounds of ``log`` before ``cut``."""
+    training, oracle = log[:cut], model.oracle
+    if isinstance(oracle, KnownStates):
+        same = model.labels.n_rounds == len(log)
+        require(same, f"the model knows the states of {model.labels.n_rounds:,} rounds; the log has {len(log):,}.")
+        fresh: Any = KnownStates(model.labels.states[:cut])
+    else:
+        fresh = oracle.clone()  # type: ignore[attr-defined]
+    if isinstance(oracle, HMMOracle):  # the same numbering of states
+        fresh.set_params(n_states=model.n_states, align_to=oracle, **_usual_effort(oracle))
+    with warnings.catch_warnings():
+        # Only the numbers of the states are taken over.
+        warnings.simplefilter("ignore", UnmatchedStatesWarning)
+        labels = fresh.fit(training).predict(training)
+    return _model_of(training, fresh, labels, model.learner, model.choice if len(training) >= FEWEST_ROUNDS else None)
+
+
+def _usual_effort(oracle: HMMOracle) -> dict[str, int]:
+    """No more restarts and iterations than by default: a model file from a stranger may ask for any number."""
+    usual = HMMOracle()
+    return {name: min(getattr(oracle, name), getattr(usual, name)) for name in ("restarts", "max_iterations")}
 
 
 def reward_models_of(oracle: StateOracle) -> list[RewardModel] | None:
     """The HMM's reward model of each state; None if the oracle has no HMM."""
-    model = getattr(oracle, "model_", None)
-    if not isinstance(model, SwitchingRegression):
+    if (model := hmm_of(oracle)) is None:
         return None
     kind: RewardKind = "bernoulli" if model.rewards == "bernoulli" else "gaussian"
     return [RewardModel(coefs, kind) for coefs in model.reward_coefs]

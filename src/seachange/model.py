@@ -10,18 +10,19 @@ import numpy as np
 import numpy.typing as npt
 
 from seachange.deploy import BeliefDeployer, Decision, DeploymentState
-from seachange.errors import Fix, ParameterError, did_you_mean, require, warn
+from seachange.errors import ParameterError, did_you_mean, require, warn
 from seachange.formats.column_roles import Columns
 from seachange.log.bandit_log import BanditLog
 from seachange.log.features import FeatureSpec, plain_features
 from seachange.log.validation import OnBadRows
-from seachange.model_file import Provenance, read_model, write_model
+from seachange.model_file import Provenance, Trial, read_model, write_model
 from seachange.policies.objective_choice import Choice
 from seachange.policies.per_state import PolicySet
-from seachange.protocols import Bools, PolicyLearner, StateOracle
+from seachange.protocols import Bools, Policy, PolicyLearner, StateOracle
 from seachange.reading import read_log
 from seachange.registry import DEPLOYERS
-from seachange.states.labels import StateLabels
+from seachange.states.labels import StateLabels, labels_from_states
+from seachange.states.switching_regression import SwitchingRegression
 
 # Allowed actions: their names, a mapping of every name to True or False, or one flag per action.
 ActionMask = Collection[str] | Mapping[str, bool] | npt.ArrayLike
@@ -62,7 +63,10 @@ class SwitchingModel:
     labels: StateLabels
     learner: PolicyLearner
     provenance: Provenance
+    single: Policy  # the best policy without states, learned from the same rounds
+    world: SwitchingRegression | None = None  # how states follow each other and reward actions; None with one state
     choice: Choice | None = None  # how the objective was chosen, if it was
+    trial: Trial | None = None  # switching against the single policy on held-out rounds, if both were tried
     features: FeatureSpec | None = None  # how raw columns become features; None if the log was made from arrays
 
     @property
@@ -167,7 +171,7 @@ class SwitchingModel:
             )
 
     def deployer(self, kind: str = "auto", *, exploration: float = 0.0, memory: int = 1000) -> BeliefDeployer:
-        """A deployer of the policies: "posterior", "exp4s" or "single".
+        """A deployer of the policies: "posterior", "exp4s" or "single", which plays ``single`` in every round.
 
         "auto" is posterior sampling if an HMM found the states, a single policy if there is one state, else Exp4.S.
         ``exploration`` is γ, the share of random choices: each of k allowed actions has a probability of at least
@@ -181,7 +185,7 @@ class SwitchingModel:
         return chosen.from_model(self, exploration=exploration, memory=memory)
 
     def label_ahead(self, log: BanditLog) -> StateLabels:
-        """Label ``log`` by what was known before each reward, if the oracle can; else as the oracle predicts.
+        """Label ``log`` by what was known before each reward: the most likely state, and the belief over states.
 
         An estimate of value is biased if it weights rewards by states that were inferred from them.
         """
@@ -192,18 +196,10 @@ class SwitchingModel:
                 f"the model was learned from one sequence of rounds; this log has {n_sequences:,}, and states start "
                 "anew in each. If the world changes for all users at once, leave sequences out."
             )
-        if hasattr(self.oracle, "predict_ahead"):
-            ahead: StateLabels = self.oracle.predict_ahead(log)
-            return ahead
-        labels = self.oracle.predict(log)
-        if labels.from_rewards and self.n_states > 1:
-            warn(
-                f"{type(self.oracle).__name__} uses the rewards to find states, so these values assume a policy that "
-                "knows the states.",
-                # The command line evaluates the deployment itself in this case.
-                Fix("evaluate_online(log, model.deployer()) estimates what the deployment would earn."),
-            )
-        return labels
+        if self.world is None:
+            return labels_from_states(np.zeros(len(log), dtype=np.int64), 1, log)
+        probs = self.world.forecast(log)
+        return labels_from_states(np.argmax(probs, axis=1), self.n_states, log, probs)
 
     def __repr__(self) -> str:
         """Sizes at a glance."""

@@ -29,6 +29,7 @@ from seachange.policies.per_state import PolicySet
 from seachange.protocols import Floats
 from seachange.registry import LEARNERS, ORACLES, POLICIES, Arrays, Description, SavedPart, describe, npy
 from seachange.states.labels import Segments, StateLabels
+from seachange.states.switching_regression import Rewards, SwitchingRegression, hmm_of
 
 if TYPE_CHECKING:
     from seachange.model import SwitchingModel
@@ -118,6 +119,23 @@ class Provenance(Brief):
         return first, last
 
 
+Interval = tuple[float, float, float]  # value, low, high
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Switching and the best single policy, both learned from the first rounds of a log and evaluated on the rest."""
+
+    n_states: int  # that were switched among
+    n_learned: int  # rounds
+    n_evaluated: int
+    confidence: float
+    switching: Interval  # of the mean reward per round
+    single: Interval
+    logging: Interval
+    gain: Interval  # of switching over the single policy
+
+
 def seconds_of(times: npt.NDArray[Any]) -> Floats:
     """Times in seconds; dates since 1970."""
     return times.astype("datetime64[us]").astype(np.int64) / 1e6 if times.dtype.kind == "M" else times.astype(float)
@@ -132,10 +150,13 @@ class Manifest(msgspec.Struct, forbid_unknown_fields=True):
     oracle: Description
     learner: Description
     policies: list[Description]  # one per state
+    single: Description
     expected_stay: float | None
     n_chains: int
     from_rewards: bool
+    world: Rewards | None = None  # its rewards, if it has its own arrays; that of an HMM is the oracle's
     choice: Choice | None = None
+    trial: Trial | None = None
     features: FeatureSpec | None = None
 
 
@@ -144,6 +165,8 @@ def write_model(model: "SwitchingModel", path: str | Path) -> None:
     labels = model.labels
     oracle, oracle_arrays = describe(ORACLES, model.oracle)
     policies = [describe(POLICIES, policy) for policy in model.policies]
+    single, single_arrays = describe(POLICIES, model.single)
+    world = None if model.world is hmm_of(model.oracle) else model.world
     manifest = Manifest(
         schema=SCHEMA,
         versions={"python": platform.python_version()}
@@ -152,15 +175,19 @@ def write_model(model: "SwitchingModel", path: str | Path) -> None:
         oracle=oracle,
         learner=describe(LEARNERS, model.learner)[0],
         policies=[description for description, _ in policies],
+        single=single,
         expected_stay=model.policies.expected_stay,
         n_chains=labels.n_chains,
         from_rewards=labels.from_rewards,
+        world=None if world is None else world.rewards,
         choice=model.choice,
+        trial=model.trial,
         features=model.features,
     )
     segments = {"starts": labels.segments.starts, "states": labels.segments.states}
     parts: dict[str, Arrays] = {"labels": segments | {"change_points": labels.change_points}, "oracle": oracle_arrays}
     parts |= {f"policy{state}": learned for state, (_, learned) in enumerate(policies)}
+    parts |= {"single": single_arrays, "world": {} if world is None else world.saved_arrays()}
     arrays = {f"{part}.{name}": array for part, learned in parts.items() for name, array in learned.items()}
     text = msgspec.json.format(msgspec.json.encode(manifest), indent=2)
     rule = f"the names of actions and features take {len(text):,} bytes; the limit is {MOST_MANIFEST:,}."
@@ -251,8 +278,13 @@ def _restored(archive: _Archive) -> tuple[dict[str, Any], Manifest]:
     policies = tuple(restore(POLICIES, each, f"policy{state}") for state, each in enumerate(manifest.policies))
     oracle = restore(ORACLES, manifest.oracle, "oracle")
     learner = restore(LEARNERS, manifest.learner, "learner")
+    world = hmm_of(oracle) if len(policies) > 1 else None
+    if manifest.world is not None:
+        saved = part(manifest.oracle, "world")
+        world = SwitchingRegression.restore(saved, joint, len(policies), manifest.world)
     parts = {"policies": PolicySet(policies, manifest.expected_stay), "oracle": oracle, "learner": learner}
-    parts |= {"labels": labels} | {name: getattr(manifest, name) for name in ("provenance", "choice", "features")}
+    parts |= {"single": restore(POLICIES, manifest.single, "single"), "world": world, "labels": labels}
+    parts |= {name: getattr(manifest, name) for name in ("provenance", "choice", "trial", "features")}
     for name in archive.entries:
         raise ModelFileError(f"it holds {name!r}, which its manifest does not mention.")
     return parts, manifest
@@ -292,6 +324,8 @@ def _require_consistent(manifest: Manifest) -> None:
         f"a model must have 1 to {MOST_STATES:,} states": 1 <= len(manifest.policies) <= MOST_STATES,
         "n_chains must be from 1 to the number of rounds": 1 <= manifest.n_chains <= log.n_rounds,
         "expected_stay must be from 1 to the number of rounds": stay is None or 1 <= stay <= log.n_rounds,
+        "only a model of several states without an HMM has a world of its own": manifest.world is None
+        or (len(manifest.policies) > 1 and manifest.oracle.kind != "hmm"),
         "the chosen objective must be one of the candidates": choice is None
         or choice.chosen in [each.name for each in choice.candidates],
     }.items():

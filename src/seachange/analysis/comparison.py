@@ -5,45 +5,27 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
-from seachange.errors import Fix, LogError, RefusedError, SeachangeError, SeachangeWarning, UnmatchedStatesWarning
+from seachange.errors import Fix, LogError, RefusedError, SeachangeError, SeachangeWarning
+from seachange.evaluation.deployment import Difference, value_of_deployment
 from seachange.evaluation.diagnostics import Diagnostics, EstimateWarning, NoEstimateError, Reason, diagnose
-from seachange.evaluation.estimators import (
-    Difference,
-    evaluate,
-    evaluate_difference,
-    evaluate_logging,
-    evaluate_states,
-    reasons_of,
-    worst_case_difference,
-)
-from seachange.evaluation.online import evaluate_online
-from seachange.evaluation.terms import PolicyLike
+from seachange.evaluation.estimators import evaluate, evaluate_logging, evaluate_states, reasons_of
 from seachange.evaluation.value_estimate import ValueEstimate
-from seachange.learning import learn
+from seachange.learning import TRAINING_SHARE, relearn
 from seachange.log.bandit_log import BanditLog
 from seachange.model import SwitchingModel
 from seachange.model_file import seconds_of
-from seachange.params import require
-from seachange.policies.per_state import PolicySet, policies_of
-from seachange.policies.reward_models import folds_of
-from seachange.protocols import Policy
-from seachange.states.hmm import HMMOracle
-from seachange.states.labels import KnownStates, StateLabels, labels_from_states
+from seachange.states.labels import StateLabels, labels_from_states
 
-# If a model was learned from the whole log, a similar one is learned from this share and evaluated on the rest.
-TRAINING_SHARE = 0.6
-BLOCKS = 3  # blocks of time; a policy without states is learned from all but one of them and evaluated on that one
 # Why nothing is evaluated on its own training data.
 IN_SAMPLE_BIAS = "policies look better than they really are on the rounds they were learned from"
-
-POOLED = "one policy learned from all rounds"
+SINGLE = "one policy learned without states"
 
 HoldoutKind = Literal["unseen", "rest", "held out"]
-ESTIMATORS = ("dr", "snips", "ips", "dm")  # the first one gives the headline; the others are listed beside it
+ESTIMATORS = ("dr", "snips", "ips", "dm")
 NO_PROPENSITIES = Reason(
     "propensities",
     "The log has no propensities, and estimating the value of another policy needs them.",
@@ -52,18 +34,8 @@ NO_PROPENSITIES = Reason(
         Fix("estimate them with sc.estimate_propensities", "estimate them with --estimate-propensities"),
     ),
 )
-Role = Literal["logging", "single", "switching", "deployment"]
+Role = Literal["logging", "single", "switching"]
 Result = TypeVar("Result")
-
-
-@dataclass(frozen=True)
-class Baseline:
-    """A policy that never switches."""
-
-    name: str
-    policy: PolicyLike
-    labels: StateLabels | None = None  # the block of time of each round, if each block has its own policy
-    pooled: bool = False  # learned without states
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,19 +45,13 @@ class Holdout:
     kind: HoldoutKind  # a new log; the rounds after its own; or a similar model, on rounds that it has not seen
     model: SwitchingModel
     log: BanditLog
-    labels: StateLabels  # known before each reward, if the oracle allows it
+    labels: StateLabels  # known before each reward
     first_round: int  # in the original log
-    baselines: tuple[Baseline, ...]
 
     @property
     def switches(self) -> bool:
         """Whether there is more than one state."""
         return self.model.n_states > 1
-
-    @property
-    def hindsight(self) -> bool:
-        """Whether the labels use rewards that a deployment would not have yet."""
-        return self.switches and self.labels.from_rewards
 
 
 def holdout_of(log: BanditLog, model: SwitchingModel) -> Holdout:
@@ -93,49 +59,19 @@ def holdout_of(log: BanditLog, model: SwitchingModel) -> Holdout:
 
     Raises ``RefusedError`` if neither is possible.
     """
-    if not isinstance(model.oracle, KnownStates):
-        model.require_own_features(log)
+    model.require_own_features(log)
     seen = _rounds_seen(log, model)
-    if seen == 0:
-        return Holdout("unseen", model, log, _labels_ahead(model, log), 0, _baselines(model, log))
     if seen < len(log):
-        later, labels = log[seen:], _from_round(_labels_ahead(model, log), log, seen)
-        return Holdout("rest", model, later, labels, seen, _baselines(model, later))
+        kind: HoldoutKind = "unseen" if seen == 0 else "rest"
+        return Holdout(kind, model, log[seen:], _from_round(model.label_ahead(log), log, seen), seen)
+    cut = round(TRAINING_SHARE * len(log))
     try:
-        return _relearned(log, model, round(TRAINING_SHARE * len(log)))
+        similar = relearn(log, model, cut)
     except SeachangeError as error:
         problem = "The model was learned from these rounds, and a similar model cannot be learned from the first "
         problem += f"{TRAINING_SHARE:.0%} of them: {str(error).rstrip('.')}."
         raise NoEstimateError((Reason("holdout", problem, ("use a later log",)),), can_force=False) from error
-
-
-def _relearned(log: BanditLog, model: SwitchingModel, cut: int) -> Holdout:
-    """A model learned the same way from the rounds before ``cut``, to be evaluated on those after it."""
-    training, later, oracle = log[:cut], log[cut:], model.oracle
-    if isinstance(oracle, KnownStates):
-        same = model.labels.n_rounds == len(log)
-        require(same, f"the model knows the states of {model.labels.n_rounds:,} rounds; the log has {len(log):,}.")
-        similar, labels = learn(training, KnownStates(model.labels.states[:cut]), objective=model.learner), model.labels
-    else:
-        fresh = oracle.clone()  # type: ignore[attr-defined]
-        if isinstance(oracle, HMMOracle):  # the same numbering of states
-            fresh.set_params(n_states=model.n_states, align_to=oracle, **_usual_effort(oracle))
-        with warnings.catch_warnings():
-            # Only the numbers of the states are taken over.
-            warnings.simplefilter("ignore", UnmatchedStatesWarning)
-            similar = learn(training, fresh, objective=model.learner)
-        labels = _labels_ahead(similar, log)
-    baselines: tuple[Baseline, ...] = ()
-    if similar.n_states > 1:
-        pooled = learn(training, oracle="none", objective=model.learner).policies[0]
-        baselines = (Baseline(POOLED, pooled, pooled=True), *_state_policies(similar))
-    return Holdout("held out", similar, later, _from_round(labels, log, cut), cut, baselines)
-
-
-def _usual_effort(oracle: HMMOracle) -> dict[str, int]:
-    """No more restarts and iterations than by default: a model file from a stranger may ask for any number."""
-    usual = HMMOracle()
-    return {name: min(getattr(oracle, name), getattr(usual, name)) for name in ("restarts", "max_iterations")}
+    return Holdout("held out", similar, log[cut:], _from_round(similar.label_ahead(log), log, cut), cut)
 
 
 def _rounds_seen(log: BanditLog, model: SwitchingModel) -> int:
@@ -152,47 +88,10 @@ def _rounds_seen(log: BanditLog, model: SwitchingModel) -> int:
     return int(earlier[-1]) + 1 if len(earlier) else len(log)
 
 
-def _baselines(model: SwitchingModel, log: BanditLog) -> tuple[Baseline, ...]:
-    """Each state's policy used in every round and, if it can be learned, one policy without states."""
-    if model.n_states == 1:
-        return ()
-    try:
-        return (_cross_learned(log, model), *_state_policies(model))
-    except SeachangeError:
-        return _state_policies(model)
-
-
-def _state_policies(model: SwitchingModel) -> tuple[Baseline, ...]:
-    return tuple(Baseline(f"the policy of state {z} in every round", each) for z, each in enumerate(model.policies))
-
-
-def _cross_learned(log: BanditLog, model: SwitchingModel) -> Baseline:
-    """A policy without states for each block of time, learned from the other blocks with the model's learner."""
-    everything = np.ones(len(log))
-    blocks, block_of = folds_of(log, everything, BLOCKS), np.zeros(len(log), dtype=np.int64)
-    policies: list[Policy] = []
-    for i, block in enumerate(blocks):
-        block_of[block.span][block.inside] = i
-        policies += policies_of(log, [block.without(everything)], model.learner)
-    labels = labels_from_states(block_of, len(blocks), log)
-    return Baseline(POOLED, PolicySet(tuple(policies)), labels, pooled=True)
-
-
-def _labels_ahead(model: SwitchingModel, log: BanditLog) -> StateLabels:
-    """``model.label_ahead`` without its last warning, on labels that use rewards: the deployment is replayed then."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", SeachangeWarning)
-        labels = model.label_ahead(log)
-    for each in caught[:-1] if labels.from_rewards and model.n_states > 1 else caught:
-        warnings.warn(each.message, stacklevel=2)
-    return labels
-
-
 def _from_round(labels: StateLabels, log: BanditLog, first: int) -> StateLabels:
     """The labels of the rounds from ``first`` on."""
     probs = None if labels.state_probs is None else labels.state_probs[first:]
-    part = labels_from_states(labels.states[first:], labels.n_states, log[first:], probs)
-    return replace(part, from_rewards=labels.from_rewards)
+    return labels_from_states(labels.states[first:], labels.n_states, log[first:], probs)
 
 
 # The comparison
@@ -215,22 +114,19 @@ class PolicyValue:
     name: str
     estimate: ValueEstimate | None
     refusals: tuple[Reason, ...] = ()
-    pooled: bool = False  # learned without states
 
 
 @dataclass(frozen=True)
 class Comparison:
     """The values of all policies on held-out rounds."""
 
-    switching: PolicyValue
+    switching: PolicyValue  # the deployment
     logging: PolicyValue
-    singles: tuple[PolicyValue, ...]
-    best_single: int | None  # the index of the one with the largest value; None if none has a value
+    single: PolicyValue | None  # None if the model itself is a single policy
     over_logging: Difference | None
     over_single: Difference | None
-    others: tuple[ValueEstimate, ...]  # the switching policy by all estimators
+    others: tuple[ValueEstimate, ...]  # the policies mixed by the beliefs of the log, by all estimators
     by_state: tuple[ValueEstimate | None, ...]  # each state's policy in the rounds of its state; empty with one state
-    online: PolicyValue | None  # the deployment, replayed on the log
     diagnostics: Diagnostics | None
     notes: tuple[Note, ...]
 
@@ -244,53 +140,36 @@ def compare_policies(holdout: Holdout, confidence: float, seed: int) -> Comparis
         with collect_notes(notes, subject):
             return attempt(log, estimate)
 
-    def value(role: Role, name: str, estimate: Callable[[], ValueEstimate], pooled: bool = False) -> PolicyValue:
-        return PolicyValue(role, name, *noted(name, estimate), pooled)
-
-    def single(baseline: Baseline) -> ValueEstimate:
-        return evaluate(log, baseline.policy, ESTIMATORS[:1], labels=baseline.labels, confidence=confidence)[0]
-
-    def replay() -> ValueEstimate:
-        return evaluate_online(log, holdout.model.deployer(), "dr-ns", confidence=confidence, seed=seed)
-
-    def difference(other: PolicyValue, baseline: Baseline | None) -> Difference | None:
-        """How much more switching would earn than a ``baseline``, or than the log did."""
-        if switching.estimate is None or other.estimate is None:
-            return None
-        if holdout.hindsight:
-            return worst_case_difference(switching.estimate, other.estimate)
-        policy, blocks = (baseline.policy, baseline.labels) if baseline else (None, None)
-        with collect_notes([]):  # the estimates already have these notes
-            return evaluate_difference(log, policies, policy, labels=labels, other_labels=blocks, confidence=confidence)
-
-    name = "switching" if holdout.switches else "the policy"
-    logging = value("logging", "the logging policy", lambda: evaluate_logging(log, confidence))
-    online = value("deployment", "the deployment, replayed on the log", replay) if holdout.switches else None
-    found, refusals = noted(name, lambda: evaluate(log, policies, ESTIMATORS, confidence=confidence, labels=labels))
+    name: str = "switching" if holdout.switches else "the policy"
+    settings: dict[str, Any] = {"confidence": confidence, "seed": seed}
+    found, refusals = noted(name, lambda: value_of_deployment(log, holdout.model, **settings))
+    logged, reasons = noted("", lambda: evaluate_logging(log, interval="bootstrap", **settings))
+    logging = PolicyValue("logging", "the logging policy", logged if found is None else found.logging, reasons)
+    others, _ = noted(name, lambda: evaluate(log, policies, ESTIMATORS, labels=labels, **settings))
     diagnostics, _ = noted(name, lambda: diagnose(log, policies, labels))
-    baselines = holdout.baselines
-    singles = tuple(value("single", each.name, partial(single, each), each.pooled) for each in baselines)
+    single = None
     by_state: list[ValueEstimate | None] | None = None
-    if holdout.switches and found and not holdout.hindsight:
-        by_state, _ = noted("", lambda: evaluate_states(log, policies, labels, confidence=confidence))
-    switching = PolicyValue("switching", name, found[0] if found else None, refusals)
-    if holdout.hindsight and online is not None:
-        switching = replace(online, role="switching", name=name)
-    known = [i for i, each in enumerate(singles) if each.estimate]
-    best = max(known, key=lambda i: singles[i].estimate.value, default=None)  # type: ignore[union-attr]
+    if holdout.switches:
+        alone, reasons = (found.single, ()) if found else noted(SINGLE, partial(_single, holdout, settings))
+        single = PolicyValue("single", SINGLE, alone, reasons)
+        if found:
+            by_state, _ = noted("", lambda: evaluate_states(log, policies, labels, confidence=confidence))
     return Comparison(
-        switching=switching,
+        switching=PolicyValue("switching", name, found, refusals),
         logging=logging,
-        singles=singles,
-        best_single=best,
-        over_logging=difference(logging, None),
-        over_single=None if best is None else difference(singles[best], baselines[best]),
-        others=tuple(found or ()) if not holdout.hindsight else (),
+        single=single,
+        over_logging=None if found is None else found.over_logging,
+        over_single=None if found is None or single is None else found.gain,
+        others=tuple(others or ()),
         by_state=tuple(by_state or ()),
-        online=online,
         diagnostics=diagnostics,
         notes=merge_notes(notes),
     )
+
+
+def _single(holdout: Holdout, settings: dict[str, Any]) -> ValueEstimate:
+    """The value of the best single policy, if that of switching is refused."""
+    return evaluate(holdout.log, holdout.model.single, ESTIMATORS[:1], interval="bootstrap", **settings)[0]
 
 
 def attempt(log: BanditLog, estimate: Callable[[], Result]) -> tuple[Result | None, tuple[Reason, ...]]:

@@ -96,9 +96,8 @@ def report_content(
     values: ValueSeries | None = None
     values_refusals: tuple[Reason, ...] = ()
     if holdout is not None and comparison is not None:
-        best = None if comparison.best_single is None else holdout.baselines[comparison.best_single]
         with stage("Evaluating the policies over time"), collect_notes([]):  # the comparison already has these notes
-            values, values_refusals = attempt(log, partial(value_series, holdout, best, confidence))
+            values, values_refusals = attempt(log, partial(value_series, holdout, confidence))
     with stage("Summarizing the states"):
         labels = model.oracle.predict(log)
         fitted_here = log.fingerprint() == model.provenance.fingerprint

@@ -6,10 +6,10 @@ from functools import partial
 
 import numpy as np
 
-from seachange.analysis.comparison import Baseline, Holdout, attempt
+from seachange.analysis.comparison import SINGLE, Holdout, attempt
 from seachange.analysis.timeline import TimeAxis, dates_or_seconds, time_axis
 from seachange.errors import LogError, RefusedError
-from seachange.evaluation.diagnostics import LEAST_EFFECTIVE, NoEstimateError, Reason
+from seachange.evaluation.diagnostics import LEAST_EFFECTIVE, Reason
 from seachange.evaluation.future_values import Forecast, forecast
 from seachange.evaluation.over_time import SECONDS, Period, ValuesOverTime, along_time, evaluate_by_period
 from seachange.log.bandit_log import BanditLog
@@ -19,12 +19,6 @@ from seachange.protocols import Bools, Floats, Ints
 FEWEST, MOST = 8, 60
 USUAL = 20
 MOSTLY = 0.8  # share of periods that must have a value; otherwise longer periods are tried
-NO_VALUES = Reason("values by period", "The log has too few rounds for values by period.")
-HINDSIGHT = Reason(
-    "hindsight",
-    "The states of these rounds were found using their rewards, so values by period would be those of a policy that "
-    "knows the states in advance.",
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,47 +38,36 @@ class ValueSeries:
     axis: TimeAxis
     period: str  # "each day"
     edges: Floats  # (m + 1,) positions on the axis
-    switching: Series | None
+    switching: Series
     single: Series | None
     logging: Series
     forecast: Forecast | None
-    refusals: tuple[Reason, ...] = ()  # why switching has no values
     forecast_refusals: tuple[Reason, ...] = ()
 
 
-def value_series(holdout: Holdout, best: Baseline | None, confidence: float) -> ValueSeries:
+def value_series(holdout: Holdout, confidence: float) -> ValueSeries:
     """Values on the rounds of ``holdout``, by hour, day or week if the log has dates, else by number of rounds.
 
-    Raises ``RefusedError`` or ``LogError`` if the log supports neither policy.
+    Raises ``RefusedError`` or ``LogError`` if the log does not support the policies.
     """
-    log, axis = holdout.log, time_axis(holdout.log, holdout.labels.n_chains)
-    switching = None
+    log, axis, model = holdout.log, time_axis(holdout.log, holdout.labels.n_chains), holdout.model
     for period in _periods(log, axis):
-        if not holdout.hindsight:
-            policies, labels = holdout.model.policies, holdout.labels
-            switching = evaluate_by_period(log, policies, period, labels=labels, confidence=confidence)
+        past = evaluate_by_period(log, model.policies, period, labels=holdout.labels, confidence=confidence)
         single = None
-        if best is not None:
+        if holdout.switches:
             with suppress(RefusedError, LogError):
-                single = evaluate_by_period(log, best.policy, period, labels=best.labels, confidence=confidence)
-        past = switching if switching is not None else single
-        if past is None or _usable(past).mean() >= MOSTLY:
+                single = evaluate_by_period(log, model.single, period, confidence=confidence)
+        if _usable(past).mean() >= MOSTLY:
             break
-    if past is None:
-        raise NoEstimateError((NO_VALUES,), can_force=False)
-    next_period: Forecast | None = None
-    forecast_refusals: tuple[Reason, ...] = ()
-    if switching is not None:
-        next_period, forecast_refusals = attempt(log, partial(forecast, switching, confidence=confidence))
+    next_period, forecast_refusals = attempt(log, partial(forecast, past, confidence=confidence))
     return ValueSeries(
         axis=axis,
         period=past.reason,
         edges=_edges(holdout, axis, past.rounds),
-        switching=None if switching is None else _series("switching" if holdout.switches else "the policy", switching),
-        single=None if single is None or best is None else _series(best.name, single),
+        switching=_series("switching" if holdout.switches else "the policy", past),
+        single=None if single is None else _series(SINGLE, single),
         logging=_logged(log, past.rounds),
         forecast=next_period,
-        refusals=(HINDSIGHT,) if switching is None else (),
         forecast_refusals=forecast_refusals,
     )
 

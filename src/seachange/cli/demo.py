@@ -24,8 +24,7 @@ def demo(
 
     from seachange.cli.tables import log_table, states_table, table
     from seachange.cli.value_tables import estimates_table
-    from seachange.deploy import SinglePolicy
-    from seachange.evaluation.estimators import evaluate, evaluate_logging
+    from seachange.evaluation.deployment import evaluate_deployment
     from seachange.figures import draw_recovery
     from seachange.learning import learn
     from seachange.simulate.click_worlds import Shop
@@ -46,15 +45,10 @@ def demo(
     heading = f"2. States found in the first {LEARNED_SHARE:.0%} of the log, right in {right:.1%} of its rounds"
     show(heading, states_table(known, model.labels))
 
-    single = learn(known, oracle="none").policies[0]
-    labels = model.label_ahead(later)
-    estimates = [
-        ("logging policy", evaluate_logging(later, CONFIDENCE)),
-        ("best single policy", evaluate(later, single, ("dr",), confidence=CONFIDENCE)[0]),
-        ("switching policy", evaluate(later, model.policies, ("dr",), confidence=CONFIDENCE, labels=labels)[0]),
-    ]
+    found = evaluate_deployment(later, model, confidence=CONFIDENCE, seed=seed)
+    estimates = [("logging policy", found.logging), ("best single policy", found.single), ("switching policy", found)]
     show(
-        "3. What each policy would have earned on the rest, with states inferred from earlier rewards",
+        "3. What each policy would earn on the rest, before it is deployed",
         estimates_table("Estimates", estimates, CONFIDENCE),
     )
 
@@ -63,7 +57,7 @@ def demo(
     switching = rollout(shop, model.deployer(), world_seed)
     rewards = {
         "switching policy": switching.expected_rewards,
-        "best single policy": rollout(shop, SinglePolicy(single), world_seed).expected_rewards,
+        "best single policy": rollout(shop, model.deployer("single"), world_seed).expected_rewards,
         "logging policy": np.einsum("nk,nk->n", shop.logging_probs(world.contexts), world.mean_rewards),
         "knows every mood": world.mean_rewards.max(axis=1),
     }

@@ -94,11 +94,12 @@ def evaluate(
     force: Annotated[bool, flag("--force", help="Show estimates even if the log cannot support them.")] = False,
 ) -> None:
     """Estimate what a model would have earned on a log, with confidence intervals."""
-    from seachange.analysis.comparison import IN_SAMPLE_BIAS
-    from seachange.cli.value_tables import answer_text, estimates_table, online_table, support_text
+    from seachange.analysis.comparison import holdout_of
+    from seachange.cli.value_tables import answer_text, estimates_table, held_out_text, online_table, support_text
     from seachange.evaluation import diagnose
+    from seachange.evaluation.deployment import value_of_deployment
     from seachange.evaluation.estimators import evaluate as evaluate_policy
-    from seachange.evaluation.estimators import evaluate_logging, evaluate_states
+    from seachange.evaluation.estimators import evaluate_states
 
     loaded = open_model(model, given.log)
     names = estimators or ["dr", "snips", "ips", "dm"]
@@ -106,32 +107,32 @@ def evaluate(
         names = ["dr", "ips"]
         note(f"snips and dm have no {interval} intervals, so they are left out.")
     log = given.read_weighted(console, seed, loaded)
-    if overlap := loaded.provenance.overlap(log):
-        note(f"{overlap}, and {IN_SAMPLE_BIAS}. These values may be too high; `seachange report` uses held-out rounds.")
+    overlap, holdout = loaded.provenance.overlap(log), holdout_of(log, loaded)
+    log, loaded, labels = holdout.log, holdout.model, holdout.labels
+    if holdout.kind != "unseen":
+        note(held_out_text(holdout, overlap))
     settings: dict[str, Any] = {"interval": interval, "reward_range": reward_range, "seed": seed}
     clipped = {**settings, "clip": clip, "confidence": confidence, "force": force}
     switching = loaded.n_states > 1
     who = "switching policy" if switching else "policy"
     with stage("Evaluating the policies"):
-        labels = loaded.label_ahead(log)
+        found = value_of_deployment(log, loaded, confidence=confidence, force=force, seed=seed)
         whole = evaluate_policy(log, loaded.policies, names, labels=labels, **clipped)
-        logged = evaluate_logging(log, confidence, **settings)
-        rows = [("logging policy", logged), *((who, estimate) for estimate in whole)]
+        rows = [("logging policy", found.logging)]
         if switching:
             parts = evaluate_states(log, loaded.policies, labels, names[0], **clipped)
+            rows += [("best single", found.single), (who, found), *(("by log's rewards", each) for each in whole)]
             rows += [(f"in state {z}", estimate) for z, estimate in enumerate(parts) if estimate is not None]
-        found = diagnose(log, loaded.policies, labels, clip)
-    # No deployment could know states that these rewards helped to find, so evaluate the deployment itself.
-    by_rewards = switching and labels.from_rewards
-    online = online or by_rewards
+        else:
+            rows += [(who, each) for each in whole]
+        support = diagnose(log, loaded.policies, labels, clip)
     deployed = _evaluate_online(log, loaded, confidence, seed, force) if online else []
-    known = "with the help of these" if labels.from_rewards else "from earlier"
-    title = f"Mean reward per round{f', states inferred {known} rewards' if switching else ''}"
-    console.say(answer_text(who, deployed[-1] if by_rewards and deployed else whole[0], logged), "")
+    title = f"Mean reward per round{', states inferred from earlier rewards' if switching else ''}"
+    console.say(answer_text(who, found), "")
     console.print(estimates_table(title, rows, confidence), "")
-    console.say(support_text(found))
+    console.say(support_text(support))
     estimates = [{"policy": name, **msgspec.to_builtins(estimate)} for name, estimate in rows]
-    result: dict[str, Any] = {"estimates": estimates, "diagnostics": found}
+    result: dict[str, Any] = {"deployment": found, "estimates": estimates, "diagnostics": support}
     if online:
         result["online"] = deployed
         if deployed:

@@ -38,6 +38,7 @@ def learn(
     from seachange import learning
     from seachange.analysis.states_summary import clock_in
     from seachange.cli.tables import log_table, states_table
+    from seachange.cli.value_tables import trial_text
 
     target = claim_file(out, force=force, inputs=[given.log])
     log = given.read_weighted(console, seed)
@@ -50,6 +51,9 @@ def learn(
         console.say(f"\n{clock}")
     if model.choice is not None:
         console.say(f"\nObjective: {model.choice.reason}")
+    trial = model.trial or learning.try_out(log, model)
+    if trial is not None:
+        console.say(f"\n{trial_text(trial)}")
     model.save(target)
     result = {"model": str(target), "n_states": model.n_states, "changes": len(model.labels.change_points)}
     options = given.options(columns=False)
@@ -58,4 +62,4 @@ def learn(
         ("evaluate", "LATER_LOG", target, *options),
         ("inspect", target),
     )
-    console.finish({**result, "clock": clock, "choice": model.choice}, f"Wrote {target}.\n{steps}")
+    console.finish({**result, "clock": clock, "choice": model.choice, "trial": trial}, f"Wrote {target}.\n{steps}")

@@ -16,6 +16,8 @@ from seachange.cli.tables import spaced, table, time_text
 from seachange.evaluation.diagnostics import LEAST_EFFECTIVE
 
 if TYPE_CHECKING:
+    from seachange.analysis.comparison import Holdout
+    from seachange.evaluation.deployment import DeploymentEstimate
     from seachange.evaluation.diagnostics import Diagnostics
     from seachange.evaluation.future_values import Forecast, FutureEstimate
     from seachange.evaluation.online import OnlineEstimate
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from seachange.experiments.obp_synthetic import EstimatorResult
     from seachange.experiments.paper_synthetic import MethodResult
     from seachange.experiments.paper_yahoo import Result as ClicksResult
+    from seachange.model_file import Trial
 
 
 # The last periods; the JSON document has all of them.
@@ -43,13 +46,45 @@ def estimates_table(title: str, estimates: Sequence[tuple[str, "ValueEstimate"]]
     return table(title, columns, rows, n_text=2, note=f"samples: effective sample size{kinds}.")
 
 
-def answer_text(who: str, estimate: "ValueEstimate", logged: "ValueEstimate") -> str:
+def answer_text(who: str, found: "DeploymentEstimate") -> str:
     """The headline."""
+    first = f"The {who} would earn {_value(found.value)} per round ({_interval(found)})"
+    logged = f"the logging policy earned {_value(found.logging.value)}"
+    if found.simulated_error == 0:
+        return f"{first}; {logged}."
+    gain = f"{found.gain.value:+.4f} ({found.gain.low:+.4f} to {found.gain.high:+.4f})"
     return (
-        f"The {who} would earn {_value(estimate.value)} per round ({estimate.confidence:.0%} interval "
-        f"{_value(estimate.low)} to {_value(estimate.high)}, estimator {_estimator(estimate)}); the logging policy "
-        f"earned {_value(logged.value)}."
+        f"{first}. The best single policy would earn {_value(found.single.value)}, so the gain from switching is "
+        f"{gain}; {logged}. Of the value, {_value(found.value - found.simulated)} is estimated from the log and "
+        f"{found.simulated:+.4f} is simulated: a deployment sees only the rewards of its own actions."
     )
+
+
+def trial_text(trial: "Trial") -> str:
+    """What switching and the single policy would earn on held-out rounds."""
+
+    def shown(interval: tuple[float, float, float], form: str = "") -> str:
+        value, low, high = (f"{each:+.4f}" if form else _value(each) for each in interval)
+        return f"{value} ({low} to {high})"
+
+    who = f"switching among {trial.n_states} states" if trial.n_states > 1 else "the policy"
+    single = f", the best single policy {shown(trial.single)}, a gain of {shown(trial.gain, '+')}"
+    return (
+        f"Learned from the first {trial.n_learned:,} rounds, {who} would earn {shown(trial.switching)} per round on "
+        f"the last {trial.n_evaluated:,}{single if trial.n_states > 1 else ''}; the logging policy earned "
+        f"{shown(trial.logging)}. Ranges are {trial.confidence:.0%} intervals."
+    )
+
+
+def held_out_text(holdout: "Holdout", overlap: str | None) -> str:
+    """Which rounds values are from, and whose policies, if the model has seen some of the log."""
+    from seachange.analysis.comparison import IN_SAMPLE_BIAS
+
+    seen, last = overlap or "the log begins with the rounds the model was learned from", f"{len(holdout.log):,} rounds"
+    which = f"the last {last}, which the model has not seen"
+    if holdout.kind == "held out":
+        which = f"the last {last}, with policies learned the same way from the first {holdout.first_round:,}"
+    return f"{seen}, and {IN_SAMPLE_BIAS}. All values are therefore for {which}."
 
 
 def support_text(found: "Diagnostics") -> str:
@@ -113,11 +148,11 @@ def online_table(estimates: Sequence["OnlineEstimate"]) -> Group:
     """What a deployment would have earned, and on how many accepted rounds."""
     rows = [
         (e.estimator, f"{e.value:.4f}", f"{e.low:.4f} to {e.high:.4f}", f"{e.acceptance_rate:.1%}",
-         f"{e.n_accepted:,}", f"{1 / e.acceptance_rate:.3g}x")
+         f"{e.n_accepted:,}")
         for e in estimates
     ]  # fmt: skip
     interval = f"{estimates[0].confidence:.0%} interval"
-    columns = ("estimator", "value", interval, "accepted", "rounds", "apparent speed-up")
+    columns = ("estimator", "value", interval, "accepted", "rounds")
     return table("Mean reward per round of the deployment, replayed on the log", columns, rows)
 
 
@@ -154,8 +189,8 @@ def future_text(found: "FutureEstimate", at: Sequence[Any], recurs: str) -> str:
     )
 
 
-def _interval(found: "Forecast | FutureEstimate") -> str:
-    return f"{found.confidence:.0%} interval {found.low:.4f} to {found.high:.4f}"
+def _interval(found: "Forecast | FutureEstimate | ValueEstimate") -> str:
+    return f"{found.confidence:.0%} interval {_value(found.low)} to {_value(found.high)}"
 
 
 def periods_document(past: "ValuesOverTime") -> list[dict[str, Any]]:

@@ -214,26 +214,32 @@ class BeliefDeployer(ABC):
         rewards: Floats,
         uniforms: Floats,
         action_mask: Bools | None = None,
+        starts: Bools | None = None,
     ) -> tuple[DeploymentState, Trace]:
-        """Decide and update in every round of a simulated world whose (n, K) ``rewards`` are known for all actions."""
+        """Decide and update in every round of a simulated world whose (n, K) ``rewards`` are known for all actions.
+
+        In rounds with ``starts`` (n,), a new sequence starts: the deployment begins anew.
+        """
         self._require_own(state)
         require(len(state.evidences) == 0, "run needs a state without pending rewards; amend them first.")
         (n, n_actions), belief, rounds = rewards.shape, state.belief.copy(), state.rounds
         advice = self.policies.advice(contexts, action_mask)
         fits = advice.shape == (n, len(belief), n_actions) and mean_rewards.shape == rewards.shape
-        masked = action_mask is None or action_mask.shape == rewards.shape
-        same = f"contexts, mean_rewards, rewards, uniforms, and action_mask must all have {n:,} rounds"
+        starts = np.zeros(n, dtype=bool) if starts is None else starts
+        masked = (action_mask is None or action_mask.shape == rewards.shape) and starts.shape == (n,)
+        same = f"contexts, mean_rewards, rewards, uniforms, action_mask, and starts must all have {n:,} rounds"
         require(fits and masked and uniforms.shape == (n,), f"{same} and the policies' actions.")
         trace = Trace(np.empty(n, np.int64), np.empty(n), np.empty(n), np.zeros(n), np.empty((n, len(belief))))
         if self.kernels is not None:
             mask = np.ones((1, n_actions), dtype=bool) if action_mask is None else action_mask
             self.kernels[0](
-                belief, advice, mask, uniforms, mean_rewards, rewards,
+                belief, starts, self.initial_belief, advice, mask, uniforms, mean_rewards, rewards,
                 self.exploration, *self._settings(contexts, rewards, n_actions), self.transition, trace.state_probs,
                 trace.actions, trace.propensities, trace.expected_rewards,
             )  # fmt: skip
         else:
             for t, uniform in enumerate(uniforms.tolist()):
+                state = self.init() if starts[t] else state
                 decision = self.act(state, contexts[t], uniform, None if action_mask is None else action_mask[t])
                 trace.state_probs[t], trace.actions[t] = state.belief, decision.action
                 trace.propensities[t], trace.expected_rewards[t] = decision.propensity, decision.probs @ mean_rewards[t]

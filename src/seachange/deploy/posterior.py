@@ -7,6 +7,7 @@ import numpy as np
 
 from seachange.deploy.belief_deployer import BeliefDeployer
 from seachange.deploy.decision import Decision
+from seachange.errors import ParameterError
 from seachange.kernels.belief_updates import run_posterior
 from seachange.kernels.emission import reward_evidence, state_scores
 from seachange.kernels.replay_steps import follow_posterior
@@ -14,7 +15,7 @@ from seachange.params import require
 from seachange.policies.per_state import PolicySet
 from seachange.protocols import Floats
 from seachange.registry import DEPLOYERS
-from seachange.states.switching_regression import SwitchingRegression
+from seachange.states.switching_regression import SwitchingRegression, hmm_of
 
 if TYPE_CHECKING:
     from seachange.model import SwitchingModel
@@ -35,13 +36,13 @@ class PosteriorSampling(BeliefDeployer):
     @classmethod
     def suits(cls, model: "SwitchingModel") -> bool:
         """Models whose states an HMM found."""
-        return isinstance(getattr(model.oracle, "model_", None), SwitchingRegression)
+        return hmm_of(model.oracle) is not None
 
     @classmethod
     def from_model(cls, model: "SwitchingModel", *, exploration: float, memory: int) -> Self:
         """The deployer with the HMM of the model."""
-        require(cls.suits(model), 'kind="posterior" needs a model whose states an HMM found; use "exp4s".')
-        hmm: SwitchingRegression = model.oracle.model_  # type: ignore[attr-defined]
+        if (hmm := hmm_of(model.oracle)) is None:
+            raise ParameterError('kind="posterior" needs a model whose states an HMM found; use "exp4s".')
         return cls(model.policies, hmm, exploration=exploration, memory=memory)
 
     def __post_init__(self) -> None:

@@ -9,7 +9,6 @@ from seachange.deploy.belief_deployer import BeliefDeployer
 from seachange.deploy.decision import Decision
 from seachange.kernels.belief_updates import run_exp4s
 from seachange.kernels.replay_steps import follow_exp4s
-from seachange.params import require
 from seachange.policies.per_state import PolicySet
 from seachange.protocols import Floats, Policy
 from seachange.registry import DEPLOYERS
@@ -31,18 +30,13 @@ class SinglePolicy(BeliefDeployer):
 
     @classmethod
     def suits(cls, model: "SwitchingModel") -> bool:
-        """Models of one state."""
+        """Models of one state; with more, switching is the default."""
         return model.n_states == 1
 
     @classmethod
     def from_model(cls, model: "SwitchingModel", *, exploration: float, memory: int) -> Self:
-        """The deployer of the model's only policy."""
-        require(
-            cls.suits(model),
-            f'kind="single" needs a model of one state; this one has {model.n_states}. Learn with oracle="none", or '
-            "deploy one of its policies: sc.SinglePolicy(model.policies[0]).",
-        )
-        return cls(model.policies[0], exploration=exploration, memory=memory)
+        """The deployer of the model's single policy."""
+        return cls(model.single, exploration=exploration, memory=memory)
 
     @property
     def policies(self) -> PolicySet:  # type: ignore[override]

@@ -1,9 +1,8 @@
-"""Off-policy estimates of a policy's value, and of the difference between two policies, with intervals."""
+"""Off-policy estimates of a policy's value, with intervals."""
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from statistics import NormalDist
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +18,6 @@ from seachange.evaluation.value_estimate import ValueEstimate as ValueEstimate
 from seachange.log.bandit_log import BanditLog, require_log, require_propensities, warn_of_estimates
 from seachange.params import require
 from seachange.policies.per_state import PolicySet
-from seachange.protocols import Floats
 from seachange.states.labels import StateLabels
 
 
@@ -31,7 +29,7 @@ def evaluate(
     clip: float = np.inf,
     confidence: float = 0.95,
     labels: StateLabels | None = None,
-    soft: bool = False,
+    soft: bool | None = None,
     interval: IntervalKind = "normal",
     reward_range: Range | None = None,
     predicted_rewards: npt.ArrayLike | None = None,
@@ -52,8 +50,9 @@ def evaluate(
     mrdr       dr, r̂ fitted with the weights π(a_t | x_t) (1 - p_t) / p_t²
 
     ``policy`` is anything with ``predict_proba``, an array of probabilities (n, K), or a ``PolicySet`` with ``labels``:
-    round t uses the policy of its state or, if ``soft``, Σ_z q_t(z) π_z. If the states were found using the rewards,
-    this is the paper's latent estimator, which is biased upward; the estimates are marked ``latent``.
+    round t uses the policy of its state or, if ``soft``, Σ_z q_t(z) π_z; by default, the latter if the labels were
+    known before the rewards (``model.label_ahead``). If the states were found using the rewards, this is the paper's
+    latent estimator, which is biased upward; the estimates are marked ``latent``.
 
     ``clip`` is M: ``inf`` is unbiased; lower values trade bias for variance, as do ``switch`` (τ) and ``shrinkage``
     (λ), which "auto" chooses by estimated mean squared error. r̂ is least squares fitted on other blocks of time (per
@@ -84,7 +83,7 @@ def watch(
     clip: float = np.inf,
     confidence: float = 0.95,
     labels: StateLabels | None = None,
-    soft: bool = False,
+    soft: bool | None = None,
     reward_range: Range | None = None,
     predicted_rewards: npt.ArrayLike | None = None,
     switch: Setting = "auto",
@@ -113,7 +112,7 @@ def _parts(name: str, terms: Terms, settings: dict[str, Setting]) -> Parts:
 
 def _terms(
     log: BanditLog, policy: PolicyLike, names: Sequence[str], request: IntervalRequest, clip: float, labels: StateLabels
-    | None, soft: bool, predicted_rewards: npt.ArrayLike | None, settings: dict[str, Setting], force: bool
+    | None, soft: bool | None, predicted_rewards: npt.ArrayLike | None, settings: dict[str, Setting], force: bool
 ) -> tuple[Terms, Support]:  # fmt: skip
     """The terms of these estimators and the log's support for the policy; raises if the support is too weak."""
     chosen = [ESTIMATORS[name] for name in names]
@@ -195,63 +194,3 @@ def _names(estimators: Sequence[str]) -> tuple[str, ...]:
         require(name in ESTIMATORS, f"estimators must be among {', '.join(ESTIMATORS)}; got {name!r}.")
     require(bool(names), f"name at least one estimator: {', '.join(ESTIMATORS)}.")
     return names
-
-
-@dataclass(frozen=True)
-class Difference:
-    """How much more one policy earns per round than another."""
-
-    value: float
-    std_error: float
-    low: float
-    high: float
-    confidence: float
-    paired: bool  # round by round; otherwise the interval allows for any dependence between the two estimates
-
-    @property
-    def significant(self) -> bool:
-        """Whether the interval excludes 0."""
-        return self.low > 0 or self.high < 0
-
-
-def evaluate_difference(
-    log: BanditLog,
-    policy: PolicyLike,
-    other: PolicyLike | None = None,
-    *,
-    labels: StateLabels | None = None,
-    other_labels: StateLabels | None = None,
-    confidence: float = 0.95,
-) -> Difference:
-    """Estimate how much more ``policy`` would have earned per round than ``other`` (None: the logging policy).
-
-    V̂(π) - V̂(π') = mean of y_t - y'_t,  y = Σ_a π(a | x_t) r̂(x_t, a) + w_t (r_t - r̂(x_t, a_t)),  y' = r_t of the log
-
-    Both estimates share the noise of the same rewards, so the interval is shorter than those of the two values. Raises
-    ``RefusedError`` if the log cannot support either estimate.
-    """
-    require_propensities(log, "comparing policies")
-    request = interval_request(log, "normal", confidence)
-    terms, weights = _difference_terms(log, policy, labels)
-    baseline = log.arrays.rewards if other is None else _difference_terms(log, other, other_labels)[0]
-    with one_thread():
-        estimate = request.estimate("dr", Parts(terms - baseline), weights)
-    return Difference(estimate.value, estimate.std_error, estimate.low, estimate.high, confidence, paired=True)
-
-
-def worst_case_difference(one: ValueEstimate, other: ValueEstimate) -> Difference:
-    """The difference of two estimates whose errors may depend on each other in any way.
-
-    Its standard error is at most the sum of theirs.
-    """
-    value, error = one.value - other.value, one.std_error + other.std_error
-    reach = NormalDist().inv_cdf(0.5 + one.confidence / 2) * error
-    return Difference(value, error, value - reach, value + reach, one.confidence, paired=False)
-
-
-def _difference_terms(log: BanditLog, policy: PolicyLike, labels: StateLabels | None) -> tuple[Floats, Floats]:
-    """(n,) the doubly robust terms of a policy, and its weights."""
-    with one_thread():
-        terms, support = terms_of(log, policy, {"model"}, labels)
-    require_sound(diagnostics_of(log, support, np.inf), False)
-    return terms.direct + terms.weights * (terms.rewards - terms.predicted), terms.weights

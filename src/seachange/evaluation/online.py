@@ -44,8 +44,8 @@ Setting = tuple[str, float]  # a setting that would accept more rounds, in words
 class OnlineEstimate(ValueEstimate):
     """Mean reward per round of a deployment that learns from its rewards."""
 
-    acceptance_rate: float  # share of the log's rounds that the deployment was updated with
-    n_accepted: int  # how many those are: the length of the deployment that was evaluated
+    acceptance_rate: float  # share of the log's rounds whose reward the deployment saw
+    n_accepted: int  # how many those are
     notes: tuple[str, ...] = ()  # caveats
 
 
@@ -65,7 +65,8 @@ def evaluate_online(
     """Estimate what ``deployer`` would have earned per round, had it made the decisions in ``log``.
 
     Round t is accepted with probability min{1, c π_t(a_t | x_t) / p_t}, where π_t is the deployer's distribution after
-    the rounds accepted so far. Only accepted rounds update the deployer.
+    the rounds so far. The deployer sees the rewards of accepted rounds; the others pass without a reward, so its belief
+    ages but time does not stand still. It sees fewer rewards than a real deployment, and so switches later.
 
     replay  c = 1 / M; the mean reward of accepted rounds. ``bound`` is M: "auto" is the largest π / p under any belief,
             so that accepted rounds are distributed exactly as in a deployment. A lower bound accepts more: rounds above
@@ -233,8 +234,8 @@ def _notes(replays: Followed, deployer: Deployer) -> list[str]:
         notes.append(f"{name} ran round by round in Python; only deployers that hold a belief are compiled.")
     if not (isinstance(deployer, BeliefDeployer) and len(deployer.initial_belief) == 1):
         notes.append(
-            f"Replay could use only {share:.1%} of the rounds, so the world seemed to change {1 / share:.3g} times as "
-            "fast. A real deployment sees every round, so it has more time to adapt."
+            f"The replayed deployment saw the rewards of only {share:.1%} of the rounds. A real one sees all of its "
+            "rewards, so it notices changes earlier."
         )
     if len(replays.accepted) == 1:
         notes.append("With one replay, the interval ignores how values vary with beliefs; use repeats=2 or more.")
@@ -335,7 +336,8 @@ def _follow_by_hand(
             state = deployer.init()
         context = None if chunk.joint.kind == "none" else contexts[t]
         mask = None if masks is None else masks[t]
-        given, probs = deployer.act(state, context, 0.5, mask).probs, all_probs[t]
+        decision = deployer.act(state, context, 0.5, mask)
+        given, probs, reward = decision.probs, all_probs[t], None
         rule = f"decisions must have probs of shape {probs.shape}; got {np.shape(given)}."
         require(np.shape(given) == probs.shape, rule)
         probs[:] = given
@@ -347,5 +349,6 @@ def _follow_by_hand(
                     f"{type(deployer).__name__} cannot be replayed: act() must choose the first action whose "
                     f"cumulative probability exceeds the uniform; it chose {decision.action} instead of {action}."
                 )
-            state = deployer.update(state, decision, float(past.rewards[t]))
+            reward = float(past.rewards[t])
+        state = deployer.update(state, decision, reward)
     return state, all_probs

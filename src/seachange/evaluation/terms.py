@@ -40,18 +40,21 @@ class Support:
     largest_ratios: Floats | None = None  # (n,) the largest π / π_0 among a round's actions, if known
 
 
-def membership_of(log: BanditLog, labels: StateLabels | None, soft: bool = False) -> Floats:
-    """(n, L) q_t(z): 0 or 1 unless ``soft``; one state without labels."""
+def membership_of(log: BanditLog, labels: StateLabels | None, soft: bool | None = None) -> Floats:
+    """(n, L) q_t(z): 0 or 1, or, if ``soft``, probabilities; one state without labels.
+
+    None is soft if the probabilities were known before the rewards, as in a deployment.
+    """
     if labels is None:
         return np.ones((len(log), 1))
     count = len(labels.states)
     require(count == len(log), f"labels must have one entry per round; they have {count} for {len(log)} rounds.")
     require(not soft or labels.state_probs is not None, "soft=True needs labels with state_probs; these have none.")
-    return np.ascontiguousarray(labels.weights(soft).T)
+    return np.ascontiguousarray(labels.weights(not labels.from_rewards if soft is None else soft).T)
 
 
 def distribution_of(
-    log: BanditLog, policy: PolicyLike, labels: StateLabels | None = None, soft: bool = False
+    log: BanditLog, policy: PolicyLike, labels: StateLabels | None = None, soft: bool | None = None
 ) -> Distribution:
     """π(a | x_t) for a slice of rounds, (m, K), validated; for a ``PolicySet``: Σ_z q_t(z) π_z(a | x_t)."""
     unchecked = _unchecked(log, policy, labels, soft)
@@ -73,7 +76,7 @@ def distribution_of(
     return checked
 
 
-def _unchecked(log: BanditLog, policy: PolicyLike, labels: StateLabels | None, soft: bool) -> Distribution:
+def _unchecked(log: BanditLog, policy: PolicyLike, labels: StateLabels | None, soft: bool | None) -> Distribution:
     if isinstance(policy, np.ndarray):
         expected = (len(log), log.n_actions)
         require(policy.shape == expected, f"probabilities must have shape {expected}; got {policy.shape}.")
@@ -83,7 +86,8 @@ def _unchecked(log: BanditLog, policy: PolicyLike, labels: StateLabels | None, s
     if not isinstance(policy, PolicySet):
         raise ParameterError(
             "a policy must have predict_proba(contexts, action_mask) or be an array of probabilities (n, K). "
-            "For a model, call evaluate(log, model.policies, labels=model.label_ahead(log))."
+            "For a model, call evaluate_deployment(log, model), or evaluate(log, model.policies, "
+            "labels=model.label_ahead(log))."
         )
     if labels is None:
         raise ParameterError("a PolicySet needs labels: the state of each round.")
@@ -319,7 +323,7 @@ def terms_of(
     policy: PolicyLike,
     needs: Set[Need],
     labels: StateLabels | None = None,
-    soft: bool = False,
+    soft: bool | None = None,
     clip: float = np.inf,
     predicted_rewards: npt.ArrayLike | None = None,
     limits: Range | None = None,

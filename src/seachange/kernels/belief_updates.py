@@ -112,8 +112,14 @@ def replay(belief, evidences, transition):
 
 
 @compiled
-def take_round(t, belief, advice, exploration, mask, uniforms, mean_rewards, probs, actions, propensities, expected):
-    """Draw round t's action; write it, its propensity and Σ_a probs(a) μ_t(a)."""
+def take_round(
+    t, belief, starts, initial, advice, exploration, mask, uniforms, mean_rewards, probs, beliefs, actions,
+    propensities, expected,
+):  # fmt: skip
+    """Draw round t's action; write the belief, the action, its propensity and Σ_a probs(a) μ_t(a)."""
+    if starts[t]:
+        belief[:] = initial
+    beliefs[t] = belief
     experts = advice[t if advice.shape[0] > 1 else 0]
     mix_advice(belief, experts, exploration, mask[t if mask.shape[0] > 1 else 0], probs)
     action = draw_action(probs, uniforms[t])
@@ -126,16 +132,19 @@ def take_round(t, belief, advice, exploration, mask, uniforms, mean_rewards, pro
 
 @compiled
 def run_exp4s(
-    belief, advice, mask, uniforms, mean_rewards, rewards, exploration, learning_rate, low, span, transition,
-    beliefs, actions, propensities, expected,
+    belief, starts, initial, advice, mask, uniforms, mean_rewards, rewards, exploration, learning_rate, low, span,
+    transition, beliefs, actions, propensities, expected,
 ):  # fmt: skip
-    """Exp4.S over a chunk of rounds; ``belief`` changes in place, ``beliefs[t]`` is the belief that decided round t."""
+    """Exp4.S over a chunk of rounds; ``belief`` changes in place, ``beliefs[t]`` is the belief that decided round t.
+
+    In rounds with ``starts``, the deployment begins anew from the belief ``initial``.
+    """
     probs, evidence, scratch = np.empty(mean_rewards.shape[1]), np.empty(belief.size), np.empty(belief.size)
     for t in range(uniforms.size):
-        beliefs[t] = belief
         action = take_round(
-            t, belief, advice, exploration, mask, uniforms, mean_rewards, probs, actions, propensities, expected
-        )
+            t, belief, starts, initial, advice, exploration, mask, uniforms, mean_rewards, probs, beliefs, actions,
+            propensities, expected,
+        )  # fmt: skip
         cost = 1.0 - (rewards[t, action] - low) / span
         column = advice[t if advice.shape[0] > 1 else 0, :, action]
         exp4s_evidence(column, probs[action], cost, learning_rate, evidence)
@@ -144,17 +153,17 @@ def run_exp4s(
 
 @compiled
 def run_posterior(
-    belief, advice, mask, uniforms, mean_rewards, rewards, exploration, rows, coefs, variances, transition,
-    beliefs, actions, propensities, expected,
+    belief, starts, initial, advice, mask, uniforms, mean_rewards, rewards, exploration, rows, coefs, variances,
+    transition, beliefs, actions, propensities, expected,
 ):  # fmt: skip
     """HMM posterior sampling over a chunk of rounds; the same conventions."""
     probs, evidence, scratch = np.empty(mean_rewards.shape[1]), np.empty(belief.size), np.empty(belief.size)
     scores = np.empty(belief.size)
     for t in range(uniforms.size):
-        beliefs[t] = belief
         action = take_round(
-            t, belief, advice, exploration, mask, uniforms, mean_rewards, probs, actions, propensities, expected
-        )
+            t, belief, starts, initial, advice, exploration, mask, uniforms, mean_rewards, probs, beliefs, actions,
+            propensities, expected,
+        )  # fmt: skip
         state_scores(rows[t if rows.shape[0] > 1 else 0], action, coefs, scores)
         reward_evidence(scores, rewards[t, action], variances, evidence)
         advance(belief, evidence, transition, scratch)

@@ -7,7 +7,7 @@ indexed in place because creating a view would cost more than using the row.
 
 import numpy as np
 
-from seachange.kernels.belief_updates import move, weigh
+from seachange.kernels.belief_updates import draw_action, move, weigh
 from seachange.kernels.compiler import compiled
 
 
@@ -88,3 +88,18 @@ def backward(filtered, evidence, inverses, next_starts, transition, future, post
         for i in range(n_states):
             posteriors[t, i] = filtered[t, i] * ahead[i]
             future[i] = evidence[t, i] * ahead[i] * inverses[t]
+
+
+@compiled
+def sample_path(filtered, next_starts, transition, uniforms, path):
+    """Draw z_1:n given all rewards, from the last round back: p(z_t | z_t+1, r_1:t) ∝ p(z_t | r_1:t) Φ(z_t, z_t+1)."""
+    n, n_states = filtered.shape
+    probs = np.empty(n_states)
+    for t in range(n - 1, -1, -1):
+        total = 0.0
+        for z in range(n_states):
+            probs[z] = filtered[t, z] * (1.0 if next_starts[t] else transition[z, path[t + 1]])
+            total += probs[z]
+        for z in range(n_states):
+            probs[z] /= total
+        path[t] = draw_action(probs, uniforms[t])

@@ -2,7 +2,7 @@
 
 Round t is accepted if u_t p_t < c π_t(a_t | x_t), u_t uniform: with c π / p ≤ 1 the accepted rounds are distributed as
 those of the deployment. c is fixed (replay), or the smaller of c_max and a quantile of the p / π of earlier rounds
-(DR-ns). The steps equal ``act`` and ``update`` to the bit.
+(DR-ns). A rejected round passes without a reward. The steps equal ``act`` and ``update`` to the bit.
 """
 
 from typing import NamedTuple
@@ -129,10 +129,11 @@ def follow_exp4s(belief, initial, past, acceptance, found, exploration, learning
     """Exp4.S along a chunk of a log; ``belief`` and ``acceptance`` change in place, ``found`` is filled."""
     probs, scratch, evidence = np.empty(past.advice.shape[2]), np.empty(belief.size), np.empty(belief.size)
     for t in range(past.actions.size):
+        evidence[:] = 1.0
         if accept_round(t, belief, initial, past, acceptance, found, exploration, probs):
             cost = 1.0 - (past.rewards[t] - low) / span
             exp4s_evidence(past.advice[t, :, past.actions[t]], found.chosen[t], cost, learning_rate, evidence)
-            advance(belief, evidence, transition, scratch)
+        advance(belief, evidence, transition, scratch)
 
 
 @compiled
@@ -140,10 +141,11 @@ def follow_posterior(belief, initial, past, acceptance, found, exploration, rows
     """HMM posterior sampling along a chunk of a log; the same conventions."""
     probs, scores, evidence = np.empty(past.advice.shape[2]), np.empty(belief.size), np.empty(belief.size)
     for t in range(past.actions.size):
+        evidence[:] = 1.0
         if accept_round(t, belief, initial, past, acceptance, found, exploration, probs):
             state_scores(rows[t if rows.shape[0] > 1 else 0], past.actions[t], coefs, scores)
             reward_evidence(scores, past.rewards[t], variances, evidence)
-            advance(belief, evidence, transition, scores)
+        advance(belief, evidence, transition, scores)
 
 
 @compiled

@@ -1,4 +1,4 @@
-"""The independent units of a log: its sequences if it has any, else its rounds."""
+"""The independent units of a log: its sequences if it has any, else its rounds, or groups of rounds that are given."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,12 +16,13 @@ class Clusters:
     """Rounds grouped by sequence: rounds of different clusters are independent."""
 
     log: BanditLog
+    groups: Ints | None = None  # (n,) other groups of rounds, numbered in order of appearance
 
     @cached_property
     def places(self) -> Ints | None:
         """(n,) the cluster of each round, numbered in order of appearance; None if each round is its own."""
-        if self.log.sequences is None:
-            return None
+        if self.log.sequences is None or self.groups is not None:
+            return self.groups
         _, first, place = np.unique(self.log.sequences, return_index=True, return_inverse=True)
         rank = np.empty(len(first), dtype=np.int64)
         rank[np.argsort(first)] = np.arange(len(first))

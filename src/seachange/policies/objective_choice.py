@@ -43,7 +43,7 @@ class Candidate:
     """The held-out value of one way of learning."""
 
     name: str
-    value: float  # doubly robust estimate of the mean reward per round
+    value: float  # doubly robust estimate of the mean reward per round, optimistic: the states are those of all rounds
     gap: float  # to the best candidate
     gap_error: float  # standard error of the gap
 
@@ -64,20 +64,19 @@ class Choice:
         why = "It is the best"
         if chosen is not best:
             why = f"It is the simplest within one standard error of the best, {best.name}"
-        others = ", ".join(f"{each.name} {each.value:.4g}" for each in self.candidates if each is not chosen)
-        return (
-            f"{chosen.name}, {chosen.value:.4g} per round on held-out time (doubly robust, {self.n_blocks} blocks). "
-            f"{why}.{f' Others: {others}.' if others else ''}"
+        others = ", ".join(
+            f"{each.name} {each.value - chosen.value:+.2g}" for each in self.candidates if each is not chosen
         )
+        compared = f" Compared with it, per round: {others}." if others else ""
+        return f"{chosen.name}. {why} on {self.n_blocks} held-out blocks of time (doubly robust).{compared}"
 
     def __repr__(self) -> str:
         marks = {self.chosen: "chosen"}
         rows = [
-            (each.name, f"{each.value:.4g}", f"{each.gap:.4f} ± {each.gap_error:.4f}", marks.get(each.name, ""))
-            for each in self.candidates
+            (each.name, f"{each.gap:.4f} ± {each.gap_error:.4f}", marks.get(each.name, "")) for each in self.candidates
         ]
         title = f"Choice: {self.chosen} ({self.n_blocks} held-out blocks of time)"
-        return table_of(title, ("", "value", "gap", ""), rows)
+        return table_of(title, ("", "gap", ""), rows)
 
 
 def sensible_candidates(log: BanditLog) -> dict[str, Learner]:

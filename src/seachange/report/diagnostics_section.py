@@ -5,7 +5,7 @@ from typing import Any, Literal
 from seachange.analysis.formatting import count_of
 from seachange.analysis.report_content import CLEAR, ReportContent
 from seachange.evaluation.diagnostics import DOMINANT, LEAST_EFFECTIVE, MOST_MISSING, SURPRISING, Diagnostics
-from seachange.report.layout import Section, further_reasons, refusals_of, share_text
+from seachange.report.layout import Section, refusals_of, share_text
 
 Mark = Literal["good", "caution", "problem"]
 Verdict = tuple[Mark, str, str]  # the verdict on a diagnostic, its name, and a sentence
@@ -41,11 +41,8 @@ def view(content: ReportContent) -> dict[str, Any]:
     """Verdicts and further refusals."""
     comparison, refused = content.comparison, refusals_of(content)
     refusals: list[str] = []
-    if comparison is not None and not refused:
-        if comparison.diagnostics is not None:
-            refusals += [reason.text(shell=True) for reason in comparison.diagnostics.refusals]
-        if comparison.online is not None and (text := further_reasons(comparison.online.refusals, content)):
-            refusals.append(f"The deployment itself, replayed on the log, has no estimate. {text}")
+    if comparison is not None and not refused and comparison.diagnostics is not None:
+        refusals += [reason.text(shell=True) for reason in comparison.diagnostics.refusals]
     return {"refused": bool(refused), "refusals": refusals, "verdicts": _verdicts(content)}
 
 

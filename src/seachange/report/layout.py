@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from seachange.analysis.comparison import IN_SAMPLE_BIAS, TRAINING_SHARE, Comparison
+from seachange.analysis.comparison import IN_SAMPLE_BIAS, Comparison
 from seachange.analysis.formatting import count_of
 from seachange.analysis.report_content import ReportContent
+from seachange.evaluation.deployment import Difference
 from seachange.evaluation.diagnostics import Reason
-from seachange.evaluation.estimators import Difference
 from seachange.evaluation.value_estimate import ValueEstimate
+from seachange.learning import TRAINING_SHARE
 
 MINUS = "−"
 MOST_DECIMALS = 6
@@ -55,8 +56,8 @@ class Numbers:
 
 def numbers_of(comparison: Comparison) -> Numbers:
     """The format for all values of a comparison."""
-    everything = (comparison.switching, comparison.logging, *comparison.singles)
-    estimates = [each.estimate for each in everything if each.estimate is not None]
+    everything = (comparison.switching, comparison.logging, comparison.single)
+    estimates = [each.estimate for each in everything if each is not None and each.estimate is not None]
     return Numbers((each.std_error for each in estimates), (each.value for each in estimates))
 
 
@@ -131,7 +132,7 @@ def basis_of(content: ReportContent) -> Basis | None:
         if not holdout.certain:
             text = "The log has no times, and its rounds are too similar to tell whether the model was learned from "
             text += f"{which}. They are treated as new."
-        return Basis("New rounds", f"{text}{_exceptions(content)}")
+        return Basis("New rounds", text)
     everything = f"All {n:,} rounds, with this model."
     last = f"the last {count_of(holdout.n_rounds, 'round')}"
     span = f"Held-out rounds {holdout.first_round:,} to {n - 1:,}"
@@ -139,24 +140,10 @@ def basis_of(content: ReportContent) -> Basis | None:
     text = f"{seen[0].upper()}{seen[1:]}, and {IN_SAMPLE_BIAS}. "
     if holdout.kind == "rest":
         text += f"All values are therefore estimated on {last}, which the model has not seen. States and policies are "
-        text += f"shown for the whole log.{_exceptions(content)}"
+        text += "shown for the whole log."
         return Basis("Held-out rounds", text, f"{span}.", everything)
     text += "All values and diagnostics therefore come from a second set of policies, learned the same way from the "
     text += f"first {count_of(holdout.first_round, 'round')} ({TRAINING_SHARE:.0%}) and evaluated on {last}. The "
-    text += f"sections on states and policies describe your model on the whole log.{_exceptions(content)}"
+    text += "sections on states and policies describe your model on the whole log."
     of_values = f"{span}, with policies relearned from earlier rounds."
     return Basis("Evaluated on held-out rounds with relearned policies", text, of_values, everything)
-
-
-def _exceptions(content: ReportContent) -> str:
-    """Policies that were learned or evaluated in another way."""
-    text, comparison = "", content.comparison
-    if comparison is None:
-        return text
-    if content.holdout.kind != "held out" and any(each.estimate and each.pooled for each in comparison.singles):
-        text += " One exception: the policy learned from all rounds was cross-fitted on this log, so that each block "
-        text += "of time is scored by a policy learned from the other blocks."
-    if comparison.switching.estimate is not None and comparison.switching.estimate.estimator == "dr-ns":
-        text += " States of this kind are found using rewards, including later ones. The deployment itself, which "
-        text += "knows only earlier rewards, was therefore replayed on the log (dr-ns)."
-    return text

@@ -16,7 +16,7 @@ TEMPLATE = """
 {% if drawing %}
 <p class="lead">{{ lead }}</p>
 <figure class="time" data-figure="values" style="--axis:{{ drawing.axis }}rem" aria-label="Mean reward by period">
-  <div class="key">{% if content.values.switching %}<span class="switching">{{ "switching" if states.n_states > 1 else "the policy" }}, with intervals</span>{% endif %}{% if content.values.single %}<span class="single">best single policy</span>{% endif %}<span class="logging">logging policy</span>{% if content.values.forecast %}<span class="forecast">forecast</span>{% endif %}</div>
+  <div class="key"><span class="switching">{{ "switching" if states.n_states > 1 else "the policy" }}, with intervals</span>{% if content.values.single %}<span class="single">best single policy</span>{% endif %}<span class="logging">logging policy</span>{% if content.values.forecast %}<span class="forecast">forecast</span>{% endif %}</div>
   {{ tools("the values") }}
   <div class="plot" style="height:{{ drawing.height }}px" tabindex="0" role="slider" aria-label="Period: arrow keys move, plus and minus zoom, 0 shows the whole log" aria-valuemin="0" aria-valuemax="100" aria-valuenow="0" aria-valuetext="the whole log">
     <svg viewBox="0 0 1000 {{ drawing.height }}" preserveAspectRatio="none" aria-hidden="true">{{ drawing.svg }}</svg>
@@ -43,8 +43,6 @@ def view(content: ReportContent) -> dict[str, Any]:
 
 def _lead(values: ValueSeries) -> str:
     """The forecast, or why there is none."""
-    if values.refusals:
-        return f"Switching has no values by period. {reasons_text(values.refusals)}"
     found = values.forecast
     if found is None:
         return f"No forecast. {reasons_text(values.forecast_refusals)}"
@@ -62,8 +60,7 @@ def _figure(values: ValueSeries, drawing: dict[str, Any]) -> dict[str, Any]:
     series = [("Logging policy", values.logging)]
     if values.single is not None:
         series.append(("Best single policy", values.single))
-    if values.switching is not None:
-        series.append((values.switching.name.capitalize(), values.switching))
+    series.append((values.switching.name.capitalize(), values.switching))
     errors = [float(e) for _, each in series for e in (each.high - each.low) / 4 if np.isfinite(e)]
     decimals = Numbers(errors and [np.median(errors)], values.logging.values.tolist()).decimals
     found = values.forecast

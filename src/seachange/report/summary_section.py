@@ -6,8 +6,8 @@ import numpy as np
 
 from seachange.analysis.comparison import Note, PolicyValue
 from seachange.analysis.report_content import ReportContent
-from seachange.evaluation.estimators import Difference
-from seachange.evaluation.online import OnlineEstimate
+from seachange.evaluation.deployment import DeploymentEstimate, Difference
+from seachange.evaluation.value_estimate import ValueEstimate
 from seachange.report.drawing import Scale
 from seachange.report.layout import (
     MOST_DECIMALS,
@@ -42,8 +42,7 @@ TEMPLATE = """
   </div>
   {% endfor %}
   <div class="row last"><div class="who"></div>{{ scale(values.scale.ticks(4)) }}<div class="what"></div></div>
-  <figcaption>Mean reward per round, with {{ values.confidence }} intervals.
-    {% if values.n_singles > 1 %}The best of {{ values.n_singles }} single policies was picked using these same rounds, so its value is slightly optimistic.{% endif %}</figcaption>
+  <figcaption>Mean reward per round, with {{ values.confidence }} intervals.{% if values.simulated %} {{ values.simulated }}{% endif %}</figcaption>
 </figure>
 {% endif %}
 {% if notes %}
@@ -62,7 +61,6 @@ TEMPLATE = """
     {% endfor %}
     </tbody>
   </table></div>
-  {% for note in values.online_notes %}<p class="small">dr-ns: {{ note }}</p>{% endfor %}
 </details>
 {% endif %}
 """
@@ -126,15 +124,13 @@ def _values(content: ReportContent) -> dict[str, Any] | None:
         return None
     numbers, name = numbers_of(comparison), "Switching" if content.states.n_states > 1 else "The policy"
     shown = [("The logging policy", comparison.logging), (name, comparison.switching)]
-    if comparison.best_single is not None:
-        shown.insert(1, ("The best single policy", comparison.singles[comparison.best_single]))
+    if comparison.single is not None:
+        shown.insert(1, ("The best single policy", comparison.single))
     known = [each.estimate for _, each in shown if each.estimate is not None]
     ends = [end for each in known for end in (each.low, each.value, each.high) if np.isfinite(end)]
-    table = [comparison.logging, *comparison.singles, comparison.switching]
-    table += [PolicyValue("switching", comparison.switching.name, each) for each in comparison.others[1:]]
-    online = None if comparison.online is None else comparison.online.estimate
-    if comparison.online is not None and online is not None and comparison.others:
-        table.append(comparison.online)
+    table = [each for _, each in shown]
+    mixed = "switching by the log's rewards" if comparison.single is not None else comparison.switching.name
+    table += [PolicyValue("switching", mixed, each) for each in comparison.others]
     by_state = [(f"in the rounds of state {z}", each) for z, each in enumerate(comparison.by_state) if each]
     table += [PolicyValue("switching", name, each) for name, each in by_state]
     return {
@@ -142,11 +138,23 @@ def _values(content: ReportContent) -> dict[str, Any] | None:
         "scale": Scale(ends, 0.06),
         "table": [(each.name, each.estimate, further_reasons(each.refusals, content)) for each in table],
         "numbers": numbers,
-        "n_singles": sum(each.estimate is not None for each in comparison.singles),
-        "more_than_shown": len(known) > 1 or any(each.estimate is not None for each in comparison.singles),
+        "more_than_shown": len(known) > 1,
         "confidence": f"{comparison.logging.estimate.confidence:.0%}",
-        "online_notes": list(online.notes) if isinstance(online, OnlineEstimate) else [],
+        "simulated": _simulated(comparison.switching.estimate),
     }
+
+
+def _simulated(estimate: ValueEstimate | None) -> str:
+    """Which part of the value is simulated, in two sentences; empty if none is."""
+    if not isinstance(estimate, DeploymentEstimate) or estimate.simulated_error == 0:
+        return ""
+    numbers = Numbers([estimate.simulated_error])
+    estimated, part = numbers.format(estimate.value - estimate.simulated), numbers.format(estimate.simulated, sign=True)
+    return (
+        f"Of the value of switching, {estimated} is estimated from the rewards of the log, for a policy that learns "
+        f"the state from them. The other {part} is simulated with the fitted model: it allows for a deployment that "
+        "sees only the rewards of its own actions."
+    )
 
 
 SECTION = Section("summary", lambda _: "Summary", view, TEMPLATE)

@@ -94,6 +94,10 @@ class Chain:
             self._blocks[tile.start] = unweighted_sums(arrays.rows, arrays.actions, arrays.rewards, blocks)
         return self._blocks[tile.start]
 
+    def in_chain_order(self, given: npt.NDArray[Number]) -> npt.NDArray[Number]:
+        """Rows of ``given`` in the order of the chain."""
+        return given if self._order is None else given[self._order]
+
     def in_log_order(self, ordered: npt.NDArray[Number]) -> npt.NDArray[Number]:
         """Rows of ``ordered`` in the order of the log."""
         if self._order is None:

@@ -159,11 +159,6 @@ class HMMOracle(Params):
         states = np.argmax(posteriors, axis=1)
         return labels_from_states(states, self.model_.n_states, log, posteriors, from_rewards=True)
 
-    def predict_ahead(self, log: BanditLog) -> StateLabels:
-        """Label every round of ``log`` by what was known before its reward."""
-        probs = self.model_.forecast(log)
-        return labels_from_states(np.argmax(probs, axis=1), self.model_.n_states, log, probs)
-
     def saved_params(self) -> dict[str, Any]:
         """All but the earlier model that states were aligned to, and the threads of this machine."""
         return self.get_params() | {"align_to": None, "workers": 1}

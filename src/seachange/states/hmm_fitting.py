@@ -10,7 +10,7 @@ import numpy as np
 
 from seachange.engine import stage
 from seachange.kernels.change_scans import segment_sums
-from seachange.kernels.regression import solve_ridge
+from seachange.kernels.regression import regression_sums, solve_ridge
 from seachange.log.bandit_log import BanditLog
 from seachange.log.column_statistics import moments_of
 from seachange.params import require
@@ -89,6 +89,13 @@ class Starts:
         windows = self.windows_of(width)
         clusters = cluster(windows.points, n_states, self.seed + attempt)
         return None if clusters.max() + 1 < n_states else self._model_of(*windows.grouped(clusters, n_states), prior)
+
+    def from_states(self, states: Ints, n_states: int, prior: Prior) -> SwitchingRegression:
+        """A model with one regression per given state, (n,) in the chain's order."""
+        arrays, members = self.chain.log.arrays, (states[:, None] == np.arange(n_states)).astype(np.float64)
+        n_blocks = self.chain.log.joint.shape[0]
+        grams, moments, _ = regression_sums(arrays.rows, arrays.actions, self.residuals, members, n_blocks)
+        return self._model_of(grams, moments, prior)
 
     def regrouped(self, model: SwitchingRegression, shortest: int, prior: Prior) -> list[SwitchingRegression]:
         """Variants of ``model`` with its two most similar states merged and another state split.
@@ -244,10 +251,7 @@ class Fitter:
 
     def fit(self, n_states: int) -> Fit:
         """The best run of all initializations, with the given ridge or the one with the highest marginal likelihood."""
-        ridge = self.settings.ridge
-        if ridge == "auto":
-            most = len(self.chain.log) / (ROUNDS_PER_COEFFICIENT * n_states)
-            ridge = pooled_regression.bounding_ridge(self.pooled.grams / n_states, most, self.scales)
+        ridge = self._first_ridge(n_states)
         prior = self.prior(n_states, ridge)
         em = EM(self.chain, prior, self.settings.tolerance, self.settings.max_iterations)
         with stage("Finding the states", 2) as fitting:
@@ -256,6 +260,20 @@ class Fitter:
             if self.settings.ridge == "auto":
                 return self._with_best_ridge(em, runs, ridge)
         return self._fit_of(runs[0], runs, ridge, runs[0].iterations)
+
+    def fit_from(self, states: Ints, n_states: int) -> Fit:
+        """EM from given states, one per round of the log."""
+        ridge = self._first_ridge(n_states)
+        em = EM(self.chain, self.prior(n_states, ridge), self.settings.tolerance, self.settings.max_iterations)
+        start = self.starts.from_states(self.chain.in_chain_order(states), n_states, em.prior)
+        return self._with_best_ridge(em, [em.finish(start)], ridge)
+
+    def _first_ridge(self, n_states: int) -> float:
+        """The given ridge or, if the log determines it, one for the first runs."""
+        if self.settings.ridge != "auto":
+            return self.settings.ridge
+        most = len(self.chain.log) / (ROUNDS_PER_COEFFICIENT * n_states)
+        return pooled_regression.bounding_ridge(self.pooled.grams / n_states, most, self.scales)
 
     def with_noise_per_state(self, fit: Fit) -> Fit:
         """The fit, continued with one noise variance per state."""

@@ -187,9 +187,15 @@ def _collected(chain: Chain, parts: Iterable[tuple[slice, Floats]], *shape: int)
     return chain.in_log_order(found)
 
 
+def hmm_of(oracle: Any) -> SwitchingRegression | None:
+    """The HMM of a fitted oracle, if it has one."""
+    found = getattr(oracle, "model_", None)
+    return found if isinstance(found, SwitchingRegression) else None
+
+
 def regression_of(given: Any, needed: str) -> SwitchingRegression:
     """The switching regression of a model or an oracle, or ``given`` itself."""
-    found = getattr(getattr(given, "oracle", given), "model_", given)
+    found = hmm_of(getattr(given, "oracle", given)) or given
     if not isinstance(found, SwitchingRegression):
         raise ParameterError(f"{needed} a model with HMM states, or a fitted HMMOracle; got {given!r}.")
     return found

@@ -1,0 +1,291 @@
+"""The value of a deployment that switches among policies: estimated from the log, and corrected by simulation."""
+
+from dataclasses import dataclass, replace
+from statistics import NormalDist
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.special import expit
+
+from seachange.deploy.belief_deployer import BeliefDeployer
+from seachange.engine import one_thread, stage
+from seachange.evaluation.diagnostics import NoEstimateError, Reason, diagnostics_of, require_sound
+from seachange.evaluation.formulas import Parts
+from seachange.evaluation.terms import PolicyLike, terms_of
+from seachange.evaluation.value_estimate import IntervalRequest, ValueEstimate, require_evaluable
+from seachange.kernels.forward_backward import sample_path
+from seachange.kernels.regression import modeled_rewards
+from seachange.log.bandit_log import BanditLog, require_log, warn_of_estimates
+from seachange.log.clusters import Clusters
+from seachange.params import require_count
+from seachange.protocols import Bools, Floats, Ints
+from seachange.states.expectation import Chain, Expectation, expectation
+from seachange.states.labels import StateLabels, in_chains, places_in_chains
+from seachange.states.switching_regression import SwitchingRegression
+
+if TYPE_CHECKING:
+    from seachange.model import SwitchingModel
+
+FEWEST_BLOCKS = 30  # blocks of time behind an interval, at least
+CHUNK_ROUNDS = 1 << 14
+DRAWS = 64  # simulated worlds
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How much more one policy earns per round than another."""
+
+    value: float
+    std_error: float
+    low: float
+    high: float
+    confidence: float
+
+    @property
+    def significant(self) -> bool:
+        """Whether the interval excludes 0."""
+        return self.low > 0 or self.high < 0
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class DeploymentEstimate(ValueEstimate):
+    """Mean reward per round of a deployment, beside the best single policy and the logging policy."""
+
+    simulated: float  # the part of ``value`` that was simulated; the rest was estimated from the log
+    simulated_error: float  # its standard deviation over simulated worlds
+    single: ValueEstimate  # the best single policy, learned from the same rounds as the states
+    logging: ValueEstimate  # the logging policy
+    gain: Difference  # over the best single policy
+    over_logging: Difference  # over the logging policy
+
+
+def evaluate_deployment(
+    log: BanditLog,
+    model: "SwitchingModel",
+    kind: str = "auto",
+    confidence: float = 0.95,
+    *,
+    exploration: float = 0.0,
+    draws: int = DRAWS,
+    force: bool = False,
+    seed: int = 0,
+) -> DeploymentEstimate:
+    """Estimate what ``model.deployer(kind, exploration=exploration)`` would earn per round on rounds like these.
+
+    V̂ = V̂_DR(π^Q) + mean over draws b of [ V_b(deployment) - V_b(π^Q) ]
+
+    π^Q mixes the policies of the states by Q_t, the belief before round t given the rewards of the log. Its value is
+    estimated from the log (doubly robust). A deployment earns something else, because it sees only the rewards of its
+    own actions. That difference is simulated: each draw is a world like that of the log, with states drawn given its
+    rewards, and reward models drawn from their posterior. In it the deployment runs as it is, and π^Q runs on the
+    actions of the log with simulated rewards. A single policy needs no simulation.
+
+    Intervals are from bootstraps of blocks of time as long as an expected stay in a state, or shorter if there would be
+    fewer than 30 of them (with sequences: from whole sequences), and are widened by the spread over the ``draws``.
+
+    Raises ``RefusedError`` if the log cannot support the estimate, or if the model was learned from these rounds;
+    ``force`` returns it anyway, with a warning.
+    """
+    require_count("draws", draws)
+    require_log(log, "evaluating a deployment")
+    if not force and (overlap := model.provenance.overlap(log)) is not None:
+        problem = f"A model cannot be evaluated on rounds that it was learned from: {overlap}."
+        raise NoEstimateError((Reason("holdout", problem, ("use a later log",)),))
+    settings: dict[str, Any] = {"exploration": exploration, "draws": draws, "force": force, "seed": seed}
+    return value_of_deployment(log, model, kind, confidence, **settings)
+
+
+@one_thread()
+def value_of_deployment(
+    log: BanditLog,
+    model: "SwitchingModel",
+    kind: str = "auto",
+    confidence: float = 0.95,
+    *,
+    exploration: float = 0.0,
+    draws: int = DRAWS,
+    force: bool = False,
+    seed: int = 0,
+) -> DeploymentEstimate:
+    """``evaluate_deployment`` for rounds that the model was not learned from."""
+    require_evaluable(log, confidence, "evaluating a deployment")
+    model.require_own_features(log)
+    warn_of_estimates(log, "evaluating a deployment")
+    deployer = model.deployer(kind, exploration=exploration)
+    log, _, starts = in_chains(log)
+    world, labels, blocks, differences = model.world, None, Clusters(log), np.zeros(1)
+    if world is not None and len(deployer.policies) > 1:
+        labels, chain = model.label_ahead(log), Chain(log)
+        found = expectation(world, chain)
+        differences = _differences(log, _updated(world, found), chain, deployer, world, draws, seed)
+        stay = len(log) / (float(found.transitions.sum() - np.trace(found.transitions)) + len(chain.firsts))
+        blocks = _blocks(log, starts, stay)
+    request = IntervalRequest("bootstrap", confidence, blocks, (0.0, 1.0), seed)
+    rewards = log.arrays.rewards
+    values, weights = _terms(log, deployer, labels, force)
+    singles, single_weights = _terms(log, model.deployer("single"), labels, force)
+    difference = float(differences.mean())
+    error = float(differences.std(ddof=1) * np.sqrt(1 + 1 / draws)) if len(differences) > 1 else 0.0
+
+    def estimate(name: str, terms: Floats, weights: Floats) -> ValueEstimate:
+        return request.estimate(name, Parts(terms), weights)
+
+    def gain(terms: Floats) -> Difference:
+        return _difference(_shifted(estimate("dr", terms, weights), difference, error))
+
+    value = _shifted(estimate("deployment", values, weights), difference, error)
+    return DeploymentEstimate(
+        **vars(value),
+        simulated=difference,
+        simulated_error=error,
+        single=estimate("dr", singles, single_weights),
+        logging=estimate("mean", rewards, np.ones(len(log))),
+        gain=gain(values - singles),
+        over_logging=gain(values - rewards),
+    )
+
+
+def _terms(log: BanditLog, deployer: BeliefDeployer, labels: StateLabels | None, force: bool) -> tuple[Floats, Floats]:
+    """(n,) the doubly robust terms of the deployer's policies, mixed by the beliefs of ``labels``; and the weights."""
+    several = len(deployer.policies) > 1
+    policy: PolicyLike = deployer.policies if several else deployer.policies[0]
+    if deployer.exploration > 0:
+        policy = _explored(log, deployer, labels if several else None)
+    terms, support = terms_of(log, policy, {"model"}, labels)
+    require_sound(diagnostics_of(log, support, np.inf), force)
+    return terms.direct + terms.weights * (terms.rewards - terms.predicted), terms.weights
+
+
+def _explored(log: BanditLog, deployer: BeliefDeployer, labels: StateLabels | None) -> Floats:
+    """(n, K) the belief-weighted mixture of the deployer's policies, with its exploration."""
+    probs = np.empty((len(log), log.n_actions))
+    beliefs = np.ones((len(log), 1)) if labels is None else labels.state_probs
+    assert beliefs is not None, "labels of a world have probabilities"
+    for rounds in log.chunk_slices(CHUNK_ROUNDS):
+        part = log[rounds]
+        advice = deployer.policies.advice(part.contexts, part.action_mask)
+        mixed = np.einsum("tz,tza->ta", beliefs[rounds], advice)
+        probs[rounds] = (1 - deployer.exploration) * mixed + deployer.exploration * _uniform(part)
+    return probs
+
+
+def _uniform(log: BanditLog) -> Floats:
+    """(n or 1, K) equal probabilities of the allowed actions."""
+    return np.asarray(log.arrays.mask / log.arrays.mask.sum(axis=1, keepdims=True))
+
+
+def _blocks(log: BanditLog, starts: Bools, stay: float) -> Clusters:
+    """Blocks of rounds as long as ``stay``; whole sequences, if there are enough of them."""
+    firsts = np.flatnonzero(starts)
+    if len(firsts) >= FEWEST_BLOCKS:
+        return Clusters(log)
+    length = max(1, int(min(stay, len(log) / FEWEST_BLOCKS)))
+    return Clusters(log, np.cumsum(places_in_chains(firsts, len(log)) % length == 0) - 1)
+
+
+def _shifted(estimate: ValueEstimate, shift: float, error: float) -> ValueEstimate:
+    """The estimate plus an independent ``shift`` with its standard error."""
+    reach = NormalDist().inv_cdf(0.5 + estimate.confidence / 2) * error
+    low, high = np.hypot(estimate.value - estimate.low, reach), np.hypot(estimate.high - estimate.value, reach)
+    value = estimate.value + shift
+    total = float(np.hypot(estimate.std_error, error))
+    return replace(estimate, value=value, std_error=total, low=value - float(low), high=value + float(high))
+
+
+def _difference(estimate: ValueEstimate) -> Difference:
+    numbers = estimate.value, estimate.std_error, estimate.low, estimate.high, estimate.confidence
+    return Difference(*numbers)
+
+
+# Simulated worlds
+
+
+def _updated(world: SwitchingRegression, found: Expectation) -> SwitchingRegression:
+    """``world`` after the rounds with expected statistics ``found``: one step of the posterior mode, and its precision.
+
+    For Gaussian rewards the step is exact given the states; for clicks it is a Newton step.
+    """
+    slopes = found.moments
+    if world.rewards != "bernoulli":
+        slopes = slopes - np.einsum("zbij,zbj->zbi", found.grams, world.reward_coefs)
+    precisions = world.reward_precisions + found.grams
+    roots = _roots(precisions)
+    steps = np.einsum("zbij,zbkj,zbk->zbi", roots, roots, slopes)
+    return replace(world, reward_coefs=world.reward_coefs + steps, reward_precisions=precisions)
+
+
+def _roots(precisions: Floats) -> Floats:
+    """R with R R' = P⁻¹ for precisions P (..., D, D), of features in any unit."""
+    scales = np.sqrt(np.maximum(np.einsum("...ii->...i", precisions), 1e-300))
+    values, vectors = np.linalg.eigh(precisions / (scales[..., :, None] * scales[..., None, :]))
+    return np.asarray(vectors / (scales[..., :, None] * np.sqrt(np.maximum(values, 1e-12))[..., None, :]))
+
+
+def _differences(
+    log: BanditLog,
+    world: SwitchingRegression,
+    chain: Chain,
+    deployer: BeliefDeployer,
+    belief: SwitchingRegression,
+    draws: int,
+    seed: int,
+) -> Floats:
+    """(draws,) V_b(deployment) - V_b(π^Q), with Q by the model ``belief``."""
+    generator, filtered = np.random.default_rng([seed, 7]), world.filter(log)
+    roots = _roots(world.reward_precisions)
+    noise = np.ones(world.n_states) if world.rewards == "bernoulli" else np.sqrt(world.noise_variances)
+    found, path = np.empty(draws), np.empty(len(log), dtype=np.int64)
+    with stage("Simulating the deployment", draws) as progress:
+        for draw in range(draws):
+            sample_path(filtered, chain.next_starts, world.transition_matrix, generator.random(len(log)), path)
+            deviations = np.einsum("z,zbij,zbj->zbi", noise, roots, generator.standard_normal(world.reward_coefs.shape))
+            drawn = replace(world, reward_coefs=world.reward_coefs + deviations)
+            found[draw] = _difference_in(drawn, log, chain, path, deployer, belief, generator)
+            progress.advance()
+    return found
+
+
+def _difference_in(
+    world: SwitchingRegression,
+    log: BanditLog,
+    chain: Chain,
+    path: Ints,
+    deployer: BeliefDeployer,
+    belief: SwitchingRegression,
+    generator: np.random.Generator,
+) -> float:
+    """V(deployment) - V(π^Q) in ``world``, whose states are ``path``; both see the same noise of rewards."""
+    clicks, rewards = world.rewards == "bernoulli", np.empty(len(log))
+    noise = generator.random(len(log)) if clicks else generator.standard_normal(len(log))
+    uniforms, state, earned = generator.random(len(log)), deployer.init(), 0.0
+    parts = []
+    for rounds in log.chunk_slices(CHUNK_ROUNDS):
+        part, here = log[rounds], path[rounds]
+        means = _mean_rewards(world, part, here)
+        each = noise[rounds, None]
+        sampled = (
+            (each < means).astype(np.float64) if clicks else means + np.sqrt(world.noise_variances[here, None]) * each
+        )
+        rewards[rounds] = sampled[np.arange(len(part)), part.arrays.actions]
+        starts = chain.starts[rounds]
+        state, trace = deployer.run(state, part.contexts, means, sampled, uniforms[rounds], part.action_mask, starts)
+        earned += float(trace.expected_rewards.sum())
+        parts.append((rounds, means))
+    beliefs = belief.forecast(log.with_rewards(rewards))
+    for rounds, means in parts:
+        part = log[rounds]
+        advice = deployer.policies.advice(part.contexts, part.action_mask)
+        mixed = np.einsum("tz,tza,ta->", beliefs[rounds], advice, means, optimize=True)
+        earned -= (1 - deployer.exploration) * float(mixed)
+        earned -= deployer.exploration * float(np.sum(_uniform(part) * means))
+    return earned / len(log)
+
+
+def _mean_rewards(world: SwitchingRegression, log: BanditLog, path: Ints) -> Floats:
+    """(n, K) the mean reward of every action in the state of each round."""
+    scores, rows = np.empty((len(log), log.n_actions)), log.arrays.rows
+    for state, coefs in enumerate(world.reward_coefs):
+        members = np.flatnonzero(path == state)
+        if len(members):
+            scores[members] = modeled_rewards(rows if len(rows) == 1 else rows[members], coefs)
+    return np.asarray(expit(scores)) if world.rewards == "bernoulli" else scores
