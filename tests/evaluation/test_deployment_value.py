@@ -1,0 +1,202 @@
+"""evaluate_deployment: what it is made of, by enumeration and by slow loops; whom it compares; when it refuses."""
+
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import pytest
+
+import seachange as sc
+from seachange.evaluation import deployment
+from seachange.kernels.forward_backward import sample_path
+from seachange.states.expectation import Chain
+
+pytestmark = pytest.mark.small
+
+MEANS = np.array([[0.9, 0.4, 0.1], [0.1, 0.4, 0.9]])
+
+
+def changing(n: int, seed: int, kind: str = "none", stay: int = 60, clicks: bool = False, **columns) -> sc.BanditLog:
+    """Two states with opposite best actions."""
+    generator = np.random.default_rng([seed, 3])
+    states, actions = (np.arange(n) // stay) % 2, generator.integers(3, size=n)
+    contexts = {"contexts": generator.normal(size=(n, 2))} if kind == "shared" else {}
+    if kind == "per action":
+        contexts = {"action_features": np.eye(3)[None] + generator.normal(0, 0.1, (n, 3, 3))}
+    means = MEANS[states, actions]
+    rewards = (generator.random(n) < means).astype(float) if clicks else means + generator.normal(0, 0.3, n)
+    return sc.BanditLog.from_arrays(actions, rewards, np.full(n, 1 / 3), n_actions=3, **contexts, **columns)
+
+
+@pytest.fixture(scope="module", params=["none", "shared", "per action", "clicks"])
+def learned(request) -> tuple[sc.SwitchingModel, sc.BanditLog]:
+    clicks, kind = request.param == "clicks", request.param.replace("clicks", "none")
+    model = sc.learn(changing(1200, 0, kind, clicks=clicks), n_states=2, objective="dm")
+    return model, changing(600, 1, kind, clicks=clicks)
+
+
+def test_paths_are_drawn_from_their_posterior_by_enumeration():
+    generator = np.random.default_rng(0)
+    n, starts = 5, np.array([True, False, False, True, False])
+    initial, transition = np.array([0.7, 0.3]), np.array([[0.8, 0.2], [0.3, 0.7]])
+    evidence = generator.random((n, 2)) + 0.1
+    posterior, filtered = {}, np.empty((n, 2))
+    for path in product((0, 1), repeat=n):
+        weights = [
+            (initial[z] if starts[t] else transition[path[t - 1], z]) * evidence[t, z] for t, z in enumerate(path)
+        ]
+        posterior[path] = np.prod(weights)
+    total = sum(posterior.values())
+    for t in range(n):
+        before = initial if starts[t] else filtered[t - 1] @ transition
+        filtered[t] = before * evidence[t] / (before @ evidence[t])
+    drawn, counts, n_draws = np.empty(n, dtype=np.int64), dict.fromkeys(posterior, 0), 4000
+    for _ in range(n_draws):
+        sample_path(filtered, np.append(starts[1:], True), transition, generator.random(n), drawn)
+        counts[tuple(drawn.tolist())] += 1
+    for path, weight in posterior.items():
+        share = weight / total
+        assert abs(counts[path] / n_draws - share) < 4.5 * np.sqrt(share * (1 - share) / n_draws)
+
+
+@pytest.mark.large
+@pytest.mark.parametrize("exploration", [0.0, 0.2])
+@pytest.mark.parametrize("kind", ["auto", "exp4s"])
+def test_a_simulated_difference_is_that_of_two_slow_loops(learned, kind, exploration):
+    model, log = learned
+    log = log[:40]
+    if kind == "exp4s":  # chains of their own
+        log = replace(log, sequences=np.arange(40) // 25)
+    deployer, world, chain = model.deployer(kind, exploration=exploration), model.world, Chain(log)
+    path = (np.arange(40) // 7) % 2
+    found = deployment._difference_in(world, log, chain, path, deployer, world, np.random.default_rng(5))
+    generator, clicks = np.random.default_rng(5), world.rewards == "bernoulli"
+    noise = generator.random(40) if clicks else generator.standard_normal(40)
+    uniforms = generator.random(40)
+    live, total = sc.LiveFilter(world), 0.0
+    for t in range(40):
+        if chain.starts[t]:
+            state, belief = deployer.init(), live.init()
+        context = None if log.joint.kind == "none" else log.contexts[t]
+        row = log.joint.rows(log.contexts[t : t + 1])[0]
+        features = [row[a if len(row) > 1 else 0] for a in range(3)]
+        coefs = [world.reward_coefs[path[t], a if world.reward_coefs.shape[1] > 1 else 0] for a in range(3)]
+        means = np.array([c @ f for c, f in zip(coefs, features, strict=True)])
+        means = 1 / (1 + np.exp(-means)) if clicks else means
+        rewards = (
+            (noise[t] < means).astype(float) if clicks else means + np.sqrt(world.noise_variances[path[t]]) * noise[t]
+        )
+        decision = deployer.act(state, context, uniforms[t])
+        total += decision.probs @ means
+        state = deployer.update(state, decision, float(rewards[decision.action]))
+        advice = model.policies.advice(log.contexts[t : t + 1])[0]
+        total -= ((1 - exploration) * belief.forecast @ advice + exploration / 3) @ means
+        belief = live.update(belief, context, int(log.actions[t]), float(rewards[log.actions[t]]))
+    assert found == pytest.approx(total / 40, abs=1e-9)
+
+
+def test_the_value_is_the_doubly_robust_one_plus_what_was_simulated(learned):
+    model, log = learned
+    found = sc.evaluate_deployment(log, model, draws=4)
+    (mixed,) = sc.evaluate(log, model.policies, ("dr",), labels=model.label_ahead(log))
+    assert found.value - found.simulated == pytest.approx(mixed.value, abs=1e-12)
+    assert found.simulated_error > 0
+    assert found.low < found.value < found.high
+    assert found.logging.value == pytest.approx(log.rewards.mean())
+    assert found.gain.value == pytest.approx(found.value - found.single.value, abs=1e-9)
+    assert found.over_logging.value == pytest.approx(found.value - found.logging.value, abs=1e-9)
+    assert found.gain.low > 0
+
+
+def test_a_single_policy_needs_no_simulation(learned):
+    model, log = learned
+    found = sc.evaluate_deployment(log, model, "single")
+    (alone,) = sc.evaluate(log, model.single, ("dr",))
+    assert (found.simulated, found.simulated_error) == (0.0, 0.0)
+    assert found.value == pytest.approx(alone.value, abs=1e-12)
+    assert (found.gain.value, found.gain.low, found.gain.high) == (0.0, 0.0, 0.0)
+
+
+def test_more_draws_and_other_seeds_change_little():
+    model, log = sc.learn(changing(1200, 0), n_states=2, objective="dm"), changing(600, 1)
+    values = [sc.evaluate_deployment(log, model, draws=30, seed=seed) for seed in range(4)]
+    error = max(each.simulated_error for each in values)
+    assert np.std([each.value for each in values]) < 3 * error / np.sqrt(30)
+    again = sc.evaluate_deployment(log, model, draws=30, seed=0)
+    assert (again.value, again.low, again.high) == (values[0].value, values[0].low, values[0].high)
+
+
+def test_every_oracle_has_a_world_and_every_deployer_a_value():
+    log, later = changing(3000, 0, stay=300), changing(900, 1, stay=300)
+    states = (np.arange(3000) // 300) % 2
+    for oracle in ("change-point", sc.KnownStates(states), sc.HMMOracle(n_states=2)):
+        model = sc.learn(log, oracle, objective="dm")
+        assert model.n_states == 2
+        assert model.world is not None
+        for kind in ("auto", "exp4s", "single"):
+            found = sc.evaluate_deployment(later, model, kind, draws=4)
+            assert 0.3 < found.value < 0.95
+    assert sc.learn(log, "none", objective="dm").world is None
+
+
+def test_a_model_is_not_evaluated_on_its_own_rounds():
+    log = changing(600, 0)
+    model = sc.learn(log, n_states=2, objective="dm")
+    with pytest.raises(sc.RefusedError, match="learned from this log") as refusal:
+        sc.evaluate_deployment(log, model)
+    assert "use a later log" in str(refusal.value)
+    assert np.isfinite(sc.evaluate_deployment(log, model, force=True, draws=2).value)
+
+
+def test_actions_that_the_log_never_took_are_refused():
+    model, log = sc.learn(changing(1200, 0), n_states=2, objective="dm"), changing(900, 1)
+    log = log.take(np.flatnonzero(log.actions == 1))
+    with pytest.raises(sc.RefusedError):
+        sc.evaluate_deployment(log, model)
+
+
+def test_intervals_of_long_stays_are_wider_than_those_of_independent_rounds():
+    """Rounds of one stay are not independent observations of what a deployment earns."""
+    generator = np.random.default_rng(0)
+    means, states = np.array([[0.9, 0.8], [0.1, 0.2]]), (np.arange(3000) // 100) % 2
+    actions = generator.integers(2, size=3000)
+    rewards = means[states, actions] + generator.normal(0, 0.1, 3000)
+    log = sc.BanditLog.from_arrays(actions, rewards, np.full(3000, 0.5))
+    model = sc.learn(log[:1500], n_states=2, objective="dm")
+    found = sc.evaluate_deployment(log[1500:], model, draws=4)
+    (mixed,) = sc.evaluate(log[1500:], model.policies, ("dr",), labels=model.label_ahead(log[1500:]))
+    assert found.std_error > 3 * mixed.std_error
+
+
+def test_the_single_policy_and_the_world_survive_the_file(tmp_path):
+    log, later = changing(3000, 0, stay=300), changing(600, 1, stay=300)
+    for oracle in ("change-point", "hmm"):
+        model = sc.learn(log, oracle, n_states=2, objective="ips")
+        model.save(tmp_path / f"{oracle}.seachange")
+        loaded = sc.load(tmp_path / f"{oracle}.seachange")
+        one, two = (sc.evaluate_deployment(later, each, draws=3) for each in (model, loaded))
+        assert (one.value, one.single.value, one.low) == (two.value, two.single.value, two.low)
+
+
+def test_switching_that_does_not_pay_is_not_learned():
+    """Two states in which the same action is best: a single policy earns as much, and more if states are mistaken."""
+    generator = np.random.default_rng(0)
+    means, states = np.array([[0.9, 0.2, 0.5], [0.6, 0.5, 0.1]]), (np.arange(4000) // 50) % 2
+    actions = generator.integers(3, size=4000)
+    rewards = means[states, actions] + generator.normal(0, 0.2, 4000)
+    log = sc.BanditLog.from_arrays(actions, rewards, np.full(4000, 1 / 3))
+    assert sc.learn(log, n_states=2, objective="dm").n_states == 2
+    with pytest.warns(sc.SeachangeWarning, match="does not pay"):
+        model = sc.learn(log, objective="dm")
+    assert model.n_states == 1
+    assert model.trial is not None
+    assert model.trial.n_states > 1
+    assert model.trial.gain[0] <= 0
+
+
+def test_switching_that_pays_is_kept_with_its_numbers():
+    model = sc.learn(changing(3000, 0), objective="dm")
+    assert model.n_states == 2
+    assert model.trial is not None
+    assert model.trial.gain[1] > 0
+    assert (model.trial.n_learned, model.trial.n_evaluated) == (1800, 1200)
