@@ -1,8 +1,8 @@
 """Simulated worlds of many kinds, and what a deployment truly earns in them.
 
-``make_world(family, seed)`` draws everything about a world from its seed: actions, states, mean rewards, noise, lengths of
-stay, logging policy, rounds. ``true_values(world, deployer, single)`` simulates the deployment on the later rounds of the
-log with their own states, and along fresh paths of states. Nothing here uses how a value is estimated.
+``make_world(family, seed)`` draws everything about a world from its seed: actions, states, mean rewards, noise, lengths
+of stay, logging policy, rounds. ``true_values(world, deployer, single)`` simulates the deployment on the later rounds
+of the log with their own states, and along fresh paths of states. Nothing here uses how a value is estimated.
 """
 
 from collections.abc import Callable
@@ -266,7 +266,10 @@ def drawn_means(g, n_states, n_actions, gap=0.15):
 
 def without_contexts(means, n):
     """A world's arrays for (L, K) means."""
-    return {"contexts": np.empty((n, 0)), "state_means": np.broadcast_to(means[:, None], (len(means), n, means.shape[1]))}
+    return {
+        "contexts": np.empty((n, 0)),
+        "state_means": np.broadcast_to(means[:, None], (len(means), n, means.shape[1])),
+    }
 
 
 def long_stay(g, n_states):
@@ -276,6 +279,7 @@ def long_stay(g, n_states):
 
 @family
 def long_stays(g):
+    """Stays of 500 to 1,500 rounds on average, of random length."""
     n, n_actions, n_states = drawn_sizes(g)
     means = drawn_means(g, n_states, n_actions)
     return {**without_contexts(means, n), "stays": long_stay(g, n_states), "noise": g.uniform(0.3, 0.8)}
@@ -283,7 +287,7 @@ def long_stays(g):
 
 @family
 def short_stays(g):
-    """30 to 80 rounds."""
+    """Stays of 30 to 80 rounds on average, of random length."""
     n, n_actions, n_states = drawn_sizes(g)
     means = drawn_means(g, n_states, n_actions, 0.2)
     return {**without_contexts(means, n), "stays": g.uniform(30, 80, n_states), "noise": g.uniform(0.2, 0.5)}
@@ -353,6 +357,7 @@ def linear_in_contexts(g, n, means):
 
 @family
 def shared_contexts(g):
+    """Mean rewards are linear in contexts shared by all actions, with coefficients that depend on the state."""
     n, n_actions, n_states = drawn_sizes(g)
     drawn = linear_in_contexts(g, n, drawn_means(g, n_states, n_actions))
     return {**drawn, "stays": long_stay(g, n_states), "noise": g.uniform(0.4, 0.8)}
@@ -367,7 +372,7 @@ def rare(g, n_states, n_actions, average):
 
 @family
 def clicks(g):
-    """5 % of the rounds."""
+    """5% of the rounds have a click."""
     _, n_actions, n_states = drawn_sizes(g, 3)
     rates = rare(g, n_states, n_actions, 0.05)
     return {**without_contexts(rates, 20_000), "stays": long_stay(g, n_states), "rewards": "clicks"}
@@ -375,7 +380,7 @@ def clicks(g):
 
 @family
 def revenue(g):
-    """3 % of the rounds have a buyer; orders are lognormal."""
+    """3% of the rounds have a buyer; orders are lognormal."""
     _, n_actions, n_states = drawn_sizes(g, 3)
     order = g.uniform(20, 60)
     means = order * rare(g, n_states, n_actions, 0.03)
@@ -427,6 +432,6 @@ CANNOT_PAY = ("stationary", "same best action")
 
 @family
 def mixed(g):
-    """Half of the worlds from families in which switching pays, half from families in which it cannot or hardly does."""
+    """Half of the worlds from families in which switching pays, half from those in which it hardly does or cannot."""
     names = PAYS if g.random() < 0.5 else (*CANNOT_PAY, "fleeting states", "revealing actions strong")
     return FAMILIES[names[g.integers(len(names))]](g)
