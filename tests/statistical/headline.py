@@ -13,7 +13,7 @@ from statistical.worlds import World, make_world, standard_error, true_values
 
 COVERAGE, BIAS, FALSE_CLAIMS, NUMBERS = 0.92, 0.5, 0.05, 0.5  # least, most standard errors, most, least share of worlds
 Z_95 = 1.959964
-Z_99 = 2.326348  # one-sided: an estimator at a threshold is rejected in 1 % of runs
+Z_99 = 2.326348  # one-sided: an estimator at a threshold is rejected in 1% of runs
 TINY = 1e-9  # rounding
 
 Record = dict[str, Any]
@@ -92,12 +92,12 @@ class Summary:
         if n < max(NUMBERS * self.worlds, 2):
             return [f"{self.worlds - n} of {self.worlds} estimates were refused"]
         if binom.cdf(self.covered, n, COVERAGE) < 0.01:
-            found.append(f"{self.covered} of {n} intervals contain the value; wanted are {COVERAGE:.0%}")
+            found.append(f"{self.covered} of {n} intervals contain the value; the target is {COVERAGE:.0%}")
         if abs(self.bias) - Z_99 * self.bias_error > BIAS * self.std_error:
             errors = f"standard error {self.std_error:.4g}"
             found.append(f"the bias is {self.bias:.4g} ± {self.bias_error:.2g}, above half of the {errors}")
         if binom.sf(self.false_claims - 1, n, FALSE_CLAIMS) < 0.01:
-            found.append(f"{self.false_claims} of {n} claims of a gain are false; allowed are {FALSE_CLAIMS:.0%}")
+            found.append(f"{self.false_claims} of {n} claims of a gain are false; the limit is {FALSE_CLAIMS:.0%}")
         return found
 
 

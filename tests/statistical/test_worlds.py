@@ -157,7 +157,7 @@ def test_switching_pays_or_cannot_as_listed():
     for names, sign in ((PAYS, 1), (CANNOT_PAY, -1)):
         for name in names:
             gains = []
-            for seed in (21, 22, 23):
+            for seed in (21, 22):
                 world = make_world(name, seed)
                 model, single = learned(world)
                 truth = true_values(world, model.deployer(), single, 8)
