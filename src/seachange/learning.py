@@ -11,6 +11,7 @@ from seachange.engine import stage
 from seachange.errors import (
     Fix,
     LogError,
+    NoChangeWarning,
     ParameterError,
     SeachangeError,
     SeachangeWarning,
@@ -180,8 +181,9 @@ def relearn(log: BanditLog, model: SwitchingModel, cut: int) -> SwitchingModel:
     if isinstance(oracle, HMMOracle):  # the same numbering of states
         fresh.set_params(n_states=model.n_states, align_to=oracle, **_usual_effort(oracle))
     with warnings.catch_warnings():
-        # Only the numbers of the states are taken over.
-        warnings.simplefilter("ignore", UnmatchedStatesWarning)
+        # The model itself has given warnings of no change, and only the numbers of its states are taken over.
+        for category in (NoChangeWarning, UnmatchedStatesWarning):
+            warnings.simplefilter("ignore", category)
         labels = fresh.fit(training).predict(training)
     return _model_of(training, fresh, labels, model.learner, model.choice if len(training) >= FEWEST_ROUNDS else None)
 
