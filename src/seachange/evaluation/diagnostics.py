@@ -115,7 +115,12 @@ class Diagnostics:
 
 
 def diagnose(
-    log: BanditLog, policy: PolicyLike, labels: StateLabels | None = None, clip: float = np.inf, *, soft: bool | None = None
+    log: BanditLog,
+    policy: PolicyLike,
+    labels: StateLabels | None = None,
+    clip: float = np.inf,
+    *,
+    soft: bool | None = None,
 ) -> Diagnostics:
     """Measure how well ``log`` supports an estimate of ``policy``'s value."""
     require_rounds(log, "diagnosing a policy")
