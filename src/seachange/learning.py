@@ -96,12 +96,13 @@ def learn(
     if model.n_states == 1 or getattr(oracle, "n_states", None) != "auto":
         return model
     trial = try_out(log, model)
-    if trial is None or trial.gain[0] > 0:
+    if trial is None or trial.expected_gain > 0:
         return replace(model, trial=trial)
     rounds, switching, single = f"the last {trial.n_evaluated:,} rounds", trial.switching[0], trial.single[0]
     warn(
         f"switching among {model.n_states} states does not pay. Learned without {rounds}, it would earn "
-        f"{switching:.4g} per round on them; the best single policy would earn {single:.4g}. The model is that policy.",
+        f"{switching:.4g} per round on them, and the best single policy {single:.4g}. Together with simulated "
+        f"deployments, the expected gain is {trial.expected_gain:+.2g}. The model is the single policy.",
         Fix(f"Pass n_states={model.n_states} to switch anyway.", f"Pass --states {model.n_states} to switch anyway."),
     )
     alone = SingleState().fit(log)
@@ -166,7 +167,7 @@ def try_out(log: BanditLog, model: SwitchingModel) -> Trial | None:
     values = [(each.value, each.low, each.high) for each in (found, found.single, found.logging, found.gain)]
     if not np.isfinite(values).all():
         return None
-    return Trial(model.n_states, cut, len(log) - cut, found.confidence, *values)
+    return Trial(model.n_states, cut, len(log) - cut, found.confidence, *values, found.expected_gain)
 
 
 def relearn(log: BanditLog, model: SwitchingModel, cut: int) -> SwitchingModel:

@@ -134,6 +134,7 @@ class Trial:
     single: Interval
     logging: Interval
     gain: Interval  # of switching over the single policy
+    expected_gain: float  # the same, combined with the gain of simulated deployments
 
 
 def seconds_of(times: npt.NDArray[Any]) -> Floats:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 FEWEST_BLOCKS = 30  # blocks of time behind an interval, at least
 CHUNK_ROUNDS = 1 << 14
 DRAWS = 64  # simulated worlds
+SIMULATION_BIAS = 0.5  # share of a simulated gain that the fitted model may get wrong
 
 
 @dataclass(frozen=True)
@@ -53,10 +54,24 @@ class DeploymentEstimate(ValueEstimate):
 
     simulated: float  # the part of ``value`` that was simulated; the rest was estimated from the log
     simulated_error: float  # its standard deviation over simulated worlds
+    simulated_gain: float  # the gain over the single policy in the simulated worlds; should resemble ``gain``
+    simulated_gain_error: float
     single: ValueEstimate  # the best single policy, learned from the same rounds as the states
     logging: ValueEstimate  # the logging policy
     gain: Difference  # over the best single policy
     over_logging: Difference  # over the logging policy
+
+    @property
+    def expected_gain(self) -> float:
+        """The gain over the single policy, by the log and by simulation, each weighted by its precision.
+
+        The log is unbiased but noisy; simulation is precise, but allowed to be off by ``SIMULATION_BIAS`` of its gain.
+        """
+        noise = self.gain.std_error**2
+        bias = self.simulated_gain_error**2 + (SIMULATION_BIAS * self.simulated_gain) ** 2
+        if not np.isfinite(noise) or noise + bias == 0:
+            return self.simulated_gain
+        return (bias * self.gain.value + noise * self.simulated_gain) / (noise + bias)
 
 
 def evaluate_deployment(
@@ -113,19 +128,21 @@ def value_of_deployment(
     warn_of_estimates(log, "evaluating a deployment")
     deployer = model.deployer(kind, exploration=exploration)
     log, _, starts = in_chains(log)
-    world, labels, blocks, differences = model.world, None, Clusters(log), np.zeros(1)
+    world, labels, blocks, simulated = model.world, None, Clusters(log), np.zeros((1, 2))
     if world is not None and len(deployer.policies) > 1:
         labels, chain = model.label_ahead(log), Chain(log)
         found = expectation(world, chain)
-        differences = _differences(log, _updated(world, found), chain, deployer, world, draws, seed)
+        simulated = _simulated(log, _updated(world, found), chain, deployer, model, draws, seed)
         stay = len(log) / (float(found.transitions.sum() - np.trace(found.transitions)) + len(chain.firsts))
         blocks = _blocks(log, starts, stay)
     request = IntervalRequest("bootstrap", confidence, blocks, (0.0, 1.0), seed)
     rewards = log.arrays.rewards
     values, weights = _terms(log, deployer, labels, force)
     singles, single_weights = _terms(log, model.deployer("single"), labels, force)
-    difference = float(differences.mean())
-    error = float(differences.std(ddof=1) * np.sqrt(1 + 1 / draws)) if len(differences) > 1 else 0.0
+    difference, simulated_gain = simulated.mean(axis=0).tolist()
+    error, gain_error = (
+        np.std(simulated, axis=0) * np.sqrt((len(simulated) + 1) / max(len(simulated) - 1, 1))
+    ).tolist()
 
     def estimate(name: str, terms: Floats, weights: Floats) -> ValueEstimate:
         return request.estimate(name, Parts(terms), weights)
@@ -138,6 +155,8 @@ def value_of_deployment(
         **vars(value),
         simulated=difference,
         simulated_error=error,
+        simulated_gain=simulated_gain,
+        simulated_gain_error=gain_error,
         single=estimate("dr", singles, single_weights),
         logging=estimate("mean", rewards, np.ones(len(log))),
         gain=gain(values - singles),
@@ -221,64 +240,65 @@ def _roots(precisions: Floats) -> Floats:
     return np.asarray(vectors / (scales[..., :, None] * np.sqrt(np.maximum(values, 1e-12))[..., None, :]))
 
 
-def _differences(
+def _simulated(
     log: BanditLog,
     world: SwitchingRegression,
     chain: Chain,
     deployer: BeliefDeployer,
-    belief: SwitchingRegression,
+    model: "SwitchingModel",
     draws: int,
     seed: int,
 ) -> Floats:
-    """(draws,) V_b(deployment) - V_b(π^Q), with Q by the model ``belief``."""
-    generator, filtered = np.random.default_rng([seed, 7]), world.filter(log)
-    roots = _roots(world.reward_precisions)
+    """(draws, 2) V_b(deployment) - V_b(π^Q), with Q by the world of ``model``, and V_b(deployment) - V_b(single)."""
+    generator, filtered, roots = np.random.default_rng([seed, 7]), world.filter(log), _roots(world.reward_precisions)
     noise = np.ones(world.n_states) if world.rewards == "bernoulli" else np.sqrt(world.noise_variances)
-    found, path = np.empty(draws), np.empty(len(log), dtype=np.int64)
+    found, path = np.empty((draws, 2)), np.empty(len(log), dtype=np.int64)
     with stage("Simulating the deployment", draws) as progress:
         for draw in range(draws):
             sample_path(filtered, chain.next_starts, world.transition_matrix, generator.random(len(log)), path)
             deviations = np.einsum("z,zbij,zbj->zbi", noise, roots, generator.standard_normal(world.reward_coefs.shape))
             drawn = replace(world, reward_coefs=world.reward_coefs + deviations)
-            found[draw] = _difference_in(drawn, log, chain, path, deployer, belief, generator)
+            found[draw] = _differences_in(drawn, log, chain, path, deployer, model, generator)
             progress.advance()
     return found
 
 
-def _difference_in(
+def _differences_in(
     world: SwitchingRegression,
     log: BanditLog,
     chain: Chain,
     path: Ints,
     deployer: BeliefDeployer,
-    belief: SwitchingRegression,
+    model: "SwitchingModel",
     generator: np.random.Generator,
-) -> float:
-    """V(deployment) - V(π^Q) in ``world``, whose states are ``path``; both see the same noise of rewards."""
+) -> tuple[float, float]:
+    """V(deployment) - V(π^Q) and - V(single) in ``world``, whose states are ``path``; all see the same noise."""
     clicks, rewards = world.rewards == "bernoulli", np.empty(len(log))
     noise = generator.random(len(log)) if clicks else generator.standard_normal(len(log))
-    uniforms, state, earned = generator.random(len(log)), deployer.init(), 0.0
-    parts = []
+    uniforms, state, parts = generator.random(len(log)), deployer.init(), []
+    earned = alone = mixed = 0.0
     for rounds in log.chunk_slices(CHUNK_ROUNDS):
-        part, here = log[rounds], path[rounds]
+        part, here, each = log[rounds], path[rounds], noise[rounds, None]
         means = _mean_rewards(world, part, here)
-        each = noise[rounds, None]
-        sampled = (
-            (each < means).astype(np.float64) if clicks else means + np.sqrt(world.noise_variances[here, None]) * each
-        )
+        if clicks:
+            sampled = (each < means).astype(np.float64)
+        else:
+            sampled = means + np.sqrt(world.noise_variances[here, None]) * each
         rewards[rounds] = sampled[np.arange(len(part)), part.arrays.actions]
         starts = chain.starts[rounds]
         state, trace = deployer.run(state, part.contexts, means, sampled, uniforms[rounds], part.action_mask, starts)
         earned += float(trace.expected_rewards.sum())
+        alone += float(np.sum(model.single.predict_proba(part.contexts, part.action_mask) * means))
         parts.append((rounds, means))
-    beliefs = belief.forecast(log.with_rewards(rewards))
+    assert model.world is not None, "a single policy is not simulated"
+    beliefs = model.world.forecast(log.with_rewards(rewards))
     for rounds, means in parts:
         part = log[rounds]
         advice = deployer.policies.advice(part.contexts, part.action_mask)
-        mixed = np.einsum("tz,tza,ta->", beliefs[rounds], advice, means, optimize=True)
-        earned -= (1 - deployer.exploration) * float(mixed)
-        earned -= deployer.exploration * float(np.sum(_uniform(part) * means))
-    return earned / len(log)
+        share = np.einsum("tz,tza,ta->", beliefs[rounds], advice, means, optimize=True)
+        mixed += (1 - deployer.exploration) * float(share)
+        mixed += deployer.exploration * float(np.sum(_uniform(part) * means))
+    return (earned - mixed) / len(log), (earned - alone) / len(log)
 
 
 def _mean_rewards(world: SwitchingRegression, log: BanditLog, path: Ints) -> Floats:
