@@ -37,6 +37,7 @@ from seachange.states.switching_regression import SwitchingRegression, hmm_of
 
 # A model is tried out by learning a similar one from this share of the log and evaluating it on the rest.
 TRAINING_SHARE = 0.6
+LEAST_GAIN = 1e-4  # of switching over a single policy, in standard deviations of the rewards
 FEWEST_ROUNDS = 30  # in shorter logs, held-out values are noise, so "auto" does not compare objectives by them
 
 
@@ -96,7 +97,7 @@ def learn(
     if model.n_states == 1 or getattr(oracle, "n_states", None) != "auto":
         return model
     trial = try_out(log, model)
-    if trial is None or trial.expected_gain > 0:
+    if trial is None or trial.expected_gain > LEAST_GAIN * float(rewards.std()):
         return replace(model, trial=trial)
     rounds, switching, single = f"the last {trial.n_evaluated:,} rounds", trial.switching[0], trial.single[0]
     warn(
@@ -164,10 +165,12 @@ def try_out(log: BanditLog, model: SwitchingModel) -> Trial | None:
             found = value_of_deployment(log[cut:], relearn(log, model, cut))
     except SeachangeError:
         return None
-    values = [(each.value, each.low, each.high) for each in (found, found.single, found.logging, found.gain)]
-    if not np.isfinite(values).all():
+    parts = (found, found.single, found.logging, found.gain)
+    switching, single, logging, gain = ((each.value, each.low, each.high) for each in parts)
+    if not np.isfinite((switching, single, logging, gain)).all():
         return None
-    return Trial(model.n_states, cut, len(log) - cut, found.confidence, *values, found.expected_gain)
+    sizes = model.n_states, cut, len(log) - cut, found.confidence
+    return Trial(*sizes, switching, single, logging, gain, found.expected_gain)
 
 
 def relearn(log: BanditLog, model: SwitchingModel, cut: int) -> SwitchingModel:
