@@ -211,6 +211,8 @@ def draw_adaptive() -> Figure:
             accepted.append(t)
             uniform = min(decision.probs[: later.actions[t]].sum() + decision.probs[later.actions[t]] / 2, 1 - 1e-12)
             state = deployer.update(state, deployer.act(state, later.contexts[t], uniform), later.rewards[t])
+        else:
+            state = deployer.update(state, decision, None)
     figure, axes = canvas(2, 1, 3.2, height_ratios=[1, 2.2])
     above, below = axes[:, 0]
     above.vlines(accepted, 0, 1, color=GRAY, lw=0.5)

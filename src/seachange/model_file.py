@@ -280,6 +280,8 @@ def _restored(archive: _Archive) -> tuple[dict[str, Any], Manifest]:
     oracle = restore(ORACLES, manifest.oracle, "oracle")
     learner = restore(LEARNERS, manifest.learner, "learner")
     world = hmm_of(oracle) if len(policies) > 1 else None
+    own = len(policies) > 1 and world is None
+    _require(own == (manifest.world is not None), "only a model of several states without an HMM has its own world.")
     if manifest.world is not None:
         saved = part(manifest.oracle, "world")
         world = SwitchingRegression.restore(saved, joint, len(policies), manifest.world)
@@ -307,6 +309,8 @@ def _labels(manifest: Manifest, part: SavedPart) -> StateLabels:
 def _require_consistent(manifest: Manifest) -> None:
     """Check what the types of the manifest leave open."""
     log, choice, stay, features = manifest.provenance, manifest.choice, manifest.expected_stay, manifest.features
+    trial = manifest.trial
+    tried = () if trial is None else (trial.switching, trial.single, trial.logging, trial.gain)
     joint, (low, high) = log.joint, log.reward_range
     try:
         dated = log.seconds is None or bool(np.isfinite(log.seconds).all())
@@ -325,8 +329,12 @@ def _require_consistent(manifest: Manifest) -> None:
         f"a model must have 1 to {MOST_STATES:,} states": 1 <= len(manifest.policies) <= MOST_STATES,
         "n_chains must be from 1 to the number of rounds": 1 <= manifest.n_chains <= log.n_rounds,
         "expected_stay must be from 1 to the number of rounds": stay is None or 1 <= stay <= log.n_rounds,
-        "only a model of several states without an HMM has a world of its own": manifest.world is None
-        or (len(manifest.policies) > 1 and manifest.oracle.kind != "hmm"),
+        "the trial must be of the rounds of the log": trial is None
+        or 0 < trial.n_learned < trial.n_learned + trial.n_evaluated == log.n_rounds,
+        "the trial must be of several states, and the model have as many or one": trial is None
+        or (trial.n_states > 1 and len(manifest.policies) in (1, trial.n_states)),
+        "the trial must have intervals that contain their values": trial is None
+        or (0 < trial.confidence < 1 and all(-LARGEST <= a <= each <= b <= LARGEST for each, a, b in tried)),
         "the chosen objective must be one of the candidates": choice is None
         or choice.chosen in [each.name for each in choice.candidates],
     }.items():

@@ -155,6 +155,14 @@ class SavedPart:
         self._require((np.abs(sums - 1) <= SUM_TOLERANCE).all(), name, "probabilities that sum to 1")
         return array
 
+    def precisions(self, name: str, shape: Shape) -> npt.NDArray[np.float64]:
+        """An array of matrices P, in the last two axes, with |P_ij| ≤ √(P_ii P_jj)."""
+        array = self.floats(name, shape)
+        scales = np.sqrt(np.maximum(np.einsum("...ii->...i", array), 0.0)) * (1 + SUM_TOLERANCE)
+        fits = np.abs(array) <= scales[..., :, None] * scales[..., None, :]
+        self._require(bool(fits.all()), name, "precisions")
+        return array
+
     def indices(self, name: str, n: int | None, low: int, end: int, *, rising: bool = False) -> npt.NDArray[np.int64]:
         """(n,) whole numbers from ``low`` on and below ``end``, strictly increasing if ``rising``."""
         array = self._array(name, (n,), ("<i8",))

@@ -25,7 +25,7 @@ MAPPING = {word: NAMES[word] for word in ("action", "reward", "propensity", "tim
 QUICK = ("--columns", COLUMNS, "--states", "2")
 
 
-def table_of_two_worlds(seed):
+def table_of_two_worlds(seed, start=0):
     """A table of two worlds in turn, which differ in which item is best and in what all of them earn."""
     rng = np.random.default_rng(seed)
     means = np.array([[0.1, 0.2, 0.3], [0.9, 0.7, 0.5]])[np.repeat([0, 1, 0, 1], N // 4)]
@@ -35,7 +35,7 @@ def table_of_two_worlds(seed):
             NAMES["action"]: [ITEMS[action] for action in actions],
             NAMES["reward"]: means[np.arange(N), actions] + rng.normal(0, 0.1, N),
             NAMES["propensity"]: np.full(N, 1 / 3),
-            NAMES["time"]: np.arange(N),
+            NAMES["time"]: start + np.arange(N),
             NAMES["context"]: rng.normal(size=N),
         }
     )

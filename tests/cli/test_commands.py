@@ -26,7 +26,7 @@ from cli.shop import (
     table_of_two_worlds,
 )
 from seachange.errors import LogError, ModelFileError, SeachangeWarning
-from seachange.evaluation import evaluate
+from seachange.learning import try_out
 
 
 def test_help_lists_the_commands():
@@ -106,15 +106,20 @@ def test_contexts_can_be_chosen(folder, tmp_path):
 def test_learn_in_json_is_one_document_with_the_prose_beside_it(folder, tmp_path):
     result, stderr = succeed_in_json("learn", folder / "early.csv", "-o", tmp_path / "m.seachange", *QUICK)
     model = sc.load(tmp_path / "m.seachange")
+    trial = try_out(early_log(folder), model)
     assert result == {
         "model": str(tmp_path / "m.seachange"),
         "n_states": 2,
         "changes": len(model.labels.change_points),
         "clock": None,  # its times are no dates
         "choice": msgspec.json.decode(msgspec.json.encode(model.choice)),
+        "trial": msgspec.json.decode(msgspec.json.encode(trial)),
     }
     assert "2 states" in stderr
-    assert "on held-out time (doubly robust" in " ".join(stderr.split())
+    assert "held-out blocks of time (doubly robust" in " ".join(stderr.split())
+    gain = f"a gain of {trial.gain[0]:+.4f} ({trial.gain[1]:+.4f} to {trial.gain[2]:+.4f})"
+    assert f"Learned from the first 480 rounds, switching among 2 states would earn {trial.switching[0]:.4f}" in stderr
+    assert gain in stderr
 
 
 def test_states_that_follow_the_hour_are_reported_wherever_states_are(tmp_path):
@@ -157,21 +162,32 @@ def test_states_are_found_anew_without_a_model(folder):
 
 
 def test_a_log_in_another_order_of_first_actions_is_read_with_the_actions_of_the_model(folder, tmp_path):
-    table_of_two_worlds(1).filter(polars.col(NAMES["action"]) != "boots").write_csv(tmp_path / "no-boots.csv")
-    # The rounds that are left are no fair sample of what the log's propensities say, and that is noticed.
-    arguments = ("evaluate", tmp_path / "no-boots.csv", folder / "shop.seachange", "--columns", COLUMNS)
-    with pytest.warns(SeachangeWarning, match=r"state \d: No estimate. .*weights average .*, not 1"):
-        result, _ = succeed_in_json(*arguments)
+    # Without coats, lamps are the second item of the log; they are the third of the model.
+    table = table_of_two_worlds(1, start=N).filter(polars.col(NAMES["action"]) != "coats")
+    table.with_columns(polars.lit(0.5).alias(NAMES["propensity"])).write_csv(tmp_path / "no-coats.csv")
+    arguments = ("evaluate", tmp_path / "no-coats.csv", folder / "shop.seachange", "--columns", COLUMNS)
+    result, _ = succeed_in_json(*arguments)
     model = sc.load(folder / "shop.seachange")
-    log = sc.read_log(tmp_path / "no-boots.csv", features=model.features)
-    expected = evaluate(log, model.policies, ("dr",), labels=model.label_ahead(log))[0]
+    log = sc.read_log(tmp_path / "no-coats.csv", features=model.features)
+    expected = sc.evaluate_deployment(log, model)
     found = next(row for row in result["estimates"] if row["policy"] == "switching policy")
     assert found["value"] == pytest.approx(expected.value, rel=1e-12)
 
 
+def test_a_state_whose_propensities_are_wrong_has_no_value_and_that_is_noted(folder, tmp_path):
+    """Too small in one state and too large in the other, they look right on the whole log."""
+    propensities = np.repeat([0.2, 1.0, 0.2, 1.0], N // 4)
+    table = table_of_two_worlds(1, start=N).with_columns(polars.Series(NAMES["propensity"], propensities))
+    table.write_csv(tmp_path / "wrong.csv")
+    arguments = ("evaluate", tmp_path / "wrong.csv", folder / "shop.seachange", "--columns", COLUMNS)
+    with pytest.warns(SeachangeWarning, match=r"state \d: No estimate. .*weights average .*, not 1"):
+        result, _ = succeed_in_json(*arguments)
+    assert not [row for row in result["estimates"] if row["policy"].startswith("in state")]
+
+
 def test_an_action_that_the_model_does_not_know_is_named_and_can_be_dropped(folder, tmp_path):
     column = polars.col(NAMES["action"])
-    table = table_of_two_worlds(1).with_columns(column.replace("coats", "rugs"))
+    table = table_of_two_worlds(1, start=N).with_columns(column.replace("coats", "rugs"))
     table.write_csv(tmp_path / "rugs.csv")
     arguments = ("evaluate", tmp_path / "rugs.csv", folder / "shop.seachange", "--columns", COLUMNS)
     message = fail(LogError, *arguments)

@@ -11,6 +11,8 @@ from cli.shop import (
     COLUMNS,
     NAMES,
     QUICK,
+    N,
+    early_log,
     fail,
     in_a_shell,
     late_log,
@@ -19,8 +21,9 @@ from cli.shop import (
     succeed_in_json,
     table_of_two_worlds,
 )
-from seachange.errors import ParameterError, SeachangeWarning
+from seachange.errors import ParameterError
 from seachange.evaluation import evaluate
+from seachange.learning import relearn
 
 
 def test_evaluate_gives_the_estimates_of_the_library(folder):
@@ -29,14 +32,19 @@ def test_evaluate_gives_the_estimates_of_the_library(folder):
     model, log = sc.load(folder / "shop.seachange"), late_log(folder)
     names = ("dr", "ips", "sndr")
     expected = evaluate(log, model.policies, names, clip=20, confidence=0.9, labels=model.label_ahead(log))
-    found = [row for row in result["estimates"] if row["policy"] == "switching policy"]
+    found = [row for row in result["estimates"] if row["policy"] == "by log rewards"]
     assert [row["estimator"] for row in found] == [estimate.estimator for estimate in expected]
     for row, estimate in zip(found, expected, strict=True):
         for name in ("value", "std_error", "low", "high", "effective_samples", "max_weight"):
             assert row[name] == pytest.approx(getattr(estimate, name), rel=1e-12)
-    logging = result["estimates"][0]
-    assert logging["policy"] == "logging policy"
-    assert logging["value"] == pytest.approx(log.rewards.mean())
+    deployment = sc.evaluate_deployment(log, model, confidence=0.9)
+    shown = {"logging policy": deployment.logging, "best single": deployment.single, "switching policy": deployment}
+    assert [row["policy"] for row in result["estimates"][:3]] == list(shown)
+    for row, estimate in zip(result["estimates"], shown.values(), strict=False):
+        for name in ("value", "std_error", "low", "high"):
+            assert row[name] == pytest.approx(getattr(estimate, name), rel=1e-12)
+            assert result["deployment"]["gain"][name] == pytest.approx(getattr(deployment.gain, name), rel=1e-12)
+    assert shown["logging policy"].value == pytest.approx(log.rewards.mean())
     assert {"in state 0", "in state 1"} <= {row["policy"] for row in result["estimates"]}
     assert "switching policy" in stderr
     assert "Note" not in stderr
@@ -54,12 +62,13 @@ def test_no_cell_of_the_estimates_wraps_at_80_columns(folder, monkeypatch):
     arguments = ("--columns", COLUMNS, "--estimators", "switch-dr,dr-os,dr", "--interval", "bootstrap")
     stdout, _ = succeed("evaluate", folder / "late.csv", folder / "shop.seachange", *arguments)
     table = stdout.split("\n\n")[1].splitlines()
-    assert len(table) == 2 + 1 + 3 + 2 + 1  # title and headings; logging, three estimators, two states; note
+    # title and headings; logging, single and switching; three estimators, two states; note
+    assert len(table) == 2 + 3 + 3 + 2 + 1
     assert all(len(line) <= 80 for line in table)
     assert table[-1] == "samples: effective sample size; bootstrap intervals."
 
 
-def test_evaluate_online_judges_the_deployment_and_says_that_time_is_thinned(folder):
+def test_evaluate_online_judges_the_deployment_and_says_that_rewards_were_missed(folder):
     arguments = ("evaluate", folder / "late.csv", folder / "shop.seachange", "--columns", COLUMNS, "--online")
     result, stderr = succeed_in_json(*arguments, "--seed", "3", "--confidence", "0.9")
     model, log = sc.load(folder / "shop.seachange"), late_log(folder)
@@ -71,7 +80,7 @@ def test_evaluate_online_judges_the_deployment_and_says_that_time_is_thinned(fol
         assert 0 < found["n_accepted"] < len(log)
         assert found["notes"] == list(expected.notes)
         assert f"{method}: {expected.notes[0][:30]}" in stderr
-    assert "seemed to change" in stderr
+    assert "saw the rewards of only" in stderr
     assert "the deployment, replayed on the log" in stderr
 
 
@@ -126,7 +135,10 @@ def test_evaluate_begins_with_the_answer_and_ends_with_what_it_stands_on(folder)
     stdout, _ = succeed("evaluate", folder / "late.csv", folder / "shop.seachange", "--columns", COLUMNS)
     lines = stdout.strip().splitlines()
     assert lines[0].startswith("The switching policy would earn 0.")
-    assert "estimator dr); the logging policy earned 0." in lines[0]
+    assert "The best single policy would earn 0." in lines[0]
+    assert "; the logging policy earned 0." in lines[0]
+    assert "is estimated from the log and " in lines[0]
+    assert "is simulated" in lines[0]
     assert lines[-3].startswith("Support: effective sample size ")
     assert "of 800 rounds" in lines[-3]
     assert lines[-1].startswith("Next: seachange report ")
@@ -139,14 +151,14 @@ def test_evaluate_with_bounds_needs_the_range_of_rewards_that_are_not_clicks(fol
         _, stderr = succeed(*arguments, "--interval", interval, "--reward-range", "-1,2")
         assert f"snips and dm have no {interval} intervals, so they are left out." in stderr
         result, _ = succeed_in_json(*arguments, "--interval", interval, "--reward-range", "-1,2")
-        found = next(row for row in result["estimates"] if row["policy"] == "switching policy")
+        found = next(row for row in result["estimates"] if row["policy"] == "by log rewards")
         assert (found["estimator"], found["interval"]) == ("dr", interval)
         assert found["low"] < found["value"] < found["high"]
     assert "LOW,HIGH" in misuse(*arguments, "--reward-range", "much")
 
 
 def test_evaluate_refuses_what_the_log_cannot_support_with_exit_code_2(folder, tmp_path):
-    table_of_two_worlds(1).head(20).write_csv(tmp_path / "short.csv")
+    table_of_two_worlds(1, start=N).head(20).write_csv(tmp_path / "short.csv")
     done = in_a_shell("evaluate", tmp_path / "short.csv", folder / "shop.seachange", "--columns", COLUMNS)
     assert done.returncode == 2
     assert "of 20 rounds; at least 30" in done.stderr
@@ -167,23 +179,40 @@ def test_a_later_log_that_shares_time_with_the_one_that_was_learned_from_is_note
     assert succeed(*arguments)[1] == ""
 
 
-def test_evaluate_says_that_states_were_known_beforehand_only_where_they_were(folder, tmp_path):
-    claim = "states inferred from earlier rewards"
-    arguments = (folder / "late.csv", folder / "shop.seachange", "--columns", COLUMNS)
-    assert claim in succeed("evaluate", *arguments)[0]
-    succeed("learn", folder / "early.csv", "-o", tmp_path / "m", *QUICK, "--oracle", "change-point")
-    with pytest.warns(SeachangeWarning, match="uses the rewards to find states"):
-        told, _ = succeed("evaluate", folder / "late.csv", tmp_path / "m", "--columns", COLUMNS)
-    assert claim not in told
-    # What the deployment would earn is the answer; being told the states, it would earn more.
-    assert "estimator dr-ns)" in told.splitlines()[0]
-    assert "latent dr" in told
+@pytest.mark.parametrize("oracle", ["hmm", "change-point"])
+def test_the_answer_is_that_of_the_deployment_whatever_found_the_states(folder, tmp_path, oracle):
+    succeed("learn", folder / "early.csv", "-o", tmp_path / "m", *QUICK, "--oracle", oracle)
+    told, stderr = succeed("evaluate", folder / "late.csv", tmp_path / "m", "--columns", COLUMNS)
+    assert stderr == ""
+    assert "states inferred from earlier rewards" in told
+    assert "latent" not in told
+    expected = sc.evaluate_deployment(late_log(folder), sc.load(tmp_path / "m"))
+    answer = f"would earn {expected.value:.4f} per round (95% interval {expected.low:.4f} to {expected.high:.4f})"
+    assert answer in told.splitlines()[0]
+    gain = (
+        f"the gain from switching is {expected.gain.value:+.4f} ({expected.gain.low:+.4f} to {expected.gain.high:+.4f})"
+    )
+    assert gain in told.splitlines()[0]
 
 
-def test_evaluating_on_the_log_that_was_learned_from_is_noted(folder):
+def test_a_single_policy_has_no_simulated_part(folder, tmp_path):
+    succeed("learn", folder / "early.csv", "-o", tmp_path / "m", *QUICK, "--oracle", "none")
+    result, stderr = succeed_in_json("evaluate", folder / "late.csv", tmp_path / "m", "--columns", COLUMNS)
+    assert "simulated" not in stderr
+    assert (result["deployment"]["simulated"], result["deployment"]["simulated_error"]) == (0, 0)
+    assert "best single" not in {row["policy"] for row in result["estimates"]}
+
+
+def test_the_log_that_was_learned_from_is_evaluated_on_held_out_rounds(folder):
     result, stderr = succeed_in_json("evaluate", folder / "early.csv", folder / "shop.seachange", "--columns", COLUMNS)
     assert "Note: the model was learned from this log" in stderr
-    assert result["estimates"]
+    assert "for the last 320 rounds, with policies learned the same way from the first 480." in stderr
+    assert result["diagnostics"]["n_rounds"] == 320
+    # The same by hand: learn alike from the first part, judge on the rest.
+    log, model = early_log(folder), sc.load(folder / "shop.seachange")
+    alike = relearn(log, model, 480)
+    expected = sc.evaluate_deployment(log[480:], alike)
+    assert result["deployment"]["value"] == pytest.approx(expected.value, rel=1e-9)
 
 
 @pytest.mark.parametrize("option", [("--confidence", "2"), ("--clip", "0")])

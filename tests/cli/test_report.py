@@ -24,10 +24,12 @@ def test_report_writes_a_page_and_says_the_answer(folder):
 def test_report_in_json_has_the_figures_of_evaluate(folder):
     files = (folder / "late.csv", folder / "shop.seachange")
     report, stderr = succeed_in_json("report", *files, "-o", folder / "json.html", "--columns", COLUMNS, "--seed", "3")
-    evaluation, _ = succeed_in_json("evaluate", *files, "--columns", COLUMNS)
-    values = {row["policy"]: row["value"] for row in evaluation["estimates"] if row["estimator"] in ("dr", "mean")}
+    evaluation, _ = succeed_in_json("evaluate", *files, "--columns", COLUMNS, "--seed", "3")
+    values = {row["policy"]: row["value"] for row in evaluation["estimates"]}
     assert report["comparison"]["switching"]["estimate"]["value"] == values["switching policy"]
+    assert report["comparison"]["single"]["estimate"]["value"] == values["best single"]
     assert report["comparison"]["logging"]["estimate"]["value"] == values["logging policy"]
+    assert report["comparison"]["over_single"] == evaluation["deployment"]["gain"]
     assert "would earn" in stderr
     assert "--seed 3" in report["origin"]["commands"][0]
 

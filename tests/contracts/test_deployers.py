@@ -510,8 +510,8 @@ def test_a_model_makes_the_deployer_that_is_asked_for():
         sc.SinglePolicy, sc.SinglePolicy, sc.Exp4S,
     ]  # fmt: skip
     assert {many.deployer(kind, memory=7).memory for kind in ("auto", "posterior", "exp4s")} == {7}
-    with pytest.raises(ParameterError, match='oracle="none"'):
-        many.deployer("single")
+    assert many.deployer("single").policy is many.single
+    assert one.single is one.policies[0]
     with pytest.raises(ParameterError, match="an HMM found"):
         one.deployer("posterior")
     with pytest.raises(ParameterError, match="Did you mean 'posterior'"):

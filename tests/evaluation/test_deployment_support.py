@@ -89,7 +89,8 @@ def test_what_lies_beyond_the_log_is_that_of_the_beliefs(deployers, make_log, lo
         for t in range(n):
             decision = deployer.act(state, None, 0.5)
             assert walk.beyond[t] == pytest.approx(decision.probs @ beyond[t], abs=1e-15)
+            action, reward = log.actions[t], None
             if walk.accepted[t]:
-                action = log.actions[t]
                 middle = decision.probs[:action].sum() + decision.probs[action] / 2
-                state = deployer.update(state, deployer.act(state, None, middle), log.rewards[t])
+                decision, reward = deployer.act(state, None, middle), log.rewards[t]
+            state = deployer.update(state, decision, reward)

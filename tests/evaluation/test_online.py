@@ -32,7 +32,8 @@ def test_the_kernels_are_acting_and_updating_to_the_bit(deployers, make_log, nam
             state = deployer.init()
         context = None if kind == "none" else log.contexts[t]
         action, p = log.actions[t], log.propensities[t]
-        probs = deployer.act(state, context, 0.5, log.action_mask[t]).probs
+        decision, reward = deployer.act(state, context, 0.5, log.action_mask[t]), None
+        probs = decision.probs
         assert (walk.chosen[t], walk.rates[t]) == (probs[action], rate)
         seen.append(p / probs[action] if probs[action] > 0 else np.inf)
         accepted = uniforms[t] * p < rate * probs[action]
@@ -40,7 +41,8 @@ def test_the_kernels_are_acting_and_updating_to_the_bit(deployers, make_log, nam
         if accepted:
             decision = deployer.act(state, context, probs[:action].sum() + probs[action] / 2, log.action_mask[t])
             assert decision.action == action
-            state = deployer.update(state, decision, log.rewards[t])
+            reward = log.rewards[t]
+        state = deployer.update(state, decision, reward)
         if adaptive:
             rate = min(1.0, np.sort(seen)[max(1, int(np.ceil(0.02 * len(seen)))) - 1])
     assert 10 < walk.accepted.sum() < n
@@ -83,7 +85,8 @@ def enumerated(n_rounds, accept, logging, means, deployer):
         if t == n_rounds:
             totals[:] += probability * np.array(sums)
             return
-        probs = deployer.act(state, None, 0.5).probs
+        unseen = deployer.act(state, None, 0.5)
+        probs = unseen.probs
         for action, reward in product(range(len(logging)), (0.0, 1.0)):
             here = probability * logging[action] * (means[action] if reward else 1 - means[action])
             chance, taken, passed = accept(probs, action, reward)
@@ -91,37 +94,35 @@ def enumerated(n_rounds, accept, logging, means, deployer):
                 decision = deployer.act(state, None, probs[:action].sum() + probs[action] / 2)
                 walk(deployer.update(state, decision, reward), t + 1, here * chance, sums + taken)
             if here * (1 - chance) > 0:
-                walk(state, t + 1, here * (1 - chance), sums + passed)
+                walk(deployer.update(state, unseen, None), t + 1, here * (1 - chance), sums + passed)
 
     walk(deployer.init(), 0, 1.0, np.zeros(2))
     return totals
 
 
 @pytest.mark.small
-def test_accepted_rounds_are_those_of_the_deployment_by_enumeration():
-    """With c π / p ≤ 1, what replay and DR-ns sum up has the expectation of the deployment's own rewards."""
+def test_accepted_rounds_are_those_of_a_deployment_that_misses_rewards_by_enumeration():
+    """With c π / p ≤ 1, what replay and DR-ns sum up has the expectation of a deployment that sees a share c of its
+    rewards: in every round it acts, and with probability c it learns what it earned."""
     logging, means, rate = np.array([0.4, 0.6]), np.array([0.8, 0.3]), 0.4
     policies = sc.PolicySet((Fixed([0.9, 0.1]), Fixed([0.2, 0.8])))
     deployer = sc.Exp4S(policies, expected_stay=10, learning_rate=0.7)
     n, guess = 4, np.array([0.5, 0.6])
 
-    def values(state, t, horizon):
-        """[E r_t, E r_t+1, …] of a deployment."""
-        probs = deployer.act(state, None, 0.5).probs
-        found = np.zeros(horizon)
-        found[0] = probs @ means
+    def value(state, horizon):
+        """E Σ r_t of the deployment from here on."""
+        decision = deployer.act(state, None, 0.5)
+        probs = decision.probs
+        total = probs @ means
         if horizon > 1:
+            total += (1 - rate) * value(deployer.update(state, decision, None), horizon - 1)
             for action, reward in product(range(2), (0.0, 1.0)):
                 decision = deployer.act(state, None, probs[:action].sum() + probs[action] / 2)
                 chance = probs[action] * (means[action] if reward else 1 - means[action])
-                found[1:] += chance * values(deployer.update(state, decision, reward), t + 1, horizon - 1)
-        return found
+                total += rate * chance * value(deployer.update(state, decision, reward), horizon - 1)
+        return total
 
-    # The j-th accepted round is reached before round n with the chance of at least j acceptances in n.
-    from scipy.stats import binom
-
-    reached = 1 - binom.cdf(np.arange(n), n, rate)
-    expected = reached @ values(deployer.init(), 0, n)
+    expected = rate * value(deployer.init(), n)
 
     def by_replay(probs, action, reward):
         return rate * probs[action] / logging[action], np.array([1.0, reward]), np.zeros(2)
@@ -239,7 +240,7 @@ def test_thinning_is_reported_where_there_is_a_belief(deployers, make_log):
     log = make_log("none", 600)
     for method in ("replay", "dr-ns"):
         notes = sc.evaluate_online(log, deployers["posterior", "none"], method).notes
-        assert any("seemed to change" in note for note in notes)
+        assert any("saw the rewards of only" in note for note in notes)
         assert not sc.evaluate_online(log, sc.SinglePolicy(Fixed([0.2, 0.5, 0.3])), method).notes
     assert any("repeats=2" in n for n in sc.evaluate_online(log, deployers["single", "none"], repeats=1).notes)
 
@@ -247,20 +248,22 @@ def test_thinning_is_reported_where_there_is_a_belief(deployers, make_log):
 def listing(log, deployer, predicted_rewards, uniforms, quantile, c_max, every_round=False):
     """V / C by the listing of DR-ns (Dudík, Erhan, Langford, Li 2012), line by line; T is the length of the log.
 
-    Where ``every_round``, c follows each round, as ours does, and not accepted rounds only.
+    A rejected round passes without a reward; in the listing it does not pass at all. Where ``every_round``, c follows
+    each round, as ours does, and not accepted rounds only.
     """
     state, c, total, weight, ratios = deployer.init(), c_max, 0.0, 0.0, []
     for k in range(len(log)):
         action, reward, p = log.actions[k], log.rewards[k], log.propensities[k]
         context = None if log.joint.kind == "none" else log.contexts[k]
-        probs = deployer.act(state, context, 0.5).probs
+        decision = deployer.act(state, context, 0.5)
+        probs = decision.probs
         r_k = probs @ predicted_rewards[k] + probs[action] / p * (reward - predicted_rewards[k, action])
         total, weight = total + c * r_k, weight + c
         ratios.append(p / probs[action] if probs[action] > 0 else np.inf)
         accepted = uniforms[k] <= c * probs[action] / p
         if accepted:
             decision = deployer.act(state, context, probs[:action].sum() + probs[action] / 2)
-            state = deployer.update(state, decision, reward)
+        state = deployer.update(state, decision, reward if accepted else None)
         if accepted or every_round:
             c = min(c_max, np.quantile(ratios, quantile, method="inverted_cdf"))
     return total / weight

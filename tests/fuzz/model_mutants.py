@@ -8,6 +8,7 @@ import json
 import random
 import warnings
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,8 @@ import seachange as sc
 from fuzz.mutations import mutations
 from seachange.analysis.states_summary import as_document, summarize_states
 from seachange.cli.tables import model_document
-from seachange.model_file import read_model
+from seachange.cli.value_tables import trial_text
+from seachange.model_file import Trial, read_model
 
 N, K = 240, 3
 STATES = np.repeat([0, 1], N // 2)
@@ -64,7 +66,7 @@ def frame_log() -> sc.BanditLog:
 
 
 def models() -> dict[str, tuple[sc.SwitchingModel, sc.BanditLog]]:
-    """Small models of every kind, and the logs they came from."""
+    """Small models of every kind, and the logs they came from; one of them was tried out."""
     hmm = {"n_states": 2, "restarts": 1, "max_iterations": 10}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -82,7 +84,10 @@ def models() -> dict[str, tuple[sc.SwitchingModel, sc.BanditLog]]:
             "table": (tiny_log(clicks=True), sc.KnownStates(STATES), sc.TabularLearner()),
             "raw columns": (frame_log(), sc.SingleState(), "dm"),
         }
-        return {name: (sc.learn(log, oracle, objective=by), log) for name, (log, oracle, by) in made.items()}
+        found = {name: (sc.learn(log, oracle, objective=by), log) for name, (log, oracle, by) in made.items()}
+    model, log = found["known"]
+    trial = Trial(2, 140, N - 140, 0.95, (0.8, 0.7, 0.9), (0.5, 0.4, 0.6), (0.4, 0.3, 0.5), (0.3, 0.2, 0.4))
+    return found | {"known": (replace(model, trial=trial), log)}
 
 
 def content_of(path: Path) -> dict[str, bytes]:
@@ -238,9 +243,11 @@ def use(path: Path, log: sc.BanditLog) -> int:
         lambda model: model.label_ahead(log),
         lambda model: sc.evaluate(log, model.policies, labels=model.label_ahead(log)),
         lambda model: sc.evaluate_online(log, model.deployer()),
+        lambda model: sc.evaluate_deployment(log, model, draws=2, force=True),
         lambda model: as_document(summarize_states(log, model.oracle, model.oracle.predict(log), fitted_here=False)),
         lambda model: msgspec.json.encode(model_document(model, read_model(path)[1])),
         lambda model: (model.provenance.overlap(log), model.provenance.knows(log), repr(model)),
+        lambda model: model.trial and trial_text(model.trial),
         lambda model: deploy(model, log),
         lambda model: model.save(path.with_suffix(".again")),
     ]
@@ -263,7 +270,7 @@ def use(path: Path, log: sc.BanditLog) -> int:
 def deploy(model: sc.SwitchingModel, log: sc.BanditLog) -> None:
     """A few rounds of every deployer, with a late reward; probabilities stay probabilities."""
     record = {"age": 40.0, "city": "Oslo", "tags": ["new"], "x0": 0.5, "x1": -1.0}
-    for kind in ("auto", "exp4s", "posterior"):
+    for kind in ("auto", "exp4s", "posterior", "single"):
         try:
             deployer = model.deployer(kind, exploration=0.1)
             state = deployer.init()

@@ -1,10 +1,8 @@
 """A model, and the files in its zip."""
 
-import zipfile
-
 import pytest
 
-from model.worlds import learned
+from model.worlds import content_of, learned
 
 
 @pytest.fixture(scope="module")
@@ -17,5 +15,4 @@ def content(model, tmp_path_factory):
     """The files in the zip of an HMM's model, by name."""
     path = tmp_path_factory.mktemp("model") / "good.seachange"
     model.save(path)
-    with zipfile.ZipFile(path) as archive:
-        return {name: archive.read(name) for name in archive.namelist()}
+    return content_of(path)

@@ -3,7 +3,7 @@
 import io
 import json
 import pickle
-import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +11,10 @@ import polars as pl
 import pytest
 
 import seachange as sc
-from model.worlds import K, N, assert_same_models, learned, load_failing, npy, with_manifest, write_zip
+from model.worlds import K, N, assert_same_models, content_of, learned, load_failing, npy, with_manifest, write_zip
 from seachange.errors import ModelFileError
+from seachange.model_file import Trial
+from seachange.states.switching_regression import SAVED_ARRAYS
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path):
@@ -101,6 +103,11 @@ def test_a_newer_schema_asks_for_an_upgrade_whatever_else_is_new(tmp_path, conte
         (["oracle", "learned", "rewards"], "much", "much"),
         (["learner", "kind"], "os.system", "os.system"),
         (["learner", "params", "colour"], "red", "colour"),
+        (["single"], KeyError, "single"),
+        (["single", "kind"], "os.system", "os.system"),
+        (["world"], "gaussian", "only a model of several states without an HMM"),
+        (["world"], "much", "world"),
+        (["trial"], {"n_states": 2}, "trial"),
     ],
 )
 def test_a_manifest_that_does_not_fit_is_refused(tmp_path, content, path, value, message):
@@ -121,19 +128,99 @@ def test_a_zip_without_a_manifest_is_refused(tmp_path, content):
 ARRAYS = (
     "policy0.coefs", "policy1.coefs", "labels.starts", "labels.states", "labels.change_points", "oracle.initial_probs",
     "oracle.transition_matrix", "oracle.reward_coefs", "oracle.reward_precisions", "oracle.noise_variances",
+    "single.coefs",
 )  # fmt: skip
 
 
+@pytest.fixture(scope="module")
+def tried(tmp_path_factory):
+    """The files in the zip of a model of change points, which has its own world and a trial, by name."""
+    path = tmp_path_factory.mktemp("model") / "good.seachange"
+    model = learned(oracle="change-point")
+    replace(
+        model, trial=Trial(2, 480, N - 480, 0.95, (0.8, 0.7, 0.9), (0.5, 0.4, 0.6), (0.4, 0.3, 0.5), (0.3, 0.2, 0.4))
+    ).save(path)
+    assert sc.load(path).trial.n_learned == 480
+    return content_of(path)
+
+
 @pytest.mark.parametrize("name", ["segment_states", "state_coefs", "p_values", "noise_variances", "state_rounds"])
-def test_a_segmentation_whose_parts_do_not_fit_is_refused(tmp_path, name):
-    learned(oracle="change-point").save(tmp_path / "good.seachange")
-    with zipfile.ZipFile(tmp_path / "good.seachange") as archive:
-        content = {each: archive.read(each) for each in archive.namelist()}
-    array = np.lib.format.read_array(io.BytesIO(content[f"oracle.{name}.npy"]), allow_pickle=False)
+def test_a_segmentation_whose_parts_do_not_fit_is_refused(tmp_path, tried, name):
+    array = np.lib.format.read_array(io.BytesIO(tried[f"oracle.{name}.npy"]), allow_pickle=False)
     longer = npy(np.concatenate([array, array[-1:]]))
-    assert f"oracle.{name}" in load_failing(
-        write_zip(tmp_path / "bad.seachange", content | {f"oracle.{name}.npy": longer})
-    )
+    bad = write_zip(tmp_path / "bad.seachange", tried | {f"oracle.{name}.npy": longer})
+    assert f"oracle.{name}" in load_failing(bad)
+
+
+@pytest.mark.parametrize("spoil", ["missing", "longer", "one axis more", "text", "nan", "huge"])
+@pytest.mark.parametrize("name", SAVED_ARRAYS)
+def test_a_spoilt_world_is_refused(tmp_path, tried, name, spoil):
+    entry = f"world.{name}.npy"
+    array = np.lib.format.read_array(io.BytesIO(tried[entry]), allow_pickle=False)
+    bad = dict(tried)
+    del bad[entry]
+    if spoil != "missing":
+        bad[entry] = npy(
+            {
+                "longer": np.concatenate([array, array[-1:]]),
+                "one axis more": array[None],
+                "text": array.astype(str),
+                "nan": np.full_like(array, np.nan),
+                "huge": np.full_like(array, 1e300),
+            }[spoil]
+        )
+    assert f"world.{name}" in load_failing(write_zip(tmp_path / "bad.seachange", bad))
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("noise_variances", [-1.0, 1.0]), ("noise_variances", [0.0, 1.0]), ("initial_probs", [0.5, 0.6]),
+        ("transition_matrix", [[0.5, 0.5], [0.5, 0.4]]), ("transition_matrix", [[2.0, -1.0], [0.5, 0.5]]),
+        ("reward_precisions", np.full((2, K, 1, 1), -1.0)),
+    ],
+)  # fmt: skip
+def test_a_world_that_is_not_a_model_is_refused(tmp_path, tried, name, values):
+    bad = tried | {f"world.{name}.npy": npy(np.array(values))}
+    assert f"world.{name}" in load_failing(write_zip(tmp_path / "bad.seachange", bad))
+
+
+@pytest.mark.parametrize("off_diagonal", [2.0, -2.0, 1e200])
+def test_precisions_of_a_world_must_be_those_of_something(tmp_path, off_diagonal):
+    """|P_ij| ≤ √(P_ii P_jj) for any precision P."""
+    learned("shared", "change-point").save(tmp_path / "good.seachange")
+    good = content_of(tmp_path / "good.seachange")
+    array = np.lib.format.read_array(io.BytesIO(good["world.reward_precisions.npy"]), allow_pickle=False)
+    array[0, 0], array[0, 0, 0, 1], array[0, 0, 1, 0] = np.eye(3), off_diagonal, off_diagonal
+    bad = write_zip(tmp_path / "bad.seachange", good | {"world.reward_precisions.npy": npy(array)})
+    assert "world.reward_precisions" in load_failing(bad)
+
+
+def test_several_states_without_an_hmm_must_have_a_world(tmp_path, tried):
+    bad = {name: data for name, data in tried.items() if not name.startswith("world.")}
+    bad = with_manifest(bad, "world", value=None)
+    assert "has its own world" in load_failing(write_zip(tmp_path / "bad.seachange", bad))
+
+
+def test_the_rewards_of_a_world_must_fit_its_arrays(tmp_path, tried):
+    bad = with_manifest(tried, "world", value="bernoulli")
+    assert "world.noise_variances" in load_failing(write_zip(tmp_path / "bad.seachange", bad))
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (["n_states"], 1), (["n_states"], 3), (["n_states"], -2), (["n_learned"], 0), (["n_learned"], 481),
+        (["n_learned"], N), (["n_learned"], 10**30), (["n_evaluated"], 0), (["n_evaluated"], -480),
+        (["confidence"], 0.0), (["confidence"], 1.0), (["confidence"], 95.0), (["confidence"], None),
+        (["switching"], [0.8, 0.9, 0.9]), (["switching"], [0.8, 0.7, 0.75]), (["single"], [0.8, 0.9, 0.7]),
+        (["logging"], [1e200, 0.0, 1e200]), (["gain"], [0.0, -1e300, 0.0]), (["gain"], [0.3, 0.2]),
+        (["gain", 0], None), (["gain", 0], "much"), (["gain"], KeyError),
+    ],
+)  # fmt: skip
+def test_a_trial_that_cannot_have_been_is_refused(tmp_path, tried, path, value):
+    bad = with_manifest(tried, "trial", *path, value=value)
+    assert "trial" in load_failing(write_zip(tmp_path / "bad.seachange", bad))
 
 
 def test_the_arrays_of_an_hmm_model_are_those_that_are_spoilt_below(content):
@@ -265,7 +352,5 @@ def test_features_that_do_not_fit_are_refused(tmp_path, feature, message):
     frame = pl.DataFrame({"action": [0, 1] * 20, "reward": [0, 1, 1, 1] * 10, "propensity": 0.5, "city": range(40)})
     log = sc.BanditLog.from_frame(frame, {"contexts": "city"})
     sc.learn(log, oracle="none", objective="ips").save(tmp_path / "good.seachange")
-    with zipfile.ZipFile(tmp_path / "good.seachange") as archive:
-        content = {each: archive.read(each) for each in archive.namelist()}
-    bad = with_manifest(content, "features", "shared", value=[feature])
+    bad = with_manifest(content_of(tmp_path / "good.seachange"), "features", "shared", value=[feature])
     assert message in load_failing(write_zip(tmp_path / "bad.seachange", bad))

@@ -16,7 +16,7 @@ import polars as pl
 import pytest
 
 import seachange as sc
-from model.worlds import N, learned, load_failing, npy, two_worlds, with_manifest, write_zip
+from model.worlds import N, content_of, learned, load_failing, npy, two_worlds, with_manifest, write_zip
 from seachange import model_file
 from seachange.analysis.comparison import holdout_of
 
@@ -60,11 +60,6 @@ def use_limited(path):
     assert done.returncode == 0, done.stderr
     ended, peak = done.stdout.split()
     return ended, int(peak)
-
-
-def content_of(path):
-    with zipfile.ZipFile(path) as archive:
-        return {name: archive.read(name) for name in archive.namelist()}
 
 
 @pytest.fixture(scope="module")

@@ -28,9 +28,27 @@ def test_a_loaded_model_is_the_saved_one(tmp_path, oracle, objective):
     loaded = sc.load(tmp_path / "shop.seachange")
     assert_same_models(loaded, model)
     assert loaded.n_states == (1 if oracle == "none" else 2)
+    assert (loaded.world is None) == (oracle == "none")
+    assert (loaded.world is getattr(loaded.oracle, "model_", None)) == (oracle in ("hmm", "hmm of clicks", "none"))
 
 
-@pytest.mark.filterwarnings("ignore:ChangePointOracle uses the rewards:seachange.errors.SeachangeWarning")
+@pytest.mark.parametrize("oracle", ["hmm", "change-point"])
+def test_a_loaded_model_has_the_value_of_the_saved_one(tmp_path, oracle):
+    model, later = learned("shared", oracle), two_worlds("shared", seed=1, start=N)
+    model.save(tmp_path / "shop.seachange")
+    loaded = sc.load(tmp_path / "shop.seachange")
+    assert sc.evaluate_deployment(later, loaded, draws=4) == sc.evaluate_deployment(later, model, draws=4)
+
+
+def test_a_trial_comes_back(tmp_path):
+    model = sc.learn(two_worlds(n=1600), objective="dm")
+    trial = model.trial
+    assert (trial.n_states, trial.n_learned, trial.n_evaluated) == (2, 960, 640)
+    assert trial.gain[0] == pytest.approx(trial.switching[0] - trial.single[0])
+    model.save(tmp_path / "shop.seachange")
+    assert sc.load(tmp_path / "shop.seachange").trial == trial
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("oracle", ["hmm", "change-point", "reward"])
 def test_a_loaded_model_sees_the_same_states_in_another_log(tmp_path, kind, oracle):
@@ -39,7 +57,7 @@ def test_a_loaded_model_sees_the_same_states_in_another_log(tmp_path, kind, orac
     loaded = sc.load(str(tmp_path / "shop.seachange"))
     assert_same_models(loaded, model)
     assert_same_bits(loaded.oracle.predict(later).states, model.oracle.predict(later).states)
-    assert_same_bits(loaded.label_ahead(later).states, model.label_ahead(later).states)
+    assert_same_bits(loaded.label_ahead(later).state_probs, model.label_ahead(later).state_probs)
     contexts = later.contexts
     assert_same_bits(loaded.policies.advice(contexts), model.policies.advice(contexts))
 

@@ -24,7 +24,7 @@ ORACLES = {
 KINDS = ("none", "shared", "per action")
 
 
-def two_worlds(kind="none", n=N, seed=0):
+def two_worlds(kind="none", n=N, seed=0, start=0):
     """A log of two worlds in turn, which differ in which action is best and in what all of them earn."""
     rng = np.random.default_rng(seed)
     states = np.repeat([0, 1, 0, 1], n // 4)
@@ -39,7 +39,7 @@ def two_worlds(kind="none", n=N, seed=0):
         actions,
         means[np.arange(n), actions] + rng.normal(0, 0.1, n),
         np.full(n, 1 / K),
-        times=np.datetime64("2026-01-01") + np.arange(n),
+        times=np.datetime64("2026-01-01") + start + np.arange(n),
         action_names=["boots", "coats", "lamps"],
         **more,
     )
@@ -57,6 +57,12 @@ def write_zip(path, content):
         for name, data in content.items():
             archive.writestr(name, data)
     return path
+
+
+def content_of(path):
+    """The files in the zip, by name."""
+    with zipfile.ZipFile(path) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
 
 
 def npy(array, allow_pickle=False):
@@ -119,6 +125,11 @@ def assert_same_models(one, other):
         for name, value in left.get_params().items():
             if name != "states":
                 assert right.get_params()[name] == value, name
+    assert_same_records(one.single, other.single)
+    assert one.trial == other.trial
+    assert (one.world is None) == (other.world is None)
+    if one.world is not None:
+        assert_same_records(one.world, other.world)
     if isinstance(one.oracle, sc.HMMOracle):
         assert_same_records(one.oracle.model_, other.oracle.model_)
         assert_same_records(one.oracle.report_, other.oracle.report_)

@@ -12,7 +12,6 @@ from report.pages import HOSTILE, Elements, learned, page_and_findings, two_worl
 from seachange.analysis.report_content import as_document, report_content
 from seachange.analysis.timeline import round_ticks, time_ticks
 from seachange.errors import ParameterError, SeachangeWarning
-from seachange.evaluation.estimators import evaluate_logging
 from seachange.model_file import Provenance
 from seachange.report.layout import Numbers
 from seachange.report.page import page_of
@@ -28,11 +27,12 @@ def figures_of(page):
     return json.loads(re.search(r'<script type="application/json" id="figures">(.*?)</script>', page, re.S)[1])
 
 
-def test_the_headline_has_the_numbers_of_evaluate(report, later, model):
+def test_the_headline_has_the_numbers_of_evaluate_deployment(report, later, model):
     page, found = report
-    expected = sc.evaluate(later, model.policies, ("dr",), labels=model.label_ahead(later))[0]
+    expected = sc.evaluate_deployment(later, model)
     assert found.comparison.switching.estimate == expected
-    assert found.comparison.logging.estimate == evaluate_logging(later)
+    assert found.comparison.single.estimate == expected.single
+    assert found.comparison.logging.estimate == expected.logging
     said = headline(found)[0]
     digits = [float(number) for number in re.findall(r"\d+\.\d+", said)]
     assert digits == pytest.approx([expected.value, expected.low, expected.high], abs=0.0051)
@@ -41,10 +41,8 @@ def test_the_headline_has_the_numbers_of_evaluate(report, later, model):
 
 def test_differences_are_those_of_the_values(report):
     answer = report[1].comparison
-    single = answer.singles[answer.best_single].estimate
     assert answer.over_logging.value == pytest.approx(answer.switching.estimate.value - answer.logging.estimate.value)
-    assert answer.over_single.value == pytest.approx(answer.switching.estimate.value - single.value)
-    assert single.value == max(each.estimate.value for each in answer.singles)
+    assert answer.over_single.value == pytest.approx(answer.switching.estimate.value - answer.single.estimate.value)
     # Two policies that are judged by the same rewards differ by less noise than both have.
     assert answer.over_logging.std_error < answer.switching.estimate.std_error + answer.logging.estimate.std_error
     assert answer.over_logging.low > 0
@@ -112,10 +110,9 @@ def test_a_model_is_not_judged_on_what_it_learned_from(model):
     assert found.holdout.first_round == 900
     # The same by hand: learn alike from the first part, judge on the rest.
     alike = sc.learn(log[:900], oracle=sc.HMMOracle(n_states=2, align_to=model.oracle), objective=model.learner)
-    ahead = alike.label_ahead(log)
-    labels = sc.KnownStates(ahead.states[900:]).fit(log[900:]).predict(log[900:])
-    expected = sc.evaluate(log[900:], alike.policies, ("dr",), labels=labels)[0]
+    expected = sc.evaluate_deployment(log[900:], alike)
     assert found.comparison.switching.estimate.value == pytest.approx(expected.value, rel=1e-9)
+    assert found.comparison.over_single.value == pytest.approx(expected.gain.value, rel=1e-9)
     assert "learned from this log" in words(page)
 
 
@@ -172,23 +169,23 @@ def test_estimated_propensities_are_reported(model):
     assert len([note for note in found.notes if "uses estimated propensities" in str(note.reason)]) == 1
 
 
-def test_states_found_with_rewards_are_judged_by_the_deployment():
+def test_states_of_a_detector_are_judged_by_the_deployment_too():
     model = learned(two_worlds(contexts=False), "change-point", "auto")
+    assert model.n_states == 2
     log = two_worlds(seed=1, start=1500, contexts=False)
     page, found = page_and_findings(log, model)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SeachangeWarning)
-        expected = sc.evaluate_online(log, model.deployer(), "dr-ns")
+    expected = sc.evaluate_deployment(log, model)
     assert found.comparison.switching.estimate == expected
-    assert not found.comparison.over_logging.paired
-    assert found.values.switching is None
-    assert "was therefore replayed on the log" in words(page)
+    assert found.comparison.over_single == expected.gain
+    assert np.isfinite(found.values.switching.values).any()
+    assert "is simulated with the fitted model" in words(page)
 
 
 def test_one_state_is_compared_with_the_log_alone():
     model = learned(two_worlds(), "none")
     page, found = page_and_findings(two_worlds(seed=1, start=1500), model)
-    assert found.comparison.singles == ()
+    assert found.comparison.single is None
+    assert found.comparison.over_single is None
     assert "This policy would earn" in words(page)
     assert "best single policy" not in words(page)
 

@@ -10,7 +10,7 @@ from report.pages import Elements, learned, page_and_findings, two_worlds, words
 from seachange.analysis.formatting import stored_time_text
 from seachange.analysis.policy_summary import Effect, PolicySummary
 from seachange.errors import SeachangeWarning
-from seachange.evaluation.estimators import Difference
+from seachange.evaluation.deployment import Difference
 from seachange.report.layout import Numbers, share_text
 from seachange.report.policies_section import _effect_rows, _habit
 from seachange.report.summary_section import _compared
@@ -156,7 +156,7 @@ def test_shares_never_say_none_or_all_of_what_is_not(share, decimals, told):
 
 
 def test_a_difference_that_is_distinguished_has_no_end_at_nothing():
-    difference = Difference(-0.0093, 0.0045, -0.0181, -0.0003, 0.95, paired=True)
+    difference = Difference(-0.0093, 0.0045, -0.0181, -0.0003, 0.95)
     assert _compared(difference, "it", Numbers([0.04])) == "0.0093 less than it (−0.0181 to −0.0003)"
 
 

@@ -121,7 +121,7 @@ def evaluate(
         rows = [("logging policy", found.logging)]
         if switching:
             parts = evaluate_states(log, loaded.policies, labels, names[0], **clipped)
-            rows += [("best single", found.single), (who, found), *(("by log's rewards", each) for each in whole)]
+            rows += [("best single", found.single), (who, found), *(("by log rewards", each) for each in whole)]
             rows += [(f"in state {z}", estimate) for z, estimate in enumerate(parts) if estimate is not None]
         else:
             rows += [(who, each) for each in whole]

@@ -42,7 +42,8 @@ def estimates_table(title: str, estimates: Sequence[tuple[str, "ValueEstimate"]]
         for who, e in estimates
     ]  # fmt: skip
     columns = ("policy", "estimator", "value", f"{confidence:.0%} interval", "samples", "max weight")
-    kinds = "".join(f"; {kind} intervals" for kind in {e.interval for _, e in estimates} - {"normal"})
+    kinds = " and ".join(dict.fromkeys(e.interval for _, e in estimates))
+    kinds = "" if kinds == "normal" else f"; {kinds} intervals"
     return table(title, columns, rows, n_text=2, note=f"samples: effective sample size{kinds}.")
 
 

@@ -106,6 +106,7 @@ def evaluate_deployment(
     if not force and (overlap := model.provenance.overlap(log)) is not None:
         problem = f"A model cannot be evaluated on rounds that it was learned from: {overlap}."
         raise NoEstimateError((Reason("holdout", problem, ("use a later log",)),))
+    warn_of_estimates(log, "evaluating a deployment")
     settings: dict[str, Any] = {"exploration": exploration, "draws": draws, "force": force, "seed": seed}
     return value_of_deployment(log, model, kind, confidence, **settings)
 
@@ -125,7 +126,6 @@ def value_of_deployment(
     """``evaluate_deployment`` for rounds that the model was not learned from."""
     require_evaluable(log, confidence, "evaluating a deployment")
     model.require_own_features(log)
-    warn_of_estimates(log, "evaluating a deployment")
     deployer = model.deployer(kind, exploration=exploration)
     log, _, starts = in_chains(log)
     world, labels, blocks, simulated = model.world, None, Clusters(log), np.zeros((1, 2))

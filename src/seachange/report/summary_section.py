@@ -124,7 +124,7 @@ def _values(content: ReportContent) -> dict[str, Any] | None:
         return None
     numbers, name = numbers_of(comparison), "Switching" if content.states.n_states > 1 else "The policy"
     shown = [("The logging policy", comparison.logging), (name, comparison.switching)]
-    if comparison.single is not None:
+    if comparison.single is not None and comparison.single.estimate is not None:
         shown.insert(1, ("The best single policy", comparison.single))
     known = [each.estimate for _, each in shown if each.estimate is not None]
     ends = [end for each in known for end in (each.low, each.value, each.high) if np.isfinite(end)]

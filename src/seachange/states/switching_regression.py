@@ -63,7 +63,7 @@ class SwitchingRegression(Brief):
             initial_probs=part.distributions("initial_probs", (n_states,)),
             transition_matrix=part.distributions("transition_matrix", (n_states, n_states)),
             reward_coefs=part.floats("reward_coefs", shape),
-            reward_precisions=part.floats("reward_precisions", (*shape, shape[2])),
+            reward_precisions=part.precisions("reward_precisions", (*shape, shape[2])),
             noise_variances=part.floats(
                 "noise_variances", (0 if rewards == "bernoulli" else n_states,), low=LEAST_VARIANCE
             ),
