@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 import seachange as sc
+from seachange import learning
 from seachange.errors import ParameterError
+from seachange.model_file import Trial
 
 
 @pytest.mark.parametrize("reward", [0.0, 1.0, -2.5])
@@ -54,3 +56,34 @@ def test_states_without_rounds_are_reported_once():
 def test_a_class_is_not_a_learner(make_log):
     with pytest.raises(ParameterError, match=r"a learner object: DRLearner\(\), not the class"):
         sc.learn(make_log("none"), oracle="none", objective=sc.DRLearner)
+
+
+def changing(n=800):
+    """Two actions whose rewards trade places every 100 rounds."""
+    rng, late = np.random.default_rng(0), np.arange(n) // 100 % 2
+    actions = rng.integers(2, size=n)
+    return sc.BanditLog.from_arrays(actions, rng.normal(np.where(late, actions, 1 - actions), 0.3), np.full(n, 0.5))
+
+
+def test_switching_that_pays_on_held_out_rounds_is_kept():
+    model = sc.learn(changing(), objective="dm")
+    assert model.n_states == model.trial.n_states == 2
+    assert (model.trial.n_learned, model.trial.n_evaluated) == (480, 320)
+    assert model.trial.gain[1] > 0
+    assert sc.learn(changing(), n_states=2, objective="dm").trial is None, "a given number of states is not tried out"
+
+
+def test_switching_that_does_not_pay_gives_way_to_the_single_policy(monkeypatch):
+    trial = Trial(2, 480, 320, 0.95, (0.5, 0.4, 0.6), (0.6, 0.5, 0.7), (0.5, 0.4, 0.6), (-0.1, -0.2, 0.0))
+    monkeypatch.setattr(learning, "try_out", lambda log, model: trial)
+    told = (
+        r"switching among 2 states does not pay. .* 0\.5 per round .* 0\.6\. The model is that policy\. Pass n_states=2"
+    )
+    with pytest.warns(sc.SeachangeWarning, match=told):
+        model = sc.learn(changing(), objective="dm")
+    assert (model.n_states, model.trial, model.world) == (1, trial, None)
+    assert model.single is model.policies[0]
+    alone = sc.learn(changing(), oracle="none", objective="dm")
+    np.testing.assert_array_equal(
+        model.single.predict_proba(np.zeros((1, 0))), alone.single.predict_proba(np.zeros((1, 0)))
+    )

@@ -281,7 +281,7 @@ def _restored(archive: _Archive) -> tuple[dict[str, Any], Manifest]:
     learner = restore(LEARNERS, manifest.learner, "learner")
     world = hmm_of(oracle) if len(policies) > 1 else None
     own = len(policies) > 1 and world is None
-    _require(own == (manifest.world is not None), "only a model of several states without an HMM has its own world.")
+    _require(own == (manifest.world is not None), "a model has its own world if it has several states but no HMM.")
     if manifest.world is not None:
         saved = part(manifest.oracle, "world")
         world = SwitchingRegression.restore(saved, joint, len(policies), manifest.world)

@@ -159,8 +159,7 @@ class SavedPart:
         """An array of matrices P, in the last two axes, with |P_ij| ≤ √(P_ii P_jj)."""
         array = self.floats(name, shape)
         scales = np.sqrt(np.maximum(np.einsum("...ii->...i", array), 0.0)) * (1 + SUM_TOLERANCE)
-        fits = np.abs(array) <= scales[..., :, None] * scales[..., None, :]
-        self._require(bool(fits.all()), name, "precisions")
+        self._require((np.abs(array) <= scales[..., :, None] * scales[..., None, :]).all(), name, "precisions")
         return array
 
     def indices(self, name: str, n: int | None, low: int, end: int, *, rising: bool = False) -> npt.NDArray[np.int64]:
