@@ -335,6 +335,7 @@ def _require_consistent(manifest: Manifest) -> None:
         or (trial.n_states > 1 and len(manifest.policies) in (1, trial.n_states)),
         "the trial must have intervals that contain their values": trial is None
         or (0 < trial.confidence < 1 and all(-LARGEST <= a <= each <= b <= LARGEST for each, a, b in tried)),
+        "the trial must have an expected gain": trial is None or abs(trial.expected_gain) <= LARGEST,
         "the chosen objective must be one of the candidates": choice is None
         or choice.chosen in [each.name for each in choice.candidates],
     }.items():

@@ -137,9 +137,8 @@ def tried(tmp_path_factory):
     """The files in the zip of a model of change points, which has its own world and a trial, by name."""
     path = tmp_path_factory.mktemp("model") / "good.seachange"
     model = learned(oracle="change-point")
-    replace(
-        model, trial=Trial(2, 480, N - 480, 0.95, (0.8, 0.7, 0.9), (0.5, 0.4, 0.6), (0.4, 0.3, 0.5), (0.3, 0.2, 0.4))
-    ).save(path)
+    values = (0.8, 0.7, 0.9), (0.5, 0.4, 0.6), (0.4, 0.3, 0.5), (0.3, 0.2, 0.4), 0.25
+    replace(model, trial=Trial(2, 480, N - 480, 0.95, *values)).save(path)
     assert sc.load(path).trial.n_learned == 480
     return content_of(path)
 

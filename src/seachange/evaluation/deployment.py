@@ -171,7 +171,14 @@ def _terms(log: BanditLog, deployer: BeliefDeployer, labels: StateLabels | None,
     if deployer.exploration > 0:
         policy = _explored(log, deployer, labels if several else None)
     terms, support = terms_of(log, policy, {"model"}, labels)
-    require_sound(diagnostics_of(log, support, np.inf), force)
+    try:
+        require_sound(diagnostics_of(log, support, np.inf), force)
+    except NoEstimateError as refusal:
+        if several or labels is None:
+            raise
+        # Switching may be supported, but without the single policy there is nothing to compare it with.
+        reasons = (replace(each, problem=f"The best single policy: {each.problem}") for each in refusal.reasons)
+        raise NoEstimateError(tuple(reasons)) from refusal
     return terms.direct + terms.weights * (terms.rewards - terms.predicted), terms.weights
 
 
