@@ -86,7 +86,7 @@ def models() -> dict[str, tuple[sc.SwitchingModel, sc.BanditLog]]:
         }
         found = {name: (sc.learn(log, oracle, objective=by), log) for name, (log, oracle, by) in made.items()}
     model, log = found["known"]
-    trial = Trial(2, 140, N - 140, 0.95, (0.8, 0.7, 0.9), (0.5, 0.4, 0.6), (0.4, 0.3, 0.5), (0.3, 0.2, 0.4))
+    trial = Trial(2, 140, N - 140, 0.95, (0.8, 0.7, 0.9), (0.5, 0.4, 0.6), (0.4, 0.3, 0.5), (0.3, 0.2, 0.4), 0.2)
     return found | {"known": (replace(model, trial=trial), log)}
 
 

@@ -214,7 +214,7 @@ def test_the_rewards_of_a_world_must_fit_its_arrays(tmp_path, tried):
         (["confidence"], 0.0), (["confidence"], 1.0), (["confidence"], 95.0), (["confidence"], None),
         (["switching"], [0.8, 0.9, 0.9]), (["switching"], [0.8, 0.7, 0.75]), (["single"], [0.8, 0.9, 0.7]),
         (["logging"], [1e200, 0.0, 1e200]), (["gain"], [0.0, -1e300, 0.0]), (["gain"], [0.3, 0.2]),
-        (["gain", 0], None), (["gain", 0], "much"), (["gain"], KeyError),
+        (["gain", 0], None), (["gain", 0], "much"), (["gain"], KeyError), (["expected_gain"], 1e300),
     ],
 )  # fmt: skip
 def test_a_trial_that_cannot_have_been_is_refused(tmp_path, tried, path, value):
