@@ -264,7 +264,8 @@ def long_run_variance(noise: Floats, begins: Ints, ends: Ints) -> tuple[float, f
     It is 1 if BIC selects no lags. Otherwise it is the larger of those with the lags that AIC and BIC select: with few
     lags an autoregression misses slow decay, and with many it varies.
     """
-    n_lags, n = min(int(10 * np.log10(len(noise))), int((ends - begins).max()) - 1), np.count_nonzero(noise)
+    n = max(int(np.count_nonzero(noise)), 1)
+    n_lags = min(int(10 * np.log10(len(noise))), int((ends - begins).max()) - 1)
     sums = autocovariances(noise, begins, ends, n_lags)
     correlations, coefs, innovation = sums / max(sums[0], 1e-300), np.zeros(0), 1.0
     fits, ratios = [0.0], [1.0]
@@ -277,7 +278,7 @@ def long_run_variance(noise: Floats, begins: Ints, ends: Ints) -> tuple[float, f
             break
         fits.append(n * np.log(innovation))
         ratios.append(innovation / (1 - coefs.sum()) ** 2)
-    few, best = (int(np.argmin(fits + price * np.arange(len(fits)))) for price in (np.log(max(n, 1)), 2.0))
+    few, best = (int(np.argmin(fits + price * np.arange(len(fits)))) for price in (np.log(n), 2.0))
     if few == 0:
         return 1.0, 0.0
     return max(float(ratios[few]), float(ratios[best]), 1.0), float(fits[best] + 2 * best)
