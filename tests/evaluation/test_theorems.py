@@ -80,7 +80,7 @@ def test_what_is_at_stake_decides_whether_a_bound_says_anything():
     assert replace(bound, conditions=(Condition("a", True), Condition("b", None))).verdict == "conditional"
     broken = replace(bound, conditions=(Condition("a", None), Condition("b", False)))
     assert broken.verdict == "does not apply"
-    assert [condition.rule for condition in broken.broken] == ["b"]
+    assert broken.n_broken == 1
 
 
 def test_an_infinite_quantity_gives_an_infinite_bound_not_nan():

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from seachange.evaluation.future_values import Forecast, FutureEstimate
     from seachange.evaluation.online import OnlineEstimate
     from seachange.evaluation.over_time import ValuesOverTime
-    from seachange.evaluation.theorems import Bound, ModelBounds, Quantities
+    from seachange.evaluation.theorems import Bound, ModelBounds
     from seachange.evaluation.value_estimate import ValueEstimate
     from seachange.experiments.obp_synthetic import EstimatorResult
     from seachange.experiments.paper_synthetic import MethodResult
@@ -195,15 +195,14 @@ def _bound_number(value: float) -> str:
 
 
 def bounds_view(found: "ModelBounds") -> Group:
-    """One sentence for the vacuous bounds; for the others, what they amount to, and their quantities."""
+    """One sentence for the vacuous bounds; for the others, what they amount to, and their conditions."""
     telling = [bound for bound in found.bounds if not bound.vacuous]
     silent = [f"{bound.name} ({_from(bound.informative_from)})" for bound in found.bounds if bound.vacuous]
-    if not silent:
-        summary = "No bound is vacuous for this log, provided its conditions hold."
-    else:
+    summary = "No bound is vacuous for this log, provided its conditions hold."
+    if silent:
         which = f"{len(silent)} of {len(found.bounds)} bounds are" if telling else "All bounds are"
         summary = f"{which} vacuous for this log, no smaller than the largest possible value: {', '.join(silent)}."
-    return spaced([summary, *map(_conditions, telling), *([_quantities(found.quantities)] if telling else [])])
+    return spaced([summary, *map(_conditions, telling)])
 
 
 def _from(n_rounds: float | None) -> str:
@@ -217,33 +216,14 @@ def _from(n_rounds: float | None) -> str:
     return f"informative from about {text} rounds"
 
 
-def _quantities(q: "Quantities") -> Group:
-    low, high = q.reward_range
-    rows = [
-        ("T", f"{q.n_rounds:,}", "rounds in the training log"),
-        ("S", f"{q.n_segments:,}", f"segments, the shortest with {q.shortest_segment:,.0f} rounds"),
-        ("L, K", f"{q.n_states}, {q.n_actions}", "states, actions"),
-        ("M", f"{q.max_ratio:,.4g}", "largest π / π_0"),
-        ("Δ", f"{q.min_change:.4g}", "smallest change in mean reward"),
-        ("w", f"{q.window:,.0f}", "window of the paper's detector"),
-        ("ε", f"{q.wrong_rounds:,.0f}", "rounds in a wrong state"),
-        ("log N", f"{q.policy_class.log_size:,.0f}", q.policy_class.name),
-        ("ℓ", f"{q.expected_stay:,.0f}", "expected stay in a state"),
-        ("η, γ", f"{q.learning_rate:.3g}, {q.exploration:g}", "learning rate and exploration of Exp4.S"),
-        ("r", f"{low:g} to {high:g}", "range of rewards"),
-        ("δ", f"{q.delta:g}", "failure probability, for states and for rewards"),
-    ]
-    return table("Quantities", ("", "", ""), rows, n_text=3)
-
-
 def _conditions(bound: "Bound") -> Group:
     """What a bound amounts to, and its conditions, each with a mark."""
     value, most = _bound_number(bound.corrected), _bound_number(bound.total)
     flaw = f" Printed: {_bound_number(bound.printed)} ({bound.printed_flaw})." if bound.printed_flaw else ""
     holds = "on average" if bound.probability is None else f"with probability {bound.probability:.0%}"
     text = f"at most {value} of {most}, {holds}."
-    if bound.broken:
-        text = f"{value}, but the bound does not apply: {len(bound.broken)} of its conditions are not met."
+    if bound.n_broken:
+        text = f"{value}, but the bound does not apply: {bound.n_broken} of its conditions are not met."
     rows = Table.grid(padding=(0, 1, 0, 0))
     for condition in bound.conditions:
         rows.add_row(MARKS[condition.holds], Text(condition.rule))

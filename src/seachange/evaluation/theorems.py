@@ -141,16 +141,16 @@ class Bound:
         return not self.corrected < self.total
 
     @property
-    def broken(self) -> tuple[Condition, ...]:
-        """Conditions that fail."""
-        return tuple(condition for condition in self.conditions if condition.holds is False)
+    def n_broken(self) -> int:
+        """How many conditions fail."""
+        return sum(condition.holds is False for condition in self.conditions)
 
     @property
     def verdict(self) -> Literal["vacuous", "does not apply", "conditional", "applies"]:
         """In a word: "conditional" means that some conditions cannot be checked on a log."""
         if self.vacuous:
             return "vacuous"
-        if self.broken:
+        if self.n_broken:
             return "does not apply"
         return "applies" if all(condition.holds for condition in self.conditions) else "conditional"
 

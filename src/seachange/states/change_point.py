@@ -43,7 +43,7 @@ class Segmentation(Brief):
     state_precisions: Floats  # (L, B, D, D) Σ f f' over the rounds of each state
     state_rounds: Floats  # (L, B) rounds with a reward
     noise_variances: Floats  # (B,) variance of the rewards around the fits
-    long_run_variance: float = 1.0  # of that noise, in units of its variance: above 1 if it is autocorrelated
+    long_run_variance: float = 1.0  # fit only: of that noise, in units of its variance; above 1 if autocorrelated
 
     @classmethod
     def restore(cls, part: SavedPart, joint: JointFeatures, labels: StateLabels) -> Self:
@@ -281,7 +281,8 @@ class ChangePointOracle(Params):
     ) -> tuple[detector.Changes, Series]:
         if statistic == "fit":
             return detector.find_changes(series, windows, threshold)
-        return detector.find_reward_changes(series, int(windows[0]), threshold, self._reward_length(series.rewards))
+        length = self._reward_length(series.rewards)
+        return detector.find_reward_changes(series, int(windows[0]), threshold, length), series
 
     def _assigned(self, series: Series, segments: Sums, values: Floats) -> Ints:
         """(S,) state of each segment, by the same rule as in the fit."""

@@ -324,22 +324,19 @@ def _batches(n: int, series: Series) -> list[slice]:
     return [slice(start, min(start + size, n)) for start in range(0, n, size)]
 
 
-def find_reward_changes(series: Series, window: int, threshold: float, length: float) -> tuple[Changes, Series]:
+def find_reward_changes(series: Series, window: int, threshold: float, length: float) -> Changes:
     """The paper's Algorithm 1: rounds with |μ⁺ - μ⁻| ≥ c, largest first, none within 2w of one already taken.
 
     The p-value of a shift x is the theorem's bound on the probability that rewards of range R = ``length`` shift that
-    much anywhere by chance, 2 n exp(-w x² / R²), with R² multiplied by the autocorrelation of the noise. Intervals are
-    those of ``find_changes``.
+    much anywhere by chance, 2 n exp(-w x² / R²), if they are independent. Intervals are those of ``find_changes``.
     """
     n = len(series.rewards)
     shifts = change_scans.mean_shifts(series.rewards, window, series.begins, series.ends)
     candidates = np.flatnonzero(shifts >= threshold)
     best_first = candidates[np.argsort(-shifts[candidates], kind="stable")]
     found: Ints = np.sort(change_scans.pick_peaks(best_first, n, 2 * window))
-    series = replace(series, noise=series.noise_within(*segments_of(series, found)))
-    exponents = window * np.square(shifts[found] / length) / series.noise.overall
-    log_ps = np.minimum(np.log(2 * n) - exponents, 0.0)
-    return Changes(found, log_ps, *intervals(series, found, np.array([window]))), series
+    log_ps = np.minimum(np.log(2 * n) - window * np.square(shifts[found] / length), 0.0)
+    return Changes(found, log_ps, *intervals(series, found, np.array([window])))
 
 
 def require_length(log: BanditLog, window: int) -> None:
