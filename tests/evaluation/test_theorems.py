@@ -210,13 +210,13 @@ def test_a_net_of_the_size_counted_covers_the_ball():
         if len(net) == 0 or np.linalg.norm(net - point, axis=1).min() > r:
             net = np.vstack([net, point])
     rounds = round(1 / math.expm1(r))
-    counted = softmax_class(n_coefs=2, n_states=1, radius=2.0, feature_gap=1.0, n_rounds=rounds).log_size
+    counted = softmax_class(n_coefs=2, n_states=1, radius=2.0, n_rounds=rounds).log_size
     assert math.log(len(net)) <= counted
     assert counted == pytest.approx(2 * math.log1p(4 / math.log1p(1 / rounds)))
 
 
 def test_a_larger_class_or_radius_costs_more():
-    sizes = [softmax_class(n_coefs=5, n_states=2, radius=w, feature_gap=1.0, n_rounds=1_000) for w in (0.5, 3.0, 1e6)]
+    sizes = [softmax_class(n_coefs=5, n_states=2, radius=w, n_rounds=1_000) for w in (0.5, 3.0, 1e6)]
     assert sizes[0].log_size < sizes[1].log_size < sizes[2].log_size
     assert sizes[0].choice_price < sizes[1].choice_price < sizes[2].choice_price
     # The prices of all powers of 2 together: Σ 6 / (π² (j + 1)²) = 1.

@@ -44,18 +44,16 @@ def table_class(*, n_contexts: int, n_actions: int, n_states: int, capped: bool)
     return PolicyClass(f"all tables over {n_contexts:,} contexts{limit}", n_states * n_contexts * each)
 
 
-def softmax_class(n_rounds: int, *, n_coefs: int, n_states: int, radius: float, feature_gap: float) -> PolicyClass:
+def softmax_class(n_rounds: int, *, n_coefs: int, n_states: int, radius: float) -> PolicyClass:
     """Softmax policies with |θ_z| ≤ W in every state, W = ``radius`` rounded up to a power of 2.
 
-    |log π_θ(a | x) - log π_θ'(a | x)| ≤ G |θ - θ'|, G the largest |f(x, a) - f(x, a')|. Policies within
-    r = log(1 + 1 / T) / G of each other differ by at most M ρ in V̂ and in V over T rounds: s = 2. At most
+    |log π_θ(a | x) - log π_θ'(a | x)| ≤ G |θ - θ'|, G the largest |f(x, a) - f(x, a')|; θ is in units in which G = 1.
+    Policies within r = log(1 + 1 / T) of each other differ by at most M ρ in V̂ and in V over T rounds: s = 2. At most
     (1 + 2 W / r)^d points of a ball are r apart, in each of L states. Choosing W = 2^j among powers of 2
     costs log(π² (j + 1)² / 6).
     """
-    require_count("n_coefs", n_coefs)
-    require(radius >= 0 and feature_gap >= 0, "radius and feature_gap must be at least 0.")
     power = max(math.ceil(math.log2(radius)), 0) if radius > 1 else 0
-    net = math.log1p(1 / n_rounds) / max(feature_gap, 1e-300)
+    net = math.log1p(1 / n_rounds)
     name = f"softmax policies with {n_coefs} coefficients, norm up to {2**power:,}"
     log_size = n_states * n_coefs * math.log1p(2 * 2.0**power / net)
     return PolicyClass(name, log_size, slack=2.0, choice_price=math.log(math.pi**2 * (power + 1) ** 2 / 6))
@@ -435,7 +433,7 @@ def _policy_class(log: BanditLog, model: "SwitchingModel") -> Callable[[int], Po
     longest = float(np.sqrt(np.einsum("nrd,nrd->nr", rows, rows, dtype=np.float64).max()))
     # f(x, a) and f(x, a') lie in separate blocks, or are any two vectors of that length.
     radius = max(norms) * (longest * (2.0 if joint.kind == "per action" else 2.0**0.5))
-    return partial(softmax_class, n_coefs=joint.size, n_states=n_states, radius=radius, feature_gap=1.0)
+    return partial(softmax_class, n_coefs=joint.size, n_states=n_states, radius=radius)
 
 
 def _maximizes(model: "SwitchingModel") -> Condition:
