@@ -135,6 +135,7 @@ def test_states_are_numbered_by_first_appearance():
     assert renumbered(np.array([5, 5, 2, 9, 2])).tolist() == [0, 0, 1, 2, 1]
 
 
+@pytest.mark.large
 @pytest.mark.parametrize(
     ("ar", "ma"), [([], []), ([0.3], []), ([0.7], []), ([0.5, 0.3], []), ([], [0.8]), ([0.9], [-0.6])]
 )
@@ -155,6 +156,7 @@ def test_noise_that_alternates_or_never_varies_is_not_inflated():
         assert long_run_variance(noise, begins, ends)[0] == 1
 
 
+@pytest.mark.large
 def test_the_noise_of_actions_is_measured_in_their_own_order_too():
     """Each action's own noise is an autoregression by its rounds: between actions, hardly any of it is seen."""
     generator = np.random.default_rng(0)
