@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
 
 import seachange as sc
-from seachange.evaluation.theorems import ips_error_bound
+from seachange.evaluation.theorems import Quantities, ips_error_bound
 from seachange.figures import COLORS, GRAY, color_of
 
 FOLDER = Path(__file__).parent
@@ -251,10 +251,7 @@ def draw_bounds() -> Figure:
     rounds = np.logspace(3, 9, 60).astype(int)
     figure, ((axes,),) = canvas(height=3.2)
     for i, ratio in enumerate((2, 10, 100)):
-        found = [
-            ips_error_bound(n_rounds=int(n), max_ratio=ratio, wrong_rounds=0, delta_states=0.05, delta_rewards=0.05)
-            for n in rounds
-        ]
+        found = [ips_error_bound(Quantities(n_rounds=int(n), max_ratio=ratio, delta=0.05)) for n in rounds]
         provable, printed = np.array([(each.corrected, each.printed) for each in found]).T / rounds
         axes.loglog(rounds, provable, color=COLORS[i], label=f"M = {ratio}, proved")
         axes.loglog(rounds, printed, color=COLORS[i], ls=":", label="as printed")

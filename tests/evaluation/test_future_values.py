@@ -169,6 +169,20 @@ def test_contexts_that_do_not_matter_are_not_noticed(make_log):
     assert (told.value, told.notes) == (pytest.approx(0.3), ())
 
 
+@pytest.mark.parametrize("contextual", [False, True], ids=["without contexts", "with the same contexts at all times"])
+@pytest.mark.parametrize("recurs", ["hour", "weekday"])
+def test_contexts_that_do_not_differ_are_not_noticed(contextual, recurs):
+    """Folds are blocks of time with reward models of their own; that is not a difference between contexts."""
+    for seed in range(8):
+        generator = np.random.default_rng(seed)
+        actions, times = generator.integers(3, size=2000), np.arange(2000) * 900
+        rewards = 0.2 * actions * (times // 3600 % 24 < 12) + generator.normal(0, 0.5, 2000)
+        more = {"contexts": generator.normal(size=(2000, 2))} if contextual else {}
+        log = sc.BanditLog.from_arrays(actions, rewards, np.full(2000, 1 / 3), times=times, **more)
+        future = sc.evaluate_future(log, np.tile([0.1, 0.3, 0.6], (2000, 1)), times[-1] + 86_400, recurs=recurs)
+        assert not any("Contexts" in note for note in future.notes)
+
+
 def test_a_policy_for_each_state_is_judged_by_labels(make_log):
     """Two states that labels tell apart are the one policy that does the same in each round."""
     from seachange.states.labels import StateLabels

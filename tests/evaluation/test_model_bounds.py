@@ -15,12 +15,9 @@ import seachange as sc
 from cli.shop import fail, succeed, succeed_in_json
 from seachange.cli.value_tables import bounds_document, bounds_view
 from seachange.errors import LogError, ParameterError
-from seachange.evaluation.theorems import optimality_gap_bound, table_class
+from seachange.evaluation.theorems import Quantities, optimality_gap_bound, table_class
 
-NAMES = [
-    "detector error", "IPS error", "optimality gap", "corollary", "Exp4.S, one interval", "Exp4.S, all segments",
-    "regret", "other states",
-]  # fmt: skip
+NAMES = ["detector error", "IPS error", "optimality gap", "Exp4.S, one interval", "Exp4.S, all segments", "regret"]
 ORACLES = {
     "hmm": lambda n: sc.HMMOracle(n_states=2, restarts=1),
     "fit": lambda n: sc.ChangePointOracle(n_states=2),
@@ -83,11 +80,11 @@ def test_the_quantities_are_the_models():
     assert made_of.wrong_rounds == 0
     segments = log.rewards.reshape(4, 500).mean(axis=1)
     assert made_of.min_change == pytest.approx(np.abs(np.diff(segments)).min())
-    assert made_of.log_class_size == pytest.approx(2 * math.log(3))
+    assert made_of.policy_class.log_size == pytest.approx(2 * math.log(3))
+    tables = table_class(n_contexts=1, n_actions=3, n_states=2, capped=False)
     expected = optimality_gap_bound(
-        n_rounds=2_000, max_ratio=made_of.max_ratio, wrong_rounds=0, delta_states=0.1, delta_rewards=0.1,
-        policy_class=table_class(n_contexts=1, n_actions=3, n_states=2, capped=False),
-    )  # fmt: skip
+        Quantities(n_rounds=2_000, max_ratio=made_of.max_ratio, delta=0.1, policy_class=tables)
+    )
     gap = by_name(found)["optimality gap"]
     assert (gap.printed, gap.corrected) == (expected.printed, expected.corrected)
     assert gap.total == pytest.approx(log.rewards.sum())
@@ -115,17 +112,6 @@ def test_the_log_it_was_learned_from_proves_nothing_of_a_value():
     assert rule in rules(by_name(sc.model_bounds(later, model))["IPS error"], True)
 
 
-def test_another_sequence_of_states_costs_what_it_has_more():
-    log = clicks()
-    model = sc.learn(log, oracle=sc.HMMOracle(n_states=2, restarts=1), objective="ips")
-    same = by_name(sc.model_bounds(log, model, wrong_rounds=0))
-    assert same["other states"].corrected == pytest.approx(same["optimality gap"].corrected)
-    later = log[:1_000]
-    counts = model.oracle.predict(later).counts - model.labels.counts
-    found = by_name(sc.model_bounds(later, model, wrong_rounds=0))
-    assert found["other states"].corrected <= same["optimality gap"].corrected + np.maximum(counts, 0).sum()
-
-
 def test_what_is_given_is_taken():
     log = clicks()
     model = sc.learn(log, oracle=sc.SingleState(), objective="ips")
@@ -139,7 +125,7 @@ def test_what_is_given_is_taken():
     )
     found = sc.model_bounds(log, capped)
     assert found.quantities.max_ratio == 1.5
-    assert found.quantities.log_class_size == pytest.approx(math.log(3) + 2 * math.log(2))
+    assert found.quantities.policy_class.log_size == pytest.approx(math.log(3) + 2 * math.log(2))
 
 
 def test_estimated_propensities_are_a_condition_and_missing_ones_an_error():
@@ -166,8 +152,36 @@ def test_the_theorem_applies_to_the_paper_detector_with_its_own_settings():
     found = by_name(sc.model_bounds(log, model, min_change=0.8))
     assert found["detector error"].verdict == "conditional"
     assert found["detector error"].corrected == window
-    assert found["corollary"].verdict == "conditional"
-    assert found["corollary"].corrected == pytest.approx(found["optimality gap"].corrected)
+
+
+def test_a_log_as_long_as_told_makes_a_bound_informative():
+    """Beyond the length told, the bound of such a log is informative; at 3/4 of it, it is not."""
+
+    def gap(n):
+        log = clicks(n)
+        model = sc.learn(log, oracle=ORACLES["known"](n), objective=sc.TabularLearner())
+        return by_name(sc.model_bounds(log, model))["optimality gap"]
+
+    assert gap(200).vacuous
+    told = gap(200).informative_from
+    assert not gap(4 * round(told / 4 * 1.1)).vacuous
+    assert gap(4 * round(told / 4 * 0.75)).vacuous
+    assert gap(4 * round(told / 4 * 1.1)).informative_from == pytest.approx(1.1 * told, abs=4)
+
+
+def test_rare_rewards_without_exploration_have_no_bound_at_any_length():
+    generator = np.random.default_rng(0)
+    states, actions = np.repeat([0, 1], 2_000), generator.integers(3, size=4_000)
+    rewards = (generator.random(4_000) < np.array([[0.02, 0.1, 0.02], [0.1, 0.02, 0.02]])[states, actions]).astype(
+        float
+    )
+    log = sc.BanditLog.from_arrays(actions, rewards, np.full(4_000, 1 / 3), n_actions=3)
+    model = sc.learn(log, oracle=sc.KnownStates(states), objective=sc.TabularLearner())
+    regret = by_name(sc.model_bounds(log, model))["Exp4.S, all segments"]
+    assert (regret.vacuous, regret.informative_from) == (True, None)
+    regret = by_name(sc.model_bounds(log, model, exploration=0.01))["Exp4.S, all segments"]
+    assert regret.informative_from > 4_000
+    assert 'model.deployer("exp4s", exploration=0.01)' in regret.conditions[-1].rule
 
 
 def test_the_command_prints_all_of_it_and_json(tmp_path):
@@ -176,39 +190,39 @@ def test_the_command_prints_all_of_it_and_json(tmp_path):
     table.write_csv(tmp_path / "log.csv")
     succeed("learn", tmp_path / "log.csv", "-o", tmp_path / "m", "--oracle", "none", "--objective", "ips")
     stdout, _ = succeed("bounds", tmp_path / "log.csv", tmp_path / "m")
-    for word in (*NAMES, "printed", "corrected", "vacuous", "unproved", "largest π / π_0"):
-        assert word in stdout
+    for word in ("vacuous", "optimality gap (informative from about", "Exp4.S, all segments: ", "? rewards always"):
+        assert word in " ".join(stdout.split())
     result, stderr = succeed_in_json(
-        "bounds", tmp_path / "log.csv", tmp_path / "m", "--delta", "0.1", "--max-ratio", "4"
+        "bounds", tmp_path / "log.csv", tmp_path / "m", "--delta", "0.1", "--max-ratio", "4", "--exploration", "0.1"
     )
     assert result["quantities"]["delta"] == 0.1
     assert result["quantities"]["max_ratio"] == 4
+    assert result["quantities"]["exploration"] == 0.1
     assert [row["name"] for row in result["bounds"]] == NAMES
     assert "optimality gap" in stderr
     assert "delta" in fail(ParameterError, "bounds", tmp_path / "log.csv", tmp_path / "m", "--delta", "2")
 
 
-def test_the_view_shows_every_condition():
-    log = clicks()
-    found = sc.model_bounds(log, sc.learn(log, oracle=sc.SingleState(), objective="dr"))
+def shown(found):
     console = Console(width=200, record=True, file=io.StringIO())
     console.print(bounds_view(found))
-    text = console.export_text()
-    for bound in found.bounds:
-        assert all(condition.rule in text for condition in bound.conditions)
+    return console.export_text()
 
 
-def test_the_view_begins_with_how_many_bounds_say_nothing():
+def test_vacuous_bounds_take_a_few_words_and_the_others_show_every_condition():
     log = clicks()
     found = sc.model_bounds(log, sc.learn(log, oracle=sc.SingleState(), objective="dr"))
-
-    def first_words(bounds):
-        console = Console(width=200, record=True, file=io.StringIO())
-        console.print(bounds_view(replace(found, bounds=bounds)))
-        return console.export_text().split(" for this log")[0]
-
-    silent, telling = replace(found.bounds[0], total=0.0), replace(found.bounds[0], total=np.inf)
+    first = found.bounds[0]
+    silent = replace(first, name="one", total=0.0, informative_from=4.2e9)
+    never, telling = replace(silent, name="two", informative_from=None), replace(first, total=np.inf)
     assert (silent.vacuous, telling.vacuous) == (True, False)
-    assert first_words((telling, telling)) == "No bound is vacuous"
-    assert first_words((silent, telling, silent)) == "2 of 3 bounds are vacuous"
-    assert first_words((silent,)) == "All bounds are vacuous"
+    assert shown(replace(found, bounds=(telling, telling))).startswith("No bound is vacuous for this log")
+    text = shown(replace(found, bounds=(silent, telling, never)))
+    assert text.startswith("2 of 3 bounds are vacuous for this log")
+    assert "one (informative from about 4e9 rounds), two (not informative at any length)." in " ".join(text.split())
+    assert all(condition.rule in text for condition in telling.conditions)
+    text = shown(replace(found, bounds=(silent,)))
+    assert text.startswith("All bounds are vacuous for this log")
+    assert len(text.strip().splitlines()) == 1
+    assert "4e9" in text
+    assert shown(replace(found, bounds=(replace(silent, informative_from=12_345.0),))).count("12,000 rounds") == 1

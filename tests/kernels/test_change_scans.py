@@ -5,10 +5,12 @@ import pytest
 from scipy import stats
 
 from seachange.kernels.change_scans import (
+    autocovariances,
     best_positions,
     bin_scores,
     mean_shifts,
     score_shifts,
+    segment_residuals,
     segment_sums,
 )
 from seachange.kernels.emission import round_scores
@@ -139,3 +141,23 @@ def test_best_positions_maximize_the_likelihood(kind, clip):
     (found,) = best_positions(rows, actions, rewards, np.array([[10, 50]]), coefs, variances, clip)
     # A round without a reward makes two positions equally likely.
     assert total[found - 10] == pytest.approx(total.max())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_segment_residuals_are_those_of_each_rounds_own_segment(kind):
+    rows, actions, rewards, n_blocks = rounds(kind, missing=0.2)
+    begins, ends = np.array([0, 25]), np.array([25, 60])
+    coefs = np.random.default_rng(1).normal(size=(2, n_blocks, rows.shape[2]))
+    found = segment_residuals(rows, actions, rewards, begins, ends, coefs)
+    for t in range(60):
+        block = actions[t] if n_blocks > 1 else 0
+        expected = rewards[t] - coefs[int(t >= 25), block] @ feature(rows, actions, t)
+        assert found[t] == pytest.approx(np.nan_to_num(expected), abs=1e-12)
+
+
+def test_autocovariances_equal_direct_sums():
+    values, begins, ends = np.random.default_rng(0).normal(size=30), np.array([0, 2, 20]), np.array([2, 20, 30])
+    found = autocovariances(values, begins, ends, 12)
+    for lag in range(13):
+        pairs = [values[t] * values[t + lag] for b, e in zip(begins, ends, strict=True) for t in range(b, e - lag)]
+        assert found[lag] == pytest.approx(sum(pairs), abs=1e-12)

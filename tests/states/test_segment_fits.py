@@ -5,12 +5,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
+from scipy.signal import lfilter
 
 import seachange as sc
 from properties import examples
 from seachange.states.clustering import merge, renumbered
 from seachange.states.detector import critical_value, log_p_values, window_grid
-from seachange.states.segment_fits import LEAST_ROUNDS, difference, log_tail, series_of
+from seachange.states.segment_fits import LEAST_ROUNDS, difference, log_tail, long_run_variance, series_of
 
 pytestmark = pytest.mark.small
 KINDS = ("none", "shared", "per action")
@@ -132,3 +133,43 @@ def test_segments_merge_into_the_states_they_came_from():
 
 def test_states_are_numbered_by_first_appearance():
     assert renumbered(np.array([5, 5, 2, 9, 2])).tolist() == [0, 0, 1, 2, 1]
+
+
+@pytest.mark.large
+@pytest.mark.parametrize(
+    ("ar", "ma"), [([], []), ([0.3], []), ([0.7], []), ([0.5, 0.3], []), ([], [0.8]), ([0.9], [-0.6])]
+)
+def test_the_long_run_variance_of_noise_is_that_of_its_model(ar, ma):
+    """σ² (1 + Σ θ)² / (1 - Σ φ)² over the variance, from many values in chains; 1 for independent noise."""
+    noise = lfilter([1, *ma], [1, *(-each for each in ar)], np.random.default_rng(0).normal(size=(20, 2500)), axis=1)
+    begins = np.arange(20) * 2500
+    weights = lfilter([1, *ma], [1, *(-each for each in ar)], np.eye(1, 500)[0])
+    expected = weights.sum() ** 2 / (weights @ weights)
+    found, gain = long_run_variance(noise.ravel(), begins, begins + 2500)
+    assert found == pytest.approx(expected, rel=0.15 if ar or ma else 0)
+    assert gain == pytest.approx(-50_000 * np.log(weights @ weights), rel=0.05, abs=0)
+
+
+def test_noise_that_alternates_or_never_varies_is_not_inflated():
+    begins, ends = np.array([0]), np.array([400])
+    for noise in (np.tile([1.0, -1.0], 200), np.zeros(400)):
+        assert long_run_variance(noise, begins, ends)[0] == 1
+
+
+@pytest.mark.large
+def test_the_noise_of_actions_is_measured_in_their_own_order_too():
+    """Each action's own noise is an autoregression by its rounds: between actions, hardly any of it is seen."""
+    generator = np.random.default_rng(0)
+    actions, noise = generator.integers(4, size=8000), np.empty(8000)
+    for action in range(4):
+        own = np.flatnonzero(actions == action)
+        noise[own] = 10.0**action * lfilter([1.0], [1.0, -0.7], generator.normal(size=len(own)))
+    log = sc.BanditLog.from_arrays(actions, noise, np.full(8000, 0.25))
+    found = series_of(log).noise_within(np.array([0]), np.array([8000]))
+    assert found.within == pytest.approx(1.7 / 0.3, rel=0.15)
+    assert found.overall == found.within
+    shared = log.with_rewards(lfilter([1.0], [1.0, -0.7], generator.normal(size=8000)))
+    found = series_of(shared).noise_within(np.array([0]), np.array([8000]))
+    assert found.overall == pytest.approx(1.7 / 0.3, rel=0.15)
+    # A random quarter of the pairs: 1 + 2 (1/4) Σ 0.7^k.
+    assert found.within == pytest.approx(1 + 0.5 * 0.7 / 0.3, rel=0.15)

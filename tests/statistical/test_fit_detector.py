@@ -2,12 +2,18 @@
 
 import numpy as np
 import pytest
+from scipy.signal import lfilter
 
 import seachange as sc
 from seachange.simulate import Synthetic
 
 pytestmark = pytest.mark.filterwarnings("ignore::seachange.errors.SeachangeWarning")
 DELTA = 0.05
+
+
+def autoregression(phi, n, generator):
+    """Standard normal noise with autocorrelation φ^k."""
+    return lfilter([1.0], [1.0, -phi], generator.normal(size=n + 200) * np.sqrt(1 - phi**2))[200:]
 
 
 def stationary(kind, n, seed):
@@ -19,6 +25,10 @@ def stationary(kind, n, seed):
     actions = generator.choice(n_actions, size=n, p=chosen)
     if kind in ("normal", "unequal", "rare"):
         rewards = actions + generator.normal(size=n)
+    elif kind in AUTOCORRELATED:
+        rewards = actions + autoregression(AUTOCORRELATED[kind], n, generator)
+    elif kind == "autocorrelated clicks":
+        rewards = (generator.random(n) < 1 / (1 + np.exp(1.5 - autoregression(0.7, n, generator)))).astype(float)
     elif kind == "rare clicks":
         rewards = (generator.random(n) < 0.04).astype(float)
     elif kind == "revenue":
@@ -45,9 +55,10 @@ def stationary(kind, n, seed):
     return sc.BanditLog.from_arrays(actions, rewards, np.full(n, 0.5), n_actions=n_actions, **more)
 
 
+AUTOCORRELATED = {"somewhat autocorrelated": 0.3, "autocorrelated": 0.7}
 STATIONARY = (
     "normal", "unequal", "rare", "rare clicks", "revenue", "uneven noise", "shared contexts", "clicks with contexts",
-    "noise by context", "action features", "logging that changes",
+    "noise by context", "action features", "logging that changes", *AUTOCORRELATED, "autocorrelated clicks",
 )  # fmt: skip
 
 
@@ -68,6 +79,54 @@ def test_false_alarms_are_at_most_delta(kind, n):
     runs = 400
     spread = np.sqrt(DELTA * (1 - DELTA) / runs)
     assert false_alarms(kind, n, range(runs)) / runs <= DELTA + 3 * spread
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("n", [5000, 20_000])
+@pytest.mark.parametrize("phi", AUTOCORRELATED.values())
+@pytest.mark.parametrize(
+    ("n_actions", "by_action"), [(1, False), (2, False), (5, False), (10, False), (2, True), (5, True)]
+)
+def test_autocorrelated_noise_is_not_taken_for_changes(n_actions, by_action, phi, n):
+    alarms, runs = 0, 100
+    for seed in range(runs):
+        generator = np.random.default_rng([seed, 79])
+        actions = generator.integers(n_actions, size=n)
+        order = np.argsort(actions, kind="stable") if by_action else np.arange(n)
+        rewards = actions.astype(float)
+        rewards[order] += autoregression(phi, n, generator)
+        log = sc.BanditLog.from_arrays(actions, rewards, np.full(n, 1 / n_actions), n_actions=n_actions)
+        alarms += len(sc.ChangePointOracle().fit(log).segmentation_.change_points) > 0
+    assert alarms / runs <= DELTA + 3 * np.sqrt(DELTA * (1 - DELTA) / runs)
+
+
+def test_changes_are_found_in_autocorrelated_noise_and_their_intervals_cover():
+    covered = []
+    for seed in range(40):
+        generator = np.random.default_rng([seed, 80])
+        actions, place = generator.integers(3, size=4000), int(generator.integers(1000, 3000))
+        shifts = np.where(np.arange(4000) < place, 0.0, np.array([1.5, -1.5, 1.5])[actions])
+        rewards = shifts + autoregression(0.7, 4000, generator)
+        cut = sc.ChangePointOracle().fit(sc.BanditLog.from_arrays(actions, rewards, np.full(4000, 1 / 3))).segmentation_
+        assert cut.long_run_variance == pytest.approx(1.7 / 0.3, rel=0.3)
+        assert len(cut.change_points) <= 2
+        near = np.argmin(np.abs(cut.change_points - place))
+        covered.append(cut.low[near] <= place <= cut.high[near])
+    assert np.mean(covered) >= 0.95 - 4.5 * np.sqrt(0.95 * 0.05 / 40)
+
+
+@pytest.mark.parametrize(("stay", "gap"), [(100, 1.0), (50, 2.0)])
+def test_frequent_changes_are_not_taken_for_autocorrelated_noise(stay, gap):
+    """Many short stays escape the windows, and make the noise within the segments found look autocorrelated."""
+    hits = []
+    for seed in range(4):
+        generator = np.random.default_rng([seed, 81])
+        states = np.cumsum(generator.random(10_000) < 1 / stay) % 2
+        rewards = gap * states + generator.normal(size=10_000)
+        log = sc.BanditLog.from_arrays(np.zeros(10_000), rewards, np.ones(10_000))
+        found = sc.ChangePointOracle(n_states=2).fit(log).predict(log).states
+        hits.append(np.mean(found == states))
+    assert np.mean(np.maximum(hits, 1 - np.array(hits))) > 0.85
 
 
 CLICKS = {

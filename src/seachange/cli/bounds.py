@@ -20,6 +20,7 @@ def bounds(
     wrong_rounds: Annotated[
         float | None, option("N", "Set ε, the rounds in a wrong state (default: as estimated).")
     ] = None,
+    exploration: Annotated[float, option("SHARE", "Set γ, the share of random choices of Exp4.S.")] = 0.0,
     seed: Seed = 0,
 ) -> None:
     """Compute the paper's bounds for a model, as published and corrected."""
@@ -29,6 +30,6 @@ def bounds(
     loaded = open_model(model, given.log)
     log = given.read_weighted(console, seed, loaded)
     settings = {"max_ratio": max_ratio, "min_change": min_change, "wrong_rounds": wrong_rounds}
-    found = model_bounds(log, loaded, delta=delta, **settings)
+    found = model_bounds(log, loaded, delta=delta, exploration=exploration, **settings)
     console.print(bounds_view(found))
     console.finish(bounds_document(found))

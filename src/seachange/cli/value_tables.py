@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from seachange.evaluation.future_values import Forecast, FutureEstimate
     from seachange.evaluation.online import OnlineEstimate
     from seachange.evaluation.over_time import ValuesOverTime
-    from seachange.evaluation.theorems import Bound, ModelBounds, Quantities
+    from seachange.evaluation.theorems import Bound, ModelBounds
     from seachange.evaluation.value_estimate import ValueEstimate
     from seachange.experiments.obp_synthetic import EstimatorResult
     from seachange.experiments.paper_synthetic import MethodResult
@@ -231,53 +231,35 @@ def _bound_number(value: float) -> str:
 
 
 def bounds_view(found: "ModelBounds") -> Group:
-    """A summary, the bounds, their quantities, and the conditions of each."""
-    vacuous, n_bounds = sum(bound.vacuous for bound in found.bounds), len(found.bounds)
-    which = "All bounds are" if vacuous == n_bounds else f"{vacuous} of {n_bounds} bounds are"
-    summary = f"{which} vacuous for this log: no smaller than the largest possible value."
-    if vacuous == 0:
-        summary = "No bound is vacuous for this log, provided its conditions hold."
-    rows = [
-        (
-            b.name,
-            *map(_bound_number, (b.printed, b.corrected, b.total)),
-            "average" if b.probability is None else f"{b.probability:.0%}",
-            b.verdict,
-        )
-        for b in found.bounds
-    ]
-    bounds = table("The paper's bounds", ("bound", "printed", "corrected", "maximum", "holds", ""), rows)
-    return spaced([summary, bounds, _quantities(found.quantities), *map(_conditions, found.bounds)])
+    """One sentence for the vacuous bounds; for the others, what they amount to, and their conditions."""
+    telling = [bound for bound in found.bounds if not bound.vacuous]
+    silent = [f"{bound.name} ({_from(bound.informative_from)})" for bound in found.bounds if bound.vacuous]
+    summary = "No bound is vacuous for this log, provided its conditions hold."
+    if silent:
+        which = f"{len(silent)} of {len(found.bounds)} bounds are" if telling else "All bounds are"
+        summary = f"{which} vacuous for this log, no smaller than the largest possible value: {', '.join(silent)}."
+    return spaced([summary, *map(_conditions, telling)])
 
 
-def _quantities(q: "Quantities") -> Group:
-    low, high = q.reward_range
-    rows = [
-        ("T", f"{q.n_rounds:,}", "rounds in the training log"),
-        ("S", f"{q.n_segments:,}", f"segments, the shortest with {q.shortest_segment:,} rounds"),
-        ("L, K", f"{q.n_states}, {q.n_actions}", "states, actions"),
-        ("M", f"{q.max_ratio:,.4g}", "largest π / π_0"),
-        ("Δ", f"{q.min_change:.4g}", "smallest change in mean reward"),
-        ("w", f"{q.window:,.0f}", "window of the paper's detector"),
-        ("ε", f"{q.wrong_rounds:,.0f}", "rounds in a wrong state"),
-        ("log N", f"{q.log_class_size:,.0f}", q.policy_class),
-        ("ℓ", f"{q.expected_stay:,.0f}", "expected stay in a state"),
-        ("r", f"{low:g} to {high:g}", "range of rewards"),
-        ("δ", f"{q.delta:g}", "failure probability, for states and for rewards"),
-    ]
-    return table("Quantities", ("", "", ""), rows, n_text=3)
+def _from(n_rounds: float | None) -> str:
+    if n_rounds is None:
+        return "not informative at any length"
+    text = (
+        f"{n_rounds:.0e}".replace("e+", "e").replace("e0", "e")
+        if n_rounds >= 1e6
+        else f"{float(f'{n_rounds:.2g}'):,.0f}"
+    )
+    return f"informative from about {text} rounds"
 
 
 def _conditions(bound: "Bound") -> Group:
-    """What the bound amounts to, and its conditions, each with a mark."""
+    """What a bound amounts to, and its conditions, each with a mark."""
     value, most = _bound_number(bound.corrected), _bound_number(bound.total)
     flaw = f" Printed: {_bound_number(bound.printed)} ({bound.printed_flaw})." if bound.printed_flaw else ""
-    if bound.vacuous:
-        text = f"vacuous: {value} is no smaller than the maximum, {most}."
-    elif bound.broken:
-        text = f"{value}, but the bound does not apply: {len(bound.broken)} of its conditions are not met."
-    else:
-        text = f"at most {value} of {most}."
+    holds = "on average" if bound.probability is None else f"with probability {bound.probability:.0%}"
+    text = f"at most {value} of {most}, {holds}."
+    if bound.n_broken:
+        text = f"{value}, but the bound does not apply: {bound.n_broken} of its conditions are not met."
     rows = Table.grid(padding=(0, 1, 0, 0))
     for condition in bound.conditions:
         rows.add_row(MARKS[condition.holds], Text(condition.rule))

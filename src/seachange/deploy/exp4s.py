@@ -32,7 +32,7 @@ class Exp4S(BeliefDeployer):
     If the mean m of rewards is known, they are compared with b = min(m + s, 1) instead of 1, with s² = m (1 - m) the
     largest possible variance: c̃(z) = π_z(a_t) (b - r_t) / 𝓔_t(a_t). That keeps the differences between experts and
     removes most of the noise if rewards are rare; η is divided by √v, v = s² + (b - m)², the remaining noise. The bound
-    is that of b = 1.
+    above is that of b = 1; with b < 1, bounds need exploration.
     """
 
     policies: PolicySet
@@ -112,10 +112,15 @@ class Exp4S(BeliefDeployer):
         return good, variance + (good - mean) ** 2
 
     @property
+    def baseline(self) -> float:
+        """b, for rewards scaled to [0, 1]."""
+        return self._good[0]
+
+    @property
     def _scale(self) -> tuple[float, float]:
         """Offset and span of rewards: the cost of a reward is 1 - (reward - offset) / span."""
         low, high = self.reward_range
-        return low - (1 - self._good[0]) * (high - low), high - low
+        return low - (1 - self.baseline) * (high - low), high - low
 
     def _evidence(self, decision: Decision, reward: float) -> Floats:
         (low, span), evidence = self._scale, np.empty(len(decision.by_state))

@@ -225,9 +225,12 @@ def evaluate_future(
     if effective < LEAST_EFFECTIVE and not force:
         raise NoEstimateError((_too_few_similar(effective, len(log), recurs),))
     require_sound(diagnostics_of(log.take(np.flatnonzero(here)), support, np.inf, clips=False), force)
-    own, apart = Parts(None, alike * direct, alike), Parts(direct, -alike * direct, alike)
-    gap = standard_error(influences(apart, clusters))
-    if contexts == "all" and abs(apart.value) > max(SURPRISING * gap, ROUNDING * abs(own.value)):
+    # Each fold has its own f̂, so contexts are compared within folds.
+    folds = clusters.folds(FOLDS)
+    level = (np.bincount(folds, direct) / np.maximum(np.bincount(folds), 1))[folds]
+    apart = Parts(None, alike * (direct - level), alike)
+    gap = max(SURPRISING * standard_error(influences(apart, clusters)), ROUNDING * float(np.abs(level).max()))
+    if contexts == "all" and log.joint.kind != "none" and abs(apart.value) > gap:
         notes.append("Contexts at that time differ from those of all rounds; this value assumes those of all rounds.")
     n_times = int((np.diff(here[np.argsort(logged, kind="stable")].astype(np.int64), prepend=0) > 0).sum())
     if n_times < FEW_TIMES:

@@ -1,4 +1,4 @@
-"""Scans for change points: shifts of means and scores, segment sums, and intervals for the position of a change."""
+"""Scans for change points: shifts of means and scores, segment sums, autocovariances, and intervals of positions."""
 
 import math
 
@@ -162,6 +162,33 @@ def segment_sums(rows, actions, rewards, begins, ends, n_blocks):
                 for j in range(i):
                     grams[p, b, j, i] = grams[p, b, i, j]
     return grams, moments, squares, counts
+
+
+@compiled
+def segment_residuals(rows, actions, residuals, begins, ends, coefs):
+    """(n,) e_t - c · f_t, with c the ``coefs`` (S, B, D) of the round's segment; 0 if it has no reward."""
+    found = np.zeros(residuals.size)
+    n_blocks, n_features = coefs.shape[1], coefs.shape[2]
+    for p in range(begins.size):
+        for t in range(begins[p], ends[p]):
+            if not np.isnan(residuals[t]):
+                b = actions[t] if n_blocks > 1 else 0
+                row = own_row(rows, t, actions[t])
+                found[t] = residuals[t]
+                for j in range(n_features):
+                    found[t] -= coefs[p, b, j] * row[j]
+    return found
+
+
+@compiled
+def autocovariances(values, begins, ends, n_lags):
+    """(n_lags + 1,) Σ_t e_t e_t+k for k = 0, 1, …, over rounds of the same chain."""
+    sums = np.zeros(n_lags + 1)
+    for c in range(begins.size):
+        for t in range(begins[c], ends[c]):
+            for k in range(min(n_lags, ends[c] - 1 - t) + 1):
+                sums[k] += values[t] * values[t + k]
+    return sums
 
 
 @compiled

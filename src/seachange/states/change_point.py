@@ -43,6 +43,7 @@ class Segmentation(Brief):
     state_precisions: Floats  # (L, B, D, D) Σ f f' over the rounds of each state
     state_rounds: Floats  # (L, B) rounds with a reward
     noise_variances: Floats  # (B,) variance of the rewards around the fits
+    long_run_variance: float = 1.0  # fit only: of that noise, in units of its variance; above 1 if autocorrelated
 
     @classmethod
     def restore(cls, part: SavedPart, joint: JointFeatures, labels: StateLabels) -> Self:
@@ -56,6 +57,7 @@ class Segmentation(Brief):
         found = cls(
             statistic=learned.statistic,
             threshold=learned.threshold,
+            long_run_variance=learned.long_run_variance,
             windows=part.indices("windows", 1 if paper else None, 1, n_rounds + 1, rising=True),
             change_points=change_points,
             p_values=part.floats("p_values", (n_changes,), low=0.0, high=1.0, nan=True),
@@ -81,6 +83,7 @@ class _Learned(msgspec.Struct):
 
     statistic: Statistic
     threshold: Annotated[float, msgspec.Meta(gt=0, le=LARGEST_SAVED)]
+    long_run_variance: Annotated[float, msgspec.Meta(ge=1, le=LARGEST_SAVED)]
 
 
 @ORACLES.register("change-point")
@@ -93,8 +96,9 @@ class ChangePointOracle(Params):
     nothing changed. Windows of many lengths are scanned. Each change found then moves to its most likely position
     between its neighbors and is tested there. Its p-value is the probability that a log of this length without changes
     differs as much at any position and window, so the probability of a false change is at most ``delta``.
-    ``threshold`` applies to -log of the p-value: 3 nats correspond to a p-value of 0.05, and "auto" is -log δ. Rounds
-    without a reward are skipped.
+    ``threshold`` applies to -log of the p-value: 3 nats correspond to a p-value of 0.05, and "auto" is -log δ. If
+    rewards are autocorrelated around the fits, p-values use the long-run variance of that noise. Rounds without a
+    reward are skipped.
 
     **statistic="reward"** is the paper's detector. Round t is a candidate if |μ⁺_t - μ⁻_t| ≥ c, where μ⁺_t and μ⁻_t are
     the mean rewards of the w rounds from t on and of the w before t. The largest is a change point, everything within
@@ -130,7 +134,7 @@ class ChangePointOracle(Params):
         require_count("n_states", self.n_states, auto=True)
         windows, threshold = self.settings_for(log)
         series = series_of(log, by_action=self.statistic == "fit")
-        changes = self._changes(self.statistic, series, windows, threshold)
+        changes, series = self._changes(self.statistic, series, windows, threshold)
         segments, values = _segments(series, changes.positions)
         given = None if self.n_states == "auto" else self.n_states
         if self.statistic == "reward" and given is not None:
@@ -170,6 +174,7 @@ class ChangePointOracle(Params):
             state_precisions=by_state.grams * np.multiply.outer(series.scales, series.scales),
             state_rounds=by_state.counts,
             noise_variances=noise,
+            long_run_variance=series.noise.overall,
         )
         return self
 
@@ -189,7 +194,7 @@ class ChangePointOracle(Params):
         )
         if fitted.statistic == "reward":
             detector.require_length(log, int(fitted.windows[0]))
-        changes = self._changes(fitted.statistic, series, fitted.windows, fitted.threshold)
+        changes, _ = self._changes(fitted.statistic, series, fitted.windows, fitted.threshold)
         segments, values = _segments(series, changes.positions)
         states = self._assigned(series, segments, values)
         begins, ends = detector.segments_of(series, changes.positions)
@@ -203,7 +208,7 @@ class ChangePointOracle(Params):
         """The segmentation."""
         found = self.segmentation_
         arrays = {field.name: getattr(found, field.name) for field in fields(found)}
-        return _Learned(arrays.pop("statistic"), arrays.pop("threshold")), arrays
+        return _Learned(*(arrays.pop(name) for name in _Learned.__struct_fields__)), arrays
 
     @classmethod
     def restore(cls, part: SavedPart, joint: JointFeatures, labels: StateLabels) -> Self:
@@ -271,10 +276,13 @@ class ChangePointOracle(Params):
             return 1.0
         return 2 * float(rewards.std()) or 1.0
 
-    def _changes(self, statistic: Statistic, series: Series, windows: Ints, threshold: float) -> detector.Changes:
+    def _changes(
+        self, statistic: Statistic, series: Series, windows: Ints, threshold: float
+    ) -> tuple[detector.Changes, Series]:
         if statistic == "fit":
             return detector.find_changes(series, windows, threshold)
-        return detector.find_reward_changes(series, int(windows[0]), threshold, self._reward_length(series.rewards))
+        length = self._reward_length(series.rewards)
+        return detector.find_reward_changes(series, int(windows[0]), threshold, length), series
 
     def _assigned(self, series: Series, segments: Sums, values: Floats) -> Ints:
         """(S,) state of each segment, by the same rule as in the fit."""

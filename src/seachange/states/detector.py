@@ -5,6 +5,7 @@ The first part is the null distribution: the p-value of a statistic in a log wit
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -25,6 +26,8 @@ BINS = 8
 SLACK = 6.0
 # Iterations of moving changes to their most likely position before they are tested.
 MAX_MOVES = 5
+# Iterations of measuring the autocorrelation of the noise, and how many times the gain it implies changes must have.
+MAX_PASSES, CLEARLY = 10, 2.0
 # The evidence for the true position is this many nats below the best with probability 0.05: if both sides are random
 # walks, (1 - exp(-x))² = 0.95.
 DROP = -math.log1p(-math.sqrt(0.95))
@@ -98,8 +101,29 @@ class Changes(NamedTuple):
     high: Ints
 
 
-def find_changes(series: Series, windows: Ints, threshold: float) -> Changes:
-    """Changes of ``series`` with a p-value of at most exp(-threshold), given all other changes."""
+def find_changes(series: Series, windows: Ints, threshold: float) -> tuple[Changes, Series]:
+    """Changes of ``series`` with a p-value of at most exp(-threshold), and the series with the noise of their tests.
+
+    Autocorrelated noise looks like changes, and changes look like autocorrelated noise. Noise is first taken to be
+    independent. Its autocorrelation is then measured within the segments found, and changes are found again, until it
+    no longer grows. If it explains the changes that were lost, with a long-run variance λ times the variance, their
+    gain in likelihood is 1 / λ of what it is in independent noise. If it is clearly more, they were changes.
+    """
+    passes = []
+    for _ in range(MAX_PASSES):
+        changes = _find(series, windows, threshold)
+        noise = series.noise_within(*segments_of(series, changes.positions))
+        passes.append((changes, series, noise))
+        if noise.overall <= 1.02 * series.noise.overall:
+            break
+        series = replace(series, noise=noise)
+    first, last = passes[0][2], passes[-1][2]
+    expected = max(last.independent - first.independent, 0.0) / last.overall
+    return passes[0 if last.dependent - first.dependent > CLEARLY * expected else -1][:2]
+
+
+def _find(series: Series, windows: Ints, threshold: float) -> Changes:
+    """Changes that are significant, given all other changes."""
     found = scan(series, windows, threshold)
     while True:
         for _ in range(MAX_MOVES):
@@ -130,7 +154,7 @@ def scan(series: Series, windows: Ints, threshold: float) -> Ints:
         least = critical_value(threshold, degrees, window, windows, lengths, SLACK)
         # Like the kernel's: the normal deviate of the same tail probability, by the Wilson-Hilferty cube root.
         unit = 2 / (9 * degrees)
-        lowest = ((least / degrees) ** (1 / 3) - 1 + unit) / math.sqrt(unit)
+        lowest = ((least * series.noise.within / degrees) ** (1 / 3) - 1 + unit) / math.sqrt(unit)
         deviates = change_scans.score_shifts(*bins.sums, bins.begins, bins.ends, width, freedom, LEAST_ROUNDS)
         above = np.flatnonzero(deviates >= lowest)
         best_first = above[np.argsort(-deviates[above], kind="stable")]
@@ -208,8 +232,8 @@ def intervals(series: Series, changes: Ints, windows: Ints) -> tuple[Ints, Ints]
 
     The evidence for a position has the fits on both sides integrated out. The evidence for the true position is below
     the best by the maximum of two random walks, one into each side; the interval contains the positions less than DROP
-    nats below the best. If the noise varies more than the likelihood assumes, so do the walks, and DROP grows with
-    them: before the best position by the noise after the change, and vice versa.
+    nats below the best. If the noise varies more than the likelihood assumes, or is autocorrelated, so do the walks,
+    and DROP grows with them: before the best position by the noise after the change, and vice versa.
     """
     if len(changes) == 0:
         return changes, changes
@@ -229,7 +253,7 @@ def intervals(series: Series, changes: Ints, windows: Ints) -> tuple[Ints, Ints]
         if clip == 0:
             places = begins[batch], middles, ends[batch]
             spreads = change_scans.likelihood_spreads(*series.data, *places, coefs, variances)
-        fits = coefs, inverses, variances, DROP * np.maximum(spreads[:, ::-1], 1.0)
+        fits = coefs, inverses, variances, DROP * series.noise.overall * np.maximum(spreads[:, ::-1], 1.0)
         found[batch] = change_scans.position_intervals(*data, middles, spans[batch], *fits, clip, PATIENCE)
     return found[:, 0], found[:, 1]
 
@@ -304,7 +328,7 @@ def find_reward_changes(series: Series, window: int, threshold: float, length: f
     """The paper's Algorithm 1: rounds with |μ⁺ - μ⁻| ≥ c, largest first, none within 2w of one already taken.
 
     The p-value of a shift x is the theorem's bound on the probability that rewards of range R = ``length`` shift that
-    much anywhere by chance, 2 n exp(-w x² / R²). Intervals are those of ``find_changes``.
+    much anywhere by chance, 2 n exp(-w x² / R²), if they are independent. Intervals are those of ``find_changes``.
     """
     n = len(series.rewards)
     shifts = change_scans.mean_shifts(series.rewards, window, series.begins, series.ends)

@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 from scipy import special
 
-from seachange.kernels.change_scans import segment_sums
+from seachange.kernels.change_scans import autocovariances, segment_residuals, segment_sums
 from seachange.kernels.emission import round_scores
 from seachange.kernels.regression import regression_sums
 from seachange.log.bandit_log import BanditLog
@@ -92,6 +92,20 @@ class Metric:
     freedom: Floats  # (B,) Σ ℓ / max ℓ
 
 
+@dataclass(frozen=True)
+class Noise:
+    """Autocorrelation of the noise: its long-run variance, 1 + 2 Σ_k ρ_k, in units of its variance, and at least 1.
+
+    Sums of whitened scores have variances ℓ of at most ``overall``, and of ``within`` on average, so the statistic of a
+    difference is Σ ℓ χ²_1 as in ``Metric``.
+    """
+
+    overall: float = 1.0  # of consecutive rounds, or ``within`` if that is larger
+    within: float = 1.0  # of consecutive rounds with the same action
+    independent: float = 0.0  # -2 log-likelihood of the noise if it is independent
+    dependent: float = 0.0  # the same, given all previous noise
+
+
 @dataclass(frozen=True, eq=False)
 class Series:
     """A log as the detectors read it: chains one after another, and residuals of one regression of the whole log."""
@@ -105,6 +119,7 @@ class Series:
     begins: Ints  # first round of each chain
     ends: Ints
     order: Ints | None  # round of the log at each position; None: the same
+    noise: Noise = Noise()
 
     @property
     def data(self) -> tuple[Floats, Ints, Floats]:
@@ -137,8 +152,9 @@ class Series:
     def metric(self) -> Metric:
         """Scatter of the scores of each block."""
         n_blocks, n_features = self.coefs.shape
+        overall, share = self.noise.overall, self.noise.within / self.noise.overall
         if not _contextual(self.rows):
-            return Metric(np.ones((n_blocks, 1, 1)), np.ones(n_blocks), np.ones(n_blocks))
+            return Metric(np.ones((n_blocks, 1, 1)), np.full(n_blocks, overall), np.full(n_blocks, share))
         counts = np.maximum(self.whole.counts[0], 1)
         values, vectors = np.linalg.eigh(self.whole.grams[0] / counts[:, None, None])
         kept = values > COLLINEAR * values.max(axis=1, keepdims=True)
@@ -154,7 +170,27 @@ class Series:
         chance = np.square(1 + np.sqrt(n_features / counts))
         stretch = np.maximum(levels[:, -1] / chance, 1)
         freedom = np.clip(levels.sum(axis=1) / stretch, 1, n_features)
-        return Metric(np.ascontiguousarray(whitening / self.scales), stretch, freedom)
+        return Metric(np.ascontiguousarray(whitening / self.scales), overall * stretch, share * freedom)
+
+    def noise_within(self, begins: Ints, ends: Ints) -> Noise:
+        """The noise around the fits of these segments."""
+        errors = segment_residuals(*self.data, begins, ends, self.sums(begins, ends).coefs() / self.scales)
+        n_blocks, counts = len(self.coefs), np.maximum(self.whole.counts[0], 1)
+        blocks = self.actions if n_blocks > 1 else np.zeros(len(errors), dtype=np.int64)
+        variances = np.bincount(blocks, errors * errors, n_blocks) / counts
+        # If a block has no variance, its errors are rounding errors.
+        varies = variances > 1e-12 * self.whole.squares[0] / counts
+        variances = np.where(varies, variances, 1.0)
+        errors *= (varies / np.sqrt(variances))[blocks]
+        found = [long_run_variance(errors, self.begins, self.ends)]
+        if n_blocks > 1:
+            chains = np.repeat(np.arange(len(self.begins)), self.ends - self.begins)
+            by_action = np.lexsort((blocks, chains))
+            starts = np.flatnonzero(np.diff((chains * n_blocks + blocks)[by_action], prepend=-1))
+            found.append(long_run_variance(errors[by_action], starts, np.append(starts[1:], len(errors))))
+        ratios, gains = zip(*found, strict=True)
+        independent = float(counts @ np.log(variances))
+        return Noise(max(ratios), ratios[-1], independent, independent + min(gains))
 
 
 def series_of(log: BanditLog, by_action: bool = True) -> Series:
@@ -220,6 +256,32 @@ def difference(one: Sums, other: Sums, metric: Metric) -> tuple[Floats, Floats]:
     ratio = np.divide(cost, noise * metric.stretch, out=np.zeros_like(cost), where=varies)
     degrees = np.minimum(metric.freedom, smaller)
     return np.maximum(ratio, 0).sum(axis=-1), np.where(counted, degrees, 0).sum(axis=-1)
+
+
+def long_run_variance(noise: Floats, begins: Ints, ends: Ints) -> tuple[float, float]:
+    """1 + 2 Σ_k ρ_k of chains of noise, at least 1, and AIC of the autoregression that it comes from, σ² / (1 - Σ φ)².
+
+    It is 1 if BIC selects no lags. Otherwise it is the larger of those with the lags that AIC and BIC select: with few
+    lags an autoregression misses slow decay, and with many it varies.
+    """
+    n = max(int(np.count_nonzero(noise)), 1)
+    n_lags = min(int(10 * np.log10(len(noise))), int((ends - begins).max()) - 1)
+    sums = autocovariances(noise, begins, ends, n_lags)
+    correlations, coefs, innovation = sums / max(sums[0], 1e-300), np.zeros(0), 1.0
+    fits, ratios = [0.0], [1.0]
+    for lag in range(1, n_lags + 1):
+        # Levinson and Durbin: the partial autocorrelation extends the fit by one lag.
+        partial = (correlations[lag] - coefs @ correlations[lag - 1 : 0 : -1]) / innovation
+        coefs, innovation = np.append(coefs - partial * coefs[::-1], partial), innovation * (1 - partial**2)
+        # Without innovations, the noise is a constant or a cycle.
+        if not innovation > 1e-9:
+            break
+        fits.append(n * np.log(innovation))
+        ratios.append(innovation / (1 - coefs.sum()) ** 2)
+    few, best = (int(np.argmin(fits + price * np.arange(len(fits)))) for price in (np.log(n), 2.0))
+    if few == 0:
+        return 1.0, 0.0
+    return max(float(ratios[few]), float(ratios[best]), 1.0), float(fits[best] + 2 * best)
 
 
 def log_tail(statistics: Floats, degrees: Floats) -> Floats:
