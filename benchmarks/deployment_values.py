@@ -18,7 +18,7 @@ def main() -> None:
     earned = np.array([deployed(env, deployer, run) for run in runs])
     print(f"The deployment earns {mean_and_error(earned)}.")
     estimates = {
-        "deployment": [sc.evaluate_deployment(env.log(run), model, force=True) for run in runs],
+        "deployment": [sc.evaluate_deployment(env.log(run), model, unseen=True) for run in runs],
         "replay": [sc.evaluate_online(env.log(run), deployer, "replay") for run in runs],
         "dr-ns": [sc.evaluate_online(env.log(run), deployer, "dr-ns") for run in runs],
     }

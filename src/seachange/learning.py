@@ -19,7 +19,7 @@ from seachange.errors import (
     require,
     warn,
 )
-from seachange.evaluation.deployment import value_of_deployment
+from seachange.evaluation.deployment import evaluate_deployment
 from seachange.log.bandit_log import BanditLog, require_propensities, reward_distribution, warn_of_estimates
 from seachange.model import SwitchingModel
 from seachange.model_file import Provenance, Trial
@@ -162,7 +162,7 @@ def try_out(log: BanditLog, model: SwitchingModel) -> Trial | None:
     try:
         with stage("Trying out the policies"), warnings.catch_warnings():
             warnings.simplefilter("ignore", SeachangeWarning)
-            found = value_of_deployment(log[cut:], relearn(log, model, cut))
+            found = evaluate_deployment(log[cut:], relearn(log, model, cut), unseen=True)
     except SeachangeError:
         return None
     parts = (found, found.single, found.logging, found.gain)

@@ -12,6 +12,7 @@ from statistical.headline import measured, summarized
 from statistical.worlds import CANNOT_PAY, FAMILIES, make_world
 
 FIRST_SEED = 5000
+pytestmark = pytest.mark.filterwarnings("ignore::seachange.SeachangeWarning")
 
 
 @pytest.mark.parametrize(("name", "n_worlds"), [("revealing actions strong", 6), ("long stays", 3), ("cycles", 3)])

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 
 from seachange.errors import Fix, LogError, RefusedError, SeachangeError, SeachangeWarning
-from seachange.evaluation.deployment import Difference, value_of_deployment
+from seachange.evaluation.deployment import Difference, evaluate_deployment
 from seachange.evaluation.diagnostics import Diagnostics, EstimateWarning, NoEstimateError, Reason, diagnose
 from seachange.evaluation.estimators import evaluate, evaluate_logging, evaluate_states, reasons_of
 from seachange.evaluation.value_estimate import ValueEstimate
@@ -142,7 +142,7 @@ def compare_policies(holdout: Holdout, confidence: float, seed: int) -> Comparis
 
     name: str = "switching" if holdout.switches else "the policy"
     settings: dict[str, Any] = {"confidence": confidence, "seed": seed}
-    found, refusals = noted(name, lambda: value_of_deployment(log, holdout.model, **settings))
+    found, refusals = noted(name, lambda: evaluate_deployment(log, holdout.model, unseen=True, **settings))
     logged, reasons = noted("", lambda: evaluate_logging(log, interval="bootstrap", **settings))
     logging = PolicyValue("logging", "the logging policy", logged if found is None else found.logging, reasons)
     others, _ = noted(name, lambda: evaluate(log, policies, ESTIMATORS, labels=labels, **settings))

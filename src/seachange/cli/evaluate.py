@@ -97,7 +97,7 @@ def evaluate(
     from seachange.analysis.comparison import holdout_of
     from seachange.cli.value_tables import answer_text, estimates_table, held_out_text, online_table, support_text
     from seachange.evaluation import diagnose
-    from seachange.evaluation.deployment import value_of_deployment
+    from seachange.evaluation.deployment import evaluate_deployment
     from seachange.evaluation.estimators import evaluate as evaluate_policy
     from seachange.evaluation.estimators import evaluate_states
 
@@ -116,7 +116,7 @@ def evaluate(
     switching = loaded.n_states > 1
     who = "switching policy" if switching else "policy"
     with stage("Evaluating the policies"):
-        found = value_of_deployment(log, loaded, confidence=confidence, force=force, seed=seed)
+        found = evaluate_deployment(log, loaded, confidence=confidence, unseen=True, force=force, seed=seed)
         whole = evaluate_policy(log, loaded.policies, names, labels=labels, **clipped)
         rows = [("logging policy", found.logging)]
         if switching:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.special import expit
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 FEWEST_BLOCKS = 30  # blocks of time behind an interval, at least
 CHUNK_ROUNDS = 1 << 14
-DRAWS = 64  # simulated worlds
 SIMULATION_BIAS = 0.5  # share of a simulated gain that the fitted model may get wrong
 
 
@@ -74,6 +73,7 @@ class DeploymentEstimate(ValueEstimate):
         return (bias * self.gain.value + noise * self.simulated_gain) / (noise + bias)
 
 
+@one_thread()
 def evaluate_deployment(
     log: BanditLog,
     model: "SwitchingModel",
@@ -81,7 +81,8 @@ def evaluate_deployment(
     confidence: float = 0.95,
     *,
     exploration: float = 0.0,
-    draws: int = DRAWS,
+    draws: int = 64,
+    unseen: bool = False,
     force: bool = False,
     seed: int = 0,
 ) -> DeploymentEstimate:
@@ -98,34 +99,20 @@ def evaluate_deployment(
     Intervals are from bootstraps of blocks of time as long as an expected stay in a state, or shorter if there would be
     fewer than 30 of them (with sequences: from whole sequences), and are widened by the spread over the ``draws``.
 
-    Raises ``RefusedError`` if the log cannot support the estimate, or if the model was learned from these rounds;
-    ``force`` returns it anyway, with a warning.
+    Raises ``RefusedError`` if the log cannot support the estimate, or if its rounds, judging by their times and
+    contents, are among those that the model was learned from; ``unseen`` says that they are not. ``force`` returns an
+    estimate anyway, with a warning.
     """
     require_count("draws", draws)
     require_log(log, "evaluating a deployment")
-    if not force and (overlap := model.provenance.overlap(log)) is not None:
+    overlap = None if unseen or force else model.provenance.overlap(log)
+    if overlap is not None:
         problem = f"A model cannot be evaluated on rounds that it was learned from: {overlap}."
-        raise NoEstimateError((Reason("holdout", problem, ("use a later log",)),))
-    warn_of_estimates(log, "evaluating a deployment")
-    settings: dict[str, Any] = {"exploration": exploration, "draws": draws, "force": force, "seed": seed}
-    return value_of_deployment(log, model, kind, confidence, **settings)
-
-
-@one_thread()
-def value_of_deployment(
-    log: BanditLog,
-    model: "SwitchingModel",
-    kind: str = "auto",
-    confidence: float = 0.95,
-    *,
-    exploration: float = 0.0,
-    draws: int = DRAWS,
-    force: bool = False,
-    seed: int = 0,
-) -> DeploymentEstimate:
-    """``evaluate_deployment`` for rounds that the model was not learned from."""
+        fixes = ("use a later log", "pass unseen=True if these are other rounds")
+        raise NoEstimateError((Reason("holdout", problem, fixes),))
     require_evaluable(log, confidence, "evaluating a deployment")
     model.require_own_features(log)
+    warn_of_estimates(log, "evaluating a policy")
     deployer = model.deployer(kind, exploration=exploration)
     log, _, starts = in_chains(log)
     world, labels, blocks, simulated = model.world, None, Clusters(log), np.zeros((1, 2))
