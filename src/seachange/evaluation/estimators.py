@@ -10,9 +10,18 @@ import numpy.typing as npt
 
 from seachange.engine import one_thread
 from seachange.errors import SeachangeWarning
-from seachange.evaluation.diagnostics import EstimateWarning, NoEstimateError, Reason, diagnostics_of, require_sound
+from seachange.evaluation.boosted_rewards import boosted_rewards
+from seachange.evaluation.diagnostics import (
+    EstimateWarning,
+    NoEstimateError,
+    Reason,
+    diagnostics_of,
+    miscalibration,
+    require_sound,
+    weight_limit,
+)
 from seachange.evaluation.formulas import ESTIMATORS, Parts, Setting
-from seachange.evaluation.terms import Need, PolicyLike, Range, Support, Terms, terms_of
+from seachange.evaluation.terms import Need, PolicyLike, Range, Support, Terms, membership_of, terms_of
 from seachange.evaluation.value_estimate import ConfidenceSequence, IntervalRequest, interval_request
 from seachange.evaluation.value_estimate import IntervalKind as IntervalKind
 from seachange.evaluation.value_estimate import ValueEstimate as ValueEstimate
@@ -28,7 +37,7 @@ def evaluate(
     policy: PolicyLike,
     estimators: Sequence[str] = ("ips", "snips", "dm", "dr"),
     *,
-    clip: float = np.inf,
+    clip: float | None = None,
     confidence: float = 0.95,
     labels: StateLabels | None = None,
     soft: bool = False,
@@ -69,11 +78,13 @@ def evaluate(
     require_log(log, "evaluating a policy")
     warn_of_estimates(log, "evaluating a policy")
     request = interval_request(log, interval, confidence, reward_range, seed)
-    terms, support = _terms(log, policy, names, request, clip, labels, soft, predicted_rewards, settings, force)
+    clip = weight_limit(log, clip)
+    terms, support, others = _terms(log, policy, names, request, clip, labels, soft, predicted_rewards, settings, force)
     bound = min(clip, support.weight_bound)
     latent = isinstance(policy, PolicySet) and labels is not None and labels.from_rewards
     with one_thread():
-        return [request.estimate(name, _parts(name, terms, settings), terms.weights, bound, latent) for name in names]
+        found = [request.estimate(name, _parts(name, terms, settings), terms.weights, bound, latent) for name in names]
+    return [each.widened(float(np.linalg.norm(each.value - others))) for each in found]
 
 
 def watch(
@@ -81,7 +92,7 @@ def watch(
     policy: PolicyLike,
     estimator: str = "ips",
     *,
-    clip: float = np.inf,
+    clip: float | None = None,
     confidence: float = 0.95,
     labels: StateLabels | None = None,
     soft: bool = False,
@@ -99,7 +110,8 @@ def watch(
     """
     (name,), settings = _names(estimator), {"switch": switch, "shrinkage": shrinkage}
     request = interval_request(log, "sequence", confidence, reward_range)
-    terms, support = _terms(log, policy, (name,), request, clip, labels, soft, predicted_rewards, settings, force)
+    clip = weight_limit(log, clip)
+    terms, support, _ = _terms(log, policy, (name,), request, clip, labels, soft, predicted_rewards, settings, force)
     ratios = 1 / log.arrays.propensities if support.largest_ratios is None else support.largest_ratios
     # Rounding can put a weight above its bound.
     bounds = request.clusters.largest_so_far(np.maximum(ratios, support.weights))
@@ -114,12 +126,15 @@ def _parts(name: str, terms: Terms, settings: dict[str, Setting]) -> Parts:
 def _terms(
     log: BanditLog, policy: PolicyLike, names: Sequence[str], request: IntervalRequest, clip: float, labels: StateLabels
     | None, soft: bool, predicted_rewards: npt.ArrayLike | None, settings: dict[str, Setting], force: bool
-) -> tuple[Terms, Support]:  # fmt: skip
-    """The terms of these estimators and the log's support for the policy; raises if the support is too weak."""
+) -> tuple[Terms, Support, Floats]:  # fmt: skip
+    """The terms of these estimators and the log's support for the policy; raises if the support is too weak.
+
+    If propensities are estimated, also what DR says with different reward models: if the propensities are right, all
+    estimates agree up to noise, so their distance measures the error of the propensities.
+    """
     chosen = [ESTIMATORS[name] for name in names]
     for name, estimator in zip(names, chosen, strict=True):
         request.require_possible(name, estimator.setting is not None and settings[estimator.setting] == "auto")
-    require(clip > 0, f"clip must be positive; got {clip}.")
     require_propensities(log, "evaluating a policy")
     for word, setting in settings.items():
         valid = setting == "auto" or (not isinstance(setting, str) and setting >= 0)
@@ -128,10 +143,28 @@ def _terms(
     if request.bounded or (all(each.full_weights for each in chosen) and np.isinf(clip)):
         needs -= {"fit error"}  # full weights cancel the noise of the fits
     limits, forward = request.reward_range if request.bounded else None, request.kind == "sequence"
+    needs |= {"model"} if log.propensities_estimated else set()
+    others = []
     with one_thread():
         terms, support = terms_of(log, policy, needs, labels, soft, clip, predicted_rewards, limits, forward=forward)
-    require_sound(diagnostics_of(log, support, clip), force)
-    return terms, support
+        if log.propensities_estimated:
+            others.append(_robust(terms).mean())
+            if predicted_rewards is None and not forward:
+                predicted_rewards = boosted_rewards(log, membership_of(log, labels, soft), limits)
+                if predicted_rewards is not None:
+                    terms, support = terms_of(log, policy, needs, labels, soft, clip, predicted_rewards, limits)
+                    others.append(_robust(terms).mean())
+    measures = diagnostics_of(log, support, clip)
+    if log.propensities_estimated:
+        wrong = miscalibration(terms.rewards, support.weights, terms.predicted, terms.direct)
+        measures = replace(measures, refusals=(*measures.refusals, *wrong))
+    require_sound(measures, force)
+    return terms, support, np.array(others)
+
+
+def _robust(terms: Terms) -> Floats:
+    """(n,) the terms of DR."""
+    return terms.direct + terms.weights * (terms.rewards - terms.predicted)
 
 
 def evaluate_logging(
@@ -153,7 +186,7 @@ def evaluate_states(
     labels: StateLabels,
     estimator: str = "dr",
     *,
-    clip: float = np.inf,
+    clip: float | None = None,
     confidence: float = 0.95,
     interval: IntervalKind = "normal",
     reward_range: Range | None = None,
@@ -231,11 +264,14 @@ def evaluate_difference(
     ``RefusedError`` if the log cannot support either estimate.
     """
     require_propensities(log, "comparing policies")
-    request = interval_request(log, "normal", confidence)
-    terms, weights = _difference_terms(log, policy, labels)
-    baseline = log.arrays.rewards if other is None else _difference_terms(log, other, other_labels)[0]
+    request, limit = interval_request(log, "normal", confidence), weight_limit(log, None)
+    terms, _, robust = _terms(log, policy, ("dr",), request, limit, labels, False, None, {}, False)
+    baseline, spread = log.arrays.rewards, np.ptp(robust) if len(robust) else 0.0
+    if other is not None:
+        against, _, robust = _terms(log, other, ("dr",), request, limit, other_labels, False, None, {}, False)
+        baseline, spread = _robust(against), spread + (np.ptp(robust) if len(robust) else 0.0)
     with one_thread():
-        estimate = request.estimate("dr", Parts(terms - baseline), weights)
+        estimate = request.estimate("dr", Parts(_robust(terms) - baseline), terms.weights).widened(float(spread))
     return Difference(estimate.value, estimate.std_error, estimate.low, estimate.high, confidence, paired=True)
 
 
@@ -247,11 +283,3 @@ def worst_case_difference(one: ValueEstimate, other: ValueEstimate) -> Differenc
     value, error = one.value - other.value, one.std_error + other.std_error
     reach = NormalDist().inv_cdf(0.5 + one.confidence / 2) * error
     return Difference(value, error, value - reach, value + reach, one.confidence, paired=False)
-
-
-def _difference_terms(log: BanditLog, policy: PolicyLike, labels: StateLabels | None) -> tuple[Floats, Floats]:
-    """(n,) the doubly robust terms of a policy, and its weights."""
-    with one_thread():
-        terms, support = terms_of(log, policy, {"model"}, labels)
-    require_sound(diagnostics_of(log, support, np.inf), False)
-    return terms.direct + terms.weights * (terms.rewards - terms.predicted), terms.weights

@@ -317,7 +317,8 @@ def fit_logging_policy(log: BanditLog, *, folds: int = 5, seed: int = 0) -> Logg
     others, whole = _others(log, blocks), ChoiceSample(log, np.arange(len(log)))
     plain = [ChoiceModel.plain(sample, whole.prior) for sample in others]
     if _is_table(log):
-        return LoggingPolicy([BlockModel(*each) for each in zip(blocks, map(len, others), plain)], "frequencies")
+        given = zip(blocks, map(len, others), plain, strict=True)
+        return LoggingPolicy([BlockModel(*each) for each in given], "frequencies")
     few = _thinned(log, blocks, RIDGE_ROUNDS, RIDGE_CELLS, generator)
     ridge, sample = _best_ridge(log, few, whole.prior), ChoiceSample(log, np.concatenate(few))
     # The fit of the whole log is a good start for the others.
