@@ -6,11 +6,8 @@ from seachange.engine import stage
 from seachange.evaluation.terms import FOLDS, Range, fit_across, slices_of
 from seachange.log.bandit_log import BanditLog
 from seachange.log.clusters import Clusters
-from seachange.propensities.boosting import boostable_rounds
+from seachange.propensities.boosting import SETTINGS, boostable_rounds
 from seachange.protocols import Floats, Ints
-
-SETTINGS = {"max_iter": 100, "learning_rate": 0.1, "max_leaf_nodes": 8, "early_stopping": False, "random_state": 0}
-
 
 def boosted_rewards(log: BanditLog, membership: Floats, limits: Range | None) -> Floats | None:
     """(n, K) r̂ = l + b g, both fitted on other blocks of time; None if the log is too small, or if b is 0.

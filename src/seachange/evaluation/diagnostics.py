@@ -239,12 +239,13 @@ def _more_samples(measures: Diagnostics, weights: Floats, clip: float, clips: bo
     fixes: list[str | Fix] = [f"use a longer log (about {needed:,.0f} rounds)"]
     if measures.n_rounds >= LEAST_EFFECTIVE:
         fixes.append("use a policy closer to the logging policy")
-    # Two digits, and no more than √n: a larger limit would leave the estimate to a few rounds.
-    clip = min(highest_clip(clipped, LEAST_EFFECTIVE), np.sqrt(len(weights))) if clips else 0.0
-    clip = np.floor(clip / (digit := 10.0 ** (np.floor(np.log10(clip)) - 1))) * digit if clip > 0 else 0.0
+    clip = highest_clip(clipped, LEAST_EFFECTIVE) if clips else 0.0
+    if clip > 0:  # to two digits
+        digit = 10.0 ** (np.floor(np.log10(clip)) - 1)
+        clip = np.floor(clip / digit) * digit
     lost = 1 - float(np.minimum(weights, clip).sum()) / float(weights.sum())
     if lost <= MOST_CUT:
-        least, price = f"{clip:.2g}", f"(which removes {lost:.1%} of the policy's weight)"
+        least, price = f"{clip:.4g}", f"(which removes {lost:.1%} of the policy's weight)"
         fixes.append(Fix(f"pass clip={least} {price}", f"pass --clip {least} {price}"))
     return tuple(fixes)
 

@@ -14,10 +14,11 @@ from seachange.protocols import Bools, Floats
 if TYPE_CHECKING:
     from seachange.propensities.estimation import ChoiceSample
 
-SETTINGS = {"learning_rate": 0.1, "max_leaf_nodes": 8, "min_samples_leaf": 100, "early_stopping": False}
+SETTINGS = {"learning_rate": 0.1, "max_leaf_nodes": 8, "early_stopping": False, "random_state": 0}
+LEAST_IN_LEAF, MOST_IN_LEAF = 20, 100  # rounds: one in a hundred, within these limits
 SIZES = (10, 20, 30, 45, 70, 100)  # numbers of boosting rounds, chosen by held-out log-loss
 MOST_CELLS = 5_000_000  # limit on rounds × actions × features to learn from
-LEAST_ROUNDS = 2_000  # with fewer, trees with leaves of 100 rounds learn less than a linear model
+LEAST_ROUNDS, LEAST_EACH = 500, 20  # rounds in all, and for each action on average
 MOST_ACTIONS = 50
 
 
@@ -27,7 +28,7 @@ def boostable_rounds(log: BanditLog) -> int:
     if n_features == 0 or not 2 <= log.n_actions <= MOST_ACTIONS:
         return 0
     rounds = min(MOST_CELLS // (log.n_actions * n_features), len(log))
-    return rounds if rounds >= max(LEAST_ROUNDS, SETTINGS["min_samples_leaf"] * log.n_actions) else 0
+    return rounds if rounds >= max(LEAST_ROUNDS, LEAST_EACH * log.n_actions) else 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +51,8 @@ class BoostedChoice:
         if allowed is not None:
             taken = (taken[:, None] == np.arange(sample.log.n_actions))[allowed]
         with one_thread():
-            model = HistGradientBoostingClassifier(max_iter=SIZES[-1], random_state=0, **SETTINGS)
+            least = min(max(len(taken) // 100, LEAST_IN_LEAF), MOST_IN_LEAF)
+            model = HistGradientBoostingClassifier(max_iter=SIZES[-1], min_samples_leaf=least, **SETTINGS)
             return cls(model.fit(rows, taken))
 
     def log_probs(self, sample: "ChoiceSample", linear: Floats, size: int | None = None) -> Iterator[Floats]:
