@@ -9,6 +9,7 @@ from seachange.log.clusters import Clusters
 from seachange.propensities.boosting import SETTINGS, boostable_rounds
 from seachange.protocols import Floats, Ints
 
+
 def boosted_rewards(log: BanditLog, membership: Floats, limits: Range | None) -> Floats | None:
     """(n, K) r̂ = l + b g, both fitted on other blocks of time; None if the log is too small, or if b is 0.
 

@@ -31,6 +31,9 @@ from seachange.policies.per_state import PolicySet
 from seachange.protocols import Floats
 from seachange.states.labels import StateLabels
 
+# Standard errors of propensities, in distances between estimates with different reward models; see decision 19.
+MARGIN = 1.5
+
 
 def evaluate(
     log: BanditLog,
@@ -84,7 +87,7 @@ def evaluate(
     latent = isinstance(policy, PolicySet) and labels is not None and labels.from_rewards
     with one_thread():
         found = [request.estimate(name, _parts(name, terms, settings), terms.weights, bound, latent) for name in names]
-    return [each.widened(float(np.linalg.norm(each.value - others))) for each in found]
+    return [each.widened(MARGIN * float(np.linalg.norm(each.value - others))) for each in found]
 
 
 def watch(
@@ -271,7 +274,9 @@ def evaluate_difference(
         against, _, robust = _terms(log, other, ("dr",), request, limit, other_labels, False, None, {}, False)
         baseline, spread = _robust(against), spread + (np.ptp(robust) if len(robust) else 0.0)
     with one_thread():
-        estimate = request.estimate("dr", Parts(_robust(terms) - baseline), terms.weights).widened(float(spread))
+        estimate = request.estimate("dr", Parts(_robust(terms) - baseline), terms.weights).widened(
+            MARGIN * float(spread)
+        )
     return Difference(estimate.value, estimate.std_error, estimate.low, estimate.high, confidence, paired=True)
 
 

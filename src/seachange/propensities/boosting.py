@@ -19,7 +19,7 @@ LEAST_IN_LEAF, MOST_IN_LEAF = 20, 100  # rounds: one in a hundred, within these 
 SIZES = (10, 20, 30, 45, 70, 100)  # numbers of boosting rounds, chosen by held-out log-loss
 MOST_CELLS = 5_000_000  # limit on rounds × actions × features to learn from
 LEAST_ROUNDS, LEAST_EACH = 500, 20  # rounds in all, and for each action on average
-MOST_ACTIONS = 50
+MOST_ACTIONS = 20  # each boosting round grows a tree per action
 
 
 def boostable_rounds(log: BanditLog) -> int:

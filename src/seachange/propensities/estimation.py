@@ -334,9 +334,10 @@ def fit_logging_policy(log: BanditLog, *, folds: int = 5, seed: int = 0) -> Logg
     many = _thinned(log, blocks, SHARPNESS_ROUNDS, SHARPNESS_CELLS, generator)
     samples = [ChoiceSample(log, rounds) for rounds in many]
     linear, before = _sharpened(models, samples)
-    if (most := boostable_rounds(log)) == 0:
+    added = _boosted(models, samples, generator)
+    if not added:
         return LoggingPolicy(linear, "linear")
-    boosted, after = _sharpened(_boosted(models, samples, most, generator), samples)
+    boosted, after = _sharpened(added, samples)
     # By more than chance: two standard errors.
     better = before - after
     chosen = better.sum() > 2 * better.std() * np.sqrt(len(better))
@@ -344,18 +345,28 @@ def fit_logging_policy(log: BanditLog, *, folds: int = 5, seed: int = 0) -> Logg
 
 
 def _boosted(
-    models: list[BlockModel], held_out: list[ChoiceSample], most: int, generator: np.random.Generator
+    models: list[BlockModel], held_out: list[ChoiceSample], generator: np.random.Generator
 ) -> list[BlockModel]:
-    """The models with a boosted one added, whose size has the least held-out log-loss in all blocks together."""
+    """The models with a boosted one added, whose size has the least held-out log-loss in all blocks together.
+
+    Empty if boosting is not worth trying, or does not help in the first block.
+    """
     log, losses, found = held_out[0].log, np.zeros(len(SIZES)), list[BlockModel]()
+    if (most := boostable_rounds(log)) == 0:
+        return []
     outside = _others(log, _thinned(log, [model.block for model in models], most, most * log.n_actions, generator))
     with stage("Estimating propensities: boosting", len(models)) as fitting:
         for model, sample, others in zip(models, held_out, outside, strict=True):
             boosted, taken = BoostedChoice.fit(others, _logs(model, others)), log.actions[sample.rounds]
-            found.append(replace(model, boosted=boosted, exponents=np.ones(2)))
             each_size = boosted.log_probs(sample, _logs(model, sample))
             losses -= [logs[np.arange(len(sample)), taken].sum() for logs in each_size]
+            found.append(replace(model, boosted=boosted, size=SIZES[int(losses.argmin())], exponents=np.ones(2)))
             fitting.advance()
+            if len(found) == 1:
+                before, after = (_sharpness_loss(each, sample) for each in (model, found[0]))
+                gain = before(_sharpness([before], 1))[0] - after(_sharpness([after], 2))[0]
+                if gain.sum() < 2:  # a likelihood ratio that chance gives to one useless model in twenty
+                    return []
     return [replace(model, size=SIZES[int(losses.argmin())]) for model in found]
 
 
