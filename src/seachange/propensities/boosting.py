@@ -67,7 +67,7 @@ class BoostedChoice:
                     scores[:, self.classifier.classes_] = logs
                 else:
                     scores[allowed] = logs[:, 1] - logs[:, 0]
-                scores[np.isneginf(linear)] = -np.inf
+                scores[~sample.allowed] = -np.inf
                 yield scores - logsumexp(scores, axis=1, keepdims=True)
                 if count == size:
                     return
@@ -77,6 +77,6 @@ def _rows(sample: "ChoiceSample", linear: Floats) -> tuple[Floats, Bools | None]
     """Features of the rounds or, with (m, K) which actions are available, of the pairs."""
     log, contexts = sample.log, sample.log.contexts[sample.rounds]
     if log.joint.kind == "per action":
-        allowed = ~np.isneginf(linear)
+        allowed = sample.allowed
         return np.column_stack([contexts[allowed], linear[allowed]]), allowed
     return np.column_stack([contexts, log.arrays.mask[sample.rounds]]) if log.masked else contexts, None

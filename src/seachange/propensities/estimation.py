@@ -16,7 +16,7 @@ from seachange.log.bandit_log import BanditLog, require_rounds
 from seachange.params import require_count
 from seachange.propensities.boosting import SIZES, BoostedChoice, boostable_rounds
 from seachange.propensities.signature import unnamed_propensities
-from seachange.protocols import Floats, Ints
+from seachange.protocols import Bools, Floats, Ints
 
 STEP = 0.25  # step from one rate to the next, in standard errors of a count: √rate changes by half of it
 PSEUDO_ACTIONS = 0.1  # pseudo-actions spread over all rates, so that no rate is impossible
@@ -30,7 +30,6 @@ RIDGES = (1000.0, 100.0, 10.0, 1.0, 0.1)
 RIDGE_ROUNDS, RIDGE_CELLS = 20_000, 400_000
 SHARPNESS_ROUNDS, SHARPNESS_CELLS = 100_000, 4_000_000
 LEAST_ROUNDS = 200
-TINY = np.finfo(float).tiny
 DETERMINED = 0.99  # the context determines the action if its probability is above this
 
 
@@ -89,6 +88,12 @@ class ChoiceSample:
 
     def __len__(self) -> int:
         return len(self.rounds)
+
+    @property
+    def allowed(self) -> Bools:
+        """(m, K) which actions were available."""
+        mask = self.log.arrays.mask
+        return np.broadcast_to(mask[self.rounds] if self.log.masked else mask, (len(self), self.log.n_actions))
 
     @cached_property
     def taken(self) -> Floats:
@@ -186,6 +191,10 @@ class ChoiceModel:
         choice_probs(rows, mask, sample.rounds, *self._raw(sample), probs)
         return probs
 
+    def log_probs(self, sample: ChoiceSample) -> Floats:
+        """(m, K) log π_0(a | x_t), -inf only for actions that are not available."""
+        return np.where(sample.allowed, np.log(np.maximum(self.probs(sample), np.finfo(float).tiny)), -np.inf)
+
     def chance(self, sample: ChoiceSample) -> Floats:
         """(K,) Σ_t π (1 - π) over Σ_t f (1 - f): the share of an action's variance that contexts leave to chance."""
         left, total = np.zeros_like(self.frequencies), np.zeros_like(self.frequencies)
@@ -264,13 +273,12 @@ class BlockModel:
 
     def tilt(self, sample: ChoiceSample) -> tuple[Floats, Floats]:
         """(m, K) log f(a), -inf for masked actions, and (M, m, K) log m(a | x) / f(a): the effect of contexts."""
-        frequencies, probs = self.linear.without_contexts().probs(sample), self.linear.probs(sample)
-        with np.errstate(divide="ignore"):
-            base = np.log(frequencies)
-        logs = [np.log(np.maximum(probs, TINY))]
-        if self.boosted is not None:
-            logs += self.boosted.log_probs(sample, np.where(frequencies > 0, logs[0], -np.inf), self.size)
-        return base, np.stack([np.where(frequencies > 0, each - np.maximum(base, np.log(TINY)), 0.0) for each in logs])
+        base, logs = (model.log_probs(sample) for model in (self.linear.without_contexts(), self.linear))
+        boosted = [] if self.boosted is None else self.boosted.log_probs(sample, logs, self.size)
+        allowed = sample.allowed
+        return base, np.stack(
+            [np.subtract(each, base, out=np.zeros_like(base), where=allowed) for each in (logs, *boosted)]
+        )
 
     def probs(self, sample: ChoiceSample) -> Floats:
         """(m, K) π_0(a | x_t)."""
@@ -297,10 +305,9 @@ class LoggingPolicy:
         """Rounds of ``log``, which it was learned from, and their (m, K) π_0(a | x_t)."""
         for model in self.blocks:
             for rounds in ChoiceSample(log, model.block).parts(max(CELLS // log.n_actions, 1)):
-                probs = model.probs(ChoiceSample(log, rounds))
+                probs = model.probs(sample := ChoiceSample(log, rounds))
                 if self.kind != "frequencies":  # frequencies are above 0 already
-                    mask = log.arrays.mask if not log.masked else log.arrays.mask[rounds]
-                    allowed = np.broadcast_to(mask, probs.shape)
+                    allowed = sample.allowed
                     one_more = allowed / allowed.sum(axis=1, keepdims=True)
                     probs = (model.n_others * probs + one_more) / (model.n_others + 1)
                 yield rounds, probs
@@ -317,8 +324,7 @@ def fit_logging_policy(log: BanditLog, *, folds: int = 5, seed: int = 0) -> Logg
     others, whole = _others(log, blocks), ChoiceSample(log, np.arange(len(log)))
     plain = [ChoiceModel.plain(sample, whole.prior) for sample in others]
     if _is_table(log):
-        given = zip(blocks, map(len, others), plain, strict=True)
-        return LoggingPolicy([BlockModel(*each) for each in given], "frequencies")
+        return LoggingPolicy([*map(BlockModel, blocks, map(len, others), plain)], "frequencies")
     few = _thinned(log, blocks, RIDGE_ROUNDS, RIDGE_CELLS, generator)
     ridge, sample = _best_ridge(log, few, whole.prior), ChoiceSample(log, np.concatenate(few))
     # The fit of the whole log is a good start for the others.
@@ -334,14 +340,12 @@ def fit_logging_policy(log: BanditLog, *, folds: int = 5, seed: int = 0) -> Logg
     many = _thinned(log, blocks, SHARPNESS_ROUNDS, SHARPNESS_CELLS, generator)
     samples = [ChoiceSample(log, rounds) for rounds in many]
     linear, before = _sharpened(models, samples)
-    added = _boosted(models, samples, generator)
-    if not added:
-        return LoggingPolicy(linear, "linear")
-    boosted, after = _sharpened(added, samples)
-    # By more than chance: two standard errors.
-    better = before - after
-    chosen = better.sum() > 2 * better.std() * np.sqrt(len(better))
-    return LoggingPolicy(boosted, "boosted") if chosen else LoggingPolicy(linear, "linear")
+    if added := _boosted(models, samples, generator):
+        boosted, after = _sharpened(added, samples)
+        gain = before - after
+        if gain.sum() > 2 * gain.std() * np.sqrt(len(gain)):  # more than chance
+            return LoggingPolicy(boosted, "boosted")
+    return LoggingPolicy(linear, "linear")
 
 
 def _boosted(
@@ -357,8 +361,8 @@ def _boosted(
     outside = _others(log, _thinned(log, [model.block for model in models], most, most * log.n_actions, generator))
     with stage("Estimating propensities: boosting", len(models)) as fitting:
         for model, sample, others in zip(models, held_out, outside, strict=True):
-            boosted, taken = BoostedChoice.fit(others, _logs(model, others)), log.actions[sample.rounds]
-            each_size = boosted.log_probs(sample, _logs(model, sample))
+            boosted, taken = BoostedChoice.fit(others, model.linear.log_probs(others)), log.actions[sample.rounds]
+            each_size = boosted.log_probs(sample, model.linear.log_probs(sample))
             losses -= [logs[np.arange(len(sample)), taken].sum() for logs in each_size]
             found.append(replace(model, boosted=boosted, size=SIZES[int(losses.argmin())], exponents=np.ones(2)))
             fitting.advance()
@@ -368,11 +372,6 @@ def _boosted(
                 if gain.sum() < 2:  # a likelihood ratio that chance gives to one useless model in twenty
                     return []
     return [replace(model, size=SIZES[int(losses.argmin())]) for model in found]
-
-
-def _logs(model: BlockModel, sample: ChoiceSample) -> Floats:
-    with np.errstate(divide="ignore"):
-        return np.log(model.linear.probs(sample))
 
 
 def _others(log: BanditLog, blocks: list[Ints]) -> list[ChoiceSample]:
