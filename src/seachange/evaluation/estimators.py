@@ -69,7 +69,8 @@ def evaluate(
 
     ``clip`` is M: ``inf`` is unbiased; lower values trade bias for variance, as do ``switch`` (τ) and ``shrinkage``
     (λ), which "auto" chooses by estimated mean squared error. r̂ is least squares fitted on other blocks of time (per
-    state with labels), unless ``predicted_rewards`` (n, K) gives it.
+    state with labels), unless ``predicted_rewards`` (n, K) gives it. If propensities are estimated, the default clip is
+    √n, r̂ gets boosted trees, and intervals include a margin for their error; otherwise nothing is clipped by default.
 
     ``interval`` is "normal", "bootstrap", "bernstein" or "sequence", which stays valid under continuous monitoring;
     docs/evaluation.md lists what each guarantees. The last two need ``reward_range`` unless all rewards are 0 or 1. If
@@ -274,9 +275,8 @@ def evaluate_difference(
         against, _, robust = _terms(log, other, ("dr",), request, limit, other_labels, False, None, {}, False)
         baseline, spread = _robust(against), spread + (np.ptp(robust) if len(robust) else 0.0)
     with one_thread():
-        estimate = request.estimate("dr", Parts(_robust(terms) - baseline), terms.weights).widened(
-            MARGIN * float(spread)
-        )
+        plain = request.estimate("dr", Parts(_robust(terms) - baseline), terms.weights)
+    estimate = plain.widened(MARGIN * float(spread))
     return Difference(estimate.value, estimate.std_error, estimate.low, estimate.high, confidence, paired=True)
 
 
