@@ -32,7 +32,7 @@ from seachange.protocols import Floats
 from seachange.states.labels import StateLabels
 
 # Standard errors of propensities, in distances between estimates with different reward models; see decision 19.
-MARGIN = 1.5
+MARGIN = 2.0
 
 
 def evaluate(
