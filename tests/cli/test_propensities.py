@@ -1,5 +1,8 @@
 """Logs whose propensities nobody wrote down, on the command line."""
 
+import json
+import re
+
 import pytest
 
 import seachange as sc
@@ -37,7 +40,7 @@ def test_estimates_are_shown_used_and_reported_once(bare, tmp_path):
     arguments = ("--columns", WITHOUT, "--estimate-propensities")
     done = in_a_shell("learn", bare, "-o", tmp_path / "m", *arguments, "--oracle", "none", "--objective", "ips")
     assert done.returncode == 0, done.stderr
-    assert "calibration error" in done.stdout
+    assert re.search(r"Estimated the propensities of [\d,]+ rounds .*calibration error 0\.\d+ \(", done.stdout)
     assert done.stderr.count("Note: learning uses estimated propensities") == 1
     model = sc.load(tmp_path / "m")
     assert model.provenance.propensity_source == "estimated"
@@ -54,3 +57,11 @@ def test_estimates_replace_propensities_that_were_made_up(folder, tmp_path):
     _, stderr = succeed("learn", folder / "early.csv", "-o", tmp_path / "m", *arguments)
     assert "replaces the propensities in the log" in stderr
     assert sc.load(tmp_path / "m").provenance.propensity_source == "estimated"
+
+
+def test_check_says_which_model_estimates_propensities_and_how_well(bare):
+    done = in_a_shell("check", bare, "--columns", WITHOUT)
+    assert re.search(r"Estimated the propensities of [\d,]+ rounds .*calibration error 0\.\d+ \(", done.stdout)
+    result = json.loads(in_a_shell("check", bare, "--columns", WITHOUT, "--json").stdout)
+    assert result["estimated_propensities"]["model"] in ("frequencies", "linear", "boosted")
+    assert 0 <= result["estimated_propensities"]["calibration_error"] < 0.1

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 import seachange as sc
 from seachange.errors import ParameterError, RefusedError, SeachangeWarning
-from seachange.evaluation.diagnostics import diagnostics_of, highest_clip
+from seachange.evaluation.diagnostics import diagnostics_of, highest_clip, miscalibration, weight_limit
+from seachange.evaluation.estimators import evaluate_logging
 from seachange.evaluation.terms import effective_samples, support_of
 
 pytestmark = pytest.mark.small
@@ -116,8 +117,11 @@ def test_a_clip_is_offered_where_it_works_and_only_there(seed, sigma, n):
     if few is None:
         return
     offered = re.search(r"clip=([\d.e+]+) \(which removes ([\d.]+)%", str(few))
-    assert (offered is not None) == (1 - np.minimum(w, max(able)).sum() / w.sum() <= 0.5)
+    below = float(np.format_float_positional(max(able), 2, fractional=False))  # two digits, to the nearest
+    below -= 10 ** (np.floor(np.log10(max(able))) - 1) if below > max(able) else 0
+    assert (offered is not None) == (1 - np.minimum(w, below).sum() / w.sum() <= 0.5)
     if offered is not None:
+        assert float(offered[1]) == pytest.approx(below)
         clipped = sc.diagnose(log, np.ones((n, 1)), clip=float(offered[1]))
         assert clipped.effective_samples >= 30
         assert clipped.clipped_mass == pytest.approx(float(offered[2]) / 100, abs=0.002)
@@ -247,3 +251,40 @@ def test_a_policy_that_shows_what_could_not_be_shown_is_named():
     log = sc.BanditLog.from_arrays(actions, np.ones(600), np.full(600, 0.5), action_mask=mask, n_actions=3)
     with pytest.raises(ParameterError, match=r"in row 5 it gives them 0.2"):
         sc.diagnose(log, fixed([0.4, 0.4, 0.2], 600))
+
+
+def test_weights_are_bounded_by_default_if_propensities_are_estimated():
+    """By √n: one round has a weight of 1 / 0.001, and n is 400."""
+    propensities = np.full(400, 0.5)
+    propensities[7] = 0.001
+    log = sc.BanditLog.from_arrays(np.zeros(400, dtype=int), np.ones(400), propensities, n_actions=2)
+    estimated = log.with_propensities(propensities, estimated=True)
+    policy = fixed([0.5, 0.5], 400)
+    assert weight_limit(estimated, None) == 20
+    assert weight_limit(estimated, 7.0) == 7
+    assert weight_limit(log, None) == np.inf
+    assert sc.diagnose(log, policy).clipped_mass == 0
+    assert sc.diagnose(estimated, policy).clipped_mass == pytest.approx(1 - (399 + 20) / (399 + 500))
+    with pytest.raises(ValueError, match="clip must be positive"):
+        weight_limit(log, 0.0)
+
+
+def test_an_interval_includes_a_further_error_by_pythagoras():
+    estimate = evaluate_logging(uniform_log())
+    wider = estimate.widened(3 * estimate.std_error)
+    assert wider.value == estimate.value
+    assert wider.std_error == pytest.approx(np.sqrt(10) * estimate.std_error)
+    assert wider.high - wider.low == pytest.approx(np.sqrt(10) * (estimate.high - estimate.low), rel=0.01)
+    assert estimate.widened(0.0) is estimate
+
+
+def test_weights_that_change_the_mean_of_predictions_are_miscalibrated():
+    """Weights of mean 1 that favor the rounds with high predictions."""
+    generator, n = np.random.default_rng(0), 2_000
+    predicted = np.repeat([0.0, 1.0], n // 2)
+    rewards = predicted + 0.1 * generator.normal(size=n)
+    direct = np.full(n, 0.5)
+    assert not [*miscalibration(rewards, np.ones(n), predicted, direct)]
+    (reason,) = miscalibration(rewards, np.where(predicted > 0, 1.5, 0.5), predicted, direct)
+    assert reason.rule == "calibration"
+    assert reason.numbers["bias"] == pytest.approx(0.25, abs=0.01)

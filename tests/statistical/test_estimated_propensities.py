@@ -1,4 +1,4 @@
-"""Estimated propensities with many actions and few rounds: weights of mean 1, calibration, values."""
+"""Estimated propensities: many actions with few rounds, and logging policies that no linear model fits."""
 
 import numpy as np
 import pytest
@@ -141,3 +141,104 @@ def test_rejecting_estimates_does_not_blame_the_logging_format():
     assert "written down" not in str(refused.value)
     with pytest.warns(SeachangeWarning, match="estimated propensities"):
         sc.evaluate(estimated, np.full((5_000, 6), 1 / 6), force=True)
+
+
+def leaf(x):
+    """(n,) the leaf of a tree of depth 3."""
+    first = x[:, 0] > 0.2
+    second = np.where(first, x[:, 1] > -0.3, x[:, 2] > 0.1)
+    return 4 * first + 2 * second + np.where(second, x[:, 2] > 0.5, x[:, 1] > 0.4)
+
+
+CURVES = {  # what logging policy and rewards depend on
+    "linear": lambda x, leaves: x[:, :2],
+    "product": lambda x, leaves: x[:, :1] * x[:, 1:2],
+    "absolute": lambda x, leaves: np.abs(x[:, :1]) - 0.8,
+    "tree": lambda x, leaves: leaves[leaf(x)],
+}
+
+
+def curved(kind, seed, n_rounds=None):
+    """A log without propensities, its true ones, and policies with their values over all contexts."""
+    generator = np.random.default_rng([seed, list(CURVES).index(kind)])
+    n, n_actions, d = (int(generator.integers(low, high)) for low, high in ((10_000, 20_001), (3, 6), (3, 7)))
+    leaves, n = generator.normal(size=(8, 3)), n_rounds or n
+    width = CURVES[kind](np.zeros((1, d)), leaves).shape[1]
+    slopes = generator.normal(size=(width, n_actions))
+    slopes *= 1.2 / slopes.std() if width == 1 else 1
+    earned = 0.7 * slopes + 0.5 * generator.normal(size=slopes.shape)
+    base, levels = 0.3 * generator.normal(size=n_actions), 0.5 * generator.normal(size=n_actions)
+    tilt = 0.5 * generator.normal(size=(d, n_actions))
+
+    def softmax(scores):
+        probs = np.exp(scores - scores.max(axis=1, keepdims=True))
+        return probs / probs.sum(axis=1, keepdims=True)
+
+    def everything(x):
+        z = CURVES[kind](x, leaves)
+        means = z @ earned + levels
+        better = 0.7 * np.eye(n_actions)[means.argmax(axis=1)] + 0.3 / n_actions
+        policies = {"uniform": np.full_like(means, 1 / n_actions), "tilted": softmax(x @ tilt), "better": better}
+        return 0.95 * softmax(z @ slopes + base) + 0.05 / n_actions, means, policies
+
+    x = generator.normal(size=(n, d))
+    probs, means, policies = everything(x)
+    actions = np.minimum((probs.cumsum(axis=1) < generator.random((n, 1))).sum(axis=1), n_actions - 1)
+    rewards = means[np.arange(n), actions] + generator.normal(size=n)
+    _, means, everywhere = everything(np.random.default_rng(5).normal(size=(200_000, d)))
+    values = {name: (probs * means).sum(axis=1).mean() for name, probs in everywhere.items()}
+    return sc.BanditLog.from_arrays(actions, rewards, contexts=x, n_actions=n_actions), probs, policies, values
+
+
+def misses(kind, seed, names, n_rounds=None):
+    """Errors in half-widths of the interval, by estimator, for each of these policies; NaN if refused."""
+    log, _, policies, values = curved(kind, seed, n_rounds)
+    estimated = log.with_propensities(sc.estimate_logging_probs(log), estimated=True)
+    for name in names:
+        try:
+            found = sc.evaluate(estimated, policies[name], ("dr", "ips", "snips"))
+            yield [2 * (each.value - values[name]) / (each.high - each.low) for each in found]
+        except sc.RefusedError:
+            yield [np.nan] * 3
+
+
+@pytest.mark.parametrize("kind", CURVES)
+def test_values_hold_if_the_logging_policy_is_not_linear(kind):
+    """A miss of 3 half-widths is outside the interval by its own width."""
+    (found,) = misses(kind, 100, ["better"], 6_000)
+    assert np.nanmax(np.abs([*found, 0])) < 2
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", CURVES)
+def test_intervals_cover_if_the_logging_policy_is_not_linear(kind):
+    found = np.array([each for seed in range(8) for each in misses(kind, seed, ["uniform", "tilted", "better"])])
+    refused = np.isnan(found[:, 0])
+    covered, worst = (np.abs(found[~refused]) <= 1).mean(axis=0), np.abs(found[~refused]).max(axis=0)
+    report = f"{kind}: refused {refused.sum()} of {len(found)}; dr, ips, snips cover {covered}, worst {worst}"
+    print(report)  # noqa: T201
+    assert refused.mean() < 0.25, report
+    assert covered.min() >= 0.9, report
+    assert worst.max() < 3, report
+
+
+@pytest.mark.parametrize("kind", ["product", "absolute"])
+def test_propensities_of_a_linear_model_are_refused_if_the_policy_is_not_linear(kind, monkeypatch):
+    monkeypatch.setattr("seachange.propensities.estimation.boostable_rounds", lambda log: 0)
+    log, _, policies, _ = curved(kind, 0, 8_000)
+    estimated = log.with_propensities(sc.estimate_logging_probs(log), estimated=True)
+    for policy in policies.values():
+        with pytest.raises(sc.RefusedError, match="estimated propensities are"):
+            sc.evaluate(estimated, policy, ("dr",))
+
+
+def test_a_logging_policy_that_changed_is_refused_although_all_weights_average_1():
+    generator, n = np.random.default_rng(0), 6_000
+    probs = np.where(np.arange(n)[:, None] < n // 2, [0.7, 0.3], [0.3, 0.7])
+    actions = (generator.random(n) > probs[:, 0]).astype(int)
+    log = sc.BanditLog.from_arrays(actions, generator.random(n))
+    always = np.tile([1.0, 0.0], (n, 1))
+    sc.evaluate(log.with_propensities(probs, estimated=True), always)
+    overall = log.with_propensities(np.full((n, 2), 0.5), estimated=True)
+    with pytest.raises(sc.RefusedError, match="the logging policy changed over time"):
+        sc.evaluate(overall, always)

@@ -74,7 +74,9 @@ def evaluate(
     given: WeightedLogInput,
     model: ModelFile,
     estimators: Annotated[Any, option("NAME,…", ESTIMATORS_HELP, parser=_parse_estimators)] = "auto",
-    clip: Annotated[float, option("M", "Clip importance weights at M.")] = float("inf"),
+    clip: Annotated[
+        float | None, option("M", "Clip importance weights at M (default: √n if propensities are estimated).")
+    ] = None,
     online: Annotated[bool, flag("--online", help="Replay the deployment on matching rounds.")] = False,
     over_time: Annotated[
         Any, option("PERIOD", "Show values per hour, day, week, or N rounds, with a forecast.", parser=PERIOD)

@@ -168,15 +168,13 @@ class WeightedLogInput(LogInput):
         log = self.read(model)
         if not self.estimate_propensities:
             return log
-        from seachange.cli.tables import propensities_text
-        from seachange.propensities import estimate_logging_probs, propensity_report
+        from seachange.cli.tables import estimated_propensities
 
         if log.propensities_known:
             note("--estimate-propensities replaces the propensities in the log.")
         with stage("Estimating propensities"):
-            probs = estimate_logging_probs(log, seed=seed)
-            report = propensity_report(log, probs)
-        console.say(propensities_text(report), "")
+            probs, _, text = estimated_propensities(log, seed)
+        console.say(text, "")
         return log.with_propensities(probs, estimated=True)
 
     def options(self, *, columns: bool = True) -> list[str]:

@@ -15,7 +15,9 @@ from seachange.log.bandit_log import BanditLog
 from seachange.model import SwitchingModel
 from seachange.model_file import Manifest
 from seachange.params import Params
-from seachange.propensities.calibration import PropensityReport
+from seachange.propensities.calibration import propensity_report
+from seachange.propensities.estimation import fit_logging_policy
+from seachange.protocols import Floats
 from seachange.states.labels import StateLabels
 
 # The most actions that are listed.
@@ -23,6 +25,11 @@ MOST_ACTIONS = 20
 CONFIDENCE = 0.95
 # Standard errors that are very unlikely by chance.
 SURPRISING = 4.5
+MODELS = {
+    "frequencies": "by how often each action was taken",
+    "linear": "with a linear model",
+    "boosted": "with boosted trees, which predict held-out actions better than a linear model",
+}
 
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], n_text: int = 1, note: str = "") -> Group:
@@ -180,12 +187,16 @@ def _settings(part: Any) -> dict[str, Any]:
     return {name: "inf" if value == np.inf else value for name, value in given.items()}
 
 
-def propensities_text(report: PropensityReport) -> str:
-    """The calibration of estimated propensities in a few sentences."""
+def estimated_propensities(log: BanditLog, seed: int = 0) -> tuple[Floats, dict[str, Any], str]:
+    """(n, K) estimates, how they were made and how good they are, as data and as a sentence."""
+    fit = fit_logging_policy(log, seed=seed)
+    report = propensity_report(log, probs := fit.logging_probs(log))
     wrong = [a for a in report.actions if abs(a.mean_weight - 1) > SURPRISING * max(a.mean_weight_error, 1e-12)]
     names = ", ".join(shown_name(a.action) for a in wrong[:3])
     misfit = f" The estimates are off for {names}." if wrong else ""
-    return (
-        f"Estimated the propensities of {report.n_rounds:,} rounds (smallest: {report.least:.3g}); calibration error "
-        f"{report.calibration_error:.4f} ({report.error_by_chance:.4f} expected by chance).{misfit}"
+    text = (
+        f"Estimated the propensities of {report.n_rounds:,} rounds {MODELS[fit.kind]} (smallest: {report.least:.3g}); "
+        f"calibration error {report.calibration_error:.4f} ({report.error_by_chance:.4f} expected by chance).{misfit}"
     )
+    numbers = {"calibration_error": report.calibration_error, "error_by_chance": report.error_by_chance}
+    return probs, {"model": fit.kind, **numbers, "smallest": report.least}, text

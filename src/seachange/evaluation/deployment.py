@@ -1,7 +1,6 @@
 """The value of a deployment that switches among policies: estimated from the log, and corrected by simulation."""
 
 from dataclasses import dataclass, replace
-from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,9 +8,10 @@ from scipy.special import expit
 
 from seachange.deploy.belief_deployer import BeliefDeployer
 from seachange.engine import one_thread, stage
-from seachange.evaluation.diagnostics import NoEstimateError, Reason, diagnostics_of, require_sound
+from seachange.evaluation.diagnostics import NoEstimateError, Reason
+from seachange.evaluation.estimators import robust_terms
 from seachange.evaluation.formulas import Parts
-from seachange.evaluation.terms import PolicyLike, terms_of
+from seachange.evaluation.terms import PolicyLike
 from seachange.evaluation.value_estimate import IntervalRequest, ValueEstimate, require_evaluable
 from seachange.kernels.forward_backward import sample_path
 from seachange.kernels.regression import modeled_rewards
@@ -124,49 +124,50 @@ def evaluate_deployment(
         blocks = _blocks(log, starts, stay)
     request = IntervalRequest("bootstrap", confidence, blocks, (0.0, 1.0), seed)
     rewards = log.arrays.rewards
-    values, weights = _terms(log, deployer, labels, force)
-    singles, single_weights = _terms(log, model.deployer("single"), labels, force)
+    values, weights, margin = _terms(log, deployer, labels, force)
+    singles, single_weights, single_margin = _terms(log, model.deployer("single"), labels, force)
     difference, simulated_gain = simulated.mean(axis=0).tolist()
-    error, gain_error = (
-        np.std(simulated, axis=0) * np.sqrt((len(simulated) + 1) / max(len(simulated) - 1, 1))
-    ).tolist()
+    # The spread of one world, and the error of the mean over all of them.
+    factor = np.sqrt((len(simulated) + 1) / max(len(simulated) - 1, 1))
+    error, gain_error = (factor * simulated.std(axis=0)).tolist()
 
-    def estimate(name: str, terms: Floats, weights: Floats) -> ValueEstimate:
-        return request.estimate(name, Parts(terms), weights)
+    def estimate(name: str, terms: Floats, weights: Floats, error: float, shift: float = 0.0) -> ValueEstimate:
+        found = request.estimate(name, Parts(terms), weights).widened(error)
+        return replace(found, value=found.value + shift, low=found.low + shift, high=found.high + shift)
 
-    def gain(terms: Floats) -> Difference:
-        return _difference(_shifted(estimate("dr", terms, weights), difference, error))
+    def gain(terms: Floats, margin: float) -> Difference:
+        found = estimate("dr", terms, weights, float(np.hypot(error, margin)), difference)
+        return Difference(found.value, found.std_error, found.low, found.high, confidence)
 
-    value = _shifted(estimate("deployment", values, weights), difference, error)
     return DeploymentEstimate(
-        **vars(value),
+        **vars(estimate("deployment", values, weights, float(np.hypot(error, margin)), difference)),
         simulated=difference,
         simulated_error=error,
         simulated_gain=simulated_gain,
         simulated_gain_error=gain_error,
-        single=estimate("dr", singles, single_weights),
-        logging=estimate("mean", rewards, np.ones(len(log))),
-        gain=gain(values - singles),
-        over_logging=gain(values - rewards),
+        single=estimate("dr", singles, single_weights, single_margin),
+        logging=estimate("mean", rewards, np.ones(len(log)), 0.0),
+        gain=gain(values - singles, margin + single_margin),
+        over_logging=gain(values - rewards, margin),
     )
 
 
-def _terms(log: BanditLog, deployer: BeliefDeployer, labels: StateLabels | None, force: bool) -> tuple[Floats, Floats]:
-    """(n,) the doubly robust terms of the deployer's policies, mixed by the beliefs of ``labels``; and the weights."""
+def _terms(
+    log: BanditLog, deployer: BeliefDeployer, labels: StateLabels | None, force: bool
+) -> tuple[Floats, Floats, float]:
+    """``robust_terms`` of the deployer's policies, mixed by the beliefs of ``labels``."""
     several = len(deployer.policies) > 1
     policy: PolicyLike = deployer.policies if several else deployer.policies[0]
     if deployer.exploration > 0:
         policy = _explored(log, deployer, labels if several else None)
-    terms, support = terms_of(log, policy, {"model"}, labels)
     try:
-        require_sound(diagnostics_of(log, support, np.inf), force)
+        return robust_terms(log, policy, labels, force)
     except NoEstimateError as refusal:
         if several or labels is None:
             raise
         # Switching may be supported, but without the single policy there is nothing to compare it with.
         reasons = (replace(each, problem=f"The best single policy: {each.problem}") for each in refusal.reasons)
         raise NoEstimateError(tuple(reasons)) from refusal
-    return terms.direct + terms.weights * (terms.rewards - terms.predicted), terms.weights
 
 
 def _explored(log: BanditLog, deployer: BeliefDeployer, labels: StateLabels | None) -> Floats:
@@ -194,20 +195,6 @@ def _blocks(log: BanditLog, starts: Bools, stay: float) -> Clusters:
         return Clusters(log)
     length = max(1, int(min(stay, len(log) / FEWEST_BLOCKS)))
     return Clusters(log, np.cumsum(places_in_chains(firsts, len(log)) % length == 0) - 1)
-
-
-def _shifted(estimate: ValueEstimate, shift: float, error: float) -> ValueEstimate:
-    """The estimate plus an independent ``shift`` with its standard error."""
-    reach = NormalDist().inv_cdf(0.5 + estimate.confidence / 2) * error
-    low, high = np.hypot(estimate.value - estimate.low, reach), np.hypot(estimate.high - estimate.value, reach)
-    value = estimate.value + shift
-    total = float(np.hypot(estimate.std_error, error))
-    return replace(estimate, value=value, std_error=total, low=value - float(low), high=value + float(high))
-
-
-def _difference(estimate: ValueEstimate) -> Difference:
-    numbers = estimate.value, estimate.std_error, estimate.low, estimate.high, estimate.confidence
-    return Difference(*numbers)
 
 
 # Simulated worlds

@@ -21,6 +21,8 @@ SURPRISING = 4.5  # standard errors that chance almost never produces
 NOTABLE, DOMINANT = 0.01, 0.05  # shares worth a note: weight removed by clipping, and weight on a single round
 MOST_CUT = 0.5  # clipping more than this share of the weight evaluates a different policy; so it is not suggested
 LARGEST = 5
+BY_PERIOD = "estimate propensities for each period separately"
+BLOCKS = 10  # blocks of time in which estimated propensities must be right
 FORCE = Fix("Pass force=True to get the numbers anyway.", "Pass --force to get the numbers anyway.")
 
 
@@ -118,15 +120,22 @@ def diagnose(
     log: BanditLog,
     policy: PolicyLike,
     labels: StateLabels | None = None,
-    clip: float = np.inf,
+    clip: float | None = None,
     *,
     soft: bool | None = None,
 ) -> Diagnostics:
     """Measure how well ``log`` supports an estimate of ``policy``'s value."""
     require_rounds(log, "diagnosing a policy")
     require_propensities(log, "diagnosing a policy")
+    return diagnostics_of(log, support_of(log, distribution_of(log, policy, labels, soft)), weight_limit(log, clip))
+
+
+def weight_limit(log: BanditLog, clip: float | None) -> float:
+    """M: ``clip`` or, by default, no limit for logged propensities and √n for estimated ones (Ionides 2008)."""
+    if clip is None:
+        return max(float(np.sqrt(len(log))), 1.0) if log.propensities_estimated else np.inf
     require(clip > 0, f"clip must be positive; got {clip}.")
-    return diagnostics_of(log, support_of(log, distribution_of(log, policy, labels, soft)), clip)
+    return clip
 
 
 def require_sound(measures: Diagnostics, force: bool) -> None:
@@ -195,6 +204,29 @@ def _refusals(
         cause, fixes = _weight_cause(log, measures, error)
         problem = f"The policy's weights average {measures.mean_weight:.2f}, not 1: {cause}."
         yield Reason("mean weight", problem, fixes, {"mean_weight": measures.mean_weight})
+    elif log.propensities_estimated:
+        parts = [part for part in np.array_split(weights, BLOCKS) if effective_samples(part) >= LEAST_EFFECTIVE]
+        off = [abs(float(part.mean()) - 1) for part in parts]
+        chance = [SURPRISING * float(part.std()) / np.sqrt(len(part)) for part in parts]
+        moved = sum(each for each, limit in zip(off, chance, strict=True) if each > limit) / BLOCKS
+        if moved > MOST_MISSING:
+            problem = f"In blocks of time, the policy's weights average {max(off):.0%} more or less than 1, so the "
+            problem += "estimated propensities are wrong there: the logging policy changed over time."
+            yield Reason("calibration", problem, (BY_PERIOD, "log the propensities"), {"moved": moved})
+
+
+def miscalibration(rewards: Floats, weights: Floats, predicted: Floats, direct: Floats) -> Iterator[Reason]:
+    """Why estimated propensities cannot be right: weights that average 1 also give all predictions their mean.
+
+    E[w (r̂(x, a) - c)] = E[Σ_a π(a | x) (r̂(x, a) - c)] for any r̂ and c.
+    """
+    off = weights * (predicted - rewards.mean()) - (direct - rewards.mean())
+    bias, error = abs(float(off.mean())), float(off.std()) / np.sqrt(len(off))
+    if not bias <= max(SURPRISING * error, MOST_MISSING * float(rewards.std())):
+        problem = "The estimated propensities are wrong where it matters for this policy: they change the mean of "
+        problem += f"predicted rewards by {bias:.3g}, {bias / error:.0f} standard errors."
+        fixes = ("log the propensities", "add all features that the logging policy used to the contexts")
+        yield Reason("calibration", problem, fixes, {"bias": bias})
 
 
 def _more_samples(measures: Diagnostics, weights: Floats, clip: float, clips: bool) -> tuple[str | Fix, ...]:
@@ -208,9 +240,12 @@ def _more_samples(measures: Diagnostics, weights: Floats, clip: float, clips: bo
     if measures.n_rounds >= LEAST_EFFECTIVE:
         fixes.append("use a policy closer to the logging policy")
     clip = highest_clip(clipped, LEAST_EFFECTIVE) if clips else 0.0
+    if clip > 0:  # to two digits
+        digit = 10.0 ** (np.floor(np.log10(clip)) - 1)
+        clip = np.floor(clip / digit) * digit
     lost = 1 - float(np.minimum(weights, clip).sum()) / float(weights.sum())
     if lost <= MOST_CUT:
-        least, price = f"{0.9995 * clip:.4g}", f"(which removes {lost:.1%} of the policy's weight)"
+        least, price = f"{clip:.4g}", f"(which removes {lost:.1%} of the policy's weight)"
         fixes.append(Fix(f"pass clip={least} {price}", f"pass --clip {least} {price}"))
     return tuple(fixes)
 
@@ -242,7 +277,7 @@ def _weight_cause(log: BanditLog, measures: Diagnostics, error: float) -> tuple[
     if log.propensities_estimated:
         cause = "the estimated propensities are too small (see sc.propensity_report). The logging policy changed over "
         cause += "time, or it used features that the contexts lack"
-        fixes = ("estimate propensities for each period separately", "add the missing features to the contexts")
+        fixes = (BY_PERIOD, "add the missing features to the contexts")
     if log.dropped:
         count = sum(count for _, count in log.dropped)
         cause = f"{count:,} rows were dropped, perhaps because of their actions or rewards; or {cause}"
@@ -270,7 +305,7 @@ def _notes(measures: Diagnostics, error: float, clip: float) -> Iterator[Reason]
         yield Reason(
             "clipping",
             f"clip={clip:g} removes {measures.clipped_mass:.1%} of the policy's weight, which earned {reward:.4g} "
-            f"per round: ips is too low by that amount. clip={weight:.4g} removes nothing.",
+            "per round: ips is too low by that amount.",
             numbers={"clipped_mass": measures.clipped_mass, "clipped_reward": reward},
         )
     share = min(weight, clip) / max(measures.n_rounds * measures.mean_weight, 1e-300)

@@ -9,16 +9,29 @@ import numpy.typing as npt
 
 from seachange.engine import one_thread
 from seachange.errors import SeachangeWarning
-from seachange.evaluation.diagnostics import EstimateWarning, NoEstimateError, Reason, diagnostics_of, require_sound
+from seachange.evaluation.boosted_rewards import boosted_rewards
+from seachange.evaluation.diagnostics import (
+    EstimateWarning,
+    NoEstimateError,
+    Reason,
+    diagnostics_of,
+    miscalibration,
+    require_sound,
+    weight_limit,
+)
 from seachange.evaluation.formulas import ESTIMATORS, Parts, Setting
-from seachange.evaluation.terms import Need, PolicyLike, Range, Support, Terms, terms_of
+from seachange.evaluation.terms import Need, PolicyLike, Range, Support, Terms, membership_of, terms_of
 from seachange.evaluation.value_estimate import ConfidenceSequence, IntervalRequest, interval_request
 from seachange.evaluation.value_estimate import IntervalKind as IntervalKind
 from seachange.evaluation.value_estimate import ValueEstimate as ValueEstimate
 from seachange.log.bandit_log import BanditLog, require_log, require_propensities, warn_of_estimates
 from seachange.params import require
 from seachange.policies.per_state import PolicySet
+from seachange.protocols import Floats
 from seachange.states.labels import StateLabels
+
+# Standard errors of propensities, in distances between estimates with different reward models; see decision 19.
+MARGIN = 2.0
 
 
 def evaluate(
@@ -26,7 +39,7 @@ def evaluate(
     policy: PolicyLike,
     estimators: Sequence[str] = ("ips", "snips", "dm", "dr"),
     *,
-    clip: float = np.inf,
+    clip: float | None = None,
     confidence: float = 0.95,
     labels: StateLabels | None = None,
     soft: bool | None = None,
@@ -56,7 +69,8 @@ def evaluate(
 
     ``clip`` is M: ``inf`` is unbiased; lower values trade bias for variance, as do ``switch`` (τ) and ``shrinkage``
     (λ), which "auto" chooses by estimated mean squared error. r̂ is least squares fitted on other blocks of time (per
-    state with labels), unless ``predicted_rewards`` (n, K) gives it.
+    state with labels), unless ``predicted_rewards`` (n, K) gives it. If propensities are estimated, the default clip is
+    √n, r̂ gets boosted trees, and intervals include a margin for their error; otherwise nothing is clipped by default.
 
     ``interval`` is "normal", "bootstrap", "bernstein" or "sequence", which stays valid under continuous monitoring;
     docs/evaluation.md lists what each guarantees. The last two need ``reward_range`` unless all rewards are 0 or 1. If
@@ -68,11 +82,13 @@ def evaluate(
     require_log(log, "evaluating a policy")
     warn_of_estimates(log, "evaluating a policy")
     request = interval_request(log, interval, confidence, reward_range, seed)
-    terms, support = _terms(log, policy, names, request, clip, labels, soft, predicted_rewards, settings, force)
+    clip = weight_limit(log, clip)
+    terms, support, others = _terms(log, policy, names, request, clip, labels, soft, predicted_rewards, settings, force)
     bound = min(clip, support.weight_bound)
     latent = isinstance(policy, PolicySet) and labels is not None and labels.from_rewards
     with one_thread():
-        return [request.estimate(name, _parts(name, terms, settings), terms.weights, bound, latent) for name in names]
+        found = [request.estimate(name, _parts(name, terms, settings), terms.weights, bound, latent) for name in names]
+    return [each.widened(MARGIN * float(np.linalg.norm(each.value - others))) for each in found]
 
 
 def watch(
@@ -80,7 +96,7 @@ def watch(
     policy: PolicyLike,
     estimator: str = "ips",
     *,
-    clip: float = np.inf,
+    clip: float | None = None,
     confidence: float = 0.95,
     labels: StateLabels | None = None,
     soft: bool | None = None,
@@ -98,7 +114,8 @@ def watch(
     """
     (name,), settings = _names(estimator), {"switch": switch, "shrinkage": shrinkage}
     request = interval_request(log, "sequence", confidence, reward_range)
-    terms, support = _terms(log, policy, (name,), request, clip, labels, soft, predicted_rewards, settings, force)
+    clip = weight_limit(log, clip)
+    terms, support, _ = _terms(log, policy, (name,), request, clip, labels, soft, predicted_rewards, settings, force)
     ratios = 1 / log.arrays.propensities if support.largest_ratios is None else support.largest_ratios
     # Rounding can put a weight above its bound.
     bounds = request.clusters.largest_so_far(np.maximum(ratios, support.weights))
@@ -113,12 +130,15 @@ def _parts(name: str, terms: Terms, settings: dict[str, Setting]) -> Parts:
 def _terms(
     log: BanditLog, policy: PolicyLike, names: Sequence[str], request: IntervalRequest, clip: float, labels: StateLabels
     | None, soft: bool | None, predicted_rewards: npt.ArrayLike | None, settings: dict[str, Setting], force: bool
-) -> tuple[Terms, Support]:  # fmt: skip
-    """The terms of these estimators and the log's support for the policy; raises if the support is too weak."""
+) -> tuple[Terms, Support, Floats]:  # fmt: skip
+    """The terms of these estimators and the log's support for the policy; raises if the support is too weak.
+
+    If propensities are estimated, also what DR says with different reward models: if the propensities are right, all
+    estimates agree up to noise, so their distance measures the error of the propensities.
+    """
     chosen = [ESTIMATORS[name] for name in names]
     for name, estimator in zip(names, chosen, strict=True):
         request.require_possible(name, estimator.setting is not None and settings[estimator.setting] == "auto")
-    require(clip > 0, f"clip must be positive; got {clip}.")
     require_propensities(log, "evaluating a policy")
     for word, setting in settings.items():
         valid = setting == "auto" or (not isinstance(setting, str) and setting >= 0)
@@ -127,10 +147,38 @@ def _terms(
     if request.bounded or (all(each.full_weights for each in chosen) and np.isinf(clip)):
         needs -= {"fit error"}  # full weights cancel the noise of the fits
     limits, forward = request.reward_range if request.bounded else None, request.kind == "sequence"
+    needs |= {"model"} if log.propensities_estimated else set()
+    others = []
     with one_thread():
         terms, support = terms_of(log, policy, needs, labels, soft, clip, predicted_rewards, limits, forward=forward)
-    require_sound(diagnostics_of(log, support, clip), force)
-    return terms, support
+        if log.propensities_estimated:
+            others.append(_robust(terms).mean())
+            if predicted_rewards is None and not forward:
+                predicted_rewards = boosted_rewards(log, membership_of(log, labels, soft), limits)
+                if predicted_rewards is not None:
+                    terms, support = terms_of(log, policy, needs, labels, soft, clip, predicted_rewards, limits)
+                    others.append(_robust(terms).mean())
+    measures = diagnostics_of(log, support, clip)
+    if log.propensities_estimated:
+        wrong = miscalibration(terms.rewards, support.weights, terms.predicted, terms.direct)
+        measures = replace(measures, refusals=(*measures.refusals, *wrong))
+    require_sound(measures, force)
+    return terms, support, np.array(others)
+
+
+def _robust(terms: Terms) -> Floats:
+    """(n,) the terms of DR."""
+    return terms.direct + terms.weights * (terms.rewards - terms.predicted)
+
+
+def robust_terms(
+    log: BanditLog, policy: PolicyLike, labels: StateLabels | None, force: bool
+) -> tuple[Floats, Floats, float]:
+    """(n,) the terms of DR, (n,) their weights, and the standard error of their mean if propensities are estimated."""
+    request, limit = interval_request(log, "normal", 0.95), weight_limit(log, None)
+    terms, _, others = _terms(log, policy, ("dr",), request, limit, labels, None, None, {}, force)
+    values = _robust(terms)
+    return values, terms.weights, MARGIN * float(np.linalg.norm(values.mean() - others))
 
 
 def evaluate_logging(
@@ -152,7 +200,7 @@ def evaluate_states(
     labels: StateLabels,
     estimator: str = "dr",
     *,
-    clip: float = np.inf,
+    clip: float | None = None,
     confidence: float = 0.95,
     interval: IntervalKind = "normal",
     reward_range: Range | None = None,

@@ -11,7 +11,7 @@ from scipy.signal import lfilter
 from scipy.stats import t as student
 
 from seachange.errors import LogError
-from seachange.evaluation.diagnostics import diagnostics_of, require_sound
+from seachange.evaluation.diagnostics import diagnostics_of, require_sound, weight_limit
 from seachange.evaluation.terms import Need, PolicyLike, terms_of
 from seachange.evaluation.value_estimate import FEWEST, require_evaluable
 from seachange.kernels.action_probs import clustered_products
@@ -95,7 +95,7 @@ def evaluate_over_time(
     half_life: float | Auto | None = None,
     points: int = 200,
     labels: StateLabels | None = None,
-    clip: float = np.inf,
+    clip: float | None = None,
     confidence: float = 0.95,
     force: bool = False,
 ) -> ValuesOverTime:
@@ -137,7 +137,7 @@ def evaluate_by_period(
     estimator: MovingEstimator = "dr",
     *,
     labels: StateLabels | None = None,
-    clip: float = np.inf,
+    clip: float | None = None,
     confidence: float = 0.95,
     force: bool = False,
 ) -> ValuesOverTime:
@@ -171,15 +171,15 @@ def along_time(log: BanditLog) -> Ints:
 
 
 def _terms(
-    log: BanditLog, policy: PolicyLike, estimator: str, labels: StateLabels | None, clip: float, confidence: float,
-    force: bool,
+    log: BanditLog, policy: PolicyLike, estimator: str, labels: StateLabels | None, clip: float | None,
+    confidence: float, force: bool,
 ) -> _Terms:  # fmt: skip
     """The terms in time order, after validating arguments and support."""
     require(estimator in ("ips", "snips", "dr"), f'estimator must be "ips", "snips" or "dr"; got {estimator!r}.')
-    require(clip > 0, f"clip must be positive; got {clip}.")
     require_evaluable(log, confidence, "evaluating a policy over time")
     order, clusters = along_time(log), Clusters(log).places
     needs: set[Need] = {"model"} if estimator == "dr" else set()
+    clip = weight_limit(log, clip)
     terms, support = terms_of(log, policy, needs, labels=labels, clip=clip)
     require_sound(diagnostics_of(log, support, clip), force)
     numerator, denominator = terms.weights * (terms.rewards - terms.predicted) + terms.direct, np.ones(len(log))

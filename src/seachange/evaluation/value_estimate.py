@@ -6,7 +6,8 @@ Rounds of one sequence form a cluster; clusters are independent.
 import warnings
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal, get_args
+from statistics import NormalDist
+from typing import Literal, Self, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -48,6 +49,14 @@ class ValueEstimate:
         interval = f"{self.confidence:.0%} interval {self.low:.4g} to {self.high:.4g}"
         samples = f"effective sample size {self.effective_samples:,.0f}"
         return f"{type(self).__name__}({self.estimator}: {self.value:.4g}, {interval}, {samples})"
+
+    def widened(self, error: float) -> Self:
+        """The same with an interval that includes another, independent standard ``error``."""
+        if error == 0:
+            return self
+        reach, total = NormalDist().inv_cdf(0.5 + self.confidence / 2) * error, float(np.hypot(self.std_error, error))
+        low, high = (float(np.hypot(self.value - end, reach)) for end in (self.low, self.high))
+        return replace(self, std_error=total, low=self.value - low, high=self.value + high)
 
 
 @dataclass(frozen=True, eq=False)

@@ -395,7 +395,7 @@ def warn_of_estimates(log: BanditLog, purpose: str) -> None:
     """Warn if ``purpose`` relies on estimated propensities; for functions that users call."""
     if log.propensities_estimated:
         warn(
-            f"{purpose} uses estimated propensities: results are only as accurate as they are, and intervals do not "
-            "include their error. sc.propensity_report shows how well they are calibrated.",
+            f"{purpose} uses estimated propensities: results are only as accurate as they are. "
+            "sc.propensity_report shows how well they are calibrated.",
             stacklevel=3,
         )

@@ -102,7 +102,7 @@ def propensity_report(log: BanditLog, probs: npt.ArrayLike, *, bins: int = 10) -
     return PropensityReport(
         n_rounds=len(log),
         calibration_error=sum(errors) / total,
-        error_by_chance=sum(by_chance) / total,
+        error_by_chance=float(sum(by_chance)) / total,
         log_loss=float(-np.log(taken).mean()),
         marginal_log_loss=ChoiceModel.plain(sample, sample.prior).log_loss(sample) / len(log),
         least=float(taken.min()),

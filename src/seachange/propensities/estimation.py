@@ -1,21 +1,22 @@
 """Estimates of propensities that were not logged: a model of the logging policy, cross-fitted over time."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Self
+from typing import Literal, Self
 
 import numpy as np
-from scipy.special import softmax
+from scipy.special import logsumexp, softmax
 
 from seachange.engine import one_thread, stage
 from seachange.errors import Fix, warn
 from seachange.kernels.action_probs import choice_probs, choice_sums
 from seachange.log.bandit_log import BanditLog, require_rounds
 from seachange.params import require_count
+from seachange.propensities.boosting import SIZES, BoostedChoice, boostable_rounds
 from seachange.propensities.signature import unnamed_propensities
-from seachange.protocols import Floats, Ints
+from seachange.protocols import Bools, Floats, Ints
 
 STEP = 0.25  # step from one rate to the next, in standard errors of a count: √rate changes by half of it
 PSEUDO_ACTIONS = 0.1  # pseudo-actions spread over all rates, so that no rate is impossible
@@ -87,6 +88,12 @@ class ChoiceSample:
 
     def __len__(self) -> int:
         return len(self.rounds)
+
+    @property
+    def allowed(self) -> Bools:
+        """(m, K) which actions were available."""
+        mask = self.log.arrays.mask
+        return np.broadcast_to(mask[self.rounds] if self.log.masked else mask, (len(self), self.log.n_actions))
 
     @cached_property
     def taken(self) -> Floats:
@@ -184,6 +191,10 @@ class ChoiceModel:
         choice_probs(rows, mask, sample.rounds, *self._raw(sample), probs)
         return probs
 
+    def log_probs(self, sample: ChoiceSample) -> Floats:
+        """(m, K) log π_0(a | x_t), -inf only for actions that are not available."""
+        return np.where(sample.allowed, np.log(np.maximum(self.probs(sample), np.finfo(float).tiny)), -np.inf)
+
     def chance(self, sample: ChoiceSample) -> Floats:
         """(K,) Σ_t π (1 - π) over Σ_t f (1 - f): the share of an action's variance that contexts leave to chance."""
         left, total = np.zeros_like(self.frequencies), np.zeros_like(self.frequencies)
@@ -226,7 +237,7 @@ def estimate_propensities(log: BanditLog, *, folds: int = 5, seed: int = 0) -> F
     >>> log = log.with_propensities(sc.estimate_propensities(log), estimated=True)
     """
     estimates = np.empty(len(log))
-    for rounds, probs in _estimates(log, folds, seed):
+    for rounds, probs in fit_logging_policy(log, folds=folds, seed=seed).estimates(log):
         estimates[rounds] = probs[np.arange(len(rounds)), log.actions[rounds]]
     _warn_of_support(log, estimates)
     return estimates
@@ -235,62 +246,132 @@ def estimate_propensities(log: BanditLog, *, folds: int = 5, seed: int = 0) -> F
 def estimate_logging_probs(log: BanditLog, *, folds: int = 5, seed: int = 0) -> Floats:
     """(n, K) estimates of the whole logging distribution π_0(a | x_t).
 
-    A logit model of the action given the context (``ChoiceModel``), with an intercept per action and a ridge chosen by
-    held-out log-loss; without contexts, the frequencies f of actions, shrunk toward each other (``RatePrior``). The log
-    is cut into ``folds`` blocks of time, and each block is predicted by the model of the others. The effect of contexts
-    is then scaled:
+    Without contexts, these are the frequencies f of actions, shrunk toward each other (``RatePrior``). With contexts,
+    the log is cut into ``folds`` blocks of time, and each block is predicted by models of the others: a logit model of
+    the action (``ChoiceModel``) with a ridge chosen by held-out log-loss and, if that lowers the held-out log-loss by
+    more than chance, boosted trees (``BoostedChoice``). The effect of contexts is then scaled:
 
-    π_0(a | x) ∝ f(a) (m(a | x) / f(a))^b
+    π_0(a | x) ∝ f(a) Π_m (m(a | x) / f(a))^b_m
 
-    with m the model and b the sharpness that predicts best in the other blocks: 1 trusts the model, 0 uses f alone. One
-    pseudo-round that takes all actions equally keeps every probability above 0. ``seed`` selects the rounds used to
-    choose ridge and sharpness if a log is large.
+    with b the sharpness of each model m that predicts best in the other blocks: 1 trusts the model, 0 ignores it. One
+    pseudo-round that takes all actions equally keeps every probability above 0. ``seed`` selects the rounds used for
+    boosting and to choose ridge and sharpness if a log is large.
     """
-    estimates = log.new_array(len(log), log.n_actions)
-    for rounds, probs in _estimates(log, folds, seed):
-        estimates[rounds] = probs
-    _warn_of_support(log, estimates[np.arange(len(log)), log.actions])
-    return estimates
+    return fit_logging_policy(log, folds=folds, seed=seed).logging_probs(log)
 
 
-def _estimates(log: BanditLog, folds: int, seed: int) -> Iterator[tuple[Ints, Floats]]:
+@dataclass(frozen=True, eq=False)
+class BlockModel:
+    """π_0(a | x) ∝ f(a) Π_m (m(a | x) / f(a))^b_m in one block of time, with the models m of the other blocks."""
+
+    block: Ints  # rounds
+    n_others: int  # rounds outside
+    linear: ChoiceModel
+    boosted: BoostedChoice | None = None
+    size: int | None = None  # trees used of those in ``boosted``
+    exponents: Floats = field(default_factory=lambda: np.ones(1))  # b: the sharpness of each model
+
+    def tilt(self, sample: ChoiceSample) -> tuple[Floats, Floats]:
+        """(m, K) log f(a), -inf for masked actions, and (M, m, K) log m(a | x) / f(a): the effect of contexts."""
+        base, logs = (model.log_probs(sample) for model in (self.linear.without_contexts(), self.linear))
+        boosted = [] if self.boosted is None else self.boosted.log_probs(sample, logs, self.size)
+        allowed = sample.allowed
+        return base, np.stack(
+            [np.subtract(each, base, out=np.zeros_like(base), where=allowed) for each in (logs, *boosted)]
+        )
+
+    def probs(self, sample: ChoiceSample) -> Floats:
+        """(m, K) π_0(a | x_t)."""
+        base, ratios = self.tilt(sample)
+        return np.asarray(softmax(base + np.tensordot(self.exponents, ratios, 1), axis=1))
+
+
+@dataclass(frozen=True, eq=False)
+class LoggingPolicy:
+    """A model of the logging policy, by blocks of time, each learned from the other blocks."""
+
+    blocks: list[BlockModel]
+    kind: Literal["frequencies", "linear", "boosted"]
+
+    def logging_probs(self, log: BanditLog) -> Floats:
+        """(n, K) π_0(a | x_t) of the log that it was learned from; warns about what estimates cannot fix."""
+        estimates = log.new_array(len(log), log.n_actions)
+        for rounds, probs in self.estimates(log):
+            estimates[rounds] = probs
+        _warn_of_support(log, estimates[np.arange(len(log)), log.actions], stacklevel=4)
+        return estimates
+
+    def estimates(self, log: BanditLog) -> Iterator[tuple[Ints, Floats]]:
+        """Rounds of ``log``, which it was learned from, and their (m, K) π_0(a | x_t)."""
+        for model in self.blocks:
+            for rounds in ChoiceSample(log, model.block).parts(max(CELLS // log.n_actions, 1)):
+                probs = model.probs(sample := ChoiceSample(log, rounds))
+                if self.kind != "frequencies":  # frequencies are above 0 already
+                    allowed = sample.allowed
+                    one_more = allowed / allowed.sum(axis=1, keepdims=True)
+                    probs = (model.n_others * probs + one_more) / (model.n_others + 1)
+                yield rounds, probs
+
+
+def fit_logging_policy(log: BanditLog, *, folds: int = 5, seed: int = 0) -> LoggingPolicy:
+    """The model behind ``estimate_logging_probs``."""
     require_rounds(log, "estimating propensities")
     require_count("folds", folds)
     _warn_of_signature(log)
-    for block, n_others, model, sharpness in _fitted(log, min(folds, len(log)), np.random.default_rng(seed)):
-        for rounds in ChoiceSample(log, block).parts(max(CELLS // log.n_actions, 1)):
-            base, ratios = _tilt(model, ChoiceSample(log, rounds))
-            probs = softmax(base + sharpness * ratios, axis=1)
-            if not _is_table(log):  # frequencies are above 0 already
-                allowed = np.broadcast_to(log.arrays.mask if not log.masked else log.arrays.mask[rounds], probs.shape)
-                probs = (n_others * probs + allowed / allowed.sum(axis=1, keepdims=True)) / (n_others + 1)
-            yield rounds, probs
-
-
-def _fitted(log: BanditLog, folds: int, generator: np.random.Generator) -> list[tuple[Ints, int, ChoiceModel, float]]:
-    """Blocks of time, how many rounds are outside each, the model learned from those, and its sharpness b."""
+    generator, folds = np.random.default_rng(seed), min(folds, len(log))
     cuts = np.linspace(0, len(log), folds + 1).astype(np.int64)
     blocks = [np.arange(start, end) for start, end in pairwise(cuts)]
-    others = _others(log, blocks)
-    whole = ChoiceSample(log, np.arange(len(log)))
-    models, sharpness = [ChoiceModel.plain(sample, whole.prior) for sample in others], [1.0] * folds
-    if not _is_table(log):
-        few = _thinned(log, blocks, RIDGE_ROUNDS, RIDGE_CELLS, generator)
-        ridge, sample = _best_ridge(log, few, whole.prior), ChoiceSample(log, np.concatenate(few))
-        # The fit of the whole log is a good start for the others.
-        near = ChoiceModel.plain(whole, whole.prior).fit(sample, ridge)
-        chance = near.chance(sample)
-        with stage("Estimating propensities", folds) as fitting:
-            for i, (model, sample) in enumerate(zip(models, others, strict=True)):
-                start = replace(near, frequencies=model.frequencies, means=model.means, scales=model.scales)
-                models[i] = start.fit(sample, ridge, chance)
-                fitting.advance()
-        if folds > 1:
-            many = _thinned(log, blocks, SHARPNESS_ROUNDS, SHARPNESS_CELLS, generator)
-            samples = [ChoiceSample(log, rounds) for rounds in many]
-            losses = [_sharpness_loss(model, sample) for model, sample in zip(models, samples, strict=True)]
-            sharpness = [_sharpness(losses[:i] + losses[i + 1 :]) for i in range(folds)]
-    return list(zip(blocks, map(len, others), models, sharpness, strict=True))
+    others, whole = _others(log, blocks), ChoiceSample(log, np.arange(len(log)))
+    plain = [ChoiceModel.plain(sample, whole.prior) for sample in others]
+    if _is_table(log):
+        return LoggingPolicy([*map(BlockModel, blocks, map(len, others), plain)], "frequencies")
+    few = _thinned(log, blocks, RIDGE_ROUNDS, RIDGE_CELLS, generator)
+    ridge, sample = _best_ridge(log, few, whole.prior), ChoiceSample(log, np.concatenate(few))
+    # The fit of the whole log is a good start for the others.
+    near = ChoiceModel.plain(whole, whole.prior).fit(sample, ridge)
+    chance, models = near.chance(sample), list[BlockModel]()
+    with stage("Estimating propensities", folds) as fitting:
+        for block, sample, model in zip(blocks, others, plain, strict=True):
+            start = replace(near, frequencies=model.frequencies, means=model.means, scales=model.scales)
+            models.append(BlockModel(block, len(sample), start.fit(sample, ridge, chance)))
+            fitting.advance()
+    if folds == 1:
+        return LoggingPolicy(models, "linear")
+    many = _thinned(log, blocks, SHARPNESS_ROUNDS, SHARPNESS_CELLS, generator)
+    samples = [ChoiceSample(log, rounds) for rounds in many]
+    linear, before = _sharpened(models, samples)
+    if added := _boosted(models, samples, generator):
+        boosted, after = _sharpened(added, samples)
+        gain = before - after
+        if gain.sum() > 2 * gain.std() * np.sqrt(len(gain)):  # more than chance
+            return LoggingPolicy(boosted, "boosted")
+    return LoggingPolicy(linear, "linear")
+
+
+def _boosted(
+    models: list[BlockModel], held_out: list[ChoiceSample], generator: np.random.Generator
+) -> list[BlockModel]:
+    """The models with a boosted one added, whose size has the least held-out log-loss in all blocks together.
+
+    Empty if boosting is not worth trying, or does not help in the first block.
+    """
+    log, losses, found = held_out[0].log, np.zeros(len(SIZES)), list[BlockModel]()
+    if (most := boostable_rounds(log)) == 0:
+        return []
+    outside = _others(log, _thinned(log, [model.block for model in models], most, most * log.n_actions, generator))
+    with stage("Estimating propensities: boosting", len(models)) as fitting:
+        for model, sample, others in zip(models, held_out, outside, strict=True):
+            boosted, taken = BoostedChoice.fit(others, model.linear.log_probs(others)), log.actions[sample.rounds]
+            each_size = boosted.log_probs(sample, model.linear.log_probs(sample))
+            losses -= [logs[np.arange(len(sample)), taken].sum() for logs in each_size]
+            found.append(replace(model, boosted=boosted, size=SIZES[int(losses.argmin())], exponents=np.ones(2)))
+            fitting.advance()
+            if len(found) == 1:
+                before, after = (_sharpness_loss(each, sample) for each in (model, found[0]))
+                gain = before(_sharpness([before], 1))[0] - after(_sharpness([after], 2))[0]
+                if gain.sum() < 2:  # a likelihood ratio that chance gives to one useless model in twenty
+                    return []
+    return [replace(model, size=SIZES[int(losses.argmin())]) for model in found]
 
 
 def _others(log: BanditLog, blocks: list[Ints]) -> list[ChoiceSample]:
@@ -327,29 +408,42 @@ def _best_ridge(log: BanditLog, blocks: list[Ints], prior: RatePrior) -> float:
     return best
 
 
-def _tilt(model: ChoiceModel, sample: ChoiceSample) -> tuple[Floats, Floats]:
-    """(m, K) log f(a), -inf for masked actions, and log m(a | x) / f(a): the effect of contexts on frequencies."""
-    frequencies, probs, tiny = model.without_contexts().probs(sample), model.probs(sample), np.finfo(float).tiny
-    with np.errstate(divide="ignore"):
-        base = np.log(frequencies)
-    return base, np.log(np.maximum(probs, tiny)) - np.log(np.maximum(frequencies, tiny))
+def _sharpened(models: list[BlockModel], samples: list[ChoiceSample]) -> tuple[list[BlockModel], Floats]:
+    """The models with the exponents that predict the other blocks best, and the log-loss of every round of a sample."""
+    losses = [_sharpness_loss(model, sample) for model, sample in zip(models, samples, strict=True)]
+    best = [_sharpness(losses[:i] + losses[i + 1 :], len(models[0].exponents)) for i in range(len(models))]
+    held_out = np.concatenate([loss(b)[0] for loss, b in zip(losses, best, strict=True)])
+    return [replace(model, exponents=b) for model, b in zip(models, best, strict=True)], held_out
 
 
-def _sharpness_loss(model: ChoiceModel, sample: ChoiceSample) -> Callable[[float], float]:
-    """b -> Σ_t -log of the sharpened probability of the action taken, up to a constant."""
-    base, ratios = _tilt(model, sample)
-    taken = float(ratios[np.arange(len(sample)), sample.log.actions[sample.rounds]].sum())
-    return lambda b: float(np.log(np.exp(base + b * ratios).sum(axis=1)).sum()) - b * taken
+def _sharpness_loss(model: BlockModel, sample: ChoiceSample) -> Callable[[Floats], tuple[Floats, Floats]]:
+    """b -> (m,) -log of the sharpened probability of each action taken, and the gradient of their sum."""
+    base, ratios = model.tilt(sample)
+    rows, actions = np.arange(len(sample)), sample.log.actions[sample.rounds]
+    taken = ratios[:, rows, actions]
+
+    def loss(b: Floats) -> tuple[Floats, Floats]:
+        scores = base + np.tensordot(b, ratios, 1)
+        totals = logsumexp(scores, axis=1)
+        expected = np.einsum("ta,mta->m", np.exp(scores - totals[:, None]), ratios)
+        return totals - scores[rows, actions], expected - taken.sum(axis=1)
+
+    return loss
 
 
-def _sharpness(losses: list[Callable[[float], float]]) -> float:
-    """The b with the highest likelihood of these blocks, each predicted by the model of the others."""
-    from scipy.optimize import minimize_scalar
+def _sharpness(losses: list[Callable[[Floats], tuple[Floats, Floats]]], n_models: int) -> Floats:
+    """(M,) the b with the highest likelihood of these blocks, each predicted by the models of the others."""
+    from scipy.optimize import minimize
 
-    def loss(sharpness: float) -> float:
-        return sum(each(sharpness) for each in losses)
+    def loss(b: Floats) -> tuple[float, Floats]:
+        parts = [each(b) for each in losses]
+        n = sum(len(part) for part, _ in parts)
+        return sum(float(part.sum()) for part, _ in parts) / n, np.sum([slope for _, slope in parts], axis=0) / n
 
-    return float(minimize_scalar(loss, bounds=(0.0, 2.0), method="bounded", options={"xatol": 1e-3}).x)
+    start = np.full(n_models, 1 / n_models)
+    with one_thread():
+        result = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=[(0.0, 2.0)] * n_models)
+    return np.asarray(result.x)
 
 
 def _warn_of_signature(log: BanditLog) -> None:
@@ -363,7 +457,7 @@ def _warn_of_signature(log: BanditLog) -> None:
         warn(problem, fix, stacklevel=4)
 
 
-def _warn_of_support(log: BanditLog, propensities: Floats) -> None:
+def _warn_of_support(log: BanditLog, propensities: Floats, stacklevel: int = 3) -> None:
     """Warn about what estimates cannot fix: actions never taken, or determined by the context."""
     if log.n_actions == 1:
         return
@@ -384,4 +478,4 @@ def _warn_of_support(log: BanditLog, propensities: Floats) -> None:
         problem = f"{few}; the estimates rely mostly on how often actions were taken"
     else:
         return
-    warn(f"{problem}.", stacklevel=3)
+    warn(f"{problem}.", stacklevel=stacklevel)
