@@ -112,7 +112,8 @@ def evaluate_deployment(
         raise NoEstimateError((Reason("holdout", problem, fixes),))
     require_evaluable(log, confidence, "evaluating a deployment")
     model.require_own_features(log)
-    warn_of_estimates(log, "evaluating a policy")
+    if not unseen:  # commands that have prepared their rounds give this warning with their other estimates
+        warn_of_estimates(log, "evaluating a deployment")
     deployer = model.deployer(kind, exploration=exploration)
     log, _, starts = in_chains(log)
     world, labels, blocks, simulated = model.world, None, Clusters(log), np.zeros((1, 2))
