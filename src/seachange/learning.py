@@ -58,8 +58,8 @@ def learn(
     of its states keep their number.
 
     If the number of states is "auto", switching must pay: a similar model is learned from the first 60% of the log and
-    evaluated on the rest (``model.trial``). If it would earn less there than the best single policy, the model is that
-    policy.
+    evaluated on the rest (``model.trial``). Unless it is clearly better there than the best single policy, fewer states
+    are tried, too. If none would earn more than that policy, the model is that policy.
 
     >>> import numpy as np
     >>> import seachange as sc
@@ -96,9 +96,10 @@ def learn(
     model = _model_of(log, oracle, labels, learner, choice, seed)
     if model.n_states == 1 or getattr(oracle, "n_states", None) != "auto":
         return model
-    trial = try_out(log, model)
+    model = _most_valuable(log, model, seed)
+    trial = model.trial
     if trial is None or trial.expected_gain > LEAST_GAIN * float(rewards.std()):
-        return replace(model, trial=trial)
+        return model
     rounds, switching, single = f"the last {trial.n_evaluated:,} rounds", trial.switching[0], trial.single[0]
     warn(
         f"switching among {model.n_states} states does not pay. Learned without {rounds}, it would earn "
@@ -110,6 +111,24 @@ def learn(
     labels = alone.predict(log)
     learner, choice = _objective(log, labels, learner, auto=objective == "auto")
     return replace(_model_of(log, alone, labels, learner, choice), trial=trial)
+
+
+def _most_valuable(log: BanditLog, model: SwitchingModel, seed: int) -> SwitchingModel:
+    """``model``, tried out; unless it is clearly better than a single policy, models with fewer states are tried too.
+
+    Those are the numbers of states that also predicted held-out rewards better than all smaller ones.
+    """
+    best, oracle = replace(model, trial=try_out(log, model)), model.oracle
+    if best.trial is None or best.trial.gain[1] > 0 or not isinstance(oracle, HMMOracle):
+        return best
+    for count in oracle.report_.state_counts:
+        if count.better and 1 < count.n_states < model.n_states:
+            fewer = oracle.clone().set_params(n_states=count.n_states).fit(log)
+            other = _model_of(log, fewer, fewer.predict(log), model.learner, model.choice, seed)
+            trial = try_out(log, other)
+            if trial is not None and trial.expected_gain > best.trial.expected_gain:
+                best = replace(other, trial=trial)
+    return best
 
 
 def _objective(

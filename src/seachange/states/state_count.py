@@ -47,6 +47,11 @@ class StateCount:
     gain: float  # of ``predictive`` over the best smaller number
     gain_error: float  # standard error of the gain
 
+    @property
+    def better(self) -> bool:
+        """Whether the gain is too large for chance."""
+        return self.gain > max(MIN_STANDARD_ERRORS * self.gain_error, MIN_GAIN)
+
 
 def choose_n_states(log: BanditLog, fitter: Fitter) -> tuple[Fit, tuple[StateCount, ...]]:
     """Fit 1, 2, … states until more do not predict held-out rewards better; the chosen fit, and the evidence."""
