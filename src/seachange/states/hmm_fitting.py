@@ -32,9 +32,13 @@ PRIOR_ROUNDS = 2.0
 # With more windows, or if their sums would hold more numbers, an evenly spaced subset is used.
 MAX_WINDOWS = 5_000
 MAX_NUMBERS = 1 << 20
-# Restart i clusters windows of an expected stay divided by 5 · 2^i: from windows that average out the noise to windows
-# that rarely contain a change.
-LONGEST_WINDOWS_PER_STAY = 5
+# Initializations cluster windows of a fifth of the stays they assume: from windows that average out the noise, of two
+# segments per state, to windows that rarely contain a change, of this many rounds.
+WINDOWS_PER_STAY, NARROWEST_WINDOW = 5, 5
+# With expected_stay="auto", the prior's guess.
+USUAL_STAY = 100.0
+# States last at least this many rounds on average, or 1/5 of a sequence: shorter ones fit the noise of single rewards.
+SHORTEST_STAY, STAYS_PER_SEQUENCE = 10, 5
 # Without a prior on stays, one more start assumes stays of this many rounds. (Not with one: states that last a round or
 # two explain non-Gaussian noise better than real states do.)
 SHORT_STAY = 2.0
@@ -231,16 +235,26 @@ class Fitter:
 
     def prior(self, n_states: int, ridge: float) -> Prior:
         """The prior of EM."""
-        clicks, length = self.starts.rewards == "bernoulli", len(self.chain.log) / len(self.chain.firsts)
-        given = self.settings.expected_stay
+        clicks, given, visits = self.starts.rewards == "bernoulli", self.settings.expected_stay, self.settings.prior_segments
+        stay = min(USUAL_STAY, self._longest_stay(n_states)) if given == "auto" else given
         return Prior(
             penalties=ridge * np.square(self.scales),
-            visits=self.settings.prior_segments,
-            stay=max(length / (2 * n_states), 2.0) if given == "auto" else given,
+            visits=visits,
+            stay=stay,
+            shortest=min(self.shortest_stay, stay) if visits > 0 else 1.0,
             center=self.pooled.coefs if clicks else 0.0,
             noise=(min(ridge, 1.0), self.starts.spread),
             stationary=self.settings.initial == "stationary",
         )
+
+    @property
+    def shortest_stay(self) -> int:
+        """The shortest expected stay of a state, in rounds."""
+        return max(1, min(SHORTEST_STAY, len(self.chain.log) // len(self.chain.firsts) // STAYS_PER_SEQUENCE))
+
+    def _longest_stay(self, n_states: int) -> float:
+        """The stay, in rounds, if each state is visited twice."""
+        return max(len(self.chain.log) / len(self.chain.firsts) / (2 * n_states), 2.0)
 
     def fit(self, n_states: int) -> Fit:
         """The best run of all initializations, with the given ridge or the one with the highest marginal likelihood."""
@@ -268,11 +282,10 @@ class Fitter:
     def _runs(self, em: EM, n_states: int) -> list[EMRun]:
         """EM from every initialization, best first."""
         prior, workers = em.prior, self.settings.workers
-        n = len(self.chain.log)
-        # There must be enough windows to cluster.
-        widest = max(1, min(int(prior.stay / LONGEST_WINDOWS_PER_STAY), n // (2 * n_states)))
-        widths = [max(1, widest >> i) for i in range(self.settings.restarts)]
-        tries = [(width, prior) for width in widths]
+        widest = max(1, int(self._longest_stay(n_states) / WINDOWS_PER_STAY))
+        widths = np.geomspace(widest, min(widest, NARROWEST_WINDOW), self.settings.restarts).astype(int).tolist()
+        stays = [max(WINDOWS_PER_STAY * width, 2 * prior.shortest) for width in widths]
+        tries = [(width, replace(prior, stay=stay)) for width, stay in zip(widths, stays, strict=True)]
         if prior.visits == 0:
             tries.append((widths[-1], replace(prior, stay=SHORT_STAY)))
         starts = [self.starts.from_windows(width, n_states, own, i) for i, (width, own) in enumerate(tries)]
