@@ -175,7 +175,7 @@ def squared_gaps(some: Floats, others: Floats, gram: Floats) -> Floats:
     return np.asarray(np.einsum("yzbi,bij,yzbj->yz", gaps, gram, gaps))
 
 
-def _most_similar(coefs: Floats, counts: Ints, scale: Floats) -> tuple[int, int]:
+def _most_similar(coefs: Floats, counts: Floats | Ints, scale: Floats) -> tuple[int, int]:
     """The two states that are cheapest to merge: their predictions differ least, weighted by their rounds."""
     both = np.maximum(np.add.outer(counts, counts), 1)
     costs = squared_gaps(coefs, coefs, scale) * (np.multiply.outer(counts, counts) / both)
@@ -201,6 +201,24 @@ class Fit:
     model: SwitchingRegression  # model of the run, for the rewards of the log
     bic: float  # Bayesian information criterion, -2 log p + cost of the parameters; lower is better
     iterations: int  # total iterations of ``run``
+
+    def merged(self, n_regimes: int, *, levels: bool = False) -> SwitchingRegression:
+        """The model with only ``n_regimes`` reward regressions: similar states share one and differ only in timing.
+
+        With ``levels``, each state keeps its mean reward, so states that share a regression prefer the same actions.
+        """
+        coefs, rounds = self.model.reward_coefs.copy(), self.run.statistics.totals[:, 1] + 1e-12
+        gram, groups = self.run.statistics.grams.sum(axis=0), np.arange(self.model.n_states)
+        for _ in range(self.model.n_states - n_regimes):
+            left = np.unique(groups)
+            kept, other = left[list(_most_similar(coefs[left], np.bincount(groups, rounds)[left], gram / rounds.sum()))]
+            groups[groups == other] = kept
+            coefs[groups == kept] = np.average(coefs[groups == kept], axis=0, weights=rounds[groups == kept])
+        if levels:
+            # The last feature is the intercept.
+            sums, gaps = gram[:, :, -1], self.model.reward_coefs - coefs
+            coefs[:, :, -1] += np.einsum("bi,zbi->z", sums / max(sums[:, -1].sum(), 1e-12), gaps)[:, None]
+        return replace(self.model, reward_coefs=coefs)
 
 
 @dataclass(frozen=True)
