@@ -33,8 +33,8 @@ PRIOR_ROUNDS = 2.0
 MAX_WINDOWS = 5_000
 MAX_NUMBERS = 1 << 20
 # Initializations cluster windows of a fifth of the stays they assume: from windows that average out the noise, of two
-# segments per state, to windows that rarely contain a change, of this many rounds.
-WINDOWS_PER_STAY, NARROWEST_WINDOW = 5, 5
+# segments per state, to windows that rarely contain a change, of half the shortest stay.
+WINDOWS_PER_STAY, NARROWEST_PER_STAY = 5, 2
 # With expected_stay="auto", the prior's guess.
 USUAL_STAY = 100.0
 # States last at least this many rounds on average, or 1/5 of a sequence: shorter ones fit the noise of single rewards.
@@ -301,7 +301,8 @@ class Fitter:
         """EM from every initialization, best first."""
         prior, workers = em.prior, self.settings.workers
         widest = max(1, int(self._longest_stay(n_states) / WINDOWS_PER_STAY))
-        widths = np.geomspace(widest, min(widest, NARROWEST_WINDOW), self.settings.restarts).astype(int).tolist()
+        narrowest = max(1, min(widest, int(prior.shortest / NARROWEST_PER_STAY)))
+        widths = np.geomspace(widest, narrowest, self.settings.restarts).astype(int).tolist()
         stays = [max(WINDOWS_PER_STAY * width, 2 * prior.shortest) for width in widths]
         tries = [(width, replace(prior, stay=stay)) for width, stay in zip(widths, stays, strict=True)]
         if prior.visits == 0:

@@ -28,9 +28,8 @@ FOLDS = 3
 FOLD_TOLERANCE = 1e-6
 # Blocks are 1/100 of the log, but not shorter than this unless the log is, and not longer than a sequence.
 BLOCKS, SHORTEST_BLOCK = 100, 25
-# Rewards are predicted this many rounds ahead, or the shortest expected stay: short-lived autocorrelation is not a state.
-HORIZON = 10
-# Autocorrelated noise shifts the rewards of all actions alike. Differences between actions are predicted from closer.
+# Rewards are predicted a shortest stay ahead: short-lived autocorrelation is not a state. Autocorrelated noise shifts the
+# rewards of all actions alike, so differences between actions can be predicted from as close as this many rounds.
 SHORT_HORIZON = 3
 # With fewer blocks, only one state is fitted.
 FEWEST_BLOCKS = 20
@@ -103,7 +102,7 @@ def _held_out_scores(log: BanditLog, fitter: Fitter, blocks: npt.NDArray[np.int3
     """A function of the number of states: the log-likelihood of each block's rewards, by the fold without them."""
     workers, clicks = fitter.settings.workers, fitter.starts.rewards == "bernoulli"
     settings = replace(fitter.settings, workers=1, tolerance=max(fitter.settings.tolerance, FOLD_TOLERANCE))
-    horizons = [min(horizon, fitter.shortest_stay) for horizon in (HORIZON, SHORT_HORIZON)]
+    horizons = fitter.shortest_stay, min(SHORT_HORIZON, fitter.shortest_stay)
 
     def fold(number: int) -> Fitter:
         rewards = log.new_array(len(log))
