@@ -24,8 +24,9 @@ MOST_STATES = 12
 # The search stops after this many larger numbers in a row without a better held-out likelihood.
 PATIENCE = 2
 FOLDS = 3
-# Tolerance of EM in the folds; scores do not need more precise fits.
-FOLD_TOLERANCE = 1e-6
+# During the search, EM stops when an iteration gains less log-likelihood per round than the first number, or than the
+# second and in total than the third: superfluous states converge slowly, and scores do not need precise fits.
+SEARCH_TOLERANCES = 1e-6, 1e-5, 0.1
 # Blocks are 1/100 of the log, but not shorter than this unless the log is, and not longer than a sequence.
 BLOCKS, SHORTEST_BLOCK = 100, 25
 # Rewards are predicted a shortest stay ahead: short-lived autocorrelation is not a state. Autocorrelated noise shifts the
@@ -59,6 +60,9 @@ def choose_n_states(log: BanditLog, fitter: Fitter) -> tuple[Fit, tuple[StateCou
         rewarded[blocks[rounds][np.isfinite(log.arrays.rewards[rounds])]] = True
     if np.count_nonzero(rewarded) < FEWEST_BLOCKS:
         return chosen, (StateCount(1, chosen.run.log_likelihood, chosen.bic, 0.0, 0.0, 0.0),)
+    least, most, total = SEARCH_TOLERANCES
+    tolerance = max(fitter.settings.tolerance, least, min(most, total / len(log)))
+    final, fitter = fitter, replace(fitter, settings=replace(fitter.settings, tolerance=tolerance))
     held_out_scores = _held_out_scores(log, fitter, blocks)
     best = held_out_scores(1, 1)[0]
     fits, counts = [chosen], [StateCount(1, chosen.run.log_likelihood, chosen.bic, float(best[0].sum()), 0.0, 0.0)]
@@ -89,7 +93,7 @@ def choose_n_states(log: BanditLog, fitter: Fitter) -> tuple[Fit, tuple[StateCou
                     counts[n_regimes - 1 : n_regimes] = [count]
                 if better:
                     chosen, best = fit, more
-    return chosen, tuple(counts)
+    return final.fit(chosen.model.n_states), tuple(counts)
 
 
 def _gain(more: Floats, best: Floats, fewer: Floats) -> tuple[float, float]:
@@ -101,7 +105,7 @@ def _gain(more: Floats, best: Floats, fewer: Floats) -> tuple[float, float]:
 def _held_out_scores(log: BanditLog, fitter: Fitter, blocks: npt.NDArray[np.int32]) -> Callable[[int, int], Floats]:
     """A function of the number of states: the log-likelihood of each block's rewards, by the fold without them."""
     workers, clicks = fitter.settings.workers, fitter.starts.rewards == "bernoulli"
-    settings = replace(fitter.settings, workers=1, tolerance=max(fitter.settings.tolerance, FOLD_TOLERANCE))
+    settings = replace(fitter.settings, workers=1)
     horizons = fitter.shortest_stay, min(SHORT_HORIZON, fitter.shortest_stay)
 
     def fold(number: int) -> Fitter:
