@@ -1,6 +1,6 @@
 """learn(): log → states → policies → model."""
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -75,6 +75,11 @@ def learn(
     elif objective == "auto":
         learner, choice = choose_objective(log, np.ascontiguousarray(labels.weights(soft=False).T))
     policies = learn_per_state(log, labels, learner, reward_models=reward_models_of(oracle))
+    model = getattr(oracle, "model_", None)
+    if isinstance(model, SwitchingRegression) and labels.n_chains == 1:
+        # The model's stays include segments that are too short to be found.
+        n_changes = max(float(labels.counts @ (1 / model.expected_stays)), 1.0)
+        policies = replace(policies, expected_stay=len(log) / n_changes)
     return SwitchingModel(
         policies=policies, oracle=oracle, labels=labels, learner=learner, provenance=Provenance.of(log),
         choice=choice, features=log.features,

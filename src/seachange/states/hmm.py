@@ -76,8 +76,8 @@ class HMMOracle(Params):
 
     n_states: int | Auto = "auto"  # L; auto: the number that best predicts held-out rewards
     restarts: int = 4  # initializations of EM; more are slower but less likely to miss the best fit
-    expected_stay: float | Auto = "auto"  # prior guess of rounds per segment; auto: two segments per state
-    prior_segments: float = 1.0  # weight of that guess, in segments of each state; 0 ignores it
+    expected_stay: float | Auto = "auto"  # prior guess of rounds per segment; auto: 100, or less in a short log
+    prior_segments: float = 1.0  # weight of that guess, in segments; 0 also allows states of less than 10 rounds
     rewards: Rewards | Auto = "auto"  # reward distribution; auto: bernoulli if all rewards are 0 or 1, else gaussian
     initial: Initial = "free"  # P_0: a free parameter, or the stationary distribution of Φ
     ridge: float | Auto = "auto"  # shrinkage of states toward one common fit, in rounds; auto: by marginal likelihood

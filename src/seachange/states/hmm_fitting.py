@@ -39,9 +39,6 @@ WINDOWS_PER_STAY, NARROWEST_PER_STAY = 5, 2
 USUAL_STAY = 100.0
 # States last at least this many rounds on average, or 1/5 of a sequence: shorter ones fit the noise of single rewards.
 SHORTEST_STAY, STAYS_PER_SEQUENCE = 10, 5
-# Without a prior on stays, one more start assumes stays of this many rounds. (Not with one: states that last a round or
-# two explain non-Gaussian noise better than real states do.)
-SHORT_STAY = 2.0
 # Times that the states of the best fit are regrouped, and splits tried each time.
 MAX_REGROUPINGS, MAX_SPLITS = 3, 2
 # If the log determines the ridge, the first runs use a ridge that leaves this many rounds per coefficient.
@@ -253,14 +250,14 @@ class Fitter:
 
     def prior(self, n_states: int, ridge: float) -> Prior:
         """The prior of EM."""
-        clicks, given, visits = self.starts.rewards == "bernoulli", self.settings.expected_stay, self.settings.prior_segments
+        given, visits = self.settings.expected_stay, self.settings.prior_segments
         stay = min(USUAL_STAY, self._longest_stay(n_states)) if given == "auto" else given
         return Prior(
             penalties=ridge * np.square(self.scales),
             visits=visits,
             stay=stay,
             shortest=min(self.shortest_stay, stay) if visits > 0 else 1.0,
-            center=self.pooled.coefs if clicks else 0.0,
+            center=self.pooled.coefs if self.starts.rewards == "bernoulli" else 0.0,
             noise=(min(ridge, 1.0), self.starts.spread),
             stationary=self.settings.initial == "stationary",
         )
@@ -303,11 +300,8 @@ class Fitter:
         widest = max(1, int(self._longest_stay(n_states) / WINDOWS_PER_STAY))
         narrowest = max(1, min(widest, int(prior.shortest / NARROWEST_PER_STAY)))
         widths = np.geomspace(widest, narrowest, self.settings.restarts).astype(int).tolist()
-        stays = [max(WINDOWS_PER_STAY * width, 2 * prior.shortest) for width in widths]
-        tries = [(width, replace(prior, stay=stay)) for width, stay in zip(widths, stays, strict=True)]
-        if prior.visits == 0:
-            tries.append((widths[-1], replace(prior, stay=SHORT_STAY)))
-        starts = [self.starts.from_windows(width, n_states, own, i) for i, (width, own) in enumerate(tries)]
+        priors = [replace(prior, stay=max(WINDOWS_PER_STAY * width, 2 * prior.shortest)) for width in widths]
+        starts = [self.starts.from_windows(width, n_states, priors[i], i) for i, width in enumerate(widths)]
         runs = em.run_all([start for start in starts if start is not None], workers)
         require(
             len(runs) > 0,

@@ -29,8 +29,8 @@ FOLDS = 3
 SEARCH_TOLERANCES = 1e-6, 1e-5, 0.1
 # Blocks are 1/100 of the log, but not shorter than this unless the log is, and not longer than a sequence.
 BLOCKS, SHORTEST_BLOCK = 100, 25
-# Rewards are predicted a shortest stay ahead: short-lived autocorrelation is not a state. Autocorrelated noise shifts the
-# rewards of all actions alike, so differences between actions can be predicted from as close as this many rounds.
+# Rewards are predicted a shortest stay ahead: short-lived autocorrelation is not a state. Autocorrelated noise shifts
+# the rewards of all actions alike, so differences between actions can be predicted from as close as this many rounds.
 SHORT_HORIZON = 3
 # With fewer blocks, only one state is fitted.
 FEWEST_BLOCKS = 20

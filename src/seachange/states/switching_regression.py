@@ -134,6 +134,26 @@ class SwitchingRegression(Brief):
         round_scores(log.arrays.rows, log.arrays.actions, self.reward_coefs, scores)
         return np.asarray(expit(scores)) if self.rewards == "bernoulli" else scores
 
+    def shortest_segment(self, log: BanditLog) -> float:
+        """Rounds after which any two states can be told apart: max_ij log(s_i s_j) / KL_ij, with s the expected stays.
+
+        A shorter segment of j within i is less likely than none: KL_ij is the expected gain of a round with rewards of
+        j in log-likelihood over i, and two more changes cost log(s_i s_j).
+        """
+        gains, stays = np.zeros((self.n_states, self.n_states)), np.log(self.expected_stays)
+        for rounds in log.chunk_slices():
+            means = self.mean_rewards(log[rounds])
+            if self.rewards == "bernoulli":
+                probs = np.clip(means, 1e-9, 1 - 1e-9)
+                cross = probs.T @ np.log(probs) + (1 - probs).T @ np.log(1 - probs)
+                gains += np.diag(cross)[:, None] - cross
+            else:
+                ratios = self.noise_variances[:, None] / self.noise_variances
+                squares = np.square(means[:, :, None] - means[:, None, :]).sum(axis=0) / self.noise_variances
+                gains += 0.5 * (squares + len(means) * (ratios - 1 - np.log(ratios)))
+        gains += np.where(np.eye(self.n_states) > 0, np.inf, 1e-300)
+        return float(np.max(np.add.outer(stays, stays) * len(log) / gains))
+
     def log_likelihood(self, log: BanditLog) -> float:
         """log p(r_1:n | x_1:n, a_1:n)."""
         return expectation(self, self._chain(log)).log_likelihood
