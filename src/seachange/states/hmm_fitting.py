@@ -256,7 +256,7 @@ class Fitter:
             penalties=ridge * np.square(self.scales),
             visits=visits,
             stay=stay,
-            shortest=min(self.shortest_stay, stay) if visits > 0 else 1.0,
+            shortest=self.shortest_stay if visits > 0 else 1.0,
             center=self.pooled.coefs if self.starts.rewards == "bernoulli" else 0.0,
             noise=(min(ridge, 1.0), self.starts.spread),
             stationary=self.settings.initial == "stationary",
@@ -265,7 +265,9 @@ class Fitter:
     @property
     def shortest_stay(self) -> int:
         """The shortest expected stay of a state, in rounds."""
-        return max(1, min(SHORTEST_STAY, len(self.chain.log) // len(self.chain.firsts) // STAYS_PER_SEQUENCE))
+        given, length = self.settings.expected_stay, len(self.chain.log) // len(self.chain.firsts)
+        guess = SHORTEST_STAY if given == "auto" else int(given)
+        return max(1, min(SHORTEST_STAY, guess, length // STAYS_PER_SEQUENCE))
 
     def _longest_stay(self, n_states: int) -> float:
         """The stay, in rounds, if each state is visited twice."""

@@ -8,6 +8,7 @@ only fit noise do not improve these predictions.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -19,6 +20,7 @@ from seachange.log.bandit_log import BanditLog
 from seachange.protocols import Floats
 from seachange.states.hmm_fitting import Fit, Fitter
 from seachange.states.labels import chains, places_in_chains
+from seachange.states.switching_regression import SwitchingRegression
 
 MOST_STATES = 12
 # The search stops after this many larger numbers in a row without a better held-out likelihood.
@@ -103,10 +105,12 @@ def _gain(more: Floats, best: Floats, fewer: Floats) -> tuple[float, float]:
 
 
 def _held_out_scores(log: BanditLog, fitter: Fitter, blocks: npt.NDArray[np.int32]) -> Callable[[int, int], Floats]:
-    """A function of the number of states: the log-likelihood of each block's rewards, by the fold without them."""
+    """A function that scores the rewards of each block by the fold without them, with L states of which some are alike.
+
+    It takes L and the fewest different states, and returns scores by number of different states, horizon and block.
+    """
     workers, clicks = fitter.settings.workers, fitter.starts.rewards == "bernoulli"
     settings = replace(fitter.settings, workers=1)
-    horizons = fitter.shortest_stay, min(SHORT_HORIZON, fitter.shortest_stay)
 
     def fold(number: int) -> Fitter:
         rewards = log.new_array(len(log))
@@ -122,27 +126,29 @@ def _held_out_scores(log: BanditLog, fitter: Fitter, blocks: npt.NDArray[np.int3
             return np.asarray(np.log(np.maximum(np.where(rewards > 0.5, expected, 1 - expected), 1e-300)))
         return np.asarray(-np.square(rewards - expected) / (2 * fitter.starts.spread))
 
-    def predictions(fold: Fitter, n_states: int, fewest: int) -> list[Floats]:
-        fit = fold.fit(n_states)
-        return [
-            fit.merged(number, levels=levels).predict_rewards(log, horizon)
-            for number in range(fewest, n_states + 1)
-            for horizon, levels in zip(horizons, (False, True), strict=True)
-        ]
+    def block_scores(number: int, model: SwitchingRegression, ahead: int) -> Floats:
+        totals, expected = np.zeros(int(blocks.max()) + 1), model.predict_rewards(log, ahead)
+        for rounds in log.chunk_slices():
+            rewards = log.arrays.rewards[rounds]
+            held_out = (blocks[rounds] % FOLDS == number) & np.isfinite(rewards)
+            scored = score(rewards[held_out], expected[rounds][held_out])
+            totals += np.bincount(blocks[rounds][held_out], scored, len(totals))
+        return totals
+
+    def fold_scores(number: int, n_states: int, fewest: int) -> Floats:
+        fit, ahead = folds[number].fit(n_states), fitter.shortest_stay
+        merged = ((fit.merged(n), fit.merged(n, levels=True)) for n in range(fewest, n_states + 1))
+        close = min(ahead, SHORT_HORIZON)
+        return np.array([(block_scores(number, a, ahead), block_scores(number, b, close)) for a, b in merged])
 
     def scores(n_states: int, fewest: int) -> Floats:
-        totals = np.zeros((len(horizons) * (n_states - fewest + 1), int(blocks.max()) + 1))
-        forecasts = map_in_order(lambda fold: predictions(fold, n_states, fewest), folds, workers=workers)
+        totals = np.zeros((n_states - fewest + 1, 2, int(blocks.max()) + 1))
         with stage("", FOLDS) as progress:
-            for number, forecast in enumerate(forecasts):
+            each = partial(fold_scores, n_states=n_states, fewest=fewest)
+            for found in map_in_order(each, range(FOLDS), workers=workers):
+                totals += found
                 progress.advance()
-                for rounds in log.chunk_slices():
-                    rewards = log.arrays.rewards[rounds]
-                    held_out = (blocks[rounds] % FOLDS == number) & np.isfinite(rewards)
-                    for total, expected in zip(totals, forecast, strict=True):
-                        scored = score(rewards[held_out], expected[rounds][held_out])
-                        total += np.bincount(blocks[rounds][held_out], scored, len(total))
-        return totals.reshape(-1, len(horizons), totals.shape[1])
+        return totals
 
     return scores
 

@@ -137,22 +137,17 @@ class SwitchingRegression(Brief):
     def shortest_segment(self, log: BanditLog) -> float:
         """Rounds after which any two states can be told apart: max_ij log(s_i s_j) / KL_ij, with s the expected stays.
 
-        A shorter segment of j within i is less likely than none: KL_ij is the expected gain of a round with rewards of
-        j in log-likelihood over i, and two more changes cost log(s_i s_j).
+        A shorter segment of j within i is less likely than none: KL_ij ≈ E (m_i - m_j)² / 2 σ² is the log-likelihood
+        that an average round adds, and two more changes cost log(s_i s_j).
         """
-        gains, stays = np.zeros((self.n_states, self.n_states)), np.log(self.expected_stays)
+        evidence, stays = np.full((self.n_states, self.n_states), 1e-300), np.log(self.expected_stays)
         for rounds in log.chunk_slices():
             means = self.mean_rewards(log[rounds])
-            if self.rewards == "bernoulli":
-                probs = np.clip(means, 1e-9, 1 - 1e-9)
-                cross = probs.T @ np.log(probs) + (1 - probs).T @ np.log(1 - probs)
-                gains += np.diag(cross)[:, None] - cross
-            else:
-                ratios = self.noise_variances[:, None] / self.noise_variances
-                squares = np.square(means[:, :, None] - means[:, None, :]).sum(axis=0) / self.noise_variances
-                gains += 0.5 * (squares + len(means) * (ratios - 1 - np.log(ratios)))
-        gains += np.where(np.eye(self.n_states) > 0, np.inf, 1e-300)
-        return float(np.max(np.add.outer(stays, stays) * len(log) / gains))
+            variances = np.maximum(means * (1 - means), 1e-9) if self.rewards == "bernoulli" else self.noise_variances
+            squares = [np.sum(np.square(means - own[:, None]) / variances, axis=0) for own in means.T]
+            evidence += np.array(squares) / (2 * len(log))
+        np.fill_diagonal(evidence, np.inf)
+        return float(np.max(np.add.outer(stays, stays) / evidence))
 
     def log_likelihood(self, log: BanditLog) -> float:
         """log p(r_1:n | x_1:n, a_1:n)."""
