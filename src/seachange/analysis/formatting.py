@@ -11,7 +11,7 @@ from seachange.analysis.states_summary import StatesSummary
 from seachange.log.joint_features import JointFeatures
 
 # A smaller share of segments that are too short to be found is not mentioned.
-MISSED = 0.1
+MISSED = 0.2
 
 
 def describe_contexts(joint: JointFeatures, names: Sequence[str]) -> str:

@@ -408,7 +408,7 @@ def model_bounds(
     quantities = Quantities(
         n_rounds=n, n_segments=n_segments, shortest_segment=shortest, n_states=model.n_states, n_actions=log.n_actions,
         max_ratio=ratio, min_change=change, window=window, wrong_rounds=wrong, policy_class=policy_class.name,
-        log_class_size=policy_class.log_size, expected_stay=own.expected_stay, reward_range=(low, high), delta=delta,
+        log_class_size=policy_class.log_size, expected_stay=exp4s.stay, reward_range=(low, high), delta=delta,
         deployed_rounds=len(log),
     )  # fmt: skip
     limited = (replace(each, total=min(each.total, each.n_rounds * earned)) for each in in_rewards)
