@@ -154,14 +154,18 @@ def _model_of(
 ) -> SwitchingModel:
     """The model with these states: their policies, the single policy, learned the same way, and the world."""
     policies = learn_per_state(log, labels, learner, reward_models=reward_models_of(oracle))
-    single, world = policies[0], None
+    single, world, hmm = policies[0], None, hmm_of(oracle)
+    if hmm is not None and labels.n_chains == 1:
+        # The model's stays include segments that are too short to be found.
+        n_changes = max(float(labels.counts @ (1 / hmm.expected_stays)), 1.0)
+        policies = replace(policies, expected_stay=len(log) / n_changes)
     if labels.n_states > 1:
         with warnings.catch_warnings():
             # Learning the policies of the states has given these warnings.
             warnings.simplefilter("ignore", SeachangeWarning)
             alone = copy(learner) if choice is None else choose_objective(log, np.ones((len(log), 1)))[0]
             single = alone.fit(log).policy_
-        world = hmm_of(oracle) or _fitted_world(log, labels, seed)
+        world = hmm or _fitted_world(log, labels, seed)
     return SwitchingModel(
         policies=policies, oracle=oracle, labels=labels, learner=learner, provenance=Provenance.of(log),
         single=single, world=world, choice=choice, features=log.features,

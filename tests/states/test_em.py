@@ -5,9 +5,9 @@ import pytest
 
 import seachange as sc
 from seachange.errors import NoChangeWarning, ParameterError, SeachangeWarning
-from seachange.states.em import EM, Prior, maximization
+from seachange.states.em import EM, Prior, maximization, persistent, stationary_maximum
 from seachange.states.expectation import Chain, expectation
-from seachange.states.hmm_fitting import MAX_NUMBERS, MAX_WINDOWS, Starts
+from seachange.states.hmm_fitting import MAX_NUMBERS, MAX_WINDOWS, Fitter, Starts
 from seachange.states.labels import share_right
 
 
@@ -25,7 +25,9 @@ def test_the_objective_never_decreases(make_log, kind, rewards, ridge, visits, s
     if rewards == "bernoulli":
         log = log.with_rewards((log.rewards > np.mean(log.rewards)).astype(float))
     penalties = np.full(log.joint.shape[1], ridge)
-    chain, prior = Chain(log), Prior(penalties, visits, 100.0, noise=(ridge, 1.0), stationary=stationary)
+    shortest = 10.0 if visits else 1.0
+    chain = Chain(log)
+    prior = Prior(penalties, visits, 100.0, shortest=shortest, noise=(ridge, 1.0), stationary=stationary)
     start = first_model(chain, prior, 3, 30, rewards)
     em = EM(chain, prior, tolerance=-1.0, max_iterations=25)
     run = em.finish(start)
@@ -34,6 +36,49 @@ def test_the_objective_never_decreases(make_log, kind, rewards, ridge, visits, s
         # The run ended where a step fell, which only rounding may make it do.
         after = em.start(maximization(run.model, run.statistics, prior, em._noise_floor))
         assert after.objective >= run.objective - 1e-9 * abs(run.objective)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_most_likely_transitions_with_a_lower_bound_on_stays(seed):
+    g, shortest = np.random.default_rng(seed), 4.0
+    moves = g.gamma(0.5, 10, (3, 3)) + 5 * np.diag(g.gamma(1, 10, 3))
+    bounded = persistent(moves / moves.sum(axis=1, keepdims=True), shortest)
+    np.testing.assert_allclose(bounded.sum(axis=1), 1)
+    assert (np.diag(bounded) >= 1 - 1 / shortest - 1e-12).all()
+    # Without first states, the stationary distribution does not matter, and the numerical maximum is the same.
+    numerical = stationary_maximum(moves, np.zeros(3), bounded, shortest)
+    np.testing.assert_allclose(numerical, bounded, atol=1e-4)
+    others = 0.75 * np.eye(3) + 0.25 * g.dirichlet(np.ones(3), size=(1000, 3))
+    values = np.sum(moves * np.log(others), axis=(1, 2))
+    assert np.sum(moves * np.log(bounded)) >= values.max()
+
+
+def test_the_prior_weighs_one_segment_whatever_the_log(make_log):
+    for n, n_states in ((900, 2), (900, 3), (3000, 2)):
+        fitter = Fitter.of(make_log("none", n=n), "gaussian", sc.HMMOracle())
+        prior = fitter.prior(n_states, 1.0)
+        counts = prior.transition_counts(n_states)
+        assert counts.sum() == pytest.approx(prior.stay) == pytest.approx(100.0)
+        assert counts.sum() - np.trace(counts) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("kind", ["none", "shared"])
+@pytest.mark.parametrize("rewards", ["gaussian", "bernoulli"])
+def test_merged_states_share_a_regression_or_all_but_its_level(make_log, kind, rewards):
+    log = make_log(kind, n=1200, seed=3)
+    if rewards == "bernoulli":
+        log = log.with_rewards((log.rewards > np.mean(log.rewards)).astype(float))
+    fit = Fitter.of(log, rewards, sc.HMMOracle()).fit(3)
+    np.testing.assert_array_equal(fit.merged(3).reward_coefs, fit.model.reward_coefs)
+    assert len(np.unique(fit.merged(2).reward_coefs.reshape(3, -1).round(12), axis=0)) == 2
+    assert np.ptp(fit.merged(1).reward_coefs, axis=0).max() == pytest.approx(0)
+    leveled = fit.merged(1, levels=True)
+    shifts = leveled.reward_coefs - leveled.reward_coefs[0]
+    np.testing.assert_allclose(shifts[:, :, :-1], 0, atol=1e-12)
+    np.testing.assert_allclose(shifts[:, :, -1], shifts[:, :1, -1].repeat(log.n_actions, axis=1), atol=1e-12)
+    if rewards == "gaussian":
+        means = [model.mean_rewards(log).mean(axis=0) for model in (leveled, fit.model)]
+        np.testing.assert_allclose(means[0], means[1], atol=1e-9)
 
 
 def test_a_run_that_would_decrease_keeps_its_model(make_log, monkeypatch):

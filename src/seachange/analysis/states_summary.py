@@ -104,6 +104,7 @@ class Transitions:
 
     matrix: Floats  # (L, L) Φ, row = from
     expected_stays: Floats  # (L,) rounds; inf if a state is never left, NaN if it never occurs
+    shortest_segment: float | None = None  # HMM: rounds needed to tell the states apart
 
     @property
     def leaving(self) -> Floats:
@@ -247,6 +248,7 @@ def as_document(summary: StatesSummary) -> dict[str, Any]:
                 "leaving": moves.leaving,
                 "expected_stays": stays,
                 "expected_stays_seconds": None if pace is None else [stay * pace for stay in stays],
+                "shortest_segment": moves.shortest_segment,
             },
         }
     )
@@ -260,7 +262,7 @@ def json_value(value: Any) -> Any:
 def _transitions(log: BanditLog, labels: StateLabels, model: Any) -> Transitions:
     if model is not None:
         stays = np.where(np.diag(model.transition_matrix) < 1, model.expected_stays, np.inf)
-        return Transitions(model.transition_matrix, stays)
+        return Transitions(model.transition_matrix, stays, model.shortest_segment(log) if len(stays) > 1 else None)
     order, starts = chains(log)
     states, size = labels.states[order], labels.n_states
     pairs = (states[:-1] * size + states[1:])[~starts[1:]]

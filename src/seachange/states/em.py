@@ -27,8 +27,9 @@ class Prior:
     """Prior of EM: coefficients are near a center, and states persist. Every part may have weight 0."""
 
     penalties: Floats  # (D,) ridge penalty on the distance to the center, in rounds times the feature's unit squared
-    visits: float  # pseudo-visits to each state, each of ``stay`` rounds
+    visits: float  # pseudo-visits of ``stay`` rounds, spread evenly over the states
     stay: float  # expected rounds in a state
+    shortest: float = 1.0  # lower bound on the expected rounds in a state
     center: Floats | float = 0.0  # (B, D) coefficients to shrink toward
     noise: tuple[float, float] = (0.0, 1.0)  # with noise per state: pseudo-rounds of each, and their variance
     stationary: bool = False  # chains start from the stationary distribution of Φ instead of a free P_0
@@ -37,12 +38,13 @@ class Prior:
         """(L, L) pseudo-counts of transitions."""
         if n_states == 1:
             return np.zeros((1, 1))
-        counts = np.full((n_states, n_states), self.visits / (n_states - 1))
-        np.fill_diagonal(counts, self.visits * (self.stay - 1))
+        visits = self.visits / n_states
+        counts = np.full((n_states, n_states), visits / (n_states - 1))
+        np.fill_diagonal(counts, visits * (self.stay - 1))
         return counts
 
     def first_counts(self, n_states: int) -> Floats:
-        """(L,) pseudo-counts of first states: as many as visits to one state, spread evenly."""
+        """(L,) pseudo-counts of first states."""
         return np.full(n_states, 0.0 if self.stationary else self.visits / n_states)
 
     def squares(self, coefs: Floats) -> Floats:
@@ -185,10 +187,10 @@ def maximization(
     """
     moves = statistics.transitions + prior.transition_counts(model.n_states)
     if prior.stationary:
-        transition = stationary_maximum(moves, statistics.first_states, model.transition_matrix)
+        transition = stationary_maximum(moves, statistics.first_states, model.transition_matrix, prior.shortest)
         initial = _fundamental(transition)[1]
     else:
-        transition = probabilities(moves)
+        transition = persistent(probabilities(moves), prior.shortest)
         initial = probabilities(statistics.first_states + prior.first_counts(model.n_states))
     if model.rewards == "bernoulli":
         gradient = statistics.moments - prior.penalties * (model.reward_coefs - prior.center)
@@ -215,7 +217,15 @@ def probabilities(counts: Floats) -> Floats:
     return np.asarray(counts / counts.sum(axis=-1, keepdims=True))
 
 
-def stationary_maximum(moves: Floats, firsts: Floats, start: Floats) -> Floats:
+def persistent(transition: Floats, shortest: float) -> Floats:
+    """The nearest Φ, in likelihood, with expected stays 1 / (1 - Φ(z, z)) of at least ``shortest`` rounds."""
+    staying = np.diag(transition)
+    bounded = transition * np.minimum(1.0, 1 / (shortest * np.maximum(1 - staying, 1e-300)))[:, None]
+    np.fill_diagonal(bounded, np.maximum(staying, 1 - 1 / shortest))
+    return np.asarray(bounded)
+
+
+def stationary_maximum(moves: Floats, firsts: Floats, start: Floats, shortest: float = 1.0) -> Floats:
     """Φ that maximizes Σ_ij moves(i, j) log Φ(i, j) + Σ_z firsts(z) log π(z), with π = π Φ (as in econometrics)."""
     from scipy.optimize import minimize
     from scipy.special import softmax
@@ -223,9 +233,11 @@ def stationary_maximum(moves: Floats, firsts: Floats, start: Floats) -> Floats:
     n_states = len(firsts)
     if n_states == 1:
         return np.ones((1, 1))
+    least = np.eye(n_states) * (1 - 1 / shortest)  # Φ = least + (1 / shortest) softmax(logits)
 
     def rows(logits: Floats) -> Floats:
-        return np.asarray(np.maximum(softmax(logits.reshape(n_states, n_states), axis=1), 1e-30))
+        free = np.maximum(softmax(logits.reshape(n_states, n_states), axis=1), 1e-30)
+        return np.asarray(least + (1 - least[0, 0]) * free)
 
     def loss(logits: Floats) -> tuple[float, Floats]:
         transition = rows(logits)
@@ -233,10 +245,11 @@ def stationary_maximum(moves: Floats, firsts: Floats, start: Floats) -> Floats:
         value = float(np.sum(moves * np.log(transition)) + np.sum(firsts * np.log(probs)))
         # dπ(k) = Σ_ij π(i) dΦ(i, j) Z(j, k) for changes that preserve row sums.
         slopes = moves / transition + probs[:, None] * (deviations @ (firsts / probs))[None, :]
-        inner = transition * (slopes - np.sum(transition * slopes, axis=1, keepdims=True))
+        free = transition - least
+        inner = free * (slopes - np.sum(free * slopes, axis=1, keepdims=True) * shortest)
         return -value, -inner.ravel()
 
-    logits = np.log(np.maximum(start, 1e-30)).ravel()
+    logits = np.log(np.maximum(start - least, 1e-30)).ravel()
     found = minimize(loss, logits, jac=True, method="L-BFGS-B", options={"ftol": 1e-15, "gtol": 1e-10})
     return rows(found.x if found.fun <= loss(logits)[0] else logits)
 

@@ -13,7 +13,7 @@ from seachange.log.joint_features import JointFeatures
 from seachange.params import Auto, Params, require, require_count
 from seachange.protocols import Floats, Ints
 from seachange.registry import ORACLES, Arrays, SavedPart
-from seachange.states.hmm_fitting import Fit, Fitter, Initial, squared_gaps
+from seachange.states.hmm_fitting import SHORTEST_STAY, Fit, Fitter, Initial, squared_gaps
 from seachange.states.labels import StateLabels, by_first_appearance, labels_from_states
 from seachange.states.state_count import StateCount, choose_n_states
 from seachange.states.switching_regression import Rewards, SwitchingRegression, regression_of
@@ -22,8 +22,6 @@ from seachange.states.switching_regression import Rewards, SwitchingRegression, 
 SAME_OBJECTIVE = 1e-6
 # One noise variance per state may increase the squared prediction error by at most this factor.
 SAME_ERROR = 1.002
-# A state with a shorter expected stay, in rounds, raises a warning.
-SHORTEST_STAY = 10.0
 # Rewards with a larger skewness may be mistaken for several Gaussian states.
 SKEWED = 1.0
 # Smaller differences of BIC are not meaningful.
@@ -78,8 +76,8 @@ class HMMOracle(Params):
 
     n_states: int | Auto = "auto"  # L; auto: the number that best predicts held-out rewards
     restarts: int = 4  # initializations of EM; more are slower but less likely to miss the best fit
-    expected_stay: float | Auto = "auto"  # prior guess of rounds per segment; auto: two segments per state
-    prior_segments: float = 1.0  # weight of that guess, in segments of each state; 0 ignores it
+    expected_stay: float | Auto = "auto"  # prior guess of rounds per segment; auto: 100, or less in a short log
+    prior_segments: float = 1.0  # weight of that guess, in segments; 0 also allows states of less than 10 rounds
     rewards: Rewards | Auto = "auto"  # reward distribution; auto: bernoulli if all rewards are 0 or 1, else gaussian
     initial: Initial = "free"  # P_0: a free parameter, or the stationary distribution of Φ
     ridge: float | Auto = "auto"  # shrinkage of states toward one common fit, in rounds; auto: by marginal likelihood
@@ -141,10 +139,10 @@ class HMMOracle(Params):
         one = model.n_states == 1 if self.n_states == "auto" else report.bic >= report.single_state_bic
         if self.n_states != 1 and one:
             warn(self._no_evidence(log), stacklevel=4, category=NoChangeWarning)
-        elif self.n_states != "auto" and shortest < SHORTEST_STAY:
+        elif self.n_states != "auto" and round(shortest, 1) <= SHORTEST_STAY:
             skewed = f"The rewards are skewed, which can cause this. {BINARY_REWARDS}."
             warn(
-                f"a state lasts only {shortest:.1f} rounds on average: it fits the noise of single rewards "
+                f"a state lasts only {shortest:.1f} rounds on average: it probably fits the noise of single rewards "
                 f"rather than a change. {skewed if self._skewed(log) else 'Use fewer states.'}",
                 stacklevel=4,
             )

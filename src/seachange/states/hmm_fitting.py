@@ -32,12 +32,13 @@ PRIOR_ROUNDS = 2.0
 # With more windows, or if their sums would hold more numbers, an evenly spaced subset is used.
 MAX_WINDOWS = 5_000
 MAX_NUMBERS = 1 << 20
-# Restart i clusters windows of an expected stay divided by 5 · 2^i: from windows that average out the noise to windows
-# that rarely contain a change.
-LONGEST_WINDOWS_PER_STAY = 5
-# Without a prior on stays, one more start assumes stays of this many rounds. (Not with one: states that last a round or
-# two explain non-Gaussian noise better than real states do.)
-SHORT_STAY = 2.0
+# Initializations cluster windows of a fifth of the stays they assume: from windows that average out the noise, of two
+# segments per state, to windows that rarely contain a change, of half the shortest stay.
+WINDOWS_PER_STAY, NARROWEST_PER_STAY = 5, 2
+# With expected_stay="auto", the prior's guess.
+USUAL_STAY = 100.0
+# States last at least this many rounds on average, or 1/5 of a sequence: shorter ones fit the noise of single rewards.
+SHORTEST_STAY, STAYS_PER_SEQUENCE = 10, 5
 # Times that the states of the best fit are regrouped, and splits tried each time.
 MAX_REGROUPINGS, MAX_SPLITS = 3, 2
 # If the log determines the ridge, the first runs use a ridge that leaves this many rounds per coefficient.
@@ -178,7 +179,7 @@ def squared_gaps(some: Floats, others: Floats, gram: Floats) -> Floats:
     return np.asarray(np.einsum("yzbi,bij,yzbj->yz", gaps, gram, gaps))
 
 
-def _most_similar(coefs: Floats, counts: Ints, scale: Floats) -> tuple[int, int]:
+def _most_similar(coefs: Floats, counts: Floats | Ints, scale: Floats) -> tuple[int, int]:
     """The two states that are cheapest to merge: their predictions differ least, weighted by their rounds."""
     both = np.maximum(np.add.outer(counts, counts), 1)
     costs = squared_gaps(coefs, coefs, scale) * (np.multiply.outer(counts, counts) / both)
@@ -204,6 +205,24 @@ class Fit:
     model: SwitchingRegression  # model of the run, for the rewards of the log
     bic: float  # Bayesian information criterion, -2 log p + cost of the parameters; lower is better
     iterations: int  # total iterations of ``run``
+
+    def merged(self, n_regimes: int, *, levels: bool = False) -> SwitchingRegression:
+        """The model with only ``n_regimes`` reward regressions: similar states share one and differ only in timing.
+
+        With ``levels``, each state keeps its mean reward, so states that share a regression prefer the same actions.
+        """
+        coefs, rounds = self.model.reward_coefs.copy(), self.run.statistics.totals[:, 1] + 1e-12
+        gram, groups = self.run.statistics.grams.sum(axis=0), np.arange(self.model.n_states)
+        for _ in range(self.model.n_states - n_regimes):
+            left = np.unique(groups)
+            kept, other = left[list(_most_similar(coefs[left], np.bincount(groups, rounds)[left], gram / rounds.sum()))]
+            groups[groups == other] = kept
+            coefs[groups == kept] = np.average(coefs[groups == kept], axis=0, weights=rounds[groups == kept])
+        if levels:
+            # The last feature is the intercept.
+            sums, gaps = gram[:, :, -1], self.model.reward_coefs - coefs
+            coefs[:, :, -1] += np.einsum("bi,zbi->z", sums / max(sums[:, -1].sum(), 1e-12), gaps)[:, None]
+        return replace(self.model, reward_coefs=coefs)
 
 
 @dataclass(frozen=True)
@@ -238,16 +257,28 @@ class Fitter:
 
     def prior(self, n_states: int, ridge: float) -> Prior:
         """The prior of EM."""
-        clicks, length = self.starts.rewards == "bernoulli", len(self.chain.log) / len(self.chain.firsts)
-        given = self.settings.expected_stay
+        given, visits = self.settings.expected_stay, self.settings.prior_segments
+        stay = min(USUAL_STAY, self._longest_stay(n_states)) if given == "auto" else given
         return Prior(
             penalties=ridge * np.square(self.scales),
-            visits=self.settings.prior_segments,
-            stay=max(length / (2 * n_states), 2.0) if given == "auto" else given,
-            center=self.pooled.coefs if clicks else 0.0,
+            visits=visits,
+            stay=stay,
+            shortest=self.shortest_stay if visits > 0 else 1.0,
+            center=self.pooled.coefs if self.starts.rewards == "bernoulli" else 0.0,
             noise=(min(ridge, 1.0), self.starts.spread),
             stationary=self.settings.initial == "stationary",
         )
+
+    @property
+    def shortest_stay(self) -> int:
+        """The shortest expected stay of a state, in rounds."""
+        given, length = self.settings.expected_stay, len(self.chain.log) // len(self.chain.firsts)
+        guess = SHORTEST_STAY if given == "auto" else int(given)
+        return max(1, min(SHORTEST_STAY, guess, length // STAYS_PER_SEQUENCE))
+
+    def _longest_stay(self, n_states: int) -> float:
+        """The stay, in rounds, if each state is visited twice."""
+        return max(len(self.chain.log) / len(self.chain.firsts) / (2 * n_states), 2.0)
 
     def fit(self, n_states: int) -> Fit:
         """The best run of all initializations, with the given ridge or the one with the highest marginal likelihood."""
@@ -286,14 +317,11 @@ class Fitter:
     def _runs(self, em: EM, n_states: int) -> list[EMRun]:
         """EM from every initialization, best first."""
         prior, workers = em.prior, self.settings.workers
-        n = len(self.chain.log)
-        # There must be enough windows to cluster.
-        widest = max(1, min(int(prior.stay / LONGEST_WINDOWS_PER_STAY), n // (2 * n_states)))
-        widths = [max(1, widest >> i) for i in range(self.settings.restarts)]
-        tries = [(width, prior) for width in widths]
-        if prior.visits == 0:
-            tries.append((widths[-1], replace(prior, stay=SHORT_STAY)))
-        starts = [self.starts.from_windows(width, n_states, own, i) for i, (width, own) in enumerate(tries)]
+        widest = max(1, int(self._longest_stay(n_states) / WINDOWS_PER_STAY))
+        narrowest = max(1, min(widest, int(prior.shortest / NARROWEST_PER_STAY)))
+        widths = np.geomspace(widest, narrowest, self.settings.restarts).astype(int).tolist()
+        priors = [replace(prior, stay=max(WINDOWS_PER_STAY * width, 2 * prior.shortest)) for width in widths]
+        starts = [self.starts.from_windows(width, n_states, priors[i], i) for i, width in enumerate(widths)]
         runs = em.run_all([start for start in starts if start is not None], workers)
         require(
             len(runs) > 0,

@@ -8,6 +8,8 @@ only fit noise do not improve these predictions.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -18,17 +20,20 @@ from seachange.log.bandit_log import BanditLog
 from seachange.protocols import Floats
 from seachange.states.hmm_fitting import Fit, Fitter
 from seachange.states.labels import chains, places_in_chains
+from seachange.states.switching_regression import SwitchingRegression
 
 MOST_STATES = 12
 # The search stops after this many larger numbers in a row without a better held-out likelihood.
 PATIENCE = 2
 FOLDS = 3
-# Tolerance of EM in the folds; scores do not need more precise fits.
-FOLD_TOLERANCE = 1e-6
+# During the search, EM stops when an iteration gains less log-likelihood per round than the first number, or than the
+# second and in total than the third: superfluous states converge slowly, and scores do not need precise fits.
+SEARCH_TOLERANCES = 1e-6, 1e-5, 0.1
 # Blocks are 1/100 of the log, but not shorter than this unless the log is, and not longer than a sequence.
 BLOCKS, SHORTEST_BLOCK = 100, 25
-# Rewards are predicted this many rounds ahead, at most 1/5 of a sequence: short-lived autocorrelation is not a state.
-HORIZON, HORIZONS_PER_SEQUENCE = 10, 5
+# Rewards are predicted a shortest stay ahead: short-lived autocorrelation is not a state. Autocorrelated noise shifts
+# the rewards of all actions alike, so differences between actions can be predicted from as close as this many rounds.
+SHORT_HORIZON = 3
 # With fewer blocks, only one state is fitted.
 FEWEST_BLOCKS = 20
 # More states must gain this many standard errors, and this much log-likelihood in total: with strong shrinkage, nearly
@@ -62,38 +67,55 @@ def choose_n_states(log: BanditLog, fitter: Fitter) -> tuple[Fit, tuple[StateCou
         rewarded[blocks[rounds][np.isfinite(log.arrays.rewards[rounds])]] = True
     if np.count_nonzero(rewarded) < FEWEST_BLOCKS:
         return chosen, (StateCount(1, chosen.run.log_likelihood, chosen.bic, 0.0, 0.0, 0.0),)
+    least, most, total = SEARCH_TOLERANCES
+    tolerance = max(fitter.settings.tolerance, least, min(most, total / len(log)))
+    final, fitter = fitter, replace(fitter, settings=replace(fitter.settings, tolerance=tolerance))
     held_out_scores = _held_out_scores(log, fitter, blocks)
-    best = held_out_scores(1)
-    counts = [StateCount(1, chosen.run.log_likelihood, chosen.bic, float(best.sum()), 0.0, 0.0)]
+    best = held_out_scores(1, 1)[0]
+    fits, counts = [chosen], [StateCount(1, chosen.run.log_likelihood, chosen.bic, float(best[0].sum()), 0.0, 0.0)]
     with stage("Finding the states") as search:
         for n_states in range(2, MOST_STATES + 1):
-            last = min(chosen.model.n_states + PATIENCE, MOST_STATES)
+            fewest = chosen.model.n_states
+            last = min(fewest + PATIENCE, MOST_STATES)
+            if n_states > last:
+                break
             # The time of a fit is roughly proportional to its states; the search continues at least to ``last``.
             search.expect(sum(range(2, last + 1)), step=n_states, detail=f"trying {n_states}")
             try:
-                with stage("", 1 + FOLDS) as fits:
-                    fit = fitter.fit(n_states)
-                    fits.advance()
-                    fits.step = FOLDS
-                    scores = held_out_scores(n_states)
+                with stage("", 1 + FOLDS) as progress:
+                    fits.append(fitter.fit(n_states))
+                    progress.advance()
+                    progress.step = FOLDS
+                    scores = held_out_scores(n_states, fewest)
             except ParameterError:
                 break
             search.advance(n_states)
-            gains = scores - best
-            gain, error = float(gains.sum()), float(np.std(gains) * math.sqrt(len(gains)))
-            counts.append(StateCount(n_states, fit.run.log_likelihood, fit.bic, float(scores.sum()), gain, error))
-            if gain > max(MIN_STANDARD_ERRORS * error, MIN_GAIN):
-                chosen, best = fit, scores
-            elif n_states - chosen.model.n_states >= PATIENCE:
-                break
-    return chosen, tuple(counts)
+            # More states must predict better than fewer with the same timing: copies of a state do not count.
+            for n_regimes, (fewer, more) in enumerate(pairwise(scores), fewest + 1):
+                known = counts[chosen.model.n_states - 1].predictive
+                gain, error = max(map(_gain, more, best, fewer), key=lambda found: found[0] / max(found[1], 1e-300))
+                fit, better = fits[n_regimes - 1], gain > max(MIN_STANDARD_ERRORS * error, MIN_GAIN)
+                if better or n_regimes == n_states:
+                    count = StateCount(n_regimes, fit.run.log_likelihood, fit.bic, known + gain, gain, error)
+                    counts[n_regimes - 1 : n_regimes] = [count]
+                if better:
+                    chosen, best = fit, more
+    return final.fit(chosen.model.n_states), tuple(counts)
 
 
-def _held_out_scores(log: BanditLog, fitter: Fitter, blocks: npt.NDArray[np.int32]) -> Callable[[int], Floats]:
-    """A function of the number of states: the log-likelihood of each block's rewards, by the fold without them."""
+def _gain(more: Floats, best: Floats, fewer: Floats) -> tuple[float, float]:
+    """By how much ``more`` states exceed fewer, over all blocks, and its standard error."""
+    gains = more - max(best, fewer, key=np.sum)
+    return float(gains.sum()), float(np.std(gains) * math.sqrt(len(gains)))
+
+
+def _held_out_scores(log: BanditLog, fitter: Fitter, blocks: npt.NDArray[np.int32]) -> Callable[[int, int], Floats]:
+    """A function that scores the rewards of each block by the fold without them, with L states of which some are alike.
+
+    It takes L and the fewest different states, and returns scores by number of different states, horizon and block.
+    """
     workers, clicks = fitter.settings.workers, fitter.starts.rewards == "bernoulli"
-    settings = replace(fitter.settings, workers=1, tolerance=max(fitter.settings.tolerance, FOLD_TOLERANCE))
-    ahead = max(1, min(HORIZON, len(log) // len(fitter.chain.firsts) // HORIZONS_PER_SEQUENCE))
+    settings = replace(fitter.settings, workers=1)
 
     def fold(number: int) -> Fitter:
         rewards = log.new_array(len(log))
@@ -109,19 +131,28 @@ def _held_out_scores(log: BanditLog, fitter: Fitter, blocks: npt.NDArray[np.int3
             return np.asarray(np.log(np.maximum(np.where(rewards > 0.5, expected, 1 - expected), 1e-300)))
         return np.asarray(-np.square(rewards - expected) / (2 * fitter.starts.spread))
 
-    def scores(n_states: int) -> Floats:
-        totals = np.zeros(int(blocks.max()) + 1)
-        forecasts = map_in_order(
-            lambda fold: fold.fit(n_states).model.predict_rewards(log, ahead), folds, workers=workers
-        )
+    def block_scores(number: int, model: SwitchingRegression, ahead: int) -> Floats:
+        totals, expected = np.zeros(int(blocks.max()) + 1), model.predict_rewards(log, ahead)
+        for rounds in log.chunk_slices():
+            rewards = log.arrays.rewards[rounds]
+            held_out = (blocks[rounds] % FOLDS == number) & np.isfinite(rewards)
+            scored = score(rewards[held_out], expected[rounds][held_out])
+            totals += np.bincount(blocks[rounds][held_out], scored, len(totals))
+        return totals
+
+    def fold_scores(number: int, n_states: int, fewest: int) -> Floats:
+        fit, ahead = folds[number].fit(n_states), fitter.shortest_stay
+        merged = ((fit.merged(n), fit.merged(n, levels=True)) for n in range(fewest, n_states + 1))
+        close = min(ahead, SHORT_HORIZON)
+        return np.array([(block_scores(number, a, ahead), block_scores(number, b, close)) for a, b in merged])
+
+    def scores(n_states: int, fewest: int) -> Floats:
+        totals = np.zeros((n_states - fewest + 1, 2, int(blocks.max()) + 1))
         with stage("", FOLDS) as progress:
-            for number, expected in enumerate(forecasts):
+            each = partial(fold_scores, n_states=n_states, fewest=fewest)
+            for found in map_in_order(each, range(FOLDS), workers=workers):
+                totals += found
                 progress.advance()
-                for rounds in log.chunk_slices():
-                    rewards = log.arrays.rewards[rounds]
-                    held_out = (blocks[rounds] % FOLDS == number) & np.isfinite(rewards)
-                    scored = score(rewards[held_out], expected[rounds][held_out])
-                    totals += np.bincount(blocks[rounds][held_out], scored, len(totals))
         return totals
 
     return scores

@@ -134,6 +134,21 @@ class SwitchingRegression(Brief):
         round_scores(log.arrays.rows, log.arrays.actions, self.reward_coefs, scores)
         return np.asarray(expit(scores)) if self.rewards == "bernoulli" else scores
 
+    def shortest_segment(self, log: BanditLog) -> float:
+        """Rounds after which any two states can be told apart: max_ij log(s_i s_j) / KL_ij, with s the expected stays.
+
+        A shorter segment of j within i is less likely than none: KL_ij ≈ E (m_i - m_j)² / 2 σ² is the log-likelihood
+        that an average round adds, and two more changes cost log(s_i s_j).
+        """
+        evidence, stays = np.full((self.n_states, self.n_states), 1e-300), np.log(self.expected_stays)
+        for rounds in log.chunk_slices():
+            means = self.mean_rewards(log[rounds])
+            variances = np.maximum(means * (1 - means), 1e-9) if self.rewards == "bernoulli" else self.noise_variances
+            squares = [np.sum(np.square(means - own[:, None]) / variances, axis=0) for own in means.T]
+            evidence += np.array(squares) / (2 * len(log))
+        np.fill_diagonal(evidence, np.inf)
+        return float(np.max(np.add.outer(stays, stays) / evidence))
+
     def log_likelihood(self, log: BanditLog) -> float:
         """log p(r_1:n | x_1:n, a_1:n)."""
         return expectation(self, self._chain(log)).log_likelihood
