@@ -94,11 +94,11 @@ def choose_n_states(log: BanditLog, fitter: Fitter) -> tuple[Fit, tuple[StateCou
             for n_regimes, (fewer, more) in enumerate(pairwise(scores), fewest + 1):
                 known = counts[chosen.model.n_states - 1].predictive
                 gain, error = max(map(_gain, more, best, fewer), key=lambda found: found[0] / max(found[1], 1e-300))
-                fit, better = fits[n_regimes - 1], gain > max(MIN_STANDARD_ERRORS * error, MIN_GAIN)
-                if better or n_regimes == n_states:
-                    count = StateCount(n_regimes, fit.run.log_likelihood, fit.bic, known + gain, gain, error)
+                fit = fits[n_regimes - 1]
+                count = StateCount(n_regimes, fit.run.log_likelihood, fit.bic, known + gain, gain, error)
+                if count.better or n_regimes == n_states:
                     counts[n_regimes - 1 : n_regimes] = [count]
-                if better:
+                if count.better:
                     chosen, best = fit, more
     return final.fit(chosen.model.n_states), tuple(counts)
 
