@@ -42,16 +42,15 @@ def fit_rewards(
     """One reward model per column of ``weights`` (n, L).
 
     ``ridge`` is in rounds; "auto" maximizes the marginal likelihood of the rewards. Coefficients shrink toward
-    ``center`` (B, D); by default toward the mean reward if there is an intercept, and toward 0 if actions have their
-    own feature vectors.
+    ``center`` (B, D); by default toward the mean reward.
     """
-    scales, (n_blocks, n_features), n_models = log.scales, log.joint.shape, weights.shape[1]
+    units, (n_blocks, n_features), n_models = log.units, log.joint.shape, weights.shape[1]
     if kind == "bernoulli":
         return [RewardModel(_fit_clicks(log, column, ridge, center).coefs, "bernoulli") for column in weights.T]
     centers = np.zeros((n_models, n_blocks, n_features))
     if center is not None:
         centers[:] = center
-    elif log.joint.kind != "per action":
+    else:
         counts = weights.sum(axis=0)
         means = np.divide(log.arrays.rewards @ weights, counts, out=np.zeros(n_models), where=counts > 0)
         centers[..., -1] = means[:, None]
@@ -64,20 +63,20 @@ def fit_rewards(
     # Sums of the rewards minus the center's predictions.
     explained = np.einsum("zbij,zbj->zbi", grams, centers)
     squares = totals[:, 0] - np.einsum("zbi,zbi->z", centers, 2 * moments - explained)
-    moments -= explained
+    grams, moments = units.grams(grams), units.moments(moments - explained)
     models = []
     for z in range(n_models):
         used = ridge
         if used == "auto":
-            used = marginal_ridge(grams[z], moments[z], max(float(squares[z]), 0.0), float(totals[z, 1]), scales)
-        models.append(RewardModel(centers[z] + solve_ridge(grams[z], moments[z], used * np.square(scales))))
+            used = marginal_ridge(grams[z], moments[z], max(float(squares[z]), 0.0), float(totals[z, 1]))
+        models.append(RewardModel(centers[z] + units.raw_coefs(solve_ridge(grams[z], moments[z], used))))
     return models
 
 
 def _fit_clicks(log: BanditLog, weights: Floats, ridge: float | Auto, center: Floats | None = None) -> PooledFit:
     weights = np.ascontiguousarray(weights)
     center = click_center(log, weights) if center is None else center
-    return click_fit(log, log.scales, weights, center, None if ridge == "auto" else ridge)
+    return click_fit(log, weights, center, None if ridge == "auto" else ridge)
 
 
 def robust_weights(probs: Floats, propensities: Floats) -> Floats:
@@ -128,7 +127,7 @@ def cross_fitted(
         seen, held_out = weights if n_folds == 1 else fold.without(weights), log[fold.span]
         inside = fold.inside if needed is None else fold.inside & needed[fold.span]
         if kind == "bernoulli":
-            coefs = click_fit(log, log.scales, seen, click_center(log, seen), whole.ridge, start=whole.coefs).coefs
+            coefs = click_fit(log, seen, click_center(log, seen), whole.ridge, start=whole.coefs).coefs
             model = RewardModel(coefs, "bernoulli")
         else:
             (model,) = fit_rewards(log, seen[:, None], ridge)

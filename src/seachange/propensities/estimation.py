@@ -106,23 +106,6 @@ class ChoiceSample:
         """The prior of action rates in these rounds."""
         return RatePrior.of(self.taken, self.shown)
 
-    def feature_moments(self) -> tuple[Floats, Floats]:
-        """(d,) mean and standard deviation of every feature; 1 if it is constant."""
-        n_features = self.log.joint.n_features
-        if n_features == 0 or len(self) == 0:
-            return np.zeros(n_features), np.ones(n_features)
-        contexts = self.log.contexts
-
-        def rows(part: Ints) -> Floats:
-            return contexts[part].reshape(-1, n_features)
-
-        count = len(self) * (contexts.shape[1] if contexts.ndim == 3 else 1)
-        means = sum(rows(part).sum(axis=0, dtype=np.float64) for part in self.parts()) / count
-        squares = sum(np.square(rows(part) - means).sum(axis=0) for part in self.parts())
-        scales = np.sqrt(squares / count)
-        # The standard deviation of a constant is rounding error.
-        return means, np.where(scales > 1e-12 * np.abs(means), scales, 1.0)
-
     def parts(self, rows: int = ROWS) -> list[Ints]:
         """The rounds in chunks."""
         return [self.rounds[start : start + rows] for start in range(0, len(self), rows)]
@@ -144,11 +127,11 @@ class ChoiceModel:
     @classmethod
     def plain(cls, sample: ChoiceSample, prior: RatePrior) -> Self:
         """The model of frequencies alone, shrunk by ``prior``."""
-        (means, scales), rates = sample.feature_moments(), prior.means(sample.taken, sample.shown)
+        (means, scales), rates = sample.log.units, prior.means(sample.taken, sample.shown)
         # Scaled so that the expected number of rounds is right.
         frequencies = rates * (len(sample) / (rates @ sample.shown) if len(sample) else 1.0)
         n_slopes = sample.log.joint.shape[0] * sample.log.joint.n_features
-        return cls(frequencies, means, scales, np.zeros(len(frequencies) + n_slopes))
+        return cls(frequencies, means[:-1], scales[:-1], np.zeros(len(frequencies) + n_slopes))
 
     def without_contexts(self) -> Self:
         """The frequencies that the model is based on."""
