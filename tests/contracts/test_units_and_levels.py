@@ -122,12 +122,12 @@ def test_any_origin_and_scale_gives_the_same_direct_policy_and_value(kind, const
     assert moved.value / unit - level == pytest.approx(own.value, abs=1e-5)
 
 
-@pytest.mark.parametrize("learner", [sc.DMLearner(), sc.DRLearner()], ids=named)
+@pytest.mark.parametrize("learner", [sc.DMLearner(), sc.DRLearner(l2=1.0, steepness=1.0)], ids=named)
 def test_a_constant_in_a_numeric_column_does_not_change_a_read_log(learner):
     polars = pytest.importorskip("polars")
     g, n = np.random.default_rng(0), 3000
     age, actions = g.normal(40, 10, n), g.integers(3, size=n)
-    rewards = (actions - 1) * (age - 40) / 10 + 0.1 * g.normal(size=n)
+    rewards = (actions - 1) * (age - 40) / 10 + g.normal(size=n)
     table = polars.DataFrame({"action": actions, "reward": rewards, "propensity": np.full(n, 1 / 3), "age": age})
     table = table.with_columns(
         country=polars.Series(g.choice(["DE", "FR", "IT"], n)), page=polars.Series(g.integers(1500, size=n).astype(str))

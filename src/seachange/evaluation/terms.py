@@ -203,10 +203,9 @@ class CrossFit:
     def fit_errors(self, targets: Floats, weights: Floats, residuals: Floats) -> Floats:
         """(n,) the error that each reward's noise adds to Σ_t Σ_a π(a | x_t) r̂(x_t, a) + w_t (r_t - r̂_t) via the fits.
 
-        e_s = Σ_z q_s(z) Σ_k f(x_s, a_s)' v_kz (r_s - r̂_s) + λ Σ_b v_kzb1 (r_s - o_kz) / N_kz, v = (G + λ)⁻¹ h, over the
-        folds k whose fit used round s: through the regression, and through the mean o of N rewards toward which the
-        ridge λ shrinks intercepts. h is ``targets`` minus Σ_t q_t(z) w_t f(x_t, a_t), which averages 0 for unmodified
-        weights.
+        e_s = Σ_z q_s(z) Σ_k f(x_s, a_s)' v_kz (r_s - r̂_s) + λ' v_kz (r_s - o_kz) / N_kz, v = (G + diag(λ))⁻¹ h, over
+        the folds k whose fit used round s: through the regression, and through the mean o of N rewards toward which
+        the ridge shrinks. h is ``targets`` minus Σ_t q_t(z) w_t f(x_t, a_t), which averages 0 for unmodified weights.
         """
         left = np.zeros_like(targets)
         for rounds in self.log.chunk_slices():
@@ -215,7 +214,8 @@ class CrossFit:
                 add_own_features(rows, actions, share * weights[rounds], left[fold, state])
         directions = solve_ridge(self.grams, self.units.moments(targets - left), RIDGE)
         through = np.einsum("ks,kzbd->szbd", self.seen, self.units.raw_coefs(directions))
-        shrunk, by_mean = RIDGE * directions[..., -1].sum(axis=-1), np.zeros(self.counts.shape)
+        shrunk = RIDGE * (directions * self.units.scales)[..., -1].sum(axis=-1)
+        by_mean = np.zeros(self.counts.shape)
         np.divide(shrunk, self.counts, out=by_mean, where=self.counts > 0)
         slopes, levels = self.seen.T @ by_mean, self.seen.T @ (by_mean * self.offsets)
         errors = np.zeros(len(self.log))

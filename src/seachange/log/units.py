@@ -9,17 +9,17 @@ from seachange.protocols import Bools, Floats
 
 NUMBERS = 1 << 20  # features in memory at a time
 CONSTANT = 1e-12  # deviations below this share of the mean are rounding errors
+LEVEL = 0.1  # penalties on intercepts relative to other coefficients: levels differ more than effects of features
 
 
 class Units(NamedTuple):
-    """f̃ = (f - means) / scales; the last feature, the intercept, is always 1 and stays.
+    """f̃ = (f - means) / scales. The last feature is the intercept, which is always 1.
 
-    Logs, policies and models hold raw features and coefficients. c̃ · f̃ = c · f for c = c̃ / scales, with Σ means c
-    subtracted from the intercept. Sums and coefficients have any leading axes; those of the units precede D.
+    Logs, policies and models hold raw features and coefficients; c̃ · f̃ = c · f. Arrays may have leading axes.
     """
 
     means: Floats  # (..., D), 0 for the intercept
-    scales: Floats  # (..., D) standard deviations; 1 for constants and the intercept
+    scales: Floats  # (..., D) standard deviations, 1 for constants; √LEVEL for the intercept if it is not alone
 
     @classmethod
     def of(cls, rows: Floats, mask: Bools) -> "Units":
@@ -37,16 +37,14 @@ class Units(NamedTuple):
             means, count = means + gaps * len(own) / total, total
         means[-1] = 0.0
         scales = np.sqrt(squares / max(count, 1))
-        return cls(means, np.where(scales > CONSTANT * np.abs(means), scales, 1.0))
-
-    def features(self, rows: Floats) -> Floats:
-        """f̃ from f (..., D)."""
-        return np.asarray((rows - self.means) / self.scales)
+        scales = np.where(scales > CONSTANT * np.abs(means), scales, 1.0)
+        scales[-1] = np.sqrt(LEVEL) if n_features > 1 else 1.0
+        return cls(means, scales)
 
     def coefs(self, raw: Floats) -> Floats:
         """c̃ from c (..., D)."""
         coefs = raw * self.scales
-        coefs[..., -1] += np.sum(raw * self.means, axis=-1)
+        coefs[..., -1] += self.scales[..., -1] * np.sum(raw * self.means, axis=-1)
         return np.asarray(coefs)
 
     def raw_coefs(self, coefs: Floats) -> Floats:
@@ -61,7 +59,7 @@ class Units(NamedTuple):
 
     def raw_moments(self, moments: Floats) -> Floats:
         """Σ f r from Σ f̃ r (..., D)."""
-        return np.asarray(moments * self.scales + self.means * moments[..., -1:])
+        return np.asarray(moments * self.scales + self.means * (moments[..., -1:] * self.scales[..., -1:]))
 
     def grams(self, raw: Floats) -> Floats:
         """Σ f̃ f̃' from Σ f f' (..., D, D)."""
