@@ -59,7 +59,11 @@ def test_a_whole_weight_is_a_repeated_round(learner):
 def test_temperature_moves_the_policy_to_the_exact_softmax():
     """Without context, max_π Σ π(a) v(a) + τ H(π) is softmax(v / τ)."""
     log = best_action_log()
-    probs = sc.IPSLearner(temperature=0.5, l2=0.0, clip=np.inf, baseline=0.0).fit(log).policy_.predict_proba(np.zeros((1, 0)))[0]
+    probs = (
+        sc.IPSLearner(temperature=0.5, l2=0.0, clip=np.inf, baseline=0.0)
+        .fit(log)
+        .policy_.predict_proba(np.zeros((1, 0)))[0]
+    )
     values = np.array([np.sum(log.rewards[log.actions == a] / log.propensities[log.actions == a]) for a in range(3)])
     exact = np.exp(values / len(log) / 0.5)
     np.testing.assert_allclose(probs, exact / exact.sum(), atol=1e-4)

@@ -96,7 +96,7 @@ def caps_of(log, max_ratio=None):
 @pytest.mark.parametrize("negative", [False, True])
 def test_ips_without_clipping_is_the_best_of_all_deterministic_policies(seed, negative):
     log = table_log(40, seed, negative=negative)
-    learner = sc.TabularLearner().fit(log)
+    learner = sc.TabularLearner(baseline=0.0).fit(log)
     places = situations_of(log).of_round
     best = max(value_of(log, np.eye(K)[np.array(choice)][places]) for choice in product(range(K), repeat=C))
     found = learner.policy_.predict_proba(log.contexts)
@@ -130,7 +130,7 @@ def test_clipped_ips_equals_water_filling(seed, clip, max_ratio, masked):
     log = table_log(30, seed, masked=masked)
     weights = np.random.default_rng(seed).integers(0, 3, size=30).astype(float)
     weights[0] = 1.0
-    learner = sc.TabularLearner(clip=clip, max_ratio=max_ratio).fit(log, weights)
+    learner = sc.TabularLearner(clip=clip, max_ratio=max_ratio, baseline=0.0).fit(log, weights)
     best = filled(log, clip, caps_of(log, max_ratio), weights)
     assert learner.optimum_ == pytest.approx(best, abs=1e-7)
     found = learner.policy_.predict_proba(log.contexts, log.action_mask)
@@ -142,7 +142,7 @@ def test_clipped_ips_equals_water_filling(seed, clip, max_ratio, masked):
 def test_clipping_with_losses_maximizes_a_lower_bound():
     """No random policy has a higher bound, and the bound is below the clipped value of every policy."""
     log = table_log(40, negative=True)
-    learner, generator = sc.TabularLearner(clip=1.5).fit(log), np.random.default_rng(0)
+    learner, generator = sc.TabularLearner(clip=1.5, baseline=0.0).fit(log), np.random.default_rng(0)
     found = learner.policy_.predict_proba(log.contexts, log.action_mask)
     assert learner.optimum_ == pytest.approx(value_of(log, found, 1.5), abs=1e-7)
     for _ in range(500):
@@ -172,21 +172,18 @@ def test_the_softmax_learner_reaches_the_optimum_from_below():
     kinds = np.random.default_rng(1).integers(C, size=400)
     base = table_log(400)
     log = sc.BanditLog.from_arrays(base.actions, base.rewards, np.full(400, 1 / 3), contexts=np.eye(C)[kinds])
-    best = sc.TabularLearner().fit(log).optimum_
+    best = sc.TabularLearner(baseline=0.0).fit(log).optimum_
     gaps = []
     for l2 in (1e-1, 1e-3, 1e-5, 1e-7, 1e-9):
-        policy = sc.IPSLearner(l2=l2, steepness=1.0, clip=np.inf).fit(log).policy_
+        policy = sc.IPSLearner(l2=l2, steepness=1.0, clip=np.inf, baseline=0.0).fit(log).policy_
         gaps.append(best - value_of(log, policy.predict_proba(log.contexts)))
     assert all(gap > -1e-12 for gap in gaps)
     assert (np.diff(gaps) < 0).all()
     assert gaps[-1] < 1e-3 * best
-    warm = [
-        best
-        - value_of(
-            log, sc.IPSLearner(l2=0.0, temperature=tau, clip=np.inf).fit(log).policy_.predict_proba(log.contexts)
-        )
-        for tau in (0.3, 0.1, 0.03, 0.01)
-    ]
+    warm = []
+    for tau in (0.3, 0.1, 0.03, 0.01):
+        policy = sc.IPSLearner(l2=0.0, temperature=tau, clip=np.inf, baseline=0.0).fit(log).policy_
+        warm.append(best - value_of(log, policy.predict_proba(log.contexts)))
     assert (np.diff(warm) < 0).all()
     assert 0 < warm[-1] < 0.01 * best
 

@@ -205,9 +205,10 @@ class SoftmaxLearner(Params):
             value, gradient = objective.value_and_gradient(flat.reshape(shape))
             return -value / scale, -gradient.ravel() / scale
 
-        # Steps below rounding gain nothing.
+        # Steps below rounding gain nothing; from a slope g, the penalty allows a gain of g² / (2 l2).
         rounding = float(np.finfo(objective.log.arrays.rows.dtype).eps)
-        options = {"maxiter": self.max_iterations, "ftol": max(rounding, 1e-10), "gtol": max(1e3 * rounding, 1e-7)}
+        least = max(1e3 * rounding, 1e-7, (2 * objective.l2 * rounding) ** 0.5)
+        options = {"maxiter": self.max_iterations, "ftol": max(rounding, 1e-10), "gtol": least}
         with one_thread():
             result = minimize(descend, start.ravel(), jac=True, method="L-BFGS-B", options=options)
         return result.x.reshape(shape), result
@@ -242,7 +243,7 @@ class SoftmaxLearner(Params):
 class IPSLearner(SoftmaxLearner):
     """Maximize inverse propensity scores: mean of min{M, π(a_t | x_t) / p_t} (r_t - b)."""
 
-    baseline: float | Auto = "auto"  # b; auto: the smallest reward if half of the rounds earn it, else the mean
+    baseline: float | Auto = "auto"  # b; auto: the smallest reward if a tenth of the rounds earn it, else the mean
 
     def _baseline(self, log: BanditLog, counts: Floats) -> float:
         valid = self.baseline == "auto" or np.isfinite(self.baseline)

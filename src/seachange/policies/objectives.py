@@ -15,7 +15,7 @@ from seachange.log.bandit_log import BanditLog
 from seachange.log.units import Units
 from seachange.protocols import Bools, Floats, Ints
 
-COMMON = 0.5  # share of rounds with the smallest reward that makes it the baseline
+COMMON = 0.1  # share of rounds with the smallest reward that makes it the baseline
 
 
 class Tiles(NamedTuple):
@@ -81,7 +81,7 @@ def least_reward(log: BanditLog, counts: Floats) -> float:
 
 
 def reward_baseline(log: BanditLog, counts: Floats) -> float:
-    """The reward to measure others from: the smallest one if at least half of the rounds earn it, else the mean.
+    """The reward to measure others from: the smallest one if a tenth of the rounds earn it, else the mean.
 
     No click is worth 0, so the rounds without a click can be skipped.
     """

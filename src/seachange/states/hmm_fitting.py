@@ -41,6 +41,8 @@ LONGEST_WINDOWS_PER_STAY = 5
 SHORT_STAY = 2.0
 # Times that the states of the best fit are regrouped, and splits tried each time.
 MAX_REGROUPINGS, MAX_SPLITS = 3, 2
+# States differ more in level than in the effects of features, so their intercepts are shrunk by this share of the ridge.
+LEVELS = 0.1
 # If the log determines the ridge, the first runs use a ridge that leaves this many rounds per coefficient.
 ROUNDS_PER_COEFFICIENT = 10
 # Times that the ridge is reestimated, until the effective number of coefficients changes by less than this share.
@@ -159,8 +161,7 @@ class Starts:
         grams, moments = self.units.grams(grams), self.units.moments(moments)
         counts = rounds.sum(axis=1)
         scale = grams.sum(axis=0) / max(int(counts.sum()), 1)
-        units = np.einsum("bii->i", scale)
-        scale += 1e-6 * np.diag(np.where(units > 0, units, 1.0))
+        scale += 1e-6 * np.eye(scale.shape[-1])
         fits = np.linalg.solve(grams + PRIOR_ROUNDS * n_blocks * scale, moments[..., None])[..., 0]
         values, vectors = np.linalg.eigh(scale)
         root = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
@@ -227,7 +228,8 @@ class Fitter:
             chain = Chain(pooled_regression.residual_log(log, pooled.coefs))
             residuals = chain.log.arrays.rewards
         spread = max(moments_of(residuals).variance, 1e-300)
-        starts = Starts(chain, residuals, spread, rewards, settings.seed, log.units)
+        units = log.units.with_intercept(math.sqrt(LEVELS)) if log.joint.n_features else log.units
+        starts = Starts(chain, residuals, spread, rewards, settings.seed, units)
         return cls(chain, starts, pooled, settings)
 
     def prior(self, n_states: int, ridge: float) -> Prior:
