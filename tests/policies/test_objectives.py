@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import seachange as sc
 from properties import examples
-from seachange.policies.objectives import Objective, free_shape
+from seachange.policies.objectives import Objective, free_coefs, policy_coefs
 from seachange.policies.reward_models import fit_rewards
 
 pytestmark = pytest.mark.small
@@ -30,6 +30,11 @@ def random_log(kind, n, generator, masked):
     return sc.BanditLog.from_arrays(actions, rewards, propensities, n_actions=3, **columns)
 
 
+def drawn(log, generator):
+    """Coefficients, in units, that an objective takes."""
+    return free_coefs(log, generator.normal(size=log.joint.shape))
+
+
 def objective_for(log, generator, *, modeled, **settings_):
     weights = generator.random(len(log)) * (generator.random(len(log)) < 0.8) + 1e-3
     model = fit_rewards(log, weights[:, None], 1.0)[0] if modeled else None
@@ -41,7 +46,7 @@ def objective_for(log, generator, *, modeled, **settings_):
 def written_out(objective, coefs):
     """J(θ), from its definition."""
     log, u = objective.log, objective.weights
-    probs = sc.SoftmaxPolicy(objective.raw(coefs), log.joint).predict_proba(log.contexts, log.action_mask)
+    probs = sc.SoftmaxPolicy(policy_coefs(objective.log, coefs), log.joint).predict_proba(log.contexts, log.action_mask)
     rewards = log.rewards - objective.baseline
     everyone = np.arange(len(log))
     predicted = np.zeros((len(log), log.n_actions))
@@ -96,7 +101,7 @@ def test_value_is_the_definition_and_gradient_its_slope(
         log, generator, modeled=modeled, clip=clip, temperature=temperature, variance_penalty=variance_penalty, l2=l2,
         baseline=baseline,
     )  # fmt: skip
-    assert_gradient(objective, generator.normal(size=free_shape(log)), generator)
+    assert_gradient(objective, drawn(log, generator), generator)
 
 
 @settings(max_examples=examples(40), deadline=None)
@@ -106,20 +111,22 @@ def test_value_is_the_definition_and_gradient_its_slope(
     clip=st.sampled_from([np.inf, 1.5]),
     temperature=st.sampled_from([0.0, 0.3]),
     form=st.sampled_from(["normalized", "surrogate"]),
-    drawn=st.booleans(),
+    centered=st.booleans(),
     n=st.sampled_from([1, 40, 128, 129]),
     seed=st.integers(0, 1000),
 )
-def test_ratios_and_surrogates_have_their_definition_and_slope(kind, masked, clip, temperature, form, drawn, n, seed):
+def test_ratios_and_surrogates_have_their_definition_and_slope(
+    kind, masked, clip, temperature, form, centered, n, seed
+):
     generator = np.random.default_rng(seed)
     log = random_log(kind, n, generator, masked)
-    center = generator.normal(size=free_shape(log)) if drawn else None
+    center = drawn(log, generator) if centered else None
     objective = objective_for(
         log, generator, modeled=False, clip=clip, temperature=temperature, l2=0.1, center=center, **{form: True}
     )
     # A small log may hold no reward at all, and then has no scale.
     assume(np.abs(log.rewards).max() > 0)
-    assert_gradient(objective, generator.normal(size=free_shape(log)), generator)
+    assert_gradient(objective, drawn(log, generator), generator)
 
 
 @pytest.mark.parametrize("settings_", [{}, {"variance_penalty": 1.0}, {"surrogate": True}])
@@ -130,7 +137,7 @@ def test_rounds_without_a_reward_are_skipped_and_count(settings_):
     kept = sum(int((tiles.weights > 0).sum()) for tiles in objective._laid_out())
     matter = log.rewards > 0 if "surrogate" in settings_ else log.rewards != 0
     assert kept == int(matter.sum()) < 400
-    assert_gradient(objective, generator.normal(size=free_shape(log)), generator)
+    assert_gradient(objective, drawn(log, generator), generator)
 
 
 def test_float32_features_give_the_same_to_their_precision():
@@ -140,7 +147,7 @@ def test_float32_features_give_the_same_to_their_precision():
     single = sc.BanditLog.from_arrays(*columns, action_features=features)
     double = sc.BanditLog.from_arrays(*columns, action_features=features.astype(np.float64))
     assert single.arrays.rows.dtype == np.float32
-    coefs = generator.normal(size=free_shape(single))
+    coefs = drawn(single, generator)
     for settings_ in ({}, {"normalized": True}, {"variance_penalty": 1.0, "temperature": 0.1}, {"surrogate": True}):
         one, other = (Objective(log, np.ones(300), **settings_).value_and_gradient(coefs) for log in (single, double))
         assert one[0] == pytest.approx(other[0], rel=1e-6)
@@ -166,7 +173,7 @@ def test_threads_change_nothing(monkeypatch):
     monkeypatch.setattr(sc.BanditLog.chunk_slices, "__defaults__", (40,))
     generator = np.random.default_rng(0)
     log = random_log("per action", 300, generator, masked=True)
-    coefs = generator.normal(size=free_shape(log))
+    coefs = drawn(log, generator)
     alone, shared = (Objective(log, np.ones(300), workers=workers) for workers in (1, 4))
     one, other = alone.value_and_gradient(coefs), shared.value_and_gradient(coefs)
     assert one[0] == other[0]
@@ -176,7 +183,7 @@ def test_threads_change_nothing(monkeypatch):
 def test_chunks_add_up(monkeypatch):
     generator = np.random.default_rng(0)
     log = random_log("shared", 50, generator, masked=True)
-    coefs = generator.normal(size=free_shape(log))
+    coefs = drawn(log, generator)
     state = generator.bit_generator.state
     whole = objective_for(log, generator, modeled=True, variance_penalty=1.0).value_and_gradient(coefs)
     generator.bit_generator.state = state

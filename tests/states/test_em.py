@@ -5,6 +5,7 @@ import pytest
 
 import seachange as sc
 from seachange.errors import NoChangeWarning, ParameterError, SeachangeWarning
+from seachange.log.units import Units
 from seachange.states.em import EM, Prior, maximization
 from seachange.states.expectation import Chain, expectation
 from seachange.states.hmm_fitting import MAX_NUMBERS, MAX_WINDOWS, Starts
@@ -54,7 +55,7 @@ def test_precisions_are_those_of_the_last_e_step(make_log, rewards):
     oracle = sc.HMMOracle(n_states=2, rewards=rewards, max_iterations=1, ridge=3.0).fit(log)
     grams = expectation(oracle.model_, Chain(log)).grams
     # The ridge is on coefficients of centered and scaled features, with a tenth of it on the intercept.
-    units = log.units.with_intercept(0.1**0.5)
+    units = Units(log.units.means, np.append(log.units.scales[:-1], 0.1**0.5))
     change = np.stack([units.coefs(unit) for unit in np.eye(3)], axis=1)
     np.testing.assert_allclose(oracle.model_.reward_precisions, grams + 3.0 * change.T @ change, rtol=1e-9)
 

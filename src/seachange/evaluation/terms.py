@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -239,18 +239,12 @@ class CrossFit:
 
 
 def fit_across(
-    log: BanditLog,
-    membership: Floats,
-    fold_of: Ints,
-    importance: Floats | None = None,
-    *,
-    forward: bool = False,
-    guess: float = 0.0,
+    log: BanditLog, membership: Floats, fold_of: Ints, importance: Floats | None = None, first: float | None = None
 ) -> CrossFit:
-    """Fit r̂ for every fold by least squares on the other folds or, if ``forward``, on the folds before it.
+    """Fit r̂ for every fold by least squares on the other folds or, with a ``first`` guess, on the folds before it.
 
     Round t has weight q_t(z) times its ``importance``. The ridge shrinks toward the mean reward. A state without rounds
-    in those folds gets the fit of all states; if there are no rounds at all, r̂ is a ``guess``.
+    in those folds gets the fit of all states.
     """
     shape = log.joint.shape
     n_folds, n_states = int(fold_of.max()) + 1, membership.shape[1]
@@ -267,7 +261,7 @@ def fit_across(
             moments[fold] += sums[1]
             counts[fold] += sums[2][:, 1]
     order = np.arange(n_folds)
-    seen = order[None, :] < order[:, None] if forward else order[None, :] != order[:, None]
+    seen = order[None, :] < order[:, None] if first is not None else order[None, :] != order[:, None]
     grams, moments, counts = (np.einsum("ks,s...->k...", seen, sums) for sums in (grams, moments, counts))
     # A state without rounds uses the rounds of all states.
     empty = counts == 0
@@ -275,8 +269,10 @@ def fit_across(
     moments += empty[..., None, None] * moments.sum(axis=1, keepdims=True)
     counts += empty * counts.sum(axis=1, keepdims=True)
     # The intercept is the last feature, which is always 1.
-    offsets = np.divide(moments[..., -1].sum(axis=-1), counts, out=np.full(counts.shape, guess), where=counts > 0)
-    units = _units_seen(log, fold_of, seen) if forward else log.units
+    offsets = np.divide(
+        moments[..., -1].sum(axis=-1), counts, out=np.full(counts.shape, first or 0.0), where=counts > 0
+    )
+    units = log.units if first is None else _units_seen(log, fold_of, seen)
     grams, moments = units.grams(grams), units.moments(moments - offsets[..., None, None] * grams[..., -1])
     coefs = units.raw_coefs(solve_ridge(grams, moments, RIDGE))
     coefs[..., -1] += offsets[..., None]
@@ -332,16 +328,15 @@ def terms_of(
         models["model"] = _given(log, predicted_rewards, limits)
     elif needs:
         folds = Clusters(log).growing_folds() if forward else Clusters(log).folds(FOLDS)
-        # Before the first reward, the middle of the range.
-        known: dict[str, Any] = {"forward": forward, "guess": 0.0 if limits is None else float(np.mean(limits))}
+        first = None if not forward else 0.0 if limits is None else float(np.mean(limits))
         if "model" in needs:
-            fit = fit_across(log, membership, folds, **known)
+            fit = fit_across(log, membership, folds, first=first)
             models["model"] = _within(fit, limits)
             targets = np.zeros_like(fit.coefs) if "fit error" in needs else None
         if "robust model" in needs:
             p = log.arrays.propensities
             importance = robust_weights(support_of(log, probs_of).weights * p, p)
-            models["robust model"] = _within(fit_across(log, membership, folds, importance, **known), limits)
+            models["robust model"] = _within(fit_across(log, membership, folds, importance, first), limits)
     predictions = {need: (np.empty(n), np.empty(n)) for need in models}
     for rounds in slices_of(log):
         probs = probs_of(rounds)

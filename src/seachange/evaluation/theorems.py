@@ -496,21 +496,18 @@ def _policy_class(log: BanditLog, model: "SwitchingModel") -> PolicyClass:
     norms = [float(np.linalg.norm(policy.coefs)) for policy in policies if isinstance(policy, SoftmaxPolicy)]
     if len(norms) < n_states:
         return PolicyClass("policies from an unknown class", 0.0)
-    own = joint.kind == "per action"
-    # An intercept that all actions share cancels.
-    rows, n = log.arrays.rows[..., :-1] if own else log.arrays.rows, model.provenance.n_rounds
+    rows, n = log.arrays.rows, model.provenance.n_rounds
     longest = float(np.sqrt(np.einsum("nrd,nrd->nr", rows, rows, dtype=np.float64).max()))
     # f(x, a) and f(x, a') lie in separate blocks, or are any two vectors of that length.
-    radius = max(norms) * (longest * (2.0 if own else 2.0**0.5))
-    return softmax_class(n_coefs=joint.size - own, n_states=n_states, radius=radius, feature_gap=1.0, n_rounds=n)
+    radius = max(norms) * (longest * (2.0 if joint.kind == "per action" else 2.0**0.5))
+    return softmax_class(n_coefs=joint.size, n_states=n_states, radius=radius, feature_gap=1.0, n_rounds=n)
 
 
 def _maximizes(model: "SwitchingModel", low: float) -> Condition:
     learner, rule = model.learner, "the policies maximize the IPS estimate over their class"
     if isinstance(learner, TabularLearner):
-        # If rewards are at least 0, a baseline of the smallest one only lowers the range that the bounds allow for.
-        covered = learner.baseline == 0 or (learner.baseline == "auto" and low >= 0)
-        return Condition(rule, learner.objective == "ips" and learner.clip is None and covered)
+        # Rewards are relative to the smallest: if that is at least 0, they stay in the range that the bounds allow for.
+        return Condition(rule, learner.objective == "ips" and learner.clip is None and low >= 0)
     if type(learner) is IPSLearner:
         return Condition(f"{rule} (a softmax learner finds a local maximum of a penalized estimate)", None)
     return Condition(f"{rule} ({type(learner).__name__} maximizes a different objective)", False)

@@ -38,10 +38,6 @@ class Units(NamedTuple):
         scales = np.sqrt(squares / max(count, 1))
         return cls(means, np.where(scales > CONSTANT * np.abs(means), scales, 1.0))
 
-    def with_intercept(self, scale: float) -> "Units":
-        """The same units with another scale of the intercept, which penalties on it are relative to."""
-        return Units(self.means, np.append(self.scales[:-1], scale))
-
     def coefs(self, raw: Floats) -> Floats:
         """c̃ from c (..., D)."""
         coefs = raw * self.scales
@@ -58,27 +54,24 @@ class Units(NamedTuple):
         """Σ f̃ r from Σ f r (..., D)."""
         return np.asarray((raw - self.means * raw[..., -1:]) / self.scales)
 
-    def raw_moments(self, moments: Floats) -> Floats:
-        """Σ f r from Σ f̃ r (..., D)."""
-        return np.asarray(moments * self.scales + self.means * (moments[..., -1:] * self.scales[..., -1:]))
-
     def grams(self, raw: Floats) -> Floats:
         """Σ f̃ f̃' from Σ f f' (..., D, D)."""
-        return _twice(self._of_rows.moments, raw)
+        return _both_ways(self._of_rows.moments, raw)
 
     def raw_grams(self, grams: Floats) -> Floats:
         """Σ f f' from Σ f̃ f̃' (..., D, D)."""
-        return _twice(self._of_rows.raw_moments, grams)
+        means, scales = self._of_rows
+        return _both_ways(lambda sums: sums * scales + means * (sums * scales)[..., -1:], grams)
 
     def raw_inverses(self, inverses: Floats) -> Floats:
         """Covariances of c from those of c̃ (..., D, D)."""
-        return _twice(self._of_rows.raw_coefs, inverses)
+        return _both_ways(self._of_rows.raw_coefs, inverses)
 
     @property
     def _of_rows(self) -> "Units":
         return Units(self.means[..., None, :], self.scales[..., None, :])
 
 
-def _twice(change: Callable[[Floats], Floats], matrices: Floats) -> Floats:
-    """A change of basis on both sides of symmetric matrices."""
+def _both_ways(change: Callable[[Floats], Floats], matrices: Floats) -> Floats:
+    """A change of basis, of rows and columns."""
     return change(np.swapaxes(change(matrices), -1, -2))

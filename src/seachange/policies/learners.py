@@ -13,7 +13,7 @@ from seachange.errors import LogError, warn
 from seachange.log.bandit_log import CHUNK_ROWS, BanditLog, require_propensities, require_rewards
 from seachange.log.clusters import Clusters
 from seachange.params import Auto, Params, require, require_count
-from seachange.policies.objectives import Objective, free_shape, least_reward, reward_baseline
+from seachange.policies.objectives import Objective, free_coefs, least_reward, policy_coefs, reward_baseline
 from seachange.policies.reward_models import (
     RewardKind,
     RewardModel,
@@ -74,9 +74,9 @@ def logged_action_probs(log: BanditLog, policy: Policy, rounds: Ints | None = No
     return np.concatenate(chosen).astype(np.float64) if chosen else np.empty(0)
 
 
-def warn_about_clipping(log: BanditLog, counts: Floats, clip: float, baseline: float, stacklevel: int) -> None:
+def warn_about_clipping(log: BanditLog, counts: Floats, clip: float, stacklevel: int) -> None:
     """Warn if ``clip`` is often below 1 / p: then no policy gets full credit for those rounds."""
-    rewards, propensities = log.arrays.rewards - baseline, log.arrays.propensities
+    rewards, propensities = log.arrays.rewards - reward_baseline(log, counts), log.arrays.propensities
     rewarded = (rewards != 0) & (counts > 0)
     clipped = rewarded & (clip * propensities < 1)
     share = int(clipped.sum()) / max(int(rewarded.sum()), 1)
@@ -118,7 +118,7 @@ def best_strength(objective: Objective, surrogate: Objective, start: Floats, cli
         center = reached = STEEPER_THAN_SURROGATE * climb(own, start / STEEPER_THAN_SURROGATE)[0]
         for each, strength in enumerate(STRENGTHS):
             reached = climb(regularized(scores, center, strength), reached)[0]
-            rounds, policy = rewarded[held_out], SoftmaxPolicy(objective.raw(reached), log.joint)
+            rounds, policy = rewarded[held_out], SoftmaxPolicy(policy_coefs(log, reached), log.joint)
             ratios = logged_action_probs(log, policy, rounds, greedy=True) / log.arrays.propensities[rounds]
             earned[each, held_out] = weights[rounds] * np.minimum(objective.clip, ratios) * rewards[rounds]
     gaps = earned.sum(axis=1).max() - earned.sum(axis=1)
@@ -142,6 +142,7 @@ class SoftmaxLearner(Params):
     """What all learners of softmax policies share: settings of the objective, L-BFGS, rescaling."""
 
     clip: float = 100.0  # M: lower trades bias for variance; below 1 / p it loses value
+    baseline: float | Auto = "auto"  # b: subtracted from rewards; auto: the smallest if a tenth earn it, else the mean
     temperature: float = 0.0  # τ: higher keeps the policy more random; in units of reward
     l2: float | Auto = "auto"  # penalty on moving away from the start, in units of mean absolute reward and features
     regularization: float | Auto = "auto"  # l2 in squared relative errors of the value; auto: best on half a log
@@ -154,7 +155,7 @@ class SoftmaxLearner(Params):
         """Learn ``policy_``; round t has weight ``weights[t]``, and ``pooled`` is what to shrink toward."""
         counts = self._checked_weights(log, weights)
         if pooled is None:
-            warn_about_clipping(log, counts, self.clip, self._baseline(log, counts), stacklevel=3)
+            warn_about_clipping(log, counts, self.clip, stacklevel=3)
         self._learn(self._objective(log, counts), pooled)
         return self
 
@@ -166,7 +167,7 @@ class SoftmaxLearner(Params):
             strength = best_strength(objective, surrogate, start, self._climb)
         objective = regularized(objective, start, strength) if self.l2 == "auto" else objective.changed(center=start)
         coefs, result = self._climb(objective, start)
-        steepness, raw = self._steepness(objective, coefs), objective.raw(coefs)
+        steepness, raw = self._steepness(objective, coefs), policy_coefs(objective.log, coefs)
         self.coefs_, self.policy_ = raw, SoftmaxPolicy(steepness * raw, objective.log.joint)
         value = -float(result.fun) * objective.scale + (0.0 if objective.surrogate else objective.baseline)
         self.optimization_ = Optimization(value, int(result.nit), result.status == 0, objective.l2, steepness)
@@ -177,23 +178,21 @@ class SoftmaxLearner(Params):
         If no reward is below the baseline, start from the maximum of the concave surrogate, ``surrogate_coefs_``, which
         shrinks toward the pooled one. Otherwise the surrogate ignores losses: start from 0, and do not pool states.
         """
-        start, self.surrogate_coefs_ = np.zeros(free_shape(objective.log)), None
-        if least_reward(objective.log, objective.weights) < objective.baseline:
+        log, self.surrogate_coefs_ = objective.log, None
+        start = free_coefs(log, np.zeros(log.joint.shape))
+        if least_reward(log, objective.weights) < objective.baseline:
             return start, None
         surrogate = objective.as_surrogate().changed(l2=MIN_L2, center=None)
         if pooled is not None and pooled.surrogate_coefs_ is not None:
-            start = objective.coefs(pooled.surrogate_coefs_)
+            start = free_coefs(log, pooled.surrogate_coefs_)
             surrogate = surrogate.changed(center=start, l2=max(self.pooling_rounds / objective.total, MIN_L2))
         found = self._climb(surrogate, start)[0]
-        self.surrogate_coefs_ = objective.raw(found)
+        self.surrogate_coefs_ = policy_coefs(log, found)
         return STEEPER_THAN_SURROGATE * found, surrogate
-
-    def _baseline(self, log: BanditLog, counts: Floats) -> float:
-        return reward_baseline(log, counts)
 
     def _objective(self, log: BanditLog, counts: Floats, **settings: Any) -> Objective:
         settings |= {"clip": self.clip, "temperature": self.temperature, "l2": 0.0 if self.l2 == "auto" else self.l2}
-        settings |= {"baseline": self._baseline(log, counts)}
+        settings |= {"baseline": reward_baseline(log, counts) if self.baseline == "auto" else self.baseline}
         return Objective(log, counts, workers=cores() if self.workers == "auto" else self.workers, **settings)
 
     def _climb(self, objective: Objective, start: Floats) -> tuple[Floats, Any]:
@@ -226,6 +225,8 @@ class SoftmaxLearner(Params):
 
     def _checked_weights(self, log: BanditLog, weights: npt.ArrayLike | None) -> Floats:
         require(self.clip > 0, f"clip must be positive; got {self.clip}.")
+        given = self.baseline == "auto" or np.isfinite(self.baseline)
+        require(given, f'baseline must be "auto" or a number; got {self.baseline}.')
         for name, auto in (("temperature", False), ("l2", True), ("regularization", True), ("pooling_rounds", False)):
             value, choices = getattr(self, name), '"auto" or ' if auto else ""
             require((auto and value == "auto") or value >= 0, f"{name} must be {choices}at least 0; got {value}.")
@@ -243,13 +244,6 @@ class SoftmaxLearner(Params):
 class IPSLearner(SoftmaxLearner):
     """Maximize inverse propensity scores: mean of min{M, π(a_t | x_t) / p_t} (r_t - b)."""
 
-    baseline: float | Auto = "auto"  # b; auto: the smallest reward if a tenth of the rounds earn it, else the mean
-
-    def _baseline(self, log: BanditLog, counts: Floats) -> float:
-        valid = self.baseline == "auto" or np.isfinite(self.baseline)
-        require(valid, f'baseline must be "auto" or a number; got {self.baseline}.')
-        return super()._baseline(log, counts) if self.baseline == "auto" else float(self.baseline)
-
 
 @LEARNERS.register("snips")
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -262,7 +256,7 @@ class SNIPSLearner(SoftmaxLearner):
 
 @LEARNERS.register("poem")
 @dataclass(kw_only=True, eq=False, repr=False)
-class POEMLearner(IPSLearner):
+class POEMLearner(SoftmaxLearner):
     """Maximize inverse propensity scores minus λ standard errors (counterfactual risk minimization)."""
 
     variance_penalty: float = 1.0  # λ: higher stays closer to what the log supports
@@ -275,7 +269,7 @@ class POEMLearner(IPSLearner):
 @LEARNERS.register("cross-entropy")
 @dataclass(kw_only=True, eq=False, repr=False)
 class CrossEntropyLearner(SoftmaxLearner):
-    """Maximize the mean of (max{r_t - b, 0} / p_t) log π(a_t | x_t), which is concave; b is as in ``IPSLearner``.
+    """Maximize the mean of (max{r_t - b, 0} / p_t) log π(a_t | x_t), which is concave.
 
     log π(a) ≥ 1 - 1 / π(a): it increases with inverse propensity scores, and penalizes dropping a rewarded action.
     """
@@ -285,7 +279,8 @@ class CrossEntropyLearner(SoftmaxLearner):
 
     def _start(self, objective: Objective, pooled: Self | None) -> tuple[Floats, Objective | None]:
         """The surrogate is the objective itself: start from the pooled fit."""
-        return np.zeros(free_shape(objective.log)) if pooled is None else objective.coefs(pooled.coefs_), None
+        start = np.zeros(objective.log.joint.shape) if pooled is None else pooled.coefs_
+        return free_coefs(objective.log, start), None
 
     def _steepness(self, objective: Objective, coefs: Floats) -> float:
         return super()._steepness(replace(objective, surrogate=False), coefs)
@@ -354,11 +349,10 @@ class DMLearner(Params):
     def use_model(self, model: RewardModel, log: BanditLog) -> Self:
         """Set ``policy_`` from a reward model that is already fitted to ``log``."""
         self.reward_model_ = model
-        objective = Objective(log, np.ones(1))
-        coefs = objective.coefs(model.coefs)
+        coefs = free_coefs(log, model.coefs)
         # What all actions have in common does not matter.
-        level = coefs.mean(axis=0) if len(coefs) > 1 else 0.0
-        largest = float(np.abs(coefs - level).max())
-        known = largest > ROUNDING * float(np.abs(coefs).max())
-        self.policy_ = SoftmaxPolicy(objective.raw(coefs - level) * (GREEDY / largest if known else 0.0), log.joint)
+        gaps = coefs - coefs.mean(axis=0) if len(coefs) > 1 else coefs
+        largest, rounding = float(np.abs(gaps).max()), ROUNDING * float(np.abs(coefs).max())
+        steepness = GREEDY / largest if largest > rounding else 0.0
+        self.policy_ = SoftmaxPolicy(policy_coefs(log, steepness * gaps), log.joint)
         return self

@@ -37,7 +37,6 @@ def tiles_of(
     """Tiles of ``rounds``, given ``rewards`` (n,) and ``modeled`` ones, (n, K) or (1, K), relative to the baseline."""
     rows, mask, actions, _, propensities = log.arrays
     n_actions, chosen, kind = log.n_actions, actions[rounds], rows.dtype
-    width = free_shape(log)[1]
 
     def own(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """The values of ``rounds``; a single row is that of every round."""
@@ -51,6 +50,7 @@ def tiles_of(
     allowed = np.empty((0, n_actions, LANES), bool)
     if len(mask) > 1 or not mask.all():
         allowed = _in_columns(own(mask), bool, True)
+    width = rows.shape[2] - (log.joint.kind == "per action")
     standard = np.empty((len(rounds), rows.shape[1], width), kind)
     np.subtract(own(rows)[..., :width], units.means[:width], out=standard, casting="same_kind")
     np.divide(standard, units.scales[:width], out=standard, casting="same_kind")
@@ -91,10 +91,17 @@ def reward_baseline(log: BanditLog, counts: Floats) -> float:
     return least + float(counts @ (rewards - least) / counts.sum())
 
 
-def free_shape(log: BanditLog) -> tuple[int, int]:
-    """Shape of the coefficients that matter: an intercept that all actions share does not change a policy."""
-    n_blocks, n_features = log.joint.shape
-    return n_blocks, n_features - (log.joint.kind == "per action")
+def free_coefs(log: BanditLog, raw: Floats) -> Floats:
+    """A policy's coefficients in the log's units; without an intercept that all actions share, which cancels."""
+    coefs = log.units.coefs(raw)
+    return coefs[:, :-1] if log.joint.kind == "per action" else coefs
+
+
+def policy_coefs(log: BanditLog, free: Floats) -> Floats:
+    """The raw coefficients of a policy with ``free_coefs`` (B, D)."""
+    if log.joint.kind != "per action":
+        return log.units.raw_coefs(free)
+    return np.append(free / log.units.scales[:-1], [[0.0]], axis=1)
 
 
 MAX_KEPT = 1 << 27  # tiles are kept for all passes if they take at most this many numbers
@@ -108,10 +115,10 @@ class Objective:
 
     y_t = Σ_a π(a | x_t) r̂(x_t, a) + min{M, π(a_t | x_t) / p_t} (r_t - r̂(x_t, a_t)),  r̂ = 0 without a reward model
 
-    θ (B, D) are coefficients in the log's units (``raw`` gives those of a policy), and r and r̂ are relative to the
-    ``baseline``. Means are weighted, N is the sum of the weights and s the mean absolute r, so neither the units nor
-    the level of rewards and features matter. ``normalized``: Σ y / Σ w instead of mean y, with w the weights of y.
-    ``surrogate``: y_t = (max{r_t, 0} / p_t) log π(a_t | x_t).
+    θ (B, D) are ``free_coefs``, and r and r̂ are relative to the ``baseline``. Means are weighted, N is the sum of the
+    weights and s the mean absolute r, so neither the units nor the level of rewards and features matter.
+    ``normalized``: Σ y / Σ w instead of mean y, with w the weights of y. ``surrogate``: y_t = (max{r_t, 0} / p_t) log
+    π(a_t | x_t).
     """
 
     log: BanditLog
@@ -136,19 +143,6 @@ class Objective:
     def scale(self) -> float:
         """s: weighted mean of |r - b|, or 1 if all are 0."""
         return float(np.sum(self.weights * np.abs(self.log.arrays.rewards - self.baseline)) / self.total) or 1.0
-
-    def raw(self, coefs: Floats) -> Floats:
-        """The coefficients of a policy, for raw features."""
-        whole = np.zeros(self.log.joint.shape)
-        whole[:, : coefs.shape[1]] = coefs
-        raw = self.log.units.raw_coefs(whole)
-        if coefs.shape[1] < raw.shape[1]:
-            raw[:, -1] = 0.0
-        return raw
-
-    def coefs(self, raw: Floats) -> Floats:
-        """θ of a policy with coefficients ``raw``."""
-        return self.log.units.coefs(raw)[:, : free_shape(self.log)[1]]
 
     @cached_property
     def _kept(self) -> list[Tiles] | None:

@@ -131,10 +131,6 @@ def cross_fitted(
             model = RewardModel(coefs, "bernoulli")
         else:
             (model,) = fit_rewards(log, seen[:, None], ridge)
-        if len(held_out.arrays.rows) > 1 and log.disk is None and not inside.all():
-            predicted[fold.span][inside] = model.predict(held_out, inside)
-        else:
-            predicted[fold.span][inside] = np.broadcast_to(model.predict(held_out), (len(inside), log.n_actions))[
-                inside
-            ]
+        rounds = slice(None) if inside.all() or len(held_out.arrays.rows) == 1 else inside
+        predicted[fold.span][inside] = model.predict(held_out, rounds)
     return predicted

@@ -118,7 +118,7 @@ def restricted(probs: Floats, mask: Bools) -> Floats:
 class TabularLearner(Params):
     """Maximize Σ_t u_t V̂_t(π) over all stochastic policies on the distinct contexts of a log, exactly.
 
-    V̂_t(π) = Σ_a π(a | x_t) r̂(x_t, a) + min{M, π(a_t | x_t) / p_t} (r_t - r̂(x_t, a_t)),  r̂ = b under "ips"
+    V̂_t(π) = Σ_a π(a | x_t) r̂(x_t, a) + min{M, π(a_t | x_t) / p_t} (r_t - r̂(x_t, a_t)),  r̂ = min r under "ips"
 
     Under "dr", r̂ is cross-fitted over time; "dm" is the first term alone. ``max_ratio`` gives the paper's class of
     clipped policies, π(a | x) / π_0(a | x) ≤ M for all a and x, and needs the whole logging distribution. ``clip``
@@ -131,7 +131,6 @@ class TabularLearner(Params):
     clip: float | None = None  # M in min{M, π / p}; None: weights are not clipped
     max_ratio: float | None = None  # M in π / π_0 ≤ M; lower stays closer to the logging policy
     ridge: float | Auto = "auto"  # of the reward model of "dm" and "dr", in rounds
-    baseline: float | Auto = "auto"  # b: what actions that a context never had count for; auto: the smallest reward
 
     def fit(self, log: BanditLog, weights: npt.ArrayLike | None = None) -> Self:
         """Learn ``policy_`` and ``optimum_``, its value per round; round t has weight ``weights[t]``."""
@@ -145,13 +144,13 @@ class TabularLearner(Params):
             problem = f"a table of {n_contexts:,} contexts and {log.n_actions} actions will overfit {n:,} rounds."
             warn(f"{problem} {advice}")
         if self.clip is not None and self.objective != "dm":
-            warn_about_clipping(log, counts, self.clip, self._baseline(log, counts), stacklevel=3)
+            warn_about_clipping(log, counts, self.clip, stacklevel=3)
         program = self._program(log, counts, situations)
         # For unseen contexts: the best policy that ignores the context.
         rounds, mask = np.zeros(len(log), dtype=np.int64), np.ones((1, log.n_actions), dtype=bool)
         (fallback,) = self._program(log, counts, Situations(np.empty((1, 0)), mask, rounds), pooled=True).solve()
         probs, idle = program.solve(), program.indifferent
-        self.optimum_ = program.value(probs) + self._baseline(log, counts)
+        self.optimum_ = program.value(probs) + least_reward(log, counts)
         probs[idle] = restricted(fallback, situations.masks[idle])
         self.policy_ = TabularPolicy(situations.contexts, situations.masks, probs, fallback, log.joint)
         return self
@@ -160,8 +159,6 @@ class TabularLearner(Params):
         known = ("ips", "dm", "dr")
         require(self.objective in known, f"objective must be one of {', '.join(known)}; got {self.objective!r}.")
         require(self.clip is None or self.clip > 0, f"clip must be positive or None; got {self.clip}.")
-        valid = self.baseline == "auto" or np.isfinite(self.baseline)
-        require(valid, f'baseline must be "auto" or a number; got {self.baseline}.')
         rule = f"max_ratio must be None or at least 1 (1 allows only the logging policy); got {self.max_ratio}."
         require(self.max_ratio is None or self.max_ratio >= 1, rule)
         require_choices(log)
@@ -171,17 +168,14 @@ class TabularLearner(Params):
         rule += "them: log.with_propensities(sc.estimate_logging_probs(log), estimated=True)."
         require(self.max_ratio is None or log.logging_probs is not None, rule)
 
-    def _baseline(self, log: BanditLog, counts: Floats) -> float:
-        return least_reward(log, counts) if self.baseline == "auto" else float(self.baseline)
-
     def _program(self, log: BanditLog, counts: Floats, situations: Situations, pooled: bool = False) -> "_Program":
         n_cells, total = situations.masks.size, float(counts.sum())
         cells = situations.of_round * log.n_actions + log.actions
-        baseline = self._baseline(log, counts)
-        gains, residuals = np.zeros(n_cells), log.rewards - baseline
+        gains, floor = np.zeros(n_cells), least_reward(log, counts)
+        residuals = log.rewards - floor
         if self.objective != "ips":
             kind, n_folds = reward_kind(log, "auto"), FOLDS if self.objective == "dr" else 1
-            modeled = cross_fitted(log, counts, self.ridge, kind, n_folds, needed=counts > 0) - baseline
+            modeled = cross_fitted(log, counts, self.ridge, kind, n_folds, needed=counts > 0) - floor
             all_cells = situations.of_round[:, None] * log.n_actions + np.arange(log.n_actions)
             gains += np.bincount(all_cells.ravel(), (counts[:, None] * modeled).ravel(), n_cells)
             residuals = residuals - modeled[np.arange(len(log)), log.actions]

@@ -55,9 +55,10 @@ class Prior:
         """(L,) ridge Σ (c̃ - center)²: the ridge penalty."""
         return np.asarray(self.ridge * np.sum(np.square(self.deviations(coefs)), axis=(1, 2)))
 
-    def precisions(self, grams: Floats) -> Floats:
-        """(L, B, D, D) Gram matrices and the ridge, for raw coefficients."""
-        return np.asarray(grams + self.units.raw_grams(self.ridge * np.eye(grams.shape[-1])))
+    @cached_property
+    def penalty(self) -> Floats:
+        """(D, D) the ridge, for raw coefficients."""
+        return self.units.raw_grams(self.ridge * np.eye(len(self.units.means)))
 
     def log_density(self, model: SwitchingRegression) -> float:
         """Log density of the prior at ``model``, up to a constant."""
@@ -146,7 +147,7 @@ class EM:
         """A run at ``model``, with the precisions of its own statistics; ``before`` are the objectives so far."""
         statistics = expectation(model, self.chain, workspace=workspace, workers=workers)
         objective = statistics.log_likelihood + self.prior.log_density(model)
-        precisions = self.prior.precisions(statistics.grams)
+        precisions = statistics.grams + self.prior.penalty
         return EMRun(replace(model, reward_precisions=precisions), statistics, (*before, objective))
 
     def iterate(self, run: EMRun, iterations: int, workers: int = 1) -> EMRun:

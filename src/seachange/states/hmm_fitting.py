@@ -41,7 +41,7 @@ LONGEST_WINDOWS_PER_STAY = 5
 SHORT_STAY = 2.0
 # Times that the states of the best fit are regrouped, and splits tried each time.
 MAX_REGROUPINGS, MAX_SPLITS = 3, 2
-# States differ more in level than in the effects of features, so their intercepts are shrunk by this share of the ridge.
+# Share of the ridge on intercepts: states differ more in level than in the effects of features.
 LEVELS = 0.1
 # If the log determines the ridge, the first runs use a ridge that leaves this many rounds per coefficient.
 ROUNDS_PER_COEFFICIENT = 10
@@ -144,7 +144,7 @@ class Starts:
             initial_probs=np.full(n_states, 1 / n_states),
             transition_matrix=transition,
             reward_coefs=prior.center + prior.units.raw_coefs(solve_ridge(grams, moments, prior.ridge)),
-            reward_precisions=prior.precisions(prior.units.raw_grams(grams)),
+            reward_precisions=prior.units.raw_grams(grams) + prior.penalty,
             noise_variances=np.empty(0) if self.rewards == "bernoulli" else np.full(n_states, self.spread),
             joint=self.chain.log.joint,
             rewards=self.rewards,
@@ -228,8 +228,8 @@ class Fitter:
             chain = Chain(pooled_regression.residual_log(log, pooled.coefs))
             residuals = chain.log.arrays.rewards
         spread = max(moments_of(residuals).variance, 1e-300)
-        units = log.units.with_intercept(math.sqrt(LEVELS)) if log.joint.n_features else log.units
-        starts = Starts(chain, residuals, spread, rewards, settings.seed, units)
+        scales = np.append(log.units.scales[:-1], math.sqrt(LEVELS) if log.joint.n_features else 1.0)
+        starts = Starts(chain, residuals, spread, rewards, settings.seed, Units(log.units.means, scales))
         return cls(chain, starts, pooled, settings)
 
     def prior(self, n_states: int, ridge: float) -> Prior:

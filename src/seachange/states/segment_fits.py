@@ -165,11 +165,14 @@ def series_of(log: BanditLog, by_action: bool = True) -> Series:
     ends = np.append(begins[1:], len(log))
     rows, _, actions, rewards, _ = ordered.arrays
     if not by_action:
-        rows, actions = _read_only(np.ones((1, 1, 1))), _read_only(np.zeros(len(log), dtype=np.int64))
+        rows, actions = np.ones((1, 1, 1)), np.zeros(len(log), dtype=np.int64)
+        rows.flags.writeable = actions.flags.writeable = False
     n_blocks = log.joint.shape[0] if by_action else 1
     units = log.units if by_action else Units(np.zeros(1), np.ones(1))
     level = float(np.nanmean(rewards)) if not np.isnan(rewards).all() else 0.0
-    residuals = _read_only(rewards - level)
+    residuals = rewards - level
+    # Read-only like a log's columns, so that kernels are compiled for one kind of array.
+    residuals.flags.writeable = False
     coefs = np.full((n_blocks, rows.shape[2]), level)
     if _contextual(rows):
         # Sums of squares of residuals, unlike those of rewards, do not cancel.
@@ -178,14 +181,9 @@ def series_of(log: BanditLog, by_action: bool = True) -> Series:
         coefs = coefs + units.raw_coefs(unfitted.whole.coefs()[0])
         scores = np.empty((len(rewards), 1))
         round_scores(rows, actions, coefs[None], scores)
-        residuals = _read_only(rewards - scores[:, 0])
+        residuals = rewards - scores[:, 0]
+        residuals.flags.writeable = False
     return Series(rows, actions, rewards, residuals, coefs, units, begins, ends, order)
-
-
-def _read_only(array: Any) -> Any:
-    """``array``, like a log's columns, so that kernels are compiled for one kind of array."""
-    array.flags.writeable = False
-    return array
 
 
 def _contextual(rows: Floats) -> bool:
