@@ -6,12 +6,12 @@ from typing import Literal, NamedTuple
 import numpy as np
 from scipy.special import expit
 
-from seachange.kernels.regression import modeled_rewards, regression_sums, solve_ridge
+from seachange.kernels.regression import modeled_rewards
 from seachange.log.bandit_log import BanditLog, reward_distribution
 from seachange.log.clusters import Clusters
 from seachange.params import Auto, Brief, require
 from seachange.protocols import Bools, Floats
-from seachange.states.pooled_regression import PooledFit, click_center, click_fit, marginal_ridge
+from seachange.states.pooled_regression import PooledFit, click_center, click_fit, linear_fits
 
 RewardKind = Literal["gaussian", "bernoulli"]
 
@@ -44,33 +44,10 @@ def fit_rewards(
     ``ridge`` is in rounds; "auto" maximizes the marginal likelihood of the rewards. Coefficients shrink toward
     ``center`` (B, D); by default toward the mean reward.
     """
-    units, (n_blocks, n_features), n_models = log.units, log.joint.shape, weights.shape[1]
     if kind == "bernoulli":
         return [RewardModel(_fit_clicks(log, column, ridge, center).coefs, "bernoulli") for column in weights.T]
-    centers = np.zeros((n_models, n_blocks, n_features))
-    if center is not None:
-        centers[:] = center
-    else:
-        counts = weights.sum(axis=0)
-        means = np.divide(log.arrays.rewards @ weights, counts, out=np.zeros(n_models), where=counts > 0)
-        centers[..., -1] = means[:, None]
-    grams = np.zeros((n_models, n_blocks, n_features, n_features))
-    moments, totals = np.zeros((n_models, n_blocks, n_features)), np.zeros((n_models, 2))
-    for rounds in log.chunk_slices():
-        rows, _, actions, rewards, _ = log[rounds].arrays
-        sums = regression_sums(rows, actions, rewards, weights[rounds], n_blocks)
-        grams, moments, totals = grams + sums[0], moments + sums[1], totals + sums[2]
-    # Sums of the rewards minus the center's predictions.
-    explained = np.einsum("zbij,zbj->zbi", grams, centers)
-    squares = totals[:, 0] - np.einsum("zbi,zbi->z", centers, 2 * moments - explained)
-    grams, moments = units.grams(grams), units.moments(moments - explained)
-    models = []
-    for z in range(n_models):
-        used = ridge
-        if used == "auto":
-            used = marginal_ridge(grams[z], moments[z], max(float(squares[z]), 0.0), float(totals[z, 1]))
-        models.append(RewardModel(centers[z] + units.raw_coefs(solve_ridge(grams[z], moments[z], used))))
-    return models
+    fits = linear_fits(log, weights, None if ridge == "auto" else ridge, center)
+    return [RewardModel(fit.coefs) for fit in fits]
 
 
 def _fit_clicks(log: BanditLog, weights: Floats, ridge: float | Auto, center: Floats | None = None) -> PooledFit:

@@ -13,6 +13,7 @@ from seachange.engine import one_thread, stage
 from seachange.errors import Fix, warn
 from seachange.kernels.action_probs import choice_probs, choice_sums
 from seachange.log.bandit_log import BanditLog, require_rounds
+from seachange.log.units import Units
 from seachange.params import require_count
 from seachange.propensities.signature import unnamed_propensities
 from seachange.protocols import Floats, Ints
@@ -120,18 +121,17 @@ class ChoiceModel:
     """
 
     frequencies: Floats  # (K,)
-    means: Floats  # (d,)
-    scales: Floats  # (d,)
+    units: Units  # of the features
     coefs: Floats  # b (K,), followed by θ: (K, d), or (1, d) if actions have their own features, flattened
 
     @classmethod
     def plain(cls, sample: ChoiceSample, prior: RatePrior) -> Self:
         """The model of frequencies alone, shrunk by ``prior``."""
-        (means, scales), rates = sample.log.units, prior.means(sample.taken, sample.shown)
+        rates = prior.means(sample.taken, sample.shown)
         # Scaled so that the expected number of rounds is right.
         frequencies = rates * (len(sample) / (rates @ sample.shown) if len(sample) else 1.0)
         n_slopes = sample.log.joint.shape[0] * sample.log.joint.n_features
-        return cls(frequencies, means[:-1], scales[:-1], np.zeros(len(frequencies) + n_slopes))
+        return cls(frequencies, sample.log.units, np.zeros(len(frequencies) + n_slopes))
 
     def without_contexts(self) -> Self:
         """The frequencies that the model is based on."""
@@ -183,22 +183,15 @@ class ChoiceModel:
     def _raw(self, sample: ChoiceSample) -> tuple[Floats, Floats]:
         """Scores as base(a) + c · f(x, a) in the log's raw features, (K,) and (B, D)."""
         (intercepts, slopes), coefs = np.split(self.coefs, [len(self.frequencies)]), np.zeros(sample.log.joint.shape)
-        features = coefs[:, : len(self.means)]
-        features[:] = slopes.reshape(features.shape) / self.scales
-        base = np.log(self.frequencies) + intercepts
-        if len(coefs) > 1:  # otherwise all actions shift equally
-            base = base - features @ self.means
-        return base, coefs
+        coefs[:, :-1] = slopes.reshape(len(coefs), -1)
+        return np.log(self.frequencies) + intercepts, self.units.raw_coefs(coefs)
 
     def _loss(self, sample: ChoiceSample) -> tuple[float, Floats]:
         """Σ_t -log π_0(a_t | x_t) and its gradient in (b, θ)."""
         (rows, mask, actions, *_), (base, coefs) = sample.log.arrays, self._raw(sample)
-        intercepts, raw = np.zeros_like(base), np.zeros_like(coefs)
-        loss = choice_sums(rows, mask, actions, sample.rounds, base, coefs, intercepts, raw)
-        slopes = raw[:, : len(self.means)]
-        if len(coefs) > 1:
-            slopes = slopes - intercepts[:, None] * self.means
-        return float(loss), np.concatenate([intercepts, (slopes / self.scales).ravel()])
+        intercepts, slopes = np.zeros_like(base), np.zeros_like(coefs)
+        loss = choice_sums(rows, mask, actions, sample.rounds, base, coefs, intercepts, slopes)
+        return float(loss), np.concatenate([intercepts, self.units.moments(slopes)[:, :-1].ravel()])
 
 
 def estimate_propensities(log: BanditLog, *, folds: int = 5, seed: int = 0) -> Floats:
@@ -265,7 +258,7 @@ def _fitted(log: BanditLog, folds: int, generator: np.random.Generator) -> list[
         chance = near.chance(sample)
         with stage("Estimating propensities", folds) as fitting:
             for i, (model, sample) in enumerate(zip(models, others, strict=True)):
-                start = replace(near, frequencies=model.frequencies, means=model.means, scales=model.scales)
+                start = replace(near, frequencies=model.frequencies)
                 models[i] = start.fit(sample, ridge, chance)
                 fitting.advance()
         if folds > 1:

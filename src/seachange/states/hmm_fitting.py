@@ -219,12 +219,13 @@ class Fitter:
     @classmethod
     def of(cls, log: BanditLog, rewards: Rewards, settings: "HMMOracle") -> Self:
         """A fitter of ``log``."""
+        ones = np.ones(len(log))
         if rewards == "bernoulli":
-            ones, chain = np.ones(len(log)), Chain(log)
+            chain = Chain(log)
             pooled = pooled_regression.click_fit(log, ones, pooled_regression.click_center(log, ones))
             residuals = pooled_regression.residual_log(chain.log, pooled.coefs, clicks=True).arrays.rewards
         else:
-            pooled = pooled_regression.pooled_fit(log)
+            pooled = pooled_regression.linear_fits(log, ones[:, None])[0]
             chain = Chain(pooled_regression.residual_log(log, pooled.coefs))
             residuals = chain.log.arrays.rewards
         spread = max(moments_of(residuals).variance, 1e-300)

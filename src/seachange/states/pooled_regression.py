@@ -97,31 +97,50 @@ def _eigenvalues(grams: Floats) -> Floats:
 
 
 class PooledFit(NamedTuple):
-    """One regression of the whole log."""
+    """One regression of a log."""
 
     coefs: Floats  # (B, D)
     grams: Floats  # (1, B, D, D) negative Hessian of the log-likelihood, times the noise variance, in units
-    cost: float  # cost of its coefficients in BIC
     ridge: float  # in rounds
+    rounds: float  # sum of the weights
+
+    @property
+    def cost(self) -> float:
+        """Cost of the coefficients in BIC."""
+        return coefficient_cost(self.grams, self.ridge, self.rounds)
 
 
-def pooled_fit(log: BanditLog) -> PooledFit:
-    """Ridge regression of the rewards, shrunk toward their mean."""
-    n_blocks, n_features = log.joint.shape
-    grams, moments = np.zeros((1, n_blocks, n_features, n_features)), np.zeros((1, n_blocks, n_features))
-    center, squares = np.zeros(log.joint.shape), 0.0
-    center[:, -1] = moments_of(log.arrays.rewards).mean
-    for chunk in log.chunks():
-        arrays, ones = residual_log(chunk, center).arrays, np.ones((len(chunk), 1))
-        sums = regression_sums(arrays.rows, arrays.actions, arrays.rewards, ones, n_blocks)
-        grams += sums[0]
-        moments += sums[1]
-        squares += float(sums[2][0, 0])
-    rounds = moments_of(log.arrays.rewards).n_seen
-    grams, moments = log.units.grams(grams), log.units.moments(moments)
-    ridge = marginal_ridge(grams, moments, squares, rounds)
-    coefs = center + log.units.raw_coefs(solve_ridge(grams, moments, ridge)[0])
-    return PooledFit(coefs, grams, coefficient_cost(grams, ridge, rounds), ridge)
+def linear_fits(
+    log: BanditLog, weights: Floats, ridge: float | None = None, center: Floats | None = None
+) -> list[PooledFit]:
+    """Ridge regressions of the rewards, one per column of ``weights`` (n, L), shrunk toward ``center`` (B, D).
+
+    ``ridge`` is in rounds; None chooses it by marginal likelihood. The default center predicts the mean reward.
+    """
+    units, shape, n_fits = log.units, log.joint.shape, weights.shape[1]
+    grams, moments, totals = np.zeros((n_fits, *shape, shape[1])), np.zeros((n_fits, *shape)), np.zeros((n_fits, 2))
+    # Sums of squares relative to the mean do not cancel.
+    level = moments_of(log.arrays.rewards).mean
+    for rounds in log.chunk_slices():
+        chunk = log[rounds]
+        rows, _, actions, rewards, _ = chunk.with_rewards(chunk.arrays.rewards - level).arrays
+        sums = regression_sums(rows, actions, rewards, weights[rounds], shape[0])
+        grams, moments, totals = grams + sums[0], moments + sums[1], totals + sums[2]
+    centers = np.zeros(moments.shape) if center is None else np.tile(center, (n_fits, 1, 1))
+    if center is None:
+        centers[..., -1] = moments[..., -1].sum(axis=1, keepdims=True) / np.maximum(totals[:, 1:], 1e-300) + level
+    centers[..., -1] -= level
+    # Sums of the rewards minus the center's predictions.
+    explained = np.einsum("zbij,zbj->zbi", grams, centers)
+    squares = np.maximum(totals[:, 0] - np.einsum("zbi,zbi->z", centers, 2 * moments - explained), 0.0)
+    grams, moments = units.grams(grams), units.moments(moments - explained)
+    centers[..., -1] += level
+    fits = []
+    for z, rounds_seen in enumerate(totals[:, 1]):
+        used = marginal_ridge(grams[z], moments[z], squares[z], rounds_seen) if ridge is None else ridge
+        coefs = centers[z] + units.raw_coefs(solve_ridge(grams[z], moments[z], used))
+        fits.append(PooledFit(coefs, grams[z : z + 1], used, rounds_seen))
+    return fits
 
 
 def click_fit(
@@ -146,7 +165,7 @@ def click_fit(
         if abs(used - before) <= SAME_RIDGE * used:
             break
     seen = float(np.sum(weights, where=np.isfinite(log.arrays.rewards)))
-    return PooledFit(np.asarray(coefs[0]), grams, coefficient_cost(grams, used, seen), used)
+    return PooledFit(np.asarray(coefs[0]), grams, used, seen)
 
 
 def click_center(log: BanditLog, weights: Floats) -> Floats:
