@@ -31,8 +31,9 @@ def test_the_simplest_of_equally_good_candidates_is_chosen():
     log = Clicks(horizon=900, click_rate=0.3, n_actions=3, n_features=2).log(0)
     same = {"first": sc.DMLearner(), "second": sc.DMLearner()}
     assert choose_objective(log, np.ones((900, 1)), candidates=same)[1].chosen == "first"
+    log = Clicks(horizon=3000, click_rate=0.3, n_actions=3, n_features=2).log(0)
     hopeless = {"hopeless": sc.IPSLearner(temperature=1e6), "dm": sc.DMLearner()}
-    choice = choose_objective(log, np.ones((900, 1)), candidates=hopeless)[1]
+    choice = choose_objective(log, np.ones((3000, 1)), candidates=hopeless)[1]
     assert choice.chosen == "dm"
     assert "It is the best." in choice.reason
 
@@ -110,7 +111,7 @@ def test_one_block_cannot_be_held_out(make_log):
 
 def test_a_simpler_candidate_within_one_standard_error_beats_the_best():
     log = Clicks(horizon=900, click_rate=0.3, n_actions=3, n_features=2).log(0)
-    near = {"plain": sc.DMLearner(ridge=1000.0), "best": sc.DMLearner(ridge=1.0)}
+    near = {"plain": sc.DMLearner(ridge=100.0), "best": sc.DMLearner(ridge=1.0)}
     choice = choose_objective(log, np.ones((900, 1)), candidates=near)[1]
     assert choice.candidates[0].name == "best"
     plain = choice.candidates[1]

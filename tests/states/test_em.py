@@ -5,7 +5,6 @@ import pytest
 
 import seachange as sc
 from seachange.errors import NoChangeWarning, ParameterError, SeachangeWarning
-from seachange.log.units import Units
 from seachange.states.em import EM, Prior, maximization
 from seachange.states.expectation import Chain, expectation
 from seachange.states.hmm_fitting import MAX_NUMBERS, MAX_WINDOWS, Starts
@@ -54,9 +53,8 @@ def test_precisions_are_those_of_the_last_e_step(make_log, rewards):
     log = log.with_rewards((log.rewards > 0).astype(float)) if rewards == "bernoulli" else log
     oracle = sc.HMMOracle(n_states=2, rewards=rewards, max_iterations=1, ridge=3.0).fit(log)
     grams = expectation(oracle.model_, Chain(log)).grams
-    # The ridge is on coefficients of centered and scaled features, with a tenth of it on the intercept.
-    units = Units(log.units.means, np.append(log.units.scales[:-1], 0.1**0.5))
-    change = np.stack([units.coefs(unit) for unit in np.eye(3)], axis=1)
+    # The ridge is on coefficients of centered and scaled features.
+    change = np.stack([log.units.coefs(unit) for unit in np.eye(3)], axis=1)
     np.testing.assert_allclose(oracle.model_.reward_precisions, grams + 3.0 * change.T @ change, rtol=1e-9)
 
 

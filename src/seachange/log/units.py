@@ -9,6 +9,7 @@ from seachange.protocols import Bools, Floats
 
 NUMBERS = 1 << 20  # features in memory at a time
 CONSTANT = 1e-12  # deviations below this share of the mean are rounding errors
+LEVEL = 0.1  # penalty on intercepts relative to other coefficients: levels differ more than the effects of features
 
 
 class Units(NamedTuple):
@@ -18,7 +19,7 @@ class Units(NamedTuple):
     """
 
     means: Floats  # (..., D), 0 for the intercept
-    scales: Floats  # (..., D) standard deviations; 1 for constants, such as the intercept
+    scales: Floats  # (..., D) standard deviations, 1 for constants; √LEVEL for the intercept unless it is alone
 
     @classmethod
     def of(cls, rows: Floats, mask: Bools) -> "Units":
@@ -36,7 +37,9 @@ class Units(NamedTuple):
             means, count = means + gaps * len(own) / total, total
         means[-1] = 0.0
         scales = np.sqrt(squares / max(count, 1))
-        return cls(means, np.where(scales > CONSTANT * np.abs(means), scales, 1.0))
+        scales = np.where(scales > CONSTANT * np.abs(means), scales, 1.0)
+        scales[-1] = np.sqrt(LEVEL) if n_features > 1 else 1.0
+        return cls(means, scales)
 
     def coefs(self, raw: Floats) -> Floats:
         """c̃ from c (..., D)."""

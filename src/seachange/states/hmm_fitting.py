@@ -41,8 +41,6 @@ LONGEST_WINDOWS_PER_STAY = 5
 SHORT_STAY = 2.0
 # Times that the states of the best fit are regrouped, and splits tried each time.
 MAX_REGROUPINGS, MAX_SPLITS = 3, 2
-# Share of the ridge on intercepts: states differ more in level than in the effects of features.
-LEVELS = 0.1
 # If the log determines the ridge, the first runs use a ridge that leaves this many rounds per coefficient.
 ROUNDS_PER_COEFFICIENT = 10
 # Times that the ridge is reestimated, until the effective number of coefficients changes by less than this share.
@@ -229,8 +227,7 @@ class Fitter:
             chain = Chain(pooled_regression.residual_log(log, pooled.coefs))
             residuals = chain.log.arrays.rewards
         spread = max(moments_of(residuals).variance, 1e-300)
-        scales = np.append(log.units.scales[:-1], math.sqrt(LEVELS) if log.joint.n_features else 1.0)
-        starts = Starts(chain, residuals, spread, rewards, settings.seed, Units(log.units.means, scales))
+        starts = Starts(chain, residuals, spread, rewards, settings.seed, log.units)
         return cls(chain, starts, pooled, settings)
 
     def prior(self, n_states: int, ridge: float) -> Prior:
