@@ -136,3 +136,17 @@ def test_a_constant_in_a_numeric_column_does_not_change_a_read_log(learner):
     one = sc.BanditLog.from_frame(table, columns)
     two = sc.BanditLog.from_frame(table.with_columns(polars.col("age") * 365.25 + 1e4), columns)
     np.testing.assert_allclose(probs_of(learner, two), probs_of(learner, one), atol=ROUNDING)
+
+
+@pytest.mark.parametrize("supplied", [False, True])
+def test_dm_knows_the_level_of_rewards_with_features_per_action(supplied):
+    """With a constant column of the user's or without one."""
+    g, n = np.random.default_rng(0), 2000
+    features, actions = g.normal(2.0, 1.0, size=(n, 3, 2)), g.integers(3, size=n)
+    means = 7.0 + features @ [0.5, -0.3]
+    columns = np.concatenate([features, np.ones((n, 3, int(supplied)))], axis=2)
+    rewards = means[np.arange(n), actions] + 0.3 * g.normal(size=n)
+    log = sc.BanditLog.from_arrays(actions, rewards, np.full(n, 1 / 3), action_features=columns)
+    probs = np.eye(3)[means.argmax(axis=1)]
+    (estimate,) = sc.evaluate(log, probs, estimators=("dm",))
+    assert abs(estimate.value - (probs * means).sum(axis=1).mean()) < 4.5 * estimate.std_error < 0.1
