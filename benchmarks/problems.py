@@ -150,4 +150,4 @@ def sticky_model(log: sc.BanditLog, coefs: np.ndarray, stay: float, noise: float
 
 def prior(log: sc.BanditLog, stay: float) -> Prior:
     """The prior of both sides on initial states and transitions; negligible on the weights."""
-    return Prior(penalties=np.full(log.joint.shape[1], RIDGE), visits=1.0, stay=float(stay))
+    return Prior(ridge=RIDGE, visits=1.0, stay=float(stay), units=log.units)

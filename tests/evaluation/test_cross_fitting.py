@@ -19,11 +19,13 @@ EVERYTHING = slice(0, 300)
 def test_no_prediction_knows_its_own_fold_nor_a_later_one_where_it_looks_back(make_log, kind, forward):
     log = make_log(kind, n=300)
     folds = Clusters(log).folds(FOLDS)
-    fit = fit_across(log, np.ones((300, 1)), folds, forward=forward)
+    fit = fit_across(log, np.ones((300, 1)), folds, first=0.5 if forward else None)
     before = fit.predict(EVERYTHING)
     changed = log.rewards.copy()
     changed[folds == 2] = 7.0
-    moved = fit_across(log.with_rewards(changed), np.ones((300, 1)), folds, forward=forward).predict(EVERYTHING)
+    moved = fit_across(log.with_rewards(changed), np.ones((300, 1)), folds, first=0.5 if forward else None).predict(
+        EVERYTHING
+    )
     same = np.isclose(before, moved, atol=1e-12).all(axis=1)
     assert same[folds == 2].all()
     assert same[folds < 2].all() == forward
@@ -82,10 +84,12 @@ def test_the_noise_of_a_reward_moves_the_estimate_by_the_stated_amount(make_log,
 
     def corrected(rewards):
         """Σ direct - w r̂, the part of the estimate that is made of r̂."""
-        predicted = fit_across(log.with_rewards(rewards), membership, folds, forward=forward).predict(slice(0, 60))
+        predicted = fit_across(log.with_rewards(rewards), membership, folds, first=0.5 if forward else None).predict(
+            slice(0, 60)
+        )
         return np.sum(probs * predicted) - weights @ predicted[np.arange(60), log.actions]
 
-    fit = fit_across(log, membership, folds, forward=forward)
+    fit = fit_across(log, membership, folds, first=0.5 if forward else None)
     targets = np.zeros_like(fit.coefs)
     fit.add_targets(targets, slice(0, 60), probs)
 

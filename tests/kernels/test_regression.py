@@ -165,9 +165,9 @@ def test_the_objective_never_decreases_with_sums_by_subtraction(missing, tails, 
         actions, rewards, np.full(n, 1 / 3), action_features=features, missing_rewards=True,
         sequences=np.arange(n) // chains,
     )  # fmt: skip
-    chain, prior = Chain(log, 700, 2), Prior(np.ones(18), 1.0, 200.0)
+    chain, prior = Chain(log, 700, 2), Prior(1.0, 1.0, 200.0, log.units)
     assert chain.block_sums(chain.spans[0][0].tiles[0]) is not None
-    starts = Starts(chain, chain.log.rewards, 1.0, "gaussian", 0)
+    starts = Starts(chain, chain.log.rewards, 1.0, "gaussian", 0, log.units)
     em = EM(chain, prior, tolerance=-1.0, max_iterations=40)
     run = em.start(starts.from_windows(25, 2, prior))
     for _ in range(40):

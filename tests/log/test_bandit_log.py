@@ -265,7 +265,7 @@ def test_repr_of_a_log_without_any_reward_is_silent():
 
 
 @pytest.mark.parametrize(
-    ("kind", "shape"), [("none", (K, 1)), ("shared", (K, D + 1)), ("per action", (1, D)), ("ragged", (1, D))]
+    ("kind", "shape"), [("none", (K, 1)), ("shared", (K, D + 1)), ("per action", (1, D + 1)), ("ragged", (1, D + 1))]
 )
 def test_joint_features_have_a_block_for_every_action_unless_actions_have_features(kind, shape):
     joint = log_of(kind).joint
@@ -273,9 +273,11 @@ def test_joint_features_have_a_block_for_every_action_unless_actions_have_featur
     assert joint.size == shape[0] * shape[1]
 
 
-def test_shared_contexts_get_an_intercept():
-    log = log_of("shared")
-    np.testing.assert_array_equal(log.arrays.rows, np.c_[log.contexts, np.ones(N)][:, None, :])
+@pytest.mark.parametrize("kind", ["shared", "per action"])
+def test_contexts_get_an_intercept(kind):
+    rows = log_of(kind).arrays.rows
+    np.testing.assert_array_equal(rows[..., :-1].reshape(log_of(kind).contexts.shape), log_of(kind).contexts)
+    assert (rows[..., -1] == 1).all()
 
 
 @pytest.mark.parametrize(

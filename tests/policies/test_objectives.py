@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import seachange as sc
 from properties import examples
-from seachange.policies.objectives import Objective
+from seachange.policies.objectives import Objective, free_coefs, policy_coefs
 from seachange.policies.reward_models import fit_rewards
 
 pytestmark = pytest.mark.small
@@ -30,6 +30,11 @@ def random_log(kind, n, generator, masked):
     return sc.BanditLog.from_arrays(actions, rewards, propensities, n_actions=3, **columns)
 
 
+def drawn(log, generator):
+    """Coefficients, in units, that an objective takes."""
+    return free_coefs(log, generator.normal(size=log.joint.shape))
+
+
 def objective_for(log, generator, *, modeled, **settings_):
     weights = generator.random(len(log)) * (generator.random(len(log)) < 0.8) + 1e-3
     model = fit_rewards(log, weights[:, None], 1.0)[0] if modeled else None
@@ -41,28 +46,27 @@ def objective_for(log, generator, *, modeled, **settings_):
 def written_out(objective, coefs):
     """J(θ), from its definition."""
     log, u = objective.log, objective.weights
-    probs = sc.SoftmaxPolicy(coefs, log.joint).predict_proba(log.contexts, log.action_mask)
+    probs = sc.SoftmaxPolicy(policy_coefs(objective.log, coefs), log.joint).predict_proba(log.contexts, log.action_mask)
+    rewards = log.rewards - objective.baseline
     everyone = np.arange(len(log))
     predicted = np.zeros((len(log), log.n_actions))
     if objective.modeled is not None:
-        predicted = np.broadcast_to(objective.modeled, predicted.shape)
+        predicted = np.broadcast_to(objective.modeled, predicted.shape) - objective.baseline
     own = probs[everyone, log.actions]
     ratio = np.minimum(objective.clip, own / log.propensities)
-    y = (probs * predicted).sum(axis=1) + ratio * (log.rewards - predicted[everyone, log.actions])
+    y = (probs * predicted).sum(axis=1) + ratio * (rewards - predicted[everyone, log.actions])
     if objective.surrogate:
-        y = log.rewards / log.propensities * np.log(own)
+        y = np.maximum(rewards, 0) / log.propensities * np.log(own)
     entropy = -np.sum(probs * np.log(np.where(probs > 0, probs, 1)), axis=1)
     mean = np.average(y, weights=u)
     variance = np.sum(u * (y - mean) ** 2) / (u.sum() - 1) if objective.variance_penalty > 0 else 0.0
-    scale = np.average(np.abs(log.rewards), weights=u)
-    units = np.sqrt(np.mean(log.contexts**2, axis=tuple(range(log.contexts.ndim - 1))))
-    units = units if log.joint.kind == "per action" else np.append(units, 1.0)
+    scale = np.average(np.abs(rewards), weights=u)
     center = 0 if objective.center is None else objective.center
     return (
         (np.sum(u * y) / np.sum(u * ratio) if objective.normalized else mean)
         + objective.temperature * np.average(entropy, weights=u)
         - objective.variance_penalty * np.sqrt(variance / u.sum())
-        - objective.l2 * scale / 2 * np.sum((units * (coefs - center)) ** 2)
+        - objective.l2 * scale / 2 * np.sum((coefs - center) ** 2)
     )
 
 
@@ -85,17 +89,19 @@ def assert_gradient(objective, coefs, generator):
     temperature=st.sampled_from([0.0, 0.3]),
     variance_penalty=st.sampled_from([0.0, 2.0]),
     l2=st.sampled_from([0.0, 0.1]),
+    baseline=st.sampled_from([0.0, 0.4]),
     seed=st.integers(0, 1000),
 )
 def test_value_is_the_definition_and_gradient_its_slope(
-    kind, masked, modeled, clip, temperature, variance_penalty, l2, seed
+    kind, masked, modeled, clip, temperature, variance_penalty, l2, baseline, seed
 ):
     generator = np.random.default_rng(seed)
     log = random_log(kind, 40, generator, masked)
     objective = objective_for(
-        log, generator, modeled=modeled, clip=clip, temperature=temperature, variance_penalty=variance_penalty, l2=l2
-    )
-    assert_gradient(objective, generator.normal(size=log.joint.shape), generator)
+        log, generator, modeled=modeled, clip=clip, temperature=temperature, variance_penalty=variance_penalty, l2=l2,
+        baseline=baseline,
+    )  # fmt: skip
+    assert_gradient(objective, drawn(log, generator), generator)
 
 
 @settings(max_examples=examples(40), deadline=None)
@@ -105,20 +111,22 @@ def test_value_is_the_definition_and_gradient_its_slope(
     clip=st.sampled_from([np.inf, 1.5]),
     temperature=st.sampled_from([0.0, 0.3]),
     form=st.sampled_from(["normalized", "surrogate"]),
-    drawn=st.booleans(),
+    centered=st.booleans(),
     n=st.sampled_from([1, 40, 128, 129]),
     seed=st.integers(0, 1000),
 )
-def test_ratios_and_surrogates_have_their_definition_and_slope(kind, masked, clip, temperature, form, drawn, n, seed):
+def test_ratios_and_surrogates_have_their_definition_and_slope(
+    kind, masked, clip, temperature, form, centered, n, seed
+):
     generator = np.random.default_rng(seed)
     log = random_log(kind, n, generator, masked)
-    center = generator.normal(size=log.joint.shape) if drawn else None
+    center = drawn(log, generator) if centered else None
     objective = objective_for(
         log, generator, modeled=False, clip=clip, temperature=temperature, l2=0.1, center=center, **{form: True}
     )
     # A small log may hold no reward at all, and then has no scale.
     assume(np.abs(log.rewards).max() > 0)
-    assert_gradient(objective, generator.normal(size=log.joint.shape), generator)
+    assert_gradient(objective, drawn(log, generator), generator)
 
 
 @pytest.mark.parametrize("settings_", [{}, {"variance_penalty": 1.0}, {"surrogate": True}])
@@ -127,8 +135,9 @@ def test_rounds_without_a_reward_are_skipped_and_count(settings_):
     log = random_log("shared", 400, generator, masked=True)
     objective = objective_for(log, generator, modeled=False, **settings_)
     kept = sum(int((tiles.weights > 0).sum()) for tiles in objective._laid_out())
-    assert kept == int((log.rewards != 0).sum()) < 400
-    assert_gradient(objective, generator.normal(size=log.joint.shape), generator)
+    matter = log.rewards > 0 if "surrogate" in settings_ else log.rewards != 0
+    assert kept == int(matter.sum()) < 400
+    assert_gradient(objective, drawn(log, generator), generator)
 
 
 def test_float32_features_give_the_same_to_their_precision():
@@ -138,7 +147,7 @@ def test_float32_features_give_the_same_to_their_precision():
     single = sc.BanditLog.from_arrays(*columns, action_features=features)
     double = sc.BanditLog.from_arrays(*columns, action_features=features.astype(np.float64))
     assert single.arrays.rows.dtype == np.float32
-    coefs = generator.normal(size=single.joint.shape)
+    coefs = drawn(single, generator)
     for settings_ in ({}, {"normalized": True}, {"variance_penalty": 1.0, "temperature": 0.1}, {"surrogate": True}):
         one, other = (Objective(log, np.ones(300), **settings_).value_and_gradient(coefs) for log in (single, double))
         assert one[0] == pytest.approx(other[0], rel=1e-6)
@@ -164,7 +173,7 @@ def test_threads_change_nothing(monkeypatch):
     monkeypatch.setattr(sc.BanditLog.chunk_slices, "__defaults__", (40,))
     generator = np.random.default_rng(0)
     log = random_log("per action", 300, generator, masked=True)
-    coefs = generator.normal(size=log.joint.shape)
+    coefs = drawn(log, generator)
     alone, shared = (Objective(log, np.ones(300), workers=workers) for workers in (1, 4))
     one, other = alone.value_and_gradient(coefs), shared.value_and_gradient(coefs)
     assert one[0] == other[0]
@@ -174,7 +183,7 @@ def test_threads_change_nothing(monkeypatch):
 def test_chunks_add_up(monkeypatch):
     generator = np.random.default_rng(0)
     log = random_log("shared", 50, generator, masked=True)
-    coefs = generator.normal(size=log.joint.shape)
+    coefs = drawn(log, generator)
     state = generator.bit_generator.state
     whole = objective_for(log, generator, modeled=True, variance_penalty=1.0).value_and_gradient(coefs)
     generator.bit_generator.state = state

@@ -7,7 +7,7 @@ import pytest
 
 import seachange as sc
 from seachange.policies.learners import MIN_L2, STEEPER_THAN_SURROGATE, STRENGTHS, regularized
-from seachange.policies.objectives import Objective
+from seachange.policies.objectives import Objective, policy_coefs
 from seachange.simulate import Clicks
 from seachange.states.labels import labels_from_states
 
@@ -15,7 +15,9 @@ from seachange.states.labels import labels_from_states
 def test_l2_is_a_multiple_of_the_squared_relative_error():
     log = Clicks(horizon=2000, click_rate=0.2).log(0)
     objective, start = Objective(log, np.ones(2000)), np.random.default_rng(0).normal(size=log.joint.shape)
-    probs = sc.SoftmaxPolicy(start, log.joint).predict_proba(log.contexts)[np.arange(2000), log.actions]
+    probs = sc.SoftmaxPolicy(policy_coefs(log, start), log.joint).predict_proba(log.contexts)[
+        np.arange(2000), log.actions
+    ]
     y = probs / log.propensities * log.rewards
     error = y.std() / np.sqrt(2000) / log.rewards.mean()
     shrunk = regularized(objective, start, 7.0)

@@ -39,11 +39,11 @@ def own_features(log):
 def test_a_click_model_is_at_the_maximum_of_its_penalized_likelihood(kind):
     log, generator = click_log(kind)
     weights, center = generator.random(len(log)), generator.normal(size=log.joint.shape)
-    features, scales = own_features(log), np.tile(log.joint.scales(log.arrays.rows), log.joint.shape[0])
+    features = own_features(log)
 
     def loss(coefs):
         likelihood = weights @ (log.rewards * (features @ coefs) - np.logaddexp(0, features @ coefs))
-        return 0.5 * 3.0 * np.sum((scales * (coefs - center.ravel())) ** 2) - likelihood
+        return 0.5 * 3.0 * np.sum(log.units.coefs(coefs.reshape(center.shape) - center) ** 2) - likelihood
 
     model = fit_rewards(log, weights[:, None], 3.0, "bernoulli", center)[0]
     exact = minimize(loss, np.zeros(features.shape[1]), method="BFGS", options={"gtol": 1e-9}).x
@@ -55,9 +55,10 @@ def test_a_click_model_is_at_the_maximum_of_its_penalized_likelihood(kind):
 def test_least_squares_shrink_toward_their_center(kind):
     log, generator = click_log(kind)
     weights, center = generator.random(len(log)), generator.normal(size=log.joint.shape)
-    features, scales = own_features(log), np.tile(log.joint.scales(log.arrays.rows), log.joint.shape[0])
-    gram = (features.T * weights) @ features + 3.0 * np.diag(scales**2)
-    exact = np.linalg.solve(gram, features.T @ (weights * log.rewards) + 3.0 * scales**2 * center.ravel())
+    features, n_blocks = own_features(log), log.joint.shape[0]
+    change = np.kron(np.eye(n_blocks), np.stack([log.units.coefs(unit) for unit in np.eye(log.joint.shape[1])], axis=1))
+    gram, penalty = (features.T * weights) @ features, 3.0 * change.T @ change
+    exact = np.linalg.solve(gram + penalty, features.T @ (weights * log.rewards) + penalty @ center.ravel())
     model = fit_rewards(log, weights[:, None], 3.0, center=center)[0]
     np.testing.assert_allclose(model.coefs.ravel(), exact, atol=1e-9)
     shrunk = fit_rewards(log, weights[:, None], 1e9, center=center)[0]

@@ -58,6 +58,12 @@ def value_of(log, probs, clip=np.inf, weights=None, modeled=None):
     return float((counts * ((probs * model).sum(axis=1) + clipped * residuals)).sum() / counts.sum())
 
 
+def from_least(log, weights=None):
+    """The log with its rewards relative to the smallest one that counts, and that one."""
+    least = log.rewards[slice(None) if weights is None else weights > 0].min()
+    return log.with_rewards(log.rewards - least), least
+
+
 def filled(log, clip, caps, weights=None):
     """The optimum of clipped IPS by water-filling: in each situation, probability goes where it adds most.
 
@@ -96,12 +102,12 @@ def caps_of(log, max_ratio=None):
 @pytest.mark.parametrize("negative", [False, True])
 def test_ips_without_clipping_is_the_best_of_all_deterministic_policies(seed, negative):
     log = table_log(40, seed, negative=negative)
-    learner = sc.TabularLearner().fit(log)
+    learner, (log, least) = sc.TabularLearner().fit(log), from_least(log)
     places = situations_of(log).of_round
     best = max(value_of(log, np.eye(K)[np.array(choice)][places]) for choice in product(range(K), repeat=C))
     found = learner.policy_.predict_proba(log.contexts)
     assert value_of(log, found) == pytest.approx(best, abs=1e-9)
-    assert learner.optimum_ == pytest.approx(best, abs=1e-9)
+    assert learner.optimum_ == pytest.approx(best + least, abs=1e-9)
 
 
 @pytest.mark.parametrize("objective", ["dm", "dr"])
@@ -131,8 +137,9 @@ def test_clipped_ips_equals_water_filling(seed, clip, max_ratio, masked):
     weights = np.random.default_rng(seed).integers(0, 3, size=30).astype(float)
     weights[0] = 1.0
     learner = sc.TabularLearner(clip=clip, max_ratio=max_ratio).fit(log, weights)
+    log, least = from_least(log, weights)
     best = filled(log, clip, caps_of(log, max_ratio), weights)
-    assert learner.optimum_ == pytest.approx(best, abs=1e-7)
+    assert learner.optimum_ == pytest.approx(best + least, abs=1e-7)
     found = learner.policy_.predict_proba(log.contexts, log.action_mask)
     assert value_of(log, found, clip, weights) == pytest.approx(best, abs=1e-6)
     assert (found <= caps_of(log, max_ratio)[situations_of(log).of_round] + 1e-6).all()
@@ -142,15 +149,16 @@ def test_clipped_ips_equals_water_filling(seed, clip, max_ratio, masked):
 def test_clipping_with_losses_maximizes_a_lower_bound():
     """No random policy has a higher bound, and the bound is below the clipped value of every policy."""
     log = table_log(40, negative=True)
-    learner, generator = sc.TabularLearner(clip=1.5).fit(log), np.random.default_rng(0)
+    learner, generator = sc.TabularLearner(objective="dr", clip=1.5, ridge=1.0).fit(log), np.random.default_rng(0)
     found = learner.policy_.predict_proba(log.contexts, log.action_mask)
-    assert learner.optimum_ == pytest.approx(value_of(log, found, 1.5), abs=1e-7)
+    model, taken = cross_fitted(log, np.ones(40), 1.0), (np.arange(40), log.actions)
+    assert learner.optimum_ == pytest.approx(value_of(log, found, 1.5, modeled=model), abs=1e-7)
     for _ in range(500):
         probs = generator.dirichlet(np.full(K, 0.3), size=C)[situations_of(log).of_round]
-        bound = value_of(log, probs, 1.5)
+        bound = value_of(log, probs, 1.5, modeled=model)
         assert bound <= learner.optimum_ + 1e-9
-        plain = np.minimum(1.5, probs[np.arange(40), log.actions] / log.propensities) @ log.rewards / 40
-        assert bound <= plain + 1e-12
+        corrections = np.minimum(1.5, probs[taken] / log.propensities) @ (log.rewards - model[taken]) / 40
+        assert bound <= (probs * model).sum() / 40 + corrections + 1e-12
 
 
 def test_max_ratio_holds_and_costs_value():
@@ -172,21 +180,19 @@ def test_the_softmax_learner_reaches_the_optimum_from_below():
     kinds = np.random.default_rng(1).integers(C, size=400)
     base = table_log(400)
     log = sc.BanditLog.from_arrays(base.actions, base.rewards, np.full(400, 1 / 3), contexts=np.eye(C)[kinds])
+    log, _ = from_least(log)
     best = sc.TabularLearner().fit(log).optimum_
     gaps = []
     for l2 in (1e-1, 1e-3, 1e-5, 1e-7, 1e-9):
-        policy = sc.IPSLearner(l2=l2, steepness=1.0, clip=np.inf).fit(log).policy_
+        policy = sc.IPSLearner(l2=l2, steepness=1.0, clip=np.inf, baseline=0.0).fit(log).policy_
         gaps.append(best - value_of(log, policy.predict_proba(log.contexts)))
     assert all(gap > -1e-12 for gap in gaps)
     assert (np.diff(gaps) < 0).all()
     assert gaps[-1] < 1e-3 * best
-    warm = [
-        best
-        - value_of(
-            log, sc.IPSLearner(l2=0.0, temperature=tau, clip=np.inf).fit(log).policy_.predict_proba(log.contexts)
-        )
-        for tau in (0.3, 0.1, 0.03, 0.01)
-    ]
+    warm = []
+    for tau in (0.3, 0.1, 0.03, 0.01):
+        policy = sc.IPSLearner(l2=0.0, temperature=tau, clip=np.inf, baseline=0.0).fit(log).policy_
+        warm.append(best - value_of(log, policy.predict_proba(log.contexts)))
     assert (np.diff(warm) < 0).all()
     assert 0 < warm[-1] < 0.01 * best
 

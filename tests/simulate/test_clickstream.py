@@ -76,7 +76,7 @@ def test_a_log_is_what_was_shown_and_clicked(world, visits):
     np.testing.assert_array_equal(log.rewards, visits.clicks)
     assert (log.propensities == 0.1).all()
     own = visits.document_features[visits.shown].astype(np.float32)
-    np.testing.assert_array_equal(log.arrays.rows[np.arange(len(log)), log.actions], own)
+    np.testing.assert_array_equal(log.contexts[np.arange(len(log)), log.actions], own)
     assert not np.array_equal(world.log(1).actions, log.actions)
     np.testing.assert_array_equal(world.log(0).actions, log.actions)
 
@@ -92,7 +92,7 @@ def test_clicks_are_drawn_with_their_rates(world):
 
 def test_what_a_policy_earns_in_the_world_is_what_the_log_says_of_it(world):
     log = world.log(0)
-    shown = log.arrays.rows[np.arange(len(log)), log.actions].astype(np.float64)
+    shown = log.contexts[np.arange(len(log)), log.actions].astype(np.float64)
     liked = np.linalg.lstsq(shown, log.rewards, rcond=None)[0]
     for steepness in (100, -100):  # one that is clicked more than chance, one that is clicked less
         policy = Taste(steepness * liked)
@@ -116,15 +116,15 @@ def test_features_may_be_crossed_or_an_identity(visits, world):
     few = visits.where(slice(0, 3_000))
     crossed = Clickstream(visits=few, click_rates=world.click_rates, features="crossed").log(0)
     plain = Clickstream(visits=few, click_rates=world.click_rates).log(0)
-    expected = np.einsum("nu,nkd->nkud", few.users, plain.arrays.rows).reshape(len(few), 10, 36)
-    np.testing.assert_allclose(crossed.arrays.rows, expected, rtol=1e-6)
+    expected = np.einsum("nu,nkd->nkud", few.users, plain.contexts).reshape(len(few), 10, 36)
+    np.testing.assert_allclose(crossed.contexts, expected, rtol=1e-6)
     bare = replace(few, document_features=np.empty((len(few.document_ids), 0)), users=few.users[:, :0])
     with pytest.raises(ValueError, match='Use features="identity"'):
         Clickstream(visits=bare, click_rates=world.click_rates)
     identity = Clickstream(visits=bare, click_rates=world.click_rates, features="identity").log(0)
-    assert identity.arrays.rows.shape == (3_000, 10, 16)
-    assert len(np.unique(identity.arrays.rows.reshape(-1, 16), axis=0)) == len(
-        np.unique(plain.arrays.rows.reshape(-1, 6), axis=0)
+    assert identity.contexts.shape == (3_000, 10, 16)
+    assert len(np.unique(identity.contexts.reshape(-1, 16), axis=0)) == len(
+        np.unique(plain.contexts.reshape(-1, 6), axis=0)
     )
     with pytest.raises(ValueError, match="no user features"):
         Clickstream(visits=replace(few, users=few.users[:, :0]), click_rates=world.click_rates, features="crossed")

@@ -268,7 +268,7 @@ def test_windows_that_differ_only_by_rounding_are_not_states():
         np.zeros(7),
         [1.0, 1, 1, 0, 0, 0, 0],
         np.ones(7),
-        action_features=1 + 1e-8 * np.array([-1, 0, 1, 1, -1, -1, -1])[:, None, None],
+        action_features=1 + 1e-15 * np.array([-1, 0, 1, 1, -1, -1, -1])[:, None, None],
     )
     with pytest.raises(ParameterError, match="n_states=3 is too many for this log"):
         sc.HMMOracle(n_states=3, rewards="gaussian").fit(log)
@@ -364,7 +364,7 @@ def test_no_log_of_many_features_and_several_blocks_of_rounds_breaks_the_oracle(
 def test_tiny_rare_features_do_not_matter_without_a_ridge(seed):
     g = np.random.default_rng(seed)
     n = 90
-    rewards = np.where(g.random(n) < 0.9, np.nan, 2e-12)
+    rewards = np.where(g.random(n) < 0.8, np.nan, 2e-12 * g.random(n))
     log = sc.BanditLog.from_arrays(
         np.zeros(n), rewards, np.ones(n), action_features=1e-8 * g.normal(size=(n, 1, 1)), missing_rewards=True
     )

@@ -13,7 +13,7 @@ from seachange.states.labels import share_right
 
 def first_model(chain, prior, n_states, width, rewards="gaussian"):
     residuals = chain.log.rewards - np.nanmean(chain.log.rewards)
-    starts = Starts(chain, residuals, np.nanvar(residuals), rewards, 0)
+    starts = Starts(chain, residuals, np.nanvar(residuals), rewards, 0, chain.log.units)
     return starts.from_windows(width, n_states, prior)
 
 
@@ -24,10 +24,8 @@ def test_the_objective_never_decreases(make_log, kind, rewards, ridge, visits, s
     log = make_log(kind, n=450, seed=2)
     if rewards == "bernoulli":
         log = log.with_rewards((log.rewards > np.mean(log.rewards)).astype(float))
-    penalties = np.full(log.joint.shape[1], ridge)
-    shortest = 10.0 if visits else 1.0
-    chain = Chain(log)
-    prior = Prior(penalties, visits, 100.0, shortest=shortest, noise=(ridge, 1.0), stationary=stationary)
+    shortest, chain = 10.0 if visits else 1.0, Chain(log)
+    prior = Prior(ridge, visits, 100.0, log.units, shortest=shortest, noise=(ridge, 1.0), stationary=stationary)
     start = first_model(chain, prior, 3, 30, rewards)
     em = EM(chain, prior, tolerance=-1.0, max_iterations=25)
     run = em.finish(start)
@@ -82,7 +80,8 @@ def test_merged_states_share_a_regression_or_all_but_its_level(make_log, kind, r
 
 
 def test_a_run_that_would_decrease_keeps_its_model(make_log, monkeypatch):
-    chain, prior = Chain(make_log("none", n=900, seed=2)), Prior(np.ones(1), 1.0, 100.0)
+    chain = Chain(make_log("none", n=900, seed=2))
+    prior = Prior(1.0, 1.0, 100.0, chain.log.units)
     em = EM(chain, prior, tolerance=0.0, max_iterations=40)
     begun = em.start(first_model(chain, prior, 3, 30))
     monkeypatch.setattr("seachange.states.em.maximization", lambda model, *_: model.shifted(10.0))
@@ -98,14 +97,15 @@ def test_precisions_are_those_of_the_last_e_step(make_log, rewards):
     log = log.with_rewards((log.rewards > 0).astype(float)) if rewards == "bernoulli" else log
     oracle = sc.HMMOracle(n_states=2, rewards=rewards, max_iterations=1, ridge=3.0).fit(log)
     grams = expectation(oracle.model_, Chain(log)).grams
-    scales = np.square(log.joint.scales(log.arrays.rows))
-    np.testing.assert_allclose(oracle.model_.reward_precisions, grams + 3.0 * np.diag(scales), rtol=1e-9)
+    # The ridge is on coefficients of centered and scaled features.
+    change = np.stack([log.units.coefs(unit) for unit in np.eye(3)], axis=1)
+    np.testing.assert_allclose(oracle.model_.reward_precisions, grams + 3.0 * change.T @ change, rtol=1e-9)
 
 
 def test_the_m_step_is_the_maximum_of_the_expected_posterior(make_log):
     """No nearby model scores higher on the statistics of the E-step."""
     log = make_log("shared", n=300)
-    chain, prior = Chain(log), Prior(np.ones(3), 1.0, 50.0)
+    chain, prior = Chain(log), Prior(1.0, 1.0, 50.0, log.units)
     model = first_model(chain, prior, 2, 25)
     statistics = expectation(model, chain)
     best = maximization(model, statistics, prior, floor=0.0)
@@ -116,7 +116,7 @@ def test_the_m_step_is_the_maximum_of_the_expected_posterior(make_log):
         total = statistics.totals[:, 1].sum()
         moves = (statistics.transitions + prior.transition_counts(2)) * np.log(transition)
         firsts = (statistics.first_states + prior.first_counts(2)) * np.log(initial)
-        gaussian = -(squares + np.sum(coefs**2)) / (2 * variance) - total / 2 * np.log(variance)
+        gaussian = -(squares + np.sum(log.units.coefs(coefs) ** 2)) / (2 * variance) - total / 2 * np.log(variance)
         return gaussian + moves.sum() + firsts.sum()
 
     top = expected_posterior(best.reward_coefs, best.noise_variances[0], best.transition_matrix, best.initial_probs)
@@ -143,7 +143,7 @@ def test_states_are_found_whatever_the_context(make_log, kind):
 
 def test_the_chunk_size_changes_nothing_but_rounding(make_log):
     log = make_log("shared", n=700)
-    prior = Prior(np.ones(3), 1.0, 100.0)
+    prior = Prior(1.0, 1.0, 100.0, log.units)
     models = []
     for rows in (1000, 64):
         chain = Chain(log, rows, 2)
@@ -292,7 +292,7 @@ def test_initialization_with_many_short_sequences_stays_small():
         generator.integers(8, size=n), generator.normal(size=n), np.full(n, 1 / 8), n_actions=8,
         contexts=generator.normal(size=(n, 10)), sequences=np.arange(n) // 3,
     )  # fmt: skip
-    grams = Starts(Chain(log), log.rewards, 1.0, "gaussian", 0).windows_of(1).grams
+    grams = Starts(Chain(log), log.rewards, 1.0, "gaussian", 0, log.units).windows_of(1).grams
     assert len(grams) <= MAX_WINDOWS
     assert grams.size <= MAX_NUMBERS
 

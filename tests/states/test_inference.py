@@ -54,7 +54,7 @@ def random_log(kind, n, generator, rewards="gaussian", width=2, **columns):
 def joint_feature(log, t, action):
     """f(x_t, a) computed independently of the kernels' shapes."""
     if log.joint.kind == "per action":
-        return log.contexts[t, action]
+        return np.append(log.contexts[t, action], 1.0)
     block = np.append(log.contexts[t], 1.0)
     feature = np.zeros(log.n_actions * len(block))
     feature[action * len(block) : (action + 1) * len(block)] = block

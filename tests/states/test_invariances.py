@@ -55,9 +55,9 @@ def test_the_numbers_of_states_do_not_change_the_likelihood(rewards):
 def test_the_objective_never_decreases_with_missing_rewards_and_sequences(rewards, sequences, kind):
     columns = {"contexts": np.random.default_rng(1).normal(size=(900, 2))} if kind == "shared" else {}
     log = with_holes(switching_log(900, clicks=rewards == "bernoulli", sequences=sequences, **columns))
-    chain, prior = Chain(log, 200, 2), Prior(np.ones(log.joint.shape[1]), 1.0, 100.0, noise=(1.0, 1.0))
+    chain, prior = Chain(log, 200, 2), Prior(1.0, 1.0, 100.0, log.units, noise=(1.0, 1.0))
     residuals = chain.log.rewards - np.nanmean(chain.log.rewards)
-    starts = Starts(chain, residuals, np.nanvar(residuals), rewards, 0)
+    starts = Starts(chain, residuals, np.nanvar(residuals), rewards, 0, log.units)
     start = starts.from_windows(15, 3, prior)
     run = EM(chain, prior, tolerance=-1.0, max_iterations=40).finish(start)
     assert (np.diff(run.objectives) >= -1e-9 * abs(run.objective)).all()

@@ -35,9 +35,9 @@ def heavy_log(weight, kind, seed=0):
 @pytest.mark.parametrize("weight", ["even", "heavy tails", "three rounds"])
 def test_no_iteration_decreases_the_objective(weight, kind, rewards):
     log = heavy_log(weight, kind)
-    chain, prior = Chain(log), Prior(np.ones(log.joint.shape[1]), 1.0, 100.0, noise=(1.0, 1.0))
+    chain, prior = Chain(log), Prior(1.0, 1.0, 100.0, log.units, noise=(1.0, 1.0))
     residuals = log.rewards - log.rewards.mean()
-    starts = Starts(chain, residuals, residuals.var(), rewards, 0)
+    starts = Starts(chain, residuals, residuals.var(), rewards, 0, log.units)
     em = EM(chain, prior, tolerance=0.0, max_iterations=40)
     run = em.start(starts.from_windows(100, 2, prior))
     for _ in range(40):

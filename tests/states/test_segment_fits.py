@@ -31,9 +31,9 @@ def some_log(kind="none", n=200, seed=0, missing=0.0, **more):
 
 def designs(log):
     """(n, D) chosen features and (n,) block of every round."""
-    if log.joint.kind == "per action":
-        return log.contexts[np.arange(len(log)), log.actions], np.zeros(len(log), dtype=int)
-    return np.column_stack([log.contexts, np.ones(len(log))]), log.actions
+    own, n = log.joint.kind == "per action", len(log)
+    contexts = log.contexts[np.arange(n), log.actions] if own else log.contexts
+    return np.column_stack([contexts, np.ones(n)]), np.zeros(n, dtype=int) if own else log.actions
 
 
 @pytest.mark.parametrize("missing", [0.0, 0.2])

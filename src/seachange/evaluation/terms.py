@@ -13,6 +13,7 @@ from seachange.kernels.emission import round_scores
 from seachange.kernels.regression import modeled_rewards, regression_sums, solve_ridge
 from seachange.log.bandit_log import BanditLog
 from seachange.log.clusters import Clusters
+from seachange.log.units import Units
 from seachange.log.validation import LEAST_PROPENSITY
 from seachange.params import require
 from seachange.policies.per_state import PolicySet
@@ -175,8 +176,8 @@ class CrossFit:
     membership: Floats  # (n, L) q_t(z)
     seen: Bools  # (F, F) whether the fit for the first fold used the second
     coefs: Floats  # (F, L, B, D) c
-    grams: Floats  # (F, L, B, D, D) Σ u f f' over the rounds of each fit
-    penalties: Floats  # (F, D)
+    grams: Floats  # (F, L, B, D, D) Σ u f f' over the rounds of each fit, in units
+    units: Units  # (F, 1, 1, D) of the features in each fit
     offsets: Floats  # (F, L) mean rewards, toward which the ridge shrinks
     counts: Floats  # (F, L) Σ u
 
@@ -215,12 +216,11 @@ class CrossFit:
             rows, _, actions, _, _ = self.log[rounds].arrays
             for fold, state, share in self._shares(rounds):
                 add_own_features(rows, actions, share * weights[rounds], left[fold, state])
-        directions = _solved(self.grams, targets - left, self.penalties)
-        through = np.einsum("ks,kzbd->szbd", self.seen, directions)
+        directions = solve_ridge(self.grams, self.units.moments(targets - left), RIDGE)
+        through = np.einsum("ks,kzbd->szbd", self.seen, self.units.raw_coefs(directions))
+        shrunk = RIDGE * (directions * self.units.scales)[..., -1].sum(axis=-1)
         by_mean = np.zeros(self.counts.shape)
-        if self.log.joint.kind != "per action":
-            shrunk = self.penalties[:, -1:] * directions[..., -1].sum(axis=-1)
-            np.divide(shrunk, self.counts, out=by_mean, where=self.counts > 0)
+        np.divide(shrunk, self.counts, out=by_mean, where=self.counts > 0)
         slopes, levels = self.seen.T @ by_mean, self.seen.T @ (by_mean * self.offsets)
         errors = np.zeros(len(self.log))
         for rounds in self.log.chunk_slices():
@@ -243,12 +243,12 @@ class CrossFit:
 
 
 def fit_across(
-    log: BanditLog, membership: Floats, fold_of: Ints, importance: Floats | None = None, *, forward: bool = False
+    log: BanditLog, membership: Floats, fold_of: Ints, importance: Floats | None = None, first: float | None = None
 ) -> CrossFit:
-    """Fit r̂ for every fold by least squares on the other folds or, if ``forward``, on the folds before it.
+    """Fit r̂ for every fold by least squares on the other folds or, with a ``first`` guess, on the folds before it.
 
-    Round t has weight q_t(z) times its ``importance``. With an intercept, the ridge shrinks toward the mean reward. A
-    state without rounds in those folds gets the fit of all states.
+    Round t has weight q_t(z) times its ``importance``. The ridge shrinks toward the mean reward. A state without rounds
+    in those folds gets the fit of all states.
     """
     shape = log.joint.shape
     n_folds, n_states = int(fold_of.max()) + 1, membership.shape[1]
@@ -265,39 +265,28 @@ def fit_across(
             moments[fold] += sums[1]
             counts[fold] += sums[2][:, 1]
     order = np.arange(n_folds)
-    seen = order[None, :] < order[:, None] if forward else order[None, :] != order[:, None]
+    seen = order[None, :] < order[:, None] if first is not None else order[None, :] != order[:, None]
     grams, moments, counts = (np.einsum("ks,s...->k...", seen, sums) for sums in (grams, moments, counts))
     # A state without rounds uses the rounds of all states.
     empty = counts == 0
     grams += empty[..., None, None, None] * grams.sum(axis=1, keepdims=True)
     moments += empty[..., None, None] * moments.sum(axis=1, keepdims=True)
     counts += empty * counts.sum(axis=1, keepdims=True)
-    offsets = np.zeros(counts.shape)
-    if log.joint.kind != "per action":
-        # The intercept is the last feature, which is always 1.
-        np.divide(moments[..., -1].sum(axis=-1), counts, out=offsets, where=counts > 0)
-    penalties = np.broadcast_to(RIDGE * np.square(log.scales), (n_folds, shape[1]))
-    if forward:
-        penalties = RIDGE * _squares_seen(log, fold_of, seen)
-    coefs = _solved(grams, moments - offsets[..., None, None] * grams[..., -1], penalties)
+    # The intercept is the last feature, which is always 1.
+    offsets = np.divide(
+        moments[..., -1].sum(axis=-1), counts, out=np.full(counts.shape, first or 0.0), where=counts > 0
+    )
+    units = log.units if first is None else _units_seen(log, fold_of, seen)
+    grams, moments = units.grams(grams), units.moments(moments - offsets[..., None, None] * grams[..., -1])
+    coefs = units.raw_coefs(solve_ridge(grams, moments, RIDGE))
     coefs[..., -1] += offsets[..., None]
-    return CrossFit(log, fold_of, membership, seen, coefs, grams, penalties, offsets, counts)
+    return CrossFit(log, fold_of, membership, seen, coefs, grams, units, offsets, counts)
 
 
-def _solved(grams: Floats, moments: Floats, penalties: Floats) -> Floats:
-    """(G + diag(λ))⁻¹ m for every fold, each with its own λ."""
-    return np.stack([solve_ridge(*fold) for fold in zip(grams, moments, penalties, strict=True)])
-
-
-def _squares_seen(log: BanditLog, fold_of: Ints, seen: Bools) -> Floats:
-    """(F, D) mean square of each feature over the rounds of each fit; 1 if it is always 0."""
-    rows, n_folds = log.arrays.rows, len(seen)
-    if len(rows) < len(log):
-        return np.ones((n_folds, rows.shape[2]))
-    parts = [rows[fold_of == fold] for fold in range(n_folds)]
-    squares = seen @ np.stack([np.einsum("nrd,nrd->d", part, part, dtype=np.float64) for part in parts])
-    counts = rows.shape[1] * (seen @ np.bincount(fold_of, minlength=n_folds))
-    return np.where(squares > 0, squares / np.maximum(counts, 1)[:, None], 1.0)
+def _units_seen(log: BanditLog, fold_of: Ints, seen: Bools) -> Units:
+    """(F, 1, 1, D) units of the features over the rounds of each fit."""
+    own = [log.take(np.flatnonzero(seen[fold][fold_of])).units for fold in range(len(seen))]
+    return Units(*(np.stack(parts)[:, None, None] for parts in zip(*own, strict=True)))
 
 
 # r̂; the error from fitting it, for estimators whose weights do not cancel it; the r̂ of MRDR.
@@ -343,14 +332,15 @@ def terms_of(
         models["model"] = _given(log, predicted_rewards, limits)
     elif needs:
         folds = Clusters(log).growing_folds() if forward else Clusters(log).folds(FOLDS)
+        first = None if not forward else 0.0 if limits is None else float(np.mean(limits))
         if "model" in needs:
-            fit = fit_across(log, membership, folds, forward=forward)
+            fit = fit_across(log, membership, folds, first=first)
             models["model"] = _within(fit, limits)
             targets = np.zeros_like(fit.coefs) if "fit error" in needs else None
         if "robust model" in needs:
             p = log.arrays.propensities
             importance = robust_weights(support_of(log, probs_of).weights * p, p)
-            models["robust model"] = _within(fit_across(log, membership, folds, importance, forward=forward), limits)
+            models["robust model"] = _within(fit_across(log, membership, folds, importance, first), limits)
     predictions = {need: (np.empty(n), np.empty(n)) for need in models}
     for rounds in slices_of(log):
         probs = probs_of(rounds)

@@ -349,7 +349,7 @@ def model_bounds(
     new = Condition("the policy was not learned from this log", log.fingerprint() != source.fingerprint)
     one_each = paper is not None and model.n_states == len(own.change_points) + own.n_chains
     detector = Condition("the paper's detector finds the states, one per segment", one_each)
-    gap = [*offline, _maximizes(model)]
+    gap = [*offline, _maximizes(model, low)]
     conditions = ([detector], [*offline, new], gap, [bounded, online], [bounded, online], [*gap, online])
     found = zip(bounds_at(1), conditions, _informative_from(bounds_at), strict=True)
     return ModelBounds(
@@ -436,10 +436,11 @@ def _policy_class(log: BanditLog, model: "SwitchingModel") -> Callable[[int], Po
     return partial(softmax_class, n_coefs=joint.size, n_states=n_states, radius=radius)
 
 
-def _maximizes(model: "SwitchingModel") -> Condition:
+def _maximizes(model: "SwitchingModel", low: float) -> Condition:
     learner, rule = model.learner, "the policies maximize the IPS estimate over their class"
     if isinstance(learner, TabularLearner):
-        return Condition(rule, learner.objective == "ips" and learner.clip is None)
+        # Rewards are relative to the smallest: if that is at least 0, they stay in the range that the bounds allow for.
+        return Condition(rule, learner.objective == "ips" and learner.clip is None and low >= 0)
     if type(learner) is IPSLearner:
         return Condition(f"{rule} (a softmax learner finds a local maximum of a penalized estimate)", None)
     return Condition(f"{rule} ({type(learner).__name__} maximizes a different objective)", False)

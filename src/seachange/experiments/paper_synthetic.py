@@ -66,11 +66,11 @@ def default_methods(horizon: int, hmm: HMMOracle | None = None) -> dict[str, Bui
 
 def paper_like_methods(horizon: int) -> dict[str, Build]:
     """Every method as close to the paper as its text allows."""
-    ips = IPSLearner(temperature=1.0)
+    ips = IPSLearner(temperature=1.0, baseline=0.0)
     return {
         "IPS": partial(_single, ips),
         "DR": partial(_single, DRLearner(temperature=1.0)),
-        "POEM": partial(_single, POEMLearner(temperature=1.0)),
+        "POEM": partial(_single, POEMLearner(temperature=1.0, baseline=0.0)),
         "k-CD": partial(_change_points, ips, paper_detector(horizon), "corrected"),
         "k-CD (as printed)": partial(_change_points, ips, paper_detector(horizon), "paper"),
         "k-HMM": partial(_hmm, ips, HMMOracle()),

@@ -268,12 +268,11 @@ def modeled_rewards(rows, coefs):
     return rows @ coefs[0] if rows.shape[1] > 1 else rows[:, 0] @ coefs.T
 
 
-def solve_ridge(grams, moments, penalties):
-    """c = (G + diag(penalties))⁻¹ m for each leading index; if singular, the minimum-norm solution in feature units."""
-    penalized = grams + np.diag(penalties)
-    if (penalties > 0.0).all():
-        return np.linalg.solve(penalized, moments[..., None])[..., 0]
-    return (scaled_inverse(penalized) @ moments[..., None])[..., 0]
+def solve_ridge(grams, moments, ridge):
+    """c = (G + ridge)⁻¹ m for each leading index; if singular, the minimum-norm solution."""
+    if ridge > 0.0:
+        return np.linalg.solve(grams + ridge * np.eye(grams.shape[-1]), moments[..., None])[..., 0]
+    return (scaled_inverse(grams) @ moments[..., None])[..., 0]
 
 
 def scaled_inverse(grams):

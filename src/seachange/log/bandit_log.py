@@ -22,6 +22,7 @@ import numpy.typing as npt
 from seachange.errors import Fix, LogError, warn
 from seachange.log import validation
 from seachange.log.joint_features import JointFeatures, LogArrays
+from seachange.log.units import Units
 from seachange.params import require
 from seachange.protocols import Bools, Floats, Ints
 
@@ -105,8 +106,8 @@ class BanditLog:
 
         propensities     (n,): None if they were not logged; see ``estimate_propensities``
         contexts         (n, d): one vector per round, shared by all actions, f(x, a) = [x, 1] in action a's block
-        action_features  (n, K, d): one vector per action and round, f(x, a) = that vector; or (rows, offsets), if
-                         round t has the actions rows[offsets[t]:offsets[t + 1]] and an action is an index into them
+        action_features  (n, K, d): one vector per action and round, f(x, a) = [x_a, 1]; or (rows, offsets), if round t
+                         has the actions rows[offsets[t]:offsets[t + 1]] and an action is an index into them
         action_mask      (n, K): which actions could be shown
         logging_probs    (n, K): the whole logging distribution, if it is known
         times            (n,): seconds or datetime64, non-decreasing (within each sequence)
@@ -185,7 +186,8 @@ class BanditLog:
         """(n, 0), (n, d) or (n, K, d), as policies take them."""
         if self.joint.kind == "none":
             return np.empty((len(self), 0))
-        return self.arrays.rows if self.joint.kind == "per action" else self.arrays.rows[:, 0, :-1]
+        features = self.arrays.rows[..., :-1]
+        return features if self.joint.kind == "per action" else features[:, 0]
 
     @property
     def action_mask(self) -> Bools | None:
@@ -251,9 +253,9 @@ class BanditLog:
         return self._with_columns(columns, dropped=())
 
     @cached_property
-    def scales(self) -> Floats:
-        """(D,) the unit that each feature is measured in: its root mean square."""
-        return _read_only(self.joint.scales(self.arrays.rows))
+    def units(self) -> Units:
+        """The origin and scale of each feature."""
+        return Units.of(self.arrays.rows, self.arrays.mask)
 
     def new_array(self, *shape: int) -> Floats:
         """A writable array, in memory or on disk like the log's own columns."""

@@ -169,7 +169,7 @@ def _encoded(
 
     kind: ContextKind = "per action" if spec.pool else "shared" if spec.context_names else "none"
     joint = JointFeatures(kind, spec.n_actions, len(spec.context_names))
-    shape = (spec.n_actions, joint.n_features) if spec.pool else (1, joint.n_features + 1)
+    shape = (spec.n_actions if spec.pool else 1, joint.n_features + 1)
     if spec.pool:
         lengths = np.concatenate([np.zeros(0, np.int64) if part.pool is None else part.pool.lengths for part in parts])
         validation.require_dense((starts[-1], *shape), lengths, where, spec.named)
@@ -296,7 +296,7 @@ def _numbers(feature: Number | Flag, column: RawColumn | None, n: int) -> npt.ND
 
 
 def _fill_pools(spec: FeatureSpec, rounds: RawRounds, rows: Floats) -> list[TooLarge]:
-    """Write the features of each action of each round to ``rows`` (n, K, d), which are zeros."""
+    """Write the features of each action of each round to ``rows`` (n, K, d + 1), which are zeros, followed by ones."""
     pool = rounds.pool
     if pool is None:
         raise LogError("these features describe lists of actions, but this log does not list actions.")
@@ -306,6 +306,7 @@ def _fill_pools(spec: FeatureSpec, rounds: RawRounds, rows: Floats) -> list[TooL
     if spec.crossed:
         large += fill(spec.shared, rounds.features, shared)
     cross(own, shared, pool.owners, pool.places, rows)
+    rows[..., -1] = 1.0
     return large
 
 

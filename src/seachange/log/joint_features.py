@@ -28,7 +28,9 @@ class JointFeatures:
 
     none        f(a) = indicator of a
     shared      f(x, a) = [x, 1] in action a's block
-    per action  f(x, a) = x_a
+    per action  f(x, a) = [x_a, 1]
+
+    The last feature is the intercept, which is always 1.
     """
 
     kind: ContextKind
@@ -38,7 +40,7 @@ class JointFeatures:
     @property
     def shape(self) -> tuple[int, int]:
         """(B, D) of a coefficient set."""
-        return (1, self.n_features) if self.kind == "per action" else (self.n_actions, self.n_features + 1)
+        return 1 if self.kind == "per action" else self.n_actions, self.n_features + 1
 
     @property
     def description(self) -> str:
@@ -65,18 +67,12 @@ class JointFeatures:
         if array.ndim < 1 or array.shape[1:] != expected:
             wanted = ", ".join(str(size) for size in ("n", *expected))
             raise LogError(f"contexts must have shape ({wanted}), as in the log; these have {array.shape}.")
-        if self.kind == "per action":
-            return np.ascontiguousarray(array)
         if self.kind == "none":
             return np.ones((1, 1, 1))
-        rows = np.ones((len(array), 1, self.n_features + 1), dtype=array.dtype)
-        rows[:, 0, :-1] = array
+        n_rows = self.n_actions if self.kind == "per action" else 1
+        rows = np.ones((len(array), n_rows, self.n_features + 1), dtype=array.dtype)
+        rows[..., :-1] = array.reshape(len(array), n_rows, self.n_features)
         return rows
-
-    def scales(self, rows: Floats) -> Floats:
-        """(D,) root mean square of each feature over ``rows``, the unit it is measured in; 1 if it is always 0."""
-        squares = np.einsum("nrd,nrd->d", rows, rows, dtype=np.float64) / max(rows.shape[0] * rows.shape[1], 1)
-        return np.where(squares > 0, np.sqrt(squares), 1.0)
 
     def mask(self, action_mask: npt.ArrayLike | None, n: int) -> Bools:
         """The kernels' mask, (n, K), or (1, K) if every action is allowed in every round."""

@@ -147,13 +147,14 @@ def columns_from_arrays(
 
 
 def _array(name: str, values: Any, ndim: int, dtype: Any, shape: str) -> Any:
-    """A copy of ``values``, checked."""
+    """A copy of ``values``, checked; features are not copied, because ``JointFeatures.rows`` does."""
     if values is None:
         return None
-    if dtype is _FLOATS:
+    features = dtype is _FLOATS
+    if features:
         dtype = np.float32 if getattr(values, "dtype", None) == np.float32 else np.float64
     try:
-        array = np.array(values, dtype=dtype)
+        array = np.asarray(values, dtype=dtype) if features else np.array(values, dtype=dtype)
     except (TypeError, ValueError) as error:
         hint = " For a table with named actions, use BanditLog.from_frame." if name == "actions" else ""
         raise LogError(f"{name} must be numbers: {error}.{hint}") from error
@@ -396,7 +397,7 @@ def _context_faults(columns: Columns) -> list[Fault]:
     place, names = int(bad[found[0]].argmax()), columns.context_names or ()
     value = rows.reshape(len(rows), -1)[found[0], place]
     if joint.kind == "per action":
-        action, feature = divmod(place, joint.n_features)
+        action, feature = divmod(place, joint.n_features + 1)
         return [feature_fault("action_features", f"{action}, {feature}", found, value)]
     column = names[place] if len(names) == joint.n_features else str(place)
     return [feature_fault("contexts", column, found, value)]

@@ -1,7 +1,7 @@
 """Learners: maximize an off-policy objective over linear softmax policies, regularized toward a simpler fit."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -13,7 +13,7 @@ from seachange.errors import LogError, warn
 from seachange.log.bandit_log import CHUNK_ROWS, BanditLog, require_propensities, require_rewards
 from seachange.log.clusters import Clusters
 from seachange.params import Auto, Params, require, require_count
-from seachange.policies.objectives import Objective
+from seachange.policies.objectives import Objective, free_coefs, least_reward, policy_coefs, reward_baseline
 from seachange.policies.reward_models import (
     RewardKind,
     RewardModel,
@@ -36,6 +36,7 @@ STEEPER_THAN_SURROGATE = 4.0
 STEEPER = np.geomspace(1.0, 1e3, 13)  # factors by which a policy may be made steeper
 FLAT = 1e-7  # values closer than this, in units of mean absolute reward, count as equal
 BLOCKS = 10  # blocks of time: the odd ones are one half of the log, the even ones the other
+ROUNDING = 1e-12  # smaller differences, relative to the coefficients, are rounding errors
 MAX_PROBS = 1 << 24  # probabilities kept in memory at a time
 MAX_CLIPPED_SHARE = 0.01  # share of rewarded rounds that may be clipped without a warning
 
@@ -75,7 +76,7 @@ def logged_action_probs(log: BanditLog, policy: Policy, rounds: Ints | None = No
 
 def warn_about_clipping(log: BanditLog, counts: Floats, clip: float, stacklevel: int) -> None:
     """Warn if ``clip`` is often below 1 / p: then no policy gets full credit for those rounds."""
-    rewards, propensities = log.arrays.rewards, log.arrays.propensities
+    rewards, propensities = log.arrays.rewards - reward_baseline(log, counts), log.arrays.propensities
     rewarded = (rewards != 0) & (counts > 0)
     clipped = rewarded & (clip * propensities < 1)
     share = int(clipped.sum()) / max(int(rewarded.sum()), 1)
@@ -104,7 +105,8 @@ def best_strength(objective: Objective, surrogate: Objective, start: Floats, cli
     """
     log, weights = objective.log, objective.weights
     odd = Clusters(log).folds(BLOCKS, weights) % 2 == 1
-    rewarded = np.flatnonzero((log.arrays.rewards != 0) & (weights > 0))
+    rewards = log.arrays.rewards - objective.baseline
+    rewarded = np.flatnonzero((rewards != 0) & (weights > 0))
     earned = np.zeros((len(STRENGTHS), len(rewarded)))
     for half in (odd, ~odd):
         held_out = np.flatnonzero(~half[rewarded])
@@ -116,9 +118,9 @@ def best_strength(objective: Objective, surrogate: Objective, start: Floats, cli
         center = reached = STEEPER_THAN_SURROGATE * climb(own, start / STEEPER_THAN_SURROGATE)[0]
         for each, strength in enumerate(STRENGTHS):
             reached = climb(regularized(scores, center, strength), reached)[0]
-            rounds, policy = rewarded[held_out], SoftmaxPolicy(reached, log.joint)
+            rounds, policy = rewarded[held_out], SoftmaxPolicy(policy_coefs(log, reached), log.joint)
             ratios = logged_action_probs(log, policy, rounds, greedy=True) / log.arrays.propensities[rounds]
-            earned[each, held_out] = weights[rounds] * np.minimum(objective.clip, ratios) * log.arrays.rewards[rounds]
+            earned[each, held_out] = weights[rounds] * np.minimum(objective.clip, ratios) * rewards[rounds]
     gaps = earned.sum(axis=1).max() - earned.sum(axis=1)
     errors = np.sqrt(np.square(earned[np.argmin(gaps)] - earned).sum(axis=1))
     return STRENGTHS[int(np.argmax(gaps <= errors))]
@@ -128,7 +130,7 @@ def best_strength(objective: Objective, surrogate: Objective, start: Floats, cli
 class Optimization:
     """How the optimization went."""
 
-    value: float  # J at the end
+    value: float  # J at the end, plus the baseline
     iterations: int
     converged: bool
     l2: float  # the regularization used
@@ -140,6 +142,7 @@ class SoftmaxLearner(Params):
     """What all learners of softmax policies share: settings of the objective, L-BFGS, rescaling."""
 
     clip: float = 100.0  # M: lower trades bias for variance; below 1 / p it loses value
+    baseline: float | Auto = "auto"  # b: subtracted from rewards; auto: the smallest if a tenth earn it, else the mean
     temperature: float = 0.0  # τ: higher keeps the policy more random; in units of reward
     l2: float | Auto = "auto"  # penalty on moving away from the start, in units of mean absolute reward and features
     regularization: float | Auto = "auto"  # l2 in squared relative errors of the value; auto: best on half a log
@@ -164,46 +167,50 @@ class SoftmaxLearner(Params):
             strength = best_strength(objective, surrogate, start, self._climb)
         objective = regularized(objective, start, strength) if self.l2 == "auto" else objective.changed(center=start)
         coefs, result = self._climb(objective, start)
-        steepness = self._steepness(objective, coefs)
-        self.coefs_, self.policy_ = coefs, SoftmaxPolicy(steepness * coefs, objective.log.joint)
-        value = -float(result.fun) * objective.scale
+        steepness, raw = self._steepness(objective, coefs), policy_coefs(objective.log, coefs)
+        self.coefs_, self.policy_ = raw, SoftmaxPolicy(steepness * raw, objective.log.joint)
+        value = -float(result.fun) * objective.scale + (0.0 if objective.surrogate else objective.baseline)
         self.optimization_ = Optimization(value, int(result.nit), result.status == 0, objective.l2, steepness)
 
     def _start(self, objective: Objective, pooled: Self | None) -> tuple[Floats, Objective | None]:
         """Where to start, and the surrogate that gave it.
 
-        If all rewards are at least 0, start from the maximum of the concave surrogate, ``surrogate_coefs_``, which
-        shrinks toward the pooled one. With negative rewards there is no surrogate, and states are not pooled.
+        If no reward is below the baseline, start from the maximum of the concave surrogate, ``surrogate_coefs_``, which
+        shrinks toward the pooled one. Otherwise the surrogate ignores losses: start from 0, and do not pool states.
         """
-        start, self.surrogate_coefs_ = np.zeros(objective.log.joint.shape), None
-        if float(objective.log.arrays.rewards.min()) < 0:
+        log, self.surrogate_coefs_ = objective.log, None
+        start = free_coefs(log, np.zeros(log.joint.shape))
+        if least_reward(log, objective.weights) < objective.baseline:
             return start, None
-        surrogate = objective.as_surrogate().changed(l2=MIN_L2)
+        surrogate = objective.as_surrogate().changed(l2=MIN_L2, center=None)
         if pooled is not None and pooled.surrogate_coefs_ is not None:
-            start = pooled.surrogate_coefs_
+            start = free_coefs(log, pooled.surrogate_coefs_)
             surrogate = surrogate.changed(center=start, l2=max(self.pooling_rounds / objective.total, MIN_L2))
-        self.surrogate_coefs_ = self._climb(surrogate, start)[0]
-        return STEEPER_THAN_SURROGATE * self.surrogate_coefs_, surrogate
+        found = self._climb(surrogate, start)[0]
+        self.surrogate_coefs_ = policy_coefs(log, found)
+        return STEEPER_THAN_SURROGATE * found, surrogate
 
     def _objective(self, log: BanditLog, counts: Floats, **settings: Any) -> Objective:
         settings |= {"clip": self.clip, "temperature": self.temperature, "l2": 0.0 if self.l2 == "auto" else self.l2}
+        settings |= {"baseline": reward_baseline(log, counts) if self.baseline == "auto" else self.baseline}
         return Objective(log, counts, workers=cores() if self.workers == "auto" else self.workers, **settings)
 
     def _climb(self, objective: Objective, start: Floats) -> tuple[Floats, Any]:
         """Coefficients at a maximum, by L-BFGS from ``start``, and the optimizer's result."""
-        shape, scale, units = start.shape, objective.scale, objective.log.scales
+        shape, scale = start.shape, objective.scale
 
-        # The optimizer works in units of the rewards and features, so its tolerances fit any log.
+        # The optimizer works in units of the rewards, too, so its tolerances fit any log.
         def descend(flat: Floats) -> tuple[float, Floats]:
-            value, gradient = objective.value_and_gradient(flat.reshape(shape) / units)
-            return -value / scale, -(gradient / units).ravel() / scale
+            value, gradient = objective.value_and_gradient(flat.reshape(shape))
+            return -value / scale, -gradient.ravel() / scale
 
-        # Steps below rounding gain nothing.
+        # Steps below rounding gain nothing; from a slope g, the penalty allows a gain of g² / (2 l2).
         rounding = float(np.finfo(objective.log.arrays.rows.dtype).eps)
-        options = {"maxiter": self.max_iterations, "ftol": max(rounding, 1e-10), "gtol": max(1e3 * rounding, 1e-7)}
+        least = max(1e3 * rounding, 1e-7, (2 * objective.l2 * rounding) ** 0.5)
+        options = {"maxiter": self.max_iterations, "ftol": max(rounding, 1e-10), "gtol": least}
         with one_thread():
-            result = minimize(descend, (start * units).ravel(), jac=True, method="L-BFGS-B", options=options)
-        return result.x.reshape(shape) / units, result
+            result = minimize(descend, start.ravel(), jac=True, method="L-BFGS-B", options=options)
+        return result.x.reshape(shape), result
 
     def _steepness(self, objective: Objective, coefs: Floats) -> float:
         """Factor on the coefficients: regularization leaves the policy softer than it should be."""
@@ -218,6 +225,8 @@ class SoftmaxLearner(Params):
 
     def _checked_weights(self, log: BanditLog, weights: npt.ArrayLike | None) -> Floats:
         require(self.clip > 0, f"clip must be positive; got {self.clip}.")
+        given = self.baseline == "auto" or np.isfinite(self.baseline)
+        require(given, f'baseline must be "auto" or a number; got {self.baseline}.')
         for name, auto in (("temperature", False), ("l2", True), ("regularization", True), ("pooling_rounds", False)):
             value, choices = getattr(self, name), '"auto" or ' if auto else ""
             require((auto and value == "auto") or value >= 0, f"{name} must be {choices}at least 0; got {value}.")
@@ -233,7 +242,7 @@ class SoftmaxLearner(Params):
 @LEARNERS.register("ips")
 @dataclass(kw_only=True, eq=False, repr=False)
 class IPSLearner(SoftmaxLearner):
-    """Maximize inverse propensity scores: mean of min{M, π(a_t | x_t) / p_t} r_t."""
+    """Maximize inverse propensity scores: mean of min{M, π(a_t | x_t) / p_t} (r_t - b)."""
 
 
 @LEARNERS.register("snips")
@@ -260,22 +269,21 @@ class POEMLearner(SoftmaxLearner):
 @LEARNERS.register("cross-entropy")
 @dataclass(kw_only=True, eq=False, repr=False)
 class CrossEntropyLearner(SoftmaxLearner):
-    """Maximize the mean of (r_t / p_t) log π(a_t | x_t), which is concave. Rewards must be at least 0.
+    """Maximize the mean of (max{r_t - b, 0} / p_t) log π(a_t | x_t), which is concave.
 
     log π(a) ≥ 1 - 1 / π(a): it increases with inverse propensity scores, and penalizes dropping a rewarded action.
     """
 
     def _objective(self, log: BanditLog, counts: Floats, **settings: Any) -> Objective:
-        least = float(log.arrays.rewards.min())
-        require(least >= 0, f"CrossEntropyLearner needs rewards of at least 0; the log has {least}. Use IPSLearner.")
         return super()._objective(log, counts, surrogate=True, **settings)
 
     def _start(self, objective: Objective, pooled: Self | None) -> tuple[Floats, Objective | None]:
         """The surrogate is the objective itself: start from the pooled fit."""
-        return np.zeros(objective.log.joint.shape) if pooled is None else pooled.coefs_, None
+        start = np.zeros(objective.log.joint.shape) if pooled is None else pooled.coefs_
+        return free_coefs(objective.log, start), None
 
     def _steepness(self, objective: Objective, coefs: Floats) -> float:
-        return super()._steepness(objective.changed(surrogate=False), coefs)
+        return super()._steepness(replace(objective, surrogate=False), coefs)
 
 
 @LEARNERS.register("dr")
@@ -340,7 +348,11 @@ class DMLearner(Params):
 
     def use_model(self, model: RewardModel, log: BanditLog) -> Self:
         """Set ``policy_`` from a reward model that is already fitted to ``log``."""
-        largest = float(np.abs(model.coefs * log.scales).max())
         self.reward_model_ = model
-        self.policy_ = SoftmaxPolicy(model.coefs * (GREEDY / max(largest, 1e-300)), log.joint)
+        coefs = free_coefs(log, model.coefs)
+        # What all actions have in common does not matter.
+        gaps = coefs - coefs.mean(axis=0) if len(coefs) > 1 else coefs
+        largest, rounding = float(np.abs(gaps).max()), ROUNDING * float(np.abs(coefs).max())
+        steepness = GREEDY / largest if largest > rounding else 0.0
+        self.policy_ = SoftmaxPolicy(policy_coefs(log, steepness * gaps), log.joint)
         return self

@@ -24,6 +24,7 @@ from seachange.policies.learners import (
     checked_weights,
     require_choices,
 )
+from seachange.policies.objectives import least_reward, reward_baseline
 from seachange.policies.per_state import policies_of
 from seachange.policies.reward_models import Fold, RewardModel, fit_rewards, folds_of, reward_kind
 from seachange.protocols import Floats
@@ -81,12 +82,10 @@ class Choice:
 
 def sensible_candidates(log: BanditLog) -> dict[str, Learner]:
     """Learners worth trying on ``log``, by name, the simplest first."""
-    candidates: dict[str, Learner] = {"dm": DMLearner()}
-    if float(log.arrays.rewards.min()) >= 0:
-        candidates["cross-entropy"] = CrossEntropyLearner()
+    candidates: dict[str, Learner] = {"dm": DMLearner(), "cross-entropy": CrossEntropyLearner()}
     if reward_kind(log, "auto") == "bernoulli":
         candidates["dm (least squares)"] = DMLearner(rewards="gaussian")
-    if np.prod(log.joint.shape) > np.count_nonzero(log.arrays.rewards):
+    if np.prod(log.joint.shape) > np.count_nonzero(log.arrays.rewards != reward_baseline(log, np.ones(len(log)))):
         # More coefficients than rewarded rounds: objectives on weighted rewards would overfit, slowly.
         return candidates
     largest = float(1 / log.arrays.propensities.min())
@@ -156,7 +155,8 @@ def variants(name: str, learner: Learner, log: BanditLog) -> dict[str, Learner]:
     """The same objective with stronger and weaker regularization, and without rescaling."""
     if not isinstance(learner, SoftmaxLearner):
         return {}
-    to_zero = isinstance(learner, CrossEntropyLearner) or float(log.arrays.rewards.min()) < 0
+    counts = np.ones(len(log))
+    to_zero = isinstance(learner, CrossEntropyLearner) or least_reward(log, counts) < reward_baseline(log, counts)
     candidates: dict[str, Learner] = {
         f"{name} (regularization {strength:g})": replace(learner, regularization=strength)
         for strength in (STRENGTHS_TO_ZERO if to_zero else STRENGTHS)

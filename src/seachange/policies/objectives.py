@@ -12,25 +12,30 @@ from seachange.engine import map_in_order
 from seachange.kernels.lanes import LANES
 from seachange.kernels.objective_sums import ALONE, CROSS_ENTROPY, SQUARES, VALUE, WEIGHTS, objective_sums
 from seachange.log.bandit_log import BanditLog
+from seachange.log.units import Units
 from seachange.protocols import Bools, Floats, Ints
+
+COMMON = 0.1  # share of rounds with the smallest reward that makes it the baseline
 
 
 class Tiles(NamedTuple):
     """Rounds as ``objective_sums`` takes them, S = ``LANES`` per tile, in the precision of the features."""
 
-    features: Floats  # (m, D, R S)
+    features: Floats  # (m, D, R S) in the log's units; features per action without the intercept
     allowed: Bools  # (m, K, S), or (0, K, S) if every action is allowed
     chosen: Ints  # (m, S)
-    residuals: Floats  # (m, S) r - m(a_t)
+    residuals: Floats  # (m, S) r - b - m(a_t)
     inverses: Floats  # (m, S) 1 / p
     limits: Floats  # (m, S) M p: probabilities are clipped here
     weights: Floats  # (m, S) u, 0 in columns without a round
-    modeled: Floats  # (m, K, S), or (0, K, S) without a reward model
+    modeled: Floats  # (m, K, S) m, minus b, or (0, K, S) without a reward model
 
 
-def tiles_of(log: BanditLog, rounds: Ints, weights: Floats, modeled: Floats | None, clip: float) -> Tiles:
-    """Tiles of ``rounds``; ``weights`` (n,) and ``modeled`` rewards, (n, K) or (1, K), are those of the whole log."""
-    rows, mask, actions, rewards, propensities = log.arrays
+def tiles_of(
+    log: BanditLog, rounds: Ints, units: Units, rewards: Floats, weights: Floats, modeled: Floats | None, clip: float
+) -> Tiles:
+    """Tiles of ``rounds``, given ``rewards`` (n,) and ``modeled`` ones, (n, K) or (1, K), relative to the baseline."""
+    rows, mask, actions, _, propensities = log.arrays
     n_actions, chosen, kind = log.n_actions, actions[rounds], rows.dtype
 
     def own(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -45,7 +50,11 @@ def tiles_of(log: BanditLog, rounds: Ints, weights: Floats, modeled: Floats | No
     allowed = np.empty((0, n_actions, LANES), bool)
     if len(mask) > 1 or not mask.all():
         allowed = _in_columns(own(mask), bool, True)
-    features = _in_columns(np.moveaxis(own(rows), 2, 1), kind)
+    width = rows.shape[2] - (log.joint.kind == "per action")
+    standard = np.empty((len(rounds), rows.shape[1], width), kind)
+    np.subtract(own(rows)[..., :width], units.means[:width], out=standard, casting="same_kind")
+    np.divide(standard, units.scales[:width], out=standard, casting="same_kind")
+    features = _in_columns(np.moveaxis(standard, 2, 1), kind)
     return Tiles(
         features=features.reshape(*features.shape[:2], -1),
         allowed=allowed,
@@ -66,6 +75,35 @@ def _in_columns(values: npt.NDArray[Any], kind: npt.DTypeLike, padding: Any = 0)
     return np.ascontiguousarray(np.moveaxis(whole.reshape(n_tiles, LANES, *values.shape[1:]), 1, -1))
 
 
+def least_reward(log: BanditLog, counts: Floats) -> float:
+    """The smallest reward of the rounds that count."""
+    return float(np.min(log.arrays.rewards, where=counts > 0, initial=np.inf))
+
+
+def reward_baseline(log: BanditLog, counts: Floats) -> float:
+    """The reward to measure others from: the smallest one if a tenth of the rounds earn it, else the mean.
+
+    No click is worth 0, so the rounds without a click can be skipped.
+    """
+    rewards, least = log.arrays.rewards, least_reward(log, counts)
+    if float(counts @ (rewards == least)) >= COMMON * counts.sum():
+        return least
+    return least + float(counts @ (rewards - least) / counts.sum())
+
+
+def free_coefs(log: BanditLog, raw: Floats) -> Floats:
+    """A policy's coefficients in the log's units; without an intercept that all actions share, which cancels."""
+    coefs = log.units.coefs(raw)
+    return coefs[:, :-1] if log.joint.kind == "per action" else coefs
+
+
+def policy_coefs(log: BanditLog, free: Floats) -> Floats:
+    """The raw coefficients of a policy with ``free_coefs`` (B, D)."""
+    if log.joint.kind != "per action":
+        return log.units.raw_coefs(free)
+    return np.append(free / log.units.scales[:-1], [[0.0]], axis=1)
+
+
 MAX_KEPT = 1 << 27  # tiles are kept for all passes if they take at most this many numbers
 # Threads share a pass over more features than this; below, starting them costs more than they save.
 MIN_SHARED = 1 << 21
@@ -73,18 +111,20 @@ MIN_SHARED = 1 << 21
 
 @dataclass(frozen=True, eq=False)
 class Objective:
-    """J(θ) = mean y + τ mean H - λ √(Var y / N) - (l2 / 2) s Σ_j (u_j (θ_j - θ°_j))².
+    """J(θ) = mean y + τ mean H - λ √(Var y / N) - (l2 / 2) s |θ - θ°|².
 
     y_t = Σ_a π(a | x_t) r̂(x_t, a) + min{M, π(a_t | x_t) / p_t} (r_t - r̂(x_t, a_t)),  r̂ = 0 without a reward model
 
-    Means are weighted, N is the sum of the weights, s the mean absolute reward and u_j the root mean square of feature
-    j, so the penalty does not depend on units. ``normalized``: Σ y / Σ w instead of mean y, with w the weights of y.
-    ``surrogate``: y_t = (r_t / p_t) log π(a_t | x_t).
+    θ (B, D) are ``free_coefs``, and r and r̂ are relative to the ``baseline``. Means are weighted, N is the sum of the
+    weights and s the mean absolute r, so neither the units nor the level of rewards and features matter.
+    ``normalized``: Σ y / Σ w instead of mean y, with w the weights of y. ``surrogate``: y_t = (max{r_t, 0} / p_t) log
+    π(a_t | x_t).
     """
 
     log: BanditLog
     weights: Floats  # (n,) u_t
-    modeled: Floats | None = None  # (n, K) or (1, K) r̂
+    modeled: Floats | None = None  # (n, K) or (1, K) r̂ + b
+    baseline: float = 0.0  # b
     clip: float = np.inf  # M
     temperature: float = 0.0  # τ
     variance_penalty: float = 0.0  # λ
@@ -101,8 +141,8 @@ class Objective:
 
     @cached_property
     def scale(self) -> float:
-        """s: weighted mean of |r|, or 1 if all rewards are 0."""
-        return float(np.sum(self.weights * np.abs(self.log.arrays.rewards)) / self.total) or 1.0
+        """s: weighted mean of |r - b|, or 1 if all are 0."""
+        return float(np.sum(self.weights * np.abs(self.log.arrays.rewards - self.baseline)) / self.total) or 1.0
 
     @cached_property
     def _kept(self) -> list[Tiles] | None:
@@ -112,29 +152,34 @@ class Objective:
 
     @property
     def _sparse(self) -> bool:
-        """Whether rounds without a reward change neither y nor its variance."""
+        """Whether rounds whose reward is the baseline change neither y nor its variance."""
         return self.modeled is None and not self.normalized and self.temperature == 0
 
     def _laid_out(self) -> Iterator[Tiles]:
         """Tiles of the rounds that matter."""
         for part in self.log.chunk_slices():
             chunk, weights = self.log[part], self.weights[part]
-            matters = weights > 0
+            matters, rewards = weights > 0, chunk.arrays.rewards - self.baseline
+            if self.surrogate:
+                rewards = np.maximum(rewards, 0.0)
             if self._sparse:
-                matters &= chunk.arrays.rewards != 0
-            modeled = self.modeled if self.modeled is None or len(self.modeled) == 1 else self.modeled[part]
+                matters &= rewards != 0
+            modeled = self.modeled
+            if modeled is not None:
+                modeled = (modeled if len(modeled) == 1 else modeled[part]) - self.baseline
             if matters.any():
-                yield tiles_of(chunk, np.flatnonzero(matters), weights, modeled, self.clip)
+                rounds = np.flatnonzero(matters)
+                yield tiles_of(chunk, rounds, self.log.units, rewards, weights, modeled, self.clip)
 
     def reweighted(self, weights: Floats) -> Self:
-        """Inverse propensity scores with the same clip and other weights."""
-        return type(self)(self.log, weights, clip=self.clip, workers=self.workers)
+        """Inverse propensity scores with the same clip and baseline, and other weights."""
+        return type(self)(self.log, weights, baseline=self.baseline, clip=self.clip, workers=self.workers)
 
     def as_surrogate(self) -> Self:
-        """The concave surrogate of this objective; it depends only on rewarded rounds."""
+        """The concave surrogate of this objective, if no reward is below the baseline."""
         if self._sparse:
             return self.changed(surrogate=True, variance_penalty=0.0)
-        return self.reweighted(self.weights).changed(l2=self.l2, center=self.center, surrogate=True)
+        return replace(self.reweighted(self.weights), surrogate=True)
 
     def changed(self, **settings: Any) -> Self:
         """The same objective with other settings, on the same tiles."""
@@ -185,6 +230,6 @@ class Objective:
             spread_slope = (slopes[1] - 2 * means[0] * slopes[0]) / (total - 1)
             value -= self.variance_penalty * np.sqrt(spread)
             slope = slope - self.variance_penalty * spread_slope / (2 * np.sqrt(spread))
-        penalty = self.l2 * self.scale * np.square(self.log.scales)
+        penalty = self.l2 * self.scale
         offset = coefs if self.center is None else coefs - self.center
-        return float(value - np.sum(penalty * np.square(offset)) / 2), slope - penalty * offset
+        return float(value - penalty * np.sum(np.square(offset)) / 2), slope - penalty * offset

@@ -6,12 +6,12 @@ from typing import Literal, NamedTuple
 import numpy as np
 from scipy.special import expit
 
-from seachange.kernels.regression import modeled_rewards, regression_sums, solve_ridge
+from seachange.kernels.regression import modeled_rewards
 from seachange.log.bandit_log import BanditLog, reward_distribution
 from seachange.log.clusters import Clusters
 from seachange.params import Auto, Brief, require
 from seachange.protocols import Bools, Floats
-from seachange.states.pooled_regression import PooledFit, click_center, click_fit, marginal_ridge
+from seachange.states.pooled_regression import PooledFit, click_center, click_fit, linear_fits
 
 RewardKind = Literal["gaussian", "bernoulli"]
 
@@ -42,42 +42,18 @@ def fit_rewards(
     """One reward model per column of ``weights`` (n, L).
 
     ``ridge`` is in rounds; "auto" maximizes the marginal likelihood of the rewards. Coefficients shrink toward
-    ``center`` (B, D); by default toward the mean reward if there is an intercept, and toward 0 if actions have their
-    own feature vectors.
+    ``center`` (B, D); by default toward the mean reward.
     """
-    scales, (n_blocks, n_features), n_models = log.scales, log.joint.shape, weights.shape[1]
     if kind == "bernoulli":
         return [RewardModel(_fit_clicks(log, column, ridge, center).coefs, "bernoulli") for column in weights.T]
-    centers = np.zeros((n_models, n_blocks, n_features))
-    if center is not None:
-        centers[:] = center
-    elif log.joint.kind != "per action":
-        counts = weights.sum(axis=0)
-        means = np.divide(log.arrays.rewards @ weights, counts, out=np.zeros(n_models), where=counts > 0)
-        centers[..., -1] = means[:, None]
-    grams = np.zeros((n_models, n_blocks, n_features, n_features))
-    moments, totals = np.zeros((n_models, n_blocks, n_features)), np.zeros((n_models, 2))
-    for rounds in log.chunk_slices():
-        rows, _, actions, rewards, _ = log[rounds].arrays
-        sums = regression_sums(rows, actions, rewards, weights[rounds], n_blocks)
-        grams, moments, totals = grams + sums[0], moments + sums[1], totals + sums[2]
-    # Sums of the rewards minus the center's predictions.
-    explained = np.einsum("zbij,zbj->zbi", grams, centers)
-    squares = totals[:, 0] - np.einsum("zbi,zbi->z", centers, 2 * moments - explained)
-    moments -= explained
-    models = []
-    for z in range(n_models):
-        used = ridge
-        if used == "auto":
-            used = marginal_ridge(grams[z], moments[z], max(float(squares[z]), 0.0), float(totals[z, 1]), scales)
-        models.append(RewardModel(centers[z] + solve_ridge(grams[z], moments[z], used * np.square(scales))))
-    return models
+    fits = linear_fits(log, weights, None if ridge == "auto" else ridge, center)
+    return [RewardModel(fit.coefs) for fit in fits]
 
 
 def _fit_clicks(log: BanditLog, weights: Floats, ridge: float | Auto, center: Floats | None = None) -> PooledFit:
     weights = np.ascontiguousarray(weights)
     center = click_center(log, weights) if center is None else center
-    return click_fit(log, log.scales, weights, center, None if ridge == "auto" else ridge)
+    return click_fit(log, weights, center, None if ridge == "auto" else ridge)
 
 
 def robust_weights(probs: Floats, propensities: Floats) -> Floats:
@@ -128,14 +104,10 @@ def cross_fitted(
         seen, held_out = weights if n_folds == 1 else fold.without(weights), log[fold.span]
         inside = fold.inside if needed is None else fold.inside & needed[fold.span]
         if kind == "bernoulli":
-            coefs = click_fit(log, log.scales, seen, click_center(log, seen), whole.ridge, start=whole.coefs).coefs
+            coefs = click_fit(log, seen, click_center(log, seen), whole.ridge, start=whole.coefs).coefs
             model = RewardModel(coefs, "bernoulli")
         else:
             (model,) = fit_rewards(log, seen[:, None], ridge)
-        if len(held_out.arrays.rows) > 1 and log.disk is None and not inside.all():
-            predicted[fold.span][inside] = model.predict(held_out, inside)
-        else:
-            predicted[fold.span][inside] = np.broadcast_to(model.predict(held_out), (len(inside), log.n_actions))[
-                inside
-            ]
+        rounds = slice(None) if inside.all() or len(held_out.arrays.rows) == 1 else inside
+        predicted[fold.span][inside] = model.predict(held_out, rounds)
     return predicted

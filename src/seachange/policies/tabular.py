@@ -14,6 +14,7 @@ from seachange.log.bandit_log import BanditLog, require_propensities
 from seachange.log.joint_features import JointFeatures
 from seachange.params import Auto, Brief, Params, require
 from seachange.policies.learners import checked_weights, require_choices, warn_about_clipping
+from seachange.policies.objectives import least_reward
 from seachange.policies.reward_models import cross_fitted, reward_kind
 from seachange.protocols import Bools, Floats, Ints
 from seachange.registry import LEARNERS, POLICIES, Arrays, SavedPart
@@ -117,7 +118,7 @@ def restricted(probs: Floats, mask: Bools) -> Floats:
 class TabularLearner(Params):
     """Maximize Σ_t u_t V̂_t(π) over all stochastic policies on the distinct contexts of a log, exactly.
 
-    V̂_t(π) = Σ_a π(a | x_t) r̂(x_t, a) + min{M, π(a_t | x_t) / p_t} (r_t - r̂(x_t, a_t)),  r̂ = 0 under "ips"
+    V̂_t(π) = Σ_a π(a | x_t) r̂(x_t, a) + min{M, π(a_t | x_t) / p_t} (r_t - r̂(x_t, a_t)),  r̂ = min r under "ips"
 
     Under "dr", r̂ is cross-fitted over time; "dm" is the first term alone. ``max_ratio`` gives the paper's class of
     clipped policies, π(a | x) / π_0(a | x) ≤ M for all a and x, and needs the whole logging distribution. ``clip``
@@ -149,7 +150,7 @@ class TabularLearner(Params):
         rounds, mask = np.zeros(len(log), dtype=np.int64), np.ones((1, log.n_actions), dtype=bool)
         (fallback,) = self._program(log, counts, Situations(np.empty((1, 0)), mask, rounds), pooled=True).solve()
         probs, idle = program.solve(), program.indifferent
-        self.optimum_ = program.value(probs)
+        self.optimum_ = program.value(probs) + least_reward(log, counts)
         probs[idle] = restricted(fallback, situations.masks[idle])
         self.policy_ = TabularPolicy(situations.contexts, situations.masks, probs, fallback, log.joint)
         return self
@@ -170,10 +171,11 @@ class TabularLearner(Params):
     def _program(self, log: BanditLog, counts: Floats, situations: Situations, pooled: bool = False) -> "_Program":
         n_cells, total = situations.masks.size, float(counts.sum())
         cells = situations.of_round * log.n_actions + log.actions
-        gains, residuals = np.zeros(n_cells), log.rewards
+        gains, floor = np.zeros(n_cells), least_reward(log, counts)
+        residuals = log.rewards - floor
         if self.objective != "ips":
             kind, n_folds = reward_kind(log, "auto"), FOLDS if self.objective == "dr" else 1
-            modeled = cross_fitted(log, counts, self.ridge, kind, n_folds, needed=counts > 0)
+            modeled = cross_fitted(log, counts, self.ridge, kind, n_folds, needed=counts > 0) - floor
             all_cells = situations.of_round[:, None] * log.n_actions + np.arange(log.n_actions)
             gains += np.bincount(all_cells.ravel(), (counts[:, None] * modeled).ravel(), n_cells)
             residuals = residuals - modeled[np.arange(len(log)), log.actions]

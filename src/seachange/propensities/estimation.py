@@ -13,6 +13,7 @@ from seachange.engine import one_thread, stage
 from seachange.errors import Fix, warn
 from seachange.kernels.action_probs import choice_probs, choice_sums
 from seachange.log.bandit_log import BanditLog, require_rounds
+from seachange.log.units import Units
 from seachange.params import require_count
 from seachange.propensities.boosting import SIZES, BoostedChoice, boostable_rounds
 from seachange.propensities.signature import unnamed_propensities
@@ -113,23 +114,6 @@ class ChoiceSample:
         """The prior of action rates in these rounds."""
         return RatePrior.of(self.taken, self.shown)
 
-    def feature_moments(self) -> tuple[Floats, Floats]:
-        """(d,) mean and standard deviation of every feature; 1 if it is constant."""
-        n_features = self.log.joint.n_features
-        if n_features == 0 or len(self) == 0:
-            return np.zeros(n_features), np.ones(n_features)
-        contexts = self.log.contexts
-
-        def rows(part: Ints) -> Floats:
-            return contexts[part].reshape(-1, n_features)
-
-        count = len(self) * (contexts.shape[1] if contexts.ndim == 3 else 1)
-        means = sum(rows(part).sum(axis=0, dtype=np.float64) for part in self.parts()) / count
-        squares = sum(np.square(rows(part) - means).sum(axis=0) for part in self.parts())
-        scales = np.sqrt(squares / count)
-        # The standard deviation of a constant is rounding error.
-        return means, np.where(scales > 1e-12 * np.abs(means), scales, 1.0)
-
     def parts(self, rows: int = ROWS) -> list[Ints]:
         """The rounds in chunks."""
         return [self.rounds[start : start + rows] for start in range(0, len(self), rows)]
@@ -144,18 +128,17 @@ class ChoiceModel:
     """
 
     frequencies: Floats  # (K,)
-    means: Floats  # (d,)
-    scales: Floats  # (d,)
+    units: Units  # of the features
     coefs: Floats  # b (K,), followed by θ: (K, d), or (1, d) if actions have their own features, flattened
 
     @classmethod
     def plain(cls, sample: ChoiceSample, prior: RatePrior) -> Self:
         """The model of frequencies alone, shrunk by ``prior``."""
-        (means, scales), rates = sample.feature_moments(), prior.means(sample.taken, sample.shown)
+        rates = prior.means(sample.taken, sample.shown)
         # Scaled so that the expected number of rounds is right.
         frequencies = rates * (len(sample) / (rates @ sample.shown) if len(sample) else 1.0)
         n_slopes = sample.log.joint.shape[0] * sample.log.joint.n_features
-        return cls(frequencies, means, scales, np.zeros(len(frequencies) + n_slopes))
+        return cls(frequencies, sample.log.units, np.zeros(len(frequencies) + n_slopes))
 
     def without_contexts(self) -> Self:
         """The frequencies that the model is based on."""
@@ -211,22 +194,15 @@ class ChoiceModel:
     def _raw(self, sample: ChoiceSample) -> tuple[Floats, Floats]:
         """Scores as base(a) + c · f(x, a) in the log's raw features, (K,) and (B, D)."""
         (intercepts, slopes), coefs = np.split(self.coefs, [len(self.frequencies)]), np.zeros(sample.log.joint.shape)
-        features = coefs[:, : len(self.means)]
-        features[:] = slopes.reshape(features.shape) / self.scales
-        base = np.log(self.frequencies) + intercepts
-        if len(coefs) > 1:  # otherwise all actions shift equally
-            base = base - features @ self.means
-        return base, coefs
+        coefs[:, :-1] = slopes.reshape(len(coefs), -1)
+        return np.log(self.frequencies) + intercepts, self.units.raw_coefs(coefs)
 
     def _loss(self, sample: ChoiceSample) -> tuple[float, Floats]:
         """Σ_t -log π_0(a_t | x_t) and its gradient in (b, θ)."""
         (rows, mask, actions, *_), (base, coefs) = sample.log.arrays, self._raw(sample)
-        intercepts, raw = np.zeros_like(base), np.zeros_like(coefs)
-        loss = choice_sums(rows, mask, actions, sample.rounds, base, coefs, intercepts, raw)
-        slopes = raw[:, : len(self.means)]
-        if len(coefs) > 1:
-            slopes = slopes - intercepts[:, None] * self.means
-        return float(loss), np.concatenate([intercepts, (slopes / self.scales).ravel()])
+        intercepts, slopes = np.zeros_like(base), np.zeros_like(coefs)
+        loss = choice_sums(rows, mask, actions, sample.rounds, base, coefs, intercepts, slopes)
+        return float(loss), np.concatenate([intercepts, self.units.moments(slopes)[:, :-1].ravel()])
 
 
 def estimate_propensities(log: BanditLog, *, folds: int = 5, seed: int = 0) -> Floats:
@@ -332,7 +308,7 @@ def fit_logging_policy(log: BanditLog, *, folds: int = 5, seed: int = 0) -> Logg
     chance, models = near.chance(sample), list[BlockModel]()
     with stage("Estimating propensities", folds) as fitting:
         for block, sample, model in zip(blocks, others, plain, strict=True):
-            start = replace(near, frequencies=model.frequencies, means=model.means, scales=model.scales)
+            start = replace(near, frequencies=model.frequencies)
             models.append(BlockModel(block, len(sample), start.fit(sample, ridge, chance)))
             fitting.advance()
     if folds == 1:

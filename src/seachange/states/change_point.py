@@ -170,8 +170,8 @@ class ChangePointOracle(Params):
             segment_values=values,
             segment_states=states,
             state_values=_means_by(states, values, n_states, weights),
-            state_coefs=np.where(empty[:, None, None], np.nan, series.coefs + coefs / series.scales),
-            state_precisions=by_state.grams * np.multiply.outer(series.scales, series.scales),
+            state_coefs=np.where(empty[:, None, None], np.nan, series.coefs + series.units.raw_coefs(coefs)),
+            state_precisions=series.units.raw_grams(by_state.grams),
             state_rounds=by_state.counts,
             noise_variances=noise,
             long_run_variance=series.noise.overall,
@@ -291,7 +291,7 @@ class ChangePointOracle(Params):
             centers = _means_by(fitted.segment_states, fitted.segment_values, len(fitted.state_values))
             return np.asarray(np.nanargmin(np.abs(values[:, None] - centers), axis=1))
         # Segment sums are of residuals of this log's own fit, in its own units.
-        coefs = (fitted.state_coefs - series.coefs) * series.scales
+        coefs = series.units.coefs(fitted.state_coefs - series.coefs)
         known = ~np.isnan(fitted.state_values)
         return np.flatnonzero(known)[best_states(segments, coefs[known], fitted.noise_variances)]
 

@@ -222,7 +222,7 @@ def locate(series: Series, changes: Ints, windows: Ints) -> Ints:
     moved = np.empty(len(changes), dtype=np.int64)
     for batch in _batches(len(changes), series):
         fits, variances = _side_fits(series, *_side_sums(series, begins[batch], changes[batch], ends[batch]))
-        coefs, data = series.coefs + fits / series.scales, (series.rows, series.actions, series.rewards)
+        coefs, data = series.coefs + series.units.raw_coefs(fits), (series.rows, series.actions, series.rewards)
         moved[batch] = change_scans.best_positions(*data, spans[batch], coefs, variances, series.clip)
     return moved
 
@@ -241,14 +241,15 @@ def intervals(series: Series, changes: Ints, windows: Ints) -> tuple[Ints, Ints]
     # Neighbors may have moved closer since the change was located.
     spans = np.stack([np.minimum(spans[:, 0], changes), np.maximum(spans[:, 1], changes)], axis=1)
     found = np.empty((len(changes), 2), dtype=np.int64)
-    clip, scales = series.clip, np.multiply.outer(series.scales, series.scales)
+    clip, units = series.clip, series.units
     data = series.rows, series.actions, series.rewards, series.residuals
     for batch in _batches(len(changes), series):
         middles = changes[batch]
         sides = _side_sums(series, begins[batch], middles, ends[batch])
         deviations, variances = _side_fits(series, *sides)
-        coefs, prior = deviations / series.scales, series.whole.average_gram()
-        inverses = np.stack([np.linalg.inv(side.grams + prior) / scales for side in sides], axis=1)
+        coefs, prior = units.raw_coefs(deviations), series.whole.average_gram()
+        own = np.stack([np.linalg.inv(side.grams + prior) for side in sides], axis=1, dtype=np.float64)
+        inverses = units.raw_inverses(own)
         spreads = np.ones((len(middles), 2))
         if clip == 0:
             places = begins[batch], middles, ends[batch]

@@ -10,6 +10,7 @@ import numpy as np
 from seachange.engine import map_in_order, stage
 from seachange.kernels.regression import solve_ridge
 from seachange.log.column_statistics import moments_of
+from seachange.log.units import Units
 from seachange.protocols import Floats
 from seachange.states.expectation import Chain, Expectation, Workspace, expectation
 from seachange.states.switching_regression import LEAST_PROBABILITY, SwitchingRegression
@@ -26,9 +27,10 @@ MAX_HALVINGS = 10
 class Prior:
     """Prior of EM: coefficients are near a center, and states persist. Every part may have weight 0."""
 
-    penalties: Floats  # (D,) ridge penalty on the distance to the center, in rounds times the feature's unit squared
+    ridge: float  # penalty on the squared distance to the center in ``units``, in rounds
     visits: float  # pseudo-visits of ``stay`` rounds, spread evenly over the states
     stay: float  # expected rounds in a state
+    units: Units  # of the features
     shortest: float = 1.0  # lower bound on the expected rounds in a state
     center: Floats | float = 0.0  # (B, D) coefficients to shrink toward
     noise: tuple[float, float] = (0.0, 1.0)  # with noise per state: pseudo-rounds of each, and their variance
@@ -47,9 +49,18 @@ class Prior:
         """(L,) pseudo-counts of first states."""
         return np.full(n_states, 0.0 if self.stationary else self.visits / n_states)
 
+    def deviations(self, coefs: Floats) -> Floats:
+        """(L, B, D) distance of coefficients to the center, in ``units``."""
+        return self.units.coefs(coefs - self.center)
+
     def squares(self, coefs: Floats) -> Floats:
-        """(L,) Σ penalty (c - center)²: the ridge penalty."""
-        return np.asarray(np.sum(self.penalties * np.square(coefs - self.center), axis=(1, 2)))
+        """(L,) ridge Σ (c̃ - center)²: the ridge penalty."""
+        return np.asarray(self.ridge * np.sum(np.square(self.deviations(coefs)), axis=(1, 2)))
+
+    @cached_property
+    def penalty(self) -> Floats:
+        """(D, D) the ridge, for raw coefficients."""
+        return self.units.raw_grams(self.ridge * np.eye(len(self.units.means)))
 
     def log_density(self, model: SwitchingRegression) -> float:
         """Log density of the prior at ``model``, up to a constant."""
@@ -137,8 +148,8 @@ class EM:
     ) -> EMRun:
         """A run at ``model``, with the precisions of its own statistics; ``before`` are the objectives so far."""
         statistics = expectation(model, self.chain, workspace=workspace, workers=workers)
-        precisions = statistics.grams + np.diag(self.prior.penalties)
         objective = statistics.log_likelihood + self.prior.log_density(model)
+        precisions = statistics.grams + self.prior.penalty
         return EMRun(replace(model, reward_precisions=precisions), statistics, (*before, objective))
 
     def iterate(self, run: EMRun, iterations: int, workers: int = 1) -> EMRun:
@@ -192,14 +203,16 @@ def maximization(
     else:
         transition = persistent(probabilities(moves), prior.shortest)
         initial = probabilities(statistics.first_states + prior.first_counts(model.n_states))
+    grams, moments = prior.units.grams(statistics.grams), prior.units.moments(statistics.moments)
     if model.rewards == "bernoulli":
-        gradient = statistics.moments - prior.penalties * (model.reward_coefs - prior.center)
-        coefs = model.reward_coefs + solve_ridge(statistics.grams, gradient, prior.penalties)
+        gradient = moments - prior.ridge * prior.deviations(model.reward_coefs)
+        coefs = model.reward_coefs + prior.units.raw_coefs(solve_ridge(grams, gradient, prior.ridge))
         variances = model.noise_variances
     else:
-        coefs = solve_ridge(statistics.grams, statistics.moments + prior.penalties * prior.center, prior.penalties)
-        fitted = np.einsum("zbij,zbj->zbi", statistics.grams, coefs)
-        explained = np.sum(coefs * (2 * statistics.moments - fitted), axis=(1, 2))
+        origin = prior.deviations(np.zeros_like(moments))
+        found = solve_ridge(grams, moments - prior.ridge * origin, prior.ridge)
+        coefs, fitted = prior.units.raw_coefs(found), np.einsum("zbij,zbj->zbi", grams, found)
+        explained = np.sum(found * (2 * moments - fitted), axis=(1, 2))
         squares, rounds = statistics.totals[:, 0] - explained + prior.squares(coefs), statistics.totals[:, 1]
         if model.rewards == "gaussian":
             squares, rounds = np.full_like(squares, squares.sum()), rounds.sum()

@@ -13,6 +13,7 @@ from seachange.kernels.change_scans import segment_sums
 from seachange.kernels.regression import regression_sums, solve_ridge
 from seachange.log.bandit_log import BanditLog
 from seachange.log.column_statistics import moments_of
+from seachange.log.units import Units
 from seachange.params import require
 from seachange.protocols import Floats, Ints
 from seachange.states import pooled_regression
@@ -50,7 +51,7 @@ MAX_RIDGES, SAME_RIDGE = 5, 0.02
 class WindowFits(NamedTuple):
     """Regressions of windows or segments of a chain."""
 
-    grams: Floats  # (W, B, D, D)
+    grams: Floats  # (W, B, D, D) in units, like the rest
     moments: Floats  # (W, B, D)
     rounds: Floats  # (W,) rounds with a reward
     scale: Floats  # (B, D, D) mean f f': the metric of squared differences of predictions
@@ -72,6 +73,7 @@ class Starts:
     spread: float  # variance of the residuals, positive
     rewards: Rewards
     seed: int
+    units: Units  # of the features
 
     def windows_of(self, width: int) -> WindowFits:
         """Windows of ``width`` rounds within chains; an evenly spaced subset if there are too many."""
@@ -116,7 +118,7 @@ class Starts:
         fits = self._fits_of(firsts[used], ends[used])
         owners = found.states[firsts[used]].astype(np.int64)
         counts = np.bincount(found.states, minlength=model.n_states)
-        kept, freed = _most_similar(model.reward_coefs, counts, fits.scale)
+        kept, freed = _most_similar(prior.deviations(model.reward_coefs), counts, fits.scale)
         owners[owners == freed] = kept
         candidates = []
         for state in np.unique(owners):
@@ -136,7 +138,7 @@ class Starts:
         return self._model_of(np.zeros((1, *shape, shape[1])), np.zeros((1, *shape)), prior)
 
     def _model_of(self, grams: Floats, moments: Floats, prior: Prior) -> SwitchingRegression:
-        """A model with persistent states and one regression per state."""
+        """A model with persistent states and one regression per state, from sums in units."""
         n_states = len(grams)
         if self.rewards == "bernoulli":
             # One Newton step from the center: the Hessian is scaled by the variance of clicks, or, if all clicks are
@@ -147,8 +149,8 @@ class Starts:
         return SwitchingRegression(
             initial_probs=np.full(n_states, 1 / n_states),
             transition_matrix=transition,
-            reward_coefs=prior.center + solve_ridge(grams, moments, prior.penalties),
-            reward_precisions=grams + np.diag(prior.penalties),
+            reward_coefs=prior.center + prior.units.raw_coefs(solve_ridge(grams, moments, prior.ridge)),
+            reward_precisions=prior.units.raw_grams(grams) + prior.penalty,
             noise_variances=np.empty(0) if self.rewards == "bernoulli" else np.full(n_states, self.spread),
             joint=self.chain.log.joint,
             rewards=self.rewards,
@@ -158,14 +160,14 @@ class Starts:
         """Regressions, shrunk toward 0, of the rounds from ``begins`` to before ``ends``.
 
         In the coordinates of the points, the distance of two fits is the root mean square difference of their
-        predictions over the log, so the scale of a feature does not matter.
+        predictions over the log.
         """
         arrays, n_blocks = self.chain.log.arrays, self.chain.log.joint.shape[0]
         grams, moments, _, rounds = segment_sums(arrays.rows, arrays.actions, self.residuals, begins, ends, n_blocks)
+        grams, moments = self.units.grams(grams), self.units.moments(moments)
         counts = rounds.sum(axis=1)
         scale = grams.sum(axis=0) / max(int(counts.sum()), 1)
-        units = np.einsum("bii->i", scale)
-        scale += 1e-6 * np.diag(np.where(units > 0, units, 1.0))
+        scale += 1e-6 * np.eye(scale.shape[-1])
         fits = np.linalg.solve(grams + PRIOR_ROUNDS * n_blocks * scale, moments[..., None])[..., 0]
         values, vectors = np.linalg.eigh(scale)
         root = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
@@ -236,31 +238,31 @@ class Fitter:
     chain: Chain
     starts: Starts
     pooled: pooled_regression.PooledFit
-    scales: Floats  # (D,) units of the features
     settings: "HMMOracle"  # for its hyperparameters
 
     @classmethod
     def of(cls, log: BanditLog, rewards: Rewards, settings: "HMMOracle") -> Self:
         """A fitter of ``log``."""
-        scales = log.scales
+        ones = np.ones(len(log))
         if rewards == "bernoulli":
-            ones, chain = np.ones(len(log)), Chain(log)
-            pooled = pooled_regression.click_fit(log, scales, ones, pooled_regression.click_center(log, ones))
+            chain = Chain(log)
+            pooled = pooled_regression.click_fit(log, ones, pooled_regression.click_center(log, ones))
             residuals = pooled_regression.residual_log(chain.log, pooled.coefs, clicks=True).arrays.rewards
         else:
-            pooled = pooled_regression.pooled_fit(log, scales)
+            pooled = pooled_regression.linear_fits(log, ones[:, None])[0]
             chain = Chain(pooled_regression.residual_log(log, pooled.coefs))
             residuals = chain.log.arrays.rewards
         spread = max(moments_of(residuals).variance, 1e-300)
-        starts = Starts(chain, residuals, spread, rewards, settings.seed)
-        return cls(chain, starts, pooled, scales, settings)
+        starts = Starts(chain, residuals, spread, rewards, settings.seed, log.units)
+        return cls(chain, starts, pooled, settings)
 
     def prior(self, n_states: int, ridge: float) -> Prior:
         """The prior of EM."""
         given, visits = self.settings.expected_stay, self.settings.prior_segments
         stay = min(USUAL_STAY, self._longest_stay(n_states)) if given == "auto" else given
         return Prior(
-            penalties=ridge * np.square(self.scales),
+            ridge=ridge,
+            units=self.starts.units,
             visits=visits,
             stay=stay,
             shortest=self.shortest_stay if visits > 0 else 1.0,
@@ -304,7 +306,7 @@ class Fitter:
         if self.settings.ridge != "auto":
             return self.settings.ridge
         most = len(self.chain.log) / (ROUNDS_PER_COEFFICIENT * n_states)
-        return pooled_regression.bounding_ridge(self.pooled.grams / n_states, most, self.scales)
+        return pooled_regression.bounding_ridge(self.pooled.grams / n_states, most)
 
     def with_noise_per_state(self, fit: Fit) -> Fit:
         """The fit, continued with one noise variance per state."""
@@ -340,15 +342,16 @@ class Fitter:
         """The best run, continued with the ridge of highest marginal likelihood given its states."""
         run, iterations = runs[0], runs[0].iterations
         for _ in range(MAX_RIDGES):
-            deviations, grams = run.model.reward_coefs - em.prior.center, run.statistics.grams
+            deviations = em.prior.deviations(run.model.reward_coefs)
+            grams = self.starts.units.grams(run.statistics.grams)
             # At the maximum, the gradient of the likelihood equals that of the penalty.
-            linear = np.einsum("zbij,zbj->zbi", grams, deviations) + em.prior.penalties * deviations
-            known, noises = pooled_regression.effective_coefs(grams, ridge, self.scales), np.ones(grams.shape[:2])
+            linear = np.einsum("zbij,zbj->zbi", grams, deviations) + ridge * deviations
+            known, noises = pooled_regression.effective_coefs(grams, ridge), np.ones(grams.shape[:2])
             if run.model.rewards != "bernoulli":
                 rounds = float(run.statistics.totals[:, 1].sum())
                 noises = noises * run.model.noise_variances[:, None] * rounds / max(rounds - known, 0.1 * rounds)
-            better = pooled_regression.best_ridge(grams, linear, noises, self.scales)
-            if abs(pooled_regression.effective_coefs(grams, better, self.scales) - known) <= SAME_RIDGE * known:
+            better = pooled_regression.best_ridge(grams, linear, noises)
+            if abs(pooled_regression.effective_coefs(grams, better) - known) <= SAME_RIDGE * known:
                 break
             ridge = better
             em = replace(em, prior=self.prior(run.model.n_states, ridge))
@@ -361,9 +364,8 @@ class Fitter:
         model = run.model if run.model.rewards == "bernoulli" else run.model.shifted(self.pooled.coefs)
         rounds = max(moments_of(self.chain.log.arrays.rewards).n_seen, 1)
         # With a ridge, both the coefficients of the whole log and the deviations of states have a cost.
-        cost = pooled_regression.coefficient_cost(run.statistics.grams, ridge, self.scales, rounds) + (
-            self.pooled.cost if ridge > 0 else 0.0
-        )
+        grams = self.starts.units.grams(run.statistics.grams)
+        cost = pooled_regression.coefficient_cost(grams, ridge, rounds) + (self.pooled.cost if ridge > 0 else 0.0)
         others = model.n_parameters - model.reward_coefs.size
         if self.settings.initial == "stationary":
             # P_0 follows from Φ.

@@ -12,6 +12,7 @@ from seachange.kernels.change_scans import autocovariances, segment_residuals, s
 from seachange.kernels.emission import round_scores
 from seachange.kernels.regression import regression_sums
 from seachange.log.bandit_log import BanditLog
+from seachange.log.units import Units
 from seachange.protocols import Floats, Ints
 from seachange.states.labels import in_chains
 
@@ -25,7 +26,7 @@ COLLINEAR = 1e-8
 
 @dataclass(frozen=True, eq=False)
 class Sums:
-    """Additive statistics of segments (leading axis); features are in units of their root mean square."""
+    """Additive statistics of segments (leading axis); features are in the units of the series."""
 
     grams: Floats  # (S, B, D, D) Σ f f'
     moments: Floats  # (S, B, D) Σ f e
@@ -115,7 +116,7 @@ class Series:
     rewards: Floats
     residuals: Floats  # e_t = r_t - c · f(x_t, a_t), c the fit of the whole log
     coefs: Floats  # (B, D) c
-    scales: Floats  # (D,) root mean square of each feature
+    units: Units  # of the features
     begins: Ints  # first round of each chain
     ends: Ints
     order: Ints | None  # round of the log at each position; None: the same
@@ -142,7 +143,7 @@ class Series:
     def sums(self, begins: Ints, ends: Ints) -> Sums:
         """Statistics of the segments from ``begins`` to before ``ends``."""
         grams, moments, squares, counts = segment_sums(*self.data, begins, ends, len(self.coefs))
-        return Sums(grams / np.multiply.outer(self.scales, self.scales), moments / self.scales, squares, counts)
+        return Sums(self.units.grams(grams), self.units.moments(moments), squares, counts)
 
     def rounds(self, positions: Ints) -> Ints:
         """The log's rounds at these positions of the series."""
@@ -164,17 +165,17 @@ class Series:
         # Σ e² f f' / v: the scatter of the scores of the fit, in units of the noise.
         weights = np.square(self.residuals) / noise[self.actions if n_blocks > 1 else 0]
         (raw,) = regression_sums(*self.data, weights[:, None], n_blocks)[0]
-        spread = whitening @ (raw / np.multiply.outer(self.scales, self.scales)) @ np.swapaxes(whitening, 1, 2)
+        spread = whitening @ self.units.grams(raw) @ np.swapaxes(whitening, 1, 2)
         levels = np.linalg.eigvalsh(spread / counts[:, None, None])
         # Expected excess of the largest eigenvalue of a sample over the true one.
         chance = np.square(1 + np.sqrt(n_features / counts))
         stretch = np.maximum(levels[:, -1] / chance, 1)
         freedom = np.clip(levels.sum(axis=1) / stretch, 1, n_features)
-        return Metric(np.ascontiguousarray(whitening / self.scales), overall * stretch, share * freedom)
+        return Metric(np.ascontiguousarray(self.units.raw_coefs(whitening)), overall * stretch, share * freedom)
 
     def noise_within(self, begins: Ints, ends: Ints) -> Noise:
         """The noise around the fits of these segments."""
-        errors = segment_residuals(*self.data, begins, ends, self.sums(begins, ends).coefs() / self.scales)
+        errors = segment_residuals(*self.data, begins, ends, self.units.raw_coefs(self.sums(begins, ends).coefs()))
         n_blocks, counts = len(self.coefs), np.maximum(self.whole.counts[0], 1)
         blocks = self.actions if n_blocks > 1 else np.zeros(len(errors), dtype=np.int64)
         variances = np.bincount(blocks, errors * errors, n_blocks) / counts
@@ -203,21 +204,22 @@ def series_of(log: BanditLog, by_action: bool = True) -> Series:
         rows, actions = np.ones((1, 1, 1)), np.zeros(len(log), dtype=np.int64)
         rows.flags.writeable = actions.flags.writeable = False
     n_blocks = log.joint.shape[0] if by_action else 1
-    scales = log.scales if by_action else np.ones(1)
+    units = log.units if by_action else Units(np.zeros(1), np.ones(1))
     level = float(np.nanmean(rewards)) if not np.isnan(rewards).all() else 0.0
     residuals = rewards - level
+    # Read-only like a log's columns, so that kernels are compiled for one kind of array.
+    residuals.flags.writeable = False
     coefs = np.full((n_blocks, rows.shape[2]), level)
     if _contextual(rows):
         # Sums of squares of residuals, unlike those of rewards, do not cancel.
-        coefs = np.zeros((n_blocks, rows.shape[2]))
-        unfitted = Series(rows, actions, rewards, rewards, coefs, scales, begins, ends, order)
-        coefs = unfitted.whole.coefs()[0] / scales
+        coefs[:, :-1] = 0.0
+        unfitted = Series(rows, actions, rewards, residuals, coefs, units, begins, ends, order)
+        coefs = coefs + units.raw_coefs(unfitted.whole.coefs()[0])
         scores = np.empty((len(rewards), 1))
         round_scores(rows, actions, coefs[None], scores)
         residuals = rewards - scores[:, 0]
-    # Read-only like a log's columns, so that kernels are compiled for one kind of array.
-    residuals.flags.writeable = False
-    return Series(rows, actions, rewards, residuals, coefs, scales, begins, ends, order)
+        residuals.flags.writeable = False
+    return Series(rows, actions, rewards, residuals, coefs, units, begins, ends, order)
 
 
 def _contextual(rows: Floats) -> bool:
