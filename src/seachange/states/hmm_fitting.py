@@ -231,6 +231,7 @@ class Fitter:
     pooled: pooled_regression.PooledFit
     scales: Floats  # (D,) units of the features
     settings: "HMMOracle"  # for its hyperparameters
+    start_tolerance: float = 0.0  # runs from the initializations stop here already; the best one continues
 
     @classmethod
     def of(cls, log: BanditLog, rewards: Rewards, settings: "HMMOracle") -> Self:
@@ -280,9 +281,12 @@ class Fitter:
             most = len(self.chain.log) / (ROUNDS_PER_COEFFICIENT * n_states)
             ridge = pooled_regression.bounding_ridge(self.pooled.grams / n_states, most, self.scales)
         prior = self.prior(n_states, ridge)
-        em = EM(self.chain, prior, self.settings.tolerance, self.settings.max_iterations)
+        em = EM(self.chain, prior, max(self.settings.tolerance, self.start_tolerance), self.settings.max_iterations)
         with stage("Finding the states", 2) as fitting:
             runs = em.run_all([self.starts.single(prior)]) if n_states == 1 else self._runs(em, n_states)
+            if em.tolerance > self.settings.tolerance:
+                em = replace(em, tolerance=self.settings.tolerance)
+                runs[0] = em.iterate(runs[0], em.max_iterations, self.settings.workers)
             fitting.advance()
             if self.settings.ridge == "auto":
                 return self._with_best_ridge(em, runs, ridge)

@@ -26,9 +26,9 @@ MOST_STATES = 12
 # The search stops after this many larger numbers in a row without a better held-out likelihood.
 PATIENCE = 2
 FOLDS = 3
-# During the search, EM stops when an iteration gains less log-likelihood per round than the first number, or than the
-# second and in total than the third: superfluous states converge slowly, and scores do not need precise fits.
-SEARCH_TOLERANCES = 1e-6, 1e-5, 0.1
+# During the search, EM stops when an iteration gains less log-likelihood per round: scores do not need precise fits.
+# Initializations are compared at gains per round and in total of less than this, as superfluous states converge slowly.
+SEARCH_TOLERANCE, START_TOLERANCES = 1e-6, (1e-5, 0.1)
 # Blocks are 1/100 of the log, but not shorter than this unless the log is, and not longer than a sequence.
 BLOCKS, SHORTEST_BLOCK = 100, 25
 # Rewards are predicted a shortest stay ahead: short-lived autocorrelation is not a state. Autocorrelated noise shifts
@@ -62,9 +62,12 @@ def choose_n_states(log: BanditLog, fitter: Fitter) -> tuple[Fit, tuple[StateCou
         rewarded[blocks[rounds][np.isfinite(log.arrays.rewards[rounds])]] = True
     if np.count_nonzero(rewarded) < FEWEST_BLOCKS:
         return chosen, (StateCount(1, chosen.run.log_likelihood, chosen.bic, 0.0, 0.0, 0.0),)
-    least, most, total = SEARCH_TOLERANCES
-    tolerance = max(fitter.settings.tolerance, least, min(most, total / len(log)))
-    final, fitter = fitter, replace(fitter, settings=replace(fitter.settings, tolerance=tolerance))
+    rough, start = (
+        max(fitter.settings.tolerance, SEARCH_TOLERANCE),
+        min(START_TOLERANCES[0], START_TOLERANCES[1] / len(log)),
+    )
+    final = fitter
+    fitter = replace(fitter, settings=replace(fitter.settings, tolerance=rough), start_tolerance=start)
     held_out_scores = _held_out_scores(log, fitter, blocks)
     best = held_out_scores(1, 1)[0]
     fits, counts = [chosen], [StateCount(1, chosen.run.log_likelihood, chosen.bic, float(best[0].sum()), 0.0, 0.0)]
@@ -116,7 +119,8 @@ def _held_out_scores(log: BanditLog, fitter: Fitter, blocks: npt.NDArray[np.int3
         rewards = log.new_array(len(log))
         for rounds in log.chunk_slices():
             rewards[rounds] = np.where(blocks[rounds] % FOLDS == number, np.nan, log.arrays.rewards[rounds])
-        return Fitter.of(log.with_rewards(rewards), fitter.starts.rewards, settings)
+        found = Fitter.of(log.with_rewards(rewards), fitter.starts.rewards, settings)
+        return replace(found, start_tolerance=fitter.start_tolerance)
 
     folds = list(map_in_order(fold, range(FOLDS), workers=workers))
 
