@@ -199,18 +199,15 @@ class Fit:
     bic: float  # Bayesian information criterion, -2 log p + cost of the parameters; lower is better
     iterations: int  # total iterations of ``run``
 
-    def merged(self, n_regimes: int, *, levels: bool = False) -> SwitchingRegression:
-        """The model with only ``n_regimes`` reward regressions: similar states share one and differ only in timing.
+    def merged(self, *, levels: bool = False) -> SwitchingRegression:
+        """The model with one reward regression for its two most similar states, which then differ only in timing.
 
-        With ``levels``, each state keeps its mean reward, so states that share a regression prefer the same actions.
+        With ``levels``, both keep their mean reward, so they prefer the same actions.
         """
-        coefs, rounds = self.model.reward_coefs.copy(), self.run.statistics.totals[:, 1] + 1e-12
-        gram, groups = self.run.statistics.grams.sum(axis=0), np.arange(self.model.n_states)
-        for _ in range(self.model.n_states - n_regimes):
-            left = np.unique(groups)
-            kept, other = left[list(_most_similar(coefs[left], np.bincount(groups, rounds)[left], gram / rounds.sum()))]
-            groups[groups == other] = kept
-            coefs[groups == kept] = np.average(coefs[groups == kept], axis=0, weights=rounds[groups == kept])
+        coefs, gram = self.model.reward_coefs.copy(), self.run.statistics.grams.sum(axis=0)
+        rounds = self.run.statistics.totals[:, 1] + 1e-12
+        pair = list(_most_similar(coefs, rounds, gram / rounds.sum())) if len(coefs) > 1 else [0]
+        coefs[pair] = np.average(coefs[pair], axis=0, weights=rounds[pair])
         if levels:
             # The last feature is the intercept.
             sums, gaps = gram[:, :, -1], self.model.reward_coefs - coefs
