@@ -1,6 +1,5 @@
 """How numbers, names and counts are written, in tables and on the page."""
 
-import math
 import re
 from collections.abc import Sequence
 
@@ -9,9 +8,6 @@ import numpy as np
 from seachange.analysis.state_contrasts import Contrast
 from seachange.analysis.states_summary import StatesSummary
 from seachange.log.joint_features import JointFeatures
-
-# A smaller share of segments that are too short to be found is not mentioned.
-MISSED = 0.2
 
 
 def describe_contexts(joint: JointFeatures, names: Sequence[str]) -> str:
@@ -71,17 +67,6 @@ def decimals_for(summary: StatesSummary) -> int:
     usual = usable & ~summary.cells.rare
     half = np.median(halves[usual if usual.any() else usable]) if usable.any() else 0.01
     return int(np.clip(1 - np.floor(np.log10(half)), 0, 9))
-
-
-def missed_text(summary: StatesSummary) -> str:
-    """A sentence about segments that are too short to be found; empty if there are few."""
-    shortest = summary.transitions.shortest_segment
-    if shortest is None or -math.expm1(-shortest / summary.transitions.expected_stays.min()) < MISSED:
-        return ""
-    if shortest > summary.n_rounds:
-        return "Some states can hardly be told apart: they predict almost the same rewards."
-    rounds = count_of(math.ceil(shortest), "round")
-    return f"It takes about {rounds} to tell the states apart. Shorter segments are often missed; stays include them."
 
 
 def stay_text(summary: StatesSummary, state: int) -> tuple[str, str]:

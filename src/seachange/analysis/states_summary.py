@@ -18,6 +18,7 @@ from seachange.states.state_count import StateCount
 from seachange.states.switching_regression import SwitchingRegression
 
 CERTAIN = 0.999  # from this probability on, the state of a round is certain
+MISSED = 0.2  # a smaller share of segments that are too short to be found is not mentioned
 # Fields that have another name or form in the JSON document.
 RENAMED = {"n_chains", "action_names", "changes_per_chain", "axis", "bands", "has_probs", "cells", "contrasts"}
 
@@ -164,6 +165,17 @@ class StatesSummary:
     def in_use(self) -> list[int]:
         """The states that hold a round."""
         return np.flatnonzero(self.counts > 0).tolist()
+
+    @property
+    def missed_segments(self) -> str:
+        """A sentence about segments that are too short to be found; empty if there are few."""
+        rounds = self.transitions.shortest_segment
+        if rounds is None or -np.expm1(-rounds / self.transitions.expected_stays.min()) < MISSED:
+            return ""
+        if rounds > self.n_rounds:
+            return "Some states can hardly be told apart: they predict almost the same rewards."
+        time = f"It takes about {np.ceil(rounds):,.0f} rounds to tell the states apart."
+        return f"{time} Shorter segments are often missed; stays include them."
 
 
 def summarize_states(

@@ -8,14 +8,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from seachange.analysis.formatting import (
-    count_of,
-    decimals_for,
-    describe_contexts,
-    describe_contrast,
-    missed_text,
-    shown_name,
-)
+from seachange.analysis.formatting import count_of, decimals_for, describe_contexts, describe_contrast, shown_name
 from seachange.analysis.states_summary import Evidence, StatesSummary
 from seachange.cli.tables import spaced, table
 from seachange.figures import color_of, ink_on
@@ -159,7 +152,7 @@ def _moves(summary: StatesSummary) -> RenderableType:
     heads = [f"→ {i}" for i in shown] + ["→ others"] * empty if wide else [] if two else ["next state"]
     source = "from the model" if summary.oracle == "hmm" else "counted from the segments"
     title = f"How long each state lasts{'' if two else ' and what follows it'} ({source})"
-    return table(title, ("", "rounds", *(("time",) if timed else ()), *heads), rows, note=missed_text(summary))
+    return table(title, ("", "rounds", *(("time",) if timed else ()), *heads), rows, note=summary.missed_segments)
 
 
 def _changes(summary: StatesSummary) -> RenderableType:

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from seachange.analysis.formatting import decimals_for, describe_contrast, missed_text, stay_text
+from seachange.analysis.formatting import decimals_for, describe_contrast, stay_text
 from seachange.analysis.report_content import ReportContent
 from seachange.analysis.state_contrasts import Contrast
 from seachange.analysis.states_summary import StatesSummary
@@ -50,7 +50,7 @@ TEMPLATE = """
   <thead><tr><th>state</th><th class="n roomy">rounds</th><th class="n">share</th><th class="n roomy">segments</th><th class="n{{ optional }}">mean reward</th><th class="n">expected stay</th>{% if states.n_states > 2 %}<th>next state</th>{% endif %}</tr></thead>
   <tbody>{% for state in states.in_use %}<tr><td class="when">{{ chip(state) }} state {{ state }}</td><td class="n roomy">{{ "{:,}".format(states.counts[state]) }}</td><td class="n">{{ "{:.1%}".format(states.counts[state] / states.n_rounds) }}</td><td class="n roomy">{{ "{:,}".format(states.segment_counts[state]) }}</td><td class="n{{ optional }}">{{ numbers.format(states.mean_rewards[state]) }}</td><td class="n">{{ stays[state][0] or "–" }}{% if stays[state][1] %}<small class="under">{{ stays[state][1] }}</small>{% endif %}</td>{% if states.n_states > 2 %}<td>{% for z, share in next_states[state] %}<span class="next">{{ chip(z) }} {{ "{:.0%}".format(share) }}</span>{% endfor %}</td>{% endif %}</tr>{% endfor %}</tbody>
 </table></div>
-{% if missed %}<p class="small">{{ missed }}</p>{% endif %}
+{% if states.missed_segments %}<p class="small">{{ states.missed_segments }}</p>{% endif %}
 {% endif %}
 {% if evidence %}
 <h3>Why {{ count_of(states.n_states, "state") }}</h3>
@@ -77,7 +77,6 @@ def view(content: ReportContent) -> dict[str, Any]:
         "rewards": _rewards(states),
         "numbers": Numbers([], states.mean_rewards.tolist()),
         "stays": [stay_text(states, state) for state in range(states.n_states)],
-        "missed": missed_text(states),
         "next_states": [
             [(z, row[z]) for z in np.argsort(-np.nan_to_num(row), kind="stable")[:3].tolist() if row[z] > 0.005]
             for row in states.transitions.leaving

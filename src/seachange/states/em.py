@@ -31,7 +31,7 @@ class Prior:
     visits: float  # pseudo-visits of ``stay`` rounds, spread evenly over the states
     stay: float  # expected rounds in a state
     units: Units  # of the features
-    shortest: float = 1.0  # lower bound on the expected rounds in a state
+    shortest: float = 1.0  # lower bound on the expected rounds in a state, unless ``stationary``
     center: Floats | float = 0.0  # (B, D) coefficients to shrink toward
     noise: tuple[float, float] = (0.0, 1.0)  # with noise per state: pseudo-rounds of each, and their variance
     stationary: bool = False  # chains start from the stationary distribution of Φ instead of a free P_0
@@ -198,7 +198,7 @@ def maximization(
     """
     moves = statistics.transitions + prior.transition_counts(model.n_states)
     if prior.stationary:
-        transition = stationary_maximum(moves, statistics.first_states, model.transition_matrix, prior.shortest)
+        transition = stationary_maximum(moves, statistics.first_states, model.transition_matrix)
         initial = _fundamental(transition)[1]
     else:
         transition = persistent(probabilities(moves), prior.shortest)
@@ -238,7 +238,7 @@ def persistent(transition: Floats, shortest: float) -> Floats:
     return np.asarray(bounded)
 
 
-def stationary_maximum(moves: Floats, firsts: Floats, start: Floats, shortest: float = 1.0) -> Floats:
+def stationary_maximum(moves: Floats, firsts: Floats, start: Floats) -> Floats:
     """Φ that maximizes Σ_ij moves(i, j) log Φ(i, j) + Σ_z firsts(z) log π(z), with π = π Φ (as in econometrics)."""
     from scipy.optimize import minimize
     from scipy.special import softmax
@@ -246,11 +246,9 @@ def stationary_maximum(moves: Floats, firsts: Floats, start: Floats, shortest: f
     n_states = len(firsts)
     if n_states == 1:
         return np.ones((1, 1))
-    least = np.eye(n_states) * (1 - 1 / shortest)  # Φ = least + (1 / shortest) softmax(logits)
 
     def rows(logits: Floats) -> Floats:
-        free = np.maximum(softmax(logits.reshape(n_states, n_states), axis=1), 1e-30)
-        return np.asarray(least + (1 - least[0, 0]) * free)
+        return np.asarray(np.maximum(softmax(logits.reshape(n_states, n_states), axis=1), 1e-30))
 
     def loss(logits: Floats) -> tuple[float, Floats]:
         transition = rows(logits)
@@ -258,11 +256,10 @@ def stationary_maximum(moves: Floats, firsts: Floats, start: Floats, shortest: f
         value = float(np.sum(moves * np.log(transition)) + np.sum(firsts * np.log(probs)))
         # dπ(k) = Σ_ij π(i) dΦ(i, j) Z(j, k) for changes that preserve row sums.
         slopes = moves / transition + probs[:, None] * (deviations @ (firsts / probs))[None, :]
-        free = transition - least
-        inner = free * (slopes - np.sum(free * slopes, axis=1, keepdims=True) * shortest)
+        inner = transition * (slopes - np.sum(transition * slopes, axis=1, keepdims=True))
         return -value, -inner.ravel()
 
-    logits = np.log(np.maximum(start - least, 1e-30)).ravel()
+    logits = np.log(np.maximum(start, 1e-30)).ravel()
     found = minimize(loss, logits, jac=True, method="L-BFGS-B", options={"ftol": 1e-15, "gtol": 1e-10})
     return rows(found.x if found.fun <= loss(logits)[0] else logits)
 

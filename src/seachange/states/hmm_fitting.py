@@ -208,18 +208,15 @@ class Fit:
     bic: float  # Bayesian information criterion, -2 log p + cost of the parameters; lower is better
     iterations: int  # total iterations of ``run``
 
-    def merged(self, n_regimes: int, *, levels: bool = False) -> SwitchingRegression:
-        """The model with only ``n_regimes`` reward regressions: similar states share one and differ only in timing.
+    def merged(self, *, levels: bool = False) -> SwitchingRegression:
+        """The model with one reward regression for its two most similar states, which then differ only in timing.
 
-        With ``levels``, each state keeps its mean reward, so states that share a regression prefer the same actions.
+        With ``levels``, both keep their mean reward, so they prefer the same actions.
         """
-        coefs, rounds = self.model.reward_coefs.copy(), self.run.statistics.totals[:, 1] + 1e-12
-        gram, groups = self.run.statistics.grams.sum(axis=0), np.arange(self.model.n_states)
-        for _ in range(self.model.n_states - n_regimes):
-            left = np.unique(groups)
-            kept, other = left[list(_most_similar(coefs[left], np.bincount(groups, rounds)[left], gram / rounds.sum()))]
-            groups[groups == other] = kept
-            coefs[groups == kept] = np.average(coefs[groups == kept], axis=0, weights=rounds[groups == kept])
+        coefs, gram = self.model.reward_coefs.copy(), self.run.statistics.grams.sum(axis=0)
+        rounds = self.run.statistics.totals[:, 1] + 1e-12
+        pair = list(_most_similar(coefs, rounds, gram / rounds.sum())) if len(coefs) > 1 else [0]
+        coefs[pair] = np.average(coefs[pair], axis=0, weights=rounds[pair])
         if levels:
             # The last feature is the intercept.
             sums, gaps = gram[:, :, -1], self.model.reward_coefs - coefs
@@ -239,6 +236,7 @@ class Fitter:
     starts: Starts
     pooled: pooled_regression.PooledFit
     settings: "HMMOracle"  # for its hyperparameters
+    start_tolerance: float = 0.0  # runs from the initializations stop here already; the best one continues
 
     @classmethod
     def of(cls, log: BanditLog, rewards: Rewards, settings: "HMMOracle") -> Self:
@@ -286,9 +284,12 @@ class Fitter:
         """The best run of all initializations, with the given ridge or the one with the highest marginal likelihood."""
         ridge = self._first_ridge(n_states)
         prior = self.prior(n_states, ridge)
-        em = EM(self.chain, prior, self.settings.tolerance, self.settings.max_iterations)
+        em = EM(self.chain, prior, max(self.settings.tolerance, self.start_tolerance), self.settings.max_iterations)
         with stage("Finding the states", 2) as fitting:
             runs = em.run_all([self.starts.single(prior)]) if n_states == 1 else self._runs(em, n_states)
+            if em.tolerance > self.settings.tolerance:
+                em = replace(em, tolerance=self.settings.tolerance)
+                runs[0] = em.iterate(runs[0], em.max_iterations, self.settings.workers)
             fitting.advance()
             if self.settings.ridge == "auto":
                 return self._with_best_ridge(em, runs, ridge)

@@ -9,7 +9,6 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -26,9 +25,9 @@ MOST_STATES = 12
 # The search stops after this many larger numbers in a row without a better held-out likelihood.
 PATIENCE = 2
 FOLDS = 3
-# During the search, EM stops when an iteration gains less log-likelihood per round than the first number, or than the
-# second and in total than the third: superfluous states converge slowly, and scores do not need precise fits.
-SEARCH_TOLERANCES = 1e-6, 1e-5, 0.1
+# During the search, EM stops when an iteration gains less log-likelihood per round: scores do not need precise fits.
+# Initializations are compared at gains per round and in total of less than this, as superfluous states converge slowly.
+SEARCH_TOLERANCE, START_TOLERANCES = 1e-6, (1e-5, 0.1)
 # Blocks are 1/100 of the log, but not shorter than this unless the log is, and not longer than a sequence.
 BLOCKS, SHORTEST_BLOCK = 100, 25
 # Rewards are predicted a shortest stay ahead: short-lived autocorrelation is not a state. Autocorrelated noise shifts
@@ -67,52 +66,50 @@ def choose_n_states(log: BanditLog, fitter: Fitter) -> tuple[Fit, tuple[StateCou
         rewarded[blocks[rounds][np.isfinite(log.arrays.rewards[rounds])]] = True
     if np.count_nonzero(rewarded) < FEWEST_BLOCKS:
         return chosen, (StateCount(1, chosen.run.log_likelihood, chosen.bic, 0.0, 0.0, 0.0),)
-    least, most, total = SEARCH_TOLERANCES
-    tolerance = max(fitter.settings.tolerance, least, min(most, total / len(log)))
-    final, fitter = fitter, replace(fitter, settings=replace(fitter.settings, tolerance=tolerance))
+    rough, start = (
+        max(fitter.settings.tolerance, SEARCH_TOLERANCE),
+        min(START_TOLERANCES[0], START_TOLERANCES[1] / len(log)),
+    )
+    final = fitter
+    fitter = replace(fitter, settings=replace(fitter.settings, tolerance=rough), start_tolerance=start)
     held_out_scores = _held_out_scores(log, fitter, blocks)
-    best = held_out_scores(1, 1)[0]
-    fits, counts = [chosen], [StateCount(1, chosen.run.log_likelihood, chosen.bic, float(best[0].sum()), 0.0, 0.0)]
+    best, _ = held_out_scores(1)
+    counts = [StateCount(1, chosen.run.log_likelihood, chosen.bic, float(best[0].sum()), 0.0, 0.0)]
     with stage("Finding the states") as search:
         for n_states in range(2, MOST_STATES + 1):
-            fewest = chosen.model.n_states
-            last = min(fewest + PATIENCE, MOST_STATES)
-            if n_states > last:
-                break
+            last = min(chosen.model.n_states + PATIENCE, MOST_STATES)
             # The time of a fit is roughly proportional to its states; the search continues at least to ``last``.
             search.expect(sum(range(2, last + 1)), step=n_states, detail=f"trying {n_states}")
             try:
-                with stage("", 1 + FOLDS) as progress:
-                    fits.append(fitter.fit(n_states))
-                    progress.advance()
-                    progress.step = FOLDS
-                    scores = held_out_scores(n_states, fewest)
+                with stage("", 1 + FOLDS) as fits:
+                    fit = fitter.fit(n_states)
+                    fits.advance()
+                    fits.step = FOLDS
+                    scores, merged = held_out_scores(n_states)
             except ParameterError:
                 break
             search.advance(n_states)
-            # More states must predict better than fewer with the same timing: copies of a state do not count.
-            for n_regimes, (fewer, more) in enumerate(pairwise(scores), fewest + 1):
-                known = counts[chosen.model.n_states - 1].predictive
-                gain, error = max(map(_gain, more, best, fewer), key=lambda found: found[0] / max(found[1], 1e-300))
-                fit = fits[n_regimes - 1]
-                count = StateCount(n_regimes, fit.run.log_likelihood, fit.bic, known + gain, gain, error)
-                if count.better or n_regimes == n_states:
-                    counts[n_regimes - 1 : n_regimes] = [count]
-                if count.better:
-                    chosen, best = fit, more
+            # Better than fewer states, and than with two of them alike: copies that improve the timing do not count.
+            gain, error = max(map(_gain, scores, best, merged), key=lambda found: found[0] / max(found[1], 1e-300))
+            predictive = counts[chosen.model.n_states - 1].predictive + gain
+            counts.append(StateCount(n_states, fit.run.log_likelihood, fit.bic, predictive, gain, error))
+            if counts[-1].better:
+                chosen, best = fit, scores
+            elif n_states - chosen.model.n_states >= PATIENCE:
+                break
     return final.fit(chosen.model.n_states), tuple(counts)
 
 
-def _gain(more: Floats, best: Floats, fewer: Floats) -> tuple[float, float]:
-    """By how much ``more`` states exceed fewer, over all blocks, and its standard error."""
-    gains = more - max(best, fewer, key=np.sum)
+def _gain(scores: Floats, best: Floats, merged: Floats) -> tuple[float, float]:
+    """By how much ``scores`` of blocks exceed the others in total, and its standard error."""
+    gains = scores - max(best, merged, key=np.sum)
     return float(gains.sum()), float(np.std(gains) * math.sqrt(len(gains)))
 
 
-def _held_out_scores(log: BanditLog, fitter: Fitter, blocks: npt.NDArray[np.int32]) -> Callable[[int, int], Floats]:
-    """A function that scores the rewards of each block by the fold without them, with L states of which some are alike.
+def _held_out_scores(log: BanditLog, fitter: Fitter, blocks: npt.NDArray[np.int32]) -> Callable[[int], Floats]:
+    """A function of the number of states: (2, 2, blocks) scores of each block's rewards, by the fold without them.
 
-    It takes L and the fewest different states, and returns scores by number of different states, horizon and block.
+    The first axis is the model as it is and with its two most similar states merged, the second the horizon.
     """
     workers, clicks = fitter.settings.workers, fitter.starts.rewards == "bernoulli"
     settings = replace(fitter.settings, workers=1)
@@ -121,7 +118,8 @@ def _held_out_scores(log: BanditLog, fitter: Fitter, blocks: npt.NDArray[np.int3
         rewards = log.new_array(len(log))
         for rounds in log.chunk_slices():
             rewards[rounds] = np.where(blocks[rounds] % FOLDS == number, np.nan, log.arrays.rewards[rounds])
-        return Fitter.of(log.with_rewards(rewards), fitter.starts.rewards, settings)
+        found = Fitter.of(log.with_rewards(rewards), fitter.starts.rewards, settings)
+        return replace(found, start_tolerance=fitter.start_tolerance)
 
     folds = list(map_in_order(fold, range(FOLDS), workers=workers))
 
@@ -140,17 +138,16 @@ def _held_out_scores(log: BanditLog, fitter: Fitter, blocks: npt.NDArray[np.int3
             totals += np.bincount(blocks[rounds][held_out], scored, len(totals))
         return totals
 
-    def fold_scores(number: int, n_states: int, fewest: int) -> Floats:
-        fit, ahead = folds[number].fit(n_states), fitter.shortest_stay
-        merged = ((fit.merged(n), fit.merged(n, levels=True)) for n in range(fewest, n_states + 1))
-        close = min(ahead, SHORT_HORIZON)
-        return np.array([(block_scores(number, a, ahead), block_scores(number, b, close)) for a, b in merged])
+    def fold_scores(number: int, n_states: int) -> Floats:
+        fit, far = folds[number].fit(n_states), fitter.shortest_stay
+        near, merged, leveled = min(far, SHORT_HORIZON), fit.merged(), fit.merged(levels=True)
+        tried = (fit.model, far), (fit.model, near), (merged, far), (leveled, near)
+        return np.array([block_scores(number, *each) for each in tried]).reshape(2, 2, -1)
 
-    def scores(n_states: int, fewest: int) -> Floats:
-        totals = np.zeros((n_states - fewest + 1, 2, int(blocks.max()) + 1))
+    def scores(n_states: int) -> Floats:
+        totals = np.zeros((2, 2, int(blocks.max()) + 1))
         with stage("", FOLDS) as progress:
-            each = partial(fold_scores, n_states=n_states, fewest=fewest)
-            for found in map_in_order(each, range(FOLDS), workers=workers):
+            for found in map_in_order(partial(fold_scores, n_states=n_states), range(FOLDS), workers=workers):
                 totals += found
                 progress.advance()
         return totals
