@@ -38,8 +38,9 @@ def world(seed, n):
     actions = rng.integers(N_SHOWN, size=n)
     scores = (features[np.arange(n), actions] * coefs[states]).sum(axis=1)
     clicks = (rng.random(n) < expit(scores)).astype(float)
-    log = sc.BanditLog.from_arrays(actions, clicks, np.full(n, 1 / N_SHOWN), action_features=features)
-    return log, states, coefs
+    log = sc.BanditLog.from_arrays(actions, clicks, np.full(n, 1 / N_SHOWN), action_features=features[..., 1:])
+    # The intercept comes last.
+    return log, states, np.roll(coefs, -1, axis=1)
 
 
 def shares_right(seed, n=ROUNDS):
