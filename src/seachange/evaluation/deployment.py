@@ -17,7 +17,7 @@ from seachange.kernels.forward_backward import sample_path
 from seachange.kernels.regression import modeled_rewards
 from seachange.log.bandit_log import BanditLog, require_log, warn_of_estimates
 from seachange.log.clusters import Clusters
-from seachange.params import require_count
+from seachange.params import Auto, require_count
 from seachange.protocols import Bools, Floats, Ints
 from seachange.states.expectation import Chain, Expectation, expectation
 from seachange.states.labels import StateLabels, in_chains, places_in_chains
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 FEWEST_BLOCKS = 30  # blocks of time behind an interval, at least
 CHUNK_ROUNDS = 1 << 14
+# Simulated worlds: at least and at most this many, with about so many rounds in all.
+DRAWS, SIMULATED_ROUNDS = (16, 64), 6_400_000
 SIMULATION_BIAS = 0.5  # share of a simulated gain that the fitted model may get wrong
 
 
@@ -81,7 +83,7 @@ def evaluate_deployment(
     confidence: float = 0.95,
     *,
     exploration: float = 0.0,
-    draws: int = 64,
+    draws: int | Auto = "auto",
     unseen: bool = False,
     force: bool = False,
     seed: int = 0,
@@ -97,14 +99,16 @@ def evaluate_deployment(
     actions of the log with simulated rewards. A single policy needs no simulation.
 
     Intervals are from bootstraps of blocks of time as long as an expected stay in a state, or shorter if there would be
-    fewer than 30 of them (with sequences: from whole sequences), and are widened by the spread over the ``draws``.
+    fewer than 30 of them (with sequences: from whole sequences), and are widened by the spread over the ``draws``:
+    "auto" is 64, or fewer for logs of more than 100,000 rounds, but at least 16.
 
     Raises ``RefusedError`` if the log cannot support the estimate, or if its rounds, judging by their times and
     contents, are among those that the model was learned from; ``unseen`` says that they are not. ``force`` returns an
     estimate anyway, with a warning.
     """
-    require_count("draws", draws)
+    require_count("draws", draws, auto=True)
     require_log(log, "evaluating a deployment")
+    n_draws = int(np.clip(SIMULATED_ROUNDS / len(log), *DRAWS)) if draws == "auto" else draws
     overlap = None if unseen or force else model.provenance.overlap(log)
     if overlap is not None:
         problem = f"A model cannot be evaluated on rounds that it was learned from: {overlap}."
@@ -120,7 +124,7 @@ def evaluate_deployment(
     if world is not None and len(deployer.policies) > 1:
         labels, chain = model.label_ahead(log), Chain(log)
         found = expectation(world, chain)
-        simulated = _simulated(log, _updated(world, found), chain, deployer, model, draws, seed)
+        simulated = _simulated(log, _updated(world, found), chain, deployer, model, n_draws, seed)
         stay = len(log) / (float(found.transitions.sum() - np.trace(found.transitions)) + len(chain.firsts))
         blocks = _blocks(log, starts, stay)
     request = IntervalRequest("bootstrap", confidence, blocks, (0.0, 1.0), seed)
