@@ -256,7 +256,7 @@ def test_the_origin_and_the_unit_of_features_do_not_matter(oracle, kind):
         simulated.append(found.simulated)
     np.testing.assert_allclose(values[1:], [values[0]] * 2, rtol=1e-4)
     # Rounding may change single decisions.
-    np.testing.assert_allclose(simulated[1:], simulated[0], atol=0.2 * found.simulated_error)
+    np.testing.assert_allclose(simulated[1:], simulated[0], atol=0.5 * found.simulated_error)
 
 
 def test_an_action_that_was_never_taken_has_a_finite_value():
