@@ -64,7 +64,7 @@ class Choice:
         chosen = next(each for each in self.candidates if each.name == self.chosen)
         why = "It is the best"
         if chosen is not best:
-            why = f"It is the simplest within one standard error of the best, {best.name}"
+            why = f"It is the simplest within one standard error of the best, {best.name},"
         others = ", ".join(
             f"{each.name} {each.value - chosen.value:+.2g}" for each in self.candidates if each is not chosen
         )
