@@ -182,6 +182,7 @@ def test_the_single_policy_and_the_world_survive_the_file(tmp_path):
         assert (one.value, one.single.value, one.low) == (two.value, two.single.value, two.low)
 
 
+@pytest.mark.large
 def test_switching_that_does_not_pay_is_not_learned():
     """Two states in which the same action is best: a single policy earns as much, and more if states are mistaken."""
     generator = np.random.default_rng(0)
@@ -198,6 +199,7 @@ def test_switching_that_does_not_pay_is_not_learned():
     assert abs(model.trial.expected_gain) < 1e-6
 
 
+@pytest.mark.large
 def test_switching_that_pays_is_kept_with_its_numbers():
     model = sc.learn(changing(3000, 0), objective="dm")
     assert model.n_states == 2

@@ -169,11 +169,11 @@ class StatesSummary:
     @property
     def missed_segments(self) -> str:
         """A sentence about segments that are too short to be found; empty if there are few."""
-        rounds = self.transitions.shortest_segment
-        if rounds is None or -np.expm1(-rounds / self.transitions.expected_stays.min()) < MISSED:
+        rounds, stay = self.transitions.shortest_segment, self.transitions.expected_stays.min()
+        if rounds is None or -np.expm1(-rounds / stay) < MISSED:
             return ""
-        if rounds > self.n_rounds:
-            return "Some states can hardly be told apart: they predict almost the same rewards."
+        if rounds > max(self.n_rounds, stay):  # the log may be shorter than those the model was learned from
+            return "Some states are hard to distinguish: they predict almost the same rewards."
         time = f"It takes about {np.ceil(rounds):,.0f} rounds to tell the states apart."
         return f"{time} Shorter segments are often missed; stays include them."
 

@@ -90,7 +90,7 @@ class EMRun:
     @property
     def log_likelihood(self) -> float:
         """log p(rewards) of the model."""
-        return self.statistics.log_likelihood
+        return float(self.statistics.log_likelihood)
 
     @property
     def objective(self) -> float:
@@ -148,7 +148,7 @@ class EM:
     ) -> EMRun:
         """A run at ``model``, with the precisions of its own statistics; ``before`` are the objectives so far."""
         statistics = expectation(model, self.chain, workspace=workspace, workers=workers)
-        objective = statistics.log_likelihood + self.prior.log_density(model)
+        objective = float(statistics.log_likelihood + self.prior.log_density(model))
         precisions = statistics.grams + self.prior.penalty
         return EMRun(replace(model, reward_precisions=precisions), statistics, (*before, objective))
 
