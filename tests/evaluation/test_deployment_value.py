@@ -14,8 +14,6 @@ from seachange.evaluation.estimators import evaluate_logging
 from seachange.kernels.forward_backward import sample_path
 from seachange.states.expectation import Chain
 
-pytestmark = pytest.mark.small
-
 MEANS = np.array([[0.9, 0.4, 0.1], [0.1, 0.4, 0.9]])
 
 
@@ -38,6 +36,7 @@ def learned(request) -> tuple[sc.SwitchingModel, sc.BanditLog]:
     return model, changing(600, 1, kind, clicks=clicks)
 
 
+@pytest.mark.small
 def test_paths_are_drawn_from_their_posterior_by_enumeration():
     generator = np.random.default_rng(0)
     n, starts = 5, np.array([True, False, False, True, False])
@@ -62,7 +61,6 @@ def test_paths_are_drawn_from_their_posterior_by_enumeration():
         assert abs(counts[path] / n_draws - share) < 4.5 * np.sqrt(share * (1 - share) / n_draws)
 
 
-@pytest.mark.large
 @pytest.mark.parametrize("exploration", [0.0, 0.2])
 @pytest.mark.parametrize("kind", ["auto", "exp4s"])
 def test_a_simulated_difference_is_that_of_two_slow_loops(learned, kind, exploration):
@@ -182,7 +180,6 @@ def test_the_single_policy_and_the_world_survive_the_file(tmp_path):
         assert (one.value, one.single.value, one.low) == (two.value, two.single.value, two.low)
 
 
-@pytest.mark.large
 def test_switching_that_does_not_pay_is_not_learned():
     """Two states in which the same action is best: a single policy earns as much, and more if states are mistaken."""
     generator = np.random.default_rng(0)
@@ -199,7 +196,6 @@ def test_switching_that_does_not_pay_is_not_learned():
     assert abs(model.trial.expected_gain) < 1e-6
 
 
-@pytest.mark.large
 def test_switching_that_pays_is_kept_with_its_numbers():
     model = sc.learn(changing(3000, 0), objective="dm")
     assert model.n_states == 2
@@ -216,7 +212,6 @@ def one_change(n: int, place: float, seed: int) -> sc.BanditLog:
     return sc.BanditLog.from_arrays(actions, rewards, np.full(n, 0.5))
 
 
-@pytest.mark.large
 @pytest.mark.parametrize("oracle", ["hmm", "change-point"])
 def test_a_state_that_begins_after_the_trial_is_kept(oracle):
     with warnings.catch_warnings():
@@ -238,7 +233,6 @@ def test_a_precise_simulation_does_not_overrule_a_clear_log():
     assert expected(0.0, 0.0, 0.0, 0.0) == 0
 
 
-@pytest.mark.large
 @pytest.mark.parametrize("oracle", ["hmm", "change-point"])
 @pytest.mark.parametrize("kind", ["shared", "per action"])
 def test_the_origin_and_the_unit_of_features_do_not_matter(oracle, kind):
