@@ -75,7 +75,7 @@ def test_switching_that_pays_on_held_out_rounds_is_kept():
 
 def test_switching_that_does_not_pay_gives_way_to_the_single_policy(monkeypatch):
     trial = Trial(2, 480, 320, 0.95, (0.5, 0.4, 0.6), (0.6, 0.5, 0.7), (0.5, 0.4, 0.6), (-0.1, -0.2, 0.0), -0.1)
-    monkeypatch.setattr(learning, "try_out", lambda log, model: trial)
+    monkeypatch.setattr(learning, "try_out", lambda log, model, seed: trial)
     told = r"switching among 2 states does not pay. .* 0\.5 per round .* 0\.6\. .* gain is -0\.1\. .*Pass n_states=2"
     with pytest.warns(sc.SeachangeWarning, match=told):
         model = sc.learn(changing(), objective="dm")

@@ -81,7 +81,7 @@ def test_an_unknown_parameter_is_named_and_changes_nothing(estimator, learned):
 def test_an_unknown_parameter_is_named_with_the_known_ones():
     with pytest.raises(
         ParameterError,
-        match="it has clip, temperature, l2, regularization, pooling_rounds, steepness, max_iterations",
+        match="it has clip, baseline, temperature, l2, regularization, pooling_rounds, steepness, max_iterations",
     ):
         sc.DRLearner().set_params(klip=3)
 

@@ -37,6 +37,7 @@ from seachange.states.switching_regression import SwitchingRegression, hmm_of
 
 # A model is tried out by learning a similar one from this share of the log and evaluating it on the rest.
 TRAINING_SHARE = 0.6
+MOST_NEW = 0.05  # share of held-out rounds whose states may be new in a trial
 LEAST_GAIN = 1e-4  # of switching over a single policy, in standard deviations of the rewards
 FEWEST_ROUNDS = 30  # in shorter logs, held-out values are noise, so "auto" does not compare objectives by them
 
@@ -100,6 +101,12 @@ def learn(
     trial = model.trial
     if trial is None or trial.expected_gain > LEAST_GAIN * float(rewards.std()):
         return model
+    if _has_new_states(model, trial.n_learned):
+        warn(
+            f"switching could not be tried out: some of the {model.n_states} states occur only in the last "
+            f"{trial.n_evaluated:,} rounds, from which a trial must not learn."
+        )
+        return model
     rounds, switching, single = f"the last {trial.n_evaluated:,} rounds", trial.switching[0], trial.single[0]
     warn(
         f"switching among {model.n_states} states does not pay. Learned without {rounds}, it would earn "
@@ -113,19 +120,26 @@ def learn(
     return replace(_model_of(log, alone, labels, learner, choice), trial=trial)
 
 
+def _has_new_states(model: SwitchingModel, cut: int) -> bool:
+    """Whether many rounds from ``cut`` on are in states with few rounds before it: no trial can say what they earn."""
+    before = np.bincount(model.labels.states[:cut], minlength=model.n_states)
+    new = before[model.labels.states[cut:]] < FEWEST_ROUNDS
+    return bool(new.mean() > MOST_NEW)
+
+
 def _most_valuable(log: BanditLog, model: SwitchingModel, seed: int) -> SwitchingModel:
     """``model``, tried out; unless it is clearly better than a single policy, models with fewer states are tried too.
 
     Those are the numbers of states that also predicted held-out rewards better than all smaller ones.
     """
-    best, oracle = replace(model, trial=try_out(log, model)), model.oracle
+    best, oracle = replace(model, trial=try_out(log, model, seed)), model.oracle
     if best.trial is None or best.trial.gain[1] > 0 or not isinstance(oracle, HMMOracle):
         return best
     for count in oracle.report_.state_counts:
         if count.better and 1 < count.n_states < model.n_states:
             fewer = oracle.clone().set_params(n_states=count.n_states).fit(log)
             other = _model_of(log, fewer, fewer.predict(log), model.learner, model.choice, seed)
-            trial = try_out(log, other)
+            trial = try_out(log, other, seed)
             if trial is not None and trial.expected_gain > best.trial.expected_gain:
                 best = replace(other, trial=trial)
     return best
@@ -179,25 +193,29 @@ def _fitted_world(log: BanditLog, labels: StateLabels, seed: int) -> SwitchingRe
     return fitter.fit_from(labels.states, labels.n_states).model
 
 
-def try_out(log: BanditLog, model: SwitchingModel) -> Trial | None:
+def try_out(log: BanditLog, model: SwitchingModel, seed: int = 0) -> Trial | None:
     """A similar model, learned from the first rounds of ``log`` and evaluated on the rest; None if the log is unfit."""
     cut = round(TRAINING_SHARE * len(log))
     try:
         with stage("Trying out the policies"), warnings.catch_warnings():
             warnings.simplefilter("ignore", SeachangeWarning)
-            found = evaluate_deployment(log[cut:], relearn(log, model, cut), unseen=True)
+            similar = relearn(log, model, cut, seed)
+            found = evaluate_deployment(log[cut:], similar, unseen=True, seed=seed)
     except SeachangeError:
         return None
     parts = (found, found.single, found.logging, found.gain)
     switching, single, logging, gain = ((each.value, each.low, each.high) for each in parts)
-    if not np.isfinite((switching, single, logging, gain)).all():
+    if similar.n_states < min(model.n_states, 2) or not np.isfinite((switching, single, logging, gain)).all():
         return None
     sizes = model.n_states, cut, len(log) - cut, found.confidence
     return Trial(*sizes, switching, single, logging, gain, found.expected_gain)
 
 
-def relearn(log: BanditLog, model: SwitchingModel, cut: int) -> SwitchingModel:
-    """A model learned in the same way as ``model``, from the rounds of ``log`` before ``cut``."""
+def relearn(log: BanditLog, model: SwitchingModel, cut: int, seed: int = 0) -> SwitchingModel:
+    """A model learned in the same way as ``model``, from the rounds of ``log`` before ``cut``.
+
+    The number of states of an HMM is that of ``model``; all else is chosen again.
+    """
     training, oracle = log[:cut], model.oracle
     if isinstance(oracle, KnownStates):
         same = model.labels.n_rounds == len(log)
@@ -208,11 +226,12 @@ def relearn(log: BanditLog, model: SwitchingModel, cut: int) -> SwitchingModel:
     if isinstance(oracle, HMMOracle):  # the same numbering of states
         fresh.set_params(n_states=model.n_states, align_to=oracle, **_usual_effort(oracle))
     with warnings.catch_warnings():
-        # The model itself has given warnings of no change, and only the numbers of its states are taken over.
+        # The model itself has given warnings of no change, and only its state numbers are reused.
         for category in (NoChangeWarning, UnmatchedStatesWarning):
             warnings.simplefilter("ignore", category)
         labels = fresh.fit(training).predict(training)
-    return _model_of(training, fresh, labels, model.learner, model.choice if len(training) >= FEWEST_ROUNDS else None)
+    auto = model.choice is not None and len(training) >= FEWEST_ROUNDS
+    return _model_of(training, fresh, labels, *_objective(training, labels, model.learner, auto=auto), seed)
 
 
 def _usual_effort(oracle: HMMOracle) -> dict[str, int]:

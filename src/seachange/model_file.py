@@ -34,7 +34,7 @@ from seachange.states.switching_regression import Rewards, SwitchingRegression, 
 if TYPE_CHECKING:
     from seachange.model import SwitchingModel
 
-SCHEMA = 1
+SCHEMA = 2
 MANIFEST = "manifest.json"
 # Most bytes of a manifest.
 MOST_MANIFEST = 1 << 24
@@ -151,7 +151,7 @@ class Manifest(msgspec.Struct, forbid_unknown_fields=True):
     oracle: Description
     learner: Description
     policies: list[Description]  # one per state
-    single: Description
+    single: Description | None  # None with one state: its policy is the single one
     expected_stay: float | None
     n_chains: int
     from_rewards: bool
@@ -166,7 +166,7 @@ def write_model(model: "SwitchingModel", path: str | Path) -> None:
     labels = model.labels
     oracle, oracle_arrays = describe(ORACLES, model.oracle)
     policies = [describe(POLICIES, policy) for policy in model.policies]
-    single, single_arrays = describe(POLICIES, model.single)
+    single, single_arrays = describe(POLICIES, model.single) if len(policies) > 1 else (None, {})
     world = None if model.world is hmm_of(model.oracle) else model.world
     manifest = Manifest(
         schema=SCHEMA,
@@ -286,7 +286,8 @@ def _restored(archive: _Archive) -> tuple[dict[str, Any], Manifest]:
         saved = part(manifest.oracle, "world")
         world = SwitchingRegression.restore(saved, joint, len(policies), manifest.world)
     parts = {"policies": PolicySet(policies, manifest.expected_stay), "oracle": oracle, "learner": learner}
-    parts |= {"single": restore(POLICIES, manifest.single, "single"), "world": world, "labels": labels}
+    single = policies[0] if manifest.single is None else restore(POLICIES, manifest.single, "single")
+    parts |= {"single": single, "world": world, "labels": labels}
     parts |= {name: getattr(manifest, name) for name in ("provenance", "choice", "trial", "features")}
     for name in archive.entries:
         raise ModelFileError(f"it holds {name!r}, which its manifest does not mention.")
@@ -336,6 +337,8 @@ def _require_consistent(manifest: Manifest) -> None:
         "the trial must have intervals that contain their values": trial is None
         or (0 < trial.confidence < 1 and all(-LARGEST <= a <= each <= b <= LARGEST for each, a, b in tried)),
         "the trial must have an expected gain": trial is None or abs(trial.expected_gain) <= LARGEST,
+        "a model must have a single policy if it has several states, and only then": (manifest.single is None)
+        == (len(manifest.policies) == 1),
         "the chosen objective must be one of the candidates": choice is None
         or choice.chosen in [each.name for each in choice.candidates],
     }.items():

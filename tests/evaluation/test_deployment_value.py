@@ -1,5 +1,6 @@
 """evaluate_deployment: what it is made of, by enumeration and by slow loops; whom it compares; when it refuses."""
 
+import warnings
 from dataclasses import replace
 from itertools import product
 
@@ -12,8 +13,6 @@ from seachange.evaluation import deployment
 from seachange.evaluation.estimators import evaluate_logging
 from seachange.kernels.forward_backward import sample_path
 from seachange.states.expectation import Chain
-
-pytestmark = pytest.mark.small
 
 MEANS = np.array([[0.9, 0.4, 0.1], [0.1, 0.4, 0.9]])
 
@@ -37,6 +36,7 @@ def learned(request) -> tuple[sc.SwitchingModel, sc.BanditLog]:
     return model, changing(600, 1, kind, clicks=clicks)
 
 
+@pytest.mark.small
 def test_paths_are_drawn_from_their_posterior_by_enumeration():
     generator = np.random.default_rng(0)
     n, starts = 5, np.array([True, False, False, True, False])
@@ -61,7 +61,6 @@ def test_paths_are_drawn_from_their_posterior_by_enumeration():
         assert abs(counts[path] / n_draws - share) < 4.5 * np.sqrt(share * (1 - share) / n_draws)
 
 
-@pytest.mark.large
 @pytest.mark.parametrize("exploration", [0.0, 0.2])
 @pytest.mark.parametrize("kind", ["auto", "exp4s"])
 def test_a_simulated_difference_is_that_of_two_slow_loops(learned, kind, exploration):
@@ -181,7 +180,6 @@ def test_the_single_policy_and_the_world_survive_the_file(tmp_path):
         assert (one.value, one.single.value, one.low) == (two.value, two.single.value, two.low)
 
 
-@pytest.mark.large
 def test_switching_that_does_not_pay_is_not_learned():
     """Two states in which the same action is best: a single policy earns as much, and more if states are mistaken."""
     generator = np.random.default_rng(0)
@@ -198,13 +196,83 @@ def test_switching_that_does_not_pay_is_not_learned():
     assert abs(model.trial.expected_gain) < 1e-6
 
 
-@pytest.mark.large
 def test_switching_that_pays_is_kept_with_its_numbers():
     model = sc.learn(changing(3000, 0), objective="dm")
     assert model.n_states == 2
     assert model.trial is not None
     assert model.trial.gain[1] > 0
     assert (model.trial.n_learned, model.trial.n_evaluated) == (1800, 1200)
+
+
+def one_change(n: int, place: float, seed: int) -> sc.BanditLog:
+    """The best of two actions changes once."""
+    generator = np.random.default_rng(seed)
+    late, actions = np.arange(n) >= place * n, generator.integers(2, size=n)
+    rewards = np.where(actions == late, 0.8, 0.1) + generator.normal(0, 0.3, n)
+    return sc.BanditLog.from_arrays(actions, rewards, np.full(n, 0.5))
+
+
+@pytest.mark.parametrize("oracle", ["hmm", "change-point"])
+def test_a_state_that_begins_after_the_trial_is_kept(oracle):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", sc.SeachangeWarning)
+        assert sc.learn(one_change(3000, 0.7, 0), oracle, objective="dm").n_states == 2
+        assert sc.learn(one_change(3000, 0.5, 0), oracle, objective="dm").n_states == 2
+
+
+def test_a_precise_simulation_does_not_overrule_a_clear_log():
+    model, log = sc.learn(changing(1200, 0), n_states=2, objective="dm"), changing(600, 1)
+    found = sc.evaluate_deployment(log, model, draws=4)
+
+    def expected(gain: float, error: float, simulated: float, simulated_error: float) -> float:
+        there = replace(found.gain, value=gain, std_error=error)
+        return replace(found, gain=there, simulated_gain=simulated, simulated_gain_error=simulated_error).expected_gain
+
+    assert expected(0.1, 0.02, -0.002, 0.002) > 0.09
+    assert expected(0.01, 0.02, -0.02, 0.002) < 0
+    assert expected(0.0, 0.0, 0.0, 0.0) == 0
+
+
+@pytest.mark.parametrize("oracle", ["hmm", "change-point"])
+@pytest.mark.parametrize("kind", ["shared", "per action"])
+def test_the_origin_and_the_unit_of_features_do_not_matter(oracle, kind):
+    values, simulated = [], []
+    for shift, unit in ((0.0, 1.0), (10.0, 1.0), (1e4, 3.0)):
+        log, later = (changing(n, seed, kind, stay=300) for n, seed in ((2400, 0), (900, 1)))
+        name = {"shared": "contexts", "per action": "action_features"}[kind]
+        model, later = (
+            sc.BanditLog.from_arrays(
+                each.actions, each.rewards, each.propensities, n_actions=3, **{name: (each.contexts + shift) * unit}
+            )
+            for each in (log, later)
+        )
+        learned = sc.learn(model, oracle, n_states=2, objective="dm")
+        found = sc.evaluate_deployment(later, learned, draws=4)
+        values.append((found.value - found.simulated, found.single.value, *learned.world.expected_stays))
+        simulated.append(found.simulated)
+    np.testing.assert_allclose(values[1:], [values[0]] * 2, rtol=1e-4)
+    # Rounding may change single decisions.
+    np.testing.assert_allclose(simulated[1:], simulated[0], atol=0.5 * found.simulated_error)
+
+
+def test_an_action_that_was_never_taken_has_a_finite_value():
+    generator = np.random.default_rng(0)
+    states, actions = (np.arange(2000) // 100) % 2, generator.integers(2, size=2000)
+    rewards = (actions == states) + generator.normal(0, 0.3, 2000)
+    log = sc.BanditLog.from_arrays(actions, rewards, np.full(2000, 0.5), n_actions=3)
+    model = sc.learn(log[:1200], sc.HMMOracle(n_states=2, ridge=0.0), objective="ips")
+    found = sc.evaluate_deployment(log[1200:], model, draws=8)
+    assert 0.7 < found.value < 1.1
+    assert np.isfinite(found.simulated_error)
+
+
+def test_bad_settings_are_refused():
+    model, log = sc.learn(changing(600, 0), n_states=2, objective="dm"), changing(300, 1)
+    for draws in (0, 1):
+        with pytest.raises(sc.SeachangeError, match="draws must be at least 2"):
+            sc.evaluate_deployment(log, model, draws=draws)
+    with pytest.raises(sc.SeachangeError):
+        sc.evaluate_deployment(log[:0], model)
 
 
 # Policies whose values are known

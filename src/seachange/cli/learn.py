@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated
 
-from seachange.cli.console import Prose, next_steps
+from seachange.cli.console import Prose, next_steps, note
 from seachange.cli.options import Force, Seed, States, WeightedLogInput, choice, option
 from seachange.engine import stage
 from seachange.outputs import claim_file
@@ -54,6 +54,8 @@ def learn(
     trial = model.trial or learning.try_out(log, model)
     if trial is not None:
         console.say(f"\n{trial_text(trial)}")
+    elif model.n_states > 1:
+        note("this log cannot show whether switching earns more than a single policy.")
     model.save(target)
     result = {"model": str(target), "n_states": model.n_states, "changes": len(model.labels.change_points)}
     options = given.options(columns=False)

@@ -15,9 +15,10 @@ from seachange.evaluation.terms import PolicyLike
 from seachange.evaluation.value_estimate import IntervalRequest, ValueEstimate, require_evaluable
 from seachange.kernels.forward_backward import sample_path
 from seachange.kernels.regression import modeled_rewards
-from seachange.log.bandit_log import BanditLog, require_log, warn_of_estimates
+from seachange.log.bandit_log import BanditLog, require_rounds, warn_of_estimates
 from seachange.log.clusters import Clusters
-from seachange.params import require_count
+from seachange.log.units import Units
+from seachange.params import Auto, require
 from seachange.protocols import Bools, Floats, Ints
 from seachange.states.expectation import Chain, Expectation, expectation
 from seachange.states.labels import StateLabels, in_chains, places_in_chains
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 
 FEWEST_BLOCKS = 30  # blocks of time behind an interval, at least
 CHUNK_ROUNDS = 1 << 14
+# Simulated worlds: at least and at most this many, with about this many rounds in total.
+DRAWS, SIMULATED_ROUNDS = (16, 64), 6_400_000
+LEAST_PRECISION = 0.1  # of a simulated coefficient, in rounds: actions that were never taken are not known at all
 SIMULATION_BIAS = 0.5  # share of a simulated gain that the fitted model may get wrong
 
 
@@ -64,12 +68,14 @@ class DeploymentEstimate(ValueEstimate):
     def expected_gain(self) -> float:
         """The gain over the single policy, by the log and by simulation, each weighted by its precision.
 
-        The log is unbiased but noisy; simulation is precise, but allowed to be off by ``SIMULATION_BIAS`` of its gain.
+        The log is unbiased but noisy. Simulation is precise, but may be off by ``SIMULATION_BIAS`` of its gain, or by
+        as much as it differs from the log beyond noise.
         """
-        noise = self.gain.std_error**2
+        noise, gap = self.gain.std_error**2, self.gain.value - self.simulated_gain
         bias = self.simulated_gain_error**2 + (SIMULATION_BIAS * self.simulated_gain) ** 2
         if not np.isfinite(noise) or noise + bias == 0:
             return self.simulated_gain
+        bias = max(bias, gap**2 - noise)
         return (bias * self.gain.value + noise * self.simulated_gain) / (noise + bias)
 
 
@@ -81,7 +87,7 @@ def evaluate_deployment(
     confidence: float = 0.95,
     *,
     exploration: float = 0.0,
-    draws: int = 64,
+    draws: int | Auto = "auto",
     unseen: bool = False,
     force: bool = False,
     seed: int = 0,
@@ -97,14 +103,15 @@ def evaluate_deployment(
     actions of the log with simulated rewards. A single policy needs no simulation.
 
     Intervals are from bootstraps of blocks of time as long as an expected stay in a state, or shorter if there would be
-    fewer than 30 of them (with sequences: from whole sequences), and are widened by the spread over the ``draws``.
+    fewer than 30 of them (with sequences: from whole sequences), and are widened by the spread over the ``draws``:
+    "auto" is 64, or fewer for logs of more than 100,000 rounds, but at least 16.
 
     Raises ``RefusedError`` if the log cannot support the estimate, or if its rounds, judging by their times and
-    contents, are among those that the model was learned from; ``unseen`` says that they are not. ``force`` returns an
+    contents, are among those that the model was learned from; pass ``unseen`` if they are not. ``force`` returns an
     estimate anyway, with a warning.
     """
-    require_count("draws", draws)
-    require_log(log, "evaluating a deployment")
+    require(draws == "auto" or draws >= 2, f'draws must be at least 2 or "auto"; got {draws!r}.')
+    require_rounds(log, "evaluating a deployment")
     overlap = None if unseen or force else model.provenance.overlap(log)
     if overlap is not None:
         problem = f"A model cannot be evaluated on rounds that it was learned from: {overlap}."
@@ -120,7 +127,8 @@ def evaluate_deployment(
     if world is not None and len(deployer.policies) > 1:
         labels, chain = model.label_ahead(log), Chain(log)
         found = expectation(world, chain)
-        simulated = _simulated(log, _updated(world, found), chain, deployer, model, draws, seed)
+        n_draws = int(np.clip(SIMULATED_ROUNDS / len(log), *DRAWS)) if draws == "auto" else draws
+        simulated = _simulated(log, _updated(world, found, log.units), chain, deployer, model, n_draws, seed)
         stay = len(log) / (float(found.transitions.sum() - np.trace(found.transitions)) + len(chain.firsts))
         blocks = _blocks(log, starts, stay)
     request = IntervalRequest("bootstrap", confidence, blocks, (0.0, 1.0), seed)
@@ -201,7 +209,7 @@ def _blocks(log: BanditLog, starts: Bools, stay: float) -> Clusters:
 # Simulated worlds
 
 
-def _updated(world: SwitchingRegression, found: Expectation) -> SwitchingRegression:
+def _updated(world: SwitchingRegression, found: Expectation, units: Units) -> SwitchingRegression:
     """``world`` after the rounds with expected statistics ``found``: one step of the posterior mode, and its precision.
 
     For Gaussian rewards the step is exact given the states; for clicks it is a Newton step.
@@ -210,16 +218,16 @@ def _updated(world: SwitchingRegression, found: Expectation) -> SwitchingRegress
     if world.rewards != "bernoulli":
         slopes = slopes - np.einsum("zbij,zbj->zbi", found.grams, world.reward_coefs)
     precisions = world.reward_precisions + found.grams
-    roots = _roots(precisions)
-    steps = np.einsum("zbij,zbkj,zbk->zbi", roots, roots, slopes)
+    roots = _roots(units.grams(precisions))
+    steps = units.raw_coefs(np.einsum("zbij,zbjk,zbk->zbi", roots, roots, units.moments(slopes)))
     return replace(world, reward_coefs=world.reward_coefs + steps, reward_precisions=precisions)
 
 
 def _roots(precisions: Floats) -> Floats:
-    """R with R R' = P⁻¹ for precisions P (..., D, D), of features in any unit."""
-    scales = np.sqrt(np.maximum(np.einsum("...ii->...i", precisions), 1e-300))
-    values, vectors = np.linalg.eigh(precisions / (scales[..., :, None] * scales[..., None, :]))
-    return np.asarray(vectors / (scales[..., :, None] * np.sqrt(np.maximum(values, 1e-12))[..., None, :]))
+    """Symmetric R with R R = P⁻¹ for precisions P (..., D, D) in the units of a log, at least ``LEAST_PRECISION``."""
+    values, vectors = np.linalg.eigh(precisions)
+    scaled = vectors / np.sqrt(np.maximum(values, LEAST_PRECISION))[..., None, :]
+    return np.asarray(scaled @ np.swapaxes(vectors, -1, -2))
 
 
 def _simulated(
@@ -232,16 +240,20 @@ def _simulated(
     seed: int,
 ) -> Floats:
     """(draws, 2) V_b(deployment) - V_b(π^Q), with Q by the world of ``model``, and V_b(deployment) - V_b(single)."""
-    generator, filtered, roots = np.random.default_rng([seed, 7]), world.filter(log), _roots(world.reward_precisions)
+    generator, filtered = np.random.default_rng([seed, 7]), world.filter(log)
+    roots = _roots(log.units.grams(world.reward_precisions))
     noise = np.ones(world.n_states) if world.rewards == "bernoulli" else np.sqrt(world.noise_variances)
     found, path = np.empty((draws, 2)), np.empty(len(log), dtype=np.int64)
     with stage("Simulating the deployment", draws) as progress:
         for draw in range(draws):
             sample_path(filtered, chain.next_starts, world.transition_matrix, generator.random(len(log)), path)
             deviations = np.einsum("z,zbij,zbj->zbi", noise, roots, generator.standard_normal(world.reward_coefs.shape))
-            drawn = replace(world, reward_coefs=world.reward_coefs + deviations)
+            drawn = replace(world, reward_coefs=world.reward_coefs + log.units.raw_coefs(deviations))
             found[draw] = _differences_in(drawn, log, chain, path, deployer, model, generator)
             progress.advance()
+    if not np.isfinite(found).all():
+        problem = "The fitted model of rewards gives no finite values, so the deployment cannot be simulated."
+        raise NoEstimateError((Reason("simulation", problem, ("learn the model again",)),), can_force=False)
     return found
 
 

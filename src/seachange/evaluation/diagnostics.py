@@ -224,7 +224,7 @@ def miscalibration(rewards: Floats, weights: Floats, predicted: Floats, direct: 
     bias, error = abs(float(off.mean())), float(off.std()) / np.sqrt(len(off))
     if not bias <= max(SURPRISING * error, MOST_MISSING * float(rewards.std())):
         problem = "The estimated propensities are wrong where it matters for this policy: they change the mean of "
-        problem += f"predicted rewards by {bias:.3g}, {bias / error:.0f} standard errors."
+        problem += f"predicted rewards by {bias:.3g}, {bias / max(error, 1e-300):.0f} standard errors."
         fixes = ("log the propensities", "add all features that the logging policy used to the contexts")
         yield Reason("calibration", problem, fixes, {"bias": bias})
 

@@ -110,7 +110,8 @@ def watch(
 
     With probability ``confidence`` all intervals hold at once, so it is safe to stop at any of them. Rounds added to
     the log later change none of them: watching a growing log gives one sequence. Arguments are those of ``evaluate``,
-    whose interval="sequence" is the last of these intervals.
+    whose interval="sequence" is the last of these intervals. (If propensities are estimated, ``evaluate`` adds a margin
+    for them; and pass a ``clip``, because its default depends on the length of the log.)
     """
     (name,), settings = _names(estimator), {"switch": switch, "shrinkage": shrinkage}
     request = interval_request(log, "sequence", confidence, reward_range)

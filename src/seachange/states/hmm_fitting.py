@@ -98,7 +98,7 @@ class Starts:
         arrays, members = self.chain.log.arrays, (states[:, None] == np.arange(n_states)).astype(np.float64)
         n_blocks = self.chain.log.joint.shape[0]
         grams, moments, _ = regression_sums(arrays.rows, arrays.actions, self.residuals, members, n_blocks)
-        return self._model_of(grams, moments, prior)
+        return self._model_of(self.units.grams(grams), self.units.moments(moments), prior)
 
     def regrouped(self, model: SwitchingRegression, shortest: int, prior: Prior) -> list[SwitchingRegression]:
         """Variants of ``model`` with its two most similar states merged and another state split.

@@ -36,8 +36,9 @@ SHORT_HORIZON = 3
 # With fewer blocks, only one state is fitted.
 FEWEST_BLOCKS = 20
 # More states must gain this many standard errors, and this much log-likelihood in total: with strong shrinkage, nearly
-# equal states can be significantly better by a millionth.
-MIN_STANDARD_ERRORS, MIN_GAIN = 2.5, 1.0
+# equal states can be significantly better by a millionth. A large gain counts from one standard error on: that of a
+# state with a single segment is concentrated in a few blocks, so its standard error is large.
+MIN_STANDARD_ERRORS, MIN_GAIN, LARGE_GAIN = 2.5, 1.0, 20.0
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,8 @@ class StateCount:
     @property
     def better(self) -> bool:
         """Whether the gain is too large for chance."""
-        return self.gain > max(MIN_STANDARD_ERRORS * self.gain_error, MIN_GAIN)
+        significant = self.gain > max(MIN_STANDARD_ERRORS * self.gain_error, MIN_GAIN)
+        return significant or self.gain > max(self.gain_error, LARGE_GAIN)
 
 
 def choose_n_states(log: BanditLog, fitter: Fitter) -> tuple[Fit, tuple[StateCount, ...]]:
