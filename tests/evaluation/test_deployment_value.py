@@ -112,11 +112,14 @@ def test_the_value_is_the_doubly_robust_one_plus_what_was_simulated(learned):
 
 def test_a_single_policy_needs_no_simulation(learned):
     model, log = learned
-    found = sc.evaluate_deployment(log, model, "single")
-    (alone,) = sc.evaluate(log, model.single, ("dr",))
+    found, switching = sc.evaluate_deployment(log, model, "single"), sc.evaluate_deployment(log, model, draws=2)
     assert (found.simulated, found.simulated_error) == (0.0, 0.0)
-    assert found.value == pytest.approx(alone.value, abs=1e-12)
     assert (found.gain.value, found.gain.low, found.gain.high) == (0.0, 0.0, 0.0)
+    for one in (found.single, switching.single):
+        assert (found.value, found.low, found.high) == (one.value, one.low, one.high)
+    assert found.logging == switching.logging
+    (alone,) = sc.evaluate(log, model.single, ("dr",))
+    assert abs(found.value - alone.value) < alone.std_error  # the same estimator with another reward model
 
 
 def test_more_draws_and_other_seeds_change_little():
@@ -271,8 +274,10 @@ def test_bad_settings_are_refused():
     for draws in (0, 1):
         with pytest.raises(sc.SeachangeError, match="draws must be at least 2"):
             sc.evaluate_deployment(log, model, draws=draws)
-    with pytest.raises(sc.SeachangeError):
+    with pytest.raises(sc.SeachangeError, match="the log is empty"):
         sc.evaluate_deployment(log[:0], model)
+    with pytest.raises(sc.SeachangeError, match=r"needs a model, .* got a str"):
+        sc.evaluate_deployment(log, "shop.seachange")
 
 
 # Policies whose values are known

@@ -112,6 +112,8 @@ def evaluate_deployment(
     """
     require(draws == "auto" or draws >= 2, f'draws must be at least 2 or "auto"; got {draws!r}.')
     require_rounds(log, "evaluating a deployment")
+    wrong = f"evaluate_deployment needs a model, as learn() and load() return; got a {type(model).__name__}."
+    require(hasattr(model, "provenance"), wrong)
     overlap = None if unseen or force else model.provenance.overlap(log)
     if overlap is not None:
         problem = f"A model cannot be evaluated on rounds that it was learned from: {overlap}."
@@ -124,13 +126,14 @@ def evaluate_deployment(
     deployer = model.deployer(kind, exploration=exploration)
     log, _, starts = in_chains(log)
     world, labels, blocks, simulated = model.world, None, Clusters(log), np.zeros((1, 2))
-    if world is not None and len(deployer.policies) > 1:
+    if world is not None:
         labels, chain = model.label_ahead(log), Chain(log)
         found = expectation(world, chain)
-        n_draws = int(np.clip(SIMULATED_ROUNDS / len(log), *DRAWS)) if draws == "auto" else draws
-        simulated = _simulated(log, _updated(world, found, log.units), chain, deployer, model, n_draws, seed)
         stay = len(log) / (float(found.transitions.sum() - np.trace(found.transitions)) + len(chain.firsts))
         blocks = _blocks(log, starts, stay)
+        if len(deployer.policies) > 1:
+            n_draws = int(np.clip(SIMULATED_ROUNDS / len(log), *DRAWS)) if draws == "auto" else draws
+            simulated = _simulated(log, _updated(world, found, log.units), chain, deployer, model, n_draws, seed)
     request = IntervalRequest("bootstrap", confidence, blocks, (0.0, 1.0), seed)
     rewards = log.arrays.rewards
     values, weights, margin = _terms(log, deployer, labels, force)
