@@ -186,7 +186,7 @@ class HMMOracle(Params):
         gains = ", ".join(
             f"{count.n_states}: {round(count.gain, 1) + 0.0:+} ± {count.gain_error:.1f}" for count in tried
         )
-        text = f"no evidence of change: more states do not predict held-out rewards better (log-likelihood {gains})."
+        text = f"no evidence of change: more states hardly predict held-out rewards better (log-likelihood {gains})."
         lowest = min(tried, key=lambda count: count.bic)
         if lowest.bic < report.single_state_bic - BIC_MARGIN and self._skewed(log):
             text += (
