@@ -59,8 +59,8 @@ def learn(
     of its states keep their number.
 
     If the number of states is "auto", switching must pay: a similar model is learned from the first 60% of the log and
-    evaluated on the rest (``model.trial``). Unless it is clearly better there than the best single policy, fewer states
-    are tried, too. If none would earn more than that policy, the model is that policy.
+    evaluated on the rest (``model.trial``). Unless it earns more there than the best single policy, fewer states are
+    tried, too. If none would earn more than that policy, the model is that policy.
 
     >>> import numpy as np
     >>> import seachange as sc
@@ -99,7 +99,7 @@ def learn(
         return model
     model = _most_valuable(log, model, seed)
     trial = model.trial
-    if trial is None or trial.expected_gain > LEAST_GAIN * float(rewards.std()):
+    if trial is None or _pays(trial, log):
         return model
     if _has_new_states(model, trial.n_learned):
         warn(
@@ -128,12 +128,12 @@ def _has_new_states(model: SwitchingModel, cut: int) -> bool:
 
 
 def _most_valuable(log: BanditLog, model: SwitchingModel, seed: int) -> SwitchingModel:
-    """``model``, tried out; unless it is clearly better than a single policy, models with fewer states are tried too.
+    """``model``, tried out; if it does not earn more than a single policy, models with fewer states are tried too.
 
     Those are the numbers of states that also predicted held-out rewards better than all smaller ones.
     """
     best, oracle = replace(model, trial=try_out(log, model, seed)), model.oracle
-    if best.trial is None or best.trial.gain[1] > 0 or not isinstance(oracle, HMMOracle):
+    if best.trial is None or _pays(best.trial, log) or not isinstance(oracle, HMMOracle):
         return best
     for count in oracle.report_.state_counts:
         if count.better and 1 < count.n_states < model.n_states:
@@ -143,6 +143,11 @@ def _most_valuable(log: BanditLog, model: SwitchingModel, seed: int) -> Switchin
             if trial is not None and trial.expected_gain > best.trial.expected_gain:
                 best = replace(other, trial=trial)
     return best
+
+
+def _pays(trial: Trial, log: BanditLog) -> bool:
+    """Whether switching is expected to earn more than a single policy."""
+    return trial.expected_gain > LEAST_GAIN * float(log.arrays.rewards.std())
 
 
 def _objective(

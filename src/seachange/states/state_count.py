@@ -38,7 +38,7 @@ FEWEST_BLOCKS = 20
 # More states must gain this many standard errors, and this much log-likelihood in total: with strong shrinkage, nearly
 # equal states can be significantly better by a millionth. A large gain counts from one standard error on: that of a
 # state with a single segment is concentrated in a few blocks, so its standard error is large.
-MIN_STANDARD_ERRORS, MIN_GAIN, LARGE_GAIN = 2.5, 1.0, 20.0
+MIN_STANDARD_ERRORS, MIN_GAIN, LARGE_GAIN = 2.5, 1.0, 10.0
 
 
 @dataclass(frozen=True)
