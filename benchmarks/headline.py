@@ -18,24 +18,35 @@ for threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):  
     os.environ.setdefault(threads, "1")
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-from statistical.headline import ChoiceSummary, Summary, choice_summarized, measured, summarized  # noqa: E402
-from statistical.worlds import FAMILIES  # noqa: E402
+from statistical.headline import (  # noqa: E402
+    GENERATORS,
+    ChoiceSummary,
+    Summary,
+    choice_summarized,
+    measured,
+    summarized,
+)
 
 
 def main() -> None:
     """Measure the worlds that are missing, print both tables, and write the page."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--worlds", type=int, default=60, help="worlds per family")
-    parser.add_argument("--families", nargs="+", default=list(FAMILIES), choices=list(FAMILIES), metavar="FAMILY")
+    parser.add_argument("--generator", default="main", choices=list(GENERATORS), help="what makes the worlds")
+    parser.add_argument("--families", nargs="+", metavar="FAMILY", help="default: all of the generator")
     parser.add_argument("--first-seed", type=int, default=0, help="seed of each family's first world")
     parser.add_argument("--repetitions", type=int, default=300, help="simulated deployments per world")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     parser.add_argument("--json", type=Path, required=True, help="file of results; it is continued if it exists")
     parser.add_argument("--page", type=Path, help="write both tables to this Markdown page")
     arguments = parser.parse_args()
+    families = GENERATORS[arguments.generator].FAMILIES
+    arguments.families = arguments.families or list(families)
+    if unknown := sorted(set(arguments.families) - set(families)):
+        parser.error(f"unknown families: {', '.join(unknown)}. Choose from: {', '.join(families)}.")
     seeds = range(arguments.first_seed, arguments.first_seed + arguments.worlds)
     wanted = [(name, seed) for seed in seeds for name in arguments.families]
-    records = finished(arguments.json)
+    records = finished(arguments.json, arguments.generator)
     failed = measure([key for key in wanted if key not in records], arguments, records)
     by_family = {
         name: [records[name, seed] for seed in seeds if (name, seed) in records] for name in arguments.families
@@ -50,8 +61,8 @@ def main() -> None:
         sys.exit(f"{failed} worlds failed; run the command again to retry them.")
 
 
-def finished(path: Path) -> dict[tuple[str, int], dict]:
-    """The records of a file by family and seed; a last line that was cut off is removed."""
+def finished(path: Path, generator: str) -> dict[tuple[str, int], dict]:
+    """The records of a file by family and seed, of worlds of one generator; a last line that was cut off is removed."""
     if not path.exists():
         return {}
     lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
@@ -59,7 +70,7 @@ def finished(path: Path) -> dict[tuple[str, int], dict]:
     if len(whole) < len(lines):
         path.write_text("".join(whole), encoding="utf-8")
     found = [json.loads(line) for line in whole]
-    return {(each["family"], each["seed"]): each for each in found}
+    return {(each["family"], each["seed"]): each for each in found if each.get("generator", "main") == generator}
 
 
 def measure(missing: list[tuple[str, int]], arguments: argparse.Namespace, records: dict) -> int:
@@ -76,7 +87,7 @@ def measure(missing: list[tuple[str, int]], arguments: argparse.Namespace, recor
         ProcessPoolExecutor(arguments.jobs, mp_context=context, initializer=keep_to_a_core, initargs=(cores,)) as pool,
         arguments.json.open("a", encoding="utf-8") as file,
     ):
-        settings = {"switching": True, "repetitions": arguments.repetitions}
+        settings = {"switching": True, "repetitions": arguments.repetitions, "generator": arguments.generator}
         running = {pool.submit(measured, name, seed, **settings): (name, seed) for name, seed in missing}
         for done, future in enumerate(as_completed(running), 1):
             name, seed = running[future]
@@ -144,9 +155,12 @@ def share_of(total: int):
 def page(estimates: str, choices: str, arguments: argparse.Namespace, by_family: dict) -> str:
     """The page with both tables."""
     errors = [each.truth_error for each in map(summarized, by_family.values())]
-    families = table(["family", "worlds"], [[name, described(name)] for name in by_family])
+    known = GENERATORS[arguments.generator].FAMILIES
+    families = table(["family", "worlds"], [[name, described(known[name])] for name in by_family])
     command = f"python benchmarks/headline.py --worlds {arguments.worlds} --first-seed {arguments.first_seed}"
-    if arguments.families != list(FAMILIES):
+    if arguments.generator != "main":
+        command += f" --generator {arguments.generator}"
+    if arguments.families != list(known):
         command += " --families " + " ".join(f'"{name}"' for name in arguments.families)
     command += f" --repetitions {arguments.repetitions} --json headline.jsonl --page docs/headline.md"
     return f"""# How accurate the headline is
@@ -189,9 +203,9 @@ which the default earns less by more than the error of the simulation.
 """
 
 
-def described(name: str) -> str:
+def described(family) -> str:
     """What a family is, in one sentence."""
-    return " ".join((FAMILIES[name].__doc__ or "").split())
+    return " ".join((family.__doc__ or "").split())
 
 
 if __name__ == "__main__":

@@ -9,7 +9,8 @@ import numpy as np
 from scipy.stats import binom
 
 import seachange as sc
-from statistical.worlds import World, make_world, standard_error, true_values
+from statistical import other_worlds, worlds
+from statistical.worlds import standard_error
 
 COVERAGE, BIAS, FALSE_CLAIMS, NUMBERS = 0.92, 0.5, 0.05, 0.5  # least, most standard errors, most, least share of worlds
 Z_95 = 1.959964
@@ -17,15 +18,24 @@ Z_99 = 2.326348  # one-sided: an estimator at a threshold is rejected in 1% of r
 TINY = 1e-9  # rounding
 
 Record = dict[str, Any]
+GENERATORS = {"main": worlds, "other": other_worlds}  # "other" shares no code with the one used in development
 
 
-def measured(name: str, seed: int, *, fast: bool = False, switching: bool = False, repetitions: int = 300) -> Record:
+def measured(
+    name: str,
+    seed: int,
+    *,
+    fast: bool = False,
+    switching: bool = False,
+    repetitions: int = 300,
+    generator: str = "main",
+) -> Record:
     """Learn on the first rounds of a world, evaluate the deployment on the later ones, and simulate the truth.
 
     ``fast`` learns with the true number of states and a quick objective. ``switching`` also deploys a model that always
     switches.
     """
-    world = make_world(name, seed)
+    world = GENERATORS[generator].make_world(name, seed)
     always = {"n_states": max(world.n_states, 2)}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # refusals are counted, the rest is for users
@@ -37,20 +47,21 @@ def measured(name: str, seed: int, *, fast: bool = False, switching: bool = Fals
         except sc.RefusedError as error:
             estimate, refusal = None, str(error)
         evaluated = time.perf_counter()
-        record = compared(world, model, model.single, estimate, repetitions)
+        record = compared(world, model, model.single, estimate, repetitions, generator)
         if switching:
             other = sc.learn(world.first, **always, **world.settings)
-            found = true_values(world, other.deployer(), model.single, repetitions)
+            found = GENERATORS[generator].true_values(world, other.deployer(), model.single, repetitions)
             record["switching"] = {"same": found.same.value, "fresh": found.fresh.value, "error": found.same.error}
     times = {"learn_seconds": learned - started, "evaluate_seconds": evaluated - learned}
     return record | {"refusal": refusal, **times, "seconds": time.perf_counter() - started}
 
 
-def compared(world: World, model: Any, single: Any, estimate: Any, repetitions: int) -> Record:
+def compared(world: Any, model: Any, single: Any, estimate: Any, repetitions: int, generator: str = "main") -> Record:
     """An estimate (None if it was refused) of the deployment of ``model`` and the truth."""
-    truth = true_values(world, model.deployer(), single, repetitions)
+    truth = GENERATORS[generator].true_values(world, model.deployer(), single, repetitions)
     sizes = {"rounds": world.n_rounds, "actions": world.n_actions, "true_states": world.n_states}
-    record = {"family": world.family, "seed": world.seed, **sizes, "states": model.n_states, "estimate": None}
+    names = {"generator": generator, "family": world.family, "seed": world.seed}
+    record = {**names, **sizes, "states": model.n_states, "estimate": None}
     if estimate is not None:
         parts = {"value": estimate, "single": estimate.single, "gain": estimate.gain}
         record["estimate"] = {
