@@ -20,7 +20,7 @@ from seachange.errors import (
     warn,
 )
 from seachange.evaluation.deployment import evaluate_deployment
-from seachange.log.bandit_log import BanditLog, require_propensities, reward_distribution, warn_of_estimates
+from seachange.log.bandit_log import BanditLog, require_propensities, warn_of_estimates
 from seachange.model import SwitchingModel
 from seachange.model_file import Provenance, Trial
 from seachange.params import Auto
@@ -33,7 +33,7 @@ from seachange.registry import LEARNERS, ORACLES
 from seachange.states.hmm import HMMOracle
 from seachange.states.hmm_fitting import Fitter
 from seachange.states.labels import KnownStates, SingleState, StateLabels
-from seachange.states.switching_regression import SwitchingRegression, hmm_of
+from seachange.states.switching_regression import SwitchingRegression, bought, hmm_of, state_rewards
 
 # A model is tried out by learning a similar one from this share of the log and evaluating it on the rest.
 TRAINING_SHARE = 0.6
@@ -194,8 +194,11 @@ def _model_of(
 def _fitted_world(log: BanditLog, labels: StateLabels, seed: int) -> SwitchingRegression:
     """A switching regression with the states that an oracle without one has found, refined by EM."""
     settings = HMMOracle(n_states=labels.n_states, seed=seed)
-    fitter = Fitter.of(log, reward_distribution(log, "auto"), settings)
-    return fitter.fit_from(labels.states, labels.n_states).model
+    rewards = state_rewards(log, "auto")
+    if rewards == "hurdle":
+        clicks = Fitter.of(bought(log), "bernoulli", settings).fit_from(labels.states, labels.n_states).model
+        return SwitchingRegression.of_purchases(clicks, log)
+    return Fitter.of(log, rewards, settings).fit_from(labels.states, labels.n_states).model
 
 
 def try_out(log: BanditLog, model: SwitchingModel, seed: int = 0) -> Trial | None:
@@ -246,8 +249,8 @@ def _usual_effort(oracle: HMMOracle) -> dict[str, int]:
 
 
 def reward_models_of(oracle: StateOracle) -> list[RewardModel] | None:
-    """The HMM's reward model of each state; None if the oracle has no HMM."""
-    if (model := hmm_of(oracle)) is None:
+    """The HMM's reward model of each state; None if the oracle has no HMM, or one of purchases but not of amounts."""
+    if (model := hmm_of(oracle)) is None or model.rewards == "hurdle":
         return None
     kind: RewardKind = "bernoulli" if model.rewards == "bernoulli" else "gaussian"
     return [RewardModel(coefs, kind) for coefs in model.reward_coefs]

@@ -278,9 +278,9 @@ def test_skewed_noise_is_not_mistaken_for_states():
     rewards = (generator.random(4000) < 0.3) * generator.lognormal(1, 0.8, 4000)
     log = sc.BanditLog.from_arrays(actions, rewards, np.full(4000, 1 / 3))
     with pytest.warns(NoChangeWarning, match=r"BIC is lower nevertheless .* skewed.* Rewards coded as 0 or 1"):
-        assert sc.HMMOracle(n_states="auto").fit(log).model_.n_states == 1
+        assert sc.HMMOracle(rewards="gaussian", n_states="auto").fit(log).model_.n_states == 1
     with pytest.warns(SeachangeWarning, match=r"fits the noise .*The rewards are skewed.* Rewards coded as 0 or 1"):
-        sc.HMMOracle(n_states=3).fit(log)
+        sc.HMMOracle(rewards="gaussian", n_states=3).fit(log)
 
 
 def test_initialization_with_many_short_sequences_stays_small():

@@ -118,8 +118,8 @@ class Contrast:
 def fits_of(oracle: Any, cells: RewardCells) -> StateFits:
     """The oracle's regressions, or the log's mean rewards by action if it has none."""
     model, cut = getattr(oracle, "model_", None), getattr(oracle, "segmentation_", None)
-    if model is not None:
-        logistic = model.rewards == "bernoulli"
+    if model is not None and model.rewards != "hurdle":
+        logistic = model.clicks
         noise = np.ones(model.n_states) if logistic else model.noise_variances
         return StateFits(model.reward_coefs, noise[:, None, None, None] * _inverse(model.reward_precisions), logistic)
     if cut is not None and getattr(cut, "statistic", "reward") == "fit":

@@ -10,7 +10,7 @@ from seachange.cli.options import THE_LOG, Force, LogInput, Seed, States, choice
 from seachange.engine import stage
 
 Oracle = Literal["hmm", "change-point"]
-Rewards = Literal["auto", "gaussian", "bernoulli"]
+Rewards = Literal["auto", "gaussian", "bernoulli", "hurdle"]
 
 
 def states(
@@ -22,7 +22,8 @@ def states(
     oracle: Annotated[Oracle, choice(Oracle, "Choose how to find states: hmm or change-point.")] = "hmm",
     states: States = "auto",
     rewards: Annotated[
-        Rewards, choice(Rewards, "Model rewards as gaussian or bernoulli; auto decides (hmm only).")
+        Rewards,
+        choice(Rewards, "Model rewards as gaussian, clicks (bernoulli), or purchases (hurdle); hmm only."),
     ] = "auto",
     figure: Annotated[Path | None, option("FILE.png", "Draw the states as a PNG file.")] = None,
     out: Annotated[

@@ -27,7 +27,11 @@ LABEL = 9
 MAJORITY = 0.55
 FEW = "* fewer than 20 rounds."
 MOST_CHANGES, MOST_ACTIONS, MOST_CONTRASTS, MOST_TARGETS = 20, 12, 3, 10
-KINDS = {"gaussian per state": " with a noise variance for each state", "bernoulli": " of clicks"}
+KINDS = {
+    "gaussian per state": " with a noise variance for each state",
+    "bernoulli": " of clicks",
+    "hurdle": " of purchases",
+}
 
 
 def state_strip(summary: StatesSummary, width: int) -> Text:

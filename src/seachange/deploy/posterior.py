@@ -71,7 +71,7 @@ class PosteriorSampling(BeliefDeployer):
     def _evidence(self, decision: Decision, reward: float) -> Floats:
         self._require_clicks(np.array([reward]))
         evidence = np.empty(len(decision.by_state))
-        reward_evidence(decision.by_state, reward, self.hmm.noise_variances, evidence)
+        reward_evidence(decision.by_state, reward, self.hmm.evidence_variances, evidence)
         return evidence
 
     def _require_clicks(self, rewards: Floats) -> None:
@@ -81,4 +81,4 @@ class PosteriorSampling(BeliefDeployer):
 
     def _settings(self, contexts: Floats, rewards: Floats, n_actions: int) -> tuple[Any, ...]:
         self._require_clicks(rewards)
-        return self.hmm.joint.rows(contexts), self.hmm.reward_coefs, self.hmm.noise_variances
+        return self.hmm.joint.rows(contexts), self.hmm.reward_coefs, self.hmm.evidence_variances

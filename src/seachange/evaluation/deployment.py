@@ -22,7 +22,7 @@ from seachange.params import Auto, require
 from seachange.protocols import Bools, Floats, Ints
 from seachange.states.expectation import Chain, Expectation, expectation
 from seachange.states.labels import StateLabels, in_chains, places_in_chains
-from seachange.states.switching_regression import SwitchingRegression
+from seachange.states.switching_regression import SwitchingRegression, bought
 
 if TYPE_CHECKING:
     from seachange.model import SwitchingModel
@@ -32,6 +32,7 @@ CHUNK_ROUNDS = 1 << 14
 # Simulated worlds: at least and at most this many, with about this many rounds in total.
 DRAWS, SIMULATED_ROUNDS = (16, 64), 6_400_000
 LEAST_PRECISION = 0.1  # of a simulated coefficient, in rounds: actions that were never taken are not known at all
+LEAST_AMOUNT = 1e-12  # of a simulated purchase: deployments must notice it
 SIMULATION_BIAS = 0.5  # share of a simulated gain that the fitted model may get wrong
 
 
@@ -127,7 +128,7 @@ def evaluate_deployment(
     log, _, starts = in_chains(log)
     world, labels, blocks, simulated = model.world, None, Clusters(log), np.zeros((1, 2))
     if world is not None:
-        labels, chain = model.label_ahead(log), Chain(log)
+        labels, chain = model.label_ahead(log), Chain(bought(log) if world.rewards == "hurdle" else log)
         found = expectation(world, chain)
         stay = len(log) / (float(found.transitions.sum() - np.trace(found.transitions)) + len(chain.firsts))
         blocks = _blocks(log, starts, stay)
@@ -218,7 +219,7 @@ def _updated(world: SwitchingRegression, found: Expectation, units: Units) -> Sw
     For Gaussian rewards the step is exact given the states; for clicks it is a Newton step.
     """
     slopes = found.moments
-    if world.rewards != "bernoulli":
+    if not world.clicks:
         slopes = slopes - np.einsum("zbij,zbj->zbi", found.grams, world.reward_coefs)
     precisions = world.reward_precisions + found.grams
     roots = _roots(units.grams(precisions))
@@ -245,7 +246,7 @@ def _simulated(
     """(draws, 2) V_b(deployment) - V_b(π^Q), with Q by the world of ``model``, and V_b(deployment) - V_b(single)."""
     generator, filtered = np.random.default_rng([seed, 7]), world.filter(log)
     roots = _roots(log.units.grams(world.reward_precisions))
-    noise = np.ones(world.n_states) if world.rewards == "bernoulli" else np.sqrt(world.noise_variances)
+    noise = np.ones(world.n_states) if world.clicks else np.sqrt(world.noise_variances)
     found, path = np.empty((draws, 2)), np.empty(len(log), dtype=np.int64)
     with stage("Simulating the deployment", draws) as progress:
         for draw in range(draws):
@@ -270,15 +271,19 @@ def _differences_in(
     generator: np.random.Generator,
 ) -> tuple[float, float]:
     """V(deployment) - V(π^Q) and - V(single) in ``world``, whose states are ``path``; all see the same noise."""
-    clicks, rewards = world.rewards == "bernoulli", np.empty(len(log))
-    noise = generator.random(len(log)) if clicks else generator.standard_normal(len(log))
+    rewards = np.empty(len(log))
+    noise = generator.random(len(log)) if world.clicks else generator.standard_normal(len(log))
     uniforms, state, parts = generator.random(len(log)), deployer.init(), []
     earned = alone = mixed = 0.0
     for rounds in log.chunk_slices(CHUNK_ROUNDS):
         part, here, each = log[rounds], path[rounds], noise[rounds, None]
         means = _mean_rewards(world, part, here)
-        if clicks:
+        if world.clicks:
             sampled = (each < means).astype(np.float64)
+            if world.amounts is not None:
+                # Purchases of the mean amount: their spread tells no states apart.
+                amounts = np.maximum(modeled_rewards(part.arrays.rows, world.amounts), LEAST_AMOUNT)
+                means, sampled = means * amounts, sampled * amounts
         else:
             sampled = means + np.sqrt(world.noise_variances[here, None]) * each
         rewards[rounds] = sampled[np.arange(len(part)), part.arrays.actions]
@@ -299,10 +304,10 @@ def _differences_in(
 
 
 def _mean_rewards(world: SwitchingRegression, log: BanditLog, path: Ints) -> Floats:
-    """(n, K) the mean reward of every action in the state of each round."""
+    """(n, K) the mean reward of every action in the state of each round; of a hurdle, the probability of a reward."""
     scores, rows = np.empty((len(log), log.n_actions)), log.arrays.rows
     for state, coefs in enumerate(world.reward_coefs):
         members = np.flatnonzero(path == state)
         if len(members):
             scores[members] = modeled_rewards(rows if len(rows) == 1 else rows[members], coefs)
-    return np.asarray(expit(scores)) if world.rewards == "bernoulli" else scores
+    return np.asarray(expit(scores)) if world.clicks else scores

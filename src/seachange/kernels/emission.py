@@ -1,7 +1,8 @@
 """Emissions of a switching regression: the likelihood of a reward in each state, for one round or many.
 
 The score of a state is s(z) = β_z · f(x, a). Rewards are N(s(z), σ²(z)), or, if ``variances`` is empty, clicks with
-p = 1 / (1 + exp(-s(z))). Evidence is the likelihood divided by that of the most likely state. The arithmetic is the
+p = 1 / (1 + exp(-s(z))). For single rounds, a negative variance stands for purchases: a click is any reward above 0.
+Evidence is the likelihood divided by that of the most likely state. The arithmetic is the
 same for one round and for many, so a live filter and a batch agree to the bit.
 """
 
@@ -38,7 +39,10 @@ def state_scores(row, action, coefs, scores):
 @compiled
 def reward_evidence(scores, reward, variances, evidence):
     """p(r | z) of one round, up to a factor. Clicks may be fractional: p^r (1 - p)^(1 - r)."""
-    if variances.size == 0:
+    purchases = variances.size > 0 and variances[0] < 0.0
+    if purchases:
+        reward = 1.0 if reward > 0.0 else 0.0
+    if variances.size == 0 or purchases:
         highest = 0.0
         for z in range(scores.size):
             small = exp_of(-abs(scores[z]))

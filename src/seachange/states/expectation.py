@@ -160,7 +160,7 @@ class Workspace(NamedTuple):
         """Buffers for the longest section of ``chain``."""
         sections, n_states = (section.rounds for span in chain.spans for section in span), model.n_states
         rows = max(section.stop - section.start for section in sections)
-        scores = np.empty((rows if model.rewards == "bernoulli" else 0, n_states))
+        scores = np.empty((rows if model.clicks else 0, n_states))
         return cls(np.empty((rows, n_states)), np.empty((rows, n_states)), np.empty(rows), scores)
 
     def part(self, section: Section, rounds: slice) -> Self:
@@ -253,7 +253,7 @@ class _EStep:
         """Gram matrices, moments and totals of a tile, weighted by its posteriors."""
         arrays, buffers = self.chain.arrays(tile), self.workspace.part(section, tile)
         data = arrays.rows, arrays.actions, arrays.rewards, buffers.filtered
-        blocks = self.chain.block_sums(tile) if self.model.rewards != "bernoulli" else None
+        blocks = self.chain.block_sums(tile) if not self.model.clicks else None
         if blocks is None:
             return regression_sums(*data, self.model.joint.shape[0], buffers.scores)  # type: ignore[no-any-return]
         return blocked_sums(*data, *blocks)  # type: ignore[no-any-return]

@@ -7,7 +7,7 @@ import numpy as np
 
 from seachange.engine import one_thread
 from seachange.errors import NoChangeWarning, ParameterError, UnmatchedStatesWarning, warn
-from seachange.log.bandit_log import BanditLog, require_log, require_rounds, reward_distribution
+from seachange.log.bandit_log import BanditLog, require_log, require_rounds
 from seachange.log.column_statistics import moments_of, skewness_of
 from seachange.log.joint_features import JointFeatures
 from seachange.params import Auto, Params, require, require_count
@@ -16,7 +16,7 @@ from seachange.registry import ORACLES, Arrays, SavedPart
 from seachange.states.hmm_fitting import SHORTEST_STAY, Fit, Fitter, Initial, squared_gaps
 from seachange.states.labels import StateLabels, by_first_appearance, labels_from_states
 from seachange.states.state_count import StateCount, choose_n_states
-from seachange.states.switching_regression import Rewards, SwitchingRegression, regression_of
+from seachange.states.switching_regression import Rewards, SwitchingRegression, bought, regression_of, state_rewards
 
 # Restarts agree if their objectives differ by less than this per round.
 SAME_OBJECTIVE = 1e-6
@@ -78,7 +78,7 @@ class HMMOracle(Params):
     restarts: int = 4  # initializations of EM; more are slower but less likely to miss the best fit
     expected_stay: float | Auto = "auto"  # prior guess of rounds per segment; auto: 100, or less in a short log
     prior_segments: float = 1.0  # weight of that guess, in segments; 0 also allows states of less than 10 rounds
-    rewards: Rewards | Auto = "auto"  # reward distribution; auto: bernoulli if all rewards are 0 or 1, else gaussian
+    rewards: Rewards | Auto = "auto"  # reward distribution; auto: by the rewards of the log
     initial: Initial = "free"  # P_0: a free parameter, or the stationary distribution of Φ
     ridge: float | Auto = "auto"  # shrinkage of states toward one common fit, in rounds; auto: by marginal likelihood
     tolerance: float = 1e-8  # EM stops when an iteration gains less log-likelihood per round
@@ -91,10 +91,13 @@ class HMMOracle(Params):
     def fit(self, log: BanditLog) -> Self:
         """Learn ``model_`` and ``report_``; warn if one state explains the log as well."""
         self._check(log)
-        fitter = Fitter.of(log, reward_distribution(log, self.rewards), self)
+        rewards, seen = state_rewards(log, self.rewards), log
+        if rewards == "hurdle":
+            rewards, seen = "bernoulli", bought(log)
+        fitter = Fitter.of(seen, rewards, self)
         counts: tuple[StateCount, ...] = ()
         if self.n_states == "auto":
-            fit, counts = choose_n_states(log, fitter)
+            fit, counts = choose_n_states(seen, fitter)
             single_state_bic = counts[0].bic
         else:
             fit = fitter.fit(self.n_states)
@@ -102,14 +105,15 @@ class HMMOracle(Params):
         if self.rewards == "auto" and fit.model.rewards == "gaussian" and fit.model.n_states > 1:
             fit = self._noise_chosen(log, fitter, fit)
         run, model = fit.run, fit.model
-        states = model.likeliest_states(log)
+        states = model.likeliest_states(seen)
         if self.align_to is None:
             order = by_first_appearance(states, model.n_states)
         else:
             order = aligned_order(
                 regression_of(self.align_to, "align_to must be"), model, states, run.statistics.grams.sum(axis=0)
             )
-        self.model_: SwitchingRegression = model.reordered(order)
+        model = model.reordered(order)
+        self.model_: SwitchingRegression = model if seen is log else SwitchingRegression.of_purchases(model, log)
         best, rounds = fit.runs[0].objective, moments_of(log.arrays.rewards).n_seen
         self.report_ = HMMReport(
             log_likelihood=run.log_likelihood,
@@ -148,7 +152,7 @@ class HMMOracle(Params):
             )
 
     def _skewed(self, log: BanditLog) -> bool:
-        return self.model_.rewards != "bernoulli" and abs(skewness_of(log.arrays.rewards)) > SKEWED
+        return not self.model_.clicks and abs(skewness_of(log.arrays.rewards)) > SKEWED
 
     def predict(self, log: BanditLog) -> StateLabels:
         """Label every round of ``log`` by the smoothed posterior of the fitted model."""

@@ -14,15 +14,18 @@ from seachange.errors import ParameterError
 from seachange.kernels.belief_updates import is_distribution, move, weigh
 from seachange.kernels.emission import reward_evidence, round_scores, state_scores
 from seachange.kernels.forward_backward import filter_rounds
-from seachange.log.bandit_log import BanditLog
+from seachange.log.bandit_log import BanditLog, reward_distribution
 from seachange.log.joint_features import JointFeatures
 from seachange.log.validation import LARGEST
-from seachange.params import Brief, require, require_count
+from seachange.params import Auto, Brief, require, require_count
 from seachange.protocols import Floats, Ints
 from seachange.registry import Arrays, SavedPart
 from seachange.states.expectation import Chain, LikeliestStates, Workspace, emit, expectation
+from seachange.states.pooled_regression import linear_fits
 
-Rewards = Literal["gaussian", "gaussian per state", "bernoulli"]
+Rewards = Literal["gaussian", "gaussian per state", "bernoulli", "hurdle"]
+# With rewards="auto", rewards of which at least this share is 0 and none is negative are a hurdle.
+LEAST_ZERO = 0.5
 # Lower bound on initial and transition probabilities, so that evidence can overrule any of them.
 LEAST_PROBABILITY = 1e-30
 # Noise variances in a model file are at least this: 1 / σ² must stay finite.
@@ -37,6 +40,7 @@ class SwitchingRegression(Brief):
     gaussian            r_t ~ N(β_z · f, σ²)
     gaussian per state  r_t ~ N(β_z · f, σ²_z)
     bernoulli           r_t = 1 with probability 1 / (1 + exp(-β_z · f)), else 0
+    hurdle              r_t > 0 with that probability, else 0; its mean is then α · f in every state
     """
 
     initial_probs: Floats  # (L,) P_0
@@ -46,6 +50,7 @@ class SwitchingRegression(Brief):
     noise_variances: Floats  # (L,) σ²_z; (0,) for clicks
     joint: JointFeatures
     rewards: Rewards = "gaussian"
+    amounts: Floats | None = None  # (B, D) α, if rewards are a hurdle
 
     def __post_init__(self) -> None:
         for name in ("initial_probs", "transition_matrix"):
@@ -53,7 +58,8 @@ class SwitchingRegression(Brief):
 
     def saved_arrays(self) -> Arrays:
         """What a model file keeps."""
-        return {name: getattr(self, name) for name in SAVED_ARRAYS}
+        amounts = {} if self.amounts is None else {"amounts": self.amounts}
+        return {name: getattr(self, name) for name in SAVED_ARRAYS} | amounts
 
     @classmethod
     def restore(cls, part: SavedPart, joint: JointFeatures, n_states: int, rewards: Rewards) -> Self:
@@ -65,16 +71,33 @@ class SwitchingRegression(Brief):
             reward_coefs=part.floats("reward_coefs", shape),
             reward_precisions=part.precisions("reward_precisions", (*shape, shape[2])),
             noise_variances=part.floats(
-                "noise_variances", (0 if rewards == "bernoulli" else n_states,), low=LEAST_VARIANCE
+                "noise_variances", (0 if rewards in ("bernoulli", "hurdle") else n_states,), low=LEAST_VARIANCE
             ),
             joint=joint,
             rewards=rewards,
+            amounts=part.floats("amounts", joint.shape) if rewards == "hurdle" else None,
         )
+
+    @classmethod
+    def of_purchases(cls, clicks: "SwitchingRegression", log: BanditLog) -> Self:
+        """A hurdle: whether there is a reward as in ``clicks``, and the mean of those in ``log``."""
+        amounts = linear_fits(log, (log.arrays.rewards > 0).astype(np.float64)[:, None])[0].coefs
+        return replace(clicks, rewards="hurdle", amounts=amounts)  # type: ignore[return-value]
+
+    @property
+    def clicks(self) -> bool:
+        """Whether the state only decides if there is a reward."""
+        return len(self.noise_variances) == 0
 
     @property
     def n_states(self) -> int:
         """L."""
         return len(self.initial_probs)
+
+    @property
+    def evidence_variances(self) -> Floats:
+        """``noise_variances`` as ``reward_evidence`` expects them."""
+        return np.array([-1.0]) if self.rewards == "hurdle" else self.noise_variances
 
     @property
     def expected_stays(self) -> Floats:
@@ -84,12 +107,12 @@ class SwitchingRegression(Brief):
     @property
     def n_parameters(self) -> int:
         """Free parameters, for information criteria."""
-        n_variances = {"gaussian": 1, "gaussian per state": self.n_states, "bernoulli": 0}[self.rewards]
+        n_variances = {"gaussian": 1, "gaussian per state": self.n_states}.get(self.rewards, 0)
         return self.reward_coefs.size + n_variances + (self.n_states - 1) + self.n_states * (self.n_states - 1)
 
     def reordered(self, order: Ints) -> Self:
         """The same model with state ``order[i]`` renumbered i."""
-        arrays: dict[str, Any] = {name: array[order] for name, array in self.saved_arrays().items() if len(array)}
+        arrays: dict[str, Any] = {name: getattr(self, name)[order] for name in SAVED_ARRAYS[: 4 if self.clicks else 5]}
         arrays["transition_matrix"] = np.ascontiguousarray(self.transition_matrix[np.ix_(order, order)])
         return replace(self, **arrays)
 
@@ -130,9 +153,18 @@ class SwitchingRegression(Brief):
 
     def mean_rewards(self, log: BanditLog) -> Floats:
         """(n, L) E[r_t | x_t, a_t, z]: the expected reward of the logged action in each state."""
+        means = self._signal_means(log)
+        if self.amounts is not None:
+            amounts = np.empty((len(log), 1))
+            round_scores(log.arrays.rows, log.arrays.actions, self.amounts[None], amounts)
+            means = means * np.maximum(amounts, 0.0)
+        return means
+
+    def _signal_means(self, log: BanditLog) -> Floats:
+        """(n, L) the mean of what tells states apart: the reward, or whether there is one."""
         scores = np.empty((len(log), self.n_states))
         round_scores(log.arrays.rows, log.arrays.actions, self.reward_coefs, scores)
-        return np.asarray(expit(scores)) if self.rewards == "bernoulli" else scores
+        return np.asarray(expit(scores)) if self.clicks else scores
 
     def shortest_segment(self, log: BanditLog) -> float:
         """Rounds after which any two states can be told apart: max_ij log(s_i s_j) / KL_ij, with s the expected stays.
@@ -142,20 +174,22 @@ class SwitchingRegression(Brief):
         """
         evidence, stays = np.full((self.n_states, self.n_states), 1e-300), np.log(self.expected_stays)
         for rounds in log.chunk_slices():
-            means = self.mean_rewards(log[rounds])
-            variances = np.maximum(means * (1 - means), 1e-9) if self.rewards == "bernoulli" else self.noise_variances
+            means = self._signal_means(log[rounds])
+            variances = np.maximum(means * (1 - means), 1e-9) if self.clicks else self.noise_variances
             squares = [np.sum(np.square(means - own[:, None]) / variances, axis=0) for own in means.T]
             evidence += np.array(squares) / (2 * len(log))
         np.fill_diagonal(evidence, np.inf)
         return float(np.max(np.add.outer(stays, stays) / evidence))
 
     def log_likelihood(self, log: BanditLog) -> float:
-        """log p(r_1:n | x_1:n, a_1:n)."""
+        """log p(r_1:n | x_1:n, a_1:n); of a hurdle, only of whether there is a reward."""
         return expectation(self, self._chain(log)).log_likelihood
 
     def _chain(self, log: BanditLog, *, by_tile: bool = False) -> Chain:
         if log.joint != self.joint:
             raise ParameterError(f"the model was fitted with {self.joint}; this log has {log.joint}.")
+        if self.rewards == "hurdle":
+            log = bought(log)
         if self.rewards == "bernoulli":
             invalid = np.flatnonzero(~np.isin(log.arrays.rewards, (0.0, 1.0)) & ~np.isnan(log.arrays.rewards))
             if len(invalid):
@@ -200,6 +234,29 @@ def _collected(chain: Chain, parts: Iterable[tuple[slice, Floats]], *shape: int)
     for rounds, values in parts:
         found[rounds] = values
     return chain.in_log_order(found)
+
+
+def state_rewards(log: BanditLog, wanted: Rewards | Auto) -> Rewards:
+    """The reward distribution of an HMM of ``log``: ``wanted``, after checking that it suits the rewards."""
+    found: Rewards = reward_distribution(log, wanted)
+    if "hurdle" not in (wanted, found) and (wanted, found) != ("auto", "gaussian"):
+        return found
+    totals = np.zeros(3, dtype=np.int64)
+    for rounds in log.chunk_slices():
+        rewards = log.arrays.rewards[rounds]
+        totals += [np.count_nonzero(each) for each in (rewards == 0, rewards < 0, np.isfinite(rewards))]
+    n_zero, n_negative, n_seen = totals.tolist()
+    if wanted == "hurdle":
+        require(n_negative == 0, f'rewards="hurdle" needs rewards of at least 0; {n_negative:,} are negative.')
+    elif n_negative or n_zero < LEAST_ZERO * n_seen:
+        return found
+    return "hurdle"
+
+
+def bought(log: BanditLog) -> BanditLog:
+    """The log with rewards of 1 for those above 0."""
+    rewards = log.arrays.rewards
+    return log.with_rewards(np.where(np.isnan(rewards), rewards, rewards > 0))
 
 
 def hmm_of(oracle: Any) -> SwitchingRegression | None:
@@ -267,7 +324,7 @@ class LiveFilter(Brief):
             rows = self.hmm.joint.rows(contexts)
             require(bool((np.abs(rows) <= LARGEST).all()), f"context must be finite; got {context!r}.")
             state_scores(rows[0], action, self.hmm.reward_coefs, scores)
-            reward_evidence(scores, float(reward), self.hmm.noise_variances, evidence)
+            reward_evidence(scores, float(reward), self.hmm.evidence_variances, evidence)
         probs, forecast = np.empty(n_states), np.empty(n_states)
         weigh(state.forecast, evidence, probs)
         move(probs, self.hmm.transition_matrix, forecast)
