@@ -120,7 +120,7 @@ def many_changes(phi, white, n_actions, n_changes, n, seed):
     generator = np.random.default_rng([seed, 82])
     stay = n // (n_changes + 1)
     places = stay * np.arange(1, n_changes + 1) + generator.integers(-stay // 3, stay // 3, size=n_changes)
-    shifts = generator.choice([-1.0, 1.0], size=(n_changes + 1, n_actions)) * generator.uniform(0.375, 1.125)
+    shifts = generator.choice([-1.0, 1.0], size=n_actions) * generator.uniform(0.375, 1.125, size=(n_changes + 1, 1))
     shifts *= (-1.0) ** np.arange(n_changes + 1)[:, None]
     actions = generator.integers(n_actions, size=n)
     noise = (autoregression(phi, n, generator) + white * generator.normal(size=n)) / np.hypot(1, white)

@@ -29,7 +29,9 @@ MAX_MOVES = 5
 # Iterations of measuring the autocorrelation of the noise.
 MAX_PASSES = 10
 # States do not make noise that stays correlated for less than this share of the shortest window.
-FAST = 1 / 8
+FAST = 0.15
+# The gain of a lost change that is due to chance, beyond that of its place and its coefficients: see decision 6.
+CHANCE = -1.5
 # The evidence for the true position is this many nats below the best with probability 0.05: if both sides are random
 # walks, (1 - exp(-x))² = 0.95.
 DROP = -math.log1p(-math.sqrt(0.95))
@@ -128,9 +130,8 @@ def _loses_changes(series: Series, before: Ints, after: Ints, small: Floats, lar
     """Whether most changes lost from ``before`` to ``after`` are real, given the errors (n,) with and without them.
 
     The noise of ``series`` was measured with them. If it lasts long enough to be states, the gain in likelihood that
-    each lost change has in this noise decides. There are at most (e n / C)^C ways to place C changes, so by chance it
-    is about 2 log(e n / C), plus 1 for each coefficient but one. Real changes can be among many false ones, so it is
-    the median gain that counts.
+    each lost change has in this noise decides. By chance, the best of n / C places gains about 2 log(n / C), plus 1 for
+    each coefficient. Real changes can be among many false ones, so it is the median gain that counts.
     """
     cells = np.append(0, (before[1:] + before[:-1]) // 2)
     lost = np.bincount(np.searchsorted(cells, after, side="right") - 1, minlength=len(cells)) == 0
@@ -138,7 +139,7 @@ def _loses_changes(series: Series, before: Ints, after: Ints, small: Floats, lar
         return False
     worse = np.square(series.noise.innovations(large)) - np.square(series.noise.innovations(small))
     gain = np.median(np.add.reduceat(worse, cells)[lost])
-    return bool(gain > 2 * np.log(len(small) / lost.sum()) + 1 + series.coefs.size)
+    return bool(gain > 2 * np.log(len(small) / lost.sum()) + series.coefs.size + CHANCE)
 
 
 def _find(series: Series, windows: Ints, threshold: float) -> Changes:
