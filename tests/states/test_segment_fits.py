@@ -11,7 +11,7 @@ import seachange as sc
 from properties import examples
 from seachange.states.clustering import merge, renumbered
 from seachange.states.detector import critical_value, log_p_values, window_grid
-from seachange.states.segment_fits import LEAST_ROUNDS, difference, log_tail, long_run_variance, series_of
+from seachange.states.segment_fits import LEAST_ROUNDS, autoregression, difference, log_tail, series_of
 
 pytestmark = pytest.mark.small
 KINDS = ("none", "shared", "per action")
@@ -145,15 +145,20 @@ def test_the_long_run_variance_of_noise_is_that_of_its_model(ar, ma):
     begins = np.arange(20) * 2500
     weights = lfilter([1, *ma], [1, *(-each for each in ar)], np.eye(1, 500)[0])
     expected = weights.sum() ** 2 / (weights @ weights)
-    found, gain = long_run_variance(noise.ravel(), begins, begins + 2500)
-    assert found == pytest.approx(expected, rel=0.15 if ar or ma else 0)
-    assert gain == pytest.approx(-50_000 * np.log(weights @ weights), rel=0.05, abs=0)
+    found = autoregression(noise.ravel(), begins, begins + 2500)
+    assert found.ratio == pytest.approx(expected, rel=0.15 if ar or ma else 0)
+    assert found.gain == pytest.approx(-50_000 * np.log(weights @ weights), rel=0.05, abs=0)
+    correlations = np.correlate(weights, weights, "full")[500:] / (weights @ weights)
+    assert found.lasts == pytest.approx((expected - 1) / 2 / max(correlations.max(), 1e-9), rel=0.2, abs=1e-9)
+    innovations = np.convolve(noise.ravel() / noise.std(), found.filter, "valid")
+    assert np.var(innovations) == pytest.approx(1, rel=0.03)
+    assert abs(np.corrcoef(innovations[1:], innovations[:-1])[0, 1]) < 0.03
 
 
 def test_noise_that_alternates_or_never_varies_is_not_inflated():
     begins, ends = np.array([0]), np.array([400])
     for noise in (np.tile([1.0, -1.0], 200), np.zeros(400)):
-        assert long_run_variance(noise, begins, ends)[0] == 1
+        assert autoregression(noise, begins, ends).ratio == 1
 
 
 @pytest.mark.large
@@ -165,11 +170,18 @@ def test_the_noise_of_actions_is_measured_in_their_own_order_too():
         own = np.flatnonzero(actions == action)
         noise[own] = 10.0**action * lfilter([1.0], [1.0, -0.7], generator.normal(size=len(own)))
     log = sc.BanditLog.from_arrays(actions, noise, np.full(8000, 0.25))
-    found = series_of(log).noise_within(np.array([0]), np.array([8000]))
+    series = series_of(log)
+    errors = series.errors_within(np.array([0]), np.array([8000]))
+    found = series.noise_of(errors)
     assert found.within == pytest.approx(1.7 / 0.3, rel=0.15)
     assert found.overall == found.within
+    # In rounds of the log: of four rounds, one is an action's own.
+    assert found.lasts == pytest.approx(4 / 0.3, rel=0.15)
+    for action in range(4):
+        assert np.var(found.innovations(errors)[actions == action]) == pytest.approx(1, rel=0.1)
     shared = log.with_rewards(lfilter([1.0], [1.0, -0.7], generator.normal(size=8000)))
-    found = series_of(shared).noise_within(np.array([0]), np.array([8000]))
+    series = series_of(shared)
+    found = series.noise_of(series.errors_within(np.array([0]), np.array([8000])))
     assert found.overall == pytest.approx(1.7 / 0.3, rel=0.15)
     # A random quarter of the pairs: 1 + 2 (1/4) Σ 0.7^k.
     assert found.within == pytest.approx(1 + 0.5 * 0.7 / 0.3, rel=0.15)

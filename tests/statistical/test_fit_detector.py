@@ -115,6 +115,52 @@ def test_changes_are_found_in_autocorrelated_noise_and_their_intervals_cover():
     assert np.mean(covered) >= 0.95 - 4.5 * np.sqrt(0.95 * 0.05 / 40)
 
 
+def many_changes(phi, white, n_actions, n_changes, n, seed):
+    """A log with changes of 0.75 to 2.25 standard deviations of autocorrelated noise, and their positions."""
+    generator = np.random.default_rng([seed, 82])
+    stay = n // (n_changes + 1)
+    places = stay * np.arange(1, n_changes + 1) + generator.integers(-stay // 3, stay // 3, size=n_changes)
+    shifts = generator.choice([-1.0, 1.0], size=n_actions) * generator.uniform(0.375, 1.125, size=(n_changes + 1, 1))
+    shifts *= (-1.0) ** np.arange(n_changes + 1)[:, None]
+    actions = generator.integers(n_actions, size=n)
+    noise = (autoregression(phi, n, generator) + white * generator.normal(size=n)) / np.hypot(1, white)
+    rewards = shifts[np.searchsorted(places, np.arange(n), side="right"), actions] + noise
+    return sc.BanditLog.from_arrays(actions, rewards, np.full(n, 1 / n_actions), n_actions=n_actions), places
+
+
+def logs_with_false_changes(seeds, *kind):
+    """Logs with more changes than true ones, and the share of true ones found within 50 rounds."""
+    alarms, found = 0, []
+    for seed in seeds:
+        log, places = many_changes(*kind, seed)
+        changes = sc.ChangePointOracle().fit(log).segmentation_.change_points
+        alarms += len(changes) > len(places)
+        if len(places):
+            gaps = np.abs(np.append(changes, -1000)[:, None] - places)
+            found.append(np.mean(gaps.min(axis=0) <= 50))
+    return alarms, np.mean(found) if found else 1.0
+
+
+@pytest.mark.parametrize(("n_actions", "n_changes"), [(1, 29), (3, 29), (5, 0)])
+def test_real_changes_do_not_hide_autocorrelated_noise(n_actions, n_changes):
+    """Changes that it hides used to be taken as evidence that there is no such noise, so that false ones appeared."""
+    phi, white = (0.7, 0.0) if n_changes else (0.9, 1.5)
+    alarms, found = logs_with_false_changes(range(8), phi, white, n_actions, n_changes, 10_000 if n_changes else 5000)
+    assert alarms <= 2
+    assert found >= 0.5
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("n_changes", [0, 5, 29])
+@pytest.mark.parametrize("n_actions", [1, 3, 5])
+@pytest.mark.parametrize(("phi", "white"), [(0.5, 0.0), (0.7, 0.0), (0.9, 1.5)])
+def test_false_changes_are_rare_among_real_ones(phi, white, n_actions, n_changes):
+    if white and n_actions > 1 and n_changes == 29:
+        pytest.skip("slow noise that hides this many changes is taken for changes: decision 6")
+    alarms, _ = logs_with_false_changes(range(60), phi, white, n_actions, n_changes, 10_000)
+    assert alarms / 60 <= DELTA + 3 * np.sqrt(DELTA * (1 - DELTA) / 60)
+
+
 @pytest.mark.parametrize(("stay", "gap"), [(100, 1.0), (50, 2.0)])
 def test_frequent_changes_are_not_taken_for_autocorrelated_noise(stay, gap):
     """Many short stays escape the windows, and make the noise within the segments found look autocorrelated."""

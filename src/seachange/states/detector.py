@@ -26,8 +26,12 @@ BINS = 8
 SLACK = 6.0
 # Iterations of moving changes to their most likely position before they are tested.
 MAX_MOVES = 5
-# Iterations of measuring the autocorrelation of the noise, and how many times the gain it implies changes must have.
-MAX_PASSES, CLEARLY = 10, 2.0
+# Iterations of measuring the autocorrelation of the noise.
+MAX_PASSES = 10
+# States do not make noise that stays correlated for less than this share of the shortest window.
+FAST = 0.15
+# The gain of a lost change that is due to chance, beyond that of its place and its coefficients: see decision 6.
+CHANCE = -1.5
 # The evidence for the true position is this many nats below the best with probability 0.05: if both sides are random
 # walks, (1 - exp(-x))² = 0.95.
 DROP = -math.log1p(-math.sqrt(0.95))
@@ -106,20 +110,36 @@ def find_changes(series: Series, windows: Ints, threshold: float) -> tuple[Chang
 
     Autocorrelated noise looks like changes, and changes look like autocorrelated noise. Noise is first taken to be
     independent. Its autocorrelation is then measured within the segments found, and changes are found again, until it
-    no longer grows. If it explains the changes that were lost, with a long-run variance λ times the variance, their
-    gain in likelihood is 1 / λ of what it is in independent noise. If it is clearly more, they were changes.
+    no longer grows, or until real changes would be lost.
     """
-    passes = []
+    found: list[tuple[Changes, Series, Floats]] = []
     for _ in range(MAX_PASSES):
         changes = _find(series, windows, threshold)
-        noise = series.noise_within(*segments_of(series, changes.positions))
-        passes.append((changes, series, noise))
+        errors = series.errors_within(*segments_of(series, changes.positions))
+        if found and _loses_changes(series, found[-1][0].positions, changes.positions, found[-1][2], errors, windows):
+            break
+        found.append((changes, series, errors))
+        noise = series.noise_of(errors)
         if noise.overall <= 1.02 * series.noise.overall:
             break
         series = replace(series, noise=noise)
-    first, last = passes[0][2], passes[-1][2]
-    expected = max(last.independent - first.independent, 0.0) / last.overall
-    return passes[0 if last.dependent - first.dependent > CLEARLY * expected else -1][:2]
+    return found[-1][:2]
+
+
+def _loses_changes(series: Series, before: Ints, after: Ints, small: Floats, large: Floats, windows: Ints) -> bool:
+    """Whether most changes lost from ``before`` to ``after`` are real, given the errors (n,) with and without them.
+
+    The noise of ``series`` was measured with them. If it lasts long enough to be states, the gain in likelihood that
+    each lost change has in this noise decides. By chance, the best of n / C places gains about 2 log(n / C), plus 1 for
+    each coefficient. Real changes can be among many false ones, so it is the median gain that counts.
+    """
+    cells = np.append(0, (before[1:] + before[:-1]) // 2)
+    lost = np.bincount(np.searchsorted(cells, after, side="right") - 1, minlength=len(cells)) == 0
+    if len(before) == 0 or not lost.any() or series.noise.lasts <= FAST * windows[0]:
+        return False
+    worse = np.square(series.noise.innovations(large)) - np.square(series.noise.innovations(small))
+    gain = np.median(np.add.reduceat(worse, cells)[lost])
+    return bool(gain > 2 * np.log(len(small) / lost.sum()) + series.coefs.size + CHANCE)
 
 
 def _find(series: Series, windows: Ints, threshold: float) -> Changes:

@@ -1,9 +1,9 @@
 """Regression fits of log segments: sufficient statistics, and a test statistic for the difference of two fits."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from scipy import special
@@ -93,18 +93,27 @@ class Metric:
     freedom: Floats  # (B,) Σ ℓ / max ℓ
 
 
-@dataclass(frozen=True)
+class Autoregression(NamedTuple):
+    """A fit of noise by its own past."""
+
+    ratio: float = 1.0  # long-run variance, 1 + 2 Σ_k ρ_k, in units of the variance, and at least 1
+    lasts: float = 0.0  # Σ_k ρ_k / max_k ρ_k: lags for which the noise stays correlated
+    filter: Floats = np.ones(1)  # makes innovations of variance 1 of noise of variance 1
+    gain: float = 0.0  # change of AIC
+
+
+@dataclass(frozen=True, eq=False)
 class Noise:
-    """Autocorrelation of the noise: its long-run variance, 1 + 2 Σ_k ρ_k, in units of its variance, and at least 1.
+    """Autocorrelation of the noise.
 
     Sums of whitened scores have variances ℓ of at most ``overall``, and of ``within`` on average, so the statistic of a
     difference is Σ ℓ χ²_1 as in ``Metric``.
     """
 
-    overall: float = 1.0  # of consecutive rounds, or ``within`` if that is larger
+    overall: float = 1.0  # long-run variance of consecutive rounds, or ``within`` if that is larger
     within: float = 1.0  # of consecutive rounds with the same action
-    independent: float = 0.0  # -2 log-likelihood of the noise if it is independent
-    dependent: float = 0.0  # the same, given all previous noise
+    lasts: float = 0.0  # rounds for which it stays correlated
+    innovations: Callable[[Floats], Floats] = np.copy  # innovations of other errors, (n,), in units of this noise
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,25 +182,36 @@ class Series:
         freedom = np.clip(levels.sum(axis=1) / stretch, 1, n_features)
         return Metric(np.ascontiguousarray(self.units.raw_coefs(whitening)), overall * stretch, share * freedom)
 
-    def noise_within(self, begins: Ints, ends: Ints) -> Noise:
-        """The noise around the fits of these segments."""
-        errors = segment_residuals(*self.data, begins, ends, self.units.raw_coefs(self.sums(begins, ends).coefs()))
+    def errors_within(self, begins: Ints, ends: Ints) -> Floats:
+        """(n,) errors of the fits of these segments."""
+        coefs = self.units.raw_coefs(self.sums(begins, ends).coefs())
+        return np.asarray(segment_residuals(*self.data, begins, ends, coefs))
+
+    def noise_of(self, errors: Floats) -> Noise:
+        """The noise with these errors (n,)."""
         n_blocks, counts = len(self.coefs), np.maximum(self.whole.counts[0], 1)
         blocks = self.actions if n_blocks > 1 else np.zeros(len(errors), dtype=np.int64)
         variances = np.bincount(blocks, errors * errors, n_blocks) / counts
         # If a block has no variance, its errors are rounding errors.
         varies = variances > 1e-12 * self.whole.squares[0] / counts
-        variances = np.where(varies, variances, 1.0)
-        errors *= (varies / np.sqrt(variances))[blocks]
-        found = [long_run_variance(errors, self.begins, self.ends)]
+        scales = (varies / np.sqrt(np.where(varies, variances, 1.0)))[blocks]
+        order = np.arange(len(errors))
+        fits = [(autoregression(errors * scales, self.begins, self.ends), order, 1)]
         if n_blocks > 1:
             chains = np.repeat(np.arange(len(self.begins)), self.ends - self.begins)
-            by_action = np.lexsort((blocks, chains))
-            starts = np.flatnonzero(np.diff((chains * n_blocks + blocks)[by_action], prepend=-1))
-            found.append(long_run_variance(errors[by_action], starts, np.append(starts[1:], len(errors))))
-        ratios, gains = zip(*found, strict=True)
-        independent = float(counts @ np.log(variances))
-        return Noise(max(ratios), ratios[-1], independent, independent + min(gains))
+            order = np.lexsort((blocks, chains))
+            starts = np.flatnonzero(np.diff((chains * n_blocks + blocks)[order], prepend=-1))
+            by_action = autoregression((errors * scales)[order], starts, np.append(starts[1:], len(errors)))
+            fits.append((by_action, order, n_blocks))
+        best, own, _ = min(fits, key=lambda fit: fit[0].gain)
+        slowest, _, spacing = max(fits, key=lambda fit: fit[0].ratio)
+
+        def innovations(others: Floats) -> Floats:
+            found = np.empty(len(others))
+            found[own] = np.convolve((others * scales)[own], best.filter)[: len(others)]
+            return found
+
+        return Noise(slowest.ratio, fits[-1][0].ratio, spacing * slowest.lasts, innovations)
 
 
 def series_of(log: BanditLog, by_action: bool = True) -> Series:
@@ -260,17 +280,17 @@ def difference(one: Sums, other: Sums, metric: Metric) -> tuple[Floats, Floats]:
     return np.maximum(ratio, 0).sum(axis=-1), np.where(counted, degrees, 0).sum(axis=-1)
 
 
-def long_run_variance(noise: Floats, begins: Ints, ends: Ints) -> tuple[float, float]:
-    """1 + 2 Σ_k ρ_k of chains of noise, at least 1, and AIC of the autoregression that it comes from, σ² / (1 - Σ φ)².
+def autoregression(noise: Floats, begins: Ints, ends: Ints) -> Autoregression:
+    """Autoregression of chains of noise; its long-run variance is σ² / (1 - Σ φ)².
 
-    It is 1 if BIC selects no lags. Otherwise it is the larger of those with the lags that AIC and BIC select: with few
-    lags an autoregression misses slow decay, and with many it varies.
+    There are no lags if BIC selects none. Otherwise AIC selects them, and the long-run variance is the larger of those
+    with the lags of AIC and BIC: with few lags an autoregression misses slow decay, and with many it varies.
     """
     n = max(int(np.count_nonzero(noise)), 1)
     n_lags = min(int(10 * np.log10(len(noise))), int((ends - begins).max()) - 1)
     sums = autocovariances(noise, begins, ends, n_lags)
     correlations, coefs, innovation = sums / max(sums[0], 1e-300), np.zeros(0), 1.0
-    fits, ratios = [0.0], [1.0]
+    fits, ratios, filters = [0.0], [1.0], [np.ones(1)]
     for lag in range(1, n_lags + 1):
         # Levinson and Durbin: the partial autocorrelation extends the fit by one lag.
         partial = (correlations[lag] - coefs @ correlations[lag - 1 : 0 : -1]) / innovation
@@ -280,10 +300,13 @@ def long_run_variance(noise: Floats, begins: Ints, ends: Ints) -> tuple[float, f
             break
         fits.append(n * np.log(innovation))
         ratios.append(innovation / (1 - coefs.sum()) ** 2)
+        filters.append(np.append(1.0, -coefs) / np.sqrt(innovation))
     few, best = (int(np.argmin(fits + price * np.arange(len(fits)))) for price in (np.log(n), 2.0))
     if few == 0:
-        return 1.0, 0.0
-    return max(float(ratios[few]), float(ratios[best]), 1.0), float(fits[best] + 2 * best)
+        return Autoregression()
+    ratio = max(float(ratios[few]), float(ratios[best]), 1.0)
+    lasts = (ratio - 1) / 2 / max(float(correlations[1:].max()), 1e-9)
+    return Autoregression(ratio, lasts, filters[best], float(fits[best] + 2 * best))
 
 
 def log_tail(statistics: Floats, degrees: Floats) -> Floats:
