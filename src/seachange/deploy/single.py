@@ -1,6 +1,7 @@
 """A deployment of one policy."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -38,7 +39,7 @@ class SinglePolicy(BeliefDeployer):
         """The deployer of the model's single policy."""
         return cls(model.single, exploration=exploration, memory=memory)
 
-    @property
+    @cached_property
     def policies(self) -> PolicySet:  # type: ignore[override]
         """A set of one policy."""
         return PolicySet((self.policy,))

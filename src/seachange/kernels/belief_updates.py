@@ -41,6 +41,13 @@ def draw_action(probs, uniform):
 
 
 @compiled
+def decide(belief, advice, exploration, allowed, uniform, probs):
+    """Mix the advice into ``probs`` and draw an action."""
+    mix_advice(belief, advice, exploration, allowed, probs)
+    return draw_action(probs, uniform)
+
+
+@compiled
 def exp4s_evidence(column, propensity, cost, learning_rate, evidence):
     """exp(-η c̃(z)) up to a factor, with c̃(z) = π_z(a) cost / 𝓔(a)."""
     scale = min(max(-learning_rate * cost / propensity, -LARGEST), LARGEST)
@@ -50,6 +57,15 @@ def exp4s_evidence(column, propensity, cost, learning_rate, evidence):
         highest = max(highest, scale * column[z])
     for z in range(column.size):
         evidence[z] = np.exp(scale * column[z] - highest)
+
+
+@compiled
+def is_finite(array):
+    """Whether all entries are finite."""
+    for each in array.flat:
+        if not np.isfinite(each):
+            return False
+    return True
 
 
 @compiled
@@ -76,7 +92,7 @@ def is_evidence(evidence):
 
 @compiled
 def weigh(belief, evidence, weighed):
-    """weighed(z) ∝ Q(z) evidence(z)."""
+    """weighed(z) ∝ Q(z) evidence(z); return Σ_z Q(z) evidence(z)."""
     total = 0.0
     for z in range(belief.size):
         weighed[z] = belief[z] * evidence[z]
@@ -84,6 +100,7 @@ def weigh(belief, evidence, weighed):
     inverse = 1.0 / total
     for z in range(belief.size):
         weighed[z] *= inverse
+    return total
 
 
 @compiled
