@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "check": ("Finding", "LogCheck", "check_log"),
-    "deploy": ("Decision", "DeploymentState", "Exp4S", "PosteriorSampling", "SinglePolicy"),
+    "deploy": ("AdaptiveSampling", "Decision", "DeploymentState", "Exp4S", "PosteriorSampling", "SinglePolicy"),
     "errors": ("RefusedError", "SeachangeError", "SeachangeWarning"),
     "evaluation": (
         "Bound", "DeploymentEstimate", "Diagnostics", "Forecast", "FutureEstimate", "ModelBounds", "OnlineEstimate",

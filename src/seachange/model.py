@@ -22,6 +22,7 @@ from seachange.protocols import Bools, Policy, PolicyLearner, StateOracle
 from seachange.reading import read_log
 from seachange.registry import DEPLOYERS
 from seachange.states.labels import StateLabels, labels_from_states
+from seachange.states.reward_evidence import RewardEvidence
 from seachange.states.switching_regression import SwitchingRegression
 
 # Allowed actions: their names, a mapping of every name to True or False, or one flag per action.
@@ -64,7 +65,8 @@ class SwitchingModel:
     learner: PolicyLearner
     provenance: Provenance
     single: Policy  # the best policy without states, learned from the same rounds
-    world: SwitchingRegression | None = None  # how states follow each other and reward actions; None with one state
+    world: SwitchingRegression | None = None  # how states follow each other and reward actions
+    evidence: RewardEvidence | None = None  # how much the log says about the rewards of ``world``
     choice: Choice | None = None  # how the objective was chosen, if it was
     trial: Trial | None = None  # switching against the single policy on held-out rounds, if both were tried
     features: FeatureSpec | None = None  # how raw columns become features; None if the log was made from arrays
@@ -196,7 +198,7 @@ class SwitchingModel:
                 f"the model was learned from one sequence of rounds; this log has {n_sequences:,}, and states start "
                 "anew in each. If the world changes for all users at once, leave sequences out."
             )
-        if self.world is None:
+        if self.world is None or self.n_states == 1:
             return labels_from_states(np.zeros(len(log), dtype=np.int64), 1, log)
         probs = self.world.forecast(log)
         return labels_from_states(np.argmax(probs, axis=1), self.n_states, log, probs)

@@ -3,7 +3,7 @@
 import hashlib
 import math
 from abc import ABC, abstractmethod
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import cached_property
 from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -38,6 +38,7 @@ class BeliefDeployer(ABC):
     """
 
     preference: ClassVar[int] = 0
+    learns: ClassVar[bool] = False  # whether its hypotheses change their minds about actions
     # To run a simulated world, and to follow a log. Without them, rounds are taken one by one, far more slowly.
     kernels: ClassVar[tuple[Any, Any] | None] = None
     policies: PolicySet
@@ -86,7 +87,7 @@ class BeliefDeployer(ABC):
     def fingerprint(self) -> str:
         """A digest of the policies and of how states follow each other; exploration and memory may change."""
         digest = hashlib.blake2b(type(self).__name__.encode(), digest_size=8)
-        arrays = [self.transition, self.initial_belief]
+        arrays = [self.transition, self.initial_belief, *self._constants]
         for policy in self.policies:
             digest.update(type(policy).__name__.encode())
             # Policies of other packages are known by their class only.
@@ -95,12 +96,18 @@ class BeliefDeployer(ABC):
             digest.update(array.tobytes())
         return digest.hexdigest()
 
+    @property
+    def _constants(self) -> tuple[Floats, ...]:
+        """What else a snapshot depends on."""
+        return ()
+
     def __repr__(self) -> str:
         """Sizes and settings."""
         joint, n_states = getattr(self.policies[0], "joint", None), len(self.policies)
         sizes = [f"{n_states} state{'' if n_states == 1 else 's'}", *([f"{joint.n_actions} actions"] if joint else [])]
         settings = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
-        shown = [f"{name}={value!r}" for name, value in settings.items() if name not in ("policies", "policy", "hmm")]
+        hidden = ("policies", "policy", "hmm", "evidence")
+        shown = [f"{name}={value!r}" for name, value in settings.items() if name not in hidden]
         return f"{type(self).__name__}({', '.join([*sizes, *shown])})"
 
     def init(self) -> DeploymentState:
@@ -138,7 +145,13 @@ class BeliefDeployer(ABC):
             rule = f"action_mask must have one entry for each of the {n_actions} actions; it has shape {allowed.shape}."
             require(allowed.shape == (n_actions,), rule)
             require(bool(allowed.any()), "action_mask must allow an action.")
-        probs = np.empty(n_actions)
+        return self._decided(state, contexts, advice, allowed, uniform)
+
+    def _decided(
+        self, state: DeploymentState, contexts: Floats, advice: Floats, allowed: Bools, uniform: float
+    ) -> Decision:
+        """The decision in one round with contexts (1, …) and advice (L, K)."""
+        probs = np.empty(len(allowed))
         action = decide(state.belief, advice, self.exploration, allowed, uniform, probs)
         by_state = self._by_state(contexts, advice, action)
         return Decision(action, float(probs[action]), probs, state.rounds, by_state, self.fingerprint)
@@ -202,8 +215,13 @@ class BeliefDeployer(ABC):
                     f"the {what} belongs to another deployer, of another model or kind. Use it with that one, or "
                     "start again with init()."
                 )
-            if not given.fits(len(self.policies)):
+            if not given.fits(*self._sizes[what]):
                 raise ParameterError(f"the {what} is damaged: restore an earlier one.")
+
+    @cached_property
+    def _sizes(self) -> dict[str, tuple[int, int]]:
+        """Lengths of the belief and of what is learned, and of ``Decision.by_state`` and ``Decision.features``."""
+        return {"state": (len(self.initial_belief), 0), "decision": (len(self.initial_belief), 0)}
 
     def _checked_evidence(self, decision: Decision, reward: float) -> Floats:
         try:
@@ -226,7 +244,7 @@ class BeliefDeployer(ABC):
 
     def state_probs(self, state: DeploymentState) -> Floats:
         """(L,) the probability of each state, given all rewards so far."""
-        return state.belief.copy()
+        return self._of_states(state.belief.copy())
 
     def run(
         self,
@@ -244,18 +262,19 @@ class BeliefDeployer(ABC):
         """
         self._require_own(state)
         require(state.pending is None, "run needs a state without pending rewards; amend them first.")
-        (n, n_actions), belief, rounds = rewards.shape, state.belief.copy(), state.rounds
+        (n, n_actions), rounds = rewards.shape, state.rounds
         advice = self.policies.advice(contexts, action_mask)
-        fits = advice.shape == (n, len(belief), n_actions) and mean_rewards.shape == rewards.shape
+        fits = advice.shape == (n, len(self.policies), n_actions) and mean_rewards.shape == rewards.shape
         starts = np.zeros(n, dtype=bool) if starts is None else starts
         masked = (action_mask is None or action_mask.shape == rewards.shape) and starts.shape == (n,)
         same = f"contexts, mean_rewards, rewards, uniforms, action_mask, and starts must all have {n:,} rounds"
         require(fits and masked and uniforms.shape == (n,), f"{same} and the policies' actions.")
-        trace = Trace(np.empty(n, np.int64), np.empty(n), np.empty(n), np.zeros(n), np.empty((n, len(belief))))
+        live = self.live(state)
+        trace = Trace(np.empty(n, np.int64), np.empty(n), np.empty(n), np.zeros(n), np.empty((n, len(live[0]))))
         if self.kernels is not None:
             mask = np.ones((1, n_actions), dtype=bool) if action_mask is None else action_mask
             self.kernels[0](
-                belief, starts, self.initial_belief, advice, mask, uniforms, mean_rewards, rewards,
+                *live, starts, self.initial_belief, advice, mask, uniforms, mean_rewards, rewards,
                 self.exploration, *self._settings(contexts, rewards, n_actions), self.transition, trace.state_probs,
                 trace.actions, trace.propensities, trace.expected_rewards,
             )  # fmt: skip
@@ -266,17 +285,29 @@ class BeliefDeployer(ABC):
                 trace.state_probs[t], trace.actions[t] = state.belief, decision.action
                 trace.propensities[t], trace.expected_rewards[t] = decision.propensity, decision.probs @ mean_rewards[t]
                 state = self.update(state, decision, rewards[t, decision.action])
-            belief = state.belief
+            live = self.live(state)
         trace.rewards[:] = rewards[np.arange(n), trace.actions]
-        return DeploymentState(belief, rounds + n, None, self.fingerprint), trace
+        return self._resumed(live, rounds + n), replace(trace, state_probs=self._of_states(trace.state_probs))
 
-    def follow(self, belief: Floats, contexts: Floats, past: LoggedRounds, acceptance: Acceptance,
+    def live(self, state: DeploymentState) -> tuple[Any, ...]:
+        """Copies of what changes from round to round, for kernels to change in place; the belief comes first."""
+        return (state.belief.copy(),)
+
+    def _resumed(self, live: tuple[Any, ...], rounds: int) -> DeploymentState:
+        """The state after ``rounds``, without pending rewards."""
+        return DeploymentState(live[0], rounds, None, self.fingerprint)
+
+    def _of_states(self, beliefs: Floats) -> Floats:
+        """(..., L) probabilities of states from beliefs."""
+        return beliefs
+
+    def follow(self, live: tuple[Any, ...], contexts: Floats, past: LoggedRounds, acceptance: Acceptance,
                found: Followed) -> None:  # fmt: skip
-        """Follow a chunk of a log: fill ``found``, update ``belief`` and ``acceptance``, all in place."""
+        """Follow a chunk of a log: fill ``found``, update ``live`` and ``acceptance``, all in place."""
         settings = self._settings(contexts, past.rewards, past.advice.shape[2])
         assert self.kernels is not None, "without kernels, rounds are followed one by one"
         rates = self.exploration, *settings, self.transition
-        self.kernels[1](belief, self.initial_belief, past, acceptance, found, *rates)
+        self.kernels[1](*live, self.initial_belief, past, acceptance, found, *rates)
 
 
 def _require_belief(belief: Floats) -> Floats:

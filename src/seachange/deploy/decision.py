@@ -1,7 +1,8 @@
 """The small records of a deployment: a decision and the state between rounds."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
+from functools import partial
 from typing import Any, ClassVar, Literal, Self
 
 import msgspec
@@ -14,6 +15,8 @@ from seachange.params import Brief
 from seachange.protocols import Bools, Floats, Ints
 
 MOST_ROUNDS = 1 << 62  # rounds are counted up to this
+nothing = partial(np.empty, 0)
+
 
 
 class _Array(msgspec.Struct, forbid_unknown_fields=True):
@@ -83,23 +86,25 @@ class Decision(Snapshot):
     round: int  # its round of the deployment
     by_state: Floats  # (L,) π_z(a | x) of the action under Exp4.S, its mean reward under an HMM
     deployer: str  # the fingerprint of the deployer that made it
+    features: Floats = field(default_factory=nothing)  # (D,) of the action, for a deployer that learns from its reward
 
     @classmethod
     def _rules(
-        cls, *, action: Any, propensity: Any, probs: Any, round: Any, by_state: Any, deployer: Any
+        cls, *, action: Any, propensity: Any, probs: Any, round: Any, by_state: Any, deployer: Any, features: Any
     ) -> Iterator[tuple[str, bool]]:
-        yield "probs and by_state must be vectors of numbers", _vector(probs) and _vector(by_state)
+        yield "probs, by_state, and features must be vectors of numbers", all(map(_vector, (probs, by_state, features)))
         yield "round must be a whole number from 0 on", _whole(round, MOST_ROUNDS)
         yield "action must be an index of probs", _whole(action, len(probs))
         yield "probs must sum to 1", is_distribution(probs)
         yield "propensity must be the probability of the action", 0 < propensity == probs[action]
-        yield "by_state must be finite", bool(np.isfinite(by_state).all())
+        yield "by_state and features must be finite", bool(np.isfinite([*by_state, *features]).all())
         yield "deployer must be text", isinstance(deployer, str)
 
-    def fits(self, n_states: int) -> bool:
-        """Whether it can be of a deployment with ``n_states`` states."""
+    def fits(self, n_by_state: int, n_features: int) -> bool:
+        """Whether it can be of a deployer whose decisions have as many ``by_state`` and ``features``."""
         plain = _vector(self.by_state) and _whole(self.round, MOST_ROUNDS) and isinstance(self.propensity, float)
-        return plain and len(self.by_state) == n_states and 0 < self.propensity <= 1
+        sizes = plain and _vector(self.features) and (len(self.by_state), len(self.features))
+        return sizes == (n_by_state, n_features) and 0 < self.propensity <= 1
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -114,6 +119,7 @@ class DeploymentState(Snapshot):
     rounds: int  # rounds that have passed
     pending: PendingRewards | None  # None if no reward is still to come
     deployer: str  # the fingerprint of the deployer it belongs to
+    learned: Floats = field(default_factory=nothing)  # what the deployment has learned from its rewards, beside the belief
 
     def _written(self) -> dict[str, Any]:
         values, pending = super()._written(), self.pending
@@ -132,7 +138,7 @@ class DeploymentState(Snapshot):
 
     @classmethod
     def _rules(
-        cls, *, belief: Any, rounds: Any, anchor: Any, evidences: Any, waiting: Any, deployer: Any
+        cls, *, belief: Any, rounds: Any, anchor: Any, evidences: Any, waiting: Any, deployer: Any, learned: Any
     ) -> Iterator[tuple[str, bool]]:
         yield "belief must be a vector of numbers", _vector(belief) and len(belief) > 0
         yield "rounds must be a whole number from 0 on", _whole(rounds, MOST_ROUNDS)
@@ -144,10 +150,12 @@ class DeploymentState(Snapshot):
         yield "anchor must sum to 1", is_distribution(anchor)
         yield "evidence must be finite and not negative", all(is_evidence(each) for each in evidences)
         yield "deployer must be text", isinstance(deployer, str)
+        yield "learned must be a vector of finite numbers", _vector(learned) and bool(np.isfinite(learned).all())
 
-    def fits(self, n_states: int) -> bool:
-        """Whether it can be of a deployment with ``n_states`` states."""
+    def fits(self, n_states: int, n_learned: int) -> bool:
+        """Whether it can be of a deployment with ``n_states`` states that has learned as many numbers."""
         pending, plain = self.pending, _vector(self.belief) and _whole(self.rounds, MOST_ROUNDS)
+        plain = plain and _vector(self.learned) and len(self.learned) == n_learned
         if not (plain and len(self.belief) == n_states and is_distribution(self.belief)):
             return False
         return pending is None or (

@@ -69,16 +69,18 @@ class PosteriorSampling(BeliefDeployer):
         return scores
 
     def _evidence(self, decision: Decision, reward: float) -> Floats:
-        self._require_clicks(np.array([reward]))
+        require_clicks(self.hmm, np.array([reward]))
         evidence = np.empty(len(decision.by_state))
         reward_evidence(decision.by_state, reward, self.hmm.evidence_variances, evidence)
         return evidence
 
-    def _require_clicks(self, rewards: Floats) -> None:
-        if self.hmm.rewards == "bernoulli":
-            outside = rewards[(rewards < 0) | (rewards > 1)]
-            require(len(outside) == 0, f"the HMM models clicks: rewards must be in [0, 1]; got {outside[:1]}.")
-
     def _settings(self, contexts: Floats, rewards: Floats, n_actions: int) -> tuple[Any, ...]:
-        self._require_clicks(rewards)
+        require_clicks(self.hmm, rewards)
         return self.hmm.joint.rows(contexts), self.hmm.reward_coefs, self.hmm.evidence_variances
+
+
+def require_clicks(hmm: SwitchingRegression, rewards: Floats) -> None:
+    """Raise unless ``rewards`` suit the HMM: if it models clicks, they are in [0, 1]."""
+    if hmm.rewards == "bernoulli":
+        outside = rewards[(rewards < 0) | (rewards > 1)]
+        require(len(outside) == 0, f"the HMM models clicks: rewards must be in [0, 1]; got {outside[:1]}.")

@@ -127,7 +127,7 @@ def evaluate_deployment(
     deployer = model.deployer(kind, exploration=exploration)
     log, _, starts = in_chains(log)
     world, labels, blocks, simulated = model.world, None, Clusters(log), np.zeros((1, 2))
-    if world is not None:
+    if world is not None and model.n_states > 1:
         labels, chain = model.label_ahead(log), Chain(bought(log) if world.rewards == "hurdle" else log)
         found = expectation(world, chain)
         stay = len(log) / (float(found.transitions.sum() - np.trace(found.transitions)) + len(chain.firsts))
