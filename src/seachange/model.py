@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from seachange.deploy import BeliefDeployer, Decision, DeploymentState
+from seachange.deploy.belief_deployer import MEMORY
 from seachange.errors import ParameterError, did_you_mean, require, warn
 from seachange.formats.column_roles import Columns
 from seachange.log.bandit_log import BanditLog
@@ -172,13 +173,14 @@ class SwitchingModel:
                 "pass features=model.features to read_log or BanditLog.from_frame."
             )
 
-    def deployer(self, kind: str = "auto", *, exploration: float = 0.0, memory: int = 1000) -> BeliefDeployer:
+    def deployer(self, kind: str = "auto", *, exploration: float = 0.0, memory: int = MEMORY) -> BeliefDeployer:
         """A deployer of the policies: "posterior", "exp4s" or "single", which plays ``single`` in every round.
 
         "auto" is posterior sampling if an HMM found the states, a single policy if there is one state, else Exp4.S.
         ``exploration`` is γ, the share of random choices: each of k allowed actions has a probability of at least
         γ / k. Without exploration, the next log can hardly be learned from; it costs γ of the gain from choosing well.
-        ``memory`` is the number of rounds within which a late reward still counts at its own round.
+        ``memory`` is the number of rounds within which a late reward still counts at its own round. A reward costs time
+        that grows with the logarithm of its delay, and every round since the oldest missing reward about 150 bytes.
         """
         suitable: list[type[BeliefDeployer]] = (
             [each for each in DEPLOYERS if each.suits(self)] if kind == "auto" else [DEPLOYERS.by_name(kind, "auto")]

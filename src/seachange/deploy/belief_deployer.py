@@ -16,7 +16,7 @@ from seachange.deploy.pending_rewards import PendingRewards
 from seachange.errors import ParameterError
 from seachange.kernels.belief_updates import decide, is_distribution, is_evidence, is_finite, replay
 from seachange.kernels.replay_steps import Acceptance, Followed, LoggedRounds
-from seachange.log.bandit_log import BanditLog
+from seachange.log.bandit_log import BanditLog, require_log
 from seachange.params import require
 from seachange.policies.per_state import PolicySet
 from seachange.protocols import Bools, Floats
@@ -24,6 +24,7 @@ from seachange.protocols import Bools, Floats
 if TYPE_CHECKING:
     from seachange.model import SwitchingModel
 
+MEMORY = 100_000  # rounds within which a late reward still counts, unless set
 CHUNK_ROUNDS = 1 << 14  # rounds of a log whose evidence is in memory at a time
 RECORDS = (("state", DeploymentState, "init() or update()"), ("decision", Decision, "act()"))
 
@@ -43,7 +44,7 @@ class BeliefDeployer(ABC):
     kernels: ClassVar[tuple[Any, Any] | None] = None
     policies: PolicySet
     exploration: float
-    memory: int
+    memory: int  # rounds within which a late reward still counts
 
     @classmethod
     def suits(cls, model: "SwitchingModel") -> bool:
@@ -191,19 +192,37 @@ class BeliefDeployer(ABC):
 
         Its belief is the one that the log's actions, propensities, and rewards lead to; its rounds are counted from 0.
         """
+        require_log(log, "start_from")
         if log.sequences is not None:
             raise ParameterError(
                 "every sequence of a log starts anew, so a log with sequences has no state at its end. Start with "
                 "init(), or leave the sequences out if the world changes for all of them at once."
             )
         belief = self.initial_belief
-        for rounds in log.chunk_slices(CHUNK_ROUNDS):
-            belief = self._replayed(belief, self._logged_evidence(log[rounds]))
+        for part in log.chunks(CHUNK_ROUNDS):
+            belief = self._replayed(belief, self._logged_evidence(part))
         return DeploymentState(belief, 0, None, self.fingerprint)
 
     def _logged_evidence(self, log: BanditLog) -> Floats:
-        """(n, L) evidence of the rewards of ``log``."""
-        raise NotImplementedError
+        """(n, L) evidence of the rewards of ``log``; ones for missing rewards."""
+        advice, propensities = self.logged_advice(log), log.propensities
+        probs = np.repeat((1 - propensities[:, None]) / max(log.n_actions - 1, 1), log.n_actions, axis=1)
+        probs[np.arange(len(log)), log.actions] = propensities
+        evidences = np.ones(advice.shape[:2])
+        for t in np.flatnonzero(~np.isnan(log.rewards)).tolist():
+            action = int(log.actions[t])
+            by_state = self._by_state(log.contexts[t : t + 1], advice[t], action)
+            decision = Decision(action, float(propensities[t]), probs[t], t, by_state, self.fingerprint)
+            evidences[t] = self._checked_evidence(decision, log.rewards[t])
+        return evidences
+
+    def logged_advice(self, log: BanditLog) -> Floats:
+        """(n, L, K) the policies' advice in the rounds of ``log``."""
+        advice = np.ascontiguousarray(self.policies.advice(log.contexts, log.action_mask), dtype=np.float64)
+        expected = (len(log), len(self.policies), log.n_actions)
+        rule = f"the deployer's policies must give advice of shape {expected} for this log; got {advice.shape}. "
+        require(advice.shape == expected, f"{rule}Use a deployer learned from a log with the same actions.")
+        return advice
 
     def _require_own(self, *records: Any) -> None:
         """Raise unless the state, and the decision if there is one, were made by this deployer."""

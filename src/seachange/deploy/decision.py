@@ -12,7 +12,7 @@ from seachange.deploy.pending_rewards import PendingRewards
 from seachange.errors import ModelFileError
 from seachange.kernels.belief_updates import is_distribution, is_evidence
 from seachange.params import Brief
-from seachange.protocols import Bools, Floats, Ints
+from seachange.protocols import Floats, Ints
 
 MOST_ROUNDS = 1 << 62  # rounds are counted up to this
 nothing = partial(np.empty, 0)
@@ -50,7 +50,9 @@ class Snapshot(Brief):
 
     def to_bytes(self) -> bytes:
         """The record as bytes, for ``from_bytes``."""
-        return msgspec.msgpack.encode(self._written(), enc_hook=lambda each: _Array(each.dtype.str, each.shape, each.tobytes()))
+        return msgspec.msgpack.encode(
+            self._written(), enc_hook=lambda each: _Array(each.dtype.str, each.shape, each.tobytes())
+        )
 
     @classmethod
     def from_bytes(cls, snapshot: bytes) -> Self:
@@ -73,7 +75,6 @@ class Snapshot(Brief):
     def _restored(cls, values: dict[str, Any]) -> Self:
         """The record of what ``_written`` returned."""
         return cls(**values)
-
 
 
 @dataclass(frozen=True, eq=False, repr=False)

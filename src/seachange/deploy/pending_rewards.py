@@ -162,7 +162,8 @@ class Branch:
 
     def __init__(self, left: "Node", right: "Node", split: int) -> None:
         self.left, self.right, self.split = left, right, split
-        self.first, self.waits = left.first, left.waits or right.waits
+        self.first: int = left.first
+        self.waits: bool = left.waits or right.waits
         self._transfer: Floats | None = None
 
     def leaves(self) -> Iterator[Leaf]:
@@ -217,5 +218,8 @@ def _tree_of(first: int, evidences: Floats, waiting: bytes) -> Node:
     high = (start ^ last).bit_length() - 1
     split = (last >> high << high) * LEAF_ROUNDS
     place = split - first
-    left, right = _tree_of(first, evidences[:place], waiting[:place]), _tree_of(split, evidences[place:], waiting[place:])
+    left, right = (
+        _tree_of(first, evidences[:place], waiting[:place]),
+        _tree_of(split, evidences[place:], waiting[place:]),
+    )
     return Branch(left, right, split)

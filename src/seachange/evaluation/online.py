@@ -316,11 +316,7 @@ def ratio_bounds(log: BanditLog, deployer: Deployer) -> Floats:
 
 def _advice(deployer: BeliefDeployer, rounds: slice, sums: SupportSums) -> Floats:
     """(m, L, K) the experts' advice in ``rounds``, each expert validated by ``sums``."""
-    chunk = sums.log[rounds]
-    advice = np.ascontiguousarray(deployer.policies.advice(chunk.contexts, chunk.action_mask), dtype=np.float64)
-    expected = (len(chunk), len(deployer.policies), chunk.n_actions)
-    rule = f"the deployer's policies must give advice of shape {expected} for this log; got {advice.shape}. "
-    require(advice.shape == expected, f"{rule}Use a deployer learned from a log with the same actions.")
+    advice = deployer.logged_advice(sums.log[rounds])
     for state in range(advice.shape[1]):
         sums.add(rounds, np.ascontiguousarray(advice[:, state]))
     return advice

@@ -62,10 +62,7 @@ def exp4s_evidence(column, propensity, cost, learning_rate, evidence):
 @compiled
 def is_finite(array):
     """Whether all entries are finite."""
-    for each in array.flat:
-        if not np.isfinite(each):
-            return False
-    return True
+    return np.isfinite(array).all()
 
 
 @compiled
@@ -126,6 +123,25 @@ def replay(belief, evidences, transition):
     scratch = np.empty(belief.size)
     for t in range(evidences.shape[0]):
         advance(belief, evidences[t], transition, scratch)
+
+
+@compiled
+def logged_exp4s_evidence(advice, actions, propensities, rewards, learning_rate, low, span, evidences):
+    """Write the evidence of logged rewards to ``evidences`` (n, L), which stays as it is if a reward is NaN."""
+    for t in range(actions.size):
+        if not np.isnan(rewards[t]):
+            cost = 1.0 - (rewards[t] - low) / span
+            exp4s_evidence(advice[t, :, actions[t]], propensities[t], cost, learning_rate, evidences[t])
+
+
+@compiled
+def logged_posterior_evidence(rows, actions, rewards, coefs, variances, evidences):
+    """The same under an HMM."""
+    scores = np.empty(coefs.shape[0])
+    for t in range(actions.size):
+        if not np.isnan(rewards[t]):
+            state_scores(rows[t if rows.shape[0] > 1 else 0], actions[t], coefs, scores)
+            reward_evidence(scores, rewards[t], variances, evidences[t])
 
 
 @compiled
