@@ -30,10 +30,10 @@ from seachange.policies.per_state import learn_per_state
 from seachange.policies.reward_models import RewardKind, RewardModel
 from seachange.protocols import PolicyLearner, StateOracle
 from seachange.registry import LEARNERS, ORACLES
-from seachange.states.reward_evidence import RewardEvidence
 from seachange.states.hmm import HMMOracle
 from seachange.states.hmm_fitting import Fitter
 from seachange.states.labels import KnownStates, SingleState, StateLabels
+from seachange.states.reward_evidence import RewardEvidence
 from seachange.states.switching_regression import SwitchingRegression, bought, hmm_of, state_rewards
 
 # A model is tried out by learning a similar one from this share of the log and evaluating it on the rest.

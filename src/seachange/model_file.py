@@ -363,7 +363,8 @@ def _require_consistent(manifest: Manifest) -> None:
         "the trial must have intervals that contain their values": trial is None
         or (0 < trial.confidence < 1 and all(-LARGEST <= a <= each <= b <= LARGEST for each, a, b in tried)),
         "the trial must have an expected gain": trial is None or abs(trial.expected_gain) <= LARGEST,
-        "base_score and relative_variance must be finite, and the latter at least 1": abs(manifest.base_score) <= LARGEST
+        "base_score and relative_variance must be finite, and the latter at least 1": abs(manifest.base_score)
+        <= LARGEST
         and 1 <= manifest.relative_variance <= LARGEST,
         "a model must have a single policy if it has several states, and only then": (manifest.single is None)
         == (len(manifest.policies) == 1),

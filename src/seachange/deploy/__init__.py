@@ -7,4 +7,12 @@ from seachange.deploy.exp4s import Exp4S
 from seachange.deploy.posterior import PosteriorSampling
 from seachange.deploy.single import SinglePolicy
 
-__all__ = ["AdaptiveSampling", "BeliefDeployer", "Decision", "DeploymentState", "Exp4S", "PosteriorSampling", "SinglePolicy"]
+__all__ = [
+    "AdaptiveSampling",
+    "BeliefDeployer",
+    "Decision",
+    "DeploymentState",
+    "Exp4S",
+    "PosteriorSampling",
+    "SinglePolicy",
+]

@@ -75,7 +75,7 @@ class AdaptiveSampling(BeliefDeployer):
     boldness: float = 0.5  # of its Thompson sampling: 1 samples from the posterior, less explores less
     exploration: float = 0.0  # γ: share of random choices
     memory: int = 100_000  # rounds within which a late reward still counts
-    preference: ClassVar[int] = 0
+    preference: ClassVar[int] = -1
     learns: ClassVar[bool] = True
     kernels: ClassVar[tuple[Any, Any]] = (run_adaptive, follow_adaptive)
 
@@ -93,9 +93,9 @@ class AdaptiveSampling(BeliefDeployer):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "modes", tuple(each for each in MODES if each in self.modes))
         known = len(self.modes) > 0 and set(self.modes) <= set(MODES)
         require(known, f"modes must be some of {', '.join(MODES)}; got {self.modes!r}.")
+        object.__setattr__(self, "modes", tuple(each for each in MODES if each in self.modes))
         require(0 < self.forgetting <= 1, f"forgetting must be in (0, 1]; got {self.forgetting}.")
         for name in ("mode_change", "opening", "closing"):
             value = getattr(self, name)
@@ -120,8 +120,8 @@ class AdaptiveSampling(BeliefDeployer):
     def hypotheses(self) -> tuple[tuple[int | None, Mode], ...]:
         """The state and mode of each hypothesis; the open state has no number and comes last."""
         states = range(self.hmm.n_states)
-        known: list[tuple[int | None, Mode]] = [(z, mode) for mode in self._state_modes for z in states]
-        return (*known, *([(None, "open")] if "open" in self.modes else []))  # type: ignore[return-value]
+        found: list[tuple[int | None, Mode]] = [(z, mode) for mode in self._state_modes for z in states]
+        return (*found, (None, "open")) if "open" in self.modes else tuple(found)
 
     @cached_property
     def _state_modes(self) -> tuple[Mode, ...]:
@@ -212,7 +212,16 @@ class AdaptiveSampling(BeliefDeployer):
     @property
     def _constants(self) -> tuple[Floats, ...]:
         settings = np.array([self.opening, self.closing, self.boldness])
-        return (settings, *(each for each in self.rules if isinstance(each, np.ndarray)), *self.rules.start)
+        rules = self.rules
+        return (
+            settings,
+            rules.frozen_coefs,
+            rules.forgetting,
+            rules.variances,
+            rules.means,
+            rules.scales,
+            *rules.start,
+        )
 
     def learners(self, state: DeploymentState) -> Learners:
         """The reward models of the hypotheses that learn, in the order of ``hypotheses``; a copy."""

@@ -18,7 +18,6 @@ MOST_ROUNDS = 1 << 62  # rounds are counted up to this
 nothing = partial(np.empty, 0)
 
 
-
 class _Array(msgspec.Struct, forbid_unknown_fields=True):
     """An array in a snapshot."""
 
@@ -120,7 +119,7 @@ class DeploymentState(Snapshot):
     rounds: int  # rounds that have passed
     pending: PendingRewards | None  # None if no reward is still to come
     deployer: str  # the fingerprint of the deployer it belongs to
-    learned: Floats = field(default_factory=nothing)  # what the deployment has learned from its rewards, beside the belief
+    learned: Floats = field(default_factory=nothing)  # from rewards, beside the belief
 
     def _written(self) -> dict[str, Any]:
         values, pending = super()._written(), self.pending

@@ -25,6 +25,8 @@ LEAST_RATE = 0.005
 # Least curvature of a click, so that learners with extreme predictions go on learning.
 LEAST_CURVATURE = 0.02
 LEAST_DEVIATION = 1e-9
+# Larger errors count as this, so that their squares stay finite.
+MOST_ERROR = 1e60
 
 
 class Learners(NamedTuple):
@@ -235,9 +237,9 @@ def learn(weights, features, block, reward, learners, rules, direction):
             expected = click_rate(score)
             curvature = weight * max(expected * (1.0 - expected), LEAST_CURVATURE)
         spread = spread_of(covariance, features, direction)
-        step = 1.0 / (1.0 + curvature * spread)
+        step, error = 1.0 / (1.0 + curvature * spread), min(max(reward - expected, -MOST_ERROR), MOST_ERROR)
         for i in range(n_features):
-            mean[i] += weight * (reward - expected) * step * direction[i]
+            mean[i] += weight * error * step * direction[i]
             if covariance.shape[1] == 1:
                 covariance[i, 0] -= curvature * step * direction[i] * direction[i]
             else:
@@ -272,15 +274,16 @@ def renew(weights, learners, rules):
     staying = chance * (1.0 - rules.leave)
     kept = staying / max(staying + (1.0 - chance) * rules.enter, 1e-300)
     first, start = rules.start.coefs[m], rules.start.covariances[m]
+    unit = 1.0 if rules.variances.size == 0 else 1.0 / rules.variances[weights.size - 1]
     for b in range(first.shape[0]):
         mean, covariance = learners.coefs[m, b], learners.covariances[m, b]
         for i in range(mean.size):
             gap = mean[i] - first[b, i]
             if covariance.shape[1] == 1:
-                covariance[i, 0] = kept * covariance[i, 0] + (1.0 - kept) * (start[b, i, 0] + kept * gap * gap)
+                covariance[i, 0] = kept * covariance[i, 0] + (1.0 - kept) * (start[b, i, 0] + kept * unit * gap * gap)
             else:
                 for j in range(mean.size):
-                    product = gap * (mean[j] - first[b, j])
+                    product = unit * gap * (mean[j] - first[b, j])
                     covariance[i, j] = kept * covariance[i, j] + (1.0 - kept) * (start[b, i, j] + kept * product)
         for i in range(mean.size):
             mean[i] = kept * mean[i] + (1.0 - kept) * first[b, i]
