@@ -133,9 +133,7 @@ def _log(n: int) -> sc.BanditLog:
     contexts, actions = generator.normal(size=(n, N_FEATURES)), generator.integers(N_ACTIONS, size=n)
     states, coefs = np.arange(n) * N_STATES // n, generator.normal(0, 0.6, (N_STATES, N_ACTIONS, N_FEATURES))
     rewards = np.einsum("nd,nd->n", contexts, coefs[states, actions]) + generator.normal(0, 0.5, n)
-    return sc.BanditLog.from_arrays(
-        actions, rewards, np.full(n, 1 / N_ACTIONS), contexts=contexts, n_actions=N_ACTIONS
-    )
+    return sc.BanditLog.from_arrays(actions, rewards, np.full(n, 1 / N_ACTIONS), contexts=contexts, n_actions=N_ACTIONS)
 
 
 def table(rows: list[dict[str, Any]], late: list[dict[str, Any]], versions: dict[str, str], core: int | None) -> str:

@@ -233,7 +233,7 @@ class BeliefDeployer(ABC):
             raise ParameterError(
                 f"reward must be a finite number; got {reward!r}. Pass None to update if it has not arrived yet."
             )
-        evidence = self._evidence(decision, value)
+        evidence = np.ascontiguousarray(self._evidence(decision, value), dtype=np.float64)
         if not is_evidence(evidence):
             raise ParameterError(f"reward {reward!r} of round {decision.round} gives no finite evidence.")
         return evidence
