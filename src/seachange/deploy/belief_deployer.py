@@ -140,7 +140,7 @@ class BeliefDeployer(ABC):
             require(allowed.shape == (n_actions,), rule)
             require(bool(allowed.any()), "action_mask must allow an action.")
         probs = np.empty(n_actions)
-        action = decide(state.belief, advice, self.exploration, allowed, uniform, probs)
+        action = decide(state.belief, advice, self.exploration, allowed, float(uniform), probs)
         by_state = self._by_state(contexts, advice, action)
         return Decision(action, float(probs[action]), probs, state.rounds, by_state, self.fingerprint)
 
