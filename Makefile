@@ -38,6 +38,7 @@ bench: $(VENV)/installed $(VENV)/kernels .bench-venv/installed  ## ratios agains
 	$(BIN)/python benchmarks/policy_learning.py --peer-python $(BENCH_BIN)/python
 	$(BIN)/python benchmarks/gradient_pass.py
 	$(BIN)/python benchmarks/estimates.py --peer-python $(BENCH_BIN)/python
+	$(BIN)/python benchmarks/deciding.py --peer-python $(BENCH_BIN)/python
 	$(BIN)/python benchmarks/compile_time.py
 	$(BIN)/python benchmarks/online_evaluation.py
 

@@ -179,8 +179,8 @@ class SwitchingModel:
         "auto" is posterior sampling if an HMM found the states, a single policy if there is one state, else Exp4.S.
         ``exploration`` is γ, the share of random choices: each of k allowed actions has a probability of at least
         γ / k. Without exploration, the next log can hardly be learned from; it costs γ of the gain from choosing well.
-        ``memory`` is the number of rounds within which a late reward still counts at its own round. A reward costs time
-        that grows with the logarithm of its delay, and every round since the oldest missing reward about 150 bytes.
+        ``memory`` is the number of rounds within which a late reward still counts at its own round. The deployment
+        keeps the rounds since the oldest missing reward, but no more than ``memory``.
         """
         suitable: list[type[BeliefDeployer]] = (
             [each for each in DEPLOYERS if each.suits(self)] if kind == "auto" else [DEPLOYERS.by_name(kind, "auto")]

@@ -109,6 +109,28 @@ def same_beliefs(one, two, transition):
     )
 
 
+@pytest.mark.large
+def test_rewards_that_are_50000_rounds_late_give_the_belief_of_a_replay():
+    """Products of many rounds lose no more than their rounding errors."""
+    generator, n, n_states = np.random.default_rng(3), 50_000, 5
+    transition = transition_of(generator, n_states, 0.9998)
+    evidences, start = evidences_of(generator, n, n_states, 0.05), generator.dirichlet(np.ones(n_states))
+    known = evidences.copy()
+    late = generator.permutation(n)[:300]
+    known[late] = 1.0
+    pending = PendingRewards.of_rounds(start, 123_456, known, np.isin(np.arange(n), late))
+    for count, t in enumerate(late.tolist()):
+        known[t] = evidences[t]
+        pending = pending.amended(123_456 + t, evidences[t])
+        if count % 30 == 0:
+            found = pending.before(pending.end, transition)
+            np.testing.assert_allclose(found, replayed(start, known, transition), rtol=0, atol=1e-12)
+            assert found.max() < 1 - 1e-6, "a belief that is certain tells nothing about rounding"
+            inside = int(generator.integers(n))
+            found = pending.before(123_456 + inside, transition)
+            np.testing.assert_allclose(found, replayed(start, known[:inside], transition), rtol=0, atol=1e-12)
+
+
 @pytest.mark.parametrize("n_states", [1, 2, 3])
 def test_smoothing_weights_are_those_of_all_state_paths(n_states):
     """p(z_t | r_1:n) ∝ the sum over all paths through z_t of P_0(z_1) Π_s e_s(z_s) Φ(z_s, z_s+1)."""

@@ -146,7 +146,7 @@ class BeliefDeployer(ABC):
             rule = f"action_mask must have one entry for each of the {n_actions} actions; it has shape {allowed.shape}."
             require(allowed.shape == (n_actions,), rule)
             require(bool(allowed.any()), "action_mask must allow an action.")
-        return self._decided(state, contexts, advice, allowed, uniform)
+        return self._decided(state, contexts, advice, allowed, float(uniform))
 
     def _decided(
         self, state: DeploymentState, contexts: Floats, advice: Floats, allowed: Bools, uniform: float
@@ -251,7 +251,7 @@ class BeliefDeployer(ABC):
             raise ParameterError(
                 f"reward must be a finite number; got {reward!r}. Pass None to update if it has not arrived yet."
             )
-        evidence = self._evidence(decision, value)
+        evidence = np.ascontiguousarray(self._evidence(decision, value), dtype=np.float64)
         if not is_evidence(evidence):
             raise ParameterError(f"reward {reward!r} of round {decision.round} gives no finite evidence.")
         return evidence
