@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 
+from seachange.deploy.alerts import Alert, alerts_of, monitors_of
 from seachange.deploy.belief_deployer import BeliefDeployer
 from seachange.deploy.decision import Decision, DeploymentState
 from seachange.deploy.posterior import PosteriorSampling, require_clicks
 from seachange.errors import ParameterError, warn
 from seachange.kernels.adaptive_learning import (
+    ROUNDS,
     Learners,
     Rules,
     buffers_of,
@@ -24,6 +26,7 @@ from seachange.kernels.adaptive_learning import (
     renew,
     run_adaptive,
     signal,
+    watch,
 )
 from seachange.kernels.belief_updates import weigh
 from seachange.log.bandit_log import BanditLog
@@ -73,6 +76,7 @@ class AdaptiveSampling(BeliefDeployer):
     closing: float = 1e-3  # probability that it is left
     open_precision: float = 5.0  # of its first guess, the mean reward of the log, in rounds
     boldness: float = 0.5  # of its Thompson sampling: 1 samples from the posterior, less explores less
+    false_alarms: float = 1e-6  # of each kind, per round: lower notices changes later
     exploration: float = 0.0  # γ: share of random choices
     memory: int = 100_000  # rounds within which a late reward still counts
     preference: ClassVar[int] = -1
@@ -100,6 +104,7 @@ class AdaptiveSampling(BeliefDeployer):
         for name in ("mode_change", "opening", "closing"):
             value = getattr(self, name)
             require(0 <= value <= 1, f"{name} is a probability, in [0, 1]; got {value}.")
+        require(0 < self.false_alarms < 1, f"false_alarms must be in (0, 1); got {self.false_alarms}.")
         for name in ("open_precision", "boldness"):
             value = getattr(self, name)
             require(0 < value < np.inf, f"{name} must be positive and finite; got {value}.")
@@ -171,7 +176,7 @@ class AdaptiveSampling(BeliefDeployer):
     def rules(self) -> Rules:
         """The constants of learning, as the kernels take them."""
         hmm, evidence, learners = self.hmm, self.evidence, [mode for _, mode in self.hypotheses if mode != "frozen"]
-        n_blocks, n_features = hmm.joint.shape
+        (n_blocks, n_features), modes = hmm.joint.shape, self._state_modes
         n_learned = sum(mode != "frozen" for mode in self._state_modes)
         precisions = evidence.grams + STATE_PRECISION * np.eye(n_features)
         coefs = [np.tile(evidence.units.coefs(hmm.reward_coefs), (n_learned, 1, 1))]
@@ -193,7 +198,7 @@ class AdaptiveSampling(BeliefDeployer):
             owners=self._owners,
             forgetting=np.array([1.0 if mode == "learning" else self.forgetting for mode in learners]),
             limits=np.concatenate(limits),
-            start=Learners(np.concatenate(coefs), np.ascontiguousarray(spread)),
+            start=Learners(np.concatenate(coefs), np.ascontiguousarray(spread), monitors_of(hmm.n_states)),
             variances=noise[self._owners] if not hmm.clicks else noise,
             amounts=np.empty((0, 0)) if hmm.amounts is None else hmm.amounts,
             means=evidence.units.means,
@@ -202,6 +207,8 @@ class AdaptiveSampling(BeliefDeployer):
             enter=self.opening,
             leave=self.closing,
             boldness=self.boldness,
+            usual=next((modes.index(mode) * hmm.n_states for mode in ("learning", "frozen") if mode in modes), -1),
+            alarm=-math.log(self.false_alarms),
         )
 
     @cached_property
@@ -211,7 +218,7 @@ class AdaptiveSampling(BeliefDeployer):
 
     @property
     def _constants(self) -> tuple[Floats, ...]:
-        settings = np.array([self.opening, self.closing, self.boldness])
+        settings = np.array([self.opening, self.closing, self.boldness, self.false_alarms])
         rules = self.rules
         return (
             settings,
@@ -225,9 +232,10 @@ class AdaptiveSampling(BeliefDeployer):
 
     def learners(self, state: DeploymentState) -> Learners:
         """The reward models of the hypotheses that learn, in the order of ``hypotheses``; a copy."""
-        coefs, covariances = (each.shape for each in self.rules.start)
-        size = math.prod(coefs)
-        return Learners(state.learned[:size].reshape(coefs).copy(), state.learned[size:].reshape(covariances).copy())
+        start = self.rules.start
+        ends = np.cumsum([each.size for each in start])[:-1]
+        parts = np.split(state.learned.copy(), ends)
+        return Learners(*(part.reshape(each.shape) for part, each in zip(parts, start, strict=True)))
 
     def init(self) -> DeploymentState:
         """The state before the first round."""
@@ -261,6 +269,15 @@ class AdaptiveSampling(BeliefDeployer):
             of_states[..., owner] += beliefs[..., h]
         return of_states
 
+    def alerts(self, state: DeploymentState) -> list[Alert]:
+        """What has changed since the log, as far as rewards show; an alert stays, with its first round, while it holds.
+
+        If nothing has changed, there are on average at least 1 / ``false_alarms`` rounds between false alerts of a
+        kind. Rewards that come late are judged when they come.
+        """
+        self._require_own(state)
+        return alerts_of(self.learners(state).monitors)
+
     def mode_probs(self, state: DeploymentState) -> dict[Mode, float]:
         """The probability of each mode, in all states."""
         modes = np.array([mode for _, mode in self.hypotheses])
@@ -289,10 +306,12 @@ class AdaptiveSampling(BeliefDeployer):
     def update(self, state: DeploymentState, decision: Decision, reward: float | None) -> DeploymentState:
         """The state after a round; a ``reward`` of None means that it has not arrived yet (``amend`` when it does)."""
         after, weights, learners = super().update(state, decision, reward), state.belief, self.learners(state)
-        if reward is not None:
-            weights = np.empty_like(state.belief)
-            weigh(state.belief, self._evidence(decision, float(reward)), weights)
-            self._learn(weights, decision, float(reward), learners)
+        if reward is None:
+            learners.monitors[ROUNDS] += 1
+        else:
+            weights, evidence = np.empty_like(state.belief), self._evidence(decision, float(reward))
+            weigh(state.belief, evidence, weights)
+            self._learn(state.belief, weights, evidence, decision, float(reward), learners)
         renew(weights, learners, self.rules)
         return replace(after, learned=_flat(learners))
 
@@ -300,14 +319,20 @@ class AdaptiveSampling(BeliefDeployer):
         """The state after a late reward: in the belief it counts at its own round, and learners take it now."""
         after, learners = super().amend(state, decision, reward), self.learners(state)
         assert state.pending is not None, "a deployment without pending rewards cannot be amended"
-        known = state.pending.amended(decision.round, self._evidence(decision, float(reward)))
-        self._learn(known.smoothed(decision.round, self.transition), decision, float(reward), learners)
+        evidence = self._evidence(decision, float(reward))
+        known = state.pending.amended(decision.round, evidence)
+        before, weights = (each(decision.round, self.transition) for each in (known.before, known.smoothed))
+        learners.monitors[ROUNDS] -= 1  # its round has been counted
+        self._learn(before, weights, evidence, decision, float(reward), learners)
         return replace(after, learned=_flat(learners))
 
-    def _learn(self, weights: Floats, decision: Decision, reward: float, learners: Learners) -> None:
-        block = decision.action if learners.coefs.shape[1] > 1 else 0
-        scratch = np.empty(len(decision.features))
-        learn(weights, decision.features, block, signal(reward, self.rules), learners, self.rules, scratch)
+    def _learn(
+        self, belief: Floats, weights: Floats, evidence: Floats, decision: Decision, reward: float, learners: Learners
+    ) -> None:
+        told, predicted = signal(reward, self.rules), decision.by_state.reshape(2, -1)
+        watch(belief, weights, predicted, evidence, told, learners, self.rules)
+        block, scratch = decision.action if learners.coefs.shape[1] > 1 else 0, np.empty(len(decision.features))
+        learn(weights, decision.features, block, told, learners, self.rules, scratch)
 
     def _settings(self, contexts: Floats, rewards: Floats, n_actions: int) -> tuple[Any, ...]:
         require_clicks(self.hmm, rewards)

@@ -25,15 +25,27 @@ LEAST_RATE = 0.005
 # Least curvature of a click, so that learners with extreme predictions go on learning.
 LEAST_CURVATURE = 0.02
 LEAST_DEVIATION = 1e-9
+LEAST, MOST_LOG = 1e-300, 500.0
 # Larger errors count as this, so that their squares stay finite.
 MOST_ERROR = 1e60
 
 
+# Places in ``Learners.monitors``; those of drifts come last, one per state. Times are rounds, or -1.
+ROUNDS, UNEXPLAINED, UNEXPLAINED_START, OPENED, CLOSED, SHORT, SHORT_START, SHORTFALL, DRIFTED = range(9)
+# A regime is new if the open state has more than this probability, and over if it has less than that.
+OPEN, SHUT = 0.5, 0.05
+# A state has drifted if its frozen mode has less than this share of its probability.
+LEFT_BEHIND = 0.05
+# The shortfall that is watched for: a share of the expected reward, in deviations of rewards at least and at most.
+SHARE_LOST, LEAST_SHIFT, MOST_SHIFT = 0.2, 0.05, 1.0
+
+
 class Learners(NamedTuple):
-    """What learns: M learners."""
+    """What learns: M learners, and what watches them."""
 
     coefs: npt.NDArray[np.float64]  # (M, B, D) in units
     covariances: npt.NDArray[np.float64]  # (M, B, D, D or 1)
+    monitors: npt.NDArray[np.float64]  # (DRIFTED + L,)
 
 
 class Rules(NamedTuple):
@@ -52,6 +64,8 @@ class Rules(NamedTuple):
     enter: float  # probability of the open state in the next round
     leave: float
     boldness: float  # of Thompson sampling in the open state: deviations are multiplied by this
+    usual: int  # the first hypothesis of the mode in which nothing has changed; -1 if there is none
+    alarm: float  # logarithm of the mean number of rounds between false alarms
 
 
 class Round(NamedTuple):
@@ -290,11 +304,85 @@ def renew(weights, learners, rules):
 
 
 @compiled
+def shortfall(predicted, reward, belief, total, rules):
+    """log p(r | 20% less than expected) - log p(r | as expected), if the usual mode is right."""
+    n_states, usual, clicks = rules.owners.max() + (0 if rules.has_open else 1), rules.usual, rules.variances.size == 0
+    mean, square = 0.0, 0.0
+    for h in range(usual, usual + n_states):
+        share, score, variance = belief[h] / total, predicted[0, h], predicted[1, h]
+        if clicks:
+            mean += share * click_rate(score / np.sqrt(1.0 + 0.125 * np.pi * variance))
+        else:
+            mean += share * score
+            square += share * (score * score + rules.variances[h] * (1.0 + variance))
+    if clicks:
+        less = (1.0 - SHARE_LOST) * mean
+        return reward * np.log(less / mean) + (1.0 - reward) * np.log((1.0 - less) / (1.0 - mean))
+    deviation = np.sqrt(max(square - mean * mean, LEAST))
+    shift = min(max(SHARE_LOST * abs(mean) / deviation, LEAST_SHIFT), MOST_SHIFT)
+    return -shift * (reward - mean) / deviation - 0.5 * shift * shift
+
+
+@compiled
+def watch(belief, weights, predicted, evidence, reward, learners, rules):
+    """Update the monitors with a reward: ``belief`` is from before it, ``weights`` from after it.
+
+    CUSUM statistics R ← max{R, 1} p_1(r) / p_0(r), with p_0 the prediction of the usual mode alone and p_1 that of all
+    hypotheses, or of a shortfall. If nothing has changed, the mean number of rounds until R exceeds A is at least A.
+    """
+    monitors, usual = learners.monitors, rules.usual
+    monitors[ROUNDS] += 1.0
+    if usual < 0:
+        return
+    n_states, total, known, everything = monitors.size - DRIFTED, LEAST, LEAST, 0.0
+    for h in range(usual, usual + n_states):
+        total += belief[h]
+        known += belief[h] * evidence[h]
+    for h in range(belief.size):
+        everything += belief[h] * evidence[h]
+    now, unknown = monitors[ROUNDS], weights[weights.size - 1] if rules.has_open else 0.0
+    if grown(monitors, UNEXPLAINED, np.log(everything) - np.log(known) + np.log(total), rules.alarm):
+        if unknown > OPEN:
+            if monitors[OPENED] < 0.0:
+                monitors[OPENED] = monitors[UNEXPLAINED_START]
+        else:
+            z, highest = 0, -1.0
+            for state in range(n_states):
+                of_state = 0.0
+                for h in range(weights.size):
+                    if rules.owners[h] == state:
+                        of_state += weights[h]
+                if of_state > highest:
+                    z, highest = state, of_state
+            frozen = weights[z] if rules.frozen_coefs.shape[0] > 0 else 0.0
+            if monitors[DRIFTED + z] < 0.0 and frozen < LEFT_BEHIND * highest:
+                monitors[DRIFTED + z] = monitors[UNEXPLAINED_START]
+    if monitors[OPENED] >= 0.0 and unknown < SHUT:
+        monitors[OPENED], monitors[CLOSED] = -1.0, now
+    is_short = grown(monitors, SHORT, shortfall(predicted, reward, belief, total, rules), rules.alarm)
+    if is_short and monitors[SHORTFALL] < 0.0:
+        monitors[SHORTFALL] = monitors[SHORT_START]
+
+
+@compiled
+def grown(monitors, place, log_ratio, alarm):
+    """Update the logarithm of the statistic at ``place``, which the round of its last 1 follows; is it an alarm?"""
+    if monitors[place] <= 0.0:
+        monitors[place], monitors[place + 1] = 0.0, monitors[ROUNDS] - 1.0
+    monitors[place] += min(log_ratio, MOST_LOG)
+    if monitors[place] <= alarm:
+        return False
+    monitors[place] = 0.0
+    return True
+
+
+@compiled
 def take_reward(belief, action, rows, reward, transition, learners, rules, buffers):
     """Learn from the reward of ``action``, then move the belief; in place. ``choose`` and ``predict`` come before."""
     told = signal(reward, rules)
     predictive_evidence(buffers.predicted, told, rules.frozen_coefs.shape[0], rules, buffers.evidence)
     weigh(belief, buffers.evidence, buffers.weights)
+    watch(belief, buffers.weights, buffers.predicted, buffers.evidence, told, learners, rules)
     r, b = action if rows.shape[0] > 1 else 0, action if learners.coefs.shape[1] > 1 else 0
     learn(buffers.weights, buffers.row[r], b, told, learners, rules, buffers.direction)
     renew(buffers.weights, learners, rules)
@@ -346,5 +434,6 @@ def follow_adaptive(belief, learners, initial, past, acceptance, found, explorat
 def pass_round(belief, transition, learners, rules, buffers):
     """A round without a reward."""
     buffers.evidence[:] = 1.0
+    learners.monitors[ROUNDS] += 1.0
     renew(belief, learners, rules)
     advance(belief, buffers.evidence, transition, buffers.weights)
