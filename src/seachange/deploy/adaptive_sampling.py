@@ -208,6 +208,7 @@ class AdaptiveSampling(BeliefDeployer):
             leave=self.closing,
             boldness=self.boldness,
             usual=next((modes.index(mode) * hmm.n_states for mode in ("learning", "frozen") if mode in modes), -1),
+            drifting=modes.index("drifting") * hmm.n_states if "drifting" in modes else -1,
             alarm=-math.log(self.false_alarms),
         )
 

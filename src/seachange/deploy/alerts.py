@@ -7,12 +7,12 @@ import numpy as np
 
 from seachange.kernels.adaptive_learning import (
     CLOSED,
+    DRIFT,
     DRIFTED,
     OPENED,
     ROUNDS,
     SHORT,
     SHORTFALL,
-    UNEXPLAINED,
 )
 from seachange.protocols import Floats
 
@@ -41,7 +41,7 @@ class Alert:
 def monitors_of(n_states: int) -> Floats:
     """What the kernel ``watch`` starts from."""
     monitors = np.full(DRIFTED + n_states, -1.0)
-    monitors[[ROUNDS, UNEXPLAINED, SHORT]] = 0.0
+    monitors[[ROUNDS, DRIFT, SHORT]] = 0.0
     return monitors
 
 

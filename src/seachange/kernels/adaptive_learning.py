@@ -31,11 +31,9 @@ MOST_ERROR = 1e60
 
 
 # Places in ``Learners.monitors``; those of drifts come last, one per state. Times are rounds, or -1.
-ROUNDS, UNEXPLAINED, UNEXPLAINED_START, OPENED, CLOSED, SHORT, SHORT_START, SHORTFALL, DRIFTED = range(9)
-# A regime is new if the open state has more than this probability, and over if it has less than that.
-OPEN, SHUT = 0.5, 0.05
-# A state has drifted if its frozen mode has less than this share of its probability.
-LEFT_BEHIND = 0.05
+ROUNDS, OPEN_START, OPENED, CLOSED, DRIFT, DRIFT_START, SHORT, SHORT_START, SHORTFALL, DRIFTED = range(10)
+# A regime is over if the open state has less than this probability.
+SHUT = 0.05
 # The shortfall that is watched for: a share of the expected reward, in deviations of rewards at least and at most.
 SHARE_LOST, LEAST_SHIFT, MOST_SHIFT = 0.2, 0.05, 1.0
 
@@ -65,6 +63,7 @@ class Rules(NamedTuple):
     leave: float
     boldness: float  # of Thompson sampling in the open state: deviations are multiplied by this
     usual: int  # the first hypothesis of the mode in which nothing has changed; -1 if there is none
+    drifting: int  # the first hypothesis of the drifting mode, or -1
     alarm: float  # logarithm of the mean number of rounds between false alarms
 
 
@@ -327,39 +326,41 @@ def shortfall(predicted, reward, belief, total, rules):
 def watch(belief, weights, predicted, evidence, reward, learners, rules):
     """Update the monitors with a reward: ``belief`` is from before it, ``weights`` from after it.
 
-    CUSUM statistics R ← max{R, 1} p_1(r) / p_0(r), with p_0 the prediction of the usual mode alone and p_1 that of all
-    hypotheses, or of a shortfall. If nothing has changed, the mean number of rounds until R exceeds A is at least A.
+    A regime is new once the odds of the open state exceed A times the probability of entering it. Drift and shortfall
+    are CUSUM statistics R ← max{R, 1} p_1(r) / p_0(r) that exceed A, with p_0 the prediction of the usual mode and p_1
+    that of the drifting mode or of a shortfall. If nothing has changed, the mean number of rounds until an alarm of a
+    kind is at least about A.
     """
     monitors, usual = learners.monitors, rules.usual
     monitors[ROUNDS] += 1.0
     if usual < 0:
         return
-    n_states, total, known, everything = monitors.size - DRIFTED, LEAST, LEAST, 0.0
+    unknown = weights[weights.size - 1] if rules.has_open else 0.0
+    if unknown < SHUT:
+        if monitors[OPENED] >= 0.0:
+            monitors[OPENED], monitors[CLOSED] = -1.0, monitors[ROUNDS]
+        monitors[OPEN_START] = monitors[ROUNDS]
+    elif monitors[OPENED] < 0.0 and np.log(unknown / max((1.0 - unknown) * rules.enter, LEAST)) > rules.alarm:
+        monitors[OPENED], monitors[CLOSED] = monitors[OPEN_START], -1.0
+    n_states = monitors.size - DRIFTED
+    known, explained = LEAST, LEAST
     for h in range(usual, usual + n_states):
-        total += belief[h]
-        known += belief[h] * evidence[h]
-    for h in range(belief.size):
-        everything += belief[h] * evidence[h]
-    now, unknown = monitors[ROUNDS], weights[weights.size - 1] if rules.has_open else 0.0
-    if grown(monitors, UNEXPLAINED, np.log(everything) - np.log(known) + np.log(total), rules.alarm):
-        if unknown > OPEN:
-            if monitors[OPENED] < 0.0:
-                monitors[OPENED] = monitors[UNEXPLAINED_START]
-        else:
+        known += belief[h]
+        explained += belief[h] * evidence[h]
+    if rules.drifting >= 0:
+        moved, foreseen = LEAST, LEAST
+        for h in range(rules.drifting, rules.drifting + n_states):
+            moved += belief[h]
+            foreseen += belief[h] * evidence[h]
+        if grown(monitors, DRIFT, np.log(foreseen / moved) - np.log(explained / known), rules.alarm):
             z, highest = 0, -1.0
             for state in range(n_states):
-                of_state = 0.0
-                for h in range(weights.size):
-                    if rules.owners[h] == state:
-                        of_state += weights[h]
+                of_state = weights[usual + state] + weights[rules.drifting + state]
                 if of_state > highest:
                     z, highest = state, of_state
-            frozen = weights[z] if rules.frozen_coefs.shape[0] > 0 else 0.0
-            if monitors[DRIFTED + z] < 0.0 and frozen < LEFT_BEHIND * highest:
-                monitors[DRIFTED + z] = monitors[UNEXPLAINED_START]
-    if monitors[OPENED] >= 0.0 and unknown < SHUT:
-        monitors[OPENED], monitors[CLOSED] = -1.0, now
-    is_short = grown(monitors, SHORT, shortfall(predicted, reward, belief, total, rules), rules.alarm)
+            if monitors[DRIFTED + z] < 0.0:
+                monitors[DRIFTED + z] = monitors[DRIFT_START]
+    is_short = grown(monitors, SHORT, shortfall(predicted, reward, belief, known, rules), rules.alarm)
     if is_short and monitors[SHORTFALL] < 0.0:
         monitors[SHORTFALL] = monitors[SHORT_START]
 
