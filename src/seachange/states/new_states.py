@@ -5,20 +5,21 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from seachange.kernels.change_scans import segment_sums
-from seachange.kernels.regression import solve_ridge
-from seachange.log.column_statistics import moments_of
+from seachange.kernels.emission import round_scores
+from seachange.kernels.regression import regression_sums, solve_ridge
 from seachange.log.units import Units
 from seachange.protocols import Floats
 from seachange.states.expectation import Chain, Expectation, expectation
+from seachange.states.hmm_fitting import SHORTEST_STAY
 from seachange.states.pooled_regression import best_ridge, coefficient_cost, residual_log
 from seachange.states.state_count import MIN_STANDARD_ERRORS
 from seachange.states.switching_regression import SwitchingRegression
 
 MOST_NEW = 5
-# New states are sought in this many parts of the log, in pairs of them, in pairs of these, and so on; in fewer parts if
-# the sums of all would hold more numbers.
-PARTS, MAX_NUMBERS = 32, 1 << 22
+# New states are sought in this many parts of the log, in pairs of them, in pairs of these, and so on.
+PARTS = 32
+# Newton steps of a regression of clicks in a part.
+CLICK_STEPS = 4
 # Steps to a posterior mode, until one gains less log-likelihood than this.
 MAX_STEPS, LEAST_GAIN = 20, 0.5
 LEAST_PRECISION = 0.1  # of a coefficient, in rounds: actions that were never taken are not known at all
@@ -31,30 +32,31 @@ def with_new_states(
 
     ``found`` are the statistics of ``model``. The candidate for a new state is the stretch of time with the highest
     Bayes factor of one new state over the known ones. It is refined by EM and accepted if log p(rewards, coefficients)
-    gains more than the cost of its coefficients and 2.5 standard errors, so that a few outliers are not a state. A
-    change to it has probability 1 / n, so the gain includes a cost of log n. If nothing is new, the result is one step
-    from ``model`` toward its posterior mode.
+    gains more than the cost of its coefficients and 2.5 standard errors, and if its visits last: outliers are not a
+    state. A change to it has probability 1 / n, so the gain includes a cost of log n. If nothing is new, the result is
+    one step from ``model`` toward its posterior mode.
     """
     log, prior, sought, mode = chain.log, model, model, None
     known = found.totals[:, 1] / max(float(found.totals[:, 1].sum()), 1e-300)
     average = _average_state(model, known)
-    stretches, likelihoods = _stretches(average, chain), average.log_predictive(log)
+    stretches = _stretches(average, chain)
     for _ in range(MOST_NEW):
         # Known states are as the model has them here: given these rewards, they may drift toward a new one.
         predicted = sought.log_predictive(log)
-        lost = np.append(0.0, np.cumsum(likelihoods - predicted))
-        evidences = [each.gain + lost[each.end] - lost[each.begin] for each in stretches]
-        if max(evidences) <= math.log(len(log)):
+        explained = np.append(0.0, np.cumsum(predicted))
+        factors = [each.evidence - explained[each.end] + explained[each.begin] for each in stretches]
+        if max(factors) <= math.log(len(log)):
             break
-        candidate = stretches[int(np.argmax(evidences))]
+        candidate = stretches[int(np.argmax(factors))]
         mode = mode or _mode(model, model, chain)
         wider = _with_state(prior, average, log.units.raw_grams(candidate.ridge * np.eye(log.joint.shape[1])), len(log))
-        own = average.reward_coefs + log.units.raw_coefs(candidate.deviations)
-        other = _mode(wider, replace(wider, reward_coefs=np.concatenate([sought.reward_coefs, own])), chain)
+        other = _mode(wider, replace(wider, reward_coefs=np.concatenate([sought.reward_coefs, candidate.coefs])), chain)
         cost = 0.5 * coefficient_cost(log.units.grams(other.found.grams[-1]), candidate.ridge, len(log))
         gains = other.world.log_predictive(log) - predicted
         clear = float(gains.sum()) > MIN_STANDARD_ERRORS * math.sqrt(float(np.square(gains).sum()))
-        if not clear or other.objective - mode.objective <= cost:
+        visits = other.found.first_states[-1] + other.found.transitions[:-1, -1].sum()
+        lasting = other.found.totals[-1, 1] >= SHORTEST_STAY * visits
+        if not (clear and lasting) or other.objective - mode.objective <= cost:
             break
         prior, mode = wider, other
         new = other.world.reward_coefs[model.n_states :]
@@ -124,34 +126,37 @@ class _Stretch:
     begin: int
     end: int
     ridge: float
-    deviations: Floats  # (B, D) from the average state, in units
-    gain: float  # log marginal likelihood, less that of the average state
+    coefs: Floats  # (1, B, D)
+    evidence: float  # log marginal likelihood
 
 
 def _stretches(average: SwitchingRegression, chain: Chain) -> list[_Stretch]:
     """The parts of a log, pairs of them, pairs of these, and so on up to the whole log."""
-    residuals = residual_log(chain.log, average.reward_coefs[0], clicks=average.clicks)
-    rows, _, actions, rewards, _ = residuals.arrays
-    # For clicks, this is a Newton step from the average state; all Hessians are scaled by the variance of the log.
-    variance = moments_of(rewards).variance if average.clicks else float(average.noise_variances[0])
-    weight, noise = (variance, 1.0) if average.clicks else (1.0, variance)
-    n_blocks, n_features = average.joint.shape
-    n_parts = PARTS
-    while n_parts > 1 and n_parts * n_blocks * n_features**2 > MAX_NUMBERS:
-        n_parts //= 2
-    edges, units, found = np.linspace(0, len(chain.log), n_parts + 1).astype(np.int64), chain.log.units, []
-    grams, moments, _, _ = segment_sums(rows, actions, rewards, edges[:-1].copy(), edges[1:].copy(), n_blocks)
-    grams, moments = weight * units.grams(grams), units.moments(moments)
-    while True:
-        for begin, end, gram, moment in zip(edges[:-1], edges[1:], grams, moments, strict=True):
-            ridge = best_ridge(gram, moment, noise)
-            deviations = solve_ridge(gram, moment, ridge)
-            explained = float(np.sum(moment * deviations)) / noise
-            gain = 0.5 * (explained - coefficient_cost(gram, ridge, end - begin))
-            found.append(_Stretch(int(begin), int(end), ridge, deviations, gain))
-        if len(grams) == 1:
-            return found
-        edges, grams, moments = edges[::2], grams[::2] + grams[1::2], moments[::2] + moments[1::2]
+    edges = np.linspace(0, len(chain.log), PARTS + 1).astype(int).tolist()
+    widths = [2**i for i in range(PARTS.bit_length())]
+    spans = [(edges[i], edges[i + width]) for width in widths for i in range(0, PARTS, width)]
+    return [_stretch(average, chain, begin, end) for begin, end in spans if end > begin]
+
+
+def _stretch(average: SwitchingRegression, chain: Chain, begin: int, end: int) -> _Stretch:
+    """The regression, as a deviation from the ``average`` state."""
+    log, units, clicks, ones = chain.log[begin:end], chain.log.units, average.clicks, np.ones((end - begin, 1))
+    noise = 1.0 if clicks else float(average.noise_variances[0])
+    rows, _, actions, rewards, _ = (log if clicks else residual_log(log, average.reward_coefs[0])).arrays
+    deviations, coefs = np.zeros(average.joint.shape), average.reward_coefs
+    for _ in range(CLICK_STEPS if clicks else 1):
+        scores = np.empty((len(log), 1 if clicks else 0))
+        if clicks:
+            round_scores(rows, actions, coefs, scores)
+        sums = regression_sums(rows, actions, rewards, ones, average.joint.shape[0], scores)
+        grams, moments = units.grams(sums[0][0]), units.moments(sums[1][0])
+        linear = moments + np.einsum("bij,bj->bi", grams, deviations)
+        ridge = best_ridge(grams, linear, noise)
+        deviations = solve_ridge(grams, linear, ridge)
+        coefs = average.reward_coefs + units.raw_coefs(deviations)
+    likelihood = float(replace(average, reward_coefs=coefs).log_densities(log, ones).sum())
+    penalty = ridge * float(np.square(deviations).sum()) / noise + coefficient_cost(grams, ridge, len(log))
+    return _Stretch(begin, end, ridge, coefs, likelihood - 0.5 * penalty)
 
 
 def _average_state(model: SwitchingRegression, weights: Floats) -> SwitchingRegression:

@@ -154,11 +154,11 @@ class SwitchingRegression(Brief):
     def log_predictive(self, log: BanditLog) -> Floats:
         """(n,) log p(r_t | x_t, a_t, r_1:t-1), 0 without a reward; the sum is ``log_likelihood``."""
         chain = self._chain(log, by_tile=True)
-        densities = ((each, self._log_densities(chain.log[each], known)) for each, known in self._forecasts(chain))
+        densities = ((each, self.log_densities(chain.log[each], known)) for each, known in self._forecasts(chain))
         return _collected(chain, densities)
 
-    def _log_densities(self, log: BanditLog, beliefs: Floats) -> Floats:
-        """(n,) log Σ_z b(z) p(r | x, a, z), 0 without a reward."""
+    def log_densities(self, log: BanditLog, beliefs: Floats) -> Floats:
+        """(n,) log Σ_z b(z) p(r | x, a, z) for ``beliefs`` b (n, L), 0 without a reward."""
         means, rewards = self._signal_means(log), log.arrays.rewards[:, None]
         if self.clicks:
             logs = np.log(np.maximum(np.where(rewards > 0.5, means, 1 - means), LEAST_PROBABILITY))
