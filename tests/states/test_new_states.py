@@ -1,7 +1,7 @@
 """States that a log adds to those of a model: found if they are there, and only then."""
 
 from dataclasses import replace
-from itertools import product
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
@@ -30,13 +30,13 @@ def logged(states, seed=0, rewards="gaussian", noise=None, n_features=0, offset=
     return sc.BanditLog.from_arrays(actions, given, np.full(n, 1 / 3), n_actions=3, **named)
 
 
-def true_world(log, rewards="gaussian"):
+def true_world(log, rewards="gaussian", offset=0.0):
     """The first two states, known as if from 1,000 rounds per action."""
     coefs = np.zeros((2, *log.joint.shape))
     coefs[:, :, -1] = MEANS[:2]
     if log.joint.shape[1] > 1:
         coefs[:, :, :-1] = np.linspace(-0.5, 0.5, 4)[:2, None, None]
-        coefs[:, :, -1] -= log.contexts.mean(axis=0).round() @ coefs[0, 0, :-1] * np.array([[1.0], [1 / 3]])
+        coefs[:, :, -1] -= offset * coefs[:, :, :-1].sum(axis=-1)
     scale = 1.0
     if rewards != "gaussian":
         coefs, scale = 3 * coefs, 0.2
@@ -71,7 +71,7 @@ def test_predictive_likelihoods_are_those_of_all_paths(rewards):
     def likelihood(first, last):  # of rounds first to last - 1, which start a chain
         total = float(first == last)
         for path in product(range(2), repeat=last - first) if last > first else ():
-            moves = np.prod([world.transition_matrix[pair] for pair in zip(path, path[1:], strict=False)])
+            moves = np.prod([world.transition_matrix[pair] for pair in pairwise(path)])
             total += 0.5 * moves * np.prod([densities[first + i, z] for i, z in enumerate(path)])
         return total
 
@@ -85,7 +85,7 @@ def test_predictive_likelihoods_are_those_of_all_paths(rewards):
 @pytest.mark.parametrize("n_features", [0, 2])
 def test_a_step_reaches_the_posterior_mean_of_a_linear_regression(n_features):
     log = logged(np.zeros(300, dtype=int), n_features=n_features, offset=3.0)
-    one = true_world(log)
+    one = true_world(log, offset=3.0)
     prior = replace(
         one, initial_probs=np.ones(1), transition_matrix=np.ones((1, 1)), reward_coefs=one.reward_coefs[:1],
         reward_precisions=one.reward_precisions[:1] / 100, noise_variances=np.full(1, SD**2),
@@ -129,16 +129,13 @@ def test_new_regimes_are_found(rewards, n_features):
 
 
 def test_the_origin_of_features_does_not_matter():
-    states = np.concatenate([known_states(1600), np.full(1400, 2)])
-    near, far = (logged(states, n_features=2, offset=offset) for offset in (0.0, 1000.0))
-    one, other = (grown(true_world(near), near), None)
-    shifted = true_world(near)
-    coefs = shifted.reward_coefs.copy()
-    coefs[:, :, -1] -= 1000 * coefs[:, :, :-1].sum(axis=-1)
-    precisions = np.tile(1000 * far.units.raw_grams(np.eye(3)), (2, 3, 1, 1))
-    other = grown(replace(shifted, reward_coefs=coefs, reward_precisions=precisions), far)
-    assert one.n_states == other.n_states == 3
-    np.testing.assert_allclose(other.reward_coefs[:, :, :-1], one.reward_coefs[:, :, :-1], atol=1e-4)
+    states, found = np.concatenate([known_states(1600), np.full(1400, 2)]), []
+    for offset in (0.0, 1000.0):
+        log = logged(states, n_features=2, offset=offset)
+        found.append(grown(true_world(log, offset=offset), log))
+    assert [each.n_states for each in found] == [3, 3]
+    near, far = (each.reward_coefs[:, :, :-1] for each in found)
+    np.testing.assert_allclose(far, near, atol=1e-4)
 
 
 @pytest.mark.parametrize(

@@ -10,13 +10,14 @@ from seachange.kernels.regression import regression_sums, solve_ridge
 from seachange.log.units import Units
 from seachange.protocols import Floats
 from seachange.states.expectation import Chain, Expectation, expectation
-from seachange.states.hmm_fitting import SHORTEST_STAY
+from seachange.states.hmm_fitting import SHORTEST_STAY, STAYS_PER_SEQUENCE
 from seachange.states.pooled_regression import best_ridge, coefficient_cost, residual_log
 from seachange.states.state_count import MIN_STANDARD_ERRORS
 from seachange.states.switching_regression import SwitchingRegression
 
+# New states added at most.
 MOST_NEW = 5
-# New states are sought in this many parts of the log, in pairs of them, in pairs of these, and so on.
+# They are sought in this many parts of the log, in pairs of them, in pairs of these, and so on.
 PARTS = 32
 # Newton steps of a regression of clicks in a part.
 CLICK_STEPS = 4
@@ -31,17 +32,14 @@ def with_new_states(
     """``model`` after the rounds of ``chain``, with the states that they add, and statistics of the rounds.
 
     ``found`` are the statistics of ``model``. The candidate for a new state is the stretch of time with the highest
-    Bayes factor of one new state over the known ones. It is refined by EM and accepted if log p(rewards, coefficients)
-    gains more than the cost of its coefficients and 2.5 standard errors, and if its visits last: outliers are not a
-    state. A change to it has probability 1 / n, so the gain includes a cost of log n. If nothing is new, the result is
-    one step from ``model`` toward its posterior mode.
+    Bayes factor of one new state over the known ones, refined by EM with ``model`` as the prior of the known states. If
+    nothing is new, the result is one step from ``model`` toward its posterior mode.
     """
     log, prior, sought, mode = chain.log, model, model, None
-    known = found.totals[:, 1] / max(float(found.totals[:, 1].sum()), 1e-300)
-    average = _average_state(model, known)
+    average = _average_state(model, found.totals[:, 1])
     stretches = _stretches(average, chain)
     for _ in range(MOST_NEW):
-        # Known states are as the model has them here: given these rewards, they may drift toward a new one.
+        # Known states are as in the model here: after EM, one that no longer occurs may resemble a new one.
         predicted = sought.log_predictive(log)
         explained = np.append(0.0, np.cumsum(predicted))
         factors = [each.evidence - explained[each.end] + explained[each.begin] for each in stretches]
@@ -51,12 +49,7 @@ def with_new_states(
         mode = mode or _mode(model, model, chain)
         wider = _with_state(prior, average, log.units.raw_grams(candidate.ridge * np.eye(log.joint.shape[1])), len(log))
         other = _mode(wider, replace(wider, reward_coefs=np.concatenate([sought.reward_coefs, candidate.coefs])), chain)
-        cost = 0.5 * coefficient_cost(log.units.grams(other.found.grams[-1]), candidate.ridge, len(log))
-        gains = other.world.log_predictive(log) - predicted
-        clear = float(gains.sum()) > MIN_STANDARD_ERRORS * math.sqrt(float(np.square(gains).sum()))
-        visits = other.found.first_states[-1] + other.found.transitions[:-1, -1].sum()
-        lasting = other.found.totals[-1, 1] >= SHORTEST_STAY * visits
-        if not (clear and lasting) or other.objective - mode.objective <= cost:
+        if not _is_state(other, mode, candidate.ridge, predicted, chain):
             break
         prior, mode = wider, other
         new = other.world.reward_coefs[model.n_states :]
@@ -64,6 +57,22 @@ def with_new_states(
     if prior is model or mode is None:
         return updated(model, model, found, log.units), found
     return mode.world, mode.found
+
+
+def _is_state(other: "_Mode", mode: "_Mode", ridge: float, predicted: Floats, chain: Chain) -> bool:
+    """Whether the last state of ``other`` is one, and not noise.
+
+    It must gain more log p(rewards, coefficients) over ``mode`` than its coefficients cost; the gain of its predictions
+    over the ``predicted`` log-likelihoods must be significant, and its visits must last, so that outliers are no state.
+    A change to it has a probability of 1 / n, so the gain is net of log n for each visit.
+    """
+    cost = 0.5 * coefficient_cost(chain.log.units.grams(other.found.grams[-1]), ridge, len(chain.log))
+    gains = other.world.log_predictive(chain.log) - predicted
+    significant = float(gains.sum()) > MIN_STANDARD_ERRORS * math.sqrt(float(np.square(gains).sum()))
+    shortest = min(SHORTEST_STAY, len(chain.log) / len(chain.firsts) / STAYS_PER_SEQUENCE)
+    visits = float(other.found.first_states[-1] + other.found.transitions[:-1, -1].sum())
+    lasting = float(other.found.totals[-1, 1]) > shortest * visits
+    return significant and lasting and other.objective - mode.objective > cost
 
 
 def updated(
@@ -159,8 +168,9 @@ def _stretch(average: SwitchingRegression, chain: Chain, begin: int, end: int) -
     return _Stretch(begin, end, ridge, coefs, likelihood - 0.5 * penalty)
 
 
-def _average_state(model: SwitchingRegression, weights: Floats) -> SwitchingRegression:
-    """A model with one state: the average of all, with ``weights`` (L,)."""
+def _average_state(model: SwitchingRegression, rounds: Floats) -> SwitchingRegression:
+    """A model with one state: the average of all, weighted by their ``rounds`` (L,)."""
+    weights = (rounds + 1e-12) / (rounds + 1e-12).sum()
     return replace(
         model, initial_probs=np.ones(1), transition_matrix=np.ones((1, 1)),
         reward_coefs=np.einsum("z,zbi->bi", weights, model.reward_coefs)[None],
