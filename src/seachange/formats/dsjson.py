@@ -17,7 +17,6 @@ The service drops a share ``pdrop`` of events before logging, independently of t
 unaffected. Rounds have no weights, so a ``pdrop`` that changes over a log causes a warning.
 """
 
-import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +26,7 @@ import numpy as np
 import polars
 
 from seachange.engine import made_ahead
-from seachange.errors import LogError, SeachangeWarning
+from seachange.errors import LogError, warn
 from seachange.formats.action_lists import (
     MAX_COLUMNS,
     TAG,
@@ -440,11 +439,10 @@ class _Rounds:
         """Warn of features that were left out, and of a changing share of dropped events."""
         self.columns.warn(source)
         if self.most_dropped > self.least_dropped:
-            warnings.warn(
+            warn(
                 f"the share of events dropped before {source!r} was written (pdrop) ranges from "
                 f"{self.least_dropped:g} to {self.most_dropped:g}. Averages over this log give too much weight to "
                 "times with few drops.",
-                SeachangeWarning,
                 stacklevel=3,
             )
 
@@ -572,7 +570,7 @@ def write_dsjson(log: BanditLog, path: str | Path) -> None:
     known.
     """
     if log.sequences is not None:
-        warnings.warn("dsjson cannot store sequences; they are left out.", SeachangeWarning, stacklevel=2)
+        warn("dsjson cannot store sequences; they are left out.")
     with written_whole(path) as beside, beside.open("wb") as file:
         for rounds in log.chunk_slices(ROUNDS_AT_A_TIME):
             part = raw_rounds(log[rounds], rounds.start, lists=True, prefixes=("context.", "action."))

@@ -8,7 +8,6 @@ as the line has keys. All other lines are parsed one by one with ``json``, which
 import json
 import re
 import sys
-import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -23,7 +22,7 @@ import numpy as np
 import polars
 
 from seachange.engine import made_ahead
-from seachange.errors import LogError, SeachangeWarning
+from seachange.errors import LogError, warn
 from seachange.formats.action_lists import LineBatch, line_batches, too_many_names
 from seachange.formats.nested_fields import fields_in, fields_of, lifted, lifting, lowered, paths_to
 from seachange.formats.sources import BLOCK_LINES, BYTE_ORDER_MARK, NOT_UTF8, blocks_of, head_of, is_utf8, shown
@@ -354,10 +353,9 @@ class JsonLinesLog(TableLog):
                     )
                 yield reader.blocks(path, read)
         if reader.new_keys and "contexts" not in self._asked and not self._full:
-            warnings.warn(
+            warn(
                 f"{reader.new_keys:,} lines have fields that the first {HEAD_ROWS:,} lines do not have; these fields "
                 f"are not used. The first such line is {reader.first_new}.",
-                SeachangeWarning,
                 stacklevel=3,
             )
 

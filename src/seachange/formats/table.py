@@ -1,6 +1,5 @@
 """Tables: columns with roles, types that the first rows decide, rows that do not fit them; files or data frames."""
 
-import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -13,7 +12,7 @@ import numpy as np
 import polars as pl
 from narwhals.typing import IntoDataFrame
 
-from seachange.errors import LogError, SeachangeWarning
+from seachange.errors import LogError, warn
 from seachange.formats.column_roles import (
     Columns,
     context_columns,
@@ -97,7 +96,7 @@ class UnusedValues:
                 f"{self.mismatches:,} {verbs[0]} not match the column's type and {verbs[1]} as missing: {examples}."
             )
         for message in messages:
-            warnings.warn(message, SeachangeWarning, stacklevel=4)
+            warn(message, stacklevel=4)
 
 
 class TableLog:
