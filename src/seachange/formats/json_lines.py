@@ -35,6 +35,7 @@ from seachange.formats.value_types import (
     Shape,
     TextType,
     Use,
+    by_holder,
     fitted_json_type,
     json_column,
     json_texts,
@@ -316,7 +317,8 @@ class JsonLinesLog(TableLog):
         uses = {name: USES.get(role, "feature") for role, name in self.columns.items()}
         shapes = (shape_of(rows, Room(MAX_FIELDS)) if self._paths else self._shape).fields
         self._types = {name: shape.likely_dtype(uses.get(name, "feature")) for name, shape in shapes.items()}
-        for name, features in self._fitted_features().items():
+        fitted = {} if self._spec is None else by_holder(self._spec.shared, self._spec.holders)
+        for name, features in fitted.items():
             self._types[name] = fitted_json_type(features, name, self._types.get(name))
         few = rows[: max(FEW_ROWS, HEAD_VALUES // len(shapes))]
         return polars.DataFrame(

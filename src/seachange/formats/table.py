@@ -28,7 +28,6 @@ from seachange.formats.value_types import (
     TextType,
     Use,
     action_text_type,
-    by_holder,
     clock_of,
     converted,
     converted_times,
@@ -36,7 +35,7 @@ from seachange.formats.value_types import (
     known_texts,
     text_type,
 )
-from seachange.log.features import Feature, FeatureSpec
+from seachange.log.features import FeatureSpec
 from seachange.log.raw import NUMBER, PART_ROWS, PER_ROUND, UNREADABLE, RawRounds, Rejected, kind_of, number_in, text_of
 from seachange.protocols import Ints
 
@@ -198,10 +197,6 @@ class TableLog:
     def _text_type(self, name: str, sample: pl.Series, use: Use) -> TextType | None:
         """Return what the texts of a column stand for; None if it holds no texts."""
         return (self._fixed_types.get(name) or text_type(sample, use)) if sample.dtype == pl.String else None
-
-    def _fitted_features(self) -> dict[str, list[Feature]]:
-        """Return the features that are fitted already, by the column of the table that holds them."""
-        return {} if self._spec is None else by_holder(self._spec.shared, self._spec.holders)
 
     def _samples(self) -> dict[str, pl.Series]:
         """Return the first values of every column; all values of a folder key."""
