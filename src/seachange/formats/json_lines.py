@@ -363,8 +363,7 @@ class JsonLinesLog(TableLog):
 
 
 def _first_rows(path: Path) -> Iterator[dict[str, Any]]:
-    head = head_of(path)
-    head = head.removeprefix(BYTE_ORDER_MARK).lstrip()
+    head = head_of(path).removeprefix(BYTE_ORDER_MARK).lstrip()
     if not head:
         raise LogError(f"{str(path)!r} is empty.")
     if head.startswith(b"["):

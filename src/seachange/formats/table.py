@@ -297,9 +297,7 @@ class FrameLog:
             columns: dict[str, Any] = {role: part[name] for role, name in self.columns.items()}
             lines = np.arange(start, start + part.height)
             found = RawRounds("", lines, part.select(self._features), **columns)
-            rejected = (
-                [self._rejected[row] for row in lines.tolist() if row in self._rejected] if self._rejected else []
-            )
+            rejected = [self._rejected[row] for row in sorted(self._rejected) if start <= row < start + rows]
             if rejected:
                 good = ~np.isin(lines, [each.line for each in rejected])
                 found = replace(found.filter(good), rejected=tuple(rejected))

@@ -25,14 +25,7 @@ import numpy as np
 import polars
 
 from seachange.errors import LogError
-from seachange.formats.action_lists import (
-    TAG,
-    FeatureColumns,
-    FeatureList,
-    LineBatch,
-    Reasons,
-    line_batches,
-)
+from seachange.formats.action_lists import TAG, FeatureColumns, FeatureList, LineBatch, Reasons, line_batches
 from seachange.formats.sources import HEAD_BYTES, LONGEST_LINE, NOT_UTF8, TextLog
 from seachange.log.raw import PART_ROWS, Pool, RawRounds
 
