@@ -45,7 +45,7 @@ def sides(n: int, dtype: type, workers: int) -> dict[str, Callable[[], object]]:
     features = generator.normal(size=(n, N_ACTIONS, N_FEATURES)).astype(dtype)
     actions, clicks = generator.integers(N_ACTIONS, size=n), (generator.random(n) < 0.04).astype(float)
     log = BanditLog.from_arrays(actions, clicks, np.full(n, 1 / N_ACTIONS), action_features=features)
-    ones, coefs = np.ones(n), generator.normal(size=log.joint.shape)
+    ones, coefs = np.ones(n), generator.normal(size=(1, N_FEATURES))
     robust = Objective(log, ones, cross_fitted(log, ones, 1.0, n_folds=2), workers=workers)
     scores = Objective(log, ones, workers=workers)
     parts = np.array_split(features.reshape(-1), workers)

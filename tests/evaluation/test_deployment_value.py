@@ -12,7 +12,8 @@ from evaluation.deployments import Fixed
 from seachange.evaluation import deployment
 from seachange.evaluation.estimators import evaluate_logging
 from seachange.kernels.forward_backward import sample_path
-from seachange.states.expectation import Chain
+from seachange.states.expectation import Chain, expectation
+from seachange.states.new_states import updated
 
 MEANS = np.array([[0.9, 0.4, 0.1], [0.1, 0.4, 0.9]])
 
@@ -341,3 +342,46 @@ def test_intervals_hold_the_value_and_the_differences_as_often_as_they_say(model
 def test_what_the_log_cannot_support_is_refused(model):
     with pytest.raises(sc.RefusedError, match="effective sample size"):
         values_of(logged(20, 0), model)
+
+
+# Held-out rounds with a regime that the model never saw
+
+REGIMES = np.array([[0.95, 0.1, 0.1, 0.8], [0.1, 0.95, 0.8, 0.1], [0.95, 0.1, 0.8, 0.1]])
+
+
+def logged_regimes(regimes: np.ndarray, seed: int, clicks: bool) -> sc.BanditLog:
+    """Two of four actions tell that the third regime is the first, the other two that it is the second."""
+    generator, n = np.random.default_rng([seed, 9]), len(regimes)
+    actions = generator.integers(4, size=n)
+    means = REGIMES[regimes, actions]
+    rewards = (generator.random(n) < means).astype(float) if clicks else means + generator.normal(0, 0.5, n)
+    return sc.BanditLog.from_arrays(actions, rewards, np.full(n, 0.25), n_actions=4)
+
+
+@pytest.mark.parametrize(("clicks", "missed"), [(False, 3), (True, 2)])
+def test_a_new_regime_is_simulated_as_a_state_of_its_own(clicks, missed):
+    """Simulated with known states only, it changes quickly between them, and the value is ``missed`` errors too low."""
+    generator, known = np.random.default_rng(0), np.repeat([0, 1, 0, 1, 0, 1], 500)
+    regimes = np.concatenate([known[:1000], np.full(2000, 2)])
+    log, later = logged_regimes(known, 0, clicks), logged_regimes(regimes, 1, clicks)
+    model = sc.learn(log, sc.KnownStates(known), objective="dm")
+    found, deployer = sc.evaluate_deployment(later, model), model.deployer()
+
+    means, n, truths = REGIMES[regimes], len(regimes), []
+    for _ in range(40):
+        noise = generator.random((n, 1)) if clicks else generator.normal(0, 0.5, (n, 1))
+        rewards = (noise < means).astype(float) if clicks else means + noise
+        _, trace = deployer.run(deployer.init(), later.contexts, means, rewards, generator.random(n))
+        truths.append(trace.expected_rewards.mean())
+    assert found.new_states == 1
+    assert abs(found.value - np.mean(truths)) < 2 * found.std_error
+
+    world, chain = model.world, Chain(later)
+    without = updated(world, world, expectation(world, chain), later.units)
+    difference = deployment._simulated(later, without, chain, deployer, model, 16, 0)[:, 0].mean()
+    assert found.value - found.simulated + difference < np.mean(truths) - missed * found.std_error
+
+
+def test_known_states_are_not_new(learned):
+    model, log = learned
+    assert sc.evaluate_deployment(log, model, draws=2).new_states == 0

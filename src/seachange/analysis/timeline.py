@@ -10,7 +10,7 @@ import numpy.typing as npt
 from seachange.log.bandit_log import BanditLog
 from seachange.model_file import seconds_of
 from seachange.protocols import Floats, Ints
-from seachange.states.labels import StateLabels, chains
+from seachange.states.labels import StateLabels, chains, places_in_chains
 
 AxisKind = Literal["date", "seconds", "round", "round of its sequence"]
 MOST_COLUMNS = 2000  # more columns than this cannot be seen in a figure
@@ -138,8 +138,7 @@ def bands(log: BanditLog, labels: StateLabels, axis: TimeAxis, most: int = MOST_
 def _ages(log: BanditLog) -> Ints:
     """(n,) how many rounds of the same sequence came before each round."""
     order, starts = chains(log)
-    positions = np.arange(len(log))
-    return (positions - np.maximum.accumulate(np.where(starts, positions, 0)))[np.argsort(order)]
+    return places_in_chains(np.flatnonzero(starts), len(log))[np.argsort(order)]
 
 
 def round_ticks(low: float, high: float, most: int) -> list[tuple[float, str]]:

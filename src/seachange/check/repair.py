@@ -155,9 +155,7 @@ def frame_of(raw: RawRounds, columns: dict[str, str]) -> polars.DataFrame:
         return frame
     extra = {"name": pool.names, "prob": pool.probs}
     own = [polars.Series(name, values) for name, values in extra.items() if values is not None]
-    records = polars.DataFrame([*pool.features.get_columns(), *own]).to_struct("pool")
-    lists = polars.DataFrame({"round": pool.owners, "pool": records}).group_by("round", maintain_order=True).agg("pool")
-    return frame.hstack([lists["pool"]])
+    return frame.hstack([pool.lists(polars.DataFrame([*pool.features.get_columns(), *own]).to_struct("pool"))])
 
 
 def _numbered(frame: polars.DataFrame, columns: dict[str, str]) -> polars.DataFrame:

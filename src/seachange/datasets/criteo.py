@@ -19,7 +19,6 @@ rewards are read as they are, and a warning says that their mean is not the true
 
 import math
 import re
-import warnings
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
@@ -28,7 +27,7 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from seachange.errors import LogError, SeachangeWarning
+from seachange.errors import LogError, warn
 from seachange.formats.action_lists import MAX_LINES, line_batches
 from seachange.formats.column_roles import Columns, require_no_columns
 from seachange.formats.sources import blocks_of, head_of, shown
@@ -111,12 +110,10 @@ class CriteoLog:
             yield self._rounds(whole, rejected)
         if not self.testbed and n_rounds:
             share = n_rounds / (n_clicks + SAMPLED * (n_rounds - n_clicks))
-            warnings.warn(
+            warn(
                 f"{self.path.name!r} has only one in ten of the impressions without a click, so its rewards are too "
                 "high and its importance weights do not average 1. To get the value for all impressions, multiply an "
-                f"ips estimate by {share:.3g}; other estimates cannot be corrected.",
-                SeachangeWarning,
-                stacklevel=2,
+                f"ips estimate by {share:.3g}; other estimates cannot be corrected."
             )
 
     def _groups(self) -> Iterator[list[tuple[int, bytes]]]:

@@ -17,11 +17,11 @@ from seachange.kernels.forward_backward import sample_path
 from seachange.kernels.regression import modeled_rewards
 from seachange.log.bandit_log import BanditLog, require_rounds, warn_of_estimates
 from seachange.log.clusters import Clusters
-from seachange.log.units import Units
 from seachange.params import Auto, require
 from seachange.protocols import Bools, Floats, Ints
-from seachange.states.expectation import Chain, Expectation, expectation
+from seachange.states.expectation import Chain, expectation
 from seachange.states.labels import StateLabels, in_chains, places_in_chains
+from seachange.states.new_states import inverse_roots, with_new_states
 from seachange.states.switching_regression import SwitchingRegression, bought
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ FEWEST_BLOCKS = 30  # blocks of time behind an interval, at least
 CHUNK_ROUNDS = 1 << 14
 # Simulated worlds: at least and at most this many, with about this many rounds in total.
 DRAWS, SIMULATED_ROUNDS = (16, 64), 6_400_000
-LEAST_PRECISION = 0.1  # of a simulated coefficient, in rounds: actions that were never taken are not known at all
+LEARNING_COST = 8  # how many times as long a round of a deployment that learns takes
 LEAST_AMOUNT = 1e-12  # of a simulated purchase: deployments must notice it
 SIMULATION_BIAS = 0.5  # share of a simulated gain that the fitted model may get wrong
 
@@ -60,6 +60,7 @@ class DeploymentEstimate(ValueEstimate):
     simulated_error: float  # its standard deviation over simulated worlds
     simulated_gain: float  # the gain over the single policy in the simulated worlds; should resemble ``gain``
     simulated_gain_error: float
+    new_states: int  # states that the log adds to those of the model, in simulated worlds; the deployment lacks them
     single: ValueEstimate  # the best single policy, learned from the same rounds as the states
     logging: ValueEstimate  # the logging policy
     gain: Difference  # over the best single policy
@@ -126,15 +127,18 @@ def evaluate_deployment(
         warn_of_estimates(log, "evaluating a deployment")
     deployer = model.deployer(kind, exploration=exploration)
     log, _, starts = in_chains(log)
-    world, labels, blocks, simulated = model.world, None, Clusters(log), np.zeros((1, 2))
-    if world is not None and model.n_states > 1:
-        labels, chain = model.label_ahead(log), Chain(bought(log) if world.rewards == "hurdle" else log)
-        found = expectation(world, chain)
+    world, new_states, labels, blocks, simulated = model.world, 0, None, Clusters(log), np.zeros((1, 2))
+    if world is not None and (model.n_states > 1 or deployer.learns):
+        labels = model.label_ahead(log) if model.n_states > 1 else None
+        chain = Chain(bought(log) if world.rewards == "hurdle" else log)
+        world, found = with_new_states(world, expectation(world, chain), chain)
+        new_states = world.n_states - model.n_states
         stay = len(log) / (float(found.transitions.sum() - np.trace(found.transitions)) + len(chain.firsts))
         blocks = _blocks(log, starts, stay)
-        if len(deployer.policies) > 1:
-            n_draws = int(np.clip(SIMULATED_ROUNDS / len(log), *DRAWS)) if draws == "auto" else draws
-            simulated = _simulated(log, _updated(world, found, log.units), chain, deployer, model, n_draws, seed)
+        if len(deployer.policies) > 1 or deployer.learns:
+            simulated_rounds = SIMULATED_ROUNDS / (LEARNING_COST if deployer.learns else 1)
+            n_draws = int(np.clip(simulated_rounds / len(log), *DRAWS)) if draws == "auto" else draws
+            simulated = _simulated(log, world, chain, deployer, model, n_draws, seed)
     request = IntervalRequest("bootstrap", confidence, blocks, (0.0, 1.0), seed)
     rewards = log.arrays.rewards
     values, weights, margin = _terms(log, deployer, labels, force)
@@ -158,6 +162,7 @@ def evaluate_deployment(
         simulated_error=error,
         simulated_gain=simulated_gain,
         simulated_gain_error=gain_error,
+        new_states=new_states,
         single=estimate("dr", singles, single_weights, single_margin),
         logging=estimate("mean", rewards, np.ones(len(log)), 0.0),
         gain=gain(values - singles, margin + single_margin),
@@ -213,27 +218,6 @@ def _blocks(log: BanditLog, starts: Bools, stay: float) -> Clusters:
 # Simulated worlds
 
 
-def _updated(world: SwitchingRegression, found: Expectation, units: Units) -> SwitchingRegression:
-    """``world`` after the rounds with expected statistics ``found``: one step of the posterior mode, and its precision.
-
-    For Gaussian rewards the step is exact given the states; for clicks it is a Newton step.
-    """
-    slopes = found.moments
-    if not world.clicks:
-        slopes = slopes - np.einsum("zbij,zbj->zbi", found.grams, world.reward_coefs)
-    precisions = world.reward_precisions + found.grams
-    roots = _roots(units.grams(precisions))
-    steps = units.raw_coefs(np.einsum("zbij,zbjk,zbk->zbi", roots, roots, units.moments(slopes)))
-    return replace(world, reward_coefs=world.reward_coefs + steps, reward_precisions=precisions)
-
-
-def _roots(precisions: Floats) -> Floats:
-    """Symmetric R with R R = P⁻¹ for precisions P (..., D, D) in the units of a log, at least ``LEAST_PRECISION``."""
-    values, vectors = np.linalg.eigh(precisions)
-    scaled = vectors / np.sqrt(np.maximum(values, LEAST_PRECISION))[..., None, :]
-    return np.asarray(scaled @ np.swapaxes(vectors, -1, -2))
-
-
 def _simulated(
     log: BanditLog,
     world: SwitchingRegression,
@@ -245,7 +229,7 @@ def _simulated(
 ) -> Floats:
     """(draws, 2) V_b(deployment) - V_b(π^Q), with Q by the world of ``model``, and V_b(deployment) - V_b(single)."""
     generator, filtered = np.random.default_rng([seed, 7]), world.filter(log)
-    roots = _roots(log.units.grams(world.reward_precisions))
+    roots = inverse_roots(log.units.grams(world.reward_precisions))
     noise = np.ones(world.n_states) if world.clicks else np.sqrt(world.noise_variances)
     found, path = np.empty((draws, 2)), np.empty(len(log), dtype=np.int64)
     with stage("Simulating the deployment", draws) as progress:

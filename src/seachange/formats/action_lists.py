@@ -5,7 +5,6 @@ decides its type; a feature that mixes types there becomes text, with numbers in
 rounds that do not fit are rejected. Columns are added as new features appear and never change their type.
 """
 
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Self
@@ -13,7 +12,7 @@ from typing import Any, Literal, NamedTuple, Self
 import numpy as np
 import polars
 
-from seachange.errors import SeachangeWarning
+from seachange.errors import warn
 from seachange.formats.sources import Block, shown
 from seachange.log.raw import Rejected, text_of
 from seachange.protocols import Bools, Ints
@@ -297,10 +296,9 @@ class FeatureColumns:
 
 def too_many_names(what: str, most: int, left_out: str, source: str) -> None:
     """Warn that names beyond a limit are left out."""
-    warnings.warn(
+    warn(
         f"{source!r} has more than {most:,} {what}; {left_out!r} and others after the first {most:,} are left out. If "
         f"names of {what} hold values such as words or identifiers, log them as text or as a list.",
-        SeachangeWarning,
         stacklevel=5,
     )
 

@@ -1,14 +1,13 @@
 """Which column of a table holds the action, the reward and so on: named by the user or found by its name."""
 
 import re
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
 from typing import NamedTuple
 
 import polars
 
-from seachange.errors import LogError, SeachangeWarning, did_you_mean
+from seachange.errors import LogError, did_you_mean, warn
 
 Columns = Mapping[str, str | Sequence[str]]  # the user's choices: role → column, and "contexts" → several columns
 # The usual names of each role's column: letters and digits only, in lower case, so that itemid also stands for item_id,
@@ -107,22 +106,18 @@ def default_contexts(
     taken = set(roles.values())
     free = [name for name in available if name not in taken]
     if numbers := [name for name in free if ROW_NUMBERS.fullmatch(name)]:
-        warnings.warn(
+        warn(
             f"columns {', '.join(map(repr, numbers))} look like the index of a table and are not used as contexts. "
-            "To use them anyway, list them under contexts.",
-            SeachangeWarning,
-            stacklevel=2,
+            "To use them anyway, list them under contexts."
         )
     free = [name for name in free if name not in numbers]
     if every or "propensity" in roles:
         return free
     if alike := [name for name in free if _may_be_propensities(samples[name])]:
-        warnings.warn(
+        warn(
             f"column {' and '.join(map(repr, alike))} may hold the propensities (its name suggests it, and all values "
             f'are in (0, 1]), so it is not used as a context. If it does, pass columns={{"propensity": {alike[0]!r}}}, '
-            f"or --columns propensity={alike[0]} in a shell. If not, name it as a context to use it.",
-            SeachangeWarning,
-            stacklevel=2,
+            f"or --columns propensity={alike[0]} in a shell. If not, name it as a context to use it."
         )
     return [name for name in free if name not in alike]
 

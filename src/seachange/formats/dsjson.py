@@ -17,7 +17,6 @@ The service drops a share ``pdrop`` of events before logging, independently of t
 unaffected. Rounds have no weights, so a ``pdrop`` that changes over a log causes a warning.
 """
 
-import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +26,7 @@ import numpy as np
 import polars
 
 from seachange.engine import made_ahead
-from seachange.errors import LogError, SeachangeWarning
+from seachange.errors import LogError, warn
 from seachange.formats.action_lists import (
     MAX_COLUMNS,
     TAG,
@@ -64,7 +63,8 @@ MAX_KEYS = 4 * MAX_COLUMNS  # that polars reads; lines with others are parsed on
 SUM_TOLERANCE = 1e-4
 ROUNDING = 1e-7  # sums that are further off are normalized
 STATED_TOLERANCE = 1e-5
-TIME = r"^([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-5][0-9])(\.[0-9]+)?(Z|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])?$"
+TIME = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-5][0-9](\.[0-9]+)?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])?$"
+WITHOUT_ZONE = r"^(.{19}(\.[0-9]+)?)$"
 YEARS_1_TO_9999 = -62_135_596_800_000_000, 253_402_300_799_999_999  # in microseconds since 1970
 NESTED_LISTS = "{name} is a list within a list"
 NOT_NUMBER = "{key} is not a number"
@@ -125,10 +125,6 @@ class _Decoded:
     documents: dict[int, dict[str, Any]]  # some of the lines that were parsed one by one
 
 
-class _BadLineError(Exception):
-    """A line that is rejected; the argument is the reason."""
-
-
 def _decoded(batch: LineBatch, dtypes: Mapping[str, Any], labels_only: bool = False) -> _Decoded:
     """Decode a batch: with polars where ``dtypes`` has all keys of a line, otherwise line by line."""
     fast, frame = read_records(batch.text, dtypes, strict=True)
@@ -150,7 +146,7 @@ def _decoded(batch: LineBatch, dtypes: Mapping[str, Any], labels_only: bool = Fa
             document = object_of(texts[lines[k]], constants={})
             features, of_items = _features_of(document)
             rows.append({"line": k, **_line_labels(document)})
-        except (ValueError, _BadLineError) as error:
+        except ValueError as error:
             reasons.texts[k] = str(error)
             continue
         n_items[k] = len(of_items)
@@ -279,19 +275,19 @@ class _KeyTypes:
 
 
 def _features_of(document: dict[str, Any]) -> tuple[list[Any], list[list[Any]]]:
-    """Features of a round, and of each of its actions."""
+    """Features of a round, and of each of its actions; a ValueError has the reason to reject the line."""
     for key in ("_outcomes", "_label_ca", "_label"):
         if document.get(key) is not None:
-            raise _BadLineError(OTHER_PROBLEMS[key])
+            raise ValueError(OTHER_PROBLEMS[key])
     if document.get(OBSERVATION) is not None and all(document.get(key) is None for key in NUMBERS[:2]):
-        raise _BadLineError("an observation without its decision")
+        raise ValueError("an observation without its decision")
     context = document.get(FEATURES)
     context = context if isinstance(context, dict) else {}
     items = context.get(ITEMS)
     if items is None or items == []:
-        raise _BadLineError(NO_ITEMS)
+        raise ValueError(NO_ITEMS)
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
-        raise _BadLineError("c._multi is not a list of objects")
+        raise ValueError("c._multi is not a list of objects")
     shared: list[Any] = []
     _leaves({key: value for key, value in context.items() if key != ITEMS}, "", shared)
     of_items: list[list[Any]] = [[] for _ in items]
@@ -307,12 +303,12 @@ def _line_labels(document: dict[str, Any]) -> dict[str, Any]:
     for key in FLAGS:
         labels[key] = document.get(key)
         if labels[key] not in (None, True, False):
-            raise _BadLineError(NOT_FLAG.format(key=key))
+            raise ValueError(NOT_FLAG.format(key=key))
     for key in TEXTS:
         value = document.get(key)
         labels[key] = text_of(value) if isinstance(value, str | int | float) else None
         if key == "Timestamp" and value is not None and not isinstance(value, str):
-            raise _BadLineError(NOT_TIME)
+            raise ValueError(NOT_TIME)
     for key in LISTS:
         labels[key] = [_as_number(each, key) for each in _as_list(document.get(key))]
     if labels["DeferredAction"]:
@@ -327,9 +323,9 @@ def _as_list(value: Any) -> list[Any]:
 
 
 def _as_number(value: Any, key: str) -> float | None:
-    if value is None or isinstance(value, int | float):
-        return None if value is None else float(value)
-    raise _BadLineError(NOT_NUMBER.format(key=key))
+    if not isinstance(value, int | float | None):
+        raise ValueError(NOT_NUMBER.format(key=key))
+    return None if value is None else float(value)
 
 
 def _leaves(value: Any, name: str, found: list[tuple[str, Any, bool]], in_list: bool = False) -> None:
@@ -345,7 +341,7 @@ def _leaves(value: Any, name: str, found: list[tuple[str, Any, bool]], in_list: 
             _leaves(inner, path, found)
         elif kind is list:
             if in_list:
-                raise _BadLineError(NESTED_LISTS.format(name=path))
+                raise ValueError(NESTED_LISTS.format(name=path))
             _leaves(inner, path, found, in_list=True)
         elif inner is not None and path.endswith(WORDS) and _is_words(path):
             found += [(path, word, True) for word in text_of(inner).replace("\t", " ").split(" ") if word]
@@ -358,7 +354,7 @@ def _is_feature(key: str, value: Any) -> bool:
         return True
     for start, reason in OTHER_PROBLEMS.items():
         if key.startswith(start) and value is not None:
-            raise _BadLineError(reason)
+            raise ValueError(reason)
     return _may_be_feature(key)
 
 
@@ -440,11 +436,10 @@ class _Rounds:
         """Warn of features that were left out, and of a changing share of dropped events."""
         self.columns.warn(source)
         if self.most_dropped > self.least_dropped:
-            warnings.warn(
+            warn(
                 f"the share of events dropped before {source!r} was written (pdrop) ranges from "
                 f"{self.least_dropped:g} to {self.most_dropped:g}. Averages over this log give too much weight to "
                 "times with few drops.",
-                SeachangeWarning,
                 stacklevel=3,
             )
 
@@ -541,16 +536,12 @@ def _check_probabilities(labels: polars.DataFrame, reasons: Reasons, n_items: In
 
 def _times(texts: polars.Series, reasons: Reasons) -> polars.Series:
     """Timestamps in UTC, cut to microseconds."""
-    groups = texts.str.extract_groups(TIME).struct.unnest()
-    whole = groups["1"].str.to_datetime("%Y-%m-%dT%H:%M:%S", time_unit="us", strict=False)
-    micros = groups["2"].str.slice(1, 6).str.pad_end(6, "0").cast(polars.Int64).fill_null(0)
-    sign = polars.Series(np.where((groups["3"].str.slice(0, 1) == "-").fill_null(False).to_numpy(), 1, -1))
-    zone = groups["3"].set(groups["3"] == "Z", None)
-    minutes = 60 * zone.str.slice(1, 2).cast(polars.Int64) + zone.str.slice(4, 2).cast(polars.Int64)
-    moments = whole.cast(polars.Int64) + micros + sign * minutes.fill_null(0) * 60_000_000
-    moments = moments.set(~moments.is_between(*YEARS_1_TO_9999), None)
+    # Polars alone would accept other forms, too.
+    zoned = texts.set(~texts.str.contains(TIME).fill_null(False), None).str.replace(WITHOUT_ZONE, "${1}Z")
+    moments = zoned.str.to_datetime("%Y-%m-%dT%H:%M:%S%.f%#z", time_unit="us", strict=False)
+    moments = moments.set(~moments.dt.timestamp("us").is_between(*YEARS_1_TO_9999), None)
     reasons.add((moments.is_null() & texts.is_not_null()).to_numpy(), NOT_TIME)
-    return moments.cast(polars.Datetime("us"))
+    return moments.dt.replace_time_zone(None)
 
 
 def _label_dtypes() -> dict[str, Any]:
@@ -572,7 +563,7 @@ def write_dsjson(log: BanditLog, path: str | Path) -> None:
     known.
     """
     if log.sequences is not None:
-        warnings.warn("dsjson cannot store sequences; they are left out.", SeachangeWarning, stacklevel=2)
+        warn("dsjson cannot store sequences; they are left out.")
     with written_whole(path) as beside, beside.open("wb") as file:
         for rounds in log.chunk_slices(ROUNDS_AT_A_TIME):
             part = raw_rounds(log[rounds], rounds.start, lists=True, prefixes=("context.", "action."))
@@ -599,16 +590,16 @@ def dsjson_frame(rounds: RawRounds, *, first: int = 0) -> polars.DataFrame:
     numbers = polars.Series("EventId", np.arange(first, first + len(rounds))).cast(polars.String)
     columns.append(numbers if rounds.event is None else rounds.event.fill_null(numbers).alias("EventId"))
     order = _chosen_first(pool, chosen.to_numpy())
-    places = order - np.repeat(pool.offsets[:-1], pool.lengths)
-    columns.append(_lists(polars.Series("a", places + 1), pool))
+    places = order - pool.offsets[pool.owners]
+    columns.append(pool.lists(polars.Series("a", places + 1)))
     if pool.probs is not None:
-        columns.append(_lists(polars.Series("p", pool.probs[order]), pool))
+        columns.append(pool.lists(polars.Series("p", pool.probs[order])))
     items = pool.features
     if pool.names is not None:
         items = items.with_columns(pool.names.cast(polars.String).alias(TAG if items.width else NAME_FEATURE))
     if items.width == 0:
         items = polars.DataFrame({"_": polars.repeat(None, items.height, eager=True)})  # not a feature
-    multi = _lists(items.select(_nested(items.columns)).to_struct(ITEMS), pool)
+    multi = pool.lists(items.select(_nested(items.columns)).to_struct(ITEMS))
     shared = rounds.features.with_columns(multi)
     return frame.with_columns(columns).with_columns(shared.select(_nested(shared.columns)).to_struct(FEATURES))
 
@@ -638,13 +629,6 @@ def _chosen_first(pool: Pool, chosen: Ints) -> Ints:
     first, taken = pool.offsets[:-1], pool.offsets[:-1] + chosen
     order[first], order[taken] = taken, first
     return order
-
-
-def _lists(values: polars.Series, pool: Pool) -> polars.Series:
-    """Rows of the pool as one list per round."""
-    rounds = np.repeat(np.arange(len(pool.lengths)), pool.lengths)
-    frame = polars.DataFrame({"round": rounds, values.name: values})
-    return frame.group_by("round", maintain_order=True).agg(values.name)[values.name]
 
 
 def _nested(names: Sequence[str], prefix: str = "") -> list[polars.Expr]:

@@ -8,7 +8,6 @@ as the line has keys. All other lines are parsed one by one with ``json``, which
 import json
 import re
 import sys
-import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -23,7 +22,7 @@ import numpy as np
 import polars
 
 from seachange.engine import made_ahead
-from seachange.errors import LogError, SeachangeWarning
+from seachange.errors import LogError, warn
 from seachange.formats.action_lists import LineBatch, line_batches, too_many_names
 from seachange.formats.nested_fields import fields_in, fields_of, lifted, lifting, lowered, paths_to
 from seachange.formats.sources import BLOCK_LINES, BYTE_ORDER_MARK, NOT_UTF8, blocks_of, head_of, is_utf8, shown
@@ -36,6 +35,7 @@ from seachange.formats.value_types import (
     Shape,
     TextType,
     Use,
+    by_holder,
     fitted_json_type,
     json_column,
     json_texts,
@@ -317,7 +317,8 @@ class JsonLinesLog(TableLog):
         uses = {name: USES.get(role, "feature") for role, name in self.columns.items()}
         shapes = (shape_of(rows, Room(MAX_FIELDS)) if self._paths else self._shape).fields
         self._types = {name: shape.likely_dtype(uses.get(name, "feature")) for name, shape in shapes.items()}
-        for name, features in self._fitted_features().items():
+        fitted = {} if self._spec is None else by_holder(self._spec.shared, self._spec.holders)
+        for name, features in fitted.items():
             self._types[name] = fitted_json_type(features, name, self._types.get(name))
         few = rows[: max(FEW_ROWS, HEAD_VALUES // len(shapes))]
         return polars.DataFrame(
@@ -354,17 +355,15 @@ class JsonLinesLog(TableLog):
                     )
                 yield reader.blocks(path, read)
         if reader.new_keys and "contexts" not in self._asked and not self._full:
-            warnings.warn(
+            warn(
                 f"{reader.new_keys:,} lines have fields that the first {HEAD_ROWS:,} lines do not have; these fields "
                 f"are not used. The first such line is {reader.first_new}.",
-                SeachangeWarning,
                 stacklevel=3,
             )
 
 
 def _first_rows(path: Path) -> Iterator[dict[str, Any]]:
-    head = head_of(path)
-    head = head.removeprefix(BYTE_ORDER_MARK).lstrip()
+    head = head_of(path).removeprefix(BYTE_ORDER_MARK).lstrip()
     if not head:
         raise LogError(f"{str(path)!r} is empty.")
     if head.startswith(b"["):

@@ -1,7 +1,7 @@
 """Parquet files: reading them in parts, and writing logs with one row per round."""
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -77,8 +77,7 @@ class ParquetLog(TableLog):
         for path in self.paths:
             with _reading(path):
                 start = 1
-                # Batches follow the row groups of the file, so nothing is unpacked twice.
-                for frame in _pieces(self._columns_of(path, self.needed).collect_batches(lazy=True), rows):
+                for frame in self._columns_of(path, self.needed).collect_batches(chunk_size=rows, lazy=True):
                     yield [TableBlock(path, np.arange(start, start + len(frame)), frame, _row_text(frame))]
                     start += len(frame)
 
@@ -115,19 +114,6 @@ def _frame(log: BanditLog, action_names: pl.Series) -> pl.DataFrame:
     if twice := {*roles.columns} & {*log.context_names}:
         raise LogError(f"two columns cannot both be named {min(twice)!r}: it is also a feature. Rename one.")
     return roles.hstack(pl.DataFrame(log.contexts, schema=list(log.context_names)))
-
-
-def _pieces(batches: Iterable[pl.DataFrame], rows: int) -> Iterator[pl.DataFrame]:
-    """Yield at most ``rows`` rows at a time, without copies: large batches in slices, small ones together."""
-    waiting: list[pl.DataFrame] = []
-    for batch in batches:
-        for piece in batch.iter_slices(rows):
-            if waiting and sum(map(len, waiting)) + len(piece) > rows:
-                yield pl.concat(waiting, rechunk=False)
-                waiting = []
-            waiting.append(piece)
-    if waiting:
-        yield pl.concat(waiting, rechunk=False)
 
 
 def _row_text(frame: pl.DataFrame) -> Any:

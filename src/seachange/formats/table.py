@@ -1,6 +1,5 @@
 """Tables: columns with roles, types that the first rows decide, rows that do not fit them; files or data frames."""
 
-import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -13,7 +12,7 @@ import numpy as np
 import polars as pl
 from narwhals.typing import IntoDataFrame
 
-from seachange.errors import LogError, SeachangeWarning
+from seachange.errors import LogError, warn
 from seachange.formats.column_roles import (
     Columns,
     context_columns,
@@ -29,7 +28,6 @@ from seachange.formats.value_types import (
     TextType,
     Use,
     action_text_type,
-    by_holder,
     clock_of,
     converted,
     converted_times,
@@ -37,7 +35,7 @@ from seachange.formats.value_types import (
     known_texts,
     text_type,
 )
-from seachange.log.features import Feature, FeatureSpec
+from seachange.log.features import FeatureSpec
 from seachange.log.raw import NUMBER, PART_ROWS, PER_ROUND, UNREADABLE, RawRounds, Rejected, kind_of, number_in, text_of
 from seachange.protocols import Ints
 
@@ -97,7 +95,7 @@ class UnusedValues:
                 f"{self.mismatches:,} {verbs[0]} not match the column's type and {verbs[1]} as missing: {examples}."
             )
         for message in messages:
-            warnings.warn(message, SeachangeWarning, stacklevel=4)
+            warn(message, stacklevel=4)
 
 
 class TableLog:
@@ -200,10 +198,6 @@ class TableLog:
         """Return what the texts of a column stand for; None if it holds no texts."""
         return (self._fixed_types.get(name) or text_type(sample, use)) if sample.dtype == pl.String else None
 
-    def _fitted_features(self) -> dict[str, list[Feature]]:
-        """Return the features that are fitted already, by the column of the table that holds them."""
-        return {} if self._spec is None else by_holder(self._spec.shared, self._spec.holders)
-
     def _samples(self) -> dict[str, pl.Series]:
         """Return the first values of every column; all values of a folder key."""
         samples = self._head().to_dict()
@@ -303,9 +297,7 @@ class FrameLog:
             columns: dict[str, Any] = {role: part[name] for role, name in self.columns.items()}
             lines = np.arange(start, start + part.height)
             found = RawRounds("", lines, part.select(self._features), **columns)
-            rejected = (
-                [self._rejected[row] for row in lines.tolist() if row in self._rejected] if self._rejected else []
-            )
+            rejected = [self._rejected[row] for row in sorted(self._rejected) if start <= row < start + rows]
             if rejected:
                 good = ~np.isin(lines, [each.line for each in rejected])
                 found = replace(found.filter(good), rejected=tuple(rejected))

@@ -25,18 +25,10 @@ import numpy as np
 import polars
 
 from seachange.errors import LogError
-from seachange.formats.action_lists import (
-    TAG,
-    FeatureColumns,
-    FeatureList,
-    LineBatch,
-    Reasons,
-    line_batches,
-)
-from seachange.formats.sources import LONGEST_LINE, NOT_UTF8, TextLog
+from seachange.formats.action_lists import TAG, FeatureColumns, FeatureList, LineBatch, Reasons, line_batches
+from seachange.formats.sources import HEAD_BYTES, LONGEST_LINE, NOT_UTF8, TextLog
 from seachange.log.raw import PART_ROWS, Pool, RawRounds
 
-HEAD_BYTES = 1 << 16
 COLUMNS = {"action": "action:cost:probability", "reward": "-cost", "propensity": "probability"}
 NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 NOT_TEXT = re.compile(r"[0-9+.-]|nan|inf", re.IGNORECASE)

@@ -132,7 +132,7 @@ def fill_rounds(rows, actions, rewards, order, bounds, coefs, halves, log_deviat
                 continue
             for i in range(members.size):
                 seen[i] = rewards[members[i]]
-            n_observed += members.size - n_missing(seen, members.size)
+                n_observed += not np.isnan(seen[i])
             if clicks:
                 log_factor += click_block(block, seen, members.size, nearest)
             else:
@@ -141,15 +141,6 @@ def fill_rounds(rows, actions, rewards, order, bounds, coefs, halves, log_deviat
                 for z in range(n_states):
                     evidence[members[i], z] = block[z, i]
     return log_factor if clicks else log_factor - n_observed * HALF_LOG_2_PI
-
-
-@compiled
-def n_missing(rewards, size):
-    """Number of missing values among the first ``size`` rewards."""
-    missing = 0
-    for i in range(size):
-        missing += np.isnan(rewards[i])
-    return missing
 
 
 @fused

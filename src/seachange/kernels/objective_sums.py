@@ -7,7 +7,7 @@ Arithmetic within a tile has the precision of the features, single or double; su
 import numpy as np
 
 from seachange.kernels.compiler import fused
-from seachange.kernels.lanes import LANES, add_dots, exp_of, exp_of_single
+from seachange.kernels.lanes import LANES, add_dots, exp_of, exp_of_single, weighted_sum
 
 # Value of a round: its clipped weight, or the log probability of the logged action.
 VALUE, CROSS_ENTROPY = 0, 1
@@ -43,7 +43,7 @@ def objective_sums(
     for tile in range(chosen.shape[0]):
         logged, counts, model = chosen[tile], weights[tile], modeled[tile : tile + 1]
         for b in range(n_blocks):
-            scores_of(features[tile], coefs[b], wide_odds[b])
+            weighted_sum(features[tile], slice(0, n_columns), coefs[b], wide_odds[b])
         odds_of(odds, allowed[tile : tile + 1], model, levels, shares, direct)
         for i in range(LANES):
             own[i] = odds[logged[i], i]
@@ -69,22 +69,6 @@ def objective_sums(
             entropy_slopes(odds, shares, counts, entropy, slopes)
             add_gradients(features[tile], wide_slopes, gradients[2])
         add_dots(summed, slice(0, LANES), counts, sums)
-
-
-@fused
-def scores_of(features, coefs, scores):
-    """``weighted_sum`` over all columns: write Σ_j θ(j) features(j) to ``scores``."""
-    scores[:] = 0.0
-    fours = coefs.size // 4 * 4
-    for j in range(0, fours, 4):
-        first, second, third, fourth = features[j], features[j + 1], features[j + 2], features[j + 3]
-        a, b, c, d = coefs[j], coefs[j + 1], coefs[j + 2], coefs[j + 3]
-        for i in range(scores.size):
-            scores[i] += first[i] * a + second[i] * b + third[i] * c + fourth[i] * d
-    for j in range(fours, coefs.size):
-        row, coef = features[j], coefs[j]
-        for i in range(scores.size):
-            scores[i] += row[i] * coef
 
 
 @fused

@@ -72,6 +72,11 @@ class Pool:
         """(rows,) the place of each row in its round's list."""
         return np.arange(len(self.owners)) - self.offsets[:-1][self.owners]
 
+    def lists(self, values: polars.Series) -> polars.Series:
+        """The values of all rows, as one list per round."""
+        rows = polars.DataFrame({"round": self.owners, values.name: values})
+        return rows.group_by("round", maintain_order=True).agg(values.name)[values.name]
+
     def filter(self, kept: Bools) -> Self:
         """The lists of the rounds that are kept."""
         rows = np.repeat(kept, self.lengths)

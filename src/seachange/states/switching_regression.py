@@ -151,6 +151,24 @@ class SwitchingRegression(Brief):
         expected = ((each, np.sum(known * self.mean_rewards(chain.log[each]), axis=1)) for each, known in forecasts)
         return _collected(chain, expected)
 
+    def log_predictive(self, log: BanditLog) -> Floats:
+        """(n,) log p(r_t | x_t, a_t, r_1:t-1), 0 without a reward; the sum is ``log_likelihood``."""
+        chain = self._chain(log, by_tile=True)
+        densities = ((each, self.log_densities(chain.log[each], known)) for each, known in self._forecasts(chain))
+        return _collected(chain, densities)
+
+    def log_densities(self, log: BanditLog, beliefs: Floats) -> Floats:
+        """(n,) log Σ_z b(z) p(r | x, a, z) for ``beliefs`` b (n, L), 0 without a reward."""
+        means, rewards = self._signal_means(log), log.arrays.rewards[:, None]
+        if self.clicks:
+            logs = np.log(np.maximum(np.where(rewards > 0.5, means, 1 - means), LEAST_PROBABILITY))
+        else:
+            variances = self.noise_variances
+            logs = -0.5 * (np.square(rewards - means) / variances + np.log(2 * np.pi * variances))
+        highest = logs.max(axis=1, keepdims=True)
+        densities = highest[:, 0] + np.log(np.sum(beliefs * np.exp(logs - highest), axis=1))
+        return np.where(np.isnan(rewards[:, 0]), 0.0, densities)
+
     def mean_rewards(self, log: BanditLog) -> Floats:
         """(n, L) E[r_t | x_t, a_t, z]: the expected reward of the logged action in each state."""
         means = self._signal_means(log)

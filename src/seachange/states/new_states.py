@@ -1,0 +1,196 @@
+"""New states: stretches of a log that no state of a model explains, such as regimes that began after it was learned."""
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from seachange.kernels.emission import round_scores
+from seachange.kernels.regression import regression_sums, solve_ridge
+from seachange.log.units import Units
+from seachange.protocols import Floats
+from seachange.states.expectation import Chain, Expectation, expectation
+from seachange.states.hmm_fitting import SHORTEST_STAY, STAYS_PER_SEQUENCE
+from seachange.states.pooled_regression import best_ridge, coefficient_cost, residual_log
+from seachange.states.state_count import MIN_STANDARD_ERRORS
+from seachange.states.switching_regression import SwitchingRegression
+
+# New states added at most.
+MOST_NEW = 5
+# They are sought in this many parts of the log, in pairs of them, in pairs of these, and so on.
+PARTS = 32
+# Newton steps of a regression of clicks in a part.
+CLICK_STEPS = 4
+# Steps to a posterior mode, until one gains less log-likelihood than this.
+MAX_STEPS, LEAST_GAIN = 20, 0.5
+LEAST_PRECISION = 0.1  # of a coefficient, in rounds: actions that were never taken are not known at all
+
+
+def with_new_states(
+    model: SwitchingRegression, found: Expectation, chain: Chain
+) -> tuple[SwitchingRegression, Expectation]:
+    """``model`` after the rounds of ``chain``, with the states that they add, and statistics of the rounds.
+
+    ``found`` are the statistics of ``model``. The candidate for a new state is the stretch of time with the highest
+    Bayes factor of one new state over the known ones, refined by EM with ``model`` as the prior of the known states. If
+    nothing is new, the result is one step from ``model`` toward its posterior mode.
+    """
+    log, prior, sought, mode = chain.log, model, model, None
+    average = _average_state(model, found.totals[:, 1])
+    stretches = _stretches(average, chain)
+    for _ in range(MOST_NEW):
+        # Known states are as in the model here: after EM, one that no longer occurs may resemble a new one.
+        predicted = sought.log_predictive(log)
+        explained = np.append(0.0, np.cumsum(predicted))
+        factors = [each.evidence - explained[each.end] + explained[each.begin] for each in stretches]
+        if max(factors) <= math.log(len(log)):
+            break
+        candidate = stretches[int(np.argmax(factors))]
+        mode = mode or _mode(model, model, chain)
+        wider = _with_state(prior, average, log.units.raw_grams(candidate.ridge * np.eye(log.joint.shape[1])), len(log))
+        other = _mode(wider, replace(wider, reward_coefs=np.concatenate([sought.reward_coefs, candidate.coefs])), chain)
+        if not _is_state(other, mode, candidate.ridge, predicted, chain):
+            break
+        prior, mode = wider, other
+        new = other.world.reward_coefs[model.n_states :]
+        sought = replace(wider, reward_coefs=np.concatenate([model.reward_coefs, new]))
+    if prior is model or mode is None:
+        return updated(model, model, found, log.units), found
+    return mode.world, mode.found
+
+
+def _is_state(other: "_Mode", mode: "_Mode", ridge: float, predicted: Floats, chain: Chain) -> bool:
+    """Whether the last state of ``other`` is one, and not noise.
+
+    It must gain more log p(rewards, coefficients) over ``mode`` than its coefficients cost; the gain of its predictions
+    over the ``predicted`` log-likelihoods must be significant, and its visits must last, so that outliers are no state.
+    A change to it has a probability of 1 / n, so the gain is net of log n for each visit.
+    """
+    cost = 0.5 * coefficient_cost(chain.log.units.grams(other.found.grams[-1]), ridge, len(chain.log))
+    gains = other.world.log_predictive(chain.log) - predicted
+    significant = float(gains.sum()) > MIN_STANDARD_ERRORS * math.sqrt(float(np.square(gains).sum()))
+    shortest = min(SHORTEST_STAY, len(chain.log) / len(chain.firsts) / STAYS_PER_SEQUENCE)
+    visits = float(other.found.first_states[-1] + other.found.transitions[:-1, -1].sum())
+    lasting = float(other.found.totals[-1, 1]) > shortest * visits
+    return significant and lasting and other.objective - mode.objective > cost
+
+
+def updated(
+    world: SwitchingRegression, prior: SwitchingRegression, found: Expectation, units: Units
+) -> SwitchingRegression:
+    """``world`` one step closer to its posterior mode, and the precision there.
+
+    ``found`` are expected statistics of ``world``; the coefficients have the mean and precision of ``prior``. For
+    Gaussian rewards the step is exact given the states; for clicks it is a Newton step.
+    """
+    gaps = world.reward_coefs - prior.reward_coefs
+    slopes = found.moments - np.einsum("zbij,zbj->zbi", prior.reward_precisions, gaps)
+    if not world.clicks:
+        slopes = slopes - np.einsum("zbij,zbj->zbi", found.grams, world.reward_coefs)
+    precisions = prior.reward_precisions + found.grams
+    roots = inverse_roots(units.grams(precisions))
+    steps = units.raw_coefs(np.einsum("zbij,zbjk,zbk->zbi", roots, roots, units.moments(slopes)))
+    return replace(world, reward_coefs=world.reward_coefs + steps, reward_precisions=precisions)
+
+
+def inverse_roots(precisions: Floats) -> Floats:
+    """Symmetric R with R R = P⁻¹ for precisions P (..., D, D) in the units of a log, at least ``LEAST_PRECISION``."""
+    values, vectors = np.linalg.eigh(precisions)
+    scaled = vectors / np.sqrt(np.maximum(values, LEAST_PRECISION))[..., None, :]
+    return np.asarray(scaled @ np.swapaxes(vectors, -1, -2))
+
+
+@dataclass(frozen=True, eq=False)
+class _Mode:
+    """The posterior mode of a model's coefficients, and their precision."""
+
+    world: SwitchingRegression
+    found: Expectation  # of ``world``
+    objective: float  # log p(rewards, coefficients), up to a constant
+
+
+def _mode(prior: SwitchingRegression, start: SwitchingRegression, chain: Chain) -> _Mode:
+    """The mode with coefficients of mean and precision as in ``prior``, by EM from ``start``."""
+    best, world = None, start
+    for _ in range(MAX_STEPS):
+        found = expectation(world, chain)
+        gaps = world.reward_coefs - prior.reward_coefs
+        squares = np.einsum("zbi,zbij,zbj->z", gaps, prior.reward_precisions, gaps)
+        objective = found.log_likelihood - 0.5 * float(np.sum(squares / (1 if world.clicks else world.noise_variances)))
+        gain = math.inf if best is None else objective - best.objective
+        if gain > 0:
+            precise = replace(world, reward_precisions=prior.reward_precisions + found.grams)
+            best = _Mode(precise, found, objective)
+        if gain < LEAST_GAIN:
+            break
+        world = updated(world, prior, found, chain.log.units)
+    assert best is not None, "the first step always counts"
+    return best
+
+
+@dataclass(frozen=True, eq=False)
+class _Stretch:
+    """Consecutive rounds, and one regression of their rewards with the ridge of highest marginal likelihood."""
+
+    begin: int
+    end: int
+    ridge: float
+    coefs: Floats  # (1, B, D)
+    evidence: float  # log marginal likelihood
+
+
+def _stretches(average: SwitchingRegression, chain: Chain) -> list[_Stretch]:
+    """The parts of a log, pairs of them, pairs of these, and so on up to the whole log."""
+    edges = np.linspace(0, len(chain.log), PARTS + 1).astype(int).tolist()
+    widths = [2**i for i in range(PARTS.bit_length())]
+    spans = [(edges[i], edges[i + width]) for width in widths for i in range(0, PARTS, width)]
+    return [_stretch(average, chain, begin, end) for begin, end in spans if end > begin]
+
+
+def _stretch(average: SwitchingRegression, chain: Chain, begin: int, end: int) -> _Stretch:
+    """The regression, as a deviation from the ``average`` state."""
+    log, units, clicks, ones = chain.log[begin:end], chain.log.units, average.clicks, np.ones((end - begin, 1))
+    noise = 1.0 if clicks else float(average.noise_variances[0])
+    rows, _, actions, rewards, _ = (log if clicks else residual_log(log, average.reward_coefs[0])).arrays
+    deviations, coefs = np.zeros(average.joint.shape), average.reward_coefs
+    for _ in range(CLICK_STEPS if clicks else 1):
+        scores = np.empty((len(log), 1 if clicks else 0))
+        if clicks:
+            round_scores(rows, actions, coefs, scores)
+        sums = regression_sums(rows, actions, rewards, ones, average.joint.shape[0], scores)
+        grams, moments = units.grams(sums[0][0]), units.moments(sums[1][0])
+        linear = moments + np.einsum("bij,bj->bi", grams, deviations)
+        ridge = best_ridge(grams, linear, noise)
+        deviations = solve_ridge(grams, linear, ridge)
+        coefs = average.reward_coefs + units.raw_coefs(deviations)
+    likelihood = float(replace(average, reward_coefs=coefs).log_densities(log, ones).sum())
+    penalty = ridge * float(np.square(deviations).sum()) / noise + coefficient_cost(grams, ridge, len(log))
+    return _Stretch(begin, end, ridge, coefs, likelihood - 0.5 * penalty)
+
+
+def _average_state(model: SwitchingRegression, rounds: Floats) -> SwitchingRegression:
+    """A model with one state: the average of all, weighted by their ``rounds`` (L,)."""
+    weights = (rounds + 1e-12) / (rounds + 1e-12).sum()
+    return replace(
+        model, initial_probs=np.ones(1), transition_matrix=np.ones((1, 1)),
+        reward_coefs=np.einsum("z,zbi->bi", weights, model.reward_coefs)[None],
+        reward_precisions=model.reward_precisions[:1],
+        noise_variances=model.noise_variances if model.clicks else np.full(1, weights @ model.noise_variances),
+    )  # fmt: skip
+
+
+def _with_state(
+    model: SwitchingRegression, average: SwitchingRegression, penalty: Floats, n: int
+) -> SwitchingRegression:
+    """``model`` and one more state, which begins, and ends, every ``n`` rounds on average."""
+    n_states, rare = model.n_states, 1 / n
+    transition = np.full((n_states + 1, n_states + 1), rare)
+    transition[:-1, :-1] = (1 - rare) * model.transition_matrix
+    transition[-1] = np.append(np.full(n_states, rare / n_states), 1 - rare)
+    precisions = np.broadcast_to(penalty, (1, *model.reward_precisions.shape[1:]))
+    return replace(
+        model, initial_probs=np.append((1 - rare) * model.initial_probs, rare), transition_matrix=transition,
+        reward_coefs=np.concatenate([model.reward_coefs, average.reward_coefs]),
+        reward_precisions=np.concatenate([model.reward_precisions, precisions]),
+        noise_variances=np.concatenate([model.noise_variances, average.noise_variances]),
+    )  # fmt: skip
