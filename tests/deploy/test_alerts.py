@@ -81,14 +81,14 @@ def test_lower_rewards_of_all_actions_are_a_shortfall(deployer):
 
 
 def test_alerts_survive_a_restart_and_late_rewards(deployer):
-    """Round by round, with rewards that come 20 rounds late and a snapshot in the middle."""
+    """Round by round, with rewards that come 5 rounds late and a snapshot in the middle."""
     generator, state, waiting = np.random.default_rng(7), deployer.init(), []
     for t, means in enumerate(np.concatenate([unchanged(5, 100), np.tile(NEW, (400, 1))])):
         decision = deployer.act(state, None, generator.random())
         state = deployer.update(state, decision, None)
         waiting.append((decision, generator.normal(means[decision.action], 0.4)))
-        if t >= 20:
-            state = deployer.amend(state, *waiting[t - 20])
+        if t >= 5:
+            state = deployer.amend(state, *waiting[t - 5])
         if t == 250:
             state = sc.DeploymentState.from_bytes(state.to_bytes())
     assert "new regime" in [alert.kind for alert in deployer.alerts(state)]
