@@ -1,0 +1,78 @@
+"""The probability with which Thompson sampling takes each action."""
+
+import math
+
+import numpy as np
+
+from seachange.kernels.compiler import compiled
+
+# A normal variable is within this many deviations of its mean but for a probability of 2e-9.
+REACH = 6.0
+# Ends of the intervals of the quadrature, in deviations from each mean.
+ENDS = np.array([-REACH, -4.5, -3.5, -2.5, -1.5, -0.5, 0.5, 1.5, 2.5, 3.5, 4.5, REACH])
+NODES, WEIGHTS = np.polynomial.legendre.leggauss(8)
+# Deviations are at least this share of the distance to the leading mean, so that rounding does not show.
+LEAST_SHARE = 1e-9
+LEAST = 1e-150
+
+
+@compiled
+def thompson_probs(means, deviations, allowed, probs):
+    """probs(a) = P(X_a is the largest) of independent X_a ~ N(means(a), deviations(a)²), over the actions allowed.
+
+    ∫ φ_a(x) Π_{b ≠ a} Φ_b(x) dx, by Gauss-Legendre quadrature between points where some Φ_b changes.
+    """
+    lead = -1
+    for a in range(means.size):
+        probs[a] = 0.0
+        above = lead < 0 or means[a] - REACH * deviations[a] > means[lead] - REACH * deviations[lead]
+        if allowed[a] and above:
+            lead = a
+    # The largest is above ``low``; actions that stay below it have no chance.
+    low = -REACH * deviations[lead]
+    contenders, n = np.empty(means.size, np.int64), 0
+    centers, scales = np.empty(means.size), np.empty(means.size)
+    for a in range(means.size):
+        center = means[a] - means[lead]
+        if allowed[a] and center + REACH * deviations[a] >= low:
+            contenders[n], centers[n] = a, center
+            scales[n] = max(deviations[a], LEAST_SHARE * abs(center), LEAST)
+            n += 1
+    if n == 1:
+        probs[lead] = 1.0
+        return
+    low, high = -REACH * max(deviations[lead], LEAST), -np.inf
+    for i in range(n):
+        high = max(high, centers[i] + REACH * scales[i])
+    ends, n_ends = np.empty(n * ENDS.size), 0
+    for i in range(n):
+        for end in ENDS:
+            ends[n_ends] = min(max(centers[i] + end * scales[i], low), high)
+            n_ends += 1
+    ends.sort()
+    below, density = np.empty(n), np.empty(n)
+    for e in range(n_ends - 1):
+        half = 0.5 * (ends[e + 1] - ends[e])
+        if half <= 0.0:
+            continue
+        for j in range(NODES.size):
+            x = ends[e] + half * (1.0 + NODES[j])
+            for i in range(n):
+                z = (x - centers[i]) / scales[i]
+                below[i] = 0.5 * math.erfc(-z * math.sqrt(0.5)) if z < 8.0 else 1.0
+                near = abs(z) < 8.0
+                density[i] = math.exp(-0.5 * z * z) / (math.sqrt(2.0 * math.pi) * scales[i]) if near else 0.0
+            # Products of all others, from the left and then from the right.
+            others = WEIGHTS[j] * half
+            for i in range(n):
+                density[i] *= others
+                others *= below[i]
+            others = 1.0
+            for i in range(n - 1, -1, -1):
+                probs[contenders[i]] += density[i] * others
+                others *= below[i]
+    total = 0.0
+    for i in range(n):
+        total += probs[contenders[i]]
+    for i in range(n):
+        probs[contenders[i]] /= total
