@@ -37,7 +37,7 @@ class ArmRules(NamedTuple):
     cyclic: bool  # exploring rounds take all actions in turn
     growing: bool  # the share grows with the square root of the restarts
     share_rate: float  # α of Exp3.S
-    restarts: npt.NDArray[np.int64]  # (m,) rounds before which everything is forgotten
+    restarts: npt.NDArray[np.int64]  # (m,) rounds after whose decisions an oracle restarts the action taken
 
 
 class ArmMemory(NamedTuple):
@@ -79,6 +79,9 @@ def arm_scores(rules, memory, scores):
     total = 0.0
     for a in range(scores.size):
         total += memory.counts[a]
+    if rules.score == KL_INDEX and rules.detector == NO_DETECTOR:
+        # Without restarts or a window, all rounds; with a window, at most its length.
+        total = memory.clock[2] if rules.window == 0 else min(memory.clock[2], rules.window)
     for a in range(scores.size):
         count = memory.counts[a]
         if count <= 0.0:
@@ -224,6 +227,9 @@ def arm_learn(rules, memory, row, action, propensity, reward):
             memory.counts[int(actions[place])] -= 1.0
             memory.sums[int(actions[place])] -= rewards[place]
         actions[place], rewards[place] = action, reward
+    for restart in rules.restarts:
+        if memory.clock[0] == restart:
+            forget_arm(memory, action)
     memory.counts[action] += 1.0
     memory.sums[action] += reward
     if rules.detector == HALVES and halves_differ(rules, memory, action, reward):
@@ -239,12 +245,8 @@ def arm_learn(rules, memory, row, action, propensity, reward):
 
 @compiled
 def arm_advance(rules, memory):
-    """A round passes; before some of them, an oracle forgets everything."""
+    """A round passes."""
     memory.clock[0] += 1.0
-    for restart in rules.restarts:
-        if memory.clock[0] == restart:
-            for a in range(memory.counts.size):
-                forget_arm(memory, a)
 
 
 @compiled

@@ -40,7 +40,7 @@ class ArmRival(Rival):
         require(high > low, f"reward_range must be (least, most); got {self.reward_range}.")
 
     @property
-    def joint(self) -> JointFeatures:
+    def joint(self) -> JointFeatures:  # type: ignore[override]
         """Indicators of the actions."""
         return JointFeatures("none", self.n_actions, 0)
 

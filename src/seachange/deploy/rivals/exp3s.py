@@ -14,6 +14,7 @@ class Exp3S(ArmRival):
 
     horizon: int  # T
     n_changes: int = 4  # Υ
+    exploration: float | None = None  # γ; None: √(K (Υ log(K T) + e) / ((e - 1) T))
 
     def _begin(self, memory: Any) -> None:
         memory.sums[:] = 1 / self.n_actions
@@ -21,4 +22,5 @@ class Exp3S(ArmRival):
     def _settings(self) -> dict[str, Any]:
         most = self.n_changes * math.log(self.n_actions * self.horizon) + math.e
         exploration = min(1.0, math.sqrt(self.n_actions * most / ((math.e - 1) * self.horizon)))
+        exploration = exploration if self.exploration is None else float(self.exploration)
         return {"score": WEIGHTS, "exploration": exploration, "share_rate": 1 / self.horizon}

@@ -17,7 +17,7 @@ class GLRKLUCB(ArmRival):
     """
 
     horizon: int  # T
-    exploration: float | None = None  # α; None: √(K log T / T)
+    exploration: float | None = None  # α; None: √(K log T / T) / 10
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -29,7 +29,7 @@ class GLRKLUCB(ArmRival):
         return self.n_actions, self.horizon
 
     def _settings(self) -> dict[str, Any]:
-        default = math.sqrt(self.n_actions * math.log(self.horizon) / self.horizon)
+        default = 0.1 * math.sqrt(self.n_actions * math.log(self.horizon) / self.horizon)
         exploration = float(default if self.exploration is None else self.exploration)
         settings = {"threshold": 0.5 * math.log(self.horizon), "exploration": exploration}
         return {"detector": LIKELIHOOD_RATIO, "cyclic": True, "growing": True, **settings}

@@ -10,7 +10,9 @@ from seachange.deploy.rivals.arms import ArmRival
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class KLUCB(ArmRival):
-    """Highest max{q : N kl(mean, q) ≤ log t} (Cappé et al. 2013), with all rewards since the last of ``restarts``.
+    """Highest max{q : N kl(mean, q) ≤ log t} (Cappé et al. 2013), with all rewards since an action's last restart.
+
+    The oracle of Besson's published figures restarts only the action that was taken just before a change.
 
     >>> import numpy as np
     >>> rival = KLUCB(n_actions=2)
@@ -22,7 +24,7 @@ class KLUCB(ArmRival):
     1
     """
 
-    restarts: tuple[int, ...] = ()  # rounds at which everything is forgotten, as an oracle would
+    restarts: tuple[int, ...] = ()  # rounds after whose decisions the action taken restarts, as told by an oracle
 
     def _settings(self) -> dict[str, Any]:
         return {"restarts": np.array(self.restarts, dtype=np.int64)}

@@ -13,7 +13,7 @@ from seachange.params import require
 class MonitoredKLUCB(ArmRival):
     """klUCB with exploration; all actions restart if |Σ of w / 2 rewards - Σ of the w / 2 before| > b.
 
-    Cao et al. 2019, with b = √(w log(2 K T²) / 2), and exploration √(K Υ (2 b + 3 √w) / (2 T)) for Υ changes.
+    Cao et al. 2019, with b = √(w log(2 K T²) / 2), and exploration √(K Υ log T / T) for Υ changes in T rounds.
     """
 
     horizon: int  # T
@@ -32,8 +32,7 @@ class MonitoredKLUCB(ArmRival):
     @property
     def exploration(self) -> float:
         """γ: the share of rounds that take all actions in turn."""
-        spread = 2 * self.threshold + 3 * math.sqrt(self.window)
-        return min(math.sqrt(self.n_changes * self.n_actions * spread / (2 * self.horizon)), 1.0)
+        return min(math.sqrt(self.n_actions * self.n_changes * math.log(self.horizon) / self.horizon), 1.0)
 
     @property
     def history(self) -> tuple[int, int]:

@@ -43,11 +43,7 @@ class Rival(ABC):
 
     kernels: ClassVar[tuple[Any, Any, Any, Any]]  # the probabilities of a round, learning, a round's end, whole horizons
     memory_type: ClassVar[Any]  # the named tuple that kernels take
-
-    @property
-    @abstractmethod
-    def joint(self) -> JointFeatures:
-        """How a context and an action become features."""
+    joint: JointFeatures
 
     @property
     @abstractmethod
