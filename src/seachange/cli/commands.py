@@ -1,6 +1,7 @@
 """All commands, in the order of ``seachange --help``. A new command is one module and one line here."""
 
 from seachange.cli.app import app
+from seachange.cli.arena import arena
 from seachange.cli.bounds import bounds
 from seachange.cli.check import check
 from seachange.cli.demo import demo
@@ -14,5 +15,6 @@ from seachange.cli.states import states
 for command in (demo, check, learn, inspect, states, evaluate, bounds, report):
     app.command()(command)
 app.add_typer(replicate, name="replicate")
+app.command()(arena)
 
 __all__ = ["app"]

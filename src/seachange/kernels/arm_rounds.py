@@ -208,7 +208,7 @@ def arm_learn(rules, memory, row, action, propensity, reward):
     n_actions = memory.counts.size
     memory.clock[2] += 1.0
     if rules.score == WEIGHTS:
-        # Exp3.S: w(a) ← w(a) exp(γ r / (K p(a))) + e α / K Σ w. Only ratios matter, so the largest power is divided out.
+        # Exp3.S: w(a) ← w(a) exp(γ r / (K p(a))) + e α / K Σ w. Only ratios matter, so exp() is kept at most 1.
         power = rules.exploration * reward / (propensity * n_actions)
         kept = math.exp(-max(power, 0.0))
         total = 0.0

@@ -12,8 +12,8 @@ from seachange.params import require
 from seachange.protocols import Floats, Ints
 from seachange.simulate.rollout import Rounds
 
-# Problems of Besson's thesis, in segments of equal length. Click rates of the third are from Yahoo! (Cao et al. 2019); its
-# published regrets need 100,000 rounds: in 20,000, even random actions lose less than sliding-window klUCB is said to.
+# Problems of Besson's thesis, in segments of equal length; click rates of the third are from Yahoo! (Cao et al. 2019).
+# Its published regrets are of 100,000 rounds: in 20,000, even random actions lose less than sliding-window klUCB does.
 PUBLISHED_MEANS = {
     "Pb1": ((0.3, 0.5, 0.9), (0.3, 0.2, 0.9), (0.3, 0.2, 0.1), (0.7, 0.2, 0.1), (0.7, 0.5, 0.1)),
     "Pb2": ((0.4, 0.5, 0.9), (0.5, 0.4, 0.7), (0.6, 0.3, 0.5), (0.7, 0.2, 0.3), (0.8, 0.1, 0.1)),
@@ -53,7 +53,7 @@ class PiecewiseBernoulli:
     @property
     def n_actions(self) -> int:
         """K."""
-        return self.means.shape[1]
+        return int(self.means.shape[1])
 
     @cached_property
     def state_sequence(self) -> Ints:

@@ -40,9 +40,9 @@ class Rounds(Brief):
     def chunks(self, size: int) -> Iterator[Self]:
         """The rounds in pieces of at most ``size``."""
         for start in range(0, len(self), size):
-            part = {f.name: None if (a := getattr(self, f.name)) is None else a[start : start + size]
-                    for f in fields(self)}  # fmt: skip
-            yield type(self)(**part)
+            part = slice(start, start + size)
+            mask = None if self.action_mask is None else self.action_mask[part]
+            yield type(self)(self.contexts[part], self.mean_rewards[part], self.rewards[part], self.states[part], mask)
 
     def logged_by(self, logging_probs: Floats, uniforms: Floats, **columns: Any) -> BanditLog:
         """The log of a policy with these (n, K) probabilities; ``columns`` are passed to ``from_arrays``."""

@@ -62,7 +62,7 @@ class LinearRival(Rival):
     def shapes(self) -> Shapes:
         """The shapes of the arrays in ``LinearMemory``."""
         b, d = self.joint.shape
-        square = {name: (b, d, d) for name in ("grams", "squares", "spreads")}
+        square = dict.fromkeys(("grams", "squares", "spreads"), (b, d, d))
         shapes = {**square, "moments": (b, d), "coefs": (b, d), "history": self.history, "clock": (2,)}
         return {name: shapes[name] for name in LinearMemory._fields}
 

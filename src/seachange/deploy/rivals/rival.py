@@ -41,9 +41,7 @@ class Rival(ABC):
     A reward counts when it arrives, whenever that is. There is no belief over states: ``state_probs`` is 1.
     """
 
-    kernels: ClassVar[
-        tuple[Any, Any, Any, Any]
-    ]  # the probabilities of a round, learning, a round's end, whole horizons
+    kernels: ClassVar[tuple[Any, Any, Any, Any]]  # probabilities, learning, the end of a round, horizons
     memory_type: ClassVar[Any]  # the named tuple that kernels take
     joint: JointFeatures
 
