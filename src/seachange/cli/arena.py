@@ -28,7 +28,7 @@ def arena(
     seed: Seed = 0,
     force: Force = False,
 ) -> None:
-    """Compare deployers and rivals in changing worlds, as shares of the best reference."""
+    """Simulate deployers and rivals side by side in changing worlds."""
     from seachange import figures
     from seachange.cli.value_tables import arena_table, worst_cases_table
     from seachange.experiments import arena_runs as experiment

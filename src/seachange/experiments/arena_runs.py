@@ -4,7 +4,7 @@ import math
 import warnings
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -80,9 +80,8 @@ class CurvePoint:
     regret: float
 
 
-def ours(model: SwitchingModel, delay: int) -> dict[str, Any]:
+def ours(model: SwitchingModel, memory: int) -> dict[str, Any]:
     """The default deployer, and every registered one that the model can make."""
-    memory = max(1000, delay + 1)
     made: dict[str, Any] = {"default": model.deployer(memory=memory)}
     for kind in DEPLOYERS.names:
         with suppress(ParameterError):
@@ -90,7 +89,7 @@ def ours(model: SwitchingModel, delay: int) -> dict[str, Any]:
     return made
 
 
-def references(log: BanditLog, model: SwitchingModel, horizon: int) -> dict[str, Any]:
+def references(log: BanditLog, model: SwitchingModel, horizon: int, memory: int) -> dict[str, Any]:
     """Every rival, with its published settings for the horizon and the number of changes that the log suggests."""
     stay = model.policies.expected_stay or horizon
     n_changes = max(1, round(horizon / stay))
@@ -101,7 +100,8 @@ def references(log: BanditLog, model: SwitchingModel, horizon: int) -> dict[str,
     bounds = {**linear, "optimism": OPTIMISM}
     faded: dict[str, Any] = {**linear, "discount": discount}
     hmm = hmm_of(model.oracle)
-    frozen = model.deployer("single") if hmm is None else rivals.fixed_state(model.policies, hmm)
+    frozen: Any = model.deployer("single") if hmm is None else rivals.fixed_state(model.policies, hmm)
+    frozen = replace(frozen, memory=memory)
     made: dict[str, Any] = {
         "mTS": frozen,
         "LinUCB": rivals.LinUCB(**bounds),
@@ -150,7 +150,8 @@ def play(task: tuple[str, int], n_rounds: int, chosen: Sequence[str] = ()) -> di
         told = None if chosen and TOLD not in chosen else _told(arena, seed)
         best = np.concatenate([each.mean_rewards.max(axis=1) for each in arena.world.rounds(seed, CHUNK_ROUNDS)])
         played = {} if told is None else {TOLD: (True, _played(told, best))}
-        deployers = [(False, ours(model, arena.delay)), (True, references(arena.log, model, len(best)))]
+        memory = max(1000, arena.delay + 1)  # rounds that wait for their reward, and this one
+        deployers = (False, ours(model, memory)), (True, references(arena.log, model, len(best), memory))
         for is_reference, of_kind in deployers:
             for method, deployer in of_kind.items():
                 if not chosen or method in chosen:
