@@ -11,6 +11,7 @@ from seachange.deploy.rivals import (
     DiscountedThompson,
     DiscountedUCB,
     DLinUCB,
+    DynamicLinUCB,
     Exp3S,
     LinearThompson,
     LinUCB,
@@ -52,6 +53,7 @@ LINEAR = [
     for make, settings in (
         (LinUCB, {}), (LinearThompson, {}), (DLinUCB, {"discount": 0.95}), (SWLinUCB, {"window": 25}),
         (DiscountedLinearThompson, {"discount": 0.9}), (RestartedLinearThompson, {"horizon": N}),
+        (DynamicLinUCB, {"memory": 20, "n_models": 3, "noise": 0.1}),
     )
 ]  # fmt: skip
 

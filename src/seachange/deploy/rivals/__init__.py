@@ -5,6 +5,7 @@ from seachange.deploy.rivals.d_linucb import DLinUCB
 from seachange.deploy.rivals.discounted_linear_thompson import DiscountedLinearThompson
 from seachange.deploy.rivals.discounted_thompson import DiscountedThompson
 from seachange.deploy.rivals.discounted_ucb import DiscountedUCB
+from seachange.deploy.rivals.dynamic_linucb import DynamicLinUCB
 from seachange.deploy.rivals.exp3s import Exp3S
 from seachange.deploy.rivals.fixed_state import fixed_state
 from seachange.deploy.rivals.glr_klucb import GLRKLUCB
@@ -19,6 +20,6 @@ from seachange.deploy.rivals.sw_linucb import SWLinUCB
 
 __all__ = [
     "CUSUMKLUCB", "GLRKLUCB", "KLUCB", "DLinUCB", "DiscountedLinearThompson", "DiscountedThompson", "DiscountedUCB",
-    "Exp3S", "LinUCB", "LinearThompson", "MonitoredKLUCB", "RestartedLinearThompson", "Rival", "RivalState", "SWLinUCB",
-    "SlidingWindowKLUCB", "fixed_state",
+    "DynamicLinUCB", "Exp3S", "LinUCB", "LinearThompson", "MonitoredKLUCB", "RestartedLinearThompson", "Rival",
+    "RivalState", "SWLinUCB", "SlidingWindowKLUCB", "fixed_state",
 ]  # fmt: skip
