@@ -12,9 +12,8 @@ from seachange.cli.replicate import replicate
 from seachange.cli.report import report
 from seachange.cli.states import states
 
-for command in (demo, check, learn, inspect, states, evaluate, bounds, report):
+for command in (demo, check, learn, inspect, states, evaluate, bounds, report, arena):
     app.command()(command)
 app.add_typer(replicate, name="replicate")
-app.command()(arena)
 
 __all__ = ["app"]

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from seachange.experiments.obp_synthetic import EstimatorResult
     from seachange.experiments.paper_synthetic import MethodResult
     from seachange.experiments.paper_yahoo import Result as ClicksResult
+    from seachange.experiments.piecewise_regrets import RegretResult
     from seachange.model_file import Trial
 
 
@@ -155,6 +156,16 @@ def arena_table(results: Sequence["ArenaResult"]) -> Group:
 
 def _range(low: float | None, high: float | None) -> str:
     return "-" if low is None else f"{100 * low:.1f} to {high:.1%}"
+
+
+def regrets_table(results: Sequence["RegretResult"], n_runs: int, published_runs: int) -> Group:
+    """Published regrets and ours, mean ± standard deviation."""
+    rows = [
+        (r.problem, r.method, f"{r.published:,.0f} ± {r.published_std:.0f}", f"{r.mean:,.0f} ± {r.std:.0f}")
+        for r in results
+    ]  # fmt: skip
+    title = f"Regret, {count_of(n_runs, 'run')} (published: {published_runs:,}), mean ± standard deviation"
+    return table(title, ("problem", "method", "published", "ours"), rows, n_text=2)
 
 
 def errors_table(title: str, results: Sequence["EstimatorResult"], n_runs: int, published_runs: int) -> Group:

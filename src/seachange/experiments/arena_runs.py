@@ -107,6 +107,7 @@ def references(log: BanditLog, model: SwitchingModel, horizon: int, memory: int)
         "LinUCB": rivals.LinUCB(**bounds),
         "D-LinUCB": rivals.DLinUCB(**bounds, discount=discount),
         "SW-LinUCB": rivals.SWLinUCB(**bounds, window=window),
+        "dLinUCB": rivals.DynamicLinUCB(**bounds),
         "LinTS": rivals.LinearThompson(**linear),
         "warm LinTS": rivals.LinearThompson(**linear).start_from(log),
         "D-LinTS": rivals.DiscountedLinearThompson(**faded),
