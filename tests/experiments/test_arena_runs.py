@@ -111,6 +111,7 @@ def test_a_tiny_arena_writes_its_tables_and_curves(tmp_path):
     assert text.startswith("Worst case over environments, 2 runs each")
 
 
+@pytest.mark.long
 def test_every_registered_deployer_and_stream_files_can_take_part(data_file):
     path = data_file("usenet1.parquet")
     answer, _ = succeed_in_json("arena", "--environments", path, "--methods", "regime told,default,exp4s,LinTS", *TINY)

@@ -1,4 +1,4 @@
-"""A labelled stream as a bandit: the reward is 1 if the action is the label."""
+"""A labeled stream as a bandit: the reward is 1 if the action is the label."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
