@@ -22,13 +22,11 @@ def main() -> None:
     regimes, actions = np.arange(KNOWN) // 1_000 % 2, rng.integers(3, size=KNOWN)
     clicks = (rng.random(KNOWN) < CLICK_RATES[regimes, actions]).astype(float)
     model = sc.learn(sc.BanditLog.from_arrays(actions, clicks, np.full(KNOWN, 1 / 3)), n_states=2, objective="dm")
-    adaptive = model.deployer("adaptive")
+    adaptive, learned = model.deployer("adaptive"), (model.policies, model.world, model.evidence)
     deployers = {
         "adaptive": adaptive,
         "posterior sampling": model.deployer("posterior"),
-        "online learner": sc.AdaptiveSampling(
-            model.policies, model.world, model.evidence, modes=["open"], boldness=1.0
-        ),
+        "online learner": sc.AdaptiveSampling(*learned, modes=["open"], boldness=1.0),
     }
     rates = CLICK_RATES[np.repeat(REGIMES, ROUNDS)]
     figure, axes = plt.subplots(figsize=(9, 3.6), layout="constrained")
