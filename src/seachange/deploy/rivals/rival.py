@@ -3,6 +3,7 @@
 import hashlib
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
@@ -27,12 +28,12 @@ class RivalState(Snapshot):
     rounds: int  # rounds that have passed
     deployer: str  # the fingerprint of the rival
 
-    def _rules(self) -> Any:
-        memory = self.memory
+    @classmethod
+    def _rules(cls, *, memory: Any, rounds: Any, deployer: Any) -> Iterator[tuple[str, bool]]:
         plain = isinstance(memory, np.ndarray) and memory.ndim == 1 and memory.dtype == np.float64
         yield "memory must be a vector of numbers", plain and not np.isnan(memory).any()
-        yield "rounds must be a whole number from 0 on", type(self.rounds) is int and self.rounds >= 0
-        yield "deployer must be text", isinstance(self.deployer, str)
+        yield "rounds must be a whole number from 0 on", type(rounds) is int and rounds >= 0
+        yield "deployer must be text", isinstance(deployer, str)
 
 
 class Rival(ABC):
