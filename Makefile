@@ -49,6 +49,7 @@ figures: demo chromium  ## the figures that the documentation shows
 	cp demo-output/recovery.png docs/figures/
 	$(BIN)/seachange replicate synthetic --runs 10 --figure docs/figures/reward-by-states.png --force
 	$(BIN)/python benchmarks/future_values.py --figure docs/figures/future-values.png
+	$(BIN)/python docs/figures/adaptive_sampling.py
 	$(BIN)/python docs/figures/concepts.py
 	$(BIN)/python docs/figures/report.py
 

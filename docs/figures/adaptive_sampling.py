@@ -1,4 +1,4 @@
-"""Draw docs/figures/adaptive.png: a known regime returns, then a new one appears; three deployments, and the alerts."""
+"""Draw docs/figures/adaptive_sampling.png: a known regime returns, then a new one appears; three deployments, and the alerts."""
 
 from pathlib import Path
 
@@ -65,7 +65,7 @@ def main() -> None:
     axes.legend(loc="lower left", bbox_to_anchor=(0.0, 0.1), frameon=False, fontsize=8)
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
-    figure.savefig(Path(__file__).parent / "adaptive.png", dpi=150)
+    figure.savefig(Path(__file__).parent / "adaptive_sampling.png", dpi=150)
 
 
 if __name__ == "__main__":
