@@ -1,4 +1,4 @@
-"""Draw docs/figures/adaptive_sampling.png: a known regime returns, then a new one appears; three deployments, and the alerts."""
+"""Draw docs/figures/adaptive_sampling.png: a known regime returns, then a new one appears, in three deployments."""
 
 from pathlib import Path
 
