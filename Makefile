@@ -38,6 +38,7 @@ bench: $(VENV)/installed $(VENV)/kernels .bench-venv/installed  ## ratios agains
 	$(BIN)/python benchmarks/policy_learning.py --peer-python $(BENCH_BIN)/python
 	$(BIN)/python benchmarks/gradient_pass.py
 	$(BIN)/python benchmarks/estimates.py --peer-python $(BENCH_BIN)/python
+	$(BIN)/python benchmarks/deciding.py --peer-python $(BENCH_BIN)/python
 	$(BIN)/python benchmarks/compile_time.py
 	$(BIN)/python benchmarks/online_evaluation.py
 
@@ -48,6 +49,7 @@ figures: demo chromium  ## the figures that the documentation shows
 	cp demo-output/recovery.png docs/figures/
 	$(BIN)/seachange replicate synthetic --runs 10 --figure docs/figures/reward-by-states.png --force
 	$(BIN)/python benchmarks/future_values.py --figure docs/figures/future-values.png
+	$(BIN)/python docs/figures/adaptive_sampling.py
 	$(BIN)/python docs/figures/concepts.py
 	$(BIN)/python docs/figures/report.py
 

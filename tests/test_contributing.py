@@ -106,7 +106,7 @@ def test_a_new_deployer_decides(register, kind, tmp_path):
     register("deployer")
     model = sc.learn(deployers_contract._log(kind), oracle=sc.HMMOracle(n_states=2, rewards="gaussian"))
     deployers = {("win-stay", kind): model.deployer("win-stay", exploration=0.05)}
-    assert drive(deployers_contract, "name", deployers=deployers, name="win-stay", kind=kind, tmp_path=tmp_path) == 9
+    assert drive(deployers_contract, "name", deployers=deployers, name="win-stay", kind=kind, tmp_path=tmp_path) == 10
 
 
 def test_a_new_deployer_is_evaluated_on_a_log_and_in_a_world(register):

@@ -79,7 +79,7 @@ def test_switching_that_does_not_pay_gives_way_to_the_single_policy(monkeypatch)
     told = r"switching among 2 states does not pay. .* 0\.5 per round .* 0\.6\. .* gain is -0\.1\. .*Pass n_states=2"
     with pytest.warns(sc.SeachangeWarning, match=told):
         model = sc.learn(changing(), objective="dm")
-    assert (model.n_states, model.trial, model.world) == (1, trial, None)
+    assert (model.n_states, model.trial, model.world.n_states) == (1, trial, 1)
     assert model.single is model.policies[0]
     alone = sc.learn(changing(), oracle="none", objective="dm")
     np.testing.assert_array_equal(

@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "check": ("Finding", "LogCheck", "check_log"),
-    "deploy": ("Decision", "DeploymentState", "Exp4S", "PosteriorSampling", "SinglePolicy"),
+    "deploy": (
+        "AdaptiveSampling", "Alert", "Decision", "DeploymentState", "Exp4S", "PosteriorSampling", "SinglePolicy",
+    ),
     "errors": ("RefusedError", "SeachangeError", "SeachangeWarning"),
     "evaluation": (
         "Bound", "DeploymentEstimate", "Diagnostics", "Forecast", "FutureEstimate", "ModelBounds", "OnlineEstimate",

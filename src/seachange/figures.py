@@ -16,6 +16,7 @@ from seachange.outputs import written_whole
 from seachange.protocols import Floats, Ints
 
 if TYPE_CHECKING:
+    from seachange.experiments.arena_runs import CurvePoint
     from seachange.experiments.paper_synthetic import StatesResult
     from seachange.experiments.paper_yahoo import Result, StatesByHour
 
@@ -103,6 +104,19 @@ def _draw_band_of_runs(axes: Any, rows: Sequence["StatesResult | Result"], color
     counts, means, spread = np.array([(row.n_states, row.mean, row.std) for row in rows], dtype=np.float64).T
     axes.plot(counts, means, color=color, marker="o", ms=4, label=rows[0].method)
     axes.fill_between(counts, means - spread, means + spread, color=color, alpha=0.15, lw=0)
+
+
+def draw_regrets(path: Path, points: Sequence["CurvePoint"], n_runs: int) -> None:
+    """Mean regret of each method in an environment against the round."""
+    figure, (axes,) = _panels((9, 5))
+    last = {each.method: each.regret for each in points}
+    for i, method in enumerate(sorted(last, key=lambda name: last[name])):
+        own = [each for each in points if each.method == method]
+        style = ("-", "--", ":")[i // len(COLORS) % 3]
+        axes.plot([p.round for p in own], [p.regret for p in own], style, color=COLORS[i % len(COLORS)], label=method)
+    axes.set(xlabel="round", ylabel=f"regret (mean of {count_of(n_runs, 'run')})")
+    axes.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
+    _save(figure, path)
 
 
 def write_csv(path: Path, rows: Sequence[Any]) -> None:

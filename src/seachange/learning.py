@@ -33,6 +33,7 @@ from seachange.registry import LEARNERS, ORACLES
 from seachange.states.hmm import HMMOracle
 from seachange.states.hmm_fitting import Fitter
 from seachange.states.labels import KnownStates, SingleState, StateLabels
+from seachange.states.reward_evidence import RewardEvidence
 from seachange.states.switching_regression import SwitchingRegression, bought, hmm_of, state_rewards
 
 # A model is tried out by learning a similar one from this share of the log and evaluating it on the rest.
@@ -173,7 +174,7 @@ def _model_of(
 ) -> SwitchingModel:
     """The model with these states: their policies, the single policy, learned the same way, and the world."""
     policies = learn_per_state(log, labels, learner, reward_models=reward_models_of(oracle))
-    single, world, hmm = policies[0], None, hmm_of(oracle)
+    single, hmm = policies[0], hmm_of(oracle)
     if hmm is not None and labels.n_chains == 1:
         # The model's stays include segments that are too short to be found.
         n_changes = max(float(labels.counts @ (1 / hmm.expected_stays)), 1.0)
@@ -184,10 +185,10 @@ def _model_of(
             warnings.simplefilter("ignore", SeachangeWarning)
             alone = copy(learner) if choice is None else choose_objective(log, np.ones((len(log), 1)))[0]
             single = alone.fit(log).policy_
-        world = hmm or _fitted_world(log, labels, seed)
+    world = hmm or _fitted_world(log, labels, seed)
     return SwitchingModel(
         policies=policies, oracle=oracle, labels=labels, learner=learner, provenance=Provenance.of(log),
-        single=single, world=world, choice=choice, features=log.features,
+        single=single, world=world, evidence=RewardEvidence.of(world, log), choice=choice, features=log.features,
     )  # fmt: skip
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from seachange.deploy import BeliefDeployer, Decision, DeploymentState
+from seachange.deploy.belief_deployer import MEMORY
 from seachange.errors import ParameterError, did_you_mean, require, warn
 from seachange.formats.column_roles import Columns
 from seachange.log.bandit_log import BanditLog
@@ -22,6 +23,7 @@ from seachange.protocols import Bools, Policy, PolicyLearner, StateOracle
 from seachange.reading import read_log
 from seachange.registry import DEPLOYERS
 from seachange.states.labels import StateLabels, labels_from_states
+from seachange.states.reward_evidence import RewardEvidence
 from seachange.states.switching_regression import SwitchingRegression
 
 # Allowed actions: their names, a mapping of every name to True or False, or one flag per action.
@@ -64,7 +66,8 @@ class SwitchingModel:
     learner: PolicyLearner
     provenance: Provenance
     single: Policy  # the best policy without states, learned from the same rounds
-    world: SwitchingRegression | None = None  # how states follow each other and reward actions; None with one state
+    world: SwitchingRegression | None = None  # how states follow each other and reward actions
+    evidence: RewardEvidence | None = None  # how much the log says about the rewards of ``world``
     choice: Choice | None = None  # how the objective was chosen, if it was
     trial: Trial | None = None  # switching against the single policy on held-out rounds, if both were tried
     features: FeatureSpec | None = None  # how raw columns become features; None if the log was made from arrays
@@ -170,13 +173,14 @@ class SwitchingModel:
                 "pass features=model.features to read_log or BanditLog.from_frame."
             )
 
-    def deployer(self, kind: str = "auto", *, exploration: float = 0.0, memory: int = 1000) -> BeliefDeployer:
+    def deployer(self, kind: str = "auto", *, exploration: float = 0.0, memory: int = MEMORY) -> BeliefDeployer:
         """A deployer of the policies: "posterior", "exp4s" or "single", which plays ``single`` in every round.
 
         "auto" is posterior sampling if an HMM found the states, a single policy if there is one state, else Exp4.S.
         ``exploration`` is γ, the share of random choices: each of k allowed actions has a probability of at least
         γ / k. Without exploration, the next log can hardly be learned from; it costs γ of the gain from choosing well.
-        ``memory`` is the number of rounds within which a late reward still counts at its own round.
+        ``memory`` is the number of rounds within which a late reward still counts at its own round. The deployment
+        keeps the rounds since the oldest missing reward, but no more than ``memory``.
         """
         suitable: list[type[BeliefDeployer]] = (
             [each for each in DEPLOYERS if each.suits(self)] if kind == "auto" else [DEPLOYERS.by_name(kind, "auto")]
@@ -196,7 +200,7 @@ class SwitchingModel:
                 f"the model was learned from one sequence of rounds; this log has {n_sequences:,}, and states start "
                 "anew in each. If the world changes for all users at once, leave sequences out."
             )
-        if self.world is None:
+        if self.world is None or self.n_states == 1:
             return labels_from_states(np.zeros(len(log), dtype=np.int64), 1, log)
         probs = self.world.forecast(log)
         return labels_from_states(np.argmax(probs, axis=1), self.n_states, log, probs)

@@ -21,20 +21,32 @@ from seachange.log.bandit_log import BanditLog, PropensitySource
 from seachange.log.features import FeatureSpec, Number
 from seachange.log.fingerprint import REMEMBERED, remembered, share_known
 from seachange.log.joint_features import JointFeatures
+from seachange.log.units import Units
 from seachange.log.validation import LARGEST
 from seachange.outputs import written_whole
 from seachange.params import Brief
 from seachange.policies.objective_choice import Choice
 from seachange.policies.per_state import PolicySet
 from seachange.protocols import Floats
-from seachange.registry import LEARNERS, ORACLES, POLICIES, Arrays, Description, SavedPart, describe, npy
+from seachange.registry import (
+    LARGEST_SAVED,
+    LEARNERS,
+    ORACLES,
+    POLICIES,
+    Arrays,
+    Description,
+    SavedPart,
+    describe,
+    npy,
+)
 from seachange.states.labels import Segments, StateLabels
+from seachange.states.reward_evidence import RewardEvidence
 from seachange.states.switching_regression import Rewards, SwitchingRegression, hmm_of
 
 if TYPE_CHECKING:
     from seachange.model import SwitchingModel
 
-SCHEMA = 2
+SCHEMA = 3
 MANIFEST = "manifest.json"
 # Most bytes of a manifest.
 MOST_MANIFEST = 1 << 24
@@ -156,6 +168,8 @@ class Manifest(msgspec.Struct, forbid_unknown_fields=True):
     n_chains: int
     from_rewards: bool
     world: Rewards | None = None  # its rewards, if it has its own arrays; that of an HMM is the oracle's
+    base_score: float = 0.0  # of the evidence on rewards
+    relative_variance: float = 1.0
     choice: Choice | None = None
     trial: Trial | None = None
     features: FeatureSpec | None = None
@@ -167,7 +181,7 @@ def write_model(model: "SwitchingModel", path: str | Path) -> None:
     oracle, oracle_arrays = describe(ORACLES, model.oracle)
     policies = [describe(POLICIES, policy) for policy in model.policies]
     single, single_arrays = describe(POLICIES, model.single) if len(policies) > 1 else (None, {})
-    world = None if model.world is hmm_of(model.oracle) else model.world
+    world, evidence = None if model.world is hmm_of(model.oracle) else model.world, model.evidence
     manifest = Manifest(
         schema=SCHEMA,
         versions={"python": platform.python_version()}
@@ -181,6 +195,8 @@ def write_model(model: "SwitchingModel", path: str | Path) -> None:
         n_chains=labels.n_chains,
         from_rewards=labels.from_rewards,
         world=None if world is None else world.rewards,
+        base_score=0.0 if evidence is None else evidence.base_score,
+        relative_variance=1.0 if evidence is None else evidence.relative_variance,
         choice=model.choice,
         trial=model.trial,
         features=model.features,
@@ -189,6 +205,7 @@ def write_model(model: "SwitchingModel", path: str | Path) -> None:
     parts: dict[str, Arrays] = {"labels": segments | {"change_points": labels.change_points}, "oracle": oracle_arrays}
     parts |= {f"policy{state}": learned for state, (_, learned) in enumerate(policies)}
     parts |= {"single": single_arrays, "world": {} if world is None else world.saved_arrays()}
+    parts["evidence"] = {} if evidence is None else {"grams": evidence.grams, **evidence.units._asdict()}
     arrays = {f"{part}.{name}": array for part, learned in parts.items() for name, array in learned.items()}
     text = msgspec.json.format(msgspec.json.encode(manifest), indent=2)
     rule = f"the names of actions and features take {len(text):,} bytes; the limit is {MOST_MANIFEST:,}."
@@ -279,19 +296,28 @@ def _restored(archive: _Archive) -> tuple[dict[str, Any], Manifest]:
     policies = tuple(restore(POLICIES, each, f"policy{state}") for state, each in enumerate(manifest.policies))
     oracle = restore(ORACLES, manifest.oracle, "oracle")
     learner = restore(LEARNERS, manifest.learner, "learner")
-    world = hmm_of(oracle) if len(policies) > 1 else None
-    own = len(policies) > 1 and world is None
-    _require(own == (manifest.world is not None), "a model has its own world if it has several states but no HMM.")
+    world = hmm_of(oracle)
+    _require((world is None) == (manifest.world is not None), "a model has its own world if it has no HMM.")
     if manifest.world is not None:
         saved = part(manifest.oracle, "world")
         world = SwitchingRegression.restore(saved, joint, len(policies), manifest.world)
+    evidence = _evidence(manifest, part(manifest.oracle, "evidence"))
     parts = {"policies": PolicySet(policies, manifest.expected_stay), "oracle": oracle, "learner": learner}
     single = policies[0] if manifest.single is None else restore(POLICIES, manifest.single, "single")
-    parts |= {"single": single, "world": world, "labels": labels}
+    parts |= {"single": single, "world": world, "evidence": evidence, "labels": labels}
     parts |= {name: getattr(manifest, name) for name in ("provenance", "choice", "trial", "features")}
     for name in archive.entries:
         raise ModelFileError(f"it holds {name!r}, which its manifest does not mention.")
     return parts, manifest
+
+
+def _evidence(manifest: Manifest, part: SavedPart) -> RewardEvidence:
+    n_states, (n_blocks, n_features) = len(manifest.policies), manifest.provenance.joint.shape
+    grams = part.precisions("grams", (n_states, n_blocks, n_features, n_features))
+    scales = part.floats("scales", (n_features,), low=1 / LARGEST_SAVED)
+    return RewardEvidence(
+        grams, Units(part.floats("means", (n_features,)), scales), manifest.base_score, manifest.relative_variance
+    )
 
 
 def _labels(manifest: Manifest, part: SavedPart) -> StateLabels:
@@ -337,6 +363,9 @@ def _require_consistent(manifest: Manifest) -> None:
         "the trial must have intervals that contain their values": trial is None
         or (0 < trial.confidence < 1 and all(-LARGEST <= a <= each <= b <= LARGEST for each, a, b in tried)),
         "the trial must have an expected gain": trial is None or abs(trial.expected_gain) <= LARGEST,
+        "base_score and relative_variance must be finite, and the latter at least 1": abs(manifest.base_score)
+        <= LARGEST
+        and 1 <= manifest.relative_variance <= LARGEST,
         "a model must have a single policy if it has several states, and only then": (manifest.single is None)
         == (len(manifest.policies) == 1),
         "the chosen objective must be one of the candidates": choice is None

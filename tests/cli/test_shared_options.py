@@ -81,7 +81,7 @@ def test_every_line_of_help_starts_with_a_verb():
 
 def test_the_help_lists_commands_along_the_pipeline_and_exit_codes():
     words = unframed(succeed("--help")[0])
-    names = ["demo", "check", "learn", "inspect", "states", "evaluate", "bounds", "report", "replicate"]
+    names = ["demo", "check", "learn", "inspect", "states", "evaluate", "bounds", "report", "arena", "replicate"]
     places = [words.index(f" {name} {name_help(name)}") for name in names]
     assert places == sorted(places)
     for code in ("0 success", "2 error", "3 log usable with warnings", "4 log not usable", "70 bug", "130 interrupted"):

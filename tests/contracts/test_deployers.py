@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -10,12 +11,13 @@ from hypothesis import strategies as st
 import seachange as sc
 from properties import examples
 from seachange.deploy import Decision, DeploymentState
+from seachange.deploy.pending_rewards import PendingRewards
 from seachange.errors import ModelFileError, ParameterError, SeachangeError
 from seachange.protocols import Deployer
 from seachange.registry import DEPLOYERS
 
 KINDS = ("none", "shared", "per action")
-NAMES = ("exp4s", "exp4s as printed", "posterior", "single")
+NAMES = ("adaptive", "exp4s", "exp4s as printed", "posterior", "single")
 
 
 @pytest.fixture(scope="module")
@@ -27,6 +29,7 @@ def deployers(request):
     for kind in KINDS:
         log = _log(kind, 400)
         model = sc.learn(log, oracle=sc.HMMOracle(n_states=2, rewards="gaussian"), objective="ips")
+        made["adaptive", kind] = sc.AdaptiveSampling(model.policies, model.world, model.evidence, opening=0.05)
         made["exp4s", kind] = sc.Exp4S(model.policies, exploration=0.05)
         made["exp4s as printed", kind] = sc.Exp4S(model.policies, mixing="paper")
         made["posterior", kind] = sc.PosteriorSampling(model.policies, hmm=model.oracle.model_)
@@ -61,13 +64,12 @@ def context_at(contexts, t):
 
 
 def same(one, two):
-    return (
-        one.rounds == two.rounds
-        and one.belief.tobytes() == two.belief.tobytes()
-        and one.evidences.tobytes() == two.evidences.tobytes()
-        and one.waiting.tobytes() == two.waiting.tobytes()
-        and one.anchor.tobytes() == two.anchor.tobytes()
-    )
+    """To the bit, also in what late rewards will need."""
+    return one.to_bytes() == two.to_bytes()
+
+
+def n_pending(state):
+    return 0 if state.pending is None else len(state.pending.waiting)
 
 
 every_deployer = pytest.mark.parametrize(("name", "kind"), [(name, kind) for name in NAMES for kind in KINDS])
@@ -155,7 +157,7 @@ def test_a_rollout_is_acting_and_updating_to_the_bit(deployers, name, kind):
 
 @every_deployer
 def test_a_late_reward_counts_at_its_own_round(deployers, name, kind):
-    """Whatever the order in which rewards come, the belief is the one they would have made on time."""
+    """Whatever the order in which rewards come, the belief is the one they would have made on time, up to rounding."""
     deployer, n = deployers[name, kind], 30
     contexts, generator = contexts_of(kind, n, 4), np.random.default_rng(5)
     rewards, uniforms = generator.random(n), generator.random(n)
@@ -169,8 +171,9 @@ def test_a_late_reward_counts_at_its_own_round(deployers, name, kind):
     on_time = deployer.init()
     for t in range(n):
         on_time = deployer.update(on_time, decisions[t], rewards[t])
-    assert same(state, on_time)
-    assert len(state.evidences) == 0
+    np.testing.assert_allclose(state.belief, on_time.belief, rtol=0, atol=1e-12)
+    assert state.rounds == on_time.rounds
+    assert state.pending is None
 
 
 @every_deployer
@@ -223,7 +226,9 @@ def test_late_rewards_may_come_after_a_restart(deployers):
     waiting = deployer.update(state, decision, None)
     later, kept = DeploymentState.from_bytes(waiting.to_bytes()), Decision.from_bytes(decision.to_bytes())
     assert (kept.action, kept.propensity, kept.round) == (decision.action, decision.propensity, 0)
-    assert same(deployer.amend(later, kept, 1.0), deployer.update(state, decision, 1.0))
+    assert same(deployer.amend(later, kept, 1.0), deployer.amend(waiting, decision, 1.0))
+    on_time = deployer.update(state, decision, 1.0)
+    np.testing.assert_allclose(deployer.amend(later, kept, 1.0).belief, on_time.belief, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("memory", [0, 1, 4])
@@ -232,18 +237,58 @@ def test_no_more_than_memory_is_kept_and_nothing_once_rewards_come(deployers, me
     state = deployer.init()
     for t in range(20):
         state = deployer.update(state, deployer.act(state, None, 0.5), None if t < 10 else 1.0)
-        assert len(state.evidences) == len(state.waiting) <= memory
-    assert len(state.evidences) == 0
-    assert same(replace(state, anchor=state.belief), state)
+        assert n_pending(state) <= memory
+    assert state.pending is None
 
 
 def test_one_reward_that_never_comes_is_forgotten(deployers):
     deployer = sc.Exp4S(deployers["exp4s", "none"].policies, memory=5)
     state = deployer.update(deployer.init(), deployer.act(deployer.init(), None, 0.5), None)
     for t in range(5):
-        assert len(state.evidences) == t + 1
+        assert n_pending(state) == t + 1
         state = deployer.update(state, deployer.act(state, None, 0.5), 1.0)
-    assert len(state.evidences) == 0
+    assert state.pending is None
+
+
+@pytest.mark.parametrize(("name", "kind"), [(name, kind) for name in NAMES[1:] for kind in KINDS])
+def test_a_deployment_starts_where_a_log_ends(deployers, name, kind):
+    """As if it had made the decisions of the log itself."""
+    deployer, generator = deployers[name, kind], np.random.default_rng(11)
+    log = _log(kind, 90)
+    rewards = np.where(generator.random(90) < 0.2, np.nan, generator.random(90))
+    mask = generator.random((90, 3)) < 0.7
+    mask[np.arange(90), log.actions] = True
+    log = sc.BanditLog.from_arrays(
+        log.actions, rewards, generator.uniform(0.2, 1, 90), action_mask=mask, missing_rewards=True, n_actions=3,
+        **({"none": {}, "shared": {"contexts": log.contexts}, "per action": {"action_features": log.contexts}}[kind]),
+    )  # fmt: skip
+    state = deployer.init()
+    for t in range(90):
+        decision = deployer.act(state, context_at(log.contexts, t), 0.5, mask[t])
+        advice = deployer.policies.advice(log.contexts[t : t + 1], mask[t : t + 1])[0]
+        by_state = deployer._by_state(log.contexts[t : t + 1], advice, log.actions[t])
+        taken = replace(decision, action=int(log.actions[t]), propensity=float(log.propensities[t]), by_state=by_state)
+        state = deployer.update(state, taken, None if np.isnan(rewards[t]) else rewards[t])
+        if t % 30 == 29:
+            started = deployer.start_from(log[: t + 1])
+            # Rewards that are still missing in the log never come.
+            np.testing.assert_allclose(started.belief, state.belief, rtol=0, atol=1e-12)
+            assert (started.rounds, started.pending) == (0, None)
+    first = deployer.act(started, context_at(log.contexts, 0), 0.5)
+    assert deployer.update(started, first, 1.0).rounds == 1
+    assert same(DeploymentState.from_bytes(started.to_bytes()), started)
+
+
+def test_a_log_of_sequences_or_of_other_actions_has_no_state_at_its_end(deployers):
+    log = _log("none", 60)
+    users = sc.BanditLog.from_arrays(log.actions, log.rewards, log.propensities, sequences=np.arange(60) // 2)
+    more = sc.BanditLog.from_arrays(log.actions, log.rewards, log.propensities, n_actions=4)
+    for name in NAMES:
+        with pytest.raises(ParameterError, match="every sequence of a log starts anew"):
+            deployers[name, "none"].start_from(users)
+    for name in ("exp4s", "posterior"):
+        with pytest.raises(ParameterError, match="this log"):
+            deployers[name, "none"].start_from(more)
 
 
 @every_deployer
@@ -270,8 +315,9 @@ def test_a_uniform_that_is_not_a_number_is_refused(deployers, uniform):
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("rounds", -5), ("belief", [0.5, 0.5]), ("belief", np.array(["a", "b"], dtype=object)), ("anchor", None),
-        ("evidences", np.ones((0, 2), dtype=np.float32)), ("waiting", []),
+        ("rounds", -5), ("belief", [0.5, 0.5]), ("belief", np.array(["a", "b"], dtype=object)), ("pending", []),
+        ("pending", PendingRewards.of_rounds(np.full(2, 0.5), 0, np.ones((1, 2)), np.ones(1, dtype=bool))),
+        ("pending", PendingRewards.of_rounds(np.ones(1), -1, np.ones((1, 1)), np.ones(1, dtype=bool))),
     ],
 )  # fmt: skip
 def test_a_state_made_by_hand_is_refused_if_kernels_cannot_take_it(deployers, field, value):
@@ -348,7 +394,7 @@ def test_a_round_beyond_memory_is_refused_and_the_rest_still_counts(deployers):
     for _ in range(6):
         decisions.append(deployer.act(state, None, 0.5))
         state = deployer.update(state, decisions[-1], None)
-    assert len(state.evidences) == 3
+    assert n_pending(state) == 3
     with pytest.raises(ParameterError, match="memory=3"):
         deployer.amend(state, decisions[2], 1.0)
     assert not same(deployer.amend(state, decisions[3], 1.0), state)
@@ -381,7 +427,10 @@ def test_a_snapshot_that_is_none_is_refused(record, snapshot):
 
 
 def with_field(record, name, value):
-    return replace(record, **{name: value}).to_bytes()
+    """The snapshot of a record, with another value in it."""
+    if isinstance(value, np.ndarray):
+        value = {"dtype": value.dtype.str, "shape": value.shape, "data": value.tobytes()}
+    return msgspec.msgpack.encode(msgspec.msgpack.decode(record.to_bytes()) | {name: value})
 
 
 @pytest.mark.parametrize(
@@ -415,7 +464,8 @@ def with_field(record, name, value):
 )
 def test_a_state_that_no_deployment_can_have_is_refused(name, value, rule):
     half = np.array([0.5, 0.5])
-    sound = DeploymentState(half, 7, half, np.ones((3, 2)), np.array([True, False, True]), "5f2a")
+    pending = PendingRewards.of_rounds(half, 4, np.ones((3, 2)), np.array([True, False, True]))
+    sound = DeploymentState(half, 7, pending, "5f2a")
     assert same(DeploymentState.from_bytes(sound.to_bytes()), sound)
     with pytest.raises(ModelFileError, match=rule):
         DeploymentState.from_bytes(with_field(sound, name, value))
@@ -450,9 +500,12 @@ def test_records_that_do_not_fit_the_deployer_are_refused(deployers, name, kind)
             deployer.update(state, broken, 1.0)
     with pytest.raises(ParameterError, match="what act"):
         deployer.update(state, None, 1.0)
+    one, more = (np.full(count, 1 / count) for count in (n_states, n_states + 1))
+    waits = np.ones(1, dtype=bool)
     for broken in (
-        replace(state, belief=np.full(n_states, 7.0)), replace(state, evidences=np.ones((1, n_states))),
-        replace(state, anchor=np.ones(n_states + 1)), replace(state, waiting=np.ones(1, dtype=bool)),
+        replace(state, belief=np.full(n_states, 7.0)), replace(state, belief=more),
+        replace(state, pending=PendingRewards.of_rounds(one, 0, one[None], waits)),  # the round has not passed
+        replace(state, rounds=1, pending=PendingRewards.of_rounds(more, 0, more[None], waits)),
     ):  # fmt: skip
         with pytest.raises(ParameterError, match="damaged"):
             deployer.act(broken, context, 0.5)

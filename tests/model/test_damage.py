@@ -105,7 +105,7 @@ def test_a_newer_schema_asks_for_an_upgrade_whatever_else_is_new(tmp_path, conte
         (["learner", "params", "colour"], "red", "colour"),
         (["single"], KeyError, "single"),
         (["single", "kind"], "os.system", "os.system"),
-        (["world"], "gaussian", "its own world if it has several states"),
+        (["world"], "gaussian", "its own world if it has no HMM"),
         (["world"], "much", "world"),
         (["trial"], {"n_states": 2}, "trial"),
     ],
@@ -128,7 +128,7 @@ def test_a_zip_without_a_manifest_is_refused(tmp_path, content):
 ARRAYS = (
     "policy0.coefs", "policy1.coefs", "labels.starts", "labels.states", "labels.change_points", "oracle.initial_probs",
     "oracle.transition_matrix", "oracle.reward_coefs", "oracle.reward_precisions", "oracle.noise_variances",
-    "single.coefs",
+    "single.coefs", "evidence.grams", "evidence.means", "evidence.scales",
 )  # fmt: skip
 
 
@@ -198,7 +198,7 @@ def test_precisions_of_a_world_must_be_those_of_something(tmp_path, off_diagonal
 def test_several_states_without_an_hmm_must_have_a_world(tmp_path, tried):
     bad = {name: data for name, data in tried.items() if not name.startswith("world.")}
     bad = with_manifest(bad, "world", value=None)
-    assert "its own world if it has several states" in load_failing(write_zip(tmp_path / "bad.seachange", bad))
+    assert "its own world if it has no HMM" in load_failing(write_zip(tmp_path / "bad.seachange", bad))
 
 
 def test_the_rewards_of_a_world_must_fit_its_arrays(tmp_path, tried):

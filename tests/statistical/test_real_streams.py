@@ -46,6 +46,20 @@ def stream(name, data_file):
     return Stream(log, truth["regime"].to_numpy(), np.eye(log.n_actions)[truth["label"].to_numpy()])
 
 
+# Rewards per round of adaptive sampling at its defaults, to be earned at least.
+ADAPTIVE = {"insects_recur": 0.695, "usenet1": 0.815, "elec2": 0.880, "weather": 0.790, "insects": 0.690}
+
+
+@pytest.mark.long
+@pytest.mark.filterwarnings("ignore::seachange.SeachangeWarning")
+@pytest.mark.parametrize("name", ADAPTIVE, indirect=True)
+def test_states_that_go_on_learning_earn_more(name, stream):
+    """States recur in the first two streams, the third and fourth drift, and the last has a regime never logged."""
+    deployer = sc.learn(stream.log[: len(stream.log) // 2]).deployer("adaptive")
+    rewards = earned(stream, deployer)
+    assert np.mean(rewards) >= ADAPTIVE[name]
+
+
 def earned(stream, deployer):
     """Reward per round on the second half, by deployment seed."""
     half = len(stream.log) // 2

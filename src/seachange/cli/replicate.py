@@ -78,6 +78,31 @@ def open_bandit(
     _show_errors(console, "open-bandit", policy, "bootstrap", done, experiment, seed)
 
 
+@replicate.command()
+def piecewise(
+    console: Prose,
+    problems: Annotated[
+        str, option("NAMES", "Run these problems: Pb1, Pb2 (5,000 rounds), Pb3 (100,000).")
+    ] = "Pb1,Pb2",
+    runs: Annotated[int, option("N", "Simulate N runs; run i has seed SEED + i.", min=1)] = 100,
+    workers: Workers = CORES,
+    seed: Seed = 0,
+) -> None:
+    """Measure the regrets of seven bandit algorithms on piecewise-stationary arms."""
+    from seachange.cli.value_tables import regrets_table
+    from seachange.experiments import piecewise_regrets as experiment
+
+    names = [word.strip() for word in problems.split(",")]
+    for name in names:
+        if name not in experiment.PUBLISHED:
+            raise typer.BadParameter(
+                f"{name!r} is not one of {', '.join(experiment.PUBLISHED)}", param_hint="--problems"
+            )
+    rows = experiment.summarize(_done(partial(experiment.run, problems=names), seed, runs, workers))
+    console.print(regrets_table(rows, runs, experiment.PUBLISHED_RUNS))
+    console.finish({"experiment": "piecewise", "runs": runs, "seed": seed, "rows": rows})
+
+
 def _done(run: Callable[[int], Any], seed: int, runs: int, workers: int, name: str = "Runs") -> list[Any]:
     """The results of all runs, in the order of their seeds."""
     done = map_in_order(run, range(seed, seed + runs), workers=workers, kind="processes")

@@ -24,9 +24,11 @@ if TYPE_CHECKING:
     from seachange.evaluation.over_time import ValuesOverTime
     from seachange.evaluation.theorems import Bound, ModelBounds
     from seachange.evaluation.value_estimate import ValueEstimate
+    from seachange.experiments.arena_runs import ArenaResult, WorstCase
     from seachange.experiments.obp_synthetic import EstimatorResult
     from seachange.experiments.paper_synthetic import MethodResult
     from seachange.experiments.paper_yahoo import Result as ClicksResult
+    from seachange.experiments.piecewise_regrets import RegretResult
     from seachange.model_file import Trial
 
 
@@ -121,6 +123,49 @@ def clicks_table(results: Sequence["ClicksResult"], n_runs: int, n_states: int, 
     ]  # fmt: skip
     title = f"{horizon.capitalize()}, k = {n_states}, {count_of(n_runs, 'run')}"
     return table(title, ("method", "paper", "ours", "of the oracle"), rows)
+
+
+def worst_cases_table(results: Sequence["WorstCase"], n_runs: int) -> Group:
+    """The smallest share of each method over environments."""
+    rows = [
+        (r.method, "reference" if r.is_reference else "ours", r.environment, f"{r.share:.1%}", _range(r.low, r.high),
+         f"{r.mean_share:.1%}", str(r.n_environments))
+        for r in results
+    ]  # fmt: skip
+    columns = ("method", "", "where", "worst", "95% interval", "mean", "of")
+    title = f"Worst case over environments, {count_of(n_runs, 'run')} each"
+    return table(
+        title,
+        columns,
+        rows,
+        n_text=3,
+        note="worst, mean: share of the best reference's reward; of: the number of environments.",
+    )
+
+
+def arena_table(results: Sequence["ArenaResult"]) -> Group:
+    """All methods in one environment."""
+    rows = [
+        (r.method, "reference" if r.is_reference else "ours", f"{r.reward:.4f}", f"{r.share:.1%}",
+         _range(r.low, r.high))
+        for r in results
+    ]  # fmt: skip
+    title = f"{results[0].environment} (best reference: {results[0].best_reference})"
+    return table(title, ("method", "", "reward", "share", "95% interval"), rows, n_text=2)
+
+
+def _range(low: float | None, high: float | None) -> str:
+    return "-" if low is None else f"{100 * low:.1f} to {high:.1%}"
+
+
+def regrets_table(results: Sequence["RegretResult"], n_runs: int, published_runs: int) -> Group:
+    """Published regrets and ours, mean ± standard deviation."""
+    rows = [
+        (r.problem, r.method, f"{r.published:,.0f} ± {r.published_std:.0f}", f"{r.mean:,.0f} ± {r.std:.0f}")
+        for r in results
+    ]  # fmt: skip
+    title = f"Regret, {count_of(n_runs, 'run')} (published: {published_runs:,}), mean ± standard deviation"
+    return table(title, ("problem", "method", "published", "ours"), rows, n_text=2)
 
 
 def errors_table(title: str, results: Sequence["EstimatorResult"], n_runs: int, published_runs: int) -> Group:

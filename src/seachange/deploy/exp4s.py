@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 
-from seachange.deploy.belief_deployer import BeliefDeployer
+from seachange.deploy.belief_deployer import MEMORY, BeliefDeployer
 from seachange.deploy.decision import Decision
 from seachange.errors import ParameterError
-from seachange.kernels.belief_updates import exp4s_evidence, run_exp4s
+from seachange.kernels.belief_updates import exp4s_evidence, logged_exp4s_evidence, run_exp4s
 from seachange.kernels.replay_steps import follow_exp4s
+from seachange.log.bandit_log import BanditLog
 from seachange.params import Auto, require
 from seachange.policies.per_state import PolicySet
 from seachange.protocols import Floats
@@ -41,7 +42,7 @@ class Exp4S(BeliefDeployer):
     mixing: Literal["corrected", "paper"] = "corrected"  # "paper": β = 1 / L, as printed
     learning_rate: float | Auto = "auto"  # η: higher reacts faster to recent rewards
     exploration: float = 0.0  # γ: share of random choices
-    memory: int = 1000  # rounds within which a late reward still counts
+    memory: int = MEMORY  # rounds within which a late reward still counts
     mean_reward: float | None = None  # m, e.g. of the log; None: rewards are compared with 1, as printed
     kernels: ClassVar[tuple[Any, Any]] = (run_exp4s, follow_exp4s)
 
@@ -127,6 +128,12 @@ class Exp4S(BeliefDeployer):
         cost = 1.0 - (reward - low) / span
         exp4s_evidence(decision.by_state, decision.propensity, cost, self.rate(len(decision.probs)), evidence)
         return evidence
+
+    def _logged_evidence(self, log: BanditLog) -> Floats:
+        advice, evidences = self.logged_advice(log), np.ones((len(log), len(self.policies)))
+        logged = log.arrays.actions, log.propensities, log.arrays.rewards
+        logged_exp4s_evidence(advice, *logged, self.rate(log.n_actions), *self._scale, evidences)
+        return evidences
 
     def _settings(self, contexts: Floats, rewards: Floats, n_actions: int) -> tuple[Any, ...]:
         return self.rate(n_actions), *self._scale

@@ -5,12 +5,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from seachange.deploy.belief_deployer import BeliefDeployer
+from seachange.deploy.belief_deployer import MEMORY, BeliefDeployer
 from seachange.deploy.decision import Decision
 from seachange.errors import ParameterError
-from seachange.kernels.belief_updates import run_posterior
+from seachange.kernels.belief_updates import logged_posterior_evidence, run_posterior
 from seachange.kernels.emission import reward_evidence, state_scores
 from seachange.kernels.replay_steps import follow_posterior
+from seachange.log.bandit_log import BanditLog
 from seachange.params import require
 from seachange.policies.per_state import PolicySet
 from seachange.protocols import Floats
@@ -29,7 +30,7 @@ class PosteriorSampling(BeliefDeployer):
     policies: PolicySet
     hmm: SwitchingRegression
     exploration: float = 0.0  # γ: share of random choices
-    memory: int = 1000  # rounds within which a late reward still counts
+    memory: int = MEMORY  # rounds within which a late reward still counts
     preference: ClassVar[int] = 2
     kernels: ClassVar[tuple[Any, Any]] = (run_posterior, follow_posterior)
 
@@ -69,16 +70,26 @@ class PosteriorSampling(BeliefDeployer):
         return scores
 
     def _evidence(self, decision: Decision, reward: float) -> Floats:
-        self._require_clicks(np.array([reward]))
+        require_clicks(self.hmm, np.array([reward]))
         evidence = np.empty(len(decision.by_state))
         reward_evidence(decision.by_state, reward, self.hmm.evidence_variances, evidence)
         return evidence
 
-    def _require_clicks(self, rewards: Floats) -> None:
-        if self.hmm.rewards == "bernoulli":
-            outside = rewards[(rewards < 0) | (rewards > 1)]
-            require(len(outside) == 0, f"the HMM models clicks: rewards must be in [0, 1]; got {outside[:1]}.")
+    def _logged_evidence(self, log: BanditLog) -> Floats:
+        own, joint = self.hmm.joint, log.joint
+        require(joint == own, f"the HMM was fitted with {own}; this log has {joint}.")
+        require_clicks(self.hmm, log.arrays.rewards)
+        model, evidences = (self.hmm.reward_coefs, self.hmm.evidence_variances), np.ones((len(log), self.hmm.n_states))
+        logged_posterior_evidence(log.arrays.rows, log.arrays.actions, log.arrays.rewards, *model, evidences)
+        return evidences
 
     def _settings(self, contexts: Floats, rewards: Floats, n_actions: int) -> tuple[Any, ...]:
-        self._require_clicks(rewards)
+        require_clicks(self.hmm, rewards)
         return self.hmm.joint.rows(contexts), self.hmm.reward_coefs, self.hmm.evidence_variances
+
+
+def require_clicks(hmm: SwitchingRegression, rewards: Floats) -> None:
+    """Raise unless ``rewards`` suit the HMM: if it models clicks, they are in [0, 1]."""
+    if hmm.rewards == "bernoulli":
+        outside = rewards[(rewards < 0) | (rewards > 1)]
+        require(len(outside) == 0, f"the HMM models clicks: rewards must be in [0, 1]; got {outside[:1]}.")

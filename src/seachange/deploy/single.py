@@ -1,14 +1,16 @@
 """A deployment of one policy."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from seachange.deploy.belief_deployer import BeliefDeployer
+from seachange.deploy.belief_deployer import MEMORY, BeliefDeployer
 from seachange.deploy.decision import Decision
 from seachange.kernels.belief_updates import run_exp4s
 from seachange.kernels.replay_steps import follow_exp4s
+from seachange.log.bandit_log import BanditLog
 from seachange.policies.per_state import PolicySet
 from seachange.protocols import Floats, Policy
 from seachange.registry import DEPLOYERS
@@ -24,7 +26,7 @@ class SinglePolicy(BeliefDeployer):
 
     policy: Policy
     exploration: float = 0.0  # γ: share of random choices
-    memory: int = 1000  # rounds within which a late reward is accepted
+    memory: int = MEMORY  # rounds within which a late reward is accepted
     preference: ClassVar[int] = 1
     kernels: ClassVar[tuple[Any, Any]] = (run_exp4s, follow_exp4s)
 
@@ -38,7 +40,7 @@ class SinglePolicy(BeliefDeployer):
         """The deployer of the model's single policy."""
         return cls(model.single, exploration=exploration, memory=memory)
 
-    @property
+    @cached_property
     def policies(self) -> PolicySet:  # type: ignore[override]
         """A set of one policy."""
         return PolicySet((self.policy,))
@@ -55,6 +57,9 @@ class SinglePolicy(BeliefDeployer):
 
     def _evidence(self, decision: Decision, reward: float) -> Floats:
         return np.ones(1)
+
+    def _logged_evidence(self, log: BanditLog) -> Floats:
+        return np.ones((len(log), 1))
 
     def _settings(self, contexts: Floats, rewards: Floats, n_actions: int) -> tuple[Any, ...]:
         return 0.0, 0.0, 1.0  # Exp4.S with one expert and no learning

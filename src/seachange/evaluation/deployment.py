@@ -31,6 +31,7 @@ FEWEST_BLOCKS = 30  # blocks of time behind an interval, at least
 CHUNK_ROUNDS = 1 << 14
 # Simulated worlds: at least and at most this many, with about this many rounds in total.
 DRAWS, SIMULATED_ROUNDS = (16, 64), 6_400_000
+LEARNING_COST = 8  # how many times as long a round of a deployment that learns takes
 LEAST_AMOUNT = 1e-12  # of a simulated purchase: deployments must notice it
 SIMULATION_BIAS = 0.5  # share of a simulated gain that the fitted model may get wrong
 
@@ -127,14 +128,16 @@ def evaluate_deployment(
     deployer = model.deployer(kind, exploration=exploration)
     log, _, starts = in_chains(log)
     world, new_states, labels, blocks, simulated = model.world, 0, None, Clusters(log), np.zeros((1, 2))
-    if world is not None:
-        labels, chain = model.label_ahead(log), Chain(bought(log) if world.rewards == "hurdle" else log)
+    if world is not None and (model.n_states > 1 or deployer.learns):
+        labels = model.label_ahead(log) if model.n_states > 1 else None
+        chain = Chain(bought(log) if world.rewards == "hurdle" else log)
         world, found = with_new_states(world, expectation(world, chain), chain)
         new_states = world.n_states - model.n_states
         stay = len(log) / (float(found.transitions.sum() - np.trace(found.transitions)) + len(chain.firsts))
         blocks = _blocks(log, starts, stay)
-        if len(deployer.policies) > 1:
-            n_draws = int(np.clip(SIMULATED_ROUNDS / len(log), *DRAWS)) if draws == "auto" else draws
+        if len(deployer.policies) > 1 or deployer.learns:
+            simulated_rounds = SIMULATED_ROUNDS / (LEARNING_COST if deployer.learns else 1)
+            n_draws = int(np.clip(simulated_rounds / len(log), *DRAWS)) if draws == "auto" else draws
             simulated = _simulated(log, world, chain, deployer, model, n_draws, seed)
     request = IntervalRequest("bootstrap", confidence, blocks, (0.0, 1.0), seed)
     rewards = log.arrays.rewards

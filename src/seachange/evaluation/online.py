@@ -293,7 +293,7 @@ def follow(
                 )
                 part = Followed(*(array[i, rounds] for array in replays))  # type: ignore[arg-type]
                 if fast is not None:
-                    states[i] = fast.initial_belief.copy() if states[i] is None else states[i]
+                    states[i] = fast.live(fast.init()) if states[i] is None else states[i]
                     fast.follow(states[i], chunk.contexts, past, acceptance, part)
                 else:
                     states[i], probs = _follow_by_hand(deployer, states[i], chunk, past, acceptance, part)
@@ -303,8 +303,8 @@ def follow(
 
 
 def ratio_bounds(log: BanditLog, deployer: Deployer) -> Floats:
-    """(n,) the largest π_t(a_t | x_t) / p_t under any belief of ``deployer``; 1 / p_t if it has no belief."""
-    if not isinstance(deployer, BeliefDeployer):
+    """(n,) the largest π_t(a_t | x_t) / p_t under any belief of ``deployer``; 1 / p_t if it has none or learns."""
+    if not isinstance(deployer, BeliefDeployer) or deployer.learns:
         return np.asarray(1 / log.arrays.propensities)
     ratios, sums = np.zeros(len(log)), SupportSums(log)
     for rounds in log.chunk_slices(CHUNK_ROUNDS):
@@ -316,11 +316,7 @@ def ratio_bounds(log: BanditLog, deployer: Deployer) -> Floats:
 
 def _advice(deployer: BeliefDeployer, rounds: slice, sums: SupportSums) -> Floats:
     """(m, L, K) the experts' advice in ``rounds``, each expert validated by ``sums``."""
-    chunk = sums.log[rounds]
-    advice = np.ascontiguousarray(deployer.policies.advice(chunk.contexts, chunk.action_mask), dtype=np.float64)
-    expected = (len(chunk), len(deployer.initial_belief), chunk.n_actions)
-    rule = f"the deployer's policies must give advice of shape {expected} for this log; got {advice.shape}. "
-    require(advice.shape == expected, f"{rule}Use a deployer learned from a log with the same actions.")
+    advice = deployer.logged_advice(sums.log[rounds])
     for state in range(advice.shape[1]):
         sums.add(rounds, np.ascontiguousarray(advice[:, state]))
     return advice

@@ -41,6 +41,13 @@ def draw_action(probs, uniform):
 
 
 @compiled
+def decide(belief, advice, exploration, allowed, uniform, probs):
+    """Mix the advice into ``probs`` and draw an action."""
+    mix_advice(belief, advice, exploration, allowed, probs)
+    return draw_action(probs, uniform)
+
+
+@compiled
 def exp4s_evidence(column, propensity, cost, learning_rate, evidence):
     """exp(-η c̃(z)) up to a factor, with c̃(z) = π_z(a) cost / 𝓔(a)."""
     scale = min(max(-learning_rate * cost / propensity, -LARGEST), LARGEST)
@@ -50,6 +57,12 @@ def exp4s_evidence(column, propensity, cost, learning_rate, evidence):
         highest = max(highest, scale * column[z])
     for z in range(column.size):
         evidence[z] = np.exp(scale * column[z] - highest)
+
+
+@compiled
+def is_finite(array):
+    """Whether all entries are finite."""
+    return np.isfinite(array).all()
 
 
 @compiled
@@ -76,7 +89,7 @@ def is_evidence(evidence):
 
 @compiled
 def weigh(belief, evidence, weighed):
-    """weighed(z) ∝ Q(z) evidence(z)."""
+    """weighed(z) ∝ Q(z) evidence(z); return Σ_z Q(z) evidence(z)."""
     total = 0.0
     for z in range(belief.size):
         weighed[z] = belief[z] * evidence[z]
@@ -84,6 +97,7 @@ def weigh(belief, evidence, weighed):
     inverse = 1.0 / total
     for z in range(belief.size):
         weighed[z] *= inverse
+    return total
 
 
 @compiled
@@ -109,6 +123,25 @@ def replay(belief, evidences, transition):
     scratch = np.empty(belief.size)
     for t in range(evidences.shape[0]):
         advance(belief, evidences[t], transition, scratch)
+
+
+@compiled
+def logged_exp4s_evidence(advice, actions, propensities, rewards, learning_rate, low, span, evidences):
+    """Write the evidence of logged rewards to ``evidences`` (n, L), which stays as it is if a reward is NaN."""
+    for t in range(actions.size):
+        if not np.isnan(rewards[t]):
+            cost = 1.0 - (rewards[t] - low) / span
+            exp4s_evidence(advice[t, :, actions[t]], propensities[t], cost, learning_rate, evidences[t])
+
+
+@compiled
+def logged_posterior_evidence(rows, actions, rewards, coefs, variances, evidences):
+    """The same under an HMM."""
+    scores = np.empty(coefs.shape[0])
+    for t in range(actions.size):
+        if not np.isnan(rewards[t]):
+            state_scores(rows[t if rows.shape[0] > 1 else 0], actions[t], coefs, scores)
+            reward_evidence(scores, rewards[t], variances, evidences[t])
 
 
 @compiled

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -10,6 +11,7 @@ import numpy.typing as npt
 from seachange.engine import stage
 from seachange.errors import warn
 from seachange.log.bandit_log import BanditLog
+from seachange.log.joint_features import JointFeatures
 from seachange.params import require
 from seachange.policies.learners import DMLearner, SoftmaxLearner
 from seachange.policies.reward_models import RewardModel
@@ -38,12 +40,18 @@ class PolicySet:
     def __iter__(self) -> Iterator[Policy]:
         return iter(self.policies)
 
+    @cached_property
+    def _linear(self) -> tuple[Floats, JointFeatures] | None:
+        """The (L, B, D) coefficients of all policies and their features, if all are softmax policies of the same."""
+        linear = [policy for policy in self.policies if isinstance(policy, SoftmaxPolicy)]
+        if len(linear) < len(self) or any(policy.joint != linear[0].joint for policy in linear):
+            return None
+        return np.stack([policy.coefs for policy in linear]), linear[0].joint
+
     def advice(self, contexts: npt.ArrayLike, action_mask: npt.ArrayLike | None = None) -> Floats:
         """(n, L, K): every state's distribution over actions."""
-        linear = [policy for policy in self.policies if isinstance(policy, SoftmaxPolicy)]
-        if len(linear) == len(self) and all(policy.joint == linear[0].joint for policy in linear):
-            coefs = np.stack([policy.coefs for policy in linear])
-            return advice_of(coefs, linear[0].joint, contexts, action_mask)
+        if self._linear is not None:
+            return advice_of(*self._linear, contexts, action_mask)
         return np.stack([policy.predict_proba(contexts, action_mask) for policy in self.policies], axis=1)
 
 

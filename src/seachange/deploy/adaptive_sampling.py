@@ -1,0 +1,344 @@
+"""Adaptive sampling: every state of the log goes on learning, and an open state learns what no state explains."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+
+import numpy as np
+
+from seachange.deploy.alerts import Alert, alerts_of, monitors_of
+from seachange.deploy.belief_deployer import BeliefDeployer
+from seachange.deploy.decision import Decision, DeploymentState
+from seachange.deploy.posterior import PosteriorSampling, require_clicks
+from seachange.errors import ParameterError, warn
+from seachange.kernels.adaptive_learning import (
+    ROUNDS,
+    Learners,
+    Rules,
+    buffers_of,
+    choose,
+    follow_adaptive,
+    learn,
+    predict,
+    predictive_evidence,
+    renew,
+    run_adaptive,
+    signal,
+    watch,
+)
+from seachange.kernels.belief_updates import weigh
+from seachange.log.bandit_log import BanditLog
+from seachange.log.validation import LARGEST
+from seachange.params import require
+from seachange.policies.per_state import PolicySet
+from seachange.protocols import Bools, Floats, Ints
+from seachange.registry import DEPLOYERS
+from seachange.states.reward_evidence import RewardEvidence
+from seachange.states.switching_regression import SwitchingRegression
+
+if TYPE_CHECKING:
+    from seachange.model import SwitchingModel
+
+Mode = Literal["frozen", "learning", "drifting", "open"]
+MODES: tuple[Mode, ...] = ("frozen", "learning", "drifting", "open")
+# With more numbers than this in their covariances, learners keep only the variances.
+MOST_NUMBERS = 1 << 20
+# Prior precision of the coefficients of a state, in units of features, beside the rounds of the log.
+STATE_PRECISION = 1.0
+
+
+@DEPLOYERS.register("adaptive")
+@dataclass(frozen=True, eq=False, repr=False)
+class AdaptiveSampling(BeliefDeployer):
+    """Posterior sampling over states that go on learning, and an open state for what none of them explains.
+
+    Every state has three modes, and one filter weighs all modes of all states by the likelihood that each gave to a
+    reward before learning from it:
+
+    frozen    the reward model and the policy of the log
+    learning  starts at the posterior of the log, and learns from every reward, weighted by the probability of its state
+    drifting  the same, but old rewards count less and less
+    open      of no state: starts from scratch whenever it is entered, forgets, and samples actions (Thompson sampling)
+
+    Learning and drifting modes take the action with the highest mean reward. A late reward counts at its own round in
+    the belief; learners take it when it comes.
+    """
+
+    policies: PolicySet
+    hmm: SwitchingRegression
+    evidence: RewardEvidence  # what the log says about the coefficients of ``hmm``
+    modes: Sequence[Mode] = MODES
+    forgetting: float = 0.998  # λ of the drifting mode and the open state, per reward: lower forgets faster
+    mode_change: float = 1e-3  # probability that the mode changes between two rounds
+    opening: float = 1e-4  # probability that the open state is entered; higher notices new regimes earlier
+    closing: float = 1e-3  # probability that it is left
+    open_precision: float = 5.0  # of its first guess, the mean reward of the log, in rounds
+    boldness: float = 0.5  # of its Thompson sampling: 1 samples from the posterior, less explores less
+    false_alarms: float = 1e-6  # of each kind, per round: lower notices changes later
+    exploration: float = 0.0  # γ: share of random choices
+    memory: int = 100_000  # rounds within which a late reward still counts
+    preference: ClassVar[int] = -1
+    learns: ClassVar[bool] = True
+    kernels: ClassVar[tuple[Any, Any]] = (run_adaptive, follow_adaptive)
+
+    @classmethod
+    def suits(cls, model: "SwitchingModel") -> bool:
+        """Models that know how certain their reward models are."""
+        return model.evidence is not None
+
+    @classmethod
+    def from_model(cls, model: "SwitchingModel", *, exploration: float, memory: int) -> Self:
+        """The deployer that goes on from what the model learned."""
+        if model.world is None or model.evidence is None:
+            raise ParameterError('kind="adaptive" needs a model with reward models; learn it again.')
+        return cls(model.policies, model.world, model.evidence, exploration=exploration, memory=memory)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        known = len(self.modes) > 0 and set(self.modes) <= set(MODES)
+        require(known, f"modes must be some of {', '.join(MODES)}; got {self.modes!r}.")
+        object.__setattr__(self, "modes", tuple(each for each in MODES if each in self.modes))
+        require(0 < self.forgetting <= 1, f"forgetting must be in (0, 1]; got {self.forgetting}.")
+        for name in ("mode_change", "opening", "closing"):
+            value = getattr(self, name)
+            require(0 <= value <= 1, f"{name} is a probability, in [0, 1]; got {value}.")
+        require(0 < self.false_alarms < 1, f"false_alarms must be in (0, 1); got {self.false_alarms}.")
+        for name in ("open_precision", "boldness"):
+            value = getattr(self, name)
+            require(0 < value < np.inf, f"{name} must be positive and finite; got {value}.")
+        count, n_states = len(self.policies), self.hmm.n_states
+        require(count == n_states, f"the HMM has {n_states} states, but there are {count} policies.")
+        shape = (n_states, *self.hmm.joint.shape)
+        rule = f"evidence must be of the same log as hmm, with coefficients of shape {shape}"
+        require(self.evidence.grams.shape == (*shape, shape[-1]), f"{rule}; got {self.evidence.grams.shape[:-1]}.")
+        if not self._full and any(mode != "frozen" for mode in self.modes):
+            warn(
+                f"{self._n_learners} reward models of {shape[1] * shape[2]:,} coefficients have more than "
+                f"{MOST_NUMBERS:,} covariances: only variances are kept, so learning is less precise."
+            )
+
+    # Hypotheses
+
+    @cached_property
+    def hypotheses(self) -> tuple[tuple[int | None, Mode], ...]:
+        """The state and mode of each hypothesis; the open state has no number and comes last."""
+        states = range(self.hmm.n_states)
+        found: list[tuple[int | None, Mode]] = [(z, mode) for mode in self._state_modes for z in states]
+        return (*found, (None, "open")) if "open" in self.modes else tuple(found)
+
+    @cached_property
+    def _state_modes(self) -> tuple[Mode, ...]:
+        return tuple(mode for mode in self.modes if mode != "open")
+
+    @cached_property
+    def _owners(self) -> Ints:
+        """(H,) the state of each hypothesis, L for the open state."""
+        return np.array([self.hmm.n_states if z is None else z for z, _ in self.hypotheses], dtype=np.int64)
+
+    @cached_property
+    def _n_learners(self) -> int:
+        return sum(mode != "frozen" for _, mode in self.hypotheses)
+
+    @cached_property
+    def _full(self) -> bool:
+        n_blocks, n_features = self.hmm.joint.shape
+        return self._n_learners * n_blocks * n_features**2 <= MOST_NUMBERS
+
+    @cached_property
+    def initial_belief(self) -> Floats:
+        """P_0, in equal parts for all modes, and the open state as if entered in the first round."""
+        n_modes = max(len(self._state_modes), 1)
+        known = np.tile(self.hmm.initial_probs / n_modes, len(self._state_modes))
+        if "open" not in self.modes:
+            return np.asarray(known / known.sum())
+        return np.append(known * (1 - self.opening), self.opening if len(known) else 1.0)
+
+    @cached_property
+    def transition(self) -> Floats:
+        """(H, H): Φ between states, changes of mode, and moves to and from the open state."""
+        n_modes = len(self._state_modes)
+        modes = np.full((n_modes, n_modes), self.mode_change / max(n_modes - 1, 1))
+        np.fill_diagonal(modes, 1 - self.mode_change if n_modes > 1 else 1.0)
+        known = np.kron(modes, self.hmm.transition_matrix)
+        if "open" not in self.modes:
+            return np.asarray(known)
+        if n_modes == 0:
+            return np.ones((1, 1))
+        after = np.tile(self.hmm.initial_probs / n_modes, n_modes)
+        last = np.append(self.closing * after / after.sum(), 1 - self.closing)
+        return np.vstack([np.column_stack([known * (1 - self.opening), np.full(len(known), self.opening)]), last])
+
+    # Learning
+
+    @cached_property
+    def rules(self) -> Rules:
+        """The constants of learning, as the kernels take them."""
+        hmm, evidence, learners = self.hmm, self.evidence, [mode for _, mode in self.hypotheses if mode != "frozen"]
+        (n_blocks, n_features), modes = hmm.joint.shape, self._state_modes
+        n_learned = sum(mode != "frozen" for mode in self._state_modes)
+        precisions = evidence.grams + STATE_PRECISION * np.eye(n_features)
+        coefs = [np.tile(evidence.units.coefs(hmm.reward_coefs), (n_learned, 1, 1))]
+        covariances = [np.tile(np.linalg.inv(precisions), (n_learned, 1, 1, 1))]
+        limits = [np.full((n_learned * hmm.n_states, n_features), 1 / STATE_PRECISION)]
+        if "open" in self.modes:
+            variance = evidence.relative_variance / self.open_precision
+            start = np.zeros((1, n_blocks, n_features))
+            start[..., -1] = evidence.base_score
+            coefs.append(start)
+            covariances.append(np.tile(variance * np.eye(n_features), (1, n_blocks, 1, 1)))
+            limits.append(np.full((1, n_features), variance))
+        spread = np.concatenate(covariances)
+        if not self._full:
+            spread = np.diagonal(spread, axis1=-2, axis2=-1)[..., None]
+        noise = np.append(hmm.noise_variances, np.mean(hmm.noise_variances)) if not hmm.clicks else np.empty(0)
+        return Rules(
+            frozen_coefs=hmm.reward_coefs if "frozen" in self.modes else np.empty((0, n_blocks, n_features)),
+            owners=self._owners,
+            forgetting=np.array([1.0 if mode == "learning" else self.forgetting for mode in learners]),
+            limits=np.concatenate(limits),
+            start=Learners(np.concatenate(coefs), np.ascontiguousarray(spread), monitors_of(hmm.n_states)),
+            variances=noise[self._owners] if not hmm.clicks else noise,
+            amounts=np.empty((0, 0)) if hmm.amounts is None else hmm.amounts,
+            means=evidence.units.means,
+            scales=evidence.units.scales,
+            has_open="open" in self.modes,
+            enter=self.opening,
+            leave=self.closing,
+            boldness=self.boldness,
+            usual=next((modes.index(mode) * hmm.n_states for mode in ("learning", "frozen") if mode in modes), -1),
+            drifting=modes.index("drifting") * hmm.n_states if "drifting" in modes else -1,
+            alarm=-math.log(self.false_alarms),
+        )
+
+    @cached_property
+    def _sizes(self) -> dict[str, tuple[int, int]]:
+        n_hypotheses, learned = len(self.hypotheses), sum(each.size for each in self.rules.start)
+        return {"state": (n_hypotheses, learned), "decision": (2 * n_hypotheses, self.hmm.joint.shape[1])}
+
+    @property
+    def _constants(self) -> tuple[Floats, ...]:
+        settings = np.array([self.opening, self.closing, self.boldness, self.false_alarms])
+        rules = self.rules
+        return (
+            settings,
+            rules.frozen_coefs,
+            rules.forgetting,
+            rules.variances,
+            rules.means,
+            rules.scales,
+            *rules.start,
+        )
+
+    def learners(self, state: DeploymentState) -> Learners:
+        """The reward models of the hypotheses that learn, in the order of ``hypotheses``; a copy."""
+        start = self.rules.start
+        ends = np.cumsum([each.size for each in start])[:-1]
+        parts = np.split(state.learned.copy(), ends)
+        return Learners(*(part.reshape(each.shape) for part, each in zip(parts, start, strict=True)))
+
+    def init(self) -> DeploymentState:
+        """The state before the first round."""
+        return self._resumed((self.initial_belief.copy(), self.rules.start), 0)
+
+    def start_from(self, log: BanditLog) -> DeploymentState:
+        """The state at the end of ``log``: the states of the log go on, in all modes, with what the model learned."""
+        before = PosteriorSampling(self.policies, self.hmm).start_from(log).belief
+        known = np.tile(before / max(len(self._state_modes), 1), len(self._state_modes))
+        belief = self.initial_belief.copy()
+        belief[: len(known)] = known * (1 - (self.opening if "open" in self.modes else 0.0))
+        return replace(self.init(), belief=belief)
+
+    def joined(self, state: DeploymentState, other: DeploymentState) -> DeploymentState:
+        """``state`` with what ``other`` has learned: for sequences that have their own beliefs and learn together."""
+        self._require_own(state)
+        self._require_own(other)
+        return replace(state, learned=other.learned)
+
+    def live(self, state: DeploymentState) -> tuple[Any, ...]:
+        """The belief and the learners."""
+        return state.belief.copy(), self.learners(state)
+
+    def _resumed(self, live: tuple[Any, ...], rounds: int) -> DeploymentState:
+        return DeploymentState(live[0], rounds, None, self.fingerprint, _flat(live[1]))
+
+    def _of_states(self, beliefs: Floats) -> Floats:
+        """(..., L) or, with an open state, (..., L + 1) probabilities of the states, in all modes."""
+        of_states = np.zeros((*beliefs.shape[:-1], self._owners.max() + 1))
+        for h, owner in enumerate(self._owners):
+            of_states[..., owner] += beliefs[..., h]
+        return of_states
+
+    def alerts(self, state: DeploymentState) -> list[Alert]:
+        """What has changed since the log, as far as rewards show; an alert stays, with its first round, while it holds.
+
+        If nothing has changed, there are on average at least 1 / ``false_alarms`` rounds between false alerts of a
+        kind. Rewards that come late are judged when they come.
+        """
+        self._require_own(state)
+        return alerts_of(self.learners(state).monitors)
+
+    def mode_probs(self, state: DeploymentState) -> dict[Mode, float]:
+        """The probability of each mode, in all states."""
+        modes = np.array([mode for _, mode in self.hypotheses])
+        return {mode: float(state.belief[modes == mode].sum()) for mode in self.modes}
+
+    def _decided(
+        self, state: DeploymentState, contexts: Floats, advice: Floats, allowed: Bools, uniform: float
+    ) -> Decision:
+        rows, rules, learners = self.hmm.joint.rows(contexts)[0], self.rules, self.learners(state)
+        require(bool((np.abs(rows) <= LARGEST).all()), "context must be finite.")
+        buffers, probs = buffers_of(rules, len(allowed)), np.empty(len(allowed))
+        given = state.belief, advice, allowed, self.exploration, uniform, rows
+        action = int(choose(*given, learners, rules, buffers, probs))
+        predict(rows, action, learners, rules, buffers, buffers.predicted)
+        features = buffers.row[action if len(rows) > 1 else 0].copy()
+        predicted = buffers.predicted.ravel()
+        return Decision(action, float(probs[action]), probs, state.rounds, predicted, self.fingerprint, features)
+
+    def _evidence(self, decision: Decision, reward: float) -> Floats:
+        require_clicks(self.hmm, np.array([reward]))
+        evidence = np.empty(len(self.hypotheses))
+        predicted, told = decision.by_state.reshape(2, -1), signal(reward, self.rules)
+        predictive_evidence(predicted, told, len(self.rules.frozen_coefs), self.rules, evidence)
+        return evidence
+
+    def update(self, state: DeploymentState, decision: Decision, reward: float | None) -> DeploymentState:
+        """The state after a round; a ``reward`` of None means that it has not arrived yet (``amend`` when it does)."""
+        after, weights, learners = super().update(state, decision, reward), state.belief, self.learners(state)
+        if reward is None:
+            learners.monitors[ROUNDS] += 1
+        else:
+            weights, evidence = np.empty_like(state.belief), self._evidence(decision, float(reward))
+            weigh(state.belief, evidence, weights)
+            self._learn(state.belief, weights, evidence, decision, float(reward), learners)
+        renew(weights, learners, self.rules)
+        return replace(after, learned=_flat(learners))
+
+    def amend(self, state: DeploymentState, decision: Decision, reward: float) -> DeploymentState:
+        """The state after a late reward: in the belief it counts at its own round, and learners take it now."""
+        after, learners = super().amend(state, decision, reward), self.learners(state)
+        assert state.pending is not None, "a deployment without pending rewards cannot be amended"
+        evidence = self._evidence(decision, float(reward))
+        known = state.pending.amended(decision.round, evidence)
+        before, weights = (each(decision.round, self.transition) for each in (known.before, known.smoothed))
+        learners.monitors[ROUNDS] -= 1  # its round has been counted
+        self._learn(before, weights, evidence, decision, float(reward), learners)
+        return replace(after, learned=_flat(learners))
+
+    def _learn(
+        self, belief: Floats, weights: Floats, evidence: Floats, decision: Decision, reward: float, learners: Learners
+    ) -> None:
+        told, predicted = signal(reward, self.rules), decision.by_state.reshape(2, -1)
+        watch(belief, weights, predicted, evidence, told, learners, self.rules)
+        block, scratch = decision.action if learners.coefs.shape[1] > 1 else 0, np.empty(len(decision.features))
+        learn(weights, decision.features, block, told, learners, self.rules, scratch)
+
+    def _settings(self, contexts: Floats, rewards: Floats, n_actions: int) -> tuple[Any, ...]:
+        require_clicks(self.hmm, rewards)
+        return self.hmm.joint.rows(contexts), self.rules, buffers_of(self.rules, n_actions)
+
+
+def _flat(learners: Learners) -> Floats:
+    return np.concatenate([each.ravel() for each in learners])
