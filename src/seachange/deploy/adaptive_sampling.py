@@ -11,6 +11,7 @@ import numpy as np
 from seachange.deploy.alerts import Alert, alerts_of, monitors_of
 from seachange.deploy.belief_deployer import BeliefDeployer
 from seachange.deploy.decision import Decision, DeploymentState
+from seachange.deploy.pending_rewards import PendingRewards
 from seachange.deploy.posterior import PosteriorSampling, require_clicks
 from seachange.errors import ParameterError, warn
 from seachange.kernels.adaptive_learning import (
@@ -233,10 +234,18 @@ class AdaptiveSampling(BeliefDeployer):
 
     def learners(self, state: DeploymentState) -> Learners:
         """The reward models of the hypotheses that learn, in the order of ``hypotheses``; a copy."""
+        return self._views(state.learned.copy())
+
+    @cached_property
+    def _places(self) -> list[tuple[slice, tuple[int, ...]]]:
+        """Where the arrays of the learners are in ``DeploymentState.learned``, and their shapes."""
         start = self.rules.start
-        ends = np.cumsum([each.size for each in start])[:-1]
-        parts = np.split(state.learned.copy(), ends)
-        return Learners(*(part.reshape(each.shape) for part, each in zip(parts, start, strict=True)))
+        ends = np.cumsum([0, *(each.size for each in start)]).tolist()
+        return [(slice(*span), each.shape) for *span, each in zip(ends[:-1], ends[1:], start, strict=True)]
+
+    def _views(self, learned: Floats) -> Learners:
+        """The learners in ``learned``, without copying it."""
+        return Learners(*(learned[place].reshape(shape) for place, shape in self._places))
 
     def init(self) -> DeploymentState:
         """The state before the first round."""
@@ -287,7 +296,7 @@ class AdaptiveSampling(BeliefDeployer):
     def _decided(
         self, state: DeploymentState, contexts: Floats, advice: Floats, allowed: Bools, uniform: float
     ) -> Decision:
-        rows, rules, learners = self.hmm.joint.rows(contexts)[0], self.rules, self.learners(state)
+        rows, rules, learners = self.hmm.joint.rows(contexts)[0], self.rules, self._views(state.learned)
         require(bool((np.abs(rows) <= LARGEST).all()), "context must be finite.")
         buffers, probs = buffers_of(rules, len(allowed)), np.empty(len(allowed))
         given = state.belief, advice, allowed, self.exploration, uniform, rows
@@ -304,36 +313,32 @@ class AdaptiveSampling(BeliefDeployer):
         predictive_evidence(predicted, told, len(self.rules.frozen_coefs), self.rules, evidence)
         return evidence
 
-    def update(self, state: DeploymentState, decision: Decision, reward: float | None) -> DeploymentState:
-        """The state after a round; a ``reward`` of None means that it has not arrived yet (``amend`` when it does)."""
-        after, weights, learners = super().update(state, decision, reward), state.belief, self.learners(state)
-        if reward is None:
+    def _learned(
+        self,
+        state: DeploymentState,
+        decision: Decision,
+        reward: float | None,
+        evidence: Floats,
+        late: PendingRewards | None = None,
+    ) -> Floats:
+        learned, before, weights = state.learned.copy(), state.belief, state.belief
+        learners = self._views(learned)
+        if late is not None:
+            before, weights = (each(decision.round, self.transition) for each in (late.before, late.smoothed))
+            learners.monitors[ROUNDS] -= 1  # its round has been counted
+        elif reward is None:
             learners.monitors[ROUNDS] += 1
         else:
-            weights, evidence = np.empty_like(state.belief), self._evidence(decision, float(reward))
-            weigh(state.belief, evidence, weights)
-            self._learn(state.belief, weights, evidence, decision, float(reward), learners)
-        renew(weights, learners, self.rules)
-        return replace(after, learned=_flat(learners))
-
-    def amend(self, state: DeploymentState, decision: Decision, reward: float) -> DeploymentState:
-        """The state after a late reward: in the belief it counts at its own round, and learners take it now."""
-        after, learners = super().amend(state, decision, reward), self.learners(state)
-        assert state.pending is not None, "a deployment without pending rewards cannot be amended"
-        evidence = self._evidence(decision, float(reward))
-        known = state.pending.amended(decision.round, evidence)
-        before, weights = (each(decision.round, self.transition) for each in (known.before, known.smoothed))
-        learners.monitors[ROUNDS] -= 1  # its round has been counted
-        self._learn(before, weights, evidence, decision, float(reward), learners)
-        return replace(after, learned=_flat(learners))
-
-    def _learn(
-        self, belief: Floats, weights: Floats, evidence: Floats, decision: Decision, reward: float, learners: Learners
-    ) -> None:
-        told, predicted = signal(reward, self.rules), decision.by_state.reshape(2, -1)
-        watch(belief, weights, predicted, evidence, told, learners, self.rules)
-        block, scratch = decision.action if learners.coefs.shape[1] > 1 else 0, np.empty(len(decision.features))
-        learn(weights, decision.features, block, told, learners, self.rules, scratch)
+            weights = np.empty_like(before)
+            weigh(before, evidence, weights)
+        if reward is not None:
+            told, predicted = signal(reward, self.rules), decision.by_state.reshape(2, -1)
+            watch(before, weights, predicted, evidence, told, learners, self.rules)
+            block, scratch = decision.action if learners.coefs.shape[1] > 1 else 0, np.empty(len(decision.features))
+            learn(weights, decision.features, block, told, learners, self.rules, scratch)
+        if late is None:
+            renew(weights, learners, self.rules)
+        return learned
 
     def _settings(self, contexts: Floats, rewards: Floats, n_actions: int) -> tuple[Any, ...]:
         require_clicks(self.hmm, rewards)

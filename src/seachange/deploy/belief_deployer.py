@@ -171,7 +171,8 @@ class BeliefDeployer(ABC):
             pending = pending.appended(evidence, reward is None).trimmed(self.memory, self.transition)
         elif reward is None and self.memory > 0:
             pending = PendingRewards.of_rounds(state.belief, state.rounds, evidence[None], np.ones(1, dtype=bool))
-        return DeploymentState(belief, state.rounds + 1, pending, self.fingerprint)
+        learned = self._learned(state, decision, reward, evidence)
+        return DeploymentState(belief, state.rounds + 1, pending, self.fingerprint, learned)
 
     def amend(self, state: DeploymentState, decision: Decision, reward: float) -> DeploymentState:
         """The state after a late reward, which counts as if it had come in its own round."""
@@ -180,12 +181,26 @@ class BeliefDeployer(ABC):
         require(passed, f"round {decision.round} has not passed yet; call update(state, decision, None) first.")
         pending = state.pending
         if pending is None or decision.round < pending.first or not pending.waits(decision.round):
-            kept = pending is not None and decision.round >= pending.first
+            known = pending is not None and decision.round >= pending.first
             late = f", or it passed more than memory={self.memory} rounds ago. Raise memory if rewards come later"
-            raise ParameterError(f"round {decision.round} already has a reward{'' if kept else late}.")
-        amended = pending.amended(decision.round, self._checked_evidence(decision, reward))
+            raise ParameterError(f"round {decision.round} already has a reward{'' if known else late}.")
+        evidence = self._checked_evidence(decision, reward)
+        amended = pending.amended(decision.round, evidence)
         belief = _require_belief(amended.before(amended.end, self.transition))
-        return DeploymentState(belief, state.rounds, amended.trimmed(self.memory, self.transition), self.fingerprint)
+        learned = self._learned(state, decision, reward, evidence, amended)
+        kept = amended.trimmed(self.memory, self.transition)
+        return DeploymentState(belief, state.rounds, kept, self.fingerprint, learned)
+
+    def _learned(
+        self,
+        state: DeploymentState,
+        decision: Decision,
+        reward: float | None,
+        evidence: Floats,
+        late: PendingRewards | None = None,
+    ) -> Floats:
+        """What is learned once a round has passed, or its ``late`` reward has come: ``DeploymentState.learned``."""
+        return state.learned
 
     def start_from(self, log: BanditLog) -> DeploymentState:
         """The state at the end of ``log``, with which a deployment goes on instead of starting with ``init()``.
