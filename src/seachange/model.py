@@ -174,7 +174,7 @@ class SwitchingModel:
             )
 
     def deployer(self, kind: str = "auto", *, exploration: float = 0.0, memory: int = MEMORY) -> BeliefDeployer:
-        """A deployer of the policies: "posterior", "exp4s" or "single", which plays ``single`` in every round.
+        """A deployer of the policies: "posterior", "exp4s", "adaptive", or "single", which plays ``single``.
 
         "auto" is posterior sampling if an HMM found the states, a single policy if there is one state, else Exp4.S.
         ``exploration`` is γ, the share of random choices: each of k allowed actions has a probability of at least

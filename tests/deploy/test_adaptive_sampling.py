@@ -303,3 +303,13 @@ def test_snapshots_of_other_settings_and_evidence_of_another_model_are_refused()
     decision = clicks.act(clicks.init(), np.zeros(2), 0.5)
     with pytest.raises(ParameterError, match=r"rewards must be in \[0, 1\]"):
         clicks.update(clicks.init(), decision, 3.0)
+
+
+def test_huge_rewards_do_not_break_what_is_learned():
+    policies, hmm, evidence = world()
+    deployer = sc.AdaptiveSampling(policies, hmm, evidence)
+    contexts, rewards = np.ones((50, 2)), np.r_[np.full(10, 1e150), np.full(10, -1e300), np.zeros(30)]
+    states, decisions = deployed(deployer, contexts, rewards)
+    assert np.isfinite(states[-1].learned).all()
+    assert all(decision.probs.sum() == pytest.approx(1) for decision in decisions)
+    assert np.abs(deployer.learners(states[-1]).coefs).max() < 1e4

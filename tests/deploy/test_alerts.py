@@ -80,6 +80,19 @@ def test_lower_rewards_of_all_actions_are_a_shortfall(deployer):
     assert "shortfall" in [each.kind for each in found]
 
 
+def test_a_change_of_state_is_no_shortfall():
+    """Far levels: just after a change, the reward of the new state is far from what the belief expects."""
+    generator, n, levels = np.random.default_rng(2), 20_000, np.array([[40.0, 36.0], [9.0, 10.0]])
+    states, actions = np.arange(n) // 1000 % 2, generator.integers(2, size=n)
+    rewards = generator.normal(levels[states, actions], 1.0)
+    log = sc.BanditLog.from_arrays(actions, rewards, np.full(n, 0.5))
+    deployer = sc.learn(log, n_states=2, objective="dm").deployer("adaptive")
+    means = levels[np.arange(10_000) // 1000 % 2]
+    drawn, none = generator.normal(means, 1.0), np.empty((10_000, 0))
+    state, _ = deployer.run(deployer.init(), none, means, drawn, generator.random(10_000))
+    assert deployer.alerts(state) == []
+
+
 def test_alerts_survive_a_restart_and_late_rewards(deployer):
     """Round by round, with rewards that come 5 rounds late and a snapshot in the middle."""
     generator, state, waiting = np.random.default_rng(7), deployer.init(), []

@@ -70,11 +70,14 @@ def test_deployments_and_live_filters_follow_the_filter(log, oracle):
         ([0, np.nan, 0, 0.2], "hurdle"),
         ([0, 0, 0, 1], "bernoulli"),
         ([0, 0, -1, 2.5], "gaussian"),
+        ([0] * 150 + [-3.0] + [2.5] * 49, "hurdle"),
+        ([0] * 150 + [-3.0] * 3 + [2.5] * 47, "gaussian"),
         ([0, 3, 1, 2.5], "gaussian"),
     ],
 )
-def test_auto_chooses_a_hurdle_if_most_rewards_are_zero_and_none_is_negative(rewards, expected):
-    log = sc.BanditLog.from_arrays([0, 1, 0, 1], rewards, np.full(4, 0.5), missing_rewards=True)
+def test_auto_chooses_a_hurdle_if_most_rewards_are_zero_and_hardly_any_negative(rewards, expected):
+    n = len(rewards)
+    log = sc.BanditLog.from_arrays(np.arange(n) % 2, rewards, np.full(n, 0.5), missing_rewards=True)
     assert state_rewards(log, "auto") == expected
 
 
@@ -111,3 +114,9 @@ def test_policies_maximize_revenue_not_purchases(log, oracle):
     policies = sc.learn(log, oracle=oracle, objective="dm").policies
     probs = [policy.predict_proba(np.empty((1, 0)))[0] for policy in policies]
     assert [int(np.argmax(each)) for each in probs] == [2, 2]
+
+
+def test_adaptive_sampling_does_not_learn_amounts(log, oracle):
+    model = sc.learn(log, oracle=oracle, objective="dm")
+    with pytest.raises(sc.errors.ParameterError, match="amounts of purchases are not learned"):
+        model.deployer("adaptive")

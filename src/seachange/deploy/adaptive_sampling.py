@@ -26,7 +26,6 @@ from seachange.kernels.adaptive_learning import (
     predictive_evidence,
     renew,
     run_adaptive,
-    signal,
     watch,
 )
 from seachange.kernels.belief_updates import weigh
@@ -86,8 +85,8 @@ class AdaptiveSampling(BeliefDeployer):
 
     @classmethod
     def suits(cls, model: "SwitchingModel") -> bool:
-        """Models that know how certain their reward models are."""
-        return model.evidence is not None
+        """Models that know how certain their reward models are, unless rewards are purchases."""
+        return model.evidence is not None and model.world is not None and model.world.rewards != "hurdle"
 
     @classmethod
     def from_model(cls, model: "SwitchingModel", *, exploration: float, memory: int) -> Self:
@@ -110,6 +109,8 @@ class AdaptiveSampling(BeliefDeployer):
             value = getattr(self, name)
             require(0 < value < np.inf, f"{name} must be positive and finite; got {value}.")
         count, n_states = len(self.policies), self.hmm.n_states
+        purchases = "amounts of purchases are not learned: adaptive sampling is for Gaussian rewards and clicks"
+        require(self.hmm.rewards != "hurdle", f"{purchases}. Use posterior sampling.")
         require(count == n_states, f"the HMM has {n_states} states, but there are {count} policies.")
         shape = (n_states, *self.hmm.joint.shape)
         rule = f"evidence must be of the same log as hmm, with coefficients of shape {shape}"
@@ -201,7 +202,6 @@ class AdaptiveSampling(BeliefDeployer):
             limits=np.concatenate(limits),
             start=Learners(np.concatenate(coefs), np.ascontiguousarray(spread), monitors_of(hmm.n_states)),
             variances=noise[self._owners] if not hmm.clicks else noise,
-            amounts=np.empty((0, 0)) if hmm.amounts is None else hmm.amounts,
             means=evidence.units.means,
             scales=evidence.units.scales,
             has_open="open" in self.modes,
@@ -309,8 +309,8 @@ class AdaptiveSampling(BeliefDeployer):
     def _evidence(self, decision: Decision, reward: float) -> Floats:
         require_clicks(self.hmm, np.array([reward]))
         evidence = np.empty(len(self.hypotheses))
-        predicted, told = decision.by_state.reshape(2, -1), signal(reward, self.rules)
-        predictive_evidence(predicted, told, len(self.rules.frozen_coefs), self.rules, evidence)
+        predicted, n_frozen = decision.by_state.reshape(2, -1), len(self.rules.frozen_coefs)
+        predictive_evidence(predicted, reward, n_frozen, self.rules, evidence)
         return evidence
 
     def _learned(
@@ -332,10 +332,10 @@ class AdaptiveSampling(BeliefDeployer):
             weights = np.empty_like(before)
             weigh(before, evidence, weights)
         if reward is not None:
-            told, predicted = signal(reward, self.rules), decision.by_state.reshape(2, -1)
-            watch(before, weights, predicted, evidence, told, learners, self.rules)
+            paid, predicted = float(reward), decision.by_state.reshape(2, -1)
+            watch(before, weights, predicted, evidence, paid, learners, self.rules)
             block, scratch = decision.action if learners.coefs.shape[1] > 1 else 0, np.empty(len(decision.features))
-            learn(weights, decision.features, block, told, learners, self.rules, scratch)
+            learn(weights, decision.features, block, paid, learners, self.rules, scratch)
         if late is None:
             renew(weights, learners, self.rules)
         return learned

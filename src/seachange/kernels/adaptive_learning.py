@@ -26,8 +26,8 @@ LEAST_RATE = 0.005
 LEAST_CURVATURE = 0.02
 LEAST_DEVIATION = 1e-9
 LEAST, MOST_LOG = 1e-300, 500.0
-# Larger errors count as this, so that their squares stay finite.
-MOST_ERROR = 1e60
+# Larger errors, in deviations of the prediction, teach no more than this.
+MOST_ERROR = 100.0
 
 
 # Places in ``Learners.monitors``; those of drifts come last, one per state. Times are rounds, or -1.
@@ -55,7 +55,6 @@ class Rules(NamedTuple):
     limits: npt.NDArray[np.float64]  # (M, D) forgetting raises no variance above these
     start: Learners  # before the first round
     variances: npt.NDArray[np.float64]  # (F + M,) noise; (0,) for clicks
-    amounts: npt.NDArray[np.float64]  # (B, D) of purchases, of raw features; (0, 0) for other rewards
     means: npt.NDArray[np.float64]  # (D,) f̃ = (f - means) / scales
     scales: npt.NDArray[np.float64]  # (D,)
     has_open: bool
@@ -139,23 +138,13 @@ def choose(belief, advice, allowed, exploration, uniform, rows, learners, rules,
             r, b = a if rows.shape[0] > 1 else 0, a if n_blocks > 1 else 0
             buffers.scores[m, a] = score_of(learners.coefs[m, b], buffers.row[r])
             if allowed[a]:
-                amount = 1.0
-                if rules.amounts.size > 0:
-                    amount = max(score_of(rules.amounts[b], rows[r]), 0.0)
-                    buffers.values[a] = click_rate(buffers.scores[m, a]) * amount
-                else:
-                    buffers.values[a] = buffers.scores[m, a]
+                buffers.values[a] = buffers.scores[m, a]
                 if best < 0 or buffers.values[a] > buffers.values[best]:
                     best = a
                 if is_open and mass >= SCARCE:
-                    slope = 1.0
-                    if rules.amounts.size > 0:
-                        rate = click_rate(buffers.scores[m, a])
-                        slope = rate * (1.0 - rate) * amount
-                    elif rules.variances.size > 0:
-                        slope = np.sqrt(rules.variances[n_frozen + m])
+                    unit = np.sqrt(rules.variances[n_frozen + m]) if rules.variances.size > 0 else 1.0
                     spread = spread_of(learners.covariances[m, b], buffers.row[r], buffers.direction)
-                    buffers.deviations[a] = max(rules.boldness * slope * np.sqrt(spread), LEAST_DEVIATION * slope)
+                    buffers.deviations[a] = unit * max(rules.boldness * np.sqrt(spread), LEAST_DEVIATION)
         if is_open and mass >= SCARCE:
             thompson_probs(buffers.values, buffers.deviations, allowed, buffers.sampled)
             for a in range(n_actions):
@@ -217,14 +206,6 @@ def predictive_evidence(predicted, reward, n_frozen, rules, evidence):
 
 
 @compiled
-def signal(reward, rules):
-    """What tells hypotheses apart: the reward, or whether there is one."""
-    if rules.amounts.size > 0:
-        return 1.0 if reward > 0.0 else 0.0
-    return reward
-
-
-@compiled
 def learn(weights, features, block, reward, learners, rules, direction):
     """One reward, with the probabilities ``weights`` of the hypotheses and the action's ``features`` (D,) in units.
 
@@ -250,7 +231,10 @@ def learn(weights, features, block, reward, learners, rules, direction):
             expected = click_rate(score)
             curvature = weight * max(expected * (1.0 - expected), LEAST_CURVATURE)
         spread = spread_of(covariance, features, direction)
-        step, error = 1.0 / (1.0 + curvature * spread), min(max(reward - expected, -MOST_ERROR), MOST_ERROR)
+        step, error = 1.0 / (1.0 + curvature * spread), reward - expected
+        if not clicks:
+            most = MOST_ERROR * np.sqrt(rules.variances[n_frozen + m] * (1.0 + spread))
+            error = min(max(error, -most), most)
         for i in range(n_features):
             mean[i] += weight * error * step * direction[i]
             if covariance.shape[1] == 1:
@@ -304,22 +288,28 @@ def renew(weights, learners, rules):
 
 @compiled
 def shortfall(predicted, reward, belief, total, rules):
-    """log p(r | 20% less than expected) - log p(r | as expected), if the usual mode is right."""
+    """log p(r | each state pays 20% less) - log p(r | each state pays as expected), for states in the usual mode."""
     n_states, usual, clicks = rules.owners.max() + (0 if rules.has_open else 1), rules.usual, rules.variances.size == 0
-    mean, square = 0.0, 0.0
+    as_expected, less = 0.0, 0.0
+    nearest = LARGEST
     for h in range(usual, usual + n_states):
         share, score, variance = belief[h] / total, predicted[0, h], predicted[1, h]
         if clicks:
-            mean += share * click_rate(score / np.sqrt(1.0 + 0.125 * np.pi * variance))
+            rate = click_rate(score / np.sqrt(1.0 + 0.125 * np.pi * variance))
+            as_expected += share * (reward * rate + (1.0 - reward) * (1.0 - rate))
+            rate *= 1.0 - SHARE_LOST
+            less += share * (reward * rate + (1.0 - reward) * (1.0 - rate))
         else:
-            mean += share * score
-            square += share * (score * score + rules.variances[h] * (1.0 + variance))
-    if clicks:
-        less = (1.0 - SHARE_LOST) * mean
-        return reward * np.log(less / mean) + (1.0 - reward) * np.log((1.0 - less) / (1.0 - mean))
-    deviation = np.sqrt(max(square - mean * mean, LEAST))
-    shift = min(max(SHARE_LOST * abs(mean) / deviation, LEAST_SHIFT), MOST_SHIFT)
-    return -shift * (reward - mean) / deviation - 0.5 * shift * shift
+            gap = (reward - score) / np.sqrt(rules.variances[h] * (1.0 + variance))
+            nearest = min(nearest, 0.5 * gap * gap)
+    if not clicks:
+        for h in range(usual, usual + n_states):
+            deviation = np.sqrt(rules.variances[h] * (1.0 + predicted[1, h]))
+            gap, density = (reward - predicted[0, h]) / deviation, belief[h] / total / deviation
+            shift = min(max(SHARE_LOST * abs(predicted[0, h]) / deviation, LEAST_SHIFT), MOST_SHIFT)
+            as_expected += density * np.exp(nearest - 0.5 * gap * gap)
+            less += density * np.exp(nearest - 0.5 * (gap + shift) * (gap + shift))
+    return np.log(max(less, LEAST)) - np.log(max(as_expected, LEAST))
 
 
 @compiled
@@ -380,12 +370,11 @@ def grown(monitors, place, log_ratio, alarm):
 @compiled
 def take_reward(belief, action, rows, reward, transition, learners, rules, buffers):
     """Learn from the reward of ``action``, then move the belief; in place. ``choose`` and ``predict`` come before."""
-    told = signal(reward, rules)
-    predictive_evidence(buffers.predicted, told, rules.frozen_coefs.shape[0], rules, buffers.evidence)
+    predictive_evidence(buffers.predicted, reward, rules.frozen_coefs.shape[0], rules, buffers.evidence)
     weigh(belief, buffers.evidence, buffers.weights)
-    watch(belief, buffers.weights, buffers.predicted, buffers.evidence, told, learners, rules)
+    watch(belief, buffers.weights, buffers.predicted, buffers.evidence, reward, learners, rules)
     r, b = action if rows.shape[0] > 1 else 0, action if learners.coefs.shape[1] > 1 else 0
-    learn(buffers.weights, buffers.row[r], b, told, learners, rules, buffers.direction)
+    learn(buffers.weights, buffers.row[r], b, reward, learners, rules, buffers.direction)
     renew(buffers.weights, learners, rules)
     advance(belief, buffers.evidence, transition, buffers.weights)
 

@@ -24,8 +24,10 @@ from seachange.states.expectation import Chain, LikeliestStates, Workspace, emit
 from seachange.states.pooled_regression import linear_fits
 
 Rewards = Literal["gaussian", "gaussian per state", "bernoulli", "hurdle"]
-# With rewards="auto", rewards of which at least this share is 0 and none is negative are a hurdle.
+# With rewards="auto", rewards of which at least this share is 0 are a hurdle.
 LEAST_ZERO = 0.5
+# A few refunds count as rounds without a purchase: at most this share of the rewards.
+MOST_NEGATIVE = 0.01
 # Lower bound on initial and transition probabilities, so that evidence can overrule any of them.
 LEAST_PROBABILITY = 1e-30
 # Noise variances in a model file are at least this: 1 / σ² must stay finite.
@@ -265,8 +267,9 @@ def state_rewards(log: BanditLog, wanted: Rewards | Auto) -> Rewards:
         totals += [np.count_nonzero(each) for each in (rewards == 0, rewards < 0, np.isfinite(rewards))]
     n_zero, n_negative, n_seen = totals.tolist()
     if wanted == "hurdle":
-        require(n_negative == 0, f'rewards="hurdle" needs rewards of at least 0; {n_negative:,} are negative.')
-    elif n_negative or n_zero < LEAST_ZERO * n_seen:
+        rule = 'rewards="hurdle" needs rewards of at least 0, except for a few refunds'
+        require(n_negative <= MOST_NEGATIVE * n_seen, f"{rule}; {n_negative:,} are negative.")
+    elif n_negative > MOST_NEGATIVE * n_seen or n_zero < LEAST_ZERO * n_seen:
         return found
     return "hurdle"
 
