@@ -109,12 +109,12 @@ def test_alerts_survive_a_restart_and_late_rewards(deployer):
 
 @pytest.mark.long
 def test_new_regimes_are_reported_within_500_rounds(deployer):
-    """In regimes in which the frozen deployment earns at least 20% less than it could."""
+    """In regimes that cost the frozen deployment at least 20% of what it earned before, 0.9."""
     frozen, reported = sc.PosteriorSampling(deployer.policies, hmm=deployer.hmm), []
     for seed in range(1000, 1200):
         means = np.tile(np.random.default_rng(seed).uniform(0, 1, N_ACTIONS), (500, 1))
         trace = frozen.run(frozen.init(), np.empty((500, 0)), means, means, np.random.default_rng(seed).random(500))[1]
-        if trace.expected_rewards.mean() < 0.8 * means[0].max():
+        if trace.expected_rewards.mean() < 0.8 * 0.9:
             before = run(deployer, unchanged(seed, 2000), seed)
             found = deployer.alerts(run(deployer, means, seed + 1, before))
             reported.append(any(alert.since > 1900 for alert in found))
