@@ -15,7 +15,6 @@ from seachange.deploy.pending_rewards import PendingRewards
 from seachange.deploy.posterior import PosteriorSampling, require_clicks
 from seachange.errors import ParameterError, warn
 from seachange.kernels.adaptive_learning import (
-    ROUNDS,
     Learners,
     Rules,
     buffers_of,
@@ -26,9 +25,9 @@ from seachange.kernels.adaptive_learning import (
     predictive_evidence,
     renew,
     run_adaptive,
-    watch,
 )
 from seachange.kernels.belief_updates import weigh
+from seachange.kernels.monitors import ROUNDS, watch
 from seachange.log.bandit_log import BanditLog
 from seachange.log.validation import LARGEST
 from seachange.params import require

@@ -5,7 +5,7 @@ from typing import Literal
 
 import numpy as np
 
-from seachange.kernels.adaptive_learning import (
+from seachange.kernels.monitors import (
     CLOSED,
     DRIFT,
     DRIFTED,

@@ -347,5 +347,5 @@ class BeliefDeployer(ABC):
 def _require_belief(belief: Floats) -> Floats:
     """Raise unless ``belief`` is a distribution."""
     if not is_distribution(belief):
-        raise ParameterError("the rewards are impossible in every state: the belief is no longer defined.")
+        raise ParameterError("no state explains these rewards, so the belief is undefined. Restore an earlier state.")
     return belief

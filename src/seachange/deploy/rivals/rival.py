@@ -39,7 +39,7 @@ class RivalState(Snapshot):
 class Rival(ABC):
     """A frozen configuration and pure functions of a ``RivalState``, like every deployer.
 
-    A reward counts when it arrives, whenever that is. There is no belief over states: ``state_probs`` is 1.
+    A reward counts when it arrives, however late. There is no belief over states: ``state_probs`` is 1.
     """
 
     kernels: ClassVar[tuple[Any, Any, Any, Any]]  # probabilities, learning, the end of a round, horizons
