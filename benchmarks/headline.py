@@ -136,14 +136,15 @@ def estimate_table(found: dict[str, Summary]) -> str:
 def choice_table(found: dict[str, ChoiceSummary]) -> str:
     """True values of the default, of switching always and of switching never, by family."""
     header = ["family", "worlds", "switches", "default", "always switching", "single policy", "knows the state",
-              "regret", "worse than single", "worse than switching"]  # fmt: skip
+              "regret", "worse than single", "worse than switching", "most lost", "in standard errors"]  # fmt: skip
     rows = []
     for name, each in found.items():
         share = share_of(each.worlds)
         values = (each.default, each.switching, each.single, each.oracle, each.regret)
         worse = [share(each.worse_than_single), share(each.worse_than_switching)]
+        most = [f"{each.most_lost:.4f}", f"{each.most_errors:.1f}"]
         shown = [f"{round(value, 4) + 0.0:.4f}" for value in values]
-        rows.append([name, f"{each.worlds}", share(each.switched), *shown, *worse])
+        rows.append([name, f"{each.worlds}", share(each.switched), *shown, *worse, *most])
     return table(header, rows)
 
 

@@ -73,6 +73,17 @@ def test_switching_that_pays_on_held_out_rounds_is_kept():
     assert sc.learn(changing(), n_states=2, objective="dm").trial is None, "a given number of states is not tried out"
 
 
+def test_a_state_that_hardly_occurs_before_the_held_out_rounds_is_not_tried_out():
+    rng, n = np.random.default_rng(3), 3_000
+    late = (np.arange(n) > 2_000) | (np.abs(np.arange(n) - 1_000) < 20)  # 39 rounds before the cut at 1,800
+    actions = rng.integers(2, size=n)
+    log = sc.BanditLog.from_arrays(actions, rng.normal(np.where(late, actions, 1 - actions), 1.0), np.full(n, 0.5))
+    with pytest.warns(sc.SeachangeWarning, match=r"2 states occur almost only in the last 1,200 rounds"):
+        model = sc.learn(log, objective="dm")
+    assert model.n_states == 2
+    assert model.trial.expected_gain < 1e-4
+
+
 def test_switching_that_does_not_pay_gives_way_to_the_single_policy(monkeypatch):
     trial = Trial(2, 480, 320, 0.95, (0.5, 0.4, 0.6), (0.6, 0.5, 0.7), (0.5, 0.4, 0.6), (-0.1, -0.2, 0.0), -0.1)
     monkeypatch.setattr(learning, "try_out", lambda log, model, seed: trial)

@@ -24,9 +24,9 @@ from seachange.log.bandit_log import BanditLog, require_propensities, warn_of_es
 from seachange.model import SwitchingModel
 from seachange.model_file import Provenance, Trial
 from seachange.params import Auto
-from seachange.policies.learners import DMLearner, require_choices
+from seachange.policies.learners import DMLearner, logged_action_probs, require_choices
 from seachange.policies.objective_choice import Choice, choose_objective
-from seachange.policies.per_state import learn_per_state
+from seachange.policies.per_state import PolicySet, learn_per_state
 from seachange.policies.reward_models import RewardKind, RewardModel
 from seachange.protocols import PolicyLearner, StateOracle
 from seachange.registry import LEARNERS, ORACLES
@@ -102,9 +102,9 @@ def learn(
     trial = model.trial
     if trial is None or _pays(trial, log):
         return model
-    if _has_new_states(model, trial.n_learned):
+    if _has_new_states(model, trial.n_learned) or (_was_alike(trial, log) and not _are_alike(model.policies, log)):
         warn(
-            f"switching could not be tried out: some of the {model.n_states} states occur only in the last "
+            f"switching could not be tried out: some of the {model.n_states} states occur almost only in the last "
             f"{trial.n_evaluated:,} rounds, from which a trial must not learn."
         )
         return model
@@ -126,6 +126,17 @@ def _has_new_states(model: SwitchingModel, cut: int) -> bool:
     before = np.bincount(model.labels.states[:cut], minlength=model.n_states)
     new = before[model.labels.states[cut:]] < FEWEST_ROUNDS
     return bool(new.mean() > MOST_NEW)
+
+
+def _was_alike(trial: Trial, log: BanditLog) -> bool:
+    """Whether the states of the trial had the same policy: it says nothing about states whose policies differ."""
+    return max(abs(trial.gain[0]), abs(trial.expected_gain)) <= LEAST_GAIN * float(log.arrays.rewards.std())
+
+
+def _are_alike(policies: PolicySet, log: BanditLog) -> bool:
+    """Whether policies take the actions of ``log`` with the same probabilities."""
+    first, *others = (logged_action_probs(log, policy) for policy in policies)
+    return all(np.allclose(first, each, atol=1e-9) for each in others)
 
 
 def _most_valuable(log: BanditLog, model: SwitchingModel, seed: int) -> SwitchingModel:

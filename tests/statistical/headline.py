@@ -9,6 +9,7 @@ import numpy as np
 from scipy.stats import binom
 
 import seachange as sc
+from seachange.learning import try_out
 from statistical import other_worlds, worlds
 from statistical.worlds import standard_error
 
@@ -52,6 +53,8 @@ def measured(
             other = sc.learn(world.first, **always, **world.settings)
             found = GENERATORS[generator].true_values(world, other.deployer(), model.single, repetitions)
             record["switching"] = {"same": found.same.value, "fresh": found.fresh.value, "error": found.same.error}
+            trial = model.trial or try_out(world.first, other)
+            record["tried_gain"] = None if trial is None else trial.gain
     times = {"learn_seconds": learned - started, "evaluate_seconds": evaluated - learned}
     return record | {"refusal": refusal, **times, "seconds": time.perf_counter() - started}
 
@@ -158,6 +161,8 @@ class ChoiceSummary:
     regret: float  # mean of the better of switching and single, less the default
     worse_than_single: int  # worlds in which the default earns less, by more than simulation error
     worse_than_switching: int
+    most_lost: float  # by the default, compared with the better of both
+    most_errors: float  # the same, in standard errors of the gain that decided
 
 
 def choice_summarized(records: list[Record]) -> ChoiceSummary:
@@ -167,10 +172,14 @@ def choice_summarized(records: list[Record]) -> ChoiceSummary:
         for name in ("same", "single_same", "oracle_same", "same_error")
     )
     switching, its_error = (np.array([each["switching"][name] for each in records]) for name in ("same", "error"))
+    lost = np.maximum(switching, single) - default
+    tried = [each.get("tried_gain") or (0, -np.inf, np.inf) for each in records]
+    gain_errors = np.array([(high - low) / (2 * Z_95) for _, low, high in tried])
     return ChoiceSummary(
         worlds=len(records), switched=sum(each["states"] > 1 for each in records), default=float(default.mean()),
         switching=float(switching.mean()), single=float(single.mean()), oracle=float(oracle.mean()),
-        regret=float((np.maximum(switching, single) - default).mean()),
+        regret=float(lost.mean()), most_lost=float(lost.max()),
+        most_errors=float((lost / np.maximum(gain_errors, TINY)).max()),
         worse_than_single=int(np.sum(default < single - 3 * error - TINY)),
         worse_than_switching=int(np.sum(default < switching - 3 * np.hypot(error, its_error) - TINY)),
     )  # fmt: skip
