@@ -136,13 +136,13 @@ def estimate_table(found: dict[str, Summary]) -> str:
 def choice_table(found: dict[str, ChoiceSummary]) -> str:
     """True values of the default, of switching always and of switching never, by family."""
     header = ["family", "worlds", "switches", "default", "always switching", "single policy", "knows the state",
-              "regret", "worse than single", "worse than switching", "most lost", "in standard errors"]  # fmt: skip
+              "regret", "worse than single", "worse than switching", "0.01 below", "standard errors"]  # fmt: skip
     rows = []
     for name, each in found.items():
         share = share_of(each.worlds)
         values = (each.default, each.switching, each.single, each.oracle, each.regret)
         worse = [share(each.worse_than_single), share(each.worse_than_switching)]
-        most = [f"{each.most_lost:.4f}", f"{each.most_errors:.1f}"]
+        most = [f"{each.lost}", f"{each.lost_errors:.1f}" if each.lost else "-"]
         shown = [f"{round(value, 4) + 0.0:.4f}" for value in values]
         rows.append([name, f"{each.worlds}", share(each.switched), *shown, *worse, *most])
     return table(header, rows)
@@ -194,7 +194,9 @@ simulating the truth.
 True mean rewards per round, on the same states. *Switches* is the share of worlds in which the default model has more
 than one state. *Always switching* sets `n_states` to the true number, or to 2 if the world has only one. *Regret* is
 how much less the default earns than the better of the two alternatives, on average. *Worse* is the share of worlds in
-which the default earns less by more than the error of the simulation.
+which the default earns less by more than the error of the simulation. *0.01 below* counts worlds in which the default
+earns less than the better of the two by more than 0.01, and *standard errors* is the most it lost in one of them, in
+standard errors of the held-out gain that decided. Below 2, no rule could have known better from that log.
 
 {choices}
 

@@ -14,6 +14,7 @@ from statistical import other_worlds, worlds
 from statistical.worlds import standard_error
 
 COVERAGE, BIAS, FALSE_CLAIMS, NUMBERS = 0.92, 0.5, 0.05, 0.5  # least, most standard errors, most, least share of worlds
+MOST_LOST = 0.01  # by choosing whether to switch
 Z_95 = 1.959964
 Z_99 = 2.326348  # one-sided: an estimator at a threshold is rejected in 1% of runs
 TINY = 1e-9  # rounding
@@ -161,8 +162,8 @@ class ChoiceSummary:
     regret: float  # mean of the better of switching and single, less the default
     worse_than_single: int  # worlds in which the default earns less, by more than simulation error
     worse_than_switching: int
-    most_lost: float  # by the default, compared with the better of both
-    most_errors: float  # the same, in standard errors of the gain that decided
+    lost: int  # worlds in which the default earns less than the better of both by more than ``MOST_LOST``
+    lost_errors: float  # the most that is lost in one of them, in standard errors of the gain that decided
 
 
 def choice_summarized(records: list[Record]) -> ChoiceSummary:
@@ -178,8 +179,8 @@ def choice_summarized(records: list[Record]) -> ChoiceSummary:
     return ChoiceSummary(
         worlds=len(records), switched=sum(each["states"] > 1 for each in records), default=float(default.mean()),
         switching=float(switching.mean()), single=float(single.mean()), oracle=float(oracle.mean()),
-        regret=float(lost.mean()), most_lost=float(lost.max()),
-        most_errors=float((lost / np.maximum(gain_errors, TINY)).max()),
+        regret=float(lost.mean()), lost=int(np.sum(lost > MOST_LOST)),
+        lost_errors=float(np.max((lost / np.maximum(gain_errors, TINY))[lost > MOST_LOST], initial=0.0)),
         worse_than_single=int(np.sum(default < single - 3 * error - TINY)),
         worse_than_switching=int(np.sum(default < switching - 3 * np.hypot(error, its_error) - TINY)),
     )  # fmt: skip
