@@ -199,7 +199,7 @@ def draw_features() -> Figure:
 def draw_adaptive() -> Figure:
     """A deployer run along a log: accepted rounds and belief."""
     _, later, model, _ = learned()
-    deployer, generator = model.deployer(), np.random.default_rng(0)
+    deployer, generator = model.deployer("posterior"), np.random.default_rng(0)
     advice = model.policies.advice(later.contexts)
     bound = (advice[np.arange(len(later)), :, later.actions] / later.propensities[:, None]).max()
     state, accepted, beliefs = deployer.init(), [], []

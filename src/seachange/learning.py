@@ -88,7 +88,7 @@ def learn(
         )
     if isinstance(oracle, str):
         oracle = oracle_named(oracle, n_states=n_states, seed=seed, align_to=align_to)
-    learner = LEARNERS.by_name(objective, "a learner object")() if isinstance(objective, str) else objective
+    learner = LEARNERS.by_name(objective, "or a learner object")() if isinstance(objective, str) else objective
     if not isinstance(learner, DMLearner) and getattr(learner, "objective", None) != "dm":
         without = Fix('Or use objective="dm", which needs none.', "Or use --objective dm, which needs none.")
         require_propensities(log, "learning", without)
@@ -223,12 +223,15 @@ def try_out(log: BanditLog, model: SwitchingModel, seed: int = 0) -> Trial | Non
             found = evaluate_deployment(log[cut:], similar, unseen=True, seed=seed)
     except SeachangeError:
         return None
-    parts = (found, found.single, found.logging, found.gain)
+    frozen = found.frozen or found
+    parts = (frozen, found.single, found.logging, frozen.gain)
     switching, single, logging, gain = ((each.value, each.low, each.high) for each in parts)
     if similar.n_states < min(model.n_states, 2) or not np.isfinite((switching, single, logging, gain)).all():
         return None
+    learning = [(each.value, each.low, each.high) for each in (found, found.learning_single) if each is not None]
     sizes = model.n_states, cut, len(log) - cut, found.confidence
-    return Trial(*sizes, switching, single, logging, gain, found.expected_gain)
+    trial = Trial(*sizes, switching, single, logging, gain, frozen.expected_gain)
+    return trial if found.frozen is None else replace(trial, learning=learning[0], learning_single=learning[1])
 
 
 def relearn(log: BanditLog, model: SwitchingModel, cut: int, seed: int = 0) -> SwitchingModel:
@@ -270,6 +273,6 @@ def reward_models_of(oracle: StateOracle) -> list[RewardModel] | None:
 
 def oracle_named(name: str, **settings: Any) -> StateOracle:
     """The registered oracle ``name``, with those of the settings that it has."""
-    cls = ORACLES.by_name(name, "an oracle object")
+    cls = ORACLES.by_name(name, "or an oracle object")
     oracle: StateOracle = cls(**{field.name: settings[field.name] for field in fields(cls) if field.name in settings})
     return oracle

@@ -174,17 +174,21 @@ class SwitchingModel:
             )
 
     def deployer(self, kind: str = "auto", *, exploration: float = 0.0, memory: int = MEMORY) -> BeliefDeployer:
-        """A deployer of the policies: "posterior", "exp4s", "adaptive", or "single", which plays ``single``.
+        """A deployer of the policies: "adaptive", "posterior", "exp4s", or "single", which plays ``single``.
 
-        "auto" is posterior sampling if an HMM found the states, a single policy if there is one state, else Exp4.S.
+        "frozen" learns nothing after the log: posterior sampling if an HMM found the states, a single policy if there
+        is one state, else Exp4.S. "auto" is adaptive sampling if an HMM found several states, else "frozen"; of
+        purchases, amounts are not learned, so it is "frozen" for them, too.
         ``exploration`` is γ, the share of random choices: each of k allowed actions has a probability of at least
         γ / k. Without exploration, the next log can hardly be learned from; it costs γ of the gain from choosing well.
         ``memory`` is the number of rounds within which a late reward still counts at its own round. The deployment
         keeps the rounds since the oldest missing reward, but no more than ``memory``.
         """
-        suitable: list[type[BeliefDeployer]] = (
-            [each for each in DEPLOYERS if each.suits(self)] if kind == "auto" else [DEPLOYERS.by_name(kind, "auto")]
-        )
+        suitable: list[type[BeliefDeployer]] = [each for each in DEPLOYERS if each.suits(self)]
+        if kind == "frozen":
+            suitable = [each for each in suitable if not each.learns]
+        elif kind != "auto":
+            suitable = [DEPLOYERS.by_name(kind, "frozen, or auto")]
         chosen = max(suitable, key=lambda each: each.preference)
         return chosen.from_model(self, exploration=exploration, memory=memory)
 

@@ -147,6 +147,9 @@ class Trial:
     logging: Interval
     gain: Interval  # of switching over the single policy
     expected_gain: float  # the same, combined with the gain of simulated deployments
+    # If the deployment learns: what it would earn, and the single policy if it learned in the same way.
+    learning: Interval | None = None
+    learning_single: Interval | None = None
 
 
 def seconds_of(times: npt.NDArray[Any]) -> Floats:
@@ -337,7 +340,8 @@ def _require_consistent(manifest: Manifest) -> None:
     """Check what the types of the manifest leave open."""
     log, choice, stay, features = manifest.provenance, manifest.choice, manifest.expected_stay, manifest.features
     trial = manifest.trial
-    tried = () if trial is None else (trial.switching, trial.single, trial.logging, trial.gain)
+    tried = [] if trial is None else [trial.switching, trial.single, trial.logging, trial.gain]
+    tried += [] if trial is None else [each for each in (trial.learning, trial.learning_single) if each is not None]
     joint, (low, high) = log.joint, log.reward_range
     try:
         dated = log.seconds is None or bool(np.isfinite(log.seconds).all())

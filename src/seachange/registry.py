@@ -68,7 +68,7 @@ class Registry:
         """The class for a word of the user's; ``choices`` is what else would be accepted."""
         if name not in self.names:
             hint = did_you_mean(name, self.names) if isinstance(name, str) else ""
-            raise ParameterError(f"{self.what} must be {', '.join(self.names)} or {choices}; got {name!r}.{hint}")
+            raise ParameterError(f"{self.what} must be {', '.join(self.names)}, {choices}; got {name!r}.{hint}")
         return self._classes[name]
 
     def by_kind(self, kind: str) -> Any:

@@ -110,7 +110,7 @@ def test_in_a_changing_world_replay_is_a_deployment_that_misses_rewards():
 def test_a_learned_switching_policy_is_evaluated_like_a_deployment_that_misses_rewards(method):
     """Contexts, an HMM and unequal propensities, compared with deployments through each log's states."""
     env = Shop(seed=0, horizon=12_000)
-    deployer = sc.learn(env.log(0)).deployer()
+    deployer = sc.learn(env.log(0)).deployer("posterior")
     gaps, full = [], np.mean([rollout(env, deployer, run).expected_rewards.mean() for run in range(20)])
     for run in range(1, 25):
         estimate = sc.evaluate_online(env.log(run), deployer, method)

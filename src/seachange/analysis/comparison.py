@@ -123,6 +123,8 @@ class Comparison:
     switching: PolicyValue  # the deployment
     logging: PolicyValue
     single: PolicyValue | None  # None if the model itself is a single policy
+    frozen: PolicyValue | None  # the deployment without learning, if it learns
+    learning_single: PolicyValue | None  # the single policy if it goes on learning, too
     over_logging: Difference | None
     over_single: Difference | None
     others: tuple[ValueEstimate, ...]  # the policies mixed by the beliefs of the log, by all estimators
@@ -141,6 +143,7 @@ def compare_policies(holdout: Holdout, confidence: float, seed: int) -> Comparis
             return attempt(log, estimate)
 
     name: str = "switching" if holdout.switches else "the policy"
+    frozen = learning_single = None
     settings: dict[str, Any] = {"confidence": confidence, "seed": seed}
     found, refusals = noted(name, lambda: evaluate_deployment(log, holdout.model, unseen=True, **settings))
     logged, reasons = noted("", lambda: evaluate_logging(log, interval="bootstrap", **settings))
@@ -152,12 +155,17 @@ def compare_policies(holdout: Holdout, confidence: float, seed: int) -> Comparis
     if holdout.switches:
         alone, reasons = (found.single, ()) if found else noted(SINGLE, partial(_single, holdout, settings))
         single = PolicyValue("single", SINGLE, alone, reasons)
+        if found and found.frozen and found.learning_single:
+            frozen = PolicyValue("switching", "switching, nothing learned after the log", found.frozen)
+            learning_single = PolicyValue("single", f"{SINGLE} that goes on learning", found.learning_single)
         if found:
             by_state, _ = noted("", lambda: evaluate_states(log, policies, labels, confidence=confidence))
     return Comparison(
         switching=PolicyValue("switching", name, found, refusals),
         logging=logging,
         single=single,
+        frozen=frozen,
+        learning_single=learning_single,
         over_logging=None if found is None else found.over_logging,
         over_single=None if found is None or single is None else found.gain,
         others=tuple(others or ()),

@@ -23,7 +23,7 @@ def demo(
     import numpy as np
 
     from seachange.cli.tables import log_table, states_table, table
-    from seachange.cli.value_tables import estimates_table
+    from seachange.cli.value_tables import deployment_rows, estimates_table
     from seachange.evaluation.deployment import evaluate_deployment
     from seachange.figures import draw_recovery
     from seachange.learning import learn
@@ -46,7 +46,7 @@ def demo(
     show(heading, states_table(known, model.labels))
 
     found = evaluate_deployment(later, model, confidence=CONFIDENCE, seed=seed)
-    estimates = [("logging policy", found.logging), ("best single policy", found.single), ("switching policy", found)]
+    estimates = deployment_rows(found)
     show(
         "3. What each policy would earn on the rest, before it is deployed",
         estimates_table("Estimates", estimates, CONFIDENCE),

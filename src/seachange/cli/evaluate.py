@@ -97,7 +97,14 @@ def evaluate(
 ) -> None:
     """Estimate what a model would have earned on a log, with confidence intervals."""
     from seachange.analysis.comparison import holdout_of
-    from seachange.cli.value_tables import answer_text, estimates_table, held_out_text, online_table, support_text
+    from seachange.cli.value_tables import (
+        answer_text,
+        deployment_rows,
+        estimates_table,
+        held_out_text,
+        online_table,
+        support_text,
+    )
     from seachange.evaluation import diagnose
     from seachange.evaluation.deployment import evaluate_deployment
     from seachange.evaluation.estimators import evaluate as evaluate_policy
@@ -123,7 +130,7 @@ def evaluate(
         rows = [("logging policy", found.logging)]
         if switching:
             parts = evaluate_states(log, loaded.policies, labels, names[0], **clipped)
-            rows += [("best single", found.single), (who, found), *(("by log rewards", each) for each in whole)]
+            rows = [*deployment_rows(found), *(("by log rewards", each) for each in whole)]
             rows += [(f"in state {z}", estimate) for z, estimate in enumerate(parts) if estimate is not None]
         else:
             rows += [(who, each) for each in whole]

@@ -49,17 +49,29 @@ def estimates_table(title: str, estimates: Sequence[tuple[str, "ValueEstimate"]]
     return table(title, columns, rows, n_text=2, note=f"samples: effective sample size{kinds}.")
 
 
+def deployment_rows(found: "DeploymentEstimate") -> list[tuple[str, "ValueEstimate"]]:
+    """The policies that a deployment is compared with, and the deployment."""
+    rows = [("logging policy", found.logging), ("best single policy", found.single)]
+    rows += [("best single, learning", found.learning_single)] if found.learning_single is not None else []
+    rows += [("switching, frozen", found.frozen)] if found.frozen is not None else []
+    return [*rows, ("switching, learning" if found.frozen is not None else "switching policy", found)]
+
+
 def answer_text(who: str, found: "DeploymentEstimate") -> str:
     """The headline."""
     first = f"The {who} would earn {_value(found.value)} per round ({_interval(found)})"
+    frozen, alone = found.frozen, found.learning_single
+    first += "" if frozen is None else f", or {_value(frozen.value)} if it learned nothing after the log"
     logged = f"the logging policy earned {_value(found.logging.value)}"
     if found.simulated_error == 0:
         return f"{first}; {logged}."
     gain = f"{found.gain.value:+.4f} ({found.gain.low:+.4f} to {found.gain.high:+.4f})"
     return (
-        f"{first}. The best single policy would earn {_value(found.single.value)}, so the gain from switching is "
+        f"{first}. The best single policy would earn {_value(found.single.value)}"
+        f"{'' if alone is None else f' ({_value(alone.value)} if it went on learning)'}, so the gain from switching is "
         f"{gain}; {logged}. Of the value, {_value(found.value - found.simulated)} is estimated from the log and "
-        f"{found.simulated:+.4f} is simulated: a deployment sees only the rewards of its own actions."
+        f"{found.simulated:+.4f} is simulated: a deployment sees only the rewards of its own actions"
+        f"{'' if frozen is None else ', and learns from them'}."
     )
 
 
@@ -72,10 +84,14 @@ def trial_text(trial: "Trial") -> str:
 
     who = f"switching among {trial.n_states} states" if trial.n_states > 1 else "the policy"
     single = f", the best single policy {shown(trial.single)}, a gain of {shown(trial.gain, '+')}"
+    learning = ""
+    if trial.learning is not None and trial.learning_single is not None:
+        learning = f" If they go on learning, switching would earn {shown(trial.learning)}, and the single policy "
+        learning += f"{shown(trial.learning_single)}."
     return (
         f"Learned from the first {trial.n_learned:,} rounds, {who} would earn {shown(trial.switching)} per round on "
         f"the last {trial.n_evaluated:,}{single if trial.n_states > 1 else ''}; the logging policy earned "
-        f"{shown(trial.logging)}. Ranges are {trial.confidence:.0%} intervals."
+        f"{shown(trial.logging)}.{learning} Ranges are {trial.confidence:.0%} intervals."
     )
 
 

@@ -32,10 +32,10 @@ from seachange.log.bandit_log import BanditLog
 from seachange.log.validation import LARGEST
 from seachange.params import require
 from seachange.policies.per_state import PolicySet
-from seachange.protocols import Bools, Floats, Ints
+from seachange.protocols import Bools, Floats, Ints, Policy
 from seachange.registry import DEPLOYERS
 from seachange.states.reward_evidence import RewardEvidence
-from seachange.states.switching_regression import SwitchingRegression
+from seachange.states.switching_regression import SwitchingRegression, hmm_of
 
 if TYPE_CHECKING:
     from seachange.model import SwitchingModel
@@ -78,14 +78,14 @@ class AdaptiveSampling(BeliefDeployer):
     false_alarms: float = 1e-6  # of each kind, per round: lower notices changes later
     exploration: float = 0.0  # γ: share of random choices
     memory: int = 100_000  # rounds within which a late reward still counts
-    preference: ClassVar[int] = -1
+    preference: ClassVar[int] = 3
     learns: ClassVar[bool] = True
     kernels: ClassVar[tuple[Any, Any]] = (run_adaptive, follow_adaptive)
 
     @classmethod
     def suits(cls, model: "SwitchingModel") -> bool:
-        """Models that know how certain their reward models are, unless rewards are purchases."""
-        return model.evidence is not None and model.world is not None and model.world.rewards != "hurdle"
+        """Models whose states an HMM found, unless rewards are purchases."""
+        return model.n_states > 1 and (hmm := hmm_of(model.oracle)) is not None and hmm.rewards != "hurdle"
 
     @classmethod
     def from_model(cls, model: "SwitchingModel", *, exploration: float, memory: int) -> Self:
@@ -93,6 +93,11 @@ class AdaptiveSampling(BeliefDeployer):
         if model.world is None or model.evidence is None:
             raise ParameterError('kind="adaptive" needs a model with reward models; learn it again.')
         return cls(model.policies, model.world, model.evidence, exploration=exploration, memory=memory)
+
+    def without_states(self, policy: Policy) -> Self:
+        """The same deployment of one policy, with a reward model of the whole log."""
+        alone, evidence = self.evidence.pooled(self.hmm)
+        return replace(self, policies=PolicySet((policy,)), hmm=alone, evidence=evidence)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -1,13 +1,15 @@
 """The value of a deployment that switches among policies: estimated from the log, and corrected by simulation."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.special import expit
 
+from seachange.deploy.adaptive_sampling import AdaptiveSampling
 from seachange.deploy.belief_deployer import BeliefDeployer
-from seachange.engine import one_thread, stage
+from seachange.engine import cores, map_in_order, one_thread, stage
 from seachange.evaluation.diagnostics import NoEstimateError, Reason
 from seachange.evaluation.estimators import robust_terms
 from seachange.evaluation.formulas import Parts
@@ -29,11 +31,14 @@ if TYPE_CHECKING:
 
 FEWEST_BLOCKS = 30  # blocks of time behind an interval, at least
 CHUNK_ROUNDS = 1 << 14
-# Simulated worlds: at least and at most this many, with about this many rounds in total.
+# Simulated worlds: at least and at most this many, with about this many rounds in total. Learning takes longer.
 DRAWS, SIMULATED_ROUNDS = (16, 64), 6_400_000
-LEARNING_COST = 8  # how many times as long a round of a deployment that learns takes
+LEARNING_DRAWS, LEARNING_ROUNDS = (12, 32), 400_000
 LEAST_AMOUNT = 1e-12  # of a simulated purchase: deployments must notice it
 SIMULATION_BIAS = 0.5  # share of a simulated gain that the fitted model may get wrong
+# Columns of simulated differences: of the deployment to π^Q, and to the single policy; the same two of the frozen
+# deployment; and of the learning single policy to the single policy.
+OWN, FROZEN, ALONE = 0, 2, 4
 
 
 @dataclass(frozen=True)
@@ -65,6 +70,9 @@ class DeploymentEstimate(ValueEstimate):
     logging: ValueEstimate  # the logging policy
     gain: Difference  # over the best single policy
     over_logging: Difference  # over the logging policy
+    # Only of a deployment that learns: the same policies frozen, and the single policy if it learns in the same way.
+    frozen: "DeploymentEstimate | None" = None
+    learning_single: ValueEstimate | None = None
 
     @property
     def expected_gain(self) -> float:
@@ -102,11 +110,13 @@ def evaluate_deployment(
     estimated from the log (doubly robust). A deployment earns something else, because it sees only the rewards of its
     own actions. That difference is simulated: each draw is a world like that of the log, with states drawn given its
     rewards, and reward models drawn from their posterior. In it the deployment runs as it is, and π^Q runs on the
-    actions of the log with simulated rewards. A single policy needs no simulation.
+    actions of the log with simulated rewards. A single policy needs no simulation. If the deployment learns, the same
+    worlds also show what it would earn without learning, and what the single policy would earn with it.
 
     Intervals are from bootstraps of blocks of time as long as an expected stay in a state, or shorter if there would be
-    fewer than 30 of them (with sequences: from whole sequences), and are widened by the spread over the ``draws``:
-    "auto" is 64, or fewer for logs of more than 100,000 rounds, but at least 16.
+    fewer than 30 of them (with sequences: from whole sequences), and are widened by the spread over the ``draws``. By
+    "auto", there are 64, or at least 16 if the log has more than 100,000 rounds; if the deployment learns, there are
+    32, or at least 12 if the log has more than 12,500 rounds.
 
     Raises ``RefusedError`` if the log cannot support the estimate, or if its rounds, judging by their times and
     contents, are among those that the model was learned from; pass ``unseen`` if they are not. ``force`` returns an
@@ -127,7 +137,8 @@ def evaluate_deployment(
         warn_of_estimates(log, "evaluating a deployment")
     deployer = model.deployer(kind, exploration=exploration)
     log, _, starts = in_chains(log)
-    world, new_states, labels, blocks, simulated = model.world, 0, None, Clusters(log), np.zeros((1, 2))
+    world, new_states, labels, blocks, simulated = model.world, 0, None, Clusters(log), np.zeros((1, 5))
+    others = _others(deployer, model)
     if world is not None and (model.n_states > 1 or deployer.learns):
         labels = model.label_ahead(log) if model.n_states > 1 else None
         chain = Chain(bought(log) if world.rewards == "hurdle" else log)
@@ -136,38 +147,50 @@ def evaluate_deployment(
         stay = len(log) / (float(found.transitions.sum() - np.trace(found.transitions)) + len(chain.firsts))
         blocks = _blocks(log, starts, stay)
         if len(deployer.policies) > 1 or deployer.learns:
-            simulated_rounds = SIMULATED_ROUNDS / (LEARNING_COST if deployer.learns else 1)
-            n_draws = int(np.clip(simulated_rounds / len(log), *DRAWS)) if draws == "auto" else draws
-            simulated = _simulated(log, world, chain, deployer, model, n_draws, seed)
+            limits, rounds = (LEARNING_DRAWS, LEARNING_ROUNDS) if deployer.learns else (DRAWS, SIMULATED_ROUNDS)
+            n_draws = int(np.clip(rounds / len(log), *limits)) if draws == "auto" else draws
+            simulated = _simulated(log, world, chain, (deployer, *others), model, n_draws, seed)
     request = IntervalRequest("bootstrap", confidence, blocks, (0.0, 1.0), seed)
     rewards = log.arrays.rewards
     values, weights, margin = _terms(log, deployer, labels, force)
     singles, single_weights, single_margin = _terms(log, model.deployer("single"), labels, force)
-    difference, simulated_gain = simulated.mean(axis=0).tolist()
+    differences = simulated.mean(axis=0).tolist()
     # The spread of one world, and the error of the mean over all of them.
     factor = np.sqrt((len(simulated) + 1) / max(len(simulated) - 1, 1))
-    error, gain_error = (factor * simulated.std(axis=0)).tolist()
+    errors = (factor * simulated.std(axis=0)).tolist()
 
-    def estimate(name: str, terms: Floats, weights: Floats, error: float, shift: float = 0.0) -> ValueEstimate:
-        found = request.estimate(name, Parts(terms), weights).widened(error)
+    def estimate(name: str, terms: Floats, weights: Floats, margin: float, part: int | None = None) -> ValueEstimate:
+        """The estimate of terms, with a difference that was simulated."""
+        error, shift = (0.0, 0.0) if part is None else (errors[part], differences[part])
+        found = request.estimate(name, Parts(terms), weights).widened(float(np.hypot(error, margin)))
         return replace(found, value=found.value + shift, low=found.low + shift, high=found.high + shift)
 
-    def gain(terms: Floats, margin: float) -> Difference:
-        found = estimate("dr", terms, weights, float(np.hypot(error, margin)), difference)
+    def over(terms: Floats, margin: float, part: int) -> Difference:
+        found = estimate("dr", values - terms, weights, margin, part)
         return Difference(found.value, found.std_error, found.low, found.high, confidence)
 
-    return DeploymentEstimate(
-        **vars(estimate("deployment", values, weights, float(np.hypot(error, margin)), difference)),
-        simulated=difference,
-        simulated_error=error,
-        simulated_gain=simulated_gain,
-        simulated_gain_error=gain_error,
-        new_states=new_states,
-        single=estimate("dr", singles, single_weights, single_margin),
-        logging=estimate("mean", rewards, np.ones(len(log)), 0.0),
-        gain=gain(values - singles, margin + single_margin),
-        over_logging=gain(values - rewards, margin),
-    )
+    single = estimate("dr", singles, single_weights, single_margin)
+    logging = estimate("mean", rewards, np.ones(len(log)), 0.0)
+
+    def deployment(part: int, **others: Any) -> DeploymentEstimate:
+        return DeploymentEstimate(
+            **vars(estimate("deployment", values, weights, margin, part)),
+            simulated=differences[part],
+            simulated_error=errors[part],
+            simulated_gain=differences[part + 1],
+            simulated_gain_error=errors[part + 1],
+            new_states=new_states,
+            single=single,
+            logging=logging,
+            gain=over(singles, margin + single_margin, part),
+            over_logging=over(rewards, margin, part),
+            **others,
+        )
+
+    if not others:
+        return deployment(OWN)
+    learning_single = estimate("deployment", singles, single_weights, single_margin, ALONE)
+    return deployment(OWN, frozen=deployment(FROZEN), learning_single=learning_single)
 
 
 def _terms(
@@ -218,26 +241,37 @@ def _blocks(log: BanditLog, starts: Bools, stay: float) -> Clusters:
 # Simulated worlds
 
 
+def _others(deployer: BeliefDeployer, model: "SwitchingModel") -> tuple[BeliefDeployer, ...]:
+    """What a deployment that learns is compared with: the same policies frozen, and the single policy learning."""
+    if not isinstance(deployer, AdaptiveSampling):
+        return ()
+    return model.deployer("frozen", exploration=deployer.exploration), deployer.without_states(model.single)
+
+
 def _simulated(
     log: BanditLog,
     world: SwitchingRegression,
     chain: Chain,
-    deployer: BeliefDeployer,
+    deployers: Sequence[BeliefDeployer],
     model: "SwitchingModel",
     draws: int,
     seed: int,
 ) -> Floats:
-    """(draws, 2) V_b(deployment) - V_b(π^Q), with Q by the world of ``model``, and V_b(deployment) - V_b(single)."""
-    generator, filtered = np.random.default_rng([seed, 7]), world.filter(log)
-    roots = inverse_roots(log.units.grams(world.reward_precisions))
+    """(draws, 5) differences of values in each simulated world: from ``OWN``, ``FROZEN`` and ``ALONE`` on."""
+    filtered, roots = world.filter(log), inverse_roots(log.units.grams(world.reward_precisions))
     noise = np.ones(world.n_states) if world.clicks else np.sqrt(world.noise_variances)
-    found, path = np.empty((draws, 2)), np.empty(len(log), dtype=np.int64)
+
+    def simulate(draw: int) -> Floats:
+        generator, path = np.random.default_rng([seed, 7, draw]), np.empty(len(log), dtype=np.int64)
+        sample_path(filtered, chain.next_starts, world.transition_matrix, generator.random(len(log)), path)
+        deviations = np.einsum("z,zbij,zbj->zbi", noise, roots, generator.standard_normal(world.reward_coefs.shape))
+        drawn = replace(world, reward_coefs=world.reward_coefs + log.units.raw_coefs(deviations))
+        return _differences_in(drawn, log, chain, path, deployers, model, generator)
+
+    found = np.empty((draws, 5))
     with stage("Simulating the deployment", draws) as progress:
-        for draw in range(draws):
-            sample_path(filtered, chain.next_starts, world.transition_matrix, generator.random(len(log)), path)
-            deviations = np.einsum("z,zbij,zbj->zbi", noise, roots, generator.standard_normal(world.reward_coefs.shape))
-            drawn = replace(world, reward_coefs=world.reward_coefs + log.units.raw_coefs(deviations))
-            found[draw] = _differences_in(drawn, log, chain, path, deployer, model, generator)
+        for draw, differences in enumerate(map_in_order(simulate, range(draws), workers=cores())):
+            found[draw] = differences
             progress.advance()
     if not np.isfinite(found).all():
         problem = "The fitted model of rewards gives no finite values, so the deployment cannot be simulated."
@@ -250,41 +284,45 @@ def _differences_in(
     log: BanditLog,
     chain: Chain,
     path: Ints,
-    deployer: BeliefDeployer,
+    deployers: Sequence[BeliefDeployer],
     model: "SwitchingModel",
     generator: np.random.Generator,
-) -> tuple[float, float]:
-    """V(deployment) - V(π^Q) and - V(single) in ``world``, whose states are ``path``; all see the same noise."""
+) -> Floats:
+    """(5,) differences of values in ``world``, whose states are ``path``; all see the same noise."""
     rewards = np.empty(len(log))
     noise = generator.random(len(log)) if world.clicks else generator.standard_normal(len(log))
-    uniforms, state, parts = generator.random(len(log)), deployer.init(), []
-    earned = alone = mixed = 0.0
+    uniforms, parts, deployer = generator.random(len(log)), [], deployers[0]
+    states, earned = [each.init() for each in deployers], np.zeros(3)
+    alone = mixed = 0.0
     for rounds in log.chunk_slices(CHUNK_ROUNDS):
-        part, here, each = log[rounds], path[rounds], noise[rounds, None]
+        part, here, shock = log[rounds], path[rounds], noise[rounds, None]
         means = _mean_rewards(world, part, here)
         if world.clicks:
-            sampled = (each < means).astype(np.float64)
+            sampled = (shock < means).astype(np.float64)
             if world.amounts is not None:
                 # Purchases of the mean amount: their spread tells no states apart.
                 amounts = np.maximum(modeled_rewards(part.arrays.rows, world.amounts), LEAST_AMOUNT)
                 means, sampled = means * amounts, sampled * amounts
         else:
-            sampled = means + np.sqrt(world.noise_variances[here, None]) * each
+            sampled = means + np.sqrt(world.noise_variances[here, None]) * shock
         rewards[rounds] = sampled[np.arange(len(part)), part.arrays.actions]
         starts = chain.starts[rounds]
-        state, trace = deployer.run(state, part.contexts, means, sampled, uniforms[rounds], part.action_mask, starts)
-        earned += float(trace.expected_rewards.sum())
+        shown = part.contexts, means, sampled, uniforms[rounds], part.action_mask, starts
+        for i, each in enumerate(deployers):
+            states[i], trace = each.run(states[i], *shown)
+            earned[i] += float(trace.expected_rewards.sum())
         alone += float(np.sum(model.single.predict_proba(part.contexts, part.action_mask) * means))
         parts.append((rounds, means))
     assert model.world is not None, "a single policy is not simulated"
-    beliefs = model.world.forecast(log.with_rewards(rewards))
+    beliefs = model.world.forecast(log.with_rewards(rewards)) if len(deployer.policies) > 1 else np.ones((len(log), 1))
     for rounds, means in parts:
         part = log[rounds]
         advice = deployer.policies.advice(part.contexts, part.action_mask)
         share = np.einsum("tz,tza,ta->", beliefs[rounds], advice, means, optimize=True)
         mixed += (1 - deployer.exploration) * float(share)
         mixed += deployer.exploration * float(np.sum(_uniform(part) * means))
-    return (earned - mixed) / len(log), (earned - alone) / len(log)
+    baselines = np.array([mixed, alone, mixed, alone, alone])
+    return np.asarray((earned[[0, 0, 1, 1, 2]] - baselines) / len(log))
 
 
 def _mean_rewards(world: SwitchingRegression, log: BanditLog, path: Ints) -> Floats:

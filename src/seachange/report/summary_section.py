@@ -123,9 +123,17 @@ def _values(content: ReportContent) -> dict[str, Any] | None:
     if comparison is None or comparison.logging.estimate is None:
         return None
     numbers, name = numbers_of(comparison), "Switching" if content.states.n_states > 1 else "The policy"
-    shown = [("The logging policy", comparison.logging), (name, comparison.switching)]
-    if comparison.single is not None and comparison.single.estimate is not None:
-        shown.insert(1, ("The best single policy", comparison.single))
+    shown = [
+        (who, each)
+        for who, each in (
+            ("The logging policy", comparison.logging),
+            ("The best single policy", comparison.single),
+            ("The same, learning", comparison.learning_single),
+            ("Switching, frozen", comparison.frozen),
+            (name if comparison.frozen is None else "Switching, learning", comparison.switching),
+        )
+        if each is not None and (each.role != "single" or each.estimate is not None)
+    ]
     known = [each.estimate for _, each in shown if each.estimate is not None]
     ends = [end for each in known for end in (each.low, each.value, each.high) if np.isfinite(end)]
     table = [each for _, each in shown]
@@ -153,7 +161,7 @@ def _simulated(estimate: ValueEstimate | None) -> str:
     return (
         f"Of the value of switching, {estimated} is estimated from the rewards of the log, for a policy that learns "
         f"the state from them. The other {part} is simulated with the fitted model: it allows for a deployment that "
-        "sees only the rewards of its own actions."
+        f"sees only the rewards of its own actions{' and learns from them' if estimate.frozen is not None else ''}."
     )
 
 

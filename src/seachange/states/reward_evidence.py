@@ -1,10 +1,11 @@
 """How much a log says about the reward models of its states: where learning goes on from."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
 
+from seachange.kernels.regression import solve_ridge
 from seachange.log.bandit_log import BanditLog
 from seachange.log.column_statistics import moments_of
 from seachange.log.units import Units
@@ -45,3 +46,28 @@ class RewardEvidence(Brief):
         roots = np.sqrt(np.maximum(np.einsum("...ii->...i", grams), 0.0))
         most = roots[..., :, None] * roots[..., None, :]
         return cls(np.clip(grams, -most, most), units, float(base), float(variance))
+
+    def pooled(self, model: SwitchingRegression) -> tuple[SwitchingRegression, Self]:
+        """The regression of the whole log without states, and its evidence, from those of the states.
+
+        Every state's log-likelihood is taken to be quadratic, which is exact for Gaussian rewards.
+        """
+        coefs, grams = self.units.coefs(model.reward_coefs), self.grams.sum(axis=0, keepdims=True)
+        center = coefs.mean(axis=0)  # where no state has evidence
+        moments = np.einsum("zbij,zbj->bi", self.grams, coefs - center)
+        common = center + solve_ridge(grams, moments[None], 0.0)
+        variances = model.noise_variances
+        if not model.clicks:
+            gaps = coefs - common
+            rounds = self.grams[..., -1, -1].sum(axis=1)
+            spread = rounds @ variances + np.einsum("zbi,zbij,zbj->", gaps, self.grams, gaps)
+            variances = np.array([spread / rounds.sum()])
+        alone = replace(
+            model,
+            initial_probs=np.ones(1),
+            transition_matrix=np.ones((1, 1)),
+            reward_coefs=self.units.raw_coefs(common),
+            reward_precisions=model.reward_precisions.sum(axis=0, keepdims=True),
+            noise_variances=variances,
+        )
+        return alone, replace(self, grams=grams)
