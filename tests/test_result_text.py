@@ -44,7 +44,7 @@ def test_objects_with_arrays_print_in_a_line_or_two(make_log):
     decision = deployer.act(state, log.contexts[0], 0.3)
     world = sc.simulate.Synthetic(horizon=900, segment_length=300)
     table = sc.TabularLearner().fit(world.log(0)).policy_
-    assert repr(deployer) == "PosteriorSampling(2 states, 3 actions, exploration=0.0, memory=100000)"
+    assert repr(deployer) == "AdaptiveSampling(2 states, 3 actions, exploration=0.0, memory=100000)"
     assert repr(sc.SinglePolicy(table)) == "SinglePolicy(1 state, 5 actions, exploration=0.0, memory=100000)"
     assert repr(model.policies).startswith("PolicySet(2 policies (SoftmaxPolicy), expected_stay=")
     assert repr(model.labels).startswith("StateLabels(600 rounds, 2 states, ")

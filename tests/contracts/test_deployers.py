@@ -556,11 +556,11 @@ def test_every_registered_deployer_is_in_this_contract(deployers):
 def test_a_model_makes_the_deployer_that_is_asked_for():
     many = sc.learn(_log("none"), n_states=2, objective="ips")
     one = sc.learn(_log("none"), oracle="none", objective="ips")
-    assert [type(many.deployer(kind)) for kind in ("auto", "posterior", "exp4s")] == [
-        sc.PosteriorSampling, sc.PosteriorSampling, sc.Exp4S,
+    assert [type(many.deployer(kind)) for kind in ("auto", "frozen", "posterior", "exp4s")] == [
+        sc.AdaptiveSampling, sc.PosteriorSampling, sc.PosteriorSampling, sc.Exp4S,
     ]  # fmt: skip
-    assert [type(one.deployer(kind)) for kind in ("auto", "single", "exp4s")] == [
-        sc.SinglePolicy, sc.SinglePolicy, sc.Exp4S,
+    assert [type(one.deployer(kind)) for kind in ("auto", "frozen", "single", "exp4s", "adaptive")] == [
+        sc.SinglePolicy, sc.SinglePolicy, sc.SinglePolicy, sc.Exp4S, sc.AdaptiveSampling,
     ]  # fmt: skip
     assert {many.deployer(kind, memory=7).memory for kind in ("auto", "posterior", "exp4s")} == {7}
     assert many.deployer("single").policy is many.single

@@ -63,22 +63,23 @@ def test_paths_are_drawn_from_their_posterior_by_enumeration():
 
 
 @pytest.mark.parametrize("exploration", [0.0, 0.2])
-@pytest.mark.parametrize("kind", ["auto", "exp4s"])
-def test_a_simulated_difference_is_that_of_two_slow_loops(learned, kind, exploration):
+@pytest.mark.parametrize("kind", ["adaptive", "posterior", "exp4s"])
+def test_simulated_differences_are_those_of_slow_loops(learned, kind, exploration):
     model, log = learned
     log = log[:40]
     if kind == "exp4s":  # chains of their own
         log = replace(log, sequences=np.arange(40) // 25)
     deployer, world, chain = model.deployer(kind, exploration=exploration), model.world, Chain(log)
+    deployers = deployer, *deployment._others(deployer, model)
     path = (np.arange(40) // 7) % 2
-    found = deployment._differences_in(world, log, chain, path, deployer, model, np.random.default_rng(5))
+    found = deployment._differences_in(world, log, chain, path, deployers, model, np.random.default_rng(5))
     generator, clicks = np.random.default_rng(5), world.rewards == "bernoulli"
     noise = generator.random(40) if clicks else generator.standard_normal(40)
     uniforms = generator.random(40)
-    live, total, alone = sc.LiveFilter(world), 0.0, 0.0
+    live, earned, alone, mixed = sc.LiveFilter(world), np.zeros(3), 0.0, 0.0
     for t in range(40):
         if chain.starts[t]:
-            state, belief = deployer.init(), live.init()
+            states, belief = [each.init() for each in deployers], live.init()
         context = None if log.joint.kind == "none" else log.contexts[t]
         row = log.joint.rows(log.contexts[t : t + 1])[0]
         features = [row[a if len(row) > 1 else 0] for a in range(3)]
@@ -88,14 +89,20 @@ def test_a_simulated_difference_is_that_of_two_slow_loops(learned, kind, explora
         rewards = (
             (noise[t] < means).astype(float) if clicks else means + np.sqrt(world.noise_variances[path[t]]) * noise[t]
         )
-        decision = deployer.act(state, context, uniforms[t])
-        total += decision.probs @ means
-        alone += (decision.probs - model.single.predict_proba(log.contexts[t : t + 1])[0]) @ means
-        state = deployer.update(state, decision, float(rewards[decision.action]))
+        for i, each in enumerate(deployers):
+            decision = each.act(states[i], context, uniforms[t])
+            earned[i] += decision.probs @ means
+            states[i] = each.update(states[i], decision, float(rewards[decision.action]))
+        alone += model.single.predict_proba(log.contexts[t : t + 1])[0] @ means
         advice = model.policies.advice(log.contexts[t : t + 1])[0]
-        total -= ((1 - exploration) * belief.forecast @ advice + exploration / 3) @ means
+        mixed += ((1 - exploration) * belief.forecast @ advice + exploration / 3) @ means
         belief = live.update(belief, context, int(log.actions[t]), float(rewards[log.actions[t]]))
-    assert found == pytest.approx((total / 40, alone / 40), abs=1e-9)
+    own, frozen, learning_single = earned
+    expected = [own - mixed, own - alone, frozen - mixed, frozen - alone, learning_single - alone]
+    if kind != "adaptive":
+        assert len(deployers) == 1
+        found, expected = found[:2], expected[:2]
+    assert found == pytest.approx(np.array(expected) / 40, abs=1e-9)
 
 
 def test_the_value_is_the_doubly_robust_one_plus_what_was_simulated(learned):
@@ -378,7 +385,7 @@ def test_a_new_regime_is_simulated_as_a_state_of_its_own(clicks, missed):
 
     world, chain = model.world, Chain(later)
     without = updated(world, world, expectation(world, chain), later.units)
-    difference = deployment._simulated(later, without, chain, deployer, model, 16, 0)[:, 0].mean()
+    difference = deployment._simulated(later, without, chain, (deployer,), model, 16, 0)[:, 0].mean()
     assert found.value - found.simulated + difference < np.mean(truths) - missed * found.std_error
 
 

@@ -86,7 +86,7 @@ def trial_text(trial: "Trial") -> str:
     single = f", the best single policy {shown(trial.single)}, a gain of {shown(trial.gain, '+')}"
     learning = ""
     if trial.learning is not None and trial.learning_single is not None:
-        learning = f" If they go on learning, switching would earn {shown(trial.learning)}, and the single policy "
+        learning = f" If both go on learning, switching would earn {shown(trial.learning)}, and the single policy "
         learning += f"{shown(trial.learning_single)}."
     return (
         f"Learned from the first {trial.n_learned:,} rounds, {who} would earn {shown(trial.switching)} per round on "

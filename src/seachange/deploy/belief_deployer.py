@@ -3,7 +3,7 @@
 import hashlib
 import math
 from abc import ABC, abstractmethod
-from dataclasses import fields, replace
+from dataclasses import MISSING, fields, replace
 from functools import cached_property
 from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -103,12 +103,14 @@ class BeliefDeployer(ABC):
         return ()
 
     def __repr__(self) -> str:
-        """Sizes and settings."""
+        """Sizes, and settings that are not the usual ones."""
         joint, n_states = getattr(self.policies[0], "joint", None), len(self.policies)
         sizes = [f"{n_states} state{'' if n_states == 1 else 's'}", *([f"{joint.n_actions} actions"] if joint else [])]
-        settings = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
-        hidden = ("policies", "policy", "hmm", "evidence")
-        shown = [f"{name}={value!r}" for name, value in settings.items() if name not in hidden]
+        shown = []
+        for field in fields(self):  # type: ignore[arg-type]
+            value = getattr(self, field.name)
+            if field.name in ("exploration", "memory") or (field.default is not MISSING and value != field.default):
+                shown.append(f"{field.name}={value!r}")
         return f"{type(self).__name__}({', '.join([*sizes, *shown])})"
 
     def init(self) -> DeploymentState:
