@@ -92,7 +92,9 @@ def assert_goes_on(before, state, absorbed, modes):
         now = place(after, (z, "learning"))
         np.testing.assert_allclose(new.coefs[now], old.coefs[was], rtol=1e-9, atol=1e-9)
         np.testing.assert_allclose(new.covariances[now], old.covariances[was], rtol=1e-9, atol=1e-9)
-        assert absorbed.world.noise_variances.tolist() == [] or absorbed.world.noise_variances[z] > 0
+        known = np.linalg.inv(absorbed.evidence.units.grams(absorbed.world.reward_precisions[z]))
+        known = known if old.covariances.shape[-1] > 1 else np.diagonal(known, axis1=-2, axis2=-1)[..., None]
+        np.testing.assert_allclose(known, old.covariances[was], rtol=1e-7, atol=1e-9)
 
 
 @pytest.mark.parametrize(
