@@ -1,7 +1,8 @@
 """SwitchingModel: the result of ``learn``; saved to and loaded from a file."""
 
+import warnings
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -9,19 +10,21 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from seachange.deploy import BeliefDeployer, Decision, DeploymentState
+from seachange.deploy import AdaptiveSampling, BeliefDeployer, Decision, DeploymentState
 from seachange.deploy.belief_deployer import MEMORY
-from seachange.errors import ParameterError, did_you_mean, require, warn
+from seachange.errors import ParameterError, SeachangeWarning, did_you_mean, require, warn
 from seachange.formats.column_roles import Columns
 from seachange.log.bandit_log import BanditLog
 from seachange.log.features import FeatureSpec, plain_features
 from seachange.log.validation import OnBadRows
 from seachange.model_file import Provenance, Trial, read_model, write_model
+from seachange.policies.learners import greedy_policy
 from seachange.policies.objective_choice import Choice
 from seachange.policies.per_state import PolicySet
 from seachange.protocols import Bools, Policy, PolicyLearner, StateOracle
 from seachange.reading import read_log
 from seachange.registry import DEPLOYERS
+from seachange.states.hmm import HMMOracle
 from seachange.states.labels import StateLabels, labels_from_states
 from seachange.states.reward_evidence import RewardEvidence
 from seachange.states.switching_regression import SwitchingRegression
@@ -191,6 +194,43 @@ class SwitchingModel:
             suitable = [DEPLOYERS.by_name(kind, "frozen, or auto")]
         chosen = max(suitable, key=lambda each: each.preference)
         return chosen.from_model(self, exploration=exploration, memory=memory)
+
+    def absorb(self, deployer: BeliefDeployer, state: DeploymentState) -> "SwitchingModel":
+        """A model that keeps what an adaptive deployment of this one has learned by ``state``.
+
+        Every state has the reward model that the deployment learned, and goes on learning from there. States that have
+        drifted (``deployer.alerts``) get the greedy policy of their new reward model; the others keep their policy. A
+        new regime that has not ended becomes one more state, of which the log has no rounds. Rewards still to come are
+        lost: amend ``state`` with them first. Settings of the deployer are not part of a model.
+        """
+        if not isinstance(deployer, AdaptiveSampling):
+            raise ParameterError(
+                f'absorb takes an adaptive deployer, as model.deployer("adaptive") makes; {type(deployer).__name__} '
+                "learns nothing that a model could keep."
+            )
+        if self.world is None or self.evidence is None:
+            raise ParameterError("absorb needs a model with reward models; learn it again.")
+        purchases = "a model of purchases cannot absorb a deployment: amounts of purchases are not learned."
+        require(self.world.rewards != "hurdle", purchases)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SeachangeWarning)  # the deployer has given its own
+            own = replace(deployer, policies=self.policies, hmm=self.world, evidence=self.evidence)
+        wrong = "the deployer is of another model. Absorb it into the model that made it."
+        require(own.fingerprint == deployer.fingerprint, wrong)
+        world, evidence, changed = deployer.learned_world(state)
+        policies = [
+            greedy_policy(world.reward_coefs[z], evidence.units, world.joint) if z in changed else self.policies[z]
+            for z in range(world.n_states)
+        ]
+        labels, oracle = self.labels, self.oracle if isinstance(self.oracle, HMMOracle) else HMMOracle(n_states=1)
+        if labels.n_states < world.n_states:
+            others = {"n_chains": labels.n_chains, "from_rewards": labels.from_rewards}
+            labels = StateLabels.from_segments(labels.segments, world.n_states, labels.change_points, **others)
+        return replace(
+            self, policies=PolicySet(tuple(policies), self.policies.expected_stay), oracle=oracle.absorbing(world),
+            labels=labels, single=self.single if len(policies) > 1 else policies[0], world=world, evidence=evidence,
+            trial=None if changed else self.trial,
+        )  # fmt: skip
 
     def label_ahead(self, log: BanditLog) -> StateLabels:
         """Label ``log`` by what was known before each reward: the most likely state, and the belief over states.

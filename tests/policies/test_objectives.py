@@ -32,7 +32,7 @@ def random_log(kind, n, generator, masked):
 
 def drawn(log, generator):
     """Coefficients, in units, that an objective takes."""
-    return free_coefs(log, generator.normal(size=log.joint.shape))
+    return free_coefs(log.units, log.joint, generator.normal(size=log.joint.shape))
 
 
 def objective_for(log, generator, *, modeled, **settings_):
@@ -46,7 +46,9 @@ def objective_for(log, generator, *, modeled, **settings_):
 def written_out(objective, coefs):
     """J(θ), from its definition."""
     log, u = objective.log, objective.weights
-    probs = sc.SoftmaxPolicy(policy_coefs(objective.log, coefs), log.joint).predict_proba(log.contexts, log.action_mask)
+    probs = sc.SoftmaxPolicy(policy_coefs(log.units, log.joint, coefs), log.joint).predict_proba(
+        log.contexts, log.action_mask
+    )
     rewards = log.rewards - objective.baseline
     everyone = np.arange(len(log))
     predicted = np.zeros((len(log), log.n_actions))

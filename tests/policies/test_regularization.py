@@ -15,7 +15,7 @@ from seachange.states.labels import labels_from_states
 def test_l2_is_a_multiple_of_the_squared_relative_error():
     log = Clicks(horizon=2000, click_rate=0.2).log(0)
     objective, start = Objective(log, np.ones(2000)), np.random.default_rng(0).normal(size=log.joint.shape)
-    probs = sc.SoftmaxPolicy(policy_coefs(log, start), log.joint).predict_proba(log.contexts)[
+    probs = sc.SoftmaxPolicy(policy_coefs(log.units, log.joint, start), log.joint).predict_proba(log.contexts)[
         np.arange(2000), log.actions
     ]
     y = probs / log.propensities * log.rewards

@@ -34,7 +34,8 @@ from seachange.params import require
 from seachange.policies.per_state import PolicySet
 from seachange.protocols import Bools, Floats, Ints, Policy
 from seachange.registry import DEPLOYERS
-from seachange.states.reward_evidence import RewardEvidence
+from seachange.states.new_states import with_state
+from seachange.states.reward_evidence import RewardEvidence, without_rounding
 from seachange.states.switching_regression import SwitchingRegression, hmm_of
 
 if TYPE_CHECKING:
@@ -292,6 +293,42 @@ class AdaptiveSampling(BeliefDeployer):
         self._require_own(state)
         return alerts_of(self.learners(state).monitors)
 
+    def learned_world(self, state: DeploymentState) -> tuple[SwitchingRegression, RewardEvidence, list[int]]:
+        """The world as learned so far, its evidence, and the states that need a new policy.
+
+        Every state is as its learning mode knows it or, if it has drifted, its drifting mode. During a new regime, the
+        open state is one more state, the last.
+        """
+        self._require_own(state)
+        damaged, learners = "the state is damaged: restore an earlier one.", self.learners(state)
+        require(bool(np.isfinite(state.learned).all()), damaged)
+        hmm, grams, rules, units = self.hmm, self.evidence.grams, self.rules, self.evidence.units
+        alerts = self.alerts(state)
+        changed = [alert.state for alert in alerts if alert.kind == "drift" and alert.state is not None]
+        modes = np.full(hmm.n_states, rules.usual if rules.usual >= 0 else rules.drifting)
+        modes[changed] = rules.drifting
+        places = np.where(modes >= 0, modes + np.arange(hmm.n_states), -1)
+        if any(alert.kind == "new regime" for alert in alerts):
+            changed, places = [*changed, hmm.n_states], np.append(places, len(self.hypotheses) - 1)
+            alone = replace(hmm.reordered(np.zeros(1, dtype=np.int64)), noise_variances=rules.variances[-1:])
+            # Its rounds were told from those of other states by these probabilities.
+            hmm, grams = with_state(hmm, alone, self.opening, self.closing), np.concatenate([grams, grams[:1]])
+        n_frozen = len(rules.frozen_coefs)
+        learned = places >= n_frozen
+        taken = places[learned] - n_frozen
+        covariances = learners.covariances[taken]
+        if covariances.shape[-1] == 1:
+            covariances = covariances * np.eye(covariances.shape[-2])
+        values, vectors = np.linalg.eigh(covariances)
+        require(bool((values > 0).all()), damaged)
+        coefs, precisions, grams = hmm.reward_coefs.copy(), hmm.reward_precisions.copy(), grams.copy()
+        coefs[learned] = units.raw_coefs(learners.coefs[taken])
+        precisions[learned] = units.raw_grams(_symmetric(vectors, 1 / values))
+        # Forgetting can leave less than the prior in some direction.
+        grams[learned] = without_rounding(_symmetric(vectors, np.maximum(1 / values - STATE_PRECISION, 0.0)))
+        world = replace(hmm, reward_coefs=coefs, reward_precisions=precisions)
+        return world, replace(self.evidence, grams=grams), changed
+
     def mode_probs(self, state: DeploymentState) -> dict[Mode, float]:
         """The probability of each mode, in all states."""
         modes = np.array([mode for _, mode in self.hypotheses])
@@ -347,6 +384,11 @@ class AdaptiveSampling(BeliefDeployer):
     def _settings(self, contexts: Floats, rewards: Floats, n_actions: int) -> tuple[Any, ...]:
         require_clicks(self.hmm, rewards)
         return self.hmm.joint.rows(contexts), self.rules, buffers_of(self.rules, n_actions)
+
+
+def _symmetric(vectors: Floats, values: Floats) -> Floats:
+    """The matrices (..., D, D) with these eigenvectors and eigenvalues (..., D)."""
+    return np.asarray((vectors * values[..., None, :]) @ np.swapaxes(vectors, -1, -2))
 
 
 def _flat(learners: Learners) -> Floats:

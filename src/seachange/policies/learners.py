@@ -12,6 +12,8 @@ from seachange.engine import cores, one_thread
 from seachange.errors import LogError, warn
 from seachange.log.bandit_log import CHUNK_ROWS, BanditLog, require_propensities, require_rewards
 from seachange.log.clusters import Clusters
+from seachange.log.joint_features import JointFeatures
+from seachange.log.units import Units
 from seachange.params import Auto, Params, require, require_count
 from seachange.policies.objectives import Objective, free_coefs, least_reward, policy_coefs, reward_baseline
 from seachange.policies.reward_models import (
@@ -118,7 +120,7 @@ def best_strength(objective: Objective, surrogate: Objective, start: Floats, cli
         center = reached = STEEPER_THAN_SURROGATE * climb(own, start / STEEPER_THAN_SURROGATE)[0]
         for each, strength in enumerate(STRENGTHS):
             reached = climb(regularized(scores, center, strength), reached)[0]
-            rounds, policy = rewarded[held_out], SoftmaxPolicy(policy_coefs(log, reached), log.joint)
+            rounds, policy = rewarded[held_out], SoftmaxPolicy(policy_coefs(log.units, log.joint, reached), log.joint)
             ratios = logged_action_probs(log, policy, rounds, greedy=True) / log.arrays.propensities[rounds]
             earned[each, held_out] = weights[rounds] * np.minimum(objective.clip, ratios) * rewards[rounds]
     gaps = earned.sum(axis=1).max() - earned.sum(axis=1)
@@ -167,7 +169,10 @@ class SoftmaxLearner(Params):
             strength = best_strength(objective, surrogate, start, self._climb)
         objective = regularized(objective, start, strength) if self.l2 == "auto" else objective.changed(center=start)
         coefs, result = self._climb(objective, start)
-        steepness, raw = self._steepness(objective, coefs), policy_coefs(objective.log, coefs)
+        steepness, raw = (
+            self._steepness(objective, coefs),
+            policy_coefs(objective.log.units, objective.log.joint, coefs),
+        )
         self.coefs_, self.policy_ = raw, SoftmaxPolicy(steepness * raw, objective.log.joint)
         value = -float(result.fun) * objective.scale + (0.0 if objective.surrogate else objective.baseline)
         self.optimization_ = Optimization(value, int(result.nit), result.status == 0, objective.l2, steepness)
@@ -179,15 +184,15 @@ class SoftmaxLearner(Params):
         shrinks toward the pooled one. Otherwise the surrogate ignores losses: start from 0, and do not pool states.
         """
         log, self.surrogate_coefs_ = objective.log, None
-        start = free_coefs(log, np.zeros(log.joint.shape))
+        start = free_coefs(log.units, log.joint, np.zeros(log.joint.shape))
         if least_reward(log, objective.weights) < objective.baseline:
             return start, None
         surrogate = objective.as_surrogate().changed(l2=MIN_L2, center=None)
         if pooled is not None and pooled.surrogate_coefs_ is not None:
-            start = free_coefs(log, pooled.surrogate_coefs_)
+            start = free_coefs(log.units, log.joint, pooled.surrogate_coefs_)
             surrogate = surrogate.changed(center=start, l2=max(self.pooling_rounds / objective.total, MIN_L2))
         found = self._climb(surrogate, start)[0]
-        self.surrogate_coefs_ = policy_coefs(log, found)
+        self.surrogate_coefs_ = policy_coefs(log.units, log.joint, found)
         return STEEPER_THAN_SURROGATE * found, surrogate
 
     def _objective(self, log: BanditLog, counts: Floats, **settings: Any) -> Objective:
@@ -280,7 +285,7 @@ class CrossEntropyLearner(SoftmaxLearner):
     def _start(self, objective: Objective, pooled: Self | None) -> tuple[Floats, Objective | None]:
         """The surrogate is the objective itself: start from the pooled fit."""
         start = np.zeros(objective.log.joint.shape) if pooled is None else pooled.coefs_
-        return free_coefs(objective.log, start), None
+        return free_coefs(objective.log.units, objective.log.joint, start), None
 
     def _steepness(self, objective: Objective, coefs: Floats) -> float:
         return super()._steepness(replace(objective, surrogate=False), coefs)
@@ -348,11 +353,15 @@ class DMLearner(Params):
 
     def use_model(self, model: RewardModel, log: BanditLog) -> Self:
         """Set ``policy_`` from a reward model that is already fitted to ``log``."""
-        self.reward_model_ = model
-        coefs = free_coefs(log, model.coefs)
-        # What all actions have in common does not matter.
-        gaps = coefs - coefs.mean(axis=0) if len(coefs) > 1 else coefs
-        largest, rounding = float(np.abs(gaps).max()), ROUNDING * float(np.abs(coefs).max())
-        steepness = GREEDY / largest if largest > rounding else 0.0
-        self.policy_ = SoftmaxPolicy(policy_coefs(log, steepness * gaps), log.joint)
+        self.reward_model_, self.policy_ = model, greedy_policy(model.coefs, log.units, log.joint)
         return self
+
+
+def greedy_policy(reward_coefs: Floats, units: Units, joint: JointFeatures) -> SoftmaxPolicy:
+    """The policy that takes the action with the highest reward, according to ``reward_coefs`` (B, D)."""
+    coefs = free_coefs(units, joint, reward_coefs)
+    # What all actions have in common does not matter.
+    gaps = coefs - coefs.mean(axis=0) if len(coefs) > 1 else coefs
+    largest, rounding = float(np.abs(gaps).max()), ROUNDING * float(np.abs(coefs).max())
+    steepness = GREEDY / largest if largest > rounding else 0.0
+    return SoftmaxPolicy(policy_coefs(units, joint, steepness * gaps), joint)

@@ -12,6 +12,7 @@ from seachange.engine import map_in_order
 from seachange.kernels.lanes import LANES
 from seachange.kernels.objective_sums import ALONE, CROSS_ENTROPY, SQUARES, VALUE, WEIGHTS, objective_sums
 from seachange.log.bandit_log import BanditLog
+from seachange.log.joint_features import JointFeatures
 from seachange.log.units import Units
 from seachange.protocols import Bools, Floats, Ints
 
@@ -91,17 +92,17 @@ def reward_baseline(log: BanditLog, counts: Floats) -> float:
     return least + float(counts @ (rewards - least) / counts.sum())
 
 
-def free_coefs(log: BanditLog, raw: Floats) -> Floats:
-    """A policy's coefficients in the log's units; without an intercept that all actions share, which cancels."""
-    coefs = log.units.coefs(raw)
-    return coefs[:, :-1] if log.joint.kind == "per action" else coefs
+def free_coefs(units: Units, joint: JointFeatures, raw: Floats) -> Floats:
+    """A policy's coefficients in ``units``; without an intercept that all actions share, which cancels."""
+    coefs = units.coefs(raw)
+    return coefs[:, :-1] if joint.kind == "per action" else coefs
 
 
-def policy_coefs(log: BanditLog, free: Floats) -> Floats:
+def policy_coefs(units: Units, joint: JointFeatures, free: Floats) -> Floats:
     """The raw coefficients of a policy with ``free_coefs`` (B, D)."""
-    if log.joint.kind != "per action":
-        return log.units.raw_coefs(free)
-    return np.append(free / log.units.scales[:-1], [[0.0]], axis=1)
+    if joint.kind != "per action":
+        return units.raw_coefs(free)
+    return np.append(free / units.scales[:-1], [[0.0]], axis=1)
 
 
 MAX_KEPT = 1 << 27  # tiles are kept for all passes if they take at most this many numbers

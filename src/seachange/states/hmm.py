@@ -60,7 +60,7 @@ class _Learned:
     """What a model file holds of a fit, apart from arrays."""
 
     rewards: Rewards
-    report: HMMReport
+    report: HMMReport | None  # None if the model has absorbed what a deployment learned
 
 
 @ORACLES.register("hmm")
@@ -167,14 +167,23 @@ class HMMOracle(Params):
 
     def learned(self) -> tuple[_Learned, Arrays]:
         """The fitted model and the report."""
-        return _Learned(self.model_.rewards, self.report_), self.model_.saved_arrays()
+        return _Learned(self.model_.rewards, getattr(self, "report_", None)), self.model_.saved_arrays()
 
     @classmethod
     def restore(cls, part: SavedPart, joint: JointFeatures, labels: StateLabels) -> Self:
         """The fitted oracle that a model file holds."""
         oracle, learned = part.restored(cls), part.learned(_Learned)
         oracle.model_ = SwitchingRegression.restore(part, joint, labels.n_states, learned.rewards)
-        oracle.report_ = learned.report
+        if learned.report is not None:
+            oracle.report_ = learned.report
+        return oracle
+
+    def absorbing(self, model: SwitchingRegression) -> Self:
+        """An oracle of ``model``, in which this one's states have gone on learning; it has no ``report_``."""
+        oracle = self.clone()
+        if oracle.n_states != "auto":
+            oracle.n_states = model.n_states
+        oracle.model_ = model
         return oracle
 
     def _no_evidence(self, log: BanditLog) -> str:

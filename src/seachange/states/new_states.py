@@ -47,7 +47,10 @@ def with_new_states(
             break
         candidate = stretches[int(np.argmax(factors))]
         mode = mode or _mode(model, model, chain)
-        wider = _with_state(prior, average, log.units.raw_grams(candidate.ridge * np.eye(log.joint.shape[1])), len(log))
+        penalty = log.units.raw_grams(candidate.ridge * np.eye(log.joint.shape[1]))
+        # A new state begins, and ends, every n rounds on average.
+        loose = replace(average, reward_precisions=np.broadcast_to(penalty, average.reward_precisions.shape))
+        wider = with_state(prior, loose, 1 / len(log), 1 / len(log))
         other = _mode(wider, replace(wider, reward_coefs=np.concatenate([sought.reward_coefs, candidate.coefs])), chain)
         if not _is_state(other, mode, candidate.ridge, predicted, chain):
             break
@@ -179,18 +182,17 @@ def _average_state(model: SwitchingRegression, rounds: Floats) -> SwitchingRegre
     )  # fmt: skip
 
 
-def _with_state(
-    model: SwitchingRegression, average: SwitchingRegression, penalty: Floats, n: int
+def with_state(
+    model: SwitchingRegression, state: SwitchingRegression, opening: float, closing: float
 ) -> SwitchingRegression:
-    """``model`` and one more state, which begins, and ends, every ``n`` rounds on average."""
-    n_states, rare = model.n_states, 1 / n
-    transition = np.full((n_states + 1, n_states + 1), rare)
-    transition[:-1, :-1] = (1 - rare) * model.transition_matrix
-    transition[-1] = np.append(np.full(n_states, rare / n_states), 1 - rare)
-    precisions = np.broadcast_to(penalty, (1, *model.reward_precisions.shape[1:]))
+    """``model`` and the state of ``state``, which begins with probability ``opening`` and ends with ``closing``."""
+    n_states = model.n_states
+    transition = np.full((n_states + 1, n_states + 1), opening)
+    transition[:-1, :-1] = (1 - opening) * model.transition_matrix
+    transition[-1] = np.append(np.full(n_states, closing / n_states), 1 - closing)
     return replace(
-        model, initial_probs=np.append((1 - rare) * model.initial_probs, rare), transition_matrix=transition,
-        reward_coefs=np.concatenate([model.reward_coefs, average.reward_coefs]),
-        reward_precisions=np.concatenate([model.reward_precisions, precisions]),
-        noise_variances=np.concatenate([model.noise_variances, average.noise_variances]),
+        model, initial_probs=np.append((1 - opening) * model.initial_probs, opening), transition_matrix=transition,
+        reward_coefs=np.concatenate([model.reward_coefs, state.reward_coefs]),
+        reward_precisions=np.concatenate([model.reward_precisions, state.reward_precisions]),
+        noise_variances=np.concatenate([model.noise_variances, state.noise_variances]),
     )  # fmt: skip

@@ -43,9 +43,7 @@ class RewardEvidence(Brief):
             variance = max(rewards.variance / float(np.mean(model.noise_variances)), 1.0)
         grams = units.grams(expectation(model, Chain(seen)).grams)
         # Centering leaves rounding errors where a feature hardly varies.
-        roots = np.sqrt(np.maximum(np.einsum("...ii->...i", grams), 0.0))
-        most = roots[..., :, None] * roots[..., None, :]
-        return cls(np.clip(grams, -most, most), units, float(base), float(variance))
+        return cls(without_rounding(grams), units, float(base), float(variance))
 
     def pooled(self, model: SwitchingRegression) -> tuple[SwitchingRegression, Self]:
         """The regression of the whole log without states, and its evidence, from those of the states.
@@ -71,3 +69,10 @@ class RewardEvidence(Brief):
             noise_variances=variances,
         )
         return alone, replace(self, grams=grams)
+
+
+def without_rounding(grams: Floats) -> Floats:
+    """``grams`` (..., D, D) with |G_ij| ≤ √(G_ii G_jj), which rounding errors can break."""
+    roots = np.sqrt(np.maximum(np.einsum("...ii->...i", grams), 0.0))
+    most = roots[..., :, None] * roots[..., None, :]
+    return np.clip(grams, -most, most)
