@@ -134,6 +134,16 @@ def test_types_that_differ_become_one_that_holds_both():
     assert found.times[N] == np.datetime64("1971-01-01T00:00:00.5")
 
 
+def test_seconds_and_dates_are_compared():
+    late = with_times(0, times=1_767_225_600.25 + np.arange(N))
+    early = with_times(N)
+    found = joined(late, early)
+    np.testing.assert_array_equal(found.times[:N], early.times)
+    np.testing.assert_array_equal(
+        found.times[N:], np.datetime64("2026-01-01T00:00:00.25", "us") + 1_000_000 * np.arange(N)
+    )
+
+
 def test_times_that_some_logs_lack_are_left_out():
     with pytest.warns(sc.SeachangeWarning, match="some of the logs have no times: they are joined in the order given"):
         found = joined(with_times(N), with_times(0, times=None))
@@ -161,7 +171,6 @@ def test_what_differs_is_named():
     refused(pools, "log 2 has 2 features per action, and log 1 has 2 features per round")
     refused(with_times(N, propensities=None, logging_probs=None), "log 2 has no propensities, unlike log 1", "estimate")
     refused(with_times(N, sequences=np.zeros(N)), "log 1 has no sequences, unlike log 2", 'columns={"sequence": ...}')
-    refused(with_times(N, times=np.arange(N)), "times are dates in some logs and numbers in others")
     refused(with_times(0), "log 2 is the same as log 1")
     log = with_times(0, sequences=np.zeros(N))
     refused(with_times(N, sequences=["a"] * N), "sequences are numbers in some logs and text in others")

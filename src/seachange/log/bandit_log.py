@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from seachange.errors import Fix, LogError, warn
 from seachange.log import validation
-from seachange.log.fingerprint import LogIdentity
+from seachange.log.fingerprint import LogIdentity, dates_of
 from seachange.log.joint_features import JointFeatures, LogArrays
 from seachange.log.units import Units
 from seachange.params import require
@@ -161,10 +161,10 @@ class BanditLog:
         ``model.read_log(path)``. Their formats and logging policies may differ. If some propensities are estimated,
         those of the joined log count as estimated.
 
-        Logs that have times are joined in the order of their times; if some have none, the joined log has none, and
-        logs are joined in the order given. Logs may overlap in time only if they have sequences: all rounds are then
-        sorted by time. A sequence that is in several logs continues from one to the next. A log without an action mask
-        allows all actions. If one log is on disk, so is the joined log.
+        Logs that have times (dates, or seconds since 1970) are joined in the order of their times. If some have none,
+        logs are joined in the order given, and the joined log has none. Logs may overlap in time only if they have
+        sequences; all rounds are then sorted by time. A sequence that is in several logs continues from one to the
+        next. A log without an action mask allows all actions. If one log is on disk, so is the joined log.
         """
         for log in logs:
             require_rounds(log, "BanditLog.joined")
@@ -364,6 +364,8 @@ def _require_same_columns(first: BanditLog, part: BanditLog) -> None:
 def _joined(logs: Sequence[BanditLog]) -> BanditLog:
     """Several logs as one."""
     identities = [LogIdentity.of(log) for log in logs]
+    if any(log.times is not None and log.times.dtype.kind == "M" for log in logs):
+        logs = [log if log.times is None else replace(log, times=dates_of(log.times)) for log in logs]
     _require_one_kind(logs, identities)
     order, overlap = _order_in_time(logs, identities)
     ordered = [logs[i] for i in order]
@@ -430,8 +432,6 @@ def _order_in_time(logs: Sequence[BanditLog], identities: Sequence[LogIdentity])
         if times:
             warn("some of the logs have no times: they are joined in the order given, without times.", stacklevel=4)
         return range(len(logs)), False
-    dates = {each.dtype.kind == "M" for each in times}
-    require(len(dates) == 1, "times are dates in some logs and numbers in others.", LogError)
     spans = [(each.min(), each.max()) for each in times]
     order = sorted(range(len(logs)), key=lambda i: (*spans[i], identities[i].fingerprint))
     overlap = [(i, j) for i, j in pairwise(order) if spans[j][0] < spans[i][1]]

@@ -59,6 +59,11 @@ def seconds_of(times: npt.NDArray[Any]) -> Floats:
     return times.astype("datetime64[us]").astype(np.int64) / 1e6 if times.dtype.kind == "M" else times.astype(float)
 
 
+def dates_of(times: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Dates from dates or from seconds since 1970."""
+    return times if times.dtype.kind == "M" else np.round(times * 1e6).astype("datetime64[us]")
+
+
 def remembered(log: "BanditLog") -> tuple[int, ...]:
     """The smallest hashes of the rounds of ``log``; none if its rounds are too similar to identify it."""
     least = np.empty(0, dtype=np.uint64)
