@@ -29,7 +29,7 @@ def learn(
     given: WeightedLogInput,
     out: Annotated[Path, option("MODEL", "Write the model to this file.", "--out", "-o")],
     more: Annotated[
-        list[Path] | None, typer.Argument(metavar="[LOG]...", help="More logs with the same actions, in any order.")
+        list[Path] | None, typer.Argument(metavar="LOG", help="More logs with the same actions, in any order.")
     ] = None,
     start_from: Annotated[
         Path | None, option("MODEL", "Keep the columns, features, and state numbers of this model.")
