@@ -1,11 +1,13 @@
 """learn() says what is odd about a log, and takes objects, not classes."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import seachange as sc
 from seachange import learning
-from seachange.errors import ParameterError
+from seachange.errors import LogError, ParameterError
 from seachange.model_file import Trial
 
 
@@ -96,3 +98,65 @@ def test_switching_that_does_not_pay_gives_way_to_the_single_policy(monkeypatch)
     np.testing.assert_array_equal(
         model.single.predict_proba(np.zeros((1, 0))), alone.single.predict_proba(np.zeros((1, 0)))
     )
+
+
+def two_worlds(kind, seed=0, n=1200):
+    """Two worlds in turn, 200 rounds each, with any kind of context, with sequences, or with masks."""
+    rng = np.random.default_rng(seed)
+    states, x = np.arange(n) // 200 % 2, rng.normal(size=(n, 3))
+    given = {"propensities": np.full(n, 1 / 3), "times": np.arange(n), "n_actions": 3}
+    mask = np.ones((n, 3), dtype=bool)
+    if kind == "masked":
+        mask[np.arange(n), rng.integers(3, size=n)] = False
+        given |= {"action_mask": mask, "propensities": np.full(n, 0.5)}
+    actions = np.array([rng.choice(np.flatnonzero(allowed)) for allowed in mask])
+    if kind == "shared":
+        given["contexts"] = x[:, :2]
+    if kind == "per action":
+        given["action_features"] = x[:, :, None]
+    if kind == "sequences":
+        given["sequences"] = np.arange(n) // 100 % 4
+    effect = x[np.arange(n), actions] * (1 - 2 * states) if kind in ("shared", "per action") else 0.0
+    rewards = np.array([[0.1, 0.5, 0.9], [0.9, 0.5, 0.1]])[states, actions] + effect + rng.normal(0, 0.2, n)
+    return sc.BanditLog.from_arrays(actions, rewards, **given)
+
+
+@pytest.mark.parametrize("kind", ["none", "shared", "per action", "masked", "sequences"])
+def test_a_model_of_two_halves_is_the_model_of_the_whole_log(kind, tmp_path):
+    whole = two_worlds(kind)
+    early, late = whole.split(0.5)
+    models = [sc.learn(log, n_states=2, objective="dm") for log in (whole, [early, late], (late, early))]
+    for name, model in zip("abc", models, strict=True):
+        replace(model, provenance=replace(model.provenance, parts=())).save(tmp_path / name)
+    assert len({(tmp_path / name).read_bytes() for name in "abc"}) == 1
+    assert [part.fingerprint for part in models[1].provenance.parts] == [early.fingerprint(), late.fingerprint()]
+    models[1].save(tmp_path / "d")
+    assert sc.load(tmp_path / "d").provenance == models[1].provenance
+
+
+def test_rounds_without_rewards_are_joined_like_others():
+    whole = two_worlds("shared")
+    rewards = np.where(np.arange(len(whole)) % 3 == 0, np.nan, whole.rewards)
+    whole = whole.with_rewards(rewards)
+    found, expected = (
+        sc.HMMOracle(n_states=2).fit(log) for log in (sc.BanditLog.joined(whole.split(0.4)), whole)
+    )  # fmt: skip
+    np.testing.assert_array_equal(found.model_.reward_coefs, expected.model_.reward_coefs)
+
+
+def test_states_keep_their_numbers_when_an_old_log_is_learned_from_again_with_a_new_one():
+    old = sc.learn(two_worlds("none"), n_states=2, objective="dm")
+    later = two_worlds("none", seed=1)
+    rewards = np.where(np.arange(1200) >= 900, later.rewards + 2 * (later.actions == 1), later.rewards)
+    later = replace(later.with_rewards(rewards)[200:], times=np.arange(1200, 2200))  # begins in state 1
+    again = sc.learn([two_worlds("none"), later], n_states=3, objective="dm", align_to=old)
+    np.testing.assert_array_equal(again.labels.states[:1200], old.labels.states)
+    assert (again.labels.states[1900:] == 2).mean() > 0.9
+    np.testing.assert_allclose(again.world.reward_coefs[:2], old.world.reward_coefs, atol=0.1)
+
+
+def test_only_logs_are_joined():
+    with pytest.raises(LogError, match=r"BanditLog\.joined needs a BanditLog; got a str"):
+        sc.learn(["early.csv", "late.csv"])
+    with pytest.raises(LogError, match="needs at least one log"):
+        sc.learn([])

@@ -44,14 +44,14 @@ FEWEST_ROUNDS = 30  # in shorter logs, held-out values are noise, so "auto" does
 
 
 def learn(
-    log: BanditLog,
+    log: BanditLog | list[BanditLog] | tuple[BanditLog, ...],
     oracle: str | StateOracle = "hmm",
     n_states: int | Auto = "auto",
     objective: str | PolicyLearner = "auto",
     align_to: SwitchingModel | None = None,
     seed: int = 0,
 ) -> SwitchingModel:
-    """Find the states of ``log`` and learn one policy per state.
+    """Find the states of ``log`` and learn one policy per state. A list of logs is joined (``BanditLog.joined``).
 
     ``oracle`` finds the states: "hmm", "change-point", "none", or an oracle object. ``n_states`` is their number.
     ``objective`` is what each policy maximizes: "ips", "snips", "dm", "dr", "mrdr", "poem", "cross-entropy", or a
@@ -71,6 +71,8 @@ def learn(
     >>> sc.learn(log, n_states=2, objective="dr")
     SwitchingModel(2 states by HMMOracle, 2 actions, 400 rounds)
     """
+    if isinstance(log, list | tuple):
+        log = BanditLog.joined(log)
     wrong = f"learn needs a BanditLog; got a {type(log).__name__}. Make one with BanditLog.from_frame or read_log."
     require(isinstance(log, BanditLog), wrong, LogError)
     require_choices(log)

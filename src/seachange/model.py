@@ -14,7 +14,7 @@ from seachange.deploy import AdaptiveSampling, BeliefDeployer, Decision, Deploym
 from seachange.deploy.belief_deployer import MEMORY
 from seachange.errors import ParameterError, SeachangeWarning, did_you_mean, require, warn
 from seachange.formats.column_roles import Columns
-from seachange.log.bandit_log import BanditLog
+from seachange.log.bandit_log import BanditLog, encoding_difference
 from seachange.log.features import FeatureSpec, plain_features
 from seachange.log.validation import OnBadRows
 from seachange.model_file import Provenance, Trial, read_model, write_model
@@ -166,14 +166,10 @@ class SwitchingModel:
 
     def require_own_features(self, log: BanditLog) -> None:
         """Raise if ``log`` was not encoded with the features of the model."""
-        for what in ("action_names", "context_names"):
-            ours, theirs = getattr(self.provenance, what), getattr(log, what)
-            names = f"{what} of the log are {', '.join(theirs)}; the model's are {', '.join(ours)}"
-            require(ours == theirs, f"{names}. Read the file with model.read_log.")
-        if self.features is not None and log.features is not None and not self.features.encodes_like(log.features):
+        if problem := encoding_difference(log, self.provenance, self.features, "the model"):
             raise ParameterError(
-                "the log's features are scaled differently from the model's. Read the file with model.read_log, or "
-                "pass features=model.features to read_log or BanditLog.from_frame."
+                f"the log {problem}. Read the file with model.read_log, or pass features=model.features to read_log or "
+                "BanditLog.from_frame."
             )
 
     def deployer(self, kind: str = "auto", *, exploration: float = 0.0, memory: int = MEMORY) -> BeliefDeployer:

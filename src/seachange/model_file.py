@@ -14,20 +14,17 @@ from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
 from seachange.errors import ModelFileError, require
 from seachange.log.bandit_log import BanditLog, PropensitySource
 from seachange.log.features import FeatureSpec, Number
-from seachange.log.fingerprint import REMEMBERED, remembered, share_known
+from seachange.log.fingerprint import REMEMBERED, LogIdentity, share_known
 from seachange.log.joint_features import JointFeatures
 from seachange.log.units import Units
 from seachange.log.validation import LARGEST
 from seachange.outputs import written_whole
-from seachange.params import Brief
 from seachange.policies.objective_choice import Choice
 from seachange.policies.per_state import PolicySet
-from seachange.protocols import Floats
 from seachange.registry import (
     LARGEST_SAVED,
     LEARNERS,
@@ -61,20 +58,17 @@ MOST_ROUNDS = 1 << 48
 EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
-@dataclass(frozen=True, repr=False)
-class Provenance(Brief):
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Provenance(LogIdentity):
     """The log a model was learned from."""
 
-    fingerprint: str
-    n_rounds: int
     joint: JointFeatures
     action_names: tuple[str, ...]
     context_names: tuple[str, ...]
     mean_reward: float
     reward_range: tuple[float, float]  # (0, 1), or least to largest if rewards leave it
-    time_range: tuple[str, str] | None
     propensity_source: PropensitySource
-    remembered: tuple[int, ...] = ()  # hashes of some rounds; none if rounds are too similar
+    parts: tuple[LogIdentity, ...] = ()  # the logs it was joined from
 
     @classmethod
     def of(cls, log: BanditLog) -> Self:
@@ -84,51 +78,45 @@ class Provenance(Brief):
         if low >= 0 and high <= 1:
             low, high = 0.0, 1.0
         return cls(
-            fingerprint=log.fingerprint(),
-            n_rounds=len(log),
+            **vars(LogIdentity.of(log)),
             joint=log.joint,
             action_names=log.action_names,
             context_names=log.context_names,
             mean_reward=float(np.nanmean(rewards)),
             reward_range=(low, high if high > low else low + 1.0),
-            time_range=None if log.times is None else (str(log.times.min()), str(log.times.max())),
             propensity_source=log.propensity_source,
-            remembered=remembered(log),
+            parts=log.parts,
         )
+
+    def holds(self, log: BanditLog) -> bool:
+        """Whether ``log`` is the log, or one of the logs it was joined from."""
+        return log.fingerprint() in [each.fingerprint for each in (self, *self.parts)]
 
     def overlap(self, log: BanditLog) -> str | None:
         """Which part of ``log`` the model may have learned from; None if there is no sign of any."""
-        if log.fingerprint() == self.fingerprint:
+        if self.holds(log):
             return "the model was learned from this log"
-        share = share_known(log, self.remembered) or 0.0
+        share = max(share_known(log, each.remembered) or 0.0 for each in (self, *self.parts))
         if share > BY_CHANCE:
             return f"about {share:.0%} of these rounds are among those that the model was learned from"
-        span = self.seconds
-        if log.times is None or span is None:
-            return None
-        times = seconds_of(log.times)
         # The last moment does not count: logs are often split between rounds of the same time.
-        share = float(np.mean((times >= span[0]) & (times < span[1])))
-        if share == 0 or self.time_range is None:
+        inside = {each.time_range: rows for each in self.periods if (rows := each.period_holds(log, end=False)).any()}
+        if not inside:
             return None
-        period = " to ".join(time.replace("T", " ").removesuffix(".000000") for time in self.time_range)
+        share = float(np.mean(np.any([*inside.values()], axis=0)))
+        times = (" to ".join(time.replace("T", " ").removesuffix(".000000") for time in each or ()) for each in inside)
         part = "all" if share == 1 else f"{share:.1%}"
-        return f"{part} of these rounds fall in the period of the log that the model was learned from ({period})"
+        logs = "period of the log" if len(inside) == 1 else "periods of the logs"
+        return f"{part} of these rounds fall in the {logs} that the model was learned from ({' and '.join(times)})"
+
+    @property
+    def periods(self) -> tuple[LogIdentity, ...]:
+        """The logs whose periods the rounds fall in: there may be time between logs that were joined."""
+        return self.parts or (self,)
 
     def knows(self, log: BanditLog) -> bool:
         """Whether ``overlap`` can detect that the model was learned from rounds of ``log``."""
         return share_known(log, self.remembered) is not None or not (log.times is None or self.time_range is None)
-
-    @property
-    def seconds(self) -> tuple[float, float] | None:
-        """The time of the first and last round, in seconds; dates since 1970."""
-        if self.time_range is None:
-            return None
-        try:
-            first, last = map(float, self.time_range)
-        except ValueError:
-            first, last = seconds_of(np.array(self.time_range, dtype="datetime64[us]")).tolist()
-        return first, last
 
 
 Interval = tuple[float, float, float]  # value, low, high
@@ -150,11 +138,6 @@ class Trial:
     # If the deployment learns: what it would earn, and the single policy if it learned in the same way.
     learning: Interval | None = None
     learning_single: Interval | None = None
-
-
-def seconds_of(times: npt.NDArray[Any]) -> Floats:
-    """Times in seconds; dates since 1970."""
-    return times.astype("datetime64[us]").astype(np.int64) / 1e6 if times.dtype.kind == "M" else times.astype(float)
 
 
 class Manifest(msgspec.Struct, forbid_unknown_fields=True):
@@ -343,20 +326,24 @@ def _require_consistent(manifest: Manifest) -> None:
     tried = [] if trial is None else [trial.switching, trial.single, trial.logging, trial.gain]
     tried += [] if trial is None else [each for each in (trial.learning, trial.learning_single) if each is not None]
     joint, (low, high) = log.joint, log.reward_range
+    logs = (log, *log.parts)
     try:
-        dated = log.seconds is None or bool(np.isfinite(log.seconds).all())
+        dated = all(bool(np.isfinite(each.seconds).all()) for each in logs if each.seconds is not None)
     except (ValueError, OverflowError):
         dated = False
     for rule, holds in {
         f"n_rounds must be from 1 to {MOST_ROUNDS}": 1 <= log.n_rounds <= MOST_ROUNDS,
+        "the logs that were joined must have all rounds": not log.parts
+        or (min(each.n_rounds for each in log.parts) >= 1 and sum(each.n_rounds for each in log.parts) == log.n_rounds),
         "action_names must name every action": len(log.action_names) == joint.n_actions >= 1,
         "context_names must name every feature": len(log.context_names) == joint.n_features
         and (joint.n_features == 0) == (joint.kind == "none"),
         "reward_range must rise and contain mean_reward": -LARGEST <= low <= log.mean_reward <= high <= LARGEST
         and low < high,
         "time_range must hold two moments": dated,
-        "remembered must hold hashes of 64 bits": len(log.remembered) <= REMEMBERED
-        and all(0 <= each < 1 << 64 for each in log.remembered),
+        "remembered must hold hashes of 64 bits": all(
+            len(each.remembered) <= REMEMBERED and all(0 <= hash < 1 << 64 for hash in each.remembered) for each in logs
+        ),
         f"a model must have 1 to {MOST_STATES:,} states": 1 <= len(manifest.policies) <= MOST_STATES,
         "n_chains must be from 1 to the number of rounds": 1 <= manifest.n_chains <= log.n_rounds,
         "expected_stay must be from 1 to the number of rounds": stay is None or 1 <= stay <= log.n_rounds,

@@ -75,7 +75,7 @@ def test_every_line_of_help_starts_with_a_verb():
         "Read", "Replay", "Run", "Sample", "Set", "Show", "Simulate", "Start", "Stop", "Use", "Write",
     }  # fmt: skip
     for name, text in all_helps():
-        if not name.endswith((" log", " model")):
+        if not name.endswith((" log", " model", " more")):
             assert text.removeprefix("With --at: ").split()[0].capitalize() in verbs, name
 
 

@@ -66,6 +66,11 @@ def test_a_newer_schema_asks_for_an_upgrade_whatever_else_is_new(tmp_path, conte
     assert "upgrade" in load_failing(write_zip(tmp_path / "new.seachange", newer))
 
 
+def _part(n_rounds, **changes):
+    """A log that a model's log was joined from."""
+    return {"fingerprint": "f", "n_rounds": n_rounds, "time_range": None, "remembered": []} | changes
+
+
 @pytest.mark.parametrize(
     ("path", "value", "message"),
     [
@@ -93,6 +98,10 @@ def test_a_newer_schema_asks_for_an_upgrade_whatever_else_is_new(tmp_path, conte
         (["provenance", "time_range"], ["nan", "nan"], "time_range"),
         (["provenance", "remembered"], [-1], "remembered"),
         (["provenance", "remembered"], [1 << 64], "remembered"),
+        (["provenance", "parts"], [_part(5)], "the logs that were joined must have all rounds"),
+        (["provenance", "parts"], [_part(-1), _part(N + 1)], "the logs that were joined must have all rounds"),
+        (["provenance", "parts"], [_part(N, remembered=[-1])], "remembered"),
+        (["provenance", "parts"], [_part(N, time_range=["yesterday", "today"])], "time_range"),
         (["provenance", "joint", "n_features"], -1, ""),
         (["provenance", "joint", "n_actions"], 10**30, ""),
         (["oracle", "kind"], "os.system", "os.system"),

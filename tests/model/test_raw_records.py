@@ -62,9 +62,9 @@ def test_a_column_that_the_features_need_is_named_where_it_is_absent(model, tmp_
 
 def test_a_log_in_units_of_its_own_is_refused(model):
     log = sc.BanditLog.from_frame(table(1), WORDS)
-    with pytest.raises(ParameterError, match=r"scaled differently.*features=model\.features"):
+    with pytest.raises(ParameterError, match=r"encodes its columns differently.*features=model\.features"):
         model.label_ahead(log)
-    with pytest.raises(ParameterError, match="scaled differently"):
+    with pytest.raises(ParameterError, match="encodes its columns differently"):
         sc.learn(log, oracle="none", objective="dm", align_to=model)
 
 

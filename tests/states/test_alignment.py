@@ -108,5 +108,5 @@ def test_a_model_of_another_shape_is_rejected(old):
 
 
 def test_an_object_that_is_not_a_model_is_rejected():
-    with pytest.raises(ParameterError, match="align_to must be a model with HMM states"):
+    with pytest.raises(ParameterError, match="align_to must be a model, or a fitted HMMOracle"):
         sc.HMMOracle(n_states=3, align_to=[0, 1, 2]).fit(log_of(visits(0, 1, 2)))

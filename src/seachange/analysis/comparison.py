@@ -17,7 +17,6 @@ from seachange.evaluation.value_estimate import ValueEstimate
 from seachange.learning import TRAINING_SHARE, relearn
 from seachange.log.bandit_log import BanditLog
 from seachange.model import SwitchingModel
-from seachange.model_file import seconds_of
 from seachange.states.labels import StateLabels, labels_from_states
 
 # Why nothing is evaluated on its own training data.
@@ -76,16 +75,17 @@ def holdout_of(log: BanditLog, model: SwitchingModel) -> Holdout:
 
 def _rounds_seen(log: BanditLog, model: SwitchingModel) -> int:
     """How many rounds, counted from the first, the model may have been learned from."""
-    provenance, n = model.provenance, model.provenance.n_rounds
-    if len(log) > n and log[:n].fingerprint() == provenance.fingerprint:
-        return n
+    provenance = model.provenance
+    for known in (provenance, *provenance.parts):
+        n = known.n_rounds
+        if len(log) > n and log[:n].fingerprint() == known.fingerprint:
+            return n if known is provenance else n + _rounds_seen(log[n:], model)
     if provenance.overlap(log) is None:
         return 0
-    span = provenance.seconds
-    if log.times is None or span is None or log.fingerprint() == provenance.fingerprint:
+    if provenance.holds(log):
         return len(log)
-    earlier = np.flatnonzero(seconds_of(log.times) <= span[1])
-    return int(earlier[-1]) + 1 if len(earlier) else len(log)
+    seen = np.flatnonzero(np.any([each.period_holds(log, end=True) for each in provenance.periods], axis=0))
+    return int(seen[-1]) + 1 if len(seen) else len(log)
 
 
 def _from_round(labels: StateLabels, log: BanditLog, first: int) -> StateLabels:

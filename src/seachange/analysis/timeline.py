@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from seachange.log.bandit_log import BanditLog
-from seachange.model_file import seconds_of
+from seachange.log.fingerprint import seconds_of
 from seachange.protocols import Floats, Ints
 from seachange.states.labels import StateLabels, chains, places_in_chains
 

@@ -28,7 +28,7 @@ def bounds(
     from seachange.evaluation import model_bounds
 
     loaded = open_model(model, given.log)
-    log = given.read_weighted(console, seed, loaded)
+    log = given.read_weighted(console, seed, loaded.encoding)
     settings = {"max_ratio": max_ratio, "min_change": min_change, "wrong_rounds": wrong_rounds}
     found = model_bounds(log, loaded, delta=delta, exploration=exploration, **settings)
     console.print(bounds_view(found))

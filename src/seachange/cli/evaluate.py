@@ -115,7 +115,7 @@ def evaluate(
     if not estimators and interval not in ("normal", "bootstrap"):
         names = ["dr", "ips"]
         note(f"snips and dm have no {interval} intervals, so they are left out.")
-    log = given.read_weighted(console, seed, loaded)
+    log = given.read_weighted(console, seed, loaded.encoding)
     overlap, holdout = loaded.provenance.overlap(log), holdout_of(log, loaded)
     log, loaded, labels = holdout.log, holdout.model, holdout.labels
     if holdout.kind != "unseen":

@@ -2,7 +2,8 @@
 
 import shlex
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
@@ -138,11 +139,10 @@ class LogInput(RawLogInput):
 
     drop_bad_rows: Annotated[bool, flag("--drop-bad-rows", help="Drop rounds that are bad.", panel=THE_LOG)] = False
 
-    def read(self, model: "SwitchingModel | None" = None, *, missing_rewards: bool = False) -> "BanditLog":
-        """Read the log, with the actions and features of ``model`` if there is one."""
+    def read(self, features: "FeatureSpec | None" = None, *, missing_rewards: bool = False) -> "BanditLog":
+        """Read the log, with the actions and encoding of ``features`` if they are given."""
         from seachange.log.encoding import log_from_raw
 
-        features = None if model is None else model.encoding
         raw = self.open(features)
         with stage("Reading the log"):
             log = log_from_raw(
@@ -163,9 +163,9 @@ class WeightedLogInput(LogInput):
         bool, flag("--estimate-propensities", help="Estimate propensities, replacing any in the log.", panel=THE_LOG)
     ] = False
 
-    def read_weighted(self, console: Prose, seed: int, model: "SwitchingModel | None" = None) -> "BanditLog":
+    def read_weighted(self, console: Prose, seed: int, features: "FeatureSpec | None" = None) -> "BanditLog":
         """Read the log; if its propensities are estimated, say how good they are."""
-        log = self.read(model)
+        log = self.read(features)
         if not self.estimate_propensities:
             return log
         from seachange.cli.tables import estimated_propensities
@@ -176,6 +176,48 @@ class WeightedLogInput(LogInput):
             probs, _, text = estimated_propensities(log, seed)
         console.say(text, "")
         return log.with_propensities(probs, estimated=True)
+
+    def read_joined(
+        self, more: Sequence[Path], console: Prose, seed: int, features: "FeatureSpec | None" = None
+    ) -> "tuple[BanditLog, Path]":
+        """Join this log with ``more``; also the latest of them. The features are given, or those of the earliest."""
+        from seachange.log.bandit_log import BanditLog
+
+        if not more:
+            return self.read_weighted(console, seed, features), self.log
+        for path in more:
+            swapped = f"{str(path)!r} is a model, not a log. To keep its state numbers, use --start-from {path}."
+            require(not _is_model(path), swapped, LogError)
+        inputs = [self, *(replace(self, log=path) for path in more)]
+        starts = {each.log: each._start(features) for each in inputs}
+        if None not in starts.values():
+            inputs.sort(key=lambda each: (starts[each.log], each.log))
+        logs: list[BanditLog] = []
+        for each in inputs:
+            try:
+                logs.append(each.read_weighted(console, seed, features))
+            except LogError as error:
+                raise LogError(f"{str(each.log)!r}: {error.problem}", error.fix) from error
+            features = features or logs[0].features
+        try:
+            return BanditLog.joined(logs), inputs[-1].log
+        except LogError as error:
+            names = ", ".join(f"log {number} is {str(each.log)!r}" for number, each in enumerate(inputs, 1))
+            raise LogError(f"{error.problem} ({names})", error.fix) from error
+
+    def _start(self, features: "FeatureSpec | None") -> float | None:
+        """When the first rounds start, in seconds; None if that is unknown."""
+        from seachange.log.encoding import times_of
+        from seachange.log.fingerprint import seconds_of
+        from seachange.reading import open_raw
+
+        with suppress(LogError):  # reading the log will say what is wrong
+            raw = open_raw(self.log, parse_columns(self.columns), features=features, format=self.format)
+            part = next((part for part in raw.parts() if len(part)), None)
+            if part is not None and part.time is not None:
+                times = times_of(part.time)
+                return float(seconds_of(times[times == times]).min(initial=float("inf")))
+        return None
 
     def options(self, *, columns: bool = True) -> list[str]:
         """These options, for the next command."""

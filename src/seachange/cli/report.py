@@ -32,7 +32,7 @@ def report(
 
     log, loaded = given.log, open_model(model, given.log)
     target = claim_file(model.with_name("report.html") if out is None else out, force=force, inputs=[log, model])
-    rounds = given.read_weighted(console, seed, loaded)
+    rounds = given.read_weighted(console, seed, loaded.encoding)
     options = given.options()
     options += ["--confidence", f"{confidence:g}"] if confidence != 0.95 else []
     options += ["--seed", str(seed)] if seed else []

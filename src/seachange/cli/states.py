@@ -52,7 +52,7 @@ def states(
     finder: Any = learning.oracle_named(oracle, **settings) if loaded is None else loaded.oracle
     if loaded is not None and (oracle, states, rewards) != ("hmm", "auto", "auto"):
         note("the states are the model's; --oracle, --states and --rewards have no effect.")
-    log = given.read(loaded, missing_rewards=missing_rewards)
+    log = given.read(None if loaded is None else loaded.encoding, missing_rewards=missing_rewards)
     with stage("Finding the states"):
         if loaded is None:
             finder.fit(log)

@@ -142,6 +142,7 @@ def _log_rows(model: SwitchingModel) -> list[tuple[str, str]]:
     return [
         *rows,
         ("rounds", f"{log.n_rounds:,}"),
+        *([("logs", " + ".join(f"{part.n_rounds:,} rounds" for part in log.parts))] if log.parts else []),
         ("time", "unknown" if log.time_range is None else " to ".join(map(stored_time_text, log.time_range))),
         ("rewards", f"mean {log.mean_reward:.4g}, range {low:g} to {high:g}"),
         ("propensities", {"unknown": "none"}.get(log.propensity_source, log.propensity_source)),

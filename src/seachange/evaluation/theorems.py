@@ -346,7 +346,7 @@ def model_bounds(
     offline = [bounded, Condition("rounds are independent, given the states", None), ratio_rule, wrong_rule]
     if log.propensities_estimated:
         offline.append(Condition("the estimated propensities are correct", None))
-    new = Condition("the policy was not learned from this log", log.fingerprint() != source.fingerprint)
+    new = Condition("the policy was not learned from this log", not source.holds(log))
     one_each = paper is not None and model.n_states == len(own.change_points) + own.n_chains
     detector = Condition("the paper's detector finds the states, one per segment", one_each)
     gap = [*offline, _maximizes(model, low)]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import count
+from itertools import count, pairwise
 from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from seachange.errors import Fix, LogError, warn
 from seachange.log import validation
+from seachange.log.fingerprint import LogIdentity, dates_of
 from seachange.log.joint_features import JointFeatures, LogArrays
 from seachange.log.units import Units
 from seachange.params import require
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from narwhals.typing import IntoDataFrame
 
     from seachange.log.features import FeatureSpec
+    from seachange.model_file import Provenance
 
 CHUNK_ROWS = 1 << 17
 PROPENSITY_FIX = Fix(
@@ -76,6 +78,7 @@ class BanditLog:
     dropped: tuple[tuple[str, int], ...] = ()  # rules that dropped rows broke, and how many rows
     disk: DiskFolder | None = None  # where the columns are, if on disk
     features: "FeatureSpec | None" = None  # how raw columns became features; None if they were passed as arrays
+    parts: tuple[LogIdentity, ...] = ()  # the logs it was joined from
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "arrays", LogArrays(*(_read_only(array) for array in self.arrays)))
@@ -149,6 +152,24 @@ class BanditLog:
             missing_rewards=missing_rewards,
             on_bad_rows=on_bad_rows,
         )
+
+    @classmethod
+    def joined(cls, logs: "Sequence[BanditLog]") -> "BanditLog":
+        """Join logs with the same actions and features into one, in time order.
+
+        Read the first log, and the others with its encoding: ``read_log(path, features=first.features)``, or
+        ``model.read_log(path)``. Their formats and logging policies may differ. If some propensities are estimated,
+        those of the joined log count as estimated.
+
+        Logs that have times (dates, or seconds since 1970) are joined in the order of their times. If some have none,
+        logs are joined in the order given, and the joined log has none. Logs may overlap in time only if they have
+        sequences; all rounds are then sorted by time. A sequence that is in several logs continues from one to the
+        next. A log without an action mask allows all actions. If one log is on disk, so is the joined log.
+        """
+        for log in logs:
+            require_rounds(log, "BanditLog.joined")
+        require(len(logs) > 0, "BanditLog.joined needs at least one log.", LogError)
+        return logs[0] if len(logs) == 1 else _joined(logs)
 
     @property
     def n_actions(self) -> int:
@@ -250,7 +271,7 @@ class BanditLog:
         columns = {name: array[rounds] for name, array in self._columns().items()}
         if len(columns.get("mask", ())) and columns["mask"].all():
             columns["mask"] = np.ones((1, self.n_actions), dtype=bool)
-        return self._with_columns(columns, dropped=())
+        return self._with_columns(columns, dropped=(), parts=())
 
     @cached_property
     def units(self) -> Units:
@@ -338,6 +359,114 @@ def _require_same_columns(first: BanditLog, part: BanditLog) -> None:
     require(not part.masked, "a log on disk cannot have an action mask. Read it without on_disk=True.", LogError)
     numeric = part.sequences is None or part.sequences.dtype.kind in "iuf"
     require(numeric, "a log on disk needs numeric sequences. Read it without on_disk=True.", LogError)
+
+
+def _joined(logs: Sequence[BanditLog]) -> BanditLog:
+    """Several logs as one."""
+    identities = [LogIdentity.of(log) for log in logs]
+    if any(log.times is not None and log.times.dtype.kind == "M" for log in logs):
+        logs = [log if log.times is None else replace(log, times=dates_of(log.times)) for log in logs]
+    _require_one_kind(logs, identities)
+    order, overlap = _order_in_time(logs, identities)
+    ordered = [logs[i] for i in order]
+    first, masked, every = ordered[0], any(log.masked for log in logs), [log._columns() for log in ordered]
+    kept = [name for name in every[0] if name != "mask" and all(name in columns for columns in every)]
+    types = {name: np.result_type(*(columns[name] for columns in every)) for name in kept}
+
+    def columns_of(log: BanditLog) -> dict[str, Any]:
+        """The columns that all logs have, as types that suit all of them."""
+        columns = {
+            name: array.astype(types[name], copy=False) for name, array in log._columns().items() if name in types
+        }
+        return columns | ({"mask": np.broadcast_to(log.arrays.mask, (len(log), log.n_actions))} if masked else {})
+
+    if any(log.disk is not None for log in logs):
+        chunks = (chunk for log in ordered for chunk in log.chunks())
+        joined = log_on_disk(chunk._with_columns(columns_of(chunk)) for chunk in chunks)
+    else:
+        every = [columns_of(log) for log in ordered]
+        joined = first._with_columns({name: np.concatenate([each[name] for each in every]) for name in every[0]})
+    if overlap:
+        joined = joined.take(np.argsort(np.asarray(joined.times), kind="stable"))
+    return replace(
+        joined,
+        propensity_source="estimated" if any(log.propensities_estimated for log in logs) else first.propensity_source,
+        dropped=tuple(sum((Counter(dict(log.dropped)) for log in ordered), Counter()).items()),
+        features=next((log.features for log in ordered if log.features is not None), None),
+        parts=tuple(part for i in order for part in logs[i].parts or (identities[i],)),
+    )
+
+
+def _require_one_kind(logs: Sequence[BanditLog], identities: Sequence[LogIdentity]) -> None:
+    """Raise if the logs cannot be joined, whatever their times."""
+    first, seen = logs[0], list[str]()
+    for number, (log, identity) in enumerate(zip(logs, identities, strict=True), 1):
+        if problem := encoding_difference(log, first, first.features, "log 1"):
+            python = "Pass the same n_actions, action_names, and context_names for all logs."
+            if log.features is not None:
+                python = "Read it with features=log_1.features, or read all logs with model.read_log."
+            raise LogError(f"log {number} {problem}.", Fix(python))
+        if identity.fingerprint in seen:
+            raise LogError(f"log {number} is the same as log {seen.index(identity.fingerprint) + 1}.")
+        seen.append(identity.fingerprint)
+    kinds = [
+        "" if log.sequences is None else "numbers" if log.sequences.dtype.kind in "iuf" else "text" for log in logs
+    ]
+    sequences = Fix(
+        'Name their column with columns={"sequence": ...}.', "Name their column with --columns sequence=..."
+    )
+    for what, has, fix in (
+        ("propensities", [log.propensities_known for log in logs], PROPENSITY_FIX),
+        ("sequences", [kind != "" for kind in kinds], sequences),
+    ):
+        if len({*has}) > 1:
+            with_it, without = has.index(True) + 1, has.index(False) + 1
+            raise LogError(f"log {without} has no {what}, unlike log {with_it}.", fix)
+    require(len({*kinds}) == 1, "sequences are numbers in some logs and text in others.", LogError)
+
+
+def _order_in_time(logs: Sequence[BanditLog], identities: Sequence[LogIdentity]) -> tuple[Sequence[int], bool]:
+    """The order of the logs, and whether they overlap."""
+    times = [log.times for log in logs if log.times is not None]
+    if len(times) < len(logs):
+        if times:
+            warn("some of the logs have no times: they are joined in the order given, without times.", stacklevel=4)
+        return range(len(logs)), False
+    spans = [(each.min(), each.max()) for each in times]
+    order = sorted(range(len(logs)), key=lambda i: (*spans[i], identities[i].fingerprint))
+    overlap = [(i, j) for i, j in pairwise(order) if spans[j][0] < spans[i][1]]
+    if overlap and logs[0].sequences is None:
+        i, j = overlap[0]
+        raise LogError(
+            f"the logs overlap in time: log {j + 1} starts at {spans[j][0]}, before log {i + 1} ends at {spans[i][1]}. "
+            "If all their rounds share the same states, merge the files in time order. If each log has states of its "
+            "own, give each its own sequence."
+        )
+    return order, bool(overlap)
+
+
+def encoding_difference(
+    log: BanditLog, other: "BanditLog | Provenance", features: "FeatureSpec | None", name: str
+) -> str | None:
+    """What the actions and features of ``log`` have that those of ``other``, called ``name``, do not; None if equal."""
+    for what, ours, theirs in (
+        ("action", log.action_names, other.action_names),
+        ("feature", log.context_names, other.context_names),
+    ):
+        if ours == theirs:
+            continue
+        pairs = (ours, {*theirs}), (theirs, {*ours})
+        new, gone = (next((each for each in names if each not in others), None) for names, others in pairs)
+        if new is not None:
+            return f"has the {what} {new!r}, which {name} does not have"
+        if gone is not None:
+            return f"does not have the {what} {gone!r} of {name}"
+        return f"has the {what}s of {name} in another order"
+    if log.joint != other.joint:
+        return f"has {log.joint.description}, and {name} has {other.joint.description}"
+    if features is not None and log.features is not None and not features.encodes_like(log.features):
+        return f"encodes its columns differently from {name}"
+    return None
 
 
 def set_frame_reader(read: Callable[..., BanditLog]) -> None:

@@ -350,7 +350,7 @@ def _floats(name: str, series: polars.Series) -> Floats:
         raise LogError(f"{name} must be numbers: {error}.") from error
 
 
-def _times(series: polars.Series) -> npt.NDArray[Any]:
+def times_of(series: polars.Series) -> npt.NDArray[Any]:
     """(n,) times, parsed if they are text."""
     if series.dtype.is_numeric() or series.dtype in (polars.Date, polars.Datetime):
         return np.asarray(series.to_numpy())
@@ -372,6 +372,6 @@ def _columns(spec: FeatureSpec, rounds: RawRounds) -> dict[str, Any]:
         "propensities": propensities,
         "action_mask": mask,
         "logging_probs": probs,
-        "times": None if rounds.time is None else _times(rounds.time),
+        "times": None if rounds.time is None else times_of(rounds.time),
         "sequences": None if rounds.sequence is None else np.asarray(rounds.sequence.to_numpy()),
     }

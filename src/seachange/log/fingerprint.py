@@ -1,9 +1,16 @@
-"""Hashes of a sample of rounds, to recognize a log later even if only part of it comes back."""
+"""What is kept of a log, to recognize it later even if only part of it comes back."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from seachange.log.bandit_log import BanditLog
+from seachange.params import Brief
+from seachange.protocols import Bools, Floats
+
+if TYPE_CHECKING:
+    from seachange.log.bandit_log import BanditLog
 
 Hashes = npt.NDArray[np.uint64]
 REMEMBERED = 512  # rounds in the sample: those with the smallest hashes, which amounts to a random choice
@@ -13,7 +20,51 @@ ENOUGH = 5  # rounds below the sample's largest hash that are needed to decide w
 STEP, FIRST, SECOND = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 
-def remembered(log: BanditLog) -> tuple[int, ...]:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class LogIdentity(Brief):
+    """What a model keeps of a log to recognize it."""
+
+    fingerprint: str
+    n_rounds: int
+    time_range: tuple[str, str] | None
+    remembered: tuple[int, ...] = ()  # hashes of some rounds; none if rounds are too similar
+
+    @classmethod
+    def of(cls, log: "BanditLog") -> Self:
+        """The identity of ``log``."""
+        period = None if log.times is None else (str(log.times.min()), str(log.times.max()))
+        return cls(fingerprint=log.fingerprint(), n_rounds=len(log), time_range=period, remembered=remembered(log))
+
+    @property
+    def seconds(self) -> tuple[float, float] | None:
+        """The time of the first and last round, in seconds; dates since 1970."""
+        if self.time_range is None:
+            return None
+        try:
+            first, last = map(float, self.time_range)
+        except ValueError:
+            first, last = seconds_of(np.array(self.time_range, dtype="datetime64[us]")).tolist()
+        return first, last
+
+    def period_holds(self, log: "BanditLog", *, end: bool) -> Bools:
+        """(n,) whether each round of ``log`` falls in the period of this one, with or without its last moment."""
+        if log.times is None or self.seconds is None:
+            return np.zeros(len(log), dtype=bool)
+        times, (first, last) = seconds_of(log.times), self.seconds
+        return np.asarray((times >= first) & ((times <= last) if end else (times < last)))
+
+
+def seconds_of(times: npt.NDArray[Any]) -> Floats:
+    """Times in seconds; dates since 1970."""
+    return times.astype("datetime64[us]").astype(np.int64) / 1e6 if times.dtype.kind == "M" else times.astype(float)
+
+
+def dates_of(times: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Dates from dates or from seconds since 1970."""
+    return times if times.dtype.kind == "M" else np.round(times * 1e6).astype("datetime64[us]")
+
+
+def remembered(log: "BanditLog") -> tuple[int, ...]:
     """The smallest hashes of the rounds of ``log``; none if its rounds are too similar to identify it."""
     least = np.empty(0, dtype=np.uint64)
     for chunk in log.chunks():
@@ -22,7 +73,7 @@ def remembered(log: BanditLog) -> tuple[int, ...]:
     return tuple(distinct[:REMEMBERED].tolist()) if len(distinct) >= MOSTLY_DISTINCT * len(least) else ()
 
 
-def share_known(log: BanditLog, hashes: tuple[int, ...]) -> float | None:
+def share_known(log: "BanditLog", hashes: tuple[int, ...]) -> float | None:
     """The share of the rounds of ``log`` that the log behind ``hashes`` had; None if there are too few to tell."""
     known = np.array(hashes, dtype=np.uint64)
     # A sample that is not full holds all rounds there were.
@@ -32,7 +83,7 @@ def share_known(log: BanditLog, hashes: tuple[int, ...]) -> float | None:
     return float(np.isin(candidates, known).mean()) if len(candidates) >= ENOUGH else None
 
 
-def round_hashes(log: BanditLog) -> Hashes:
+def round_hashes(log: "BanditLog") -> Hashes:
     """(n,) a 64-bit hash of the action, the reward and the features of each round."""
     with np.errstate(over="ignore"):
         hashes = mixed(log.actions.astype(np.uint64)) ^ _bits(log.rewards)

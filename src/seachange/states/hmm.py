@@ -253,7 +253,7 @@ def aligned_order(old: SwitchingRegression, new: SwitchingRegression, states: In
     if len(gone):
         warn(
             f"these states of the earlier model have no match in this log: {', '.join(map(str, gone))}. Their numbers "
-            "may now refer to different states.",
+            "may now refer to different states. To keep them, learn from the earlier log, too.",
             stacklevel=4,
             category=UnmatchedStatesWarning,
         )

@@ -288,9 +288,9 @@ def hmm_of(oracle: Any) -> SwitchingRegression | None:
 
 def regression_of(given: Any, needed: str) -> SwitchingRegression:
     """The switching regression of a model or an oracle, or ``given`` itself."""
-    found = hmm_of(getattr(given, "oracle", given)) or given
+    found = hmm_of(given) or getattr(given, "world", given)
     if not isinstance(found, SwitchingRegression):
-        raise ParameterError(f"{needed} a model with HMM states, or a fitted HMMOracle; got {given!r}.")
+        raise ParameterError(f"{needed} a model, or a fitted HMMOracle; got {given!r}.")
     return found
 
 
