@@ -32,7 +32,7 @@ def _brief(value: Any) -> str:
     if isinstance(value, np.ndarray) and (value.ndim != 1 or value.size > MOST_SHOWN):
         return f"{value.dtype}{list(value.shape)}"
     if isinstance(value, np.ndarray):
-        return np.array2string(value, precision=4, separator=", ")
+        return np.array2string(value, max_line_width=1000, precision=4, separator=", ")
     return f"<{len(value)} entries>" if isinstance(value, tuple) and len(value) > MOST_SHOWN else repr(value)
 
 

@@ -170,7 +170,7 @@ def test_a_log_in_another_order_of_first_actions_is_read_with_the_actions_of_the
     model = sc.load(folder / "shop.seachange")
     log = sc.read_log(tmp_path / "no-coats.csv", features=model.features)
     expected = sc.evaluate_deployment(log, model)
-    found = next(row for row in result["estimates"] if row["policy"] == "switching, learning")
+    found = next(row for row in result["estimates"] if row["policy"] == "switching policy")
     assert found["value"] == pytest.approx(expected.value, rel=1e-12)
 
 

@@ -26,10 +26,10 @@ def test_report_in_json_has_the_figures_of_evaluate(folder):
     report, stderr = succeed_in_json("report", *files, "-o", folder / "json.html", "--columns", COLUMNS, "--seed", "3")
     evaluation, _ = succeed_in_json("evaluate", *files, "--columns", COLUMNS, "--seed", "3")
     values = {row["policy"]: row["value"] for row in evaluation["estimates"]}
-    assert report["comparison"]["switching"]["estimate"]["value"] == values["switching, learning"]
-    assert report["comparison"]["frozen"]["estimate"]["value"] == values["switching, frozen"]
-    assert report["comparison"]["single"]["estimate"]["value"] == values["best single policy"]
-    assert report["comparison"]["learning_single"]["estimate"]["value"] == values["best single, learning"]
+    assert report["comparison"]["switching"]["estimate"]["value"] == values["switching policy"]
+    assert report["comparison"]["frozen"]["estimate"]["value"] == values["frozen states"]
+    assert report["comparison"]["single"]["estimate"]["value"] == values["best single"]
+    assert report["comparison"]["learning_single"]["estimate"]["value"] == values["learning single"]
     assert report["comparison"]["logging"]["estimate"]["value"] == values["logging policy"]
     assert report["comparison"]["over_single"] == evaluation["deployment"]["gain"]
     assert "would earn" in stderr

@@ -51,10 +51,10 @@ def estimates_table(title: str, estimates: Sequence[tuple[str, "ValueEstimate"]]
 
 def deployment_rows(found: "DeploymentEstimate") -> list[tuple[str, "ValueEstimate"]]:
     """The policies that a deployment is compared with, and the deployment."""
-    rows = [("logging policy", found.logging), ("best single policy", found.single)]
-    rows += [("best single, learning", found.learning_single)] if found.learning_single is not None else []
-    rows += [("switching, frozen", found.frozen)] if found.frozen is not None else []
-    return [*rows, ("switching, learning" if found.frozen is not None else "switching policy", found)]
+    rows = [("logging policy", found.logging), ("best single", found.single)]
+    rows += [("learning single", found.learning_single)] if found.learning_single is not None else []
+    rows += [("frozen states", found.frozen)] if found.frozen is not None else []
+    return [*rows, ("switching policy", found)]
 
 
 def answer_text(who: str, found: "DeploymentEstimate") -> str:
