@@ -1,8 +1,9 @@
 """Decide and learn from rewards one round at a time, from Python, next to river and Vowpal Wabbit on one core.
 
-Five states, ten actions, six features. Our policies are frozen: a round costs a decision and an update of the belief
-over states. The peers' linear models learn in every round. All sides take turns; the best turn counts. Late rewards:
-amends per second for rewards that arrive a given number of rounds late, in random order.
+Five states, ten actions, six features. Posterior sampling and Exp4.S are frozen: a round costs a decision and an update
+of the belief over states. Adaptive sampling also learns in every round, like the peers' linear models. All sides take
+turns; the best turn counts. Late rewards: amends per second for rewards that arrive a given number of rounds late, in
+random order.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from peers import Peer, pin_to_one_core, timed
 
 N_STATES, N_ACTIONS, N_FEATURES = 5, 10, 6
 SEED = 0
-KINDS = {"posterior": "posterior sampling", "exp4s": "Exp4.S"}
+KINDS = {"posterior": "posterior sampling", "exp4s": "Exp4.S", "adaptive": "adaptive sampling"}
 PEERS = ("river", "vw")
 PEER_ROUNDS = 2_000  # rounds of a peer's turn
 LAGS = (100, 10_000, 100_000)

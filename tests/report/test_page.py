@@ -127,7 +127,7 @@ def test_a_log_too_short_to_learn_alike_is_refused_and_the_rest_is_reported():
 
 
 def test_a_log_of_other_actions_is_not_a_log_of_the_model(model):
-    with pytest.raises(ParameterError, match="action_names"):
+    with pytest.raises(ParameterError, match="the action 'a', which the model does not have"):
         report_content(two_worlds(seed=1, names=("a", "b", "c")), model)
 
 
