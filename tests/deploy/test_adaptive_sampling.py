@@ -313,3 +313,16 @@ def test_huge_rewards_do_not_break_what_is_learned():
     assert np.isfinite(states[-1].learned).all()
     assert all(decision.probs.sum() == pytest.approx(1) for decision in decisions)
     assert np.abs(deployer.learners(states[-1]).coefs).max() < 1e4
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_covariances_stay_covariances_however_long_learners_forget(kind):
+    """Forgetting multiplies rounding errors by 1 / λ in every round, unless they are the same on both sides."""
+    policies, hmm, evidence = world(kind)
+    deployer, n = sc.AdaptiveSampling(policies, hmm, evidence, forgetting=0.95, opening=0.01, closing=0.01), 4000
+    contexts, means = contexts_of(kind, n), np.zeros((n, N_ACTIONS))
+    rewards = np.random.default_rng(3).normal(size=(n, N_ACTIONS))
+    state, _ = deployer.run(deployer.init(), contexts, means, rewards, np.random.default_rng(4).random(n))
+    covariances = deployer.learners(state).covariances
+    np.testing.assert_array_equal(covariances, np.swapaxes(covariances, -1, -2))
+    assert np.linalg.eigvalsh(covariances).min() > 0

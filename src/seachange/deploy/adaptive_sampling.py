@@ -72,7 +72,7 @@ class AdaptiveSampling(BeliefDeployer):
     modes: Sequence[Mode] = MODES
     forgetting: float = 0.998  # λ of the drifting mode and the open state, per reward: lower forgets faster
     mode_change: float = 1e-3  # probability that the mode changes between two rounds
-    opening: float = 1e-4  # probability that the open state is entered; higher notices new regimes earlier
+    opening: float = 1e-5  # probability that the open state is entered; higher adapts to new regimes earlier
     closing: float = 1e-3  # probability that it is left
     open_precision: float = 5.0  # of its first guess, the mean reward of the log, in rounds
     boldness: float = 0.5  # of its Thompson sampling: 1 samples from the posterior, less explores less
@@ -187,7 +187,8 @@ class AdaptiveSampling(BeliefDeployer):
         n_learned = sum(mode != "frozen" for mode in self._state_modes)
         precisions = evidence.grams + STATE_PRECISION * np.eye(n_features)
         coefs = [np.tile(evidence.units.coefs(hmm.reward_coefs), (n_learned, 1, 1))]
-        covariances = [np.tile(np.linalg.inv(precisions), (n_learned, 1, 1, 1))]
+        inverses = np.linalg.inv(precisions)
+        covariances = [np.tile((inverses + np.swapaxes(inverses, -1, -2)) / 2, (n_learned, 1, 1, 1))]
         limits = [np.full((n_learned * hmm.n_states, n_features), 1 / STATE_PRECISION)]
         if "open" in self.modes:
             variance = evidence.relative_variance / self.open_precision

@@ -227,13 +227,15 @@ def learn(weights, features, block, reward, learners, rules, direction):
         if not clicks:
             most = MOST_ERROR * np.sqrt(rules.variances[n_frozen + m] * (1.0 + spread))
             error = min(max(error, -most), most)
+        # Exactly symmetric: forgetting would multiply a difference of the last digit until it is all that is left.
+        gain = curvature * step
         for i in range(n_features):
             mean[i] += weight * error * step * direction[i]
             if covariance.shape[1] == 1:
-                covariance[i, 0] -= curvature * step * direction[i] * direction[i]
+                covariance[i, 0] -= gain * (direction[i] * direction[i])
             else:
                 for j in range(n_features):
-                    covariance[i, j] -= curvature * step * direction[i] * direction[j]
+                    covariance[i, j] -= gain * (direction[i] * direction[j])
 
 
 @compiled
@@ -272,8 +274,8 @@ def renew(weights, learners, rules):
                 covariance[i, 0] = kept * covariance[i, 0] + (1.0 - kept) * (start[b, i, 0] + kept * unit * gap * gap)
             else:
                 for j in range(mean.size):
-                    product = unit * gap * (mean[j] - first[b, j])
-                    covariance[i, j] = kept * covariance[i, j] + (1.0 - kept) * (start[b, i, j] + kept * product)
+                    product = gap * (mean[j] - first[b, j])
+                    covariance[i, j] = kept * covariance[i, j] + (1.0 - kept) * (start[b, i, j] + kept * unit * product)
         for i in range(mean.size):
             mean[i] = kept * mean[i] + (1.0 - kept) * first[b, i]
 
