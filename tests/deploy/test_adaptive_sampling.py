@@ -11,6 +11,7 @@ from seachange.deploy import adaptive_sampling
 from seachange.errors import ParameterError, SeachangeWarning
 from seachange.log.joint_features import JointFeatures
 from seachange.log.units import Units
+from seachange.simulate import rollout
 from seachange.states.reward_evidence import RewardEvidence
 from seachange.states.switching_regression import SwitchingRegression
 
@@ -326,3 +327,21 @@ def test_covariances_stay_covariances_however_long_learners_forget(kind):
     covariances = deployer.learners(state).covariances
     np.testing.assert_array_equal(covariances, np.swapaxes(covariances, -1, -2))
     assert np.linalg.eigvalsh(covariances).min() > 0
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("n_states", [1, 3])
+@pytest.mark.parametrize("world", ["paper", "shop"])
+def test_learning_costs_little_where_nothing_changes(world, n_states):
+    """At most 0.5% of the reward in each of five worlds, and in the paper's at least 99.5% of the oracle's is left."""
+    for seed in range(5):
+        env = sc.simulate.Shop(seed=seed, n_states=n_states, horizon=20_000)
+        if world == "paper":
+            env = sc.simulate.Synthetic(seed=seed, n_states=n_states, horizon=40_000, segment_length=4_000)
+        model = sc.learn(env.log(seed))
+        found = [rollout(env, model.deployer(kind), seed + 500) for kind in ("frozen", "adaptive")]
+        frozen, adaptive = (trace.expected_rewards.mean() for trace in found)
+        assert adaptive >= 0.995 * frozen
+        if world == "paper":
+            (rounds,) = env.rounds(seed + 500, env.horizon)
+            assert adaptive >= 0.995 * rounds.mean_rewards.max(axis=1).mean()
