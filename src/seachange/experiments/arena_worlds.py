@@ -40,6 +40,12 @@ def _paper(seed: int, n_rounds: int, delay: int = 0) -> Arena:
     return Arena(world.log(seed), world, delay, world.state_sequence, world.state_sequence)
 
 
+def _unchanged(seed: int, n_rounds: int) -> Arena:
+    """A single state."""
+    world = Synthetic(seed=seed, n_states=1, horizon=n_rounds)
+    return Arena(world.log(seed), world, 0, world.state_sequence, world.state_sequence)
+
+
 def _other_order(seed: int, n_rounds: int) -> Arena:
     arena, generator = _paper(seed, n_rounds), np.random.default_rng([seed, 5])
     order = [int(generator.integers(5))]
@@ -109,6 +115,7 @@ def _stream(seed: int, n_rounds: int, path: Path) -> Arena:
 
 WORLDS: dict[str, Callable[[int, int], Arena]] = {
     "paper": _paper,
+    "unchanged": _unchanged,
     "other-order": _other_order,
     "gradual": _gradual,
     "new-state": _new_state,
