@@ -155,6 +155,29 @@ def test_a_rollout_is_acting_and_updating_to_the_bit(deployers, name, kind):
     assert same(end, state)
 
 
+@pytest.mark.small
+@every_deployer
+@pytest.mark.parametrize("fast", [True, False])
+def test_a_run_with_missing_rewards_is_updating_without_them_to_the_bit(deployers, name, kind, fast, monkeypatch):
+    deployer, n = deployers[name, kind], 200
+    contexts, generator = contexts_of(kind, n, 2), np.random.default_rng(3)
+    rewards, uniforms = generator.random((n, 3)), generator.random(n)
+    rewards[generator.random((n, 3)) < 0.4] = np.nan
+    if not fast:
+        monkeypatch.setattr(type(deployer), "kernels", None)
+    end, trace = deployer.run(deployer.init(), contexts, np.ones((n, 3)), rewards, uniforms)
+    forgetful = replace(deployer, memory=0)  # late rewards are not awaited
+    state = deployer.init()
+    for t in range(n):
+        decision = forgetful.act(state, context_at(contexts, t), uniforms[t])
+        reward = rewards[t, decision.action]
+        assert trace.actions[t] == decision.action
+        np.testing.assert_array_equal(trace.rewards[t], reward)
+        state = forgetful.update(state, decision, None if np.isnan(reward) else reward)
+    assert 50 < np.isnan(trace.rewards).sum() < 110
+    assert same(end, state)
+
+
 @every_deployer
 def test_a_late_reward_counts_at_its_own_round(deployers, name, kind):
     """Whatever the order in which rewards come, the belief is the one they would have made on time, up to rounding."""
@@ -303,6 +326,13 @@ def test_a_run_whose_arrays_differ_in_length_is_refused(deployers, name, kind, s
     changed = changed if short == "actions" else {short: arrays[short][: n - 1]}
     with pytest.raises(SeachangeError):
         deployer.run(deployer.init(), **(arrays | changed))
+
+
+@pytest.mark.parametrize("uniform", [-0.1, 1.0, np.nan])
+def test_a_run_with_a_uniform_beyond_its_range_is_refused(deployers, uniform):
+    deployer, ones = deployers["exp4s", "none"], np.ones((2, 3))
+    with pytest.raises(ParameterError, match="uniforms must be in"):
+        deployer.run(deployer.init(), np.empty((2, 0)), ones, ones, np.array([0.5, uniform]))
 
 
 @pytest.mark.parametrize("uniform", ["a", None, 1j, np.array([0.1, 0.2]), -0.1, 1.0, np.nan])

@@ -294,7 +294,8 @@ class BeliefDeployer(ABC):
     ) -> tuple[DeploymentState, Trace]:
         """Decide and update in every round of a simulated world whose (n, K) ``rewards`` are known for all actions.
 
-        In rounds with ``starts`` (n,), a new sequence starts: the deployment begins anew.
+        In rounds with ``starts`` (n,), a new sequence starts: the deployment begins anew. A reward that is NaN is
+        missing for good: the round passes as with ``update(state, decision, None)``, and no amendment is awaited.
         """
         self._require_own(state)
         require(state.pending is None, "run needs a state without pending rewards; amend them first.")
@@ -305,6 +306,7 @@ class BeliefDeployer(ABC):
         masked = (action_mask is None or action_mask.shape == rewards.shape) and starts.shape == (n,)
         same = f"contexts, mean_rewards, rewards, uniforms, action_mask, and starts must all have {n:,} rounds"
         require(fits and masked and uniforms.shape == (n,), f"{same} and the policies' actions.")
+        require(bool(((uniforms >= 0) & (uniforms < 1)).all()), "uniforms must be in [0, 1).")
         live = self.live(state)
         trace = Trace(np.empty(n, np.int64), np.empty(n), np.empty(n), np.zeros(n), np.empty((n, len(live[0]))))
         if self.kernels is not None:
@@ -320,7 +322,8 @@ class BeliefDeployer(ABC):
                 decision = self.act(state, contexts[t], uniform, None if action_mask is None else action_mask[t])
                 trace.state_probs[t], trace.actions[t] = state.belief, decision.action
                 trace.propensities[t], trace.expected_rewards[t] = decision.propensity, decision.probs @ mean_rewards[t]
-                state = self.update(state, decision, rewards[t, decision.action])
+                reward = rewards[t, decision.action]
+                state = replace(self.update(state, decision, None if np.isnan(reward) else reward), pending=None)
             live = self.live(state)
         trace.rewards[:] = rewards[np.arange(n), trace.actions]
         return self._resumed(live, rounds + n), replace(trace, state_probs=self._of_states(trace.state_probs))

@@ -282,12 +282,19 @@ def renew(weights, learners, rules):
 
 @compiled
 def take_reward(belief, action, rows, reward, transition, learners, rules, buffers):
-    """Learn from the reward of ``action``, then move the belief; in place. ``choose`` and ``predict`` come before."""
-    predictive_evidence(buffers.predicted, reward, rules.frozen_coefs.shape[0], rules, buffers.evidence)
-    weigh(belief, buffers.evidence, buffers.weights)
-    watch(belief, buffers.weights, buffers.predicted, buffers.evidence, reward, learners, rules)
-    r, b = action if rows.shape[0] > 1 else 0, action if learners.coefs.shape[1] > 1 else 0
-    learn(buffers.weights, buffers.row[r], b, reward, learners, rules, buffers.direction)
+    """Learn from the reward of ``action``, then move the belief; in place. ``choose`` and ``predict`` come before.
+
+    A reward that is NaN is missing: the round passes, and there is nothing to predict.
+    """
+    if np.isnan(reward):
+        buffers.evidence[:], buffers.weights[:] = 1.0, belief
+        learners.monitors[ROUNDS] += 1.0
+    else:
+        predictive_evidence(buffers.predicted, reward, rules.frozen_coefs.shape[0], rules, buffers.evidence)
+        weigh(belief, buffers.evidence, buffers.weights)
+        watch(belief, buffers.weights, buffers.predicted, buffers.evidence, reward, learners, rules)
+        r, b = action if rows.shape[0] > 1 else 0, action if learners.coefs.shape[1] > 1 else 0
+        learn(buffers.weights, buffers.row[r], b, reward, learners, rules, buffers.direction)
     renew(buffers.weights, learners, rules)
     advance(belief, buffers.evidence, transition, buffers.weights)
 
@@ -326,17 +333,8 @@ def follow_adaptive(belief, learners, initial, past, acceptance, found, explorat
         row, action = rows[t if rows.shape[0] > 1 else 0], past.actions[t]
         allowed = past.mask[t if past.mask.shape[0] > 1 else 0]
         choose(belief, past.advice[t], allowed, exploration, 0.5, row, learners, rules, buffers, probs)
+        reward = np.nan
         if accept_choice(t, probs, past, acceptance, found):
+            reward = past.rewards[t]
             predict(row, action, learners, rules, buffers, buffers.predicted)
-            take_reward(belief, action, row, past.rewards[t], transition, learners, rules, buffers)
-        else:
-            pass_round(belief, transition, learners, rules, buffers)
-
-
-@compiled
-def pass_round(belief, transition, learners, rules, buffers):
-    """A round without a reward."""
-    buffers.evidence[:] = 1.0
-    learners.monitors[ROUNDS] += 1.0
-    renew(belief, learners, rules)
-    advance(belief, buffers.evidence, transition, buffers.weights)
+        take_reward(belief, action, row, reward, transition, learners, rules, buffers)

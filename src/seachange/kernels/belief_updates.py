@@ -170,7 +170,7 @@ def run_exp4s(
 ):  # fmt: skip
     """Exp4.S over a chunk of rounds; ``belief`` changes in place, ``beliefs[t]`` is the belief that decided round t.
 
-    In rounds with ``starts``, the deployment begins anew from the belief ``initial``.
+    In rounds with ``starts``, the deployment begins anew from the belief ``initial``. A reward that is NaN is missing.
     """
     probs, evidence, scratch = np.empty(mean_rewards.shape[1]), np.empty(belief.size), np.empty(belief.size)
     for t in range(uniforms.size):
@@ -178,7 +178,8 @@ def run_exp4s(
             t, belief, starts, initial, advice, exploration, mask, uniforms, mean_rewards, probs, beliefs, actions,
             propensities, expected,
         )  # fmt: skip
-        cost = 1.0 - (rewards[t, action] - low) / span
+        # A cost of 0 is evidence of 1 for every expert.
+        cost = 0.0 if np.isnan(rewards[t, action]) else 1.0 - (rewards[t, action] - low) / span
         column = advice[t if advice.shape[0] > 1 else 0, :, action]
         exp4s_evidence(column, probs[action], cost, learning_rate, evidence)
         advance(belief, evidence, transition, scratch)
@@ -198,5 +199,9 @@ def run_posterior(
             propensities, expected,
         )  # fmt: skip
         state_scores(rows[t if rows.shape[0] > 1 else 0], action, coefs, scores)
-        reward_evidence(scores, rewards[t, action], variances, evidence)
+        reward = rewards[t, action]
+        if np.isnan(reward):
+            # With scores of 0, an infinite reward is evidence of 1 for every state.
+            reward, scores[:] = np.inf, 0.0
+        reward_evidence(scores, reward, variances, evidence)
         advance(belief, evidence, transition, scratch)
