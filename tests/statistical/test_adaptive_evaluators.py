@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.stats import binom
 
 import seachange as sc
 from seachange.policies import SoftmaxPolicy
@@ -15,33 +16,24 @@ def experts(env, seed):
     return sc.PolicySet(tuple(SoftmaxPolicy(each, joint) for each in coefs))
 
 
-def earned_with_missing_rewards(env, deployer, share, runs):
-    """(runs,) what deployments of Exp4.S earn per round if they see this share of their rewards.
+def earned(deployer, state, rounds, share, generator):
+    """The state after these rounds, and what they earn, if the deployment sees this share of its rewards."""
+    seen, uniforms = generator.random((len(rounds), 1)) < share, generator.random(len(rounds))
+    rewards = np.where(seen, rounds.rewards, np.nan)
+    state, trace = deployer.run(state, rounds.contexts, rounds.mean_rewards, rewards, uniforms, rounds.action_mask)
+    return state, trace.expected_rewards
 
-    The highest reward costs nothing, so it tells Exp4.S as much as a missing one: that a round passed.
-    """
-    earned = []
+
+def earned_with_missing_rewards(env, deployer, share, runs):
+    """(runs,) what deployments earn per round if they see this share of their rewards."""
+    means = []
     for run in range(runs):
         generator, state, parts = np.random.default_rng([run, 8]), deployer.init(), []
         for each in env.rounds(run, 1 << 14):
-            seen = generator.random((len(each), 1)) < share
-            rewards, uniforms = np.where(seen, each.rewards, deployer.reward_range[1]), generator.random(len(each))
-            state, trace = deployer.run(state, each.contexts, each.mean_rewards, rewards, uniforms, each.action_mask)
-            parts.append(trace.expected_rewards)
-        earned.append(np.concatenate(parts).mean())
-    return np.array(earned)
-
-
-def test_the_highest_reward_tells_exp4s_what_a_missing_one_does():
-    env = Shop(seed=1, n_states=1, horizon=50)
-    deployer, (rounds,) = sc.Exp4S(experts(env, 1), expected_stay=100, learning_rate=0.4), env.rounds(0, 50)
-    one = other = deployer.init()
-    for t, context in enumerate(rounds.contexts):
-        decision = deployer.act(one, context, 0.02 * t)
-        reward = rounds.rewards[t, decision.action] if t % 3 else None
-        one = deployer.update(one, decision, reward)
-        other = deployer.update(other, deployer.act(other, context, 0.02 * t), 1.0 if reward is None else reward)
-        np.testing.assert_allclose(deployer.state_probs(one), deployer.state_probs(other), rtol=1e-12)
+            state, part = earned(deployer, state, each, share, generator)
+            parts.append(part)
+        means.append(np.concatenate(parts).mean())
+    return np.array(means)
 
 
 def stationary(n_logs, seed, horizon=6_000):
@@ -69,7 +61,7 @@ def agrees(n_logs, seed):
         z = (values.mean() - truth.mean()) / np.hypot(values.std() / np.sqrt(n_logs), truth.std() / np.sqrt(len(truth)))
         assert abs(z) < 4.5, (method, z)
         scores = (values - truth.mean()) / errors
-        # Errors are honest: no larger than said. They may be smaller, as both of their sources are added up.
+        # Errors are honest: no larger than said. They may be smaller, as the variance of beliefs is that of one replay.
         assert np.sqrt(np.mean(scores**2)) < 1 + 4.5 / np.sqrt(2 * n_logs), method
         variances[method] = values.var(ddof=1)
     return variances["dr-ns"] / variances["replay"]
@@ -114,15 +106,58 @@ def test_a_learned_switching_policy_is_evaluated_like_a_deployment_that_misses_r
     gaps, full = [], np.mean([rollout(env, deployer, run).expected_rewards.mean() for run in range(20)])
     for run in range(1, 25):
         estimate = sc.evaluate_online(env.log(run), deployer, method)
-        generator, state, earned = np.random.default_rng([run, 0]), deployer.init(), 0.0
+        generator = np.random.default_rng([run, 0])
         rounds = env._rounds(env.log_states(run), generator)
-        seen = generator.random(env.horizon) < estimate.acceptance_rate  # as by a coin, whatever a round holds
-        for t, uniform in enumerate(generator.random(env.horizon)):
-            decision = deployer.act(state, rounds.contexts[t], uniform)
-            earned += decision.probs @ rounds.mean_rewards[t]
-            state = deployer.update(state, decision, rounds.rewards[t, decision.action] if seen[t] else None)
-        gaps.append((estimate.value - earned / env.horizon, full - estimate.value))
+        missing = earned(deployer, deployer.init(), rounds, estimate.acceptance_rate, generator)[1].mean()
+        gaps.append((estimate.value - missing, full - estimate.value))
     alike, missing = np.mean(gaps, axis=0)
     error = np.std(gaps, axis=0, ddof=1) / np.sqrt(len(gaps))
     assert abs(alike) < 4.5 * error[0]
     assert missing > 4.5 * error[1]
+
+
+TWO = [[0.8, 0.3, 0.1], [0.05, 0.1, 0.4]]  # mean rewards by state and action
+LENGTH, STAY = 6_000, 500
+WORLDS = {  # mean rewards, and the states of all logs and deployments; models know the first two states
+    "recurring": (TWO, np.arange(LENGTH) // STAY % 2),
+    "new regime": ([*TWO, [0.1, 0.7, 0.1]], np.repeat([0, 1, 2, 0], LENGTH // 4)),
+    "drift": ([*TWO, *np.linspace(TWO[0], [0.3, 0.3, 0.7], LENGTH)], np.arange(LENGTH) + 2),
+}
+
+
+def synthetic(means, states):
+    settings = {"n_states": len(means), "mean_rewards": means, "states": states, "logging_noise": 0.3}
+    return Synthetic(n_actions=3, horizon=len(states), **settings)
+
+
+def require_coverage(world, method, n_logs, n_truths):
+    """Fail if a bias or coverage outside 95 ± 2% is significant; print what was found."""
+    means, states = WORLDS[world]
+    env, known = synthetic(means, states), synthetic(TWO, np.arange(2 * LENGTH) // STAY % 2)
+    # Its logs come from seeds of their own.
+    deployer = sc.learn(known.log(10**6), n_states=2, objective="dm").deployer("adaptive")
+    estimates = [sc.evaluate_online(env.log(run), deployer, method, seed=run) for run in range(n_logs)]
+    values, errors = (np.array([getattr(each, name) for each in estimates]) for name in ("value", "std_error"))
+    truths = earned_with_missing_rewards(env, deployer, np.mean([each.acceptance_rate for each in estimates]), n_truths)
+    truth = truths.mean()
+    z = (values.mean() - truth) / np.hypot(values.std(ddof=1) / n_logs**0.5, truths.std(ddof=1) / n_truths**0.5)
+    covered = sum(each.low <= truth <= each.high for each in estimates)
+    size = np.sqrt(np.mean(((values - truth) / errors) ** 2))
+    print(f"\n{world}, {method}: z = {z:.2f}, covered {covered} of {n_logs}, errors {size:.2f} times as large as said")
+    assert abs(z) < 4.5
+    assert binom.cdf(covered, n_logs, 0.93) > 0.01
+    assert binom.sf(covered - 1, n_logs, 0.97) > 0.01
+    # Normal errors of 0.90 and 1.08 times the size would be covered in 97% and 93%.
+    assert 0.90 - 2.58 / np.sqrt(2 * n_logs) < size < 1.08 + 2.58 / np.sqrt(2 * n_logs)
+
+
+@pytest.mark.parametrize("method", ["replay", "dr-ns"])
+def test_intervals_of_adaptive_deployments_cover(method):
+    require_coverage("recurring", method, 30, 30)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.parametrize("method", ["replay", "dr-ns"])
+def test_intervals_of_adaptive_deployments_cover_in_95_percent_of_200_logs(world, method):
+    require_coverage(world, method, 200, 400)

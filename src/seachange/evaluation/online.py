@@ -79,7 +79,8 @@ def evaluate_online(
 
     The log is replayed ``repeats`` times with different random numbers, and the values are averaged. The standard error
     combines the noise of the rewards, given the beliefs, with the spread between replays that rewards do not explain.
-    If the log has sequences, each is a separate deployment and a cluster of rounds.
+    The interval is for the expected value over logs of the same regimes: new contexts, actions, and rewards, but the
+    same states in the same rounds. If the log has sequences, each is a separate deployment and a cluster of rounds.
 
     Raises ``RefusedError`` if fewer than 30 rounds are accepted or the log cannot support the deployment's decisions;
     ``force`` returns an estimate anyway, with a warning, if at least 2 rounds are accepted.
@@ -201,8 +202,8 @@ def _estimate(
 
     Round t contributes e_ti = count_ti (term_ti - V_i) / Σ_t count_ti to the error of replay i, and ē_t to the error of
     the mean, so the standard error from rewards is √Σ ē_t². If replays differed only by their rewards, their variance
-    would be Σ_ti (e_ti - ē_t)² / (replays - 1); any excess comes from their beliefs. In the worst case both errors have
-    the same sign, so they are added.
+    would be Σ_ti (e_ti - ē_t)² / (replays - 1); any excess comes from their beliefs. Averaging makes it smaller, but
+    replays share their log, so the excess misses a part. It counts in full, which is about the sum of both.
     """
     totals, of_beliefs = counts.sum(axis=1, keepdims=True), 0.0
     values = (counts * terms).sum(axis=1) / totals[:, 0]
@@ -217,7 +218,7 @@ def _estimate(
     degrees = min(len(sums), accepted) - 1
     of_rewards = float(sums @ sums) * (degrees + 1) / degrees
     value, effective = float(values.mean()), effective_samples(weights.mean(axis=0))
-    error = float(np.sqrt(of_rewards) + np.sqrt(of_beliefs)) if effective >= FEWEST else np.inf
+    error = float(np.sqrt(of_rewards + of_beliefs)) if effective >= FEWEST else np.inf
     reach = float(student.ppf(0.5 + confidence / 2, degrees)) * error
     numbers = (value, error, value - reach, value + reach, effective, float(weights.max()))
     rate, n_accepted = accepted / len(log), round(accepted)
