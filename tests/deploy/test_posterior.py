@@ -1,5 +1,7 @@
 """HMM posterior sampling: its formula, and the filter of the log it is the live form of."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.stats import norm
@@ -48,6 +50,19 @@ def test_fed_with_a_log_it_is_the_filter_of_that_log(fitted):
         state = deployer.update(state, decision, log.rewards[t])
         moved = np.array([sum(filtered[t, i] * hmm.transition_matrix[i, j] for i in range(2)) for j in range(2)])
         assert deployer.state_probs(state).tobytes() == moved.tobytes()
+
+
+@pytest.mark.parametrize(("rewards", "variances"), [("gaussian", [0.5, 1.5]), ("bernoulli", []), ("hurdle", [1, 1])])
+def test_a_run_without_rewards_moves_the_belief_as_states_do(fitted, rewards, variances):
+    _, hmm, policies = fitted
+    deployer = sc.PosteriorSampling(policies, replace(hmm, rewards=rewards, noise_variances=np.array(variances, float)))
+    end, _ = deployer.run(deployer.init(), np.empty((9, 0)), np.ones((9, 2)), np.full((9, 2), np.nan), np.zeros(9))
+    forgetful, state = replace(deployer, memory=0), deployer.init()
+    for _ in range(9):
+        state = forgetful.update(state, forgetful.act(state, None, 0.0), None)
+    moved = hmm.initial_probs @ np.linalg.matrix_power(hmm.transition_matrix, 9)
+    np.testing.assert_allclose(end.belief, moved, rtol=1e-12)
+    assert end.to_bytes() == state.to_bytes()
 
 
 def test_policies_and_states_must_match(fitted):

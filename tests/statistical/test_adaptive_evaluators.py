@@ -143,7 +143,8 @@ def require_coverage(world, method, n_logs, n_truths):
     z = (values.mean() - truth) / np.hypot(values.std(ddof=1) / n_logs**0.5, truths.std(ddof=1) / n_truths**0.5)
     covered = sum(each.low <= truth <= each.high for each in estimates)
     size = np.sqrt(np.mean(((values - truth) / errors) ** 2))
-    print(f"\n{world}, {method}: z = {z:.2f}, covered {covered} of {n_logs}, errors {size:.2f} times as large as said")
+    found = f"z = {z:.2f}, {covered} of {n_logs} covered, errors {size:.2f} times as large as said"
+    print(f"{world}, {method}: {found}")  # noqa: T201
     assert abs(z) < 4.5
     assert binom.cdf(covered, n_logs, 0.93) > 0.01
     assert binom.sf(covered - 1, n_logs, 0.97) > 0.01
