@@ -154,7 +154,7 @@ def require_coverage(world, method, n_logs, n_truths):
 
 @pytest.mark.parametrize("method", ["replay", "dr-ns"])
 def test_intervals_of_adaptive_deployments_cover(method):
-    require_coverage("recurring", method, 30, 30)
+    require_coverage("recurring", method, 20, 20)
 
 
 @pytest.mark.long

@@ -202,8 +202,9 @@ def _estimate(
 
     Round t contributes e_ti = count_ti (term_ti - V_i) / Σ_t count_ti to the error of replay i, and ē_t to the error of
     the mean, so the standard error from rewards is √Σ ē_t². If replays differed only by their rewards, their variance
-    would be Σ_ti (e_ti - ē_t)² / (replays - 1); any excess comes from their beliefs. Averaging makes it smaller, but
-    replays share their log, so the excess misses a part. It counts in full, which is about the sum of both.
+    would be Σ_ti (e_ti - ē_t)² / (replays - 1); any excess comes from their beliefs. The mean of the replays varies
+    less than one of them, but replays of the same log also err alike, which the excess does not show. In simulations
+    the two effects are of similar size, so the variance from rewards and the excess are added.
     """
     totals, of_beliefs = counts.sum(axis=1, keepdims=True), 0.0
     values = (counts * terms).sum(axis=1) / totals[:, 0]
