@@ -33,6 +33,7 @@ from seachange.registry import LEARNERS, ORACLES
 from seachange.states.hmm import HMMOracle
 from seachange.states.hmm_fitting import Fitter
 from seachange.states.labels import KnownStates, SingleState, StateLabels
+from seachange.states.new_states import new_regimes
 from seachange.states.reward_evidence import RewardEvidence
 from seachange.states.switching_regression import SwitchingRegression, bought, hmm_of, state_rewards
 
@@ -199,9 +200,11 @@ def _model_of(
             alone = copy(learner) if choice is None else choose_objective(log, np.ones((len(log), 1)))[0]
             single = alone.fit(log).policy_
     world = hmm or _fitted_world(log, labels, seed)
+    evidence = RewardEvidence.of(world, log)
+    evidence = replace(evidence, complete=not new_regimes(world, evidence, log))
     return SwitchingModel(
         policies=policies, oracle=oracle, labels=labels, learner=learner, provenance=Provenance.of(log),
-        single=single, world=world, evidence=RewardEvidence.of(world, log), choice=choice, features=log.features,
+        single=single, world=world, evidence=evidence, choice=choice, features=log.features,
     )  # fmt: skip
 
 

@@ -26,6 +26,7 @@ from seachange.reading import read_log
 from seachange.registry import DEPLOYERS
 from seachange.states.hmm import HMMOracle
 from seachange.states.labels import StateLabels, labels_from_states
+from seachange.states.new_states import NewRegime, new_regimes
 from seachange.states.reward_evidence import RewardEvidence
 from seachange.states.switching_regression import SwitchingRegression
 
@@ -244,6 +245,18 @@ class SwitchingModel:
             return labels_from_states(np.zeros(len(log), dtype=np.int64), 1, log)
         probs = self.world.forecast(log)
         return labels_from_states(np.argmax(probs, axis=1), self.n_states, log, probs)
+
+    def new_regimes(self, log: BanditLog) -> tuple[NewRegime, ...]:
+        """Stretches of a later ``log`` that no state of the model explains, oldest first.
+
+        Rounds that the model was learned from are left out. None are found in a log of several sequences, nor if the
+        states leave part of their own log unexplained, as too few states do: it may not be new.
+        """
+        self.require_own_features(log)
+        seen = self.provenance.rounds_seen(log)
+        if self.world is None or self.evidence is None or not self.evidence.complete or seen == len(log):
+            return ()
+        return new_regimes(self.world, self.evidence, log, seen)
 
     def __repr__(self) -> str:
         """Sizes at a glance."""

@@ -92,6 +92,19 @@ class Provenance(LogIdentity):
         """Whether ``log`` is the log, or one of the logs it was joined from."""
         return log.fingerprint() in [each.fingerprint for each in (self, *self.parts)]
 
+    def rounds_seen(self, log: BanditLog) -> int:
+        """How many rounds of ``log``, counted from the first, the model may have been learned from."""
+        for known in (self, *self.parts):
+            n = known.n_rounds
+            if len(log) > n and log[:n].fingerprint() == known.fingerprint:
+                return n if known is self else n + self.rounds_seen(log[n:])
+        if self.overlap(log) is None:
+            return 0
+        if self.holds(log):
+            return len(log)
+        seen = np.flatnonzero(np.any([each.period_holds(log, end=True) for each in self.periods], axis=0))
+        return int(seen[-1]) + 1 if len(seen) else len(log)
+
     def overlap(self, log: BanditLog) -> str | None:
         """Which part of ``log`` the model may have learned from; None if there is no sign of any."""
         if self.holds(log):
@@ -156,6 +169,7 @@ class Manifest(msgspec.Struct, forbid_unknown_fields=True):
     world: Rewards | None = None  # its rewards, if it has its own arrays; that of an HMM is the oracle's
     base_score: float = 0.0  # of the evidence on rewards
     relative_variance: float = 1.0
+    complete: bool = True
     choice: Choice | None = None
     trial: Trial | None = None
     features: FeatureSpec | None = None
@@ -183,6 +197,7 @@ def write_model(model: "SwitchingModel", path: str | Path) -> None:
         world=None if world is None else world.rewards,
         base_score=0.0 if evidence is None else evidence.base_score,
         relative_variance=1.0 if evidence is None else evidence.relative_variance,
+        complete=evidence is None or evidence.complete,
         choice=model.choice,
         trial=model.trial,
         features=model.features,
@@ -301,9 +316,8 @@ def _evidence(manifest: Manifest, part: SavedPart) -> RewardEvidence:
     n_states, (n_blocks, n_features) = len(manifest.policies), manifest.provenance.joint.shape
     grams = part.precisions("grams", (n_states, n_blocks, n_features, n_features))
     scales = part.floats("scales", (n_features,), low=1 / LARGEST_SAVED)
-    return RewardEvidence(
-        grams, Units(part.floats("means", (n_features,)), scales), manifest.base_score, manifest.relative_variance
-    )
+    units, others = Units(part.floats("means", (n_features,)), scales), ("base_score", "relative_variance", "complete")
+    return RewardEvidence(grams, units, **{name: getattr(manifest, name) for name in others})
 
 
 def _labels(manifest: Manifest, part: SavedPart) -> StateLabels:

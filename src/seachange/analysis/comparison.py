@@ -7,8 +7,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal, TypeVar
 
-import numpy as np
-
 from seachange.errors import Fix, LogError, RefusedError, SeachangeError, SeachangeWarning
 from seachange.evaluation.deployment import Difference, evaluate_deployment
 from seachange.evaluation.diagnostics import Diagnostics, EstimateWarning, NoEstimateError, Reason, diagnose
@@ -59,7 +57,7 @@ def holdout_of(log: BanditLog, model: SwitchingModel) -> Holdout:
     Raises ``RefusedError`` if neither is possible.
     """
     model.require_own_features(log)
-    seen = _rounds_seen(log, model)
+    seen = model.provenance.rounds_seen(log)
     if seen < len(log):
         kind: HoldoutKind = "unseen" if seen == 0 else "rest"
         return Holdout(kind, model, log[seen:], _from_round(model.label_ahead(log), log, seen), seen)
@@ -71,21 +69,6 @@ def holdout_of(log: BanditLog, model: SwitchingModel) -> Holdout:
         problem += f"{TRAINING_SHARE:.0%} of them: {str(error).rstrip('.')}."
         raise NoEstimateError((Reason("holdout", problem, ("use a later log",)),), can_force=False) from error
     return Holdout("held out", similar, log[cut:], _from_round(similar.label_ahead(log), log, cut), cut)
-
-
-def _rounds_seen(log: BanditLog, model: SwitchingModel) -> int:
-    """How many rounds, counted from the first, the model may have been learned from."""
-    provenance = model.provenance
-    for known in (provenance, *provenance.parts):
-        n = known.n_rounds
-        if len(log) > n and log[:n].fingerprint() == known.fingerprint:
-            return n if known is provenance else n + _rounds_seen(log[n:], model)
-    if provenance.overlap(log) is None:
-        return 0
-    if provenance.holds(log):
-        return len(log)
-    seen = np.flatnonzero(np.any([each.period_holds(log, end=True) for each in provenance.periods], axis=0))
-    return int(seen[-1]) + 1 if len(seen) else len(log)
 
 
 def _from_round(labels: StateLabels, log: BanditLog, first: int) -> StateLabels:

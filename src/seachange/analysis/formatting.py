@@ -7,7 +7,11 @@ import numpy as np
 
 from seachange.analysis.state_contrasts import Contrast
 from seachange.analysis.states_summary import StatesSummary
+from seachange.analysis.timeline import TimeAxis
 from seachange.log.joint_features import JointFeatures
+from seachange.states.new_states import NewRegime
+
+MOST_REGIMES = 3  # more are counted
 
 
 def describe_contexts(joint: JointFeatures, names: Sequence[str]) -> str:
@@ -30,6 +34,26 @@ def shown_name(name: str, longest: int = 20) -> str:
 def first_names(names: Sequence[str], most: int = 8) -> list[str]:
     """The first names, and how many more there are."""
     return [*names[:most], f"… {len(names) - most} more"] if len(names) > most else [*names]
+
+
+def new_regimes_text(regimes: Sequence[NewRegime], n_states: int, axis: TimeAxis) -> str:
+    """When there were new regimes, and what they are, in a sentence or two; empty if there were none."""
+
+    def when(round: int) -> str:
+        return axis.format(float(axis.at(round)))[:16] if axis.kind == "date" else f"round {round:,}"
+
+    spans = [
+        f"since {when(each.first)}" if each.ongoing else f"from {when(each.first)} to {when(each.last)}"
+        for each in regimes
+    ]
+    if not spans:
+        return ""
+    if len(spans) > MOST_REGIMES + 1:
+        spans = [*spans[: MOST_REGIMES - 1], f"{len(spans) - MOST_REGIMES} more", spans[-1]]
+    none = "the known state does not explain" if n_states == 1 else f"none of the {n_states} known states explains"
+    what = "New regime" if len(regimes) == 1 else f"{len(regimes)} new regimes,"
+    listed = " and ".join([", ".join(spans[:-1]) + "," * (len(spans) > 2), spans[-1]][len(spans) == 1 :])
+    return f"{what} {listed}: {none} these rewards."
 
 
 def stored_time_text(time: str) -> str:

@@ -21,6 +21,7 @@ from seachange.analysis.comparison import (
     merge_notes,
     refusals_of,
 )
+from seachange.analysis.formatting import new_regimes_text
 from seachange.analysis.policy_summary import PolicySummary, summarize_policies
 from seachange.analysis.states_summary import StatesSummary, json_value, summarize_states
 from seachange.analysis.states_summary import as_document as states_document
@@ -68,6 +69,11 @@ class ReportContent:
     values: ValueSeries | None
     values_refusals: tuple[Reason, ...]
 
+    @property
+    def news(self) -> str:
+        """The new regimes, in a sentence; empty if there are none."""
+        return new_regimes_text(self.states.new_regimes, self.states.n_states, self.states.axis)
+
 
 def report_content(
     log: BanditLog,
@@ -101,7 +107,8 @@ def report_content(
     with stage("Summarizing the states"):
         labels = model.oracle.predict(log)
         fitted_here = log.fingerprint() == model.provenance.fingerprint
-        states, probs = summarize_states(log, model.oracle, labels, confidence, fitted_here), labels.state_probs
+        states = summarize_states(log, model.oracle, labels, confidence, fitted_here, model.new_regimes(log))
+        probs = labels.state_probs
     return ReportContent(
         origin={"log": log_name, "model": model_name, "commands": tuple(commands)} | _origin(log, model),
         learned_from=model.provenance,

@@ -14,6 +14,7 @@ from seachange.protocols import Floats, Ints
 from seachange.states.change_point import ChangePointOracle
 from seachange.states.hmm import HMMOracle
 from seachange.states.labels import Clock, StateLabels, chains, clock_of
+from seachange.states.new_states import NewRegime
 from seachange.states.state_count import StateCount
 from seachange.states.switching_regression import SwitchingRegression
 
@@ -50,11 +51,8 @@ def changes(log: BanditLog, oracle: Any, labels: StateLabels, confidence: float)
         probabilities = change_probabilities(labels.state_probs, labels)
     if cut is not None and np.array_equal(cut.change_points, rounds):
         p_values, low, high = cut.p_values, cut.low, cut.high
-    times: Any = np.full(len(rounds), None) if log.times is None else log.times[rounds]
-    if times.dtype.kind == "M":
-        times = np.datetime_as_string(times, unit="auto")
-    columns = (rounds, times, states[rounds - 1], states[rounds], low, high, probabilities, p_values)
-    return tuple(map(Change, *(column.tolist() for column in columns)))
+    columns = (states[rounds - 1], states[rounds], low, high, probabilities, p_values)
+    return tuple(map(Change, rounds.tolist(), log.times_at(rounds), *(column.tolist() for column in columns)))
 
 
 def change_intervals(
@@ -154,6 +152,7 @@ class StatesSummary:
     transitions: Transitions
     clock: Clock | None  # None if times are unknown or too short
     evidence: Evidence | None  # None unless an HMM was fitted
+    new_regimes: tuple[NewRegime, ...]  # that no state of the model explains; empty if the log has several sequences
     confidence: float  # of all intervals
 
     @property
@@ -179,11 +178,17 @@ class StatesSummary:
 
 
 def summarize_states(
-    log: BanditLog, oracle: Any, labels: StateLabels | None = None, confidence: float = 0.95, fitted_here: bool = True
+    log: BanditLog,
+    oracle: Any,
+    labels: StateLabels | None = None,
+    confidence: float = 0.95,
+    fitted_here: bool = True,
+    new_regimes: tuple[NewRegime, ...] = (),
 ) -> StatesSummary:
     """Summarize the states that a fitted ``oracle`` finds in ``log``.
 
-    ``fitted_here`` says whether it was fitted on this log; otherwise its evidence is about another one.
+    ``fitted_here`` says whether it was fitted on this log; otherwise its evidence is about another one. ``new_regimes``
+    are those that a model finds in it.
     """
     labels = oracle.predict(log) if labels is None else labels
     alone = labels.n_chains == 1
@@ -224,6 +229,7 @@ def summarize_states(
         transitions=_transitions(log, labels, model),
         clock=clock_in(log, labels),
         evidence=evidence,
+        new_regimes=new_regimes,
         confidence=confidence,
     )
 

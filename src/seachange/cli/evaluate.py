@@ -17,6 +17,7 @@ from seachange.cli.options import (
     choice,
     flag,
     known_word,
+    learn_again,
     open_model,
     option,
     word_or_count,
@@ -97,6 +98,8 @@ def evaluate(
 ) -> None:
     """Estimate what a model would have earned on a log, with confidence intervals."""
     from seachange.analysis.comparison import holdout_of
+    from seachange.analysis.formatting import new_regimes_text
+    from seachange.analysis.timeline import time_axis
     from seachange.cli.value_tables import (
         answer_text,
         deployment_rows,
@@ -116,6 +119,11 @@ def evaluate(
         names = ["dr", "ips"]
         note(f"snips and dm have no {interval} intervals, so they are left out.")
     log = given.read_weighted(console, seed, loaded.encoding)
+    with stage("Looking for new regimes"):
+        regimes = loaded.new_regimes(log)
+    news = new_regimes_text(regimes, loaded.n_states, time_axis(log, 1))
+    following = next_steps(("report", given.log, model, *given.options(), "-o", "report.html"))
+    following = learn_again(given, model, loaded, log) if regimes else following
     overlap, holdout = loaded.provenance.overlap(log), holdout_of(log, loaded)
     log, loaded, labels = holdout.log, holdout.model, holdout.labels
     if holdout.kind != "unseen":
@@ -137,11 +145,14 @@ def evaluate(
         support = diagnose(log, loaded.policies, labels, clip)
     deployed = _evaluate_online(log, loaded, confidence, seed, force) if online else []
     title = f"Mean reward per round{', states inferred from earlier rewards' if switching else ''}"
+    if news:
+        console.say(news, "")
     console.say(answer_text(who, found), "")
     console.print(estimates_table(title, rows, confidence), "")
     console.say(support_text(support))
     estimates = [{"policy": name, **msgspec.to_builtins(estimate)} for name, estimate in rows]
     result: dict[str, Any] = {"deployment": found, "estimates": estimates, "diagnostics": support}
+    result["new_regimes"] = regimes
     if online:
         result["online"] = deployed
         if deployed:
@@ -153,7 +164,7 @@ def evaluate(
         result |= _evaluate_over_time(console, log, loaded, over_time, {**timed, "clip": clip})
     if len(at):
         result["future"] = _evaluate_future(console, log, loaded, at, {**timed, "recurs": recurs})
-    console.finish(result, next_steps(("report", given.log, model, *given.options(), "-o", "report.html")))
+    console.finish(result, following)
 
 
 def _evaluate_online(log: "BanditLog", model: Any, confidence: float, seed: int, force: bool) -> list["OnlineEstimate"]:

@@ -11,7 +11,7 @@ from zipfile import BadZipFile, ZipFile, is_zipfile
 
 import typer
 
-from seachange.cli.console import Prose, note
+from seachange.cli.console import Prose, next_steps, note
 from seachange.engine import cores, stage
 from seachange.errors import LogError, ModelFileError, did_you_mean, require
 from seachange.outputs import claim_file
@@ -154,6 +154,12 @@ class LogInput(RawLogInput):
             note(f"dropped {n_dropped:,} of {len(log) + n_dropped:,} rounds: {rules}.")
         return log
 
+    def options(self, *, columns: bool = True) -> list[str]:
+        """These options, for the next command."""
+        values = {"--columns": self.columns if columns else "", "--format": self.format}
+        given = [word for name, value in values.items() if value for word in (name, value)]
+        return [*given, *["--drop-bad-rows"] * self.drop_bad_rows]
+
 
 @dataclass(frozen=True, kw_only=True)
 class WeightedLogInput(LogInput):
@@ -221,10 +227,7 @@ class WeightedLogInput(LogInput):
 
     def options(self, *, columns: bool = True) -> list[str]:
         """These options, for the next command."""
-        values = {"--columns": self.columns if columns else "", "--format": self.format}
-        flags = {"--estimate-propensities": self.estimate_propensities, "--drop-bad-rows": self.drop_bad_rows}
-        given = [word for name, value in values.items() if value for word in (name, value)]
-        return [*given, *(name for name, wanted in flags.items() if wanted)]
+        return [*super().options(columns=columns), *["--estimate-propensities"] * self.estimate_propensities]
 
 
 def open_model(path: Path, log: Path | None = None) -> "SwitchingModel":
@@ -241,6 +244,16 @@ def open_model(path: Path, log: Path | None = None) -> "SwitchingModel":
             raise ModelFileError(f"{swapped}. Use {shlex.join([str(path), str(log)])}.")
         raise ModelFileError(f"{name} is not a model file. `seachange learn LOG -o MODEL` writes one.")
     return load(path)
+
+
+def learn_again(given: LogInput, path: Path, model: "SwitchingModel", log: "BanditLog") -> str:
+    """How to go on if ``log`` holds a new regime: learn it. ``path`` is the file of ``model``."""
+    earlier = [] if model.provenance.rounds_seen(log) else ["OLD_LOG"]
+    newer = path.with_name(f"{path.stem}-new{path.suffix}")
+    step = next_steps(("learn", *earlier, given.log, "--start-from", path, *given.options(), "-o", newer))
+    if not model.deployer().learns:
+        return f"Do not deploy this model: it does not know the new regime and would not learn it.\n{step}"
+    return f"Do not deploy it frozen: sc.load({str(path)!r}).deployer() goes on learning. Or learn again.\n{step}"
 
 
 def _is_model(path: Path) -> bool:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from seachange.cli.console import Prose, next_steps
-from seachange.cli.options import Confidence, Force, ModelFile, Seed, WeightedLogInput, open_model, option
+from seachange.cli.options import Confidence, Force, ModelFile, Seed, WeightedLogInput, learn_again, open_model, option
 from seachange.engine import stage
 from seachange.outputs import claim_file, written_whole
 
@@ -50,11 +50,14 @@ def report(
     with stage("Drawing"), written_whole(target) as temporary:
         temporary.write_text(page_of(found), encoding="utf-8")
     console.say(" ".join(headline(found)))
+    if found.news:
+        console.say(found.news)
     if refusal := reasons_text(refusals_of(found)):
         console.say(refusal)
     if basis := basis_of(found):
         console.say(f"{basis.title}. {basis.text}")
-    console.finish(as_document(found), f"Wrote {target}. Open it in a browser.\n{_next(found, log, model)}")
+    following = learn_again(given, model, loaded, rounds) if found.news else _next(found, log, model)
+    console.finish(as_document(found), f"Wrote {target}. Open it in a browser.\n{following}")
 
 
 def _next(found: "ReportContent", log: Path, model: Path) -> str:

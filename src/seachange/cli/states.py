@@ -6,7 +6,19 @@ from typing import Annotated, Any, Literal
 import typer
 
 from seachange.cli.console import Prose, note
-from seachange.cli.options import THE_LOG, Force, LogInput, Seed, States, choice, claim_output, flag, open_model, option
+from seachange.cli.options import (
+    THE_LOG,
+    Force,
+    LogInput,
+    Seed,
+    States,
+    choice,
+    claim_output,
+    flag,
+    learn_again,
+    open_model,
+    option,
+)
 from seachange.engine import stage
 
 Oracle = Literal["hmm", "change-point"]
@@ -58,11 +70,15 @@ def states(
             finder.fit(log)
         fitted_here = loaded is None or log.fingerprint() == loaded.provenance.fingerprint
         labels = finder.predict(log)
-        summary = summarize_states(log, finder, labels, fitted_here=fitted_here)
+        regimes = () if loaded is None else loaded.new_regimes(log)
+        summary = summarize_states(log, finder, labels, fitted_here=fitted_here, new_regimes=regimes)
     console.print(states_view(summary, console.width))
     if figure is not None:
         draw_states(figure, summary)
     if out is not None:
         write_states(out, log, labels)
     written = " and ".join(str(path) for path in (figure, out) if path is not None)
-    console.finish(as_document(summary), f"Wrote {written}." if written else "")
+    closing = [f"Wrote {written}."] if written else []
+    if loaded is not None and model is not None and regimes:
+        closing.append(learn_again(given, model, loaded, log))
+    console.finish(as_document(summary), "\n".join(closing))

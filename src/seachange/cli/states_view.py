@@ -8,7 +8,14 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from seachange.analysis.formatting import count_of, decimals_for, describe_contexts, describe_contrast, shown_name
+from seachange.analysis.formatting import (
+    count_of,
+    decimals_for,
+    describe_contexts,
+    describe_contrast,
+    new_regimes_text,
+    shown_name,
+)
 from seachange.analysis.states_summary import Evidence, StatesSummary
 from seachange.cli.tables import spaced, table
 from seachange.figures import color_of, ink_on
@@ -81,7 +88,10 @@ def _ticks(summary: StatesSummary, n_columns: int) -> str:
 
 def states_view(summary: StatesSummary, width: int) -> Group:
     """Everything, for a terminal with ``width`` columns."""
-    parts: list[RenderableType] = [_headline(summary), state_strip(summary, width), _overview(summary)]
+    parts: list[RenderableType] = [_headline(summary)]
+    if news := new_regimes_text(summary.new_regimes, summary.n_states, summary.axis):
+        parts.append(Text(news, style="bold yellow"))
+    parts += [state_strip(summary, width), _overview(summary)]
     if summary.clock is not None and summary.clock.followed:
         parts.append(Text(str(summary.clock)))
     if summary.n_states > 1:

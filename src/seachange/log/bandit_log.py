@@ -282,6 +282,13 @@ class BanditLog:
         """A writable array, in memory or on disk like the log's own columns."""
         return np.empty(shape) if self.disk is None else self.disk.new_array(shape)
 
+    def times_at(self, rounds: Ints | list[int]) -> list[Any]:
+        """Times of ``rounds``, dates as text; None without times."""
+        if self.times is None:
+            return [None] * len(rounds)
+        times = np.asarray(self.times[rounds])
+        return (np.datetime_as_string(times, unit="auto") if times.dtype.kind == "M" else times).tolist()  # type: ignore[no-any-return]
+
     def split(self, share: float) -> tuple[Self, Self]:
         """The first ``share`` of the rounds, and the rest."""
         require(0 < share < 1, f"share must be between 0 and 1; got {share}.")

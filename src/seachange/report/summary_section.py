@@ -21,6 +21,9 @@ from seachange.report.layout import (
 
 TEMPLATE = """
 <h1>{% for sentence in headline %}{% if loop.first %}{{ sentence }}{% else %} <span>{{ sentence }}</span>{% endif %}{% endfor %}</h1>
+{% if content.news %}
+<div class="refusal"><p><strong>{{ content.news }}</strong> {{ advice }}</p></div>
+{% endif %}
 {% if refusal %}
 <div class="refusal"><p><strong>Reason.</strong> {{ refusal }}</p></div>
 {% endif %}
@@ -70,6 +73,7 @@ def view(content: ReportContent) -> dict[str, Any]:
     """The headline, the values on one scale, and all estimates."""
     return {
         "headline": headline(content),
+        "advice": _advice(content),
         "refusal": reasons_text(refusals_of(content)),
         "notes": [note_text(note) for note in content.notes],
         "values": _values(content),
@@ -93,6 +97,16 @@ def headline(content: ReportContent) -> list[str]:
     if unclear := [text for each, text in known if not each.significant]:
         clear.append(f"not significantly different from {' or '.join(unclear)}")
     return [first, f"That is {' and '.join(clear)}."] if clear else [first]
+
+
+def _advice(content: ReportContent) -> str:
+    """What to deploy if there is a new regime."""
+    learns = content.comparison is not None and content.comparison.frozen is not None
+    if learns:
+        return (
+            "Do not deploy frozen policies. The default deployment goes on learning; or learn again with these rounds."
+        )
+    return "Learn again with these rounds before you deploy."
 
 
 def note_text(note: Note) -> str:

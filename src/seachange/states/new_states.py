@@ -7,13 +7,15 @@ import numpy as np
 
 from seachange.kernels.emission import round_scores
 from seachange.kernels.regression import regression_sums, solve_ridge
+from seachange.log.bandit_log import BanditLog
 from seachange.log.units import Units
 from seachange.protocols import Floats
 from seachange.states.expectation import Chain, Expectation, expectation
 from seachange.states.hmm_fitting import SHORTEST_STAY, STAYS_PER_SEQUENCE
 from seachange.states.pooled_regression import best_ridge, coefficient_cost, residual_log
+from seachange.states.reward_evidence import RewardEvidence
 from seachange.states.state_count import MIN_STANDARD_ERRORS
-from seachange.states.switching_regression import SwitchingRegression
+from seachange.states.switching_regression import SwitchingRegression, bought
 
 # New states added at most.
 MOST_NEW = 5
@@ -24,6 +26,50 @@ CLICK_STEPS = 4
 # Steps to a posterior mode, until one gains less log-likelihood than this.
 MAX_STEPS, LEAST_GAIN = 20, 0.5
 LEAST_PRECISION = 0.1  # of a coefficient, in rounds: actions that were never taken are not known at all
+
+
+@dataclass(frozen=True)
+class NewRegime:
+    """Consecutive rounds of a log that no state of a model explains."""
+
+    first: int  # round
+    last: int
+    since: str | float | None  # times of these rounds, if the log has any
+    until: str | float | None
+    ongoing: bool  # whether it lasts until the end of the log
+
+
+def new_regimes(
+    model: SwitchingRegression, evidence: RewardEvidence, log: BanditLog, begin: int = 0
+) -> tuple[NewRegime, ...]:
+    """The rounds of ``log`` from ``begin`` on that are probably in a state that ``model`` lacks.
+
+    None in a log of several sequences, in each of which the state is another one. ``evidence`` is of the log of the
+    model.
+    """
+    later = log[begin:]
+    chain = Chain(bought(later) if model.rewards == "hurdle" else later)
+    if len(chain.firsts) > 1:
+        return ()
+    known = replace(model, reward_precisions=_precisions(model, evidence))
+    wider, _ = with_new_states(known, expectation(known, chain), chain)
+    if wider.n_states == model.n_states:
+        return ()
+    unexplained = wider.smooth(later)[:, model.n_states :].sum(axis=1) > 0.5
+    edges = begin + np.flatnonzero(np.diff(unexplained, prepend=False, append=False)).reshape(-1, 2)
+    firsts, ends = edges.T.tolist()
+    lasts, ongoing = [end - 1 for end in ends], [end == len(log) for end in ends]
+    return tuple(map(NewRegime, firsts, lasts, log.times_at(firsts), log.times_at(lasts), ongoing))
+
+
+def _precisions(model: SwitchingRegression, evidence: RewardEvidence) -> Floats:
+    """(L, B, D, D) the precision of coefficients that shrink toward one fit of their log, which has errors of its own.
+
+    (P⁻¹ + G⁻¹)⁻¹, with P the precision of a state given that fit, and G the information of the whole log on it
+    """
+    units = evidence.units
+    own, common = (inverse_roots(each) for each in (units.grams(model.reward_precisions), evidence.grams.sum(axis=0)))
+    return units.raw_grams(np.asarray(np.linalg.inv(own @ own + common @ common), dtype=np.float64))
 
 
 def with_new_states(

@@ -26,6 +26,7 @@ class RewardEvidence(Brief):
     units: Units
     base_score: float  # of the mean reward: log-odds for clicks
     relative_variance: float  # of rewards, relative to the noise; 1 for clicks
+    complete: bool = True  # whether the states explain all of the log
 
     @classmethod
     def of(cls, model: SwitchingRegression, log: BanditLog) -> Self:
