@@ -41,6 +41,18 @@ def table_of_two_worlds(seed, start=0):
     )
 
 
+def new_regime(table):
+    """The same table with other rewards in its last quarter, in which coats earn the most."""
+    best = (polars.col(NAMES["action"]) == "coats").cast(float)
+    late = polars.int_range(polars.len()) >= 3 * N // 4
+    return table.with_columns(
+        polars.when(late)
+        .then(best + 0.01 * polars.col(NAMES["reward"]))
+        .otherwise(NAMES["reward"])
+        .alias(NAMES["reward"])
+    )
+
+
 def run(*arguments, catch_exceptions=True):
     """The command in this process, on a terminal wide enough for its tables."""
     runner = CliRunner(env={"COLUMNS": "200"})

@@ -1,5 +1,6 @@
 """seachange evaluate: the answer, what it stands on, and what it refuses."""
 
+import shlex
 import warnings
 
 import numpy as np
@@ -148,6 +149,30 @@ def test_evaluate_begins_with_the_answer_and_ends_with_what_it_stands_on(folder)
     assert lines[-3].startswith("Support: effective sample size ")
     assert "of 800 rounds" in lines[-3]
     assert lines[-1].startswith("Next: seachange report ")
+
+
+@pytest.mark.parametrize("command", ["states", "evaluate", "report"])
+def test_after_a_new_regime_the_next_command_learns_it(folder, command):
+    files = (folder / "new.csv", folder / "shop.seachange", "--columns", COLUMNS)
+    out = ("-o", folder / "new.html") if command == "report" else ()
+    document, text = succeed_in_json(command, *files, *out)
+    regimes = (document["states"] if command == "report" else document)["new_regimes"]
+    (expected,) = sc.load(folder / "shop.seachange").new_regimes(
+        sc.load(folder / "shop.seachange").read_log(folder / "new.csv")
+    )
+    assert regimes == [vars(expected)]
+    assert abs(expected.first - 3 * N // 4) < 10
+    assert expected.ongoing
+    sentence = f"New regime since round {expected.first}: none of the 2 known states explains these rewards."
+    assert sentence in " ".join(text.split())
+    *_, advice, step = text.strip().splitlines()
+    assert advice.startswith("Do not deploy it frozen: ")
+    words = shlex.split(step.removeprefix("Next: seachange "))
+    assert words[:5] == ["learn", "OLD_LOG", str(folder / "new.csv"), "--start-from", str(folder / "shop.seachange")]
+    words[words.index("OLD_LOG")] = str(folder / "early.csv")
+    words[-1] = str(folder / f"{command}-{words[-1].rsplit('/', 1)[-1]}")
+    succeed(*words, "--states", "3", "--objective", "dm")
+    assert sc.load(words[-1]).new_regimes(late_log(folder)) == ()
 
 
 def test_evaluate_with_bounds_needs_the_range_of_rewards_that_are_not_clicks(folder):

@@ -13,13 +13,15 @@ from rich.text import Text
 from typer.testing import CliRunner
 
 import seachange as sc
-from seachange.analysis.formatting import describe_contrast
+from seachange.analysis.formatting import describe_contrast, new_regimes_text
 from seachange.analysis.state_contrasts import Contrast
 from seachange.analysis.states_summary import Evidence, as_document, summarize_states
+from seachange.analysis.timeline import TimeAxis
 from seachange.cli.commands import app
 from seachange.cli.states_view import states_view
 from seachange.errors import OutputError
 from seachange.figures import draw_states
+from seachange.states.new_states import NewRegime
 from seachange.states.state_count import StateCount
 
 N = 600
@@ -28,6 +30,7 @@ KEYS = {
     "oracle", "rewards", "n_rounds", "n_sequences", "n_states", "counts", "segment_counts", "mean_rewards", "actions",
     "contexts", "context_names", "n_dropped", "confidence", "change_points", "changes", "changes_per_sequence",
     "segments", "over_time", "rewards_by_action", "distinguishing", "transitions", "clock", "evidence",
+    "new_regimes",
 }  # fmt: skip
 
 
@@ -231,6 +234,33 @@ def test_the_document_is_json_with_the_documented_keys(summaries, kind):
     size, n_actions = document["n_states"], len(document["actions"])
     assert np.shape(document["rewards_by_action"]["rounds"]) == (size, n_actions)
     assert len(document["over_time"]["edges"]) == len(document["over_time"]["state_probs"]) + 1
+
+
+@pytest.mark.parametrize(
+    ("n_regimes", "n_states", "text"),
+    [
+        (0, 3, ""),
+        (1, 1, "New regime since round 10: the known state does not explain these rewards."),
+        (1, 3, "New regime since round 10: none of the 3 known states explains these rewards."),
+        (2, 3, "2 new regimes, from round 10 to round 14 and since round 20: none of the 3 known states explains these "
+               "rewards."),
+        (4, 3, "4 new regimes, from round 10 to round 14, from round 20 to round 24, from round 30 to round 34, and "
+               "since round 40: none of the 3 known states explains these rewards."),
+        (6, 3, "6 new regimes, from round 10 to round 14, from round 20 to round 24, 3 more, and since round 60: none "
+               "of the 3 known states explains these rewards."),
+    ],
+)  # fmt: skip
+def test_new_regimes_are_one_sentence(n_regimes, n_states, text):
+    numbers = range(1, n_regimes + 1)
+    regimes = [NewRegime(10 * i, 10 * i + 4, None, None, i == n_regimes) for i in numbers]
+    knots = np.array([0.0, 100.0])
+    assert new_regimes_text(regimes, n_states, TimeAxis("round", knots, knots, None)) == text
+
+
+def test_dates_of_new_regimes_are_to_the_minute():
+    axis = TimeAxis("date", np.array([0.0, 100.0]), np.array([0.0, 6000.0]) + 1.7e9, 60.0)
+    text = new_regimes_text([NewRegime(10, 20, "", "", False)], 2, axis)
+    assert text.startswith("New regime from 2023-11-14 22:23 to 2023-11-14 22:33: ")
 
 
 def test_no_place_and_no_p_value_are_a_dash(summaries):

@@ -57,6 +57,18 @@ def test_rounds_after_the_known_ones_are_judged_with_the_model_itself():
     assert "relearned" not in text
 
 
+def test_a_new_regime_is_reported_at_the_top(model, later, said):
+    rewards = later.rewards.copy()
+    rewards[900:] = later.actions[900:] == 1
+    page, found = page_and_findings(later.with_rewards(rewards), model)
+    text, (regime,) = words(page), found.states.new_regimes
+    assert abs(regime.first - 900) < 10
+    since = str(later.times[regime.first]).replace("T", " ")[:16]
+    assert f"New regime since {since}: none of the 2 known states explains these rewards." in text
+    assert "Do not deploy frozen policies." in text
+    assert "New regime" not in said
+
+
 @pytest.mark.parametrize("known", [True, False])
 def test_a_refusal_is_reported_once_and_nothing_is_left_over(model, later, known):
     rounds = np.flatnonzero(later.actions == 1)

@@ -165,3 +165,67 @@ def test_noise_of_clicks_is_not_a_state(rewards):
     for seed in range(10):
         log = logged(known_states(), seed, rewards)
         assert grown(true_world(log, rewards), log).n_states == 2
+
+
+# New regimes of a later log, for a model that was learned from an earlier one
+
+
+@pytest.fixture(scope="module")
+def model():
+    return sc.learn(logged(known_states()), n_states=2, objective="dm")
+
+
+def with_regime(first, end, n=3000, seed=7, **settings):
+    states = known_states(n)
+    states[first:end] = 2
+    return logged(states, seed, **settings)
+
+
+@pytest.mark.parametrize("rewards", ["gaussian", "bernoulli", "hurdle"])
+@pytest.mark.parametrize("oracle", ["hmm", "change-point"])
+def test_the_rounds_of_new_regimes_are_named(rewards, oracle):
+    known = sc.learn(logged(known_states(6000), rewards=rewards), oracle, n_states=2, objective="dm")
+    assert known.new_regimes(logged(known_states(), 1, rewards)) == ()
+    (found,) = known.new_regimes(with_regime(1300, 1800, rewards=rewards))
+    assert abs(found.first - 1300) < 30
+    assert abs(found.last - 1799) < 30
+    assert (found.since, found.until, found.ongoing) == (None, None, False)
+    (found,) = known.new_regimes(with_regime(2400, 3000, rewards=rewards))
+    assert found.last == 2999
+    assert found.ongoing
+
+
+def test_new_regimes_have_the_times_of_their_rounds(model):
+    times = np.datetime64("2026-05-03T14:00", "s") + 60 * np.arange(3000)
+    log = replace(with_regime(2000, 3000), times=times)
+    (found,) = model.new_regimes(log)
+    assert found.since == str(times[found.first]).removesuffix(":00")
+    assert found.until == str(times[2999]).removesuffix(":00")
+
+
+def test_rounds_of_the_model_itself_are_left_out(model):
+    learned, later = logged(known_states()), with_regime(2000, 3000)
+    assert model.new_regimes(learned) == ()
+    (alone,), (after,) = model.new_regimes(later), model.new_regimes(sc.BanditLog.joined([learned, later]))
+    assert (after.first, after.last) == (alone.first + 3000, alone.last + 3000)
+
+
+def test_one_state_is_as_uncertain_as_the_mean_of_its_log():
+    still, found = np.zeros(600, dtype=int), 0
+    for seed in range(30):
+        model = sc.learn(logged(still, seed), sc.HMMOracle(n_states=1), objective="dm")
+        found += len(model.new_regimes(logged(np.zeros(6000, dtype=int), seed + 100)))
+    assert found <= 1
+
+
+def test_what_a_model_leaves_out_of_its_own_log_is_not_new(tmp_path):
+    states = (np.arange(6000) // 300) % 3
+    model = sc.learn(logged(states), "none", objective="dm")
+    model.save(tmp_path / "model.seachange")
+    for each in (model, sc.load(tmp_path / "model.seachange")):
+        assert not each.evidence.complete
+        assert each.new_regimes(logged(states, 1)) == ()
+
+
+def test_sequences_have_no_common_regime(model):
+    assert model.new_regimes(replace(with_regime(2000, 3000), sequences=np.repeat([0, 1], 1500))) == ()
