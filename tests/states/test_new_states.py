@@ -195,6 +195,12 @@ def test_the_rounds_of_new_regimes_are_named(rewards, oracle):
     assert found.ongoing
 
 
+def test_a_short_regime_is_found_in_a_long_log(model):
+    (found,) = model.new_regimes(with_regime(50_111, 50_511, n=100_000))
+    assert abs(found.first - 50_111) < 30
+    assert abs(found.last - 50_510) < 30
+
+
 def test_new_regimes_have_the_times_of_their_rounds(model):
     times = np.datetime64("2026-05-03T14:00", "s") + 60 * np.arange(3000)
     log = replace(with_regime(2000, 3000), times=times)

@@ -21,6 +21,8 @@ from seachange.states.switching_regression import SwitchingRegression, bought
 MOST_NEW = 5
 # They are sought in this many parts of the log, in pairs of them, in pairs of these, and so on.
 PARTS = 32
+# If regimes matter rather than values, parts have about this many rounds, even in a long log.
+PART_ROUNDS = 200
 # Newton steps of a regression of clicks in a part.
 CLICK_STEPS = 4
 # Steps to a posterior mode, until one gains less log-likelihood than this.
@@ -52,7 +54,8 @@ def new_regimes(
     if len(chain.firsts) > 1:
         return ()
     known = replace(model, reward_precisions=_precisions(model, evidence))
-    wider, _ = with_new_states(known, expectation(known, chain), chain)
+    parts = max(PARTS, 1 << (len(later) // PART_ROUNDS).bit_length() - 1)
+    wider, _ = with_new_states(known, expectation(known, chain), chain, parts)
     if wider.n_states == model.n_states:
         return ()
     unexplained = wider.smooth(later)[:, model.n_states :].sum(axis=1) > 0.5
@@ -73,7 +76,7 @@ def _precisions(model: SwitchingRegression, evidence: RewardEvidence) -> Floats:
 
 
 def with_new_states(
-    model: SwitchingRegression, found: Expectation, chain: Chain
+    model: SwitchingRegression, found: Expectation, chain: Chain, parts: int = PARTS
 ) -> tuple[SwitchingRegression, Expectation]:
     """``model`` after the rounds of ``chain``, with the states that they add, and statistics of the rounds.
 
@@ -83,7 +86,7 @@ def with_new_states(
     """
     log, prior, sought, mode = chain.log, model, model, None
     average = _average_state(model, found.totals[:, 1])
-    stretches = _stretches(average, chain)
+    stretches = _stretches(average, chain, parts)
     for _ in range(MOST_NEW):
         # Known states are as in the model here: after EM, one that no longer occurs may resemble a new one.
         predicted = sought.log_predictive(log)
@@ -188,11 +191,11 @@ class _Stretch:
     evidence: float  # log marginal likelihood
 
 
-def _stretches(average: SwitchingRegression, chain: Chain) -> list[_Stretch]:
-    """The parts of a log, pairs of them, pairs of these, and so on up to the whole log."""
-    edges = np.linspace(0, len(chain.log), PARTS + 1).astype(int).tolist()
-    widths = [2**i for i in range(PARTS.bit_length())]
-    spans = [(edges[i], edges[i + width]) for width in widths for i in range(0, PARTS, width)]
+def _stretches(average: SwitchingRegression, chain: Chain, parts: int) -> list[_Stretch]:
+    """The parts of a log (a power of 2), pairs of them, pairs of these, and so on up to the whole log."""
+    edges = np.linspace(0, len(chain.log), parts + 1).astype(int).tolist()
+    widths = [2**i for i in range(parts.bit_length())]
+    spans = [(edges[i], edges[i + width]) for width in widths for i in range(0, parts, width)]
     return [_stretch(average, chain, begin, end) for begin, end in spans if end > begin]
 
 
