@@ -235,3 +235,64 @@ def test_what_a_model_leaves_out_of_its_own_log_is_not_new(tmp_path):
 
 def test_sequences_have_no_common_regime(model):
     assert model.new_regimes(replace(with_regime(2000, 3000), sequences=np.repeat([0, 1], 1500))) == ()
+
+
+def random_world(seed, rewards, n_features):
+    """Scores of four actions in three states and, last, in one that is never logged; for clicks, log-odds."""
+    generator = np.random.default_rng([seed, 1])
+    low, high, spread = (0.0, 1.0, 0.3) if rewards == "gaussian" else (-2.5, 0.0, 0.5)
+    levels = generator.permuted(np.tile(np.linspace(low, high, 4), (4, 1)), axis=1) + generator.normal(0, 0.1, (4, 4))
+    return levels, generator.normal(0, spread, (4, 4, n_features))
+
+
+def random_states(n, seed, n_states):
+    generator, found = np.random.default_rng([seed, 2]), []
+    while len(found) < n:
+        state = (found[-1] + generator.integers(1, n_states)) % n_states if found and n_states > 1 else 0
+        found += [state] * (20 + int(generator.geometric(1 / 300)))
+    return np.array(found[:n])
+
+
+def log_of(world, states, seed, rewards):
+    generator, n, (levels, effects) = np.random.default_rng([seed, 3]), len(states), world
+    contexts, actions = generator.normal(size=(n, effects.shape[2])), generator.integers(4, size=n)
+    means = levels[states, actions] + np.sum(effects[states, actions] * contexts, axis=1)
+    if rewards == "gaussian":
+        given = means + generator.normal(0, SD, n)
+    else:
+        given = (generator.random(n) < expit(means)).astype(float)
+    named = {"contexts": contexts} if contexts.size else {}
+    return sc.BanditLog.from_arrays(actions, given, np.full(n, 1 / 4), n_actions=4, **named)
+
+
+def share_lost(world, n_states, rewards):
+    """In the state that was never logged: how much less the best policy of the others earns than its own."""
+    levels, effects = world
+    scores = np.random.default_rng(0).normal(size=(2000, effects.shape[2])) @ np.swapaxes(effects, 1, 2)
+    means = levels[:, None] + scores if rewards == "gaussian" else expit(levels[:, None] + scores)
+    choices = means[:n_states].argmax(axis=2)
+    values = [np.take_along_axis(means[-1], each[:, None], axis=1).mean() for each in choices]
+    return 1 - max(values) / means[-1].max(axis=1).mean()
+
+
+@pytest.mark.long
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("n_features", [0, 3])
+@pytest.mark.parametrize("rewards", ["gaussian", "bernoulli"])
+def test_new_regimes_are_found_in_random_worlds_and_the_same_world_holds_none(rewards, n_features):
+    """Prints the figures of docs/states.md: 30 worlds, every fifth with one state, and a regime of 300 rounds."""
+    false = found = costly = incomplete = 0
+    for seed in range(30):
+        n_states, world = 1 if seed % 5 == 4 else 3, random_world(seed, rewards, n_features)
+        earlier = log_of(world, random_states(8000, seed, n_states), seed, rewards)
+        model = sc.learn(earlier, objective="dm")
+        false += len(model.new_regimes(log_of(world, random_states(5000, seed + 100, n_states), seed + 100, rewards)))
+        if share_lost(world, n_states, rewards) < 0.1:
+            continue
+        costly += 1
+        incomplete += not model.evidence.complete
+        states = random_states(5000, seed + 200, n_states)
+        states[2437:2737] = 3
+        regimes = model.new_regimes(log_of(world, states, seed + 200, rewards))
+        found += any(each.first < 2737 and each.last >= 2437 for each in regimes)
+    assert (false, found, costly, incomplete) == (-1, 0, 0, 0)
