@@ -256,6 +256,8 @@ class SwitchingModel:
         seen = self.provenance.rounds_seen(log)
         if self.world is None or self.evidence is None or not self.evidence.complete or seen == len(log):
             return ()
+        if self.trial is not None and self.trial.n_states > self.n_states:  # states were left out: they do not pay
+            return ()
         return new_regimes(self.world, self.evidence, log, seen)
 
     def __repr__(self) -> str:

@@ -280,19 +280,21 @@ def share_lost(world, n_states, rewards):
 @pytest.mark.parametrize("n_features", [0, 3])
 @pytest.mark.parametrize("rewards", ["gaussian", "bernoulli"])
 def test_new_regimes_are_found_in_random_worlds_and_the_same_world_holds_none(rewards, n_features):
-    """Prints the figures of docs/states.md: 30 worlds, every fifth with one state, and a regime of 300 rounds."""
-    false = found = costly = incomplete = 0
+    """30 worlds, every fifth with one state, and a regime of 300 rounds that costs at least 10% of the reward."""
+    false = found = costly = 0
     for seed in range(30):
         n_states, world = 1 if seed % 5 == 4 else 3, random_world(seed, rewards, n_features)
         earlier = log_of(world, random_states(8000, seed, n_states), seed, rewards)
         model = sc.learn(earlier, objective="dm")
-        false += len(model.new_regimes(log_of(world, random_states(5000, seed + 100, n_states), seed + 100, rewards)))
+        same = log_of(world, random_states(5000, seed + 100, n_states), seed + 100, rewards)
+        false += len(model.new_regimes(same)) > 0
         if share_lost(world, n_states, rewards) < 0.1:
             continue
         costly += 1
-        incomplete += not model.evidence.complete
         states = random_states(5000, seed + 200, n_states)
         states[2437:2737] = 3
         regimes = model.new_regimes(log_of(world, states, seed + 200, rewards))
         found += any(each.first < 2737 and each.last >= 2437 for each in regimes)
-    assert (false, found, costly, incomplete) == (-1, 0, 0, 0)
+    figures = false, found, costly
+    assert false <= 2, figures
+    assert found >= 0.6 * costly, figures

@@ -54,7 +54,7 @@ def new_regimes(
     if len(chain.firsts) > 1:
         return ()
     known = replace(model, reward_precisions=_precisions(model, evidence))
-    parts = max(PARTS, 1 << (len(later) // PART_ROUNDS).bit_length() - 1)
+    parts = max(PARTS, 1 << max(len(later) // PART_ROUNDS, 1).bit_length() - 1)
     wider, _ = with_new_states(known, expectation(known, chain), chain, parts)
     if wider.n_states == model.n_states:
         return ()
