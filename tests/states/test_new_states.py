@@ -8,6 +8,7 @@ import pytest
 from scipy.special import expit
 
 import seachange as sc
+from seachange.model_file import Trial
 from seachange.states.expectation import Chain, expectation
 from seachange.states.new_states import updated, with_new_states
 from seachange.states.switching_regression import SwitchingRegression, bought
@@ -231,6 +232,13 @@ def test_what_a_model_leaves_out_of_its_own_log_is_not_new(tmp_path):
     for each in (model, sc.load(tmp_path / "model.seachange")):
         assert not each.evidence.complete
         assert each.new_regimes(logged(states, 1)) == ()
+
+
+def test_states_that_did_not_pay_are_not_new(model):
+    none = (0.0, 0.0, 0.0)
+    fewer = replace(model, trial=Trial(3, 1800, 1200, 0.95, none, none, none, none, 0.0))
+    assert model.new_regimes(with_regime(2000, 3000)) != ()
+    assert fewer.new_regimes(with_regime(2000, 3000)) == ()
 
 
 def test_sequences_have_no_common_regime(model):
