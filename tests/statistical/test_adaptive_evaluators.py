@@ -136,7 +136,7 @@ def require_coverage(world, method, n_logs, n_truths):
     env, known = synthetic(means, states), synthetic(TWO, np.arange(2 * LENGTH) // STAY % 2)
     # Its logs come from seeds of their own.
     deployer = sc.learn(known.log(10**6), n_states=2, objective="dm").deployer("adaptive")
-    estimates = [sc.evaluate_online(env.log(run), deployer, method, seed=run) for run in range(n_logs)]
+    estimates = [sc.evaluate_online(env.log(run), deployer, method, seed=run) for run in range(1000, 1000 + n_logs)]
     values, errors = (np.array([getattr(each, name) for each in estimates]) for name in ("value", "std_error"))
     truths = earned_with_missing_rewards(env, deployer, np.mean([each.acceptance_rate for each in estimates]), n_truths)
     truth = truths.mean()
