@@ -166,7 +166,7 @@ def test_after_a_new_regime_the_next_command_learns_it(folder, command):
     sentence = f"New regime since round {expected.first}: none of the 2 known states explains these rewards."
     assert sentence in " ".join(text.split())
     *_, advice, step = text.strip().splitlines()
-    assert advice.startswith("Do not deploy it frozen: ")
+    assert advice.startswith("Do not deploy the model frozen: ")
     words = shlex.split(step.removeprefix("Next: seachange "))
     assert words[:5] == ["learn", "OLD_LOG", str(folder / "new.csv"), "--start-from", str(folder / "shop.seachange")]
     words[words.index("OLD_LOG")] = str(folder / "early.csv")

@@ -253,7 +253,7 @@ def learn_again(given: LogInput, path: Path, model: "SwitchingModel", log: "Band
     step = next_steps(("learn", *earlier, given.log, "--start-from", path, *given.options(), "-o", newer))
     if not model.deployer().learns:
         return f"Do not deploy this model: it does not know the new regime and would not learn it.\n{step}"
-    return f"Do not deploy it frozen: sc.load({str(path)!r}).deployer() goes on learning. Or learn again.\n{step}"
+    return f"Do not deploy the model frozen: sc.load({str(path)!r}).deployer() goes on learning. Or learn again.\n{step}"
 
 
 def _is_model(path: Path) -> bool:
