@@ -196,7 +196,8 @@ than one state. *Always switching* sets `n_states` to the true number, or to 2 i
 how much less the default earns than the better of the two alternatives, on average. *Worse* is the share of worlds in
 which the default earns less by more than the error of the simulation. *0.01 below* counts worlds in which the default
 earns less than the better of the two by more than 0.01, and *standard errors* is the most it lost in one of them, in
-standard errors of the held-out gain that decided. Below 2, no rule could have known better from that log.
+standard errors of the held-out gain that decided. Below 2, no rule could have known better from that log. In *new
+regimes*, that gain is of earlier regimes and says nothing about later ones.
 
 {choices}
 

@@ -335,6 +335,12 @@ def test_a_run_with_a_uniform_beyond_its_range_is_refused(deployers, uniform):
         deployer.run(deployer.init(), np.empty((2, 0)), ones, ones, np.array([0.5, uniform]))
 
 
+def test_a_run_with_infinite_rewards_is_refused(deployers):
+    deployer, ones = deployers["adaptive", "none"], np.ones((2, 3))
+    with pytest.raises(ParameterError, match="rewards must be finite"):
+        deployer.run(deployer.init(), np.empty((2, 0)), ones, np.inf * ones, np.zeros(2))
+
+
 @pytest.mark.parametrize("uniform", ["a", None, 1j, np.array([0.1, 0.2]), -0.1, 1.0, np.nan])
 def test_a_uniform_that_is_not_a_number_is_refused(deployers, uniform):
     deployer = deployers["exp4s", "none"]

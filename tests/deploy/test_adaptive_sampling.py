@@ -330,18 +330,22 @@ def test_covariances_stay_covariances_however_long_learners_forget(kind):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("n_states", [1, 3])
-@pytest.mark.parametrize("world", ["paper", "shop"])
-def test_learning_costs_little_where_nothing_changes(world, n_states):
-    """At most 0.5% of the reward in each of five worlds, and in the paper's at least 99.5% of the oracle's is left."""
+@pytest.mark.filterwarnings("ignore::seachange.SeachangeWarning")
+@pytest.mark.parametrize("world", ["paper's", "paper's, unchanging", "shop", "shop, unchanging"])
+def test_learning_costs_little_where_nothing_changes(world):
+    """At most 0.5% of the reward in each of five worlds; with the paper's five states, 99.5% of the oracle's is left."""
+    n_states = 1 if world.endswith("unchanging") else 5 if world.startswith("paper") else 3
+    shares, costs = [], []
     for seed in range(5):
         env = sc.simulate.Shop(seed=seed, n_states=n_states, horizon=20_000)
-        if world == "paper":
-            env = sc.simulate.Synthetic(seed=seed, n_states=n_states, horizon=40_000, segment_length=4_000)
-        model = sc.learn(env.log(seed))
+        if world.startswith("paper"):
+            env = sc.simulate.Synthetic(seed=seed, n_states=n_states)
+        model = sc.learn(env.log(seed), n_states=n_states)
         found = [rollout(env, model.deployer(kind), seed + 500) for kind in ("frozen", "adaptive")]
         frozen, adaptive = (trace.expected_rewards.mean() for trace in found)
-        assert adaptive >= 0.995 * frozen
-        if world == "paper":
-            (rounds,) = env.rounds(seed + 500, env.horizon)
-            assert adaptive >= 0.995 * rounds.mean_rewards.max(axis=1).mean()
+        costs.append(1 - adaptive / frozen)
+        best = [each.mean_rewards.max(axis=1) for each in env.rounds(seed + 500, env.horizon)]
+        shares.append(adaptive / np.mean(best))
+    print(f"{world}: costs {np.round(costs, 4)}, share of the oracle {np.mean(shares):.4f}")  # noqa: T201
+    assert max(costs) <= 0.005
+    assert world != "paper's" or np.mean(shares) >= 0.995

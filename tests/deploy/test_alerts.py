@@ -46,10 +46,10 @@ def test_nothing_is_reported_while_nothing_changes(deployer):
 
 @pytest.mark.long
 def test_false_alerts_have_the_stated_rate(deployer):
-    """200 deployments of 20,000 rounds: 4 of each kind are expected at most."""
+    """200 deployments of 20,000 rounds: 4 of each kind are expected at most. A new regime may be over at the end."""
     found = false_alerts(deployer, 200)
-    for kind in ("new regime", "drift", "shortfall"):
-        assert sum(alert.kind == kind for alert in found) <= 10
+    for kinds in (("new regime", "known again"), ("drift",), ("shortfall",)):
+        assert sum(alert.kind in kinds for alert in found) <= 10
 
 
 def test_a_new_regime_is_reported_once_with_its_start_and_its_end(deployer):
@@ -109,7 +109,7 @@ def test_alerts_survive_a_restart_and_late_rewards(deployer):
 
 @pytest.mark.long
 def test_new_regimes_are_reported_within_500_rounds(deployer):
-    """In regimes that cost the frozen deployment at least 20% of what it earned before, 0.9."""
+    """By an alert of any kind, in regimes that cost the frozen deployment at least 20% of what it earned before, 0.9."""
     frozen, reported = sc.PosteriorSampling(deployer.policies, hmm=deployer.hmm), []
     for seed in range(1000, 1600):
         means = np.tile(np.random.default_rng(seed).uniform(0, 1, N_ACTIONS), (500, 1))

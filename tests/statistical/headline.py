@@ -176,6 +176,7 @@ def choice_summarized(records: list[Record]) -> ChoiceSummary:
     lost = np.maximum(switching, single) - default
     tried = [each.get("tried_gain") or (0, -np.inf, np.inf) for each in records]
     gain_errors = np.array([(high - low) / (2 * Z_95) for _, low, high in tried])
+    gain_errors[gain_errors < TINY] = np.inf  # the policies of the states were the same: nothing was tried
     return ChoiceSummary(
         worlds=len(records), switched=sum(each["states"] > 1 for each in records), default=float(default.mean()),
         switching=float(switching.mean()), single=float(single.mean()), oracle=float(oracle.mean()),

@@ -307,6 +307,7 @@ class BeliefDeployer(ABC):
         same = f"contexts, mean_rewards, rewards, uniforms, action_mask, and starts must all have {n:,} rounds"
         require(fits and masked and uniforms.shape == (n,), f"{same} and the policies' actions.")
         require(bool(((uniforms >= 0) & (uniforms < 1)).all()), "uniforms must be in [0, 1).")
+        require(not np.isinf(rewards).any(), "rewards must be finite, or NaN if they never come.")
         live = self.live(state)
         trace = Trace(np.empty(n, np.int64), np.empty(n), np.empty(n), np.zeros(n), np.empty((n, len(live[0]))))
         if self.kernels is not None:
