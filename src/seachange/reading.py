@@ -65,6 +65,8 @@ def open_raw(
     The format is detected from the content, then from the name, unless ``format`` sets it. With ``features``, only the
     columns they use are read from a table.
     """
+    if columns is not None and not isinstance(columns, Mapping):
+        raise LogError(f'columns must be a dictionary, such as {{"action": "item_id"}}; got {columns!r}.')
     paths = [path] if isinstance(path, str | Path) or not isinstance(path, Sequence) else path
     if not all(isinstance(each, str | Path) for each in paths):
         raise LogError(f"a log is read from a path; got a {type(path).__name__}. For tables, use BanditLog.from_frame.")

@@ -28,7 +28,7 @@ WRONG_WORDS = [
     ),
     (["learn", "LOG", "-o", "m", "--columns", "acton=x"], "sequence or contexts. Did you mean 'action'?"),
     (["learn", "LOG", "-o", "m", "--seed", "today"], "--seed: "),
-    (["learn", "LOG"], "--out is missing. See "),
+    (["learn", "LOG"], "--out / -o is missing. See "),
     (["evaluate", "LOG"], "MODEL is missing. See "),
     (["evaluate", "LOG", "MODEL", "--estimators", "dr,ipps"], "or mrdr. Did you mean 'ips'?"),
     (["evaluate", "LOG", "MODEL", "--over-time", "dya"], "Did you mean 'day'?"),

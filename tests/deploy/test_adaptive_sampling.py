@@ -333,7 +333,7 @@ def test_covariances_stay_covariances_however_long_learners_forget(kind):
 @pytest.mark.filterwarnings("ignore::seachange.SeachangeWarning")
 @pytest.mark.parametrize("world", ["paper's", "paper's, unchanging", "shop", "shop, unchanging"])
 def test_learning_costs_little_where_nothing_changes(world):
-    """At most 0.5% of the reward in each of five worlds; with the paper's five states, 99.5% of the oracle's is left."""
+    """At most 0.5% of the reward in each of five worlds; in the paper's, 99.5% of the oracle's is left."""
     n_states = 1 if world.endswith("unchanging") else 5 if world.startswith("paper") else 3
     shares, costs = [], []
     for seed in range(5):

@@ -109,7 +109,7 @@ def test_alerts_survive_a_restart_and_late_rewards(deployer):
 
 @pytest.mark.long
 def test_new_regimes_are_reported_within_500_rounds(deployer):
-    """By an alert of any kind, in regimes that cost the frozen deployment at least 20% of what it earned before, 0.9."""
+    """By any alert, in regimes that cost the frozen deployment at least 20% of what it earned before, 0.9."""
     frozen, reported = sc.PosteriorSampling(deployer.policies, hmm=deployer.hmm), []
     for seed in range(1000, 1600):
         means = np.tile(np.random.default_rng(seed).uniform(0, 1, N_ACTIONS), (500, 1))
@@ -120,6 +120,13 @@ def test_new_regimes_are_reported_within_500_rounds(deployer):
             reported.append(any(alert.since > 1900 for alert in found))
     assert len(reported) > 100
     assert np.mean(reported) >= 0.95
+
+
+def test_deployers_that_watch_for_nothing_have_no_alerts(deployer):
+    frozen = sc.PosteriorSampling(deployer.policies, hmm=deployer.hmm)
+    assert frozen.alerts(frozen.init()) == []
+    with pytest.raises(sc.SeachangeError):
+        frozen.alerts(deployer.init())
 
 
 def test_alerts_are_plain_records():

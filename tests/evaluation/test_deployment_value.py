@@ -116,6 +116,9 @@ def test_the_value_is_the_doubly_robust_one_plus_what_was_simulated(learned):
     assert found.gain.value == pytest.approx(found.value - found.single.value, abs=1e-9)
     assert found.over_logging.value == pytest.approx(found.value - found.logging.value, abs=1e-9)
     assert found.gain.low > 0
+    if found.learning_single is not None:
+        assert found.over_learning.value == pytest.approx(found.value - found.learning_single.value, abs=1e-9)
+        assert found.over_learning.low < found.over_learning.value < found.over_learning.high
 
 
 def test_a_single_policy_needs_no_simulation(learned):

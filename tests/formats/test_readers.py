@@ -1,6 +1,8 @@
 """From tables to logs: any data frame, the same log."""
 
 import datetime as dt
+import re
+import shlex
 
 import numpy as np
 import pandas
@@ -77,7 +79,8 @@ def test_the_spelling_of_propensities_does_not_matter(frame, name):
 @pytest.mark.parametrize("name", ["p", "prob", "Probability", "pi_0", "logging_prob", "action-propensity", "π"])
 def test_possible_propensities_are_not_a_context_and_the_fix_is_named(frame, name):
     held = table(propensity=None) | {name: table()["propensity"]}
-    with pytest.warns(SeachangeWarning, match=rf"{name!r} may hold the propensities .*--columns propensity={name}"):
+    option = re.escape(f"--columns {shlex.quote(f'propensity={name}')}")
+    with pytest.warns(SeachangeWarning, match=rf"{name!r} may hold the propensities .*{option}"):
         log = BanditLog.from_frame(frame(held))
     assert log.context_names == ("age", "hour")
     assert not log.propensities_known
@@ -325,3 +328,10 @@ def test_nullable_and_unusual_columns_of_pandas_are_read():
     assert len(log) == n
     assert {"whole", "whole missing", "text=x", "text missing", "flag", "flag missing"} <= {*log.context_names}
     assert any(name.startswith("week=2026-01-05") for name in log.context_names)
+
+
+def test_a_path_is_no_table_and_text_no_mapping(tmp_path):
+    with pytest.raises(LogError, match=r"Use read_log\('shop.csv'\)"):
+        BanditLog.from_frame("shop.csv")
+    with pytest.raises(LogError, match="columns must be a dictionary"):
+        read_log(tmp_path / "shop.csv", columns="action=item")

@@ -139,7 +139,7 @@ def test_estimating_from_the_propensities_themselves_is_warned_of():
     ) as said:
         sc.estimate_propensities(log)
     assert said[0].filename == __file__
-    assert "--columns propensity=odd name" in said[0].message.fix.shell
+    assert "--columns 'propensity=odd name'" in said[0].message.fix.shell
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         sc.estimate_propensities(sc.BanditLog.from_frame(table().drop("odd name")))

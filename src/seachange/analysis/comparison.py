@@ -110,6 +110,7 @@ class Comparison:
     learning_single: PolicyValue | None  # the single policy if it goes on learning, too
     over_logging: Difference | None
     over_single: Difference | None
+    over_learning: Difference | None  # over the single policy that goes on learning
     others: tuple[ValueEstimate, ...]  # the policies mixed by the beliefs of the log, by all estimators
     by_state: tuple[ValueEstimate | None, ...]  # each state's policy in the rounds of its state; empty with one state
     diagnostics: Diagnostics | None
@@ -151,6 +152,7 @@ def compare_policies(holdout: Holdout, confidence: float, seed: int) -> Comparis
         learning_single=learning_single,
         over_logging=None if found is None else found.over_logging,
         over_single=None if found is None or single is None else found.gain,
+        over_learning=None if found is None or single is None else found.over_learning,
         others=tuple(others or ()),
         by_state=tuple(by_state or ()),
         diagnostics=diagnostics,

@@ -52,8 +52,15 @@ def new_regimes_text(regimes: Sequence[NewRegime], n_states: int, axis: TimeAxis
         spans = [*spans[: MOST_REGIMES - 1], f"{len(spans) - MOST_REGIMES} more", spans[-1]]
     none = "the known state does not explain" if n_states == 1 else f"none of the {n_states} known states explains"
     what = "New regime" if len(regimes) == 1 else f"{len(regimes)} new regimes,"
-    listed = " and ".join([", ".join(spans[:-1]) + "," * (len(spans) > 2), spans[-1]][len(spans) == 1 :])
-    return f"{what} {listed}: {none} these rewards."
+    return f"{what} {listed(spans)}: {none} these rewards."
+
+
+def listed(parts: Sequence[str]) -> str:
+    """``a``, ``a and b``, or ``a, b, and c``."""
+    *before, last = parts
+    if not before:
+        return last
+    return f"{', '.join(before)}{',' if len(before) > 1 else ''} and {last}"
 
 
 def stored_time_text(time: str) -> str:

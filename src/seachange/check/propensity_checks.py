@@ -10,6 +10,7 @@ with W the largest 1 / p (of the whole log if the sum is too small: the round th
 and if it is off by more than a twentieth.
 """
 
+import shlex
 from collections.abc import Iterator, Mapping
 from math import exp, log, pi, sqrt
 from typing import TYPE_CHECKING
@@ -207,8 +208,8 @@ class PropensityChecks(Check):
             yield Finding(
                 "propensity-unnamed", "warning", "A context looks like the propensity",
                 f"Column {names[0]!r} {evidence}.",
-                f"If it is the propensity, name it: `--columns propensity={names[0]}`. If not, choose contexts without "
-                "it: `--columns contexts=A+B`.", len(names),
+                f"If it is the propensity, name it: `--columns {shlex.quote(f'propensity={names[0]}')}`. If not, "
+                "choose contexts without it: `--columns contexts=A+B`.", len(names),
                 names=names, numbers={"columns": len(names)},
             )  # fmt: skip
 

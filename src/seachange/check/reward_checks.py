@@ -150,7 +150,7 @@ class RewardChecks(Check):
             missing = tally.broken.counts["reward-missing"]
             yield share_finding(
                 "rewards-late", "warning", title, missing, tally.n_rounds, "round",
-                "have no reward, all of them at the end of the log",
+                "have no reward, almost all of them at the end of the log",
                 "Drop them: `seachange learn LOG --drop-bad-rows`.", tally.broken.first("reward-missing"),
             )  # fmt: skip
             return

@@ -74,7 +74,7 @@ def _usage_message(error: Any) -> str:
         options = [name for each in context.command.params for name in each.opts] if context else []
         message = f"unknown option {error.option_name}.{did_you_mean(error.option_name, options)}"
     elif hasattr(error, "param_type") and parameter is not None:  # MissingParameter
-        name = parameter.metavar if parameter.param_type_name == "argument" else parameter.opts[0]
+        name = parameter.metavar if parameter.param_type_name == "argument" else " / ".join(parameter.opts)
         message = f"{name} is missing."
     elif parameter is not None:  # BadParameter
         message = f"{parameter.opts[0]}: {message}"

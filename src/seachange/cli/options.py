@@ -209,7 +209,7 @@ class WeightedLogInput(LogInput):
             return BanditLog.joined(logs), inputs[-1].log
         except LogError as error:
             names = ", ".join(f"log {number} is {str(each.log)!r}" for number, each in enumerate(inputs, 1))
-            raise LogError(f"{error.problem} ({names})", error.fix) from error
+            raise LogError(f"{error.problem.rstrip('.')} ({names}).", error.fix) from error
 
     def _start(self, features: "FeatureSpec | None") -> float | None:
         """When the first rounds start, in seconds; None if that is unknown."""
@@ -253,7 +253,8 @@ def learn_again(given: LogInput, path: Path, model: "SwitchingModel", log: "Band
     step = next_steps(("learn", *earlier, given.log, "--start-from", path, *given.options(), "-o", newer))
     if not model.deployer().learns:
         return f"Do not deploy this model: it does not know the new regime and would not learn it.\n{step}"
-    return f"Do not deploy the model frozen: sc.load({str(path)!r}).deployer() goes on learning. Or learn again.\n{step}"
+    learns = f"sc.load({str(path)!r}).deployer() goes on learning"
+    return f"Do not deploy the model frozen: {learns}. You can also learn again.\n{step}"
 
 
 def _is_model(path: Path) -> bool:

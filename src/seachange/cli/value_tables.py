@@ -17,7 +17,7 @@ from seachange.evaluation.diagnostics import LEAST_EFFECTIVE
 
 if TYPE_CHECKING:
     from seachange.analysis.comparison import Holdout
-    from seachange.evaluation.deployment import DeploymentEstimate
+    from seachange.evaluation.deployment import DeploymentEstimate, Difference
     from seachange.evaluation.diagnostics import Diagnostics
     from seachange.evaluation.future_values import Forecast, FutureEstimate
     from seachange.evaluation.online import OnlineEstimate
@@ -65,14 +65,18 @@ def answer_text(who: str, found: "DeploymentEstimate") -> str:
     logged = f"the logging policy earned {_value(found.logging.value)}"
     if found.simulated_error == 0:
         return f"{first}; {logged}."
-    gain = f"{found.gain.value:+.4f} ({found.gain.low:+.4f} to {found.gain.high:+.4f})"
+    single = f"The best single policy would earn {_value(found.single.value)}, so the gain is {_gain(found.gain)}"
+    if alone is not None and found.over_learning is not None:
+        single += f"; if it went on learning, {_value(alone.value)}, and the gain would be {_gain(found.over_learning)}"
     return (
-        f"{first}. The best single policy would earn {_value(found.single.value)}"
-        f"{'' if alone is None else f' ({_value(alone.value)} if it went on learning)'}, so the gain from switching is "
-        f"{gain}; {logged}. Of the value, {_value(found.value - found.simulated)} is estimated from the log and "
-        f"{found.simulated:+.4f} is simulated: a deployment sees only the rewards of its own actions"
+        f"{first}. {single}; {logged}. Of the value, {_value(found.value - found.simulated)} is estimated from the log "
+        f"and {found.simulated:+.4f} is simulated: a deployment sees only the rewards of its own actions"
         f"{'' if frozen is None else ', and learns from them'}."
     )
+
+
+def _gain(gain: "Difference") -> str:
+    return f"{gain.value:+.4f} ({gain.low:+.4f} to {gain.high:+.4f})"
 
 
 def trial_text(trial: "Trial") -> str:

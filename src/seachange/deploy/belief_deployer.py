@@ -22,6 +22,7 @@ from seachange.policies.per_state import PolicySet
 from seachange.protocols import Bools, Floats
 
 if TYPE_CHECKING:
+    from seachange.deploy.alerts import Alert
     from seachange.model import SwitchingModel
 
 MEMORY = 100_000  # rounds within which a late reward still counts, unless set
@@ -240,6 +241,11 @@ class BeliefDeployer(ABC):
         rule = f"the deployer's policies must give advice of shape {expected} for this log; got {advice.shape}. "
         require(advice.shape == expected, f"{rule}Use a deployer learned from a log with the same actions.")
         return advice
+
+    def alerts(self, state: DeploymentState) -> list["Alert"]:
+        """What has changed since the log: nothing is watched for, unless a deployer says otherwise."""
+        self._require_own(state)
+        return []
 
     def _require_own(self, *records: Any) -> None:
         """Raise unless the state, and the decision if there is one, were made by this deployer."""

@@ -39,6 +39,7 @@ SIMULATION_BIAS = 0.5  # share of a simulated gain that the fitted model may get
 # Columns of simulated differences: of the deployment to π^Q, and to the single policy; the same two of the frozen
 # deployment; and of the learning single policy to the single policy.
 OWN, FROZEN, ALONE = 0, 2, 4
+OVER_LEARNING = 5  # place of the difference of the first and the last of these
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,7 @@ class DeploymentEstimate(ValueEstimate):
     # Only of a deployment that learns: the same policies frozen, and the single policy if it learns in the same way.
     frozen: "DeploymentEstimate | None" = None
     learning_single: ValueEstimate | None = None
+    over_learning: Difference | None = None  # the gain over the single policy if it learns, too
 
     @property
     def expected_gain(self) -> float:
@@ -150,6 +152,7 @@ def evaluate_deployment(
             limits, rounds = (LEARNING_DRAWS, LEARNING_ROUNDS) if deployer.learns else (DRAWS, SIMULATED_ROUNDS)
             n_draws = int(np.clip(rounds / len(log), *limits)) if draws == "auto" else draws
             simulated = _simulated(log, world, chain, (deployer, *others), model, n_draws, seed)
+    simulated = np.column_stack([simulated, simulated[:, OWN] - simulated[:, ALONE]])
     request = IntervalRequest("bootstrap", confidence, blocks, (0.0, 1.0), seed)
     rewards = log.arrays.rewards
     values, weights, margin = _terms(log, deployer, labels, force)
@@ -190,7 +193,8 @@ def evaluate_deployment(
     if not others:
         return deployment(OWN)
     learning_single = estimate("deployment", singles, single_weights, single_margin, ALONE)
-    return deployment(OWN, frozen=deployment(FROZEN), learning_single=learning_single)
+    over_learning = over(singles, margin + single_margin, OVER_LEARNING)
+    return deployment(OWN, frozen=deployment(FROZEN), learning_single=learning_single, over_learning=over_learning)
 
 
 def _terms(

@@ -1,6 +1,7 @@
 """Which column of a table holds the action, the reward and so on: named by the user or found by its name."""
 
 import re
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
 from typing import NamedTuple
@@ -117,7 +118,7 @@ def default_contexts(
         warn(
             f"column {' and '.join(map(repr, alike))} may hold the propensities (its name suggests it, and all values "
             f'are in (0, 1]), so it is not used as a context. If it does, pass columns={{"propensity": {alike[0]!r}}}, '
-            f"or --columns propensity={alike[0]} in a shell. If not, name it as a context to use it."
+            f"or --columns {shlex.quote(f'propensity={alike[0]}')} in a shell. If not, name it as a context to use it."
         )
     return [name for name in free if name not in alike]
 

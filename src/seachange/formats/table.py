@@ -306,6 +306,8 @@ class FrameLog:
 
 def as_polars(frame: IntoDataFrame) -> pl.DataFrame:
     """Convert a table of any library to polars."""
+    if isinstance(frame, str | Path):
+        raise LogError(f"expected a pandas, polars or Arrow table; got a path. Use read_log({str(frame)!r}).")
     try:
         table = nw.from_native(frame, eager_only=True)
     except (TypeError, ValueError) as error:

@@ -1,5 +1,6 @@
 """Estimates of propensities that were not logged: a model of the logging policy, cross-fitted over time."""
 
+import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -428,7 +429,7 @@ def _warn_of_signature(log: BanditLog) -> None:
         problem = f"column {names} behaves like the propensity of the action taken, and the estimates learn from it."
         fix = Fix(
             f'If it is, pass columns={{"propensity": {columns[0]!r}}}; if not, leave it out of the contexts.',
-            f"If it is, pass --columns propensity={columns[0]}; if not, leave it out of the contexts.",
+            f"If it is, pass --columns {shlex.quote(f'propensity={columns[0]}')}; if not, leave it out of contexts.",
         )
         warn(problem, fix, stacklevel=4)
 

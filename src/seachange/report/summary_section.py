@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from seachange.analysis.comparison import Note, PolicyValue
+from seachange.analysis.formatting import listed
 from seachange.analysis.report_content import ReportContent
 from seachange.evaluation.deployment import DeploymentEstimate, Difference
 from seachange.evaluation.value_estimate import ValueEstimate
@@ -91,12 +92,16 @@ def headline(content: ReportContent) -> list[str]:
     who = f"Switching between {n_states} policies" if n_states > 1 else "This policy"
     interval = f"{estimate.confidence:.0%} interval {numbers.interval(estimate)}"
     first = f"{who} would earn {numbers.format(estimate.value)} per round ({interval})."
-    both = ((comparison.over_logging, "the logging policy"), (comparison.over_single, "the best single policy"))
-    known = [(each, _compared(each, than, numbers)) for each, than in both if each is not None]
+    others = (
+        (comparison.over_logging, "the logging policy"),
+        (comparison.over_single, "the best single policy"),
+        (comparison.over_learning, "the same policy if it goes on learning"),
+    )
+    known = [(each, _compared(each, than, numbers)) for each, than in others if each is not None]
     clear = [text for each, text in known if each.significant]
     if unclear := [text for each, text in known if not each.significant]:
         clear.append(f"not significantly different from {' or '.join(unclear)}")
-    return [first, f"That is {' and '.join(clear)}."] if clear else [first]
+    return [first, f"That is {listed(clear)}."] if clear else [first]
 
 
 def _advice(content: ReportContent) -> str:
